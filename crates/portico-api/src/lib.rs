@@ -1,1 +1,11 @@
-//! portico-api
+//! API objects: their schema, defaults, validation, patches, feature gates and the two spellings of a Service.
+//!
+//! Pure: no socket, file, clock or random source; `now` and randomness come in as arguments.
+
+pub mod field;
+pub mod gates;
+pub mod kinds;
+pub mod names;
+pub mod object;
+pub mod schema;
+pub mod status;

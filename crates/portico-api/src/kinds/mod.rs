@@ -1,0 +1,170 @@
+//! The kinds that are served. A kind is one small file: its names, defaults, validation, columns and hooks.
+
+use crate::field::Errors;
+use crate::gates::Gates;
+use crate::object;
+use crate::status::{ApiError, Subject};
+use serde_json::Value;
+use std::net::IpAddr;
+
+/// The names under which a kind is served.
+#[derive(Debug)]
+pub struct Info {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
+    pub singular: &'static str,
+    pub short_names: &'static [&'static str],
+    pub categories: &'static [&'static str],
+    pub namespaced: bool,
+    /// Has a `status` subresource.
+    pub status: bool,
+    /// The type in the schema.
+    pub schema: &'static str,
+    /// The first part of the storage key. Two spellings of one object share it.
+    pub storage: &'static str,
+}
+
+impl Info {
+    pub fn subject(&self) -> Subject<'static> {
+        Subject { group: self.group, resource: self.plural }
+    }
+
+    /// `v1` or `discovery.k8s.io/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+}
+
+/// A column of a Table, as `kubectl get` prints it. Priority 0 is always shown, 1 with `-o wide`.
+#[derive(Debug)]
+pub struct Column {
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub format: &'static str,
+    pub description: &'static str,
+    pub priority: u8,
+}
+
+/// Something of which there is only one, that an object can own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Claim {
+    Address(IpAddr),
+    NodePort(u16),
+}
+
+/// What an object takes and gives back in the transaction that stores it.
+#[derive(Debug, Default, PartialEq)]
+pub struct Claims {
+    pub take: Vec<Claim>,
+    pub free: Vec<Claim>,
+}
+
+/// What allocation may ask: is this owned, and a random number.
+pub trait Pool {
+    fn is_taken(&self, claim: Claim) -> bool;
+    fn random(&mut self) -> u64;
+}
+
+/// One kind. The registry calls, in order: `default` after decoding; for a create `allocate`, `prepare_create`,
+/// `validate_create`; for an update `default`, `prepare_update`, ... as each method says.
+pub trait Kind: Send + Sync {
+    fn info(&self) -> &'static Info;
+
+    /// Fill in defaults. Runs on every decoded object: requests, and the results of patches.
+    fn default(&self, _object: &mut Value, _gates: &Gates) {}
+
+    /// Defaults for objects that were stored before a gate was switched on. Must be cheap; most kinds need none.
+    fn read(&self, _object: &mut Value, _gates: &Gates) -> bool {
+        false
+    }
+
+    /// Take addresses and ports for a new object, or the difference for a changed one. Runs before validation, as in
+    /// Kubernetes, so its error is reported alone. In a dry run nothing is kept.
+    fn allocate(
+        &self,
+        _new: &mut Value,
+        _old: Option<&Value>,
+        _pool: &mut dyn Pool,
+        _dry_run: bool,
+    ) -> Result<Claims, ApiError> {
+        Ok(Claims::default())
+    }
+
+    /// Everything an object owns, given back when it is deleted.
+    fn owned(&self, _object: &Value) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    /// Drop what a client may not set on create: status, and fields that belong to gates that are off.
+    fn prepare_create(&self, object: &mut Value, _gates: &Gates) {
+        if self.info().status {
+            object::map(object).remove("status");
+        }
+    }
+
+    fn validate_create(&self, _object: &Value, _gates: &Gates) -> Errors {
+        Errors::new()
+    }
+
+    /// Carry over what an update of the main resource may not change: the status.
+    fn prepare_update(&self, new: &mut Value, old: &Value, _gates: &Gates) {
+        if self.info().status {
+            object::copy_key(old, new, "status");
+        }
+    }
+
+    fn validate_update(&self, new: &Value, _old: &Value, gates: &Gates) -> Errors {
+        self.validate_create(new, gates)
+    }
+
+    /// Carry over what an update of the status may not change: everything else but metadata.
+    fn prepare_status_update(&self, new: &mut Value, old: &Value, _gates: &Gates) {
+        object::copy_key(old, new, "spec");
+    }
+
+    fn validate_status_update(&self, _new: &Value, _old: &Value, _gates: &Gates) -> Errors {
+        Errors::new()
+    }
+
+    /// Texts for the `Warning` header of a create or update that goes through.
+    fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Messages about a name (or, with `prefix`, a generateName) that this kind does not take.
+    fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
+        crate::names::dns_subdomain(name, prefix)
+    }
+
+    /// `PUT` of a missing object creates it.
+    fn create_on_update(&self) -> bool {
+        false
+    }
+
+    /// An update needs no resourceVersion.
+    fn unconditional_update(&self) -> bool {
+        true
+    }
+
+    /// Deleting answers with the object instead of a Status.
+    fn delete_returns_object(&self) -> bool {
+        false
+    }
+
+    /// The fields that a field selector may name, besides `metadata.name` and `metadata.namespace`.
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The value of a selectable field.
+    fn selectable_field(&self, object: &Value, field: &str) -> String {
+        object::text(object, field).to_owned()
+    }
+
+    fn columns(&self) -> &'static [Column];
+
+    /// The cells of one row, one per column. `now` in seconds since 1970 is for ages.
+    fn row(&self, object: &Value, now: i64) -> Vec<Value>;
+}

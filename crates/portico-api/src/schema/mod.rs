@@ -1,0 +1,129 @@
+//! What every served type looks like: one table that drives decoding (JSON and protobuf), strictness, patches,
+//! server-side apply and OpenAPI.
+//!
+//! The table is written in `*.schema` files, one per API group, in a small line format described in `parse.rs`.
+
+mod parse;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// All types, by name.
+#[derive(Debug, Default)]
+pub struct Schema {
+    types: HashMap<String, TypeDef>,
+}
+
+/// A struct of the API.
+#[derive(Debug, Default)]
+pub struct TypeDef {
+    /// `ServiceSpec`; unique over all groups.
+    pub name: String,
+    /// The OpenAPI package: `io.k8s.api.core.v1`.
+    pub package: String,
+    pub doc: String,
+    pub fields: Vec<Field>,
+    /// Server-side apply treats the whole struct as one value.
+    pub atomic: bool,
+    /// `(group, version, kind)` when this is a kind of its own.
+    pub kind: Option<(String, String, String)>,
+}
+
+#[derive(Debug)]
+pub struct Field {
+    pub name: String,
+    /// The protobuf field number; 0 where Kubernetes has none.
+    pub number: u32,
+    pub ty: Type,
+    pub presence: Presence,
+    /// The JSON fields of the struct stand directly in the parent (in protobuf it is a message of its own).
+    pub inline: bool,
+    pub required: bool,
+    pub list: ListKind,
+    /// Server-side apply treats the map as one value.
+    pub atomic_map: bool,
+    /// How a strategic merge patch treats a list or struct; `None` replaces a list, merges a struct.
+    pub patch: Option<PatchStrategy>,
+    /// The permitted words, for the documentation alone.
+    pub words: Vec<String>,
+    /// Defaults that server-side apply needs to compute the keys of list items (`protocol` is TCP).
+    pub default: Option<serde_json::Value>,
+    pub doc: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Type {
+    String,
+    Bool,
+    Int32,
+    Int64,
+    Double,
+    /// Base64 in JSON.
+    Bytes,
+    IntOrString,
+    Quantity,
+    Time,
+    MicroTime,
+    /// Any JSON, kept as it is.
+    Any,
+    List(Box<Type>),
+    Map(Box<Type>),
+    /// A struct by the name of its `TypeDef`.
+    Object(String),
+}
+
+/// When a field is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Left out when it has its zero value (`""`, 0, false, empty list or map).
+    OmitZero,
+    /// A pointer: zero values are kept, absent stays absent.
+    Optional,
+    /// Always written, with its zero value if need be.
+    Always,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ListKind {
+    Atomic,
+    Set,
+    /// Items are known by these keys.
+    Map(Vec<String>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PatchStrategy {
+    /// The merge key of a list of objects; `None` for a list of plain values.
+    pub key: Option<String>,
+    pub retain_keys: bool,
+}
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(parse::built_in);
+
+/// The built-in schema.
+pub fn schema() -> &'static Schema {
+    &SCHEMA
+}
+
+impl Schema {
+    pub fn get(&self, name: &str) -> Option<&TypeDef> {
+        self.types.get(name)
+    }
+
+    /// All types, sorted by name.
+    pub fn types(&self) -> Vec<&TypeDef> {
+        let mut all: Vec<_> = self.types.values().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+}
+
+impl TypeDef {
+    /// The field of that JSON name, also inside inlined structs.
+    pub fn field<'a>(&'a self, schema: &'a Schema, name: &str) -> Option<&'a Field> {
+        self.fields.iter().find_map(|field| match (&field.ty, field.inline) {
+            (Type::Object(inner), true) => schema.get(inner)?.field(schema, name),
+            _ => (field.name == name).then_some(field),
+        })
+    }
+}
