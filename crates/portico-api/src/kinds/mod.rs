@@ -72,10 +72,30 @@ pub trait Pool {
 pub trait Kind: Send + Sync {
     fn info(&self) -> &'static Info;
 
+    /// The kind whose spelling is stored, for a kind that is another view of the same objects.
+    fn stored_info(&self) -> &'static Info {
+        self.info()
+    }
+
+    /// Turn a decoded object into the stored spelling.
+    fn to_stored(&self, _object: &mut Value) -> Errors {
+        Errors::new()
+    }
+
+    /// Turn a stored object into this kind's spelling.
+    fn from_stored(&self, object: Value) -> Value {
+        object
+    }
+
     /// Fill in defaults. Runs on every decoded object: requests, and the results of patches.
     fn default(&self, _object: &mut Value, _gates: &Gates) {}
 
-    /// Defaults for objects that were stored before a gate was switched on. Must be cheap; most kinds need none.
+    /// A cheap test on the stored bytes: might `read` have something to do?
+    fn may_need_read(&self, _stored: &[u8]) -> bool {
+        false
+    }
+
+    /// Defaults for objects that were stored before a gate was switched on; says whether it changed anything.
     fn read(&self, _object: &mut Value, _gates: &Gates) -> bool {
         false
     }
@@ -94,6 +114,19 @@ pub trait Kind: Send + Sync {
 
     /// Everything an object owns, given back when it is deleted.
     fn owned(&self, _object: &Value) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    /// Does something (finalizers) keep a deleted object from going?
+    fn held(&self, object: &Value) -> bool {
+        !object::items(object, "metadata.finalizers").is_empty()
+    }
+
+    /// More to write down when an object is marked as being deleted.
+    fn mark_deleted(&self, _object: &mut Value) {}
+
+    /// Storage keys of other objects that go in the same transaction as this one.
+    fn goes_with(&self, _object: &Value) -> Vec<String> {
         Vec::new()
     }
 
