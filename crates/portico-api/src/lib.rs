@@ -2,6 +2,7 @@
 //!
 //! Pure: no socket, file, clock or random source; `now` and randomness come in as arguments.
 
+pub mod codec;
 pub mod field;
 pub mod gates;
 pub mod kinds;
