@@ -11,7 +11,7 @@ use crate::Revision;
 #[error("{what}")]
 pub struct Outage {
     what: String,
-    /// True if a write was sent and its answer was lost: it may or may not have happened.
+    /// True if a write was sent and not confirmed: it may have happened. False if it surely did not.
     pub unknown: bool,
     #[source]
     source: Option<Arc<dyn StdError + Send + Sync>>,
@@ -35,6 +35,15 @@ impl Outage {
             what,
             unknown: true,
             source: None,
+        }
+    }
+
+    /// The same, after a write that did happen.
+    pub(crate) fn after_write(self) -> Outage {
+        Outage {
+            unknown: true,
+            what: format!("{}, but the write happened", self.what),
+            ..self
         }
     }
 

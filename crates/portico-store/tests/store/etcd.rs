@@ -138,6 +138,36 @@ async fn foreign_history_that_was_compacted_ends_no_watch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_went_back_in_time_is_read_again() {
+    let mut server = Server::start();
+    let store = server.open().await;
+    for number in 0..20 {
+        put(&store, "services/a", &number.to_string()).await;
+    }
+    let before = store.revision();
+    let mut watch = store.watch("services/", before).unwrap();
+    server.kill();
+    std::fs::remove_dir_all(server.dir.path().join("etcd")).unwrap();
+    server.run();
+    assert!(
+        matches!(watch.next().await, Err(WatchError::Compacted { compacted }) if compacted < before)
+    );
+    assert_eq!(text(&store, "services/a"), None);
+    assert!(store.barrier().await.unwrap() < before);
+    assert!(put(&store, "services/a", "new").await < before);
+    assert_eq!(text(&store, "services/a").unwrap(), "new");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_the_last_handle_ends_watches() {
+    let server = Server::start();
+    let store = server.open().await;
+    let mut watch = store.watch("services/", store.revision()).unwrap();
+    drop(store);
+    assert_eq!(watch.next().await.unwrap_err(), WatchError::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_endpoint_is_used_when_one_is_down() {
     let server = Server::start();
     let nobody = format!("http://127.0.0.1:{}", free_port());
