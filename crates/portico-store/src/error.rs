@@ -66,8 +66,8 @@ pub enum TxnError {
     },
     #[error("the transaction is not valid: {reason}")]
     Invalid { reason: String },
-    #[error("the store is unavailable")]
-    Unavailable(#[source] Outage),
+    #[error(transparent)]
+    Unavailable(Outage),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -83,8 +83,8 @@ pub enum ReadError {
     },
     #[error("the prefix {prefix:?} does not start with a whole topic and a slash")]
     Prefix { prefix: String },
-    #[error("the store is unavailable")]
-    Unavailable(#[source] Outage),
+    #[error(transparent)]
+    Unavailable(Outage),
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,8 +102,8 @@ pub enum CompactError {
         revision: Revision,
         current: Revision,
     },
-    #[error("the store is unavailable")]
-    Unavailable(#[source] Outage),
+    #[error(transparent)]
+    Unavailable(Outage),
 }
 
 /// Why the store cannot start, and what to do about it.
