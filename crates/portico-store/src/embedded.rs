@@ -56,9 +56,12 @@ impl Embedded {
         let (answer, answered) = oneshot::channel();
         let sent = self.jobs.send(Job::Commit { txn, answer }).await;
         sent.map_err(|_| TxnError::Unavailable(closed()))?;
-        answered
-            .await
-            .unwrap_or_else(|_| Err(TxnError::Unavailable(closed())))
+        let lost = |_| {
+            Err(TxnError::Unavailable(Outage::unknown(
+                "the store was closed",
+            )))
+        };
+        answered.await.unwrap_or_else(lost)
     }
 
     /// A commit is published before it is answered, so the mirror always holds everything.

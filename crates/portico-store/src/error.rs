@@ -11,7 +11,7 @@ use crate::Revision;
 #[error("{what}")]
 pub struct Outage {
     what: String,
-    /// True if a write was sent and its answer was lost: it may or may not have happened.
+    /// True if a write was sent and not confirmed: it may have happened. False if it surely did not.
     pub unknown: bool,
     #[source]
     source: Option<Arc<dyn StdError + Send + Sync>>,
@@ -38,6 +38,15 @@ impl Outage {
         }
     }
 
+    /// The same, after a write that did happen.
+    pub(crate) fn after_write(self) -> Outage {
+        Outage {
+            unknown: true,
+            what: format!("{}, but the write happened", self.what),
+            ..self
+        }
+    }
+
     pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Outage {
         self.source = Some(Arc::new(source));
         self
@@ -57,8 +66,8 @@ pub enum TxnError {
     },
     #[error("the transaction is not valid: {reason}")]
     Invalid { reason: String },
-    #[error("the store is unavailable")]
-    Unavailable(#[source] Outage),
+    #[error(transparent)]
+    Unavailable(Outage),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -74,8 +83,8 @@ pub enum ReadError {
     },
     #[error("the prefix {prefix:?} does not start with a whole topic and a slash")]
     Prefix { prefix: String },
-    #[error("the store is unavailable")]
-    Unavailable(#[source] Outage),
+    #[error(transparent)]
+    Unavailable(Outage),
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,8 +102,8 @@ pub enum CompactError {
         revision: Revision,
         current: Revision,
     },
-    #[error("the store is unavailable")]
-    Unavailable(#[source] Outage),
+    #[error(transparent)]
+    Unavailable(Outage),
 }
 
 /// Why the store cannot start, and what to do about it.

@@ -7,6 +7,7 @@
 mod client;
 mod follow;
 mod proto;
+mod txn;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,12 +17,9 @@ use tokio::task::JoinHandle;
 
 use self::client::{Client, Failure};
 use self::follow::Follower;
-use self::proto::{
-    Compare, DeleteRequest, KeyValue, PutRequest, RangeRequest, Request, RequestOp, ResponseOp,
-    TxnRequest, TxnResponse,
-};
+use self::proto::KeyValue;
 use crate::mirror::{HistoryLimits, Mirror};
-use crate::{Check, Op, OpenError, Outage, Revision, Txn, TxnError};
+use crate::{OpenError, Outage, Revision, Txn, TxnError};
 
 const FORMAT: u64 = 1;
 
@@ -124,19 +122,16 @@ impl Etcd {
             return Err(TxnError::Unavailable(closed()));
         }
         let Txn { checks, ops } = txn;
-        let answer = self
-            .client
-            .txn(request(&self.prefix, &checks, ops))
-            .await
-            .map_err(txn_error)?;
+        let request = txn::request(&self.prefix, &checks, ops);
+        let answer = self.client.txn(request).await.map_err(txn_error)?;
         if answer.succeeded {
             let revision = revision(answer.header.map_or(0, |header| header.revision));
             self.visible(revision)
                 .await
-                .map_err(TxnError::Unavailable)?;
+                .map_err(|outage| TxnError::Unavailable(outage.after_write()))?;
             return Ok(revision);
         }
-        let (head, key) = conflict(&answer, checks);
+        let (head, key) = txn::conflict(&answer, checks);
         // The caller will read before it tries again: it must then see what it lost to. If that takes too long, it is
         // still a conflict.
         let _ = self.visible(head).await;
@@ -150,7 +145,7 @@ impl Etcd {
         let outage = |failure: Failure| failure.outage("a read");
         let answer = self
             .client
-            .range(read_head(&self.prefix))
+            .range(txn::read_head(&self.prefix))
             .await
             .map_err(outage)?;
         let head = match answer.kvs.into_iter().next() {
@@ -168,7 +163,7 @@ impl Etcd {
         match tokio::time::timeout(self.timeout, self.mirror.reached(revision)).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(closed()),
-            Err(_) => Err(Outage::unknown(format!(
+            Err(_) => Err(Outage::new(format!(
                 "this server does not see revision {revision} of etcd yet"
             ))),
         }
@@ -197,26 +192,15 @@ impl Drop for Etcd {
 
 /// Makes the head if there is none, and returns it.
 async fn ensure_head(client: &Client, prefix: &str) -> Result<KeyValue, Failure> {
-    let absent = Check::absent(String::new());
-    let key = head_key(prefix);
-    let compare = vec![Compare {
-        key: key.clone(),
-        ..compare(prefix, &absent)
-    }];
-    let read = || op(Request::Range(read_head(prefix)));
-    let txn = TxnRequest {
-        compare,
-        success: vec![put_head(prefix), read()],
-        failure: vec![read()],
-    };
-    let answer = client.txn(txn).await?;
-    let found = answer
+    let answer = client.txn(txn::ensure_head(prefix)).await?;
+    let ranges = answer
         .responses
         .into_iter()
-        .filter_map(|response| response.range)
+        .filter_map(|response| response.range);
+    Ok(ranges
         .flat_map(|range| range.kvs)
-        .next();
-    Ok(found.unwrap_or_default())
+        .next()
+        .unwrap_or_default())
 }
 
 fn check_format(prefix: &str, head: &KeyValue) -> Result<(), OpenError> {
@@ -237,90 +221,11 @@ fn check_format(prefix: &str, head: &KeyValue) -> Result<(), OpenError> {
     }
 }
 
-fn request(prefix: &str, checks: &[Check], ops: Vec<Op>) -> TxnRequest {
-    let read = |check: &Check| RangeRequest {
-        key: etcd_key(prefix, &check.key),
-        keys_only: true,
-        ..Default::default()
-    };
-    let write = |op| match op {
-        Op::Put { key, value } => Request::Put(PutRequest {
-            key: etcd_key(prefix, &key),
-            value,
-        }),
-        Op::Delete { key } => Request::Delete(DeleteRequest {
-            key: etcd_key(prefix, &key),
-        }),
-    };
-    TxnRequest {
-        compare: checks.iter().map(|check| compare(prefix, check)).collect(),
-        success: std::iter::once(put_head(prefix))
-            .chain(ops.into_iter().map(write).map(op))
-            .collect(),
-        failure: std::iter::once(read_head(prefix))
-            .chain(checks.iter().map(read))
-            .map(Request::Range)
-            .map(op)
-            .collect(),
-    }
-}
-
-/// The head's revision, and the key of the first check that does not hold, from the answers of the failure branch.
-fn conflict(answer: &TxnResponse, checks: Vec<Check>) -> (Revision, String) {
-    let modified = |response: &ResponseOp| {
-        let found = response.range.as_ref().and_then(|range| range.kvs.first());
-        revision(found.map_or(0, |kv| kv.mod_revision))
-    };
-    let mut found = answer.responses.iter().map(modified);
-    let head = found.next().unwrap_or(0);
-    let failed = checks
-        .into_iter()
-        .zip(found)
-        .find(|(check, modified)| check.modified != *modified);
-    (head, failed.map_or(String::new(), |(check, _)| check.key))
-}
-
 fn txn_error(failure: Failure) -> TxnError {
     match failure.refusal() {
         Some(reason) => TxnError::Invalid { reason },
         None => TxnError::Unavailable(failure.write_outage()),
     }
-}
-
-fn compare(prefix: &str, check: &Check) -> Compare {
-    Compare {
-        target: proto::TARGET_MOD,
-        key: etcd_key(prefix, &check.key),
-        mod_revision: Some(wire(check.modified)),
-    }
-}
-
-fn put_head(prefix: &str) -> RequestOp {
-    op(Request::Put(PutRequest {
-        key: head_key(prefix),
-        value: FORMAT.to_string().into(),
-    }))
-}
-
-fn read_head(prefix: &str) -> RangeRequest {
-    RangeRequest {
-        key: head_key(prefix),
-        ..Default::default()
-    }
-}
-
-fn op(request: Request) -> RequestOp {
-    RequestOp {
-        request: Some(request),
-    }
-}
-
-fn head_key(prefix: &str) -> Vec<u8> {
-    etcd_key(prefix, "head")
-}
-
-fn etcd_key(prefix: &str, key: &str) -> Vec<u8> {
-    [prefix, key].concat().into_bytes()
 }
 
 /// etcd counts in signed numbers that are never negative.

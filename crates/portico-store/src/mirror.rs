@@ -6,6 +6,7 @@ mod history;
 mod state;
 #[cfg(test)]
 mod tests;
+mod topics;
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 
 pub use self::history::HistoryLimits;
 use self::state::State;
+use self::topics::Woken;
 use crate::{Check, Entry, Event, Range, RangeResult, ReadError, Revision, WatchError};
 
 /// What one revision changed.
@@ -92,7 +94,7 @@ impl Mirror {
     /// Makes commits visible, all at once, and wakes those who wait for them.
     pub fn publish(&self, commits: Vec<Commit>) {
         let now = Instant::now();
-        let mut woken = Vec::new();
+        let mut woken = Woken::default();
         let mut state = self.write();
         commits
             .into_iter()
@@ -112,20 +114,20 @@ impl Mirror {
                     changes: Vec::new(),
                 },
                 Instant::now(),
-                &mut Vec::new(),
+                &mut Woken::default(),
             );
         } else {
             state.replace(revision, entries);
         }
-        let woken = state.wakers();
+        let woken = state.everybody();
         drop(state);
         self.wake(revision, woken);
     }
 
-    fn wake(&self, revision: Revision, woken: Vec<watch::Sender<()>>) {
+    fn wake(&self, revision: Revision, woken: Woken) {
         self.progress
             .send_modify(|progress| *progress = progress.and(Some(revision)));
-        woken.iter().for_each(|wake| wake.send_replace(()));
+        woken.wake();
     }
 
     /// Waits until `revision` is visible. False if the mirror was closed before.
@@ -151,12 +153,7 @@ impl Mirror {
     }
 
     pub fn subscribe(&self, prefix: &str, from: Revision) -> Result<Subscription, ReadError> {
-        let mut state = self.write();
-        let wake = state.subscribe(prefix, from)?;
-        Ok(Subscription {
-            wake,
-            generation: state.generation(),
-        })
+        self.write().subscribe(prefix, from)
     }
 
     pub fn events(
@@ -178,8 +175,8 @@ impl Mirror {
 
     pub fn close(&self) {
         self.progress.send_replace(None);
-        let woken = self.read().wakers();
-        woken.iter().for_each(|wake| wake.send_replace(()));
+        let woken = self.read().everybody();
+        woken.wake();
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {

@@ -150,6 +150,13 @@ impl Inner {
     }
 }
 
+/// Watches may outlive the last handle: they end.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.mirror.close();
+    }
+}
+
 fn validate(txn: &Txn) -> Result<(), TxnError> {
     let size: usize = txn.ops.iter().map(|op| op.size()).sum::<usize>()
         + txn

@@ -49,6 +49,11 @@ impl Disk {
         Ok((disk, contents))
     }
 
+    #[cfg(test)]
+    pub fn with(database: Database, path: PathBuf) -> Disk {
+        Disk { database, path }
+    }
+
     fn prepare(&self) -> Result<(), OpenError> {
         let found = self.format().map_err(|error| self.storage(error))?;
         match found {

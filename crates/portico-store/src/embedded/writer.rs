@@ -1,6 +1,9 @@
 //! The one thread that writes. It drains the queue into one disk transaction (group commit), publishes what became
 //! durable, and only then answers. If the disk fails, nothing is published and the file is opened anew for the next batch.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -96,6 +99,13 @@ impl Writer {
         }
         self.mirror.publish(commits);
         Ok(())
+    }
+}
+
+/// Without its writer the store is closed, however the writer ended.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.mirror.close();
     }
 }
 

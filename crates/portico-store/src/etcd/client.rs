@@ -190,12 +190,8 @@ impl Failure {
 
     /// The connection was never made, or the member refused before looking because it sees no leader.
     pub fn was_not_sent(&self) -> bool {
-        let mut source = StdError::source(&self.status);
-        while let Some(error) = source {
-            if error.is::<tonic::ConnectError>() {
-                return true;
-            }
-            source = error.source();
+        if self.causes().any(|cause| cause.is::<tonic::ConnectError>()) {
+            return true;
         }
         self.status.code() == Code::Unavailable && self.status.message().ends_with("no leader")
     }
@@ -211,7 +207,7 @@ impl Failure {
     }
 
     pub fn outage(self, what: &str) -> Outage {
-        Outage::new(format!("etcd failed {what}: {}", self.status.message())).because(self.status)
+        Outage::new(format!("etcd failed {what}: {}", self.reason()))
     }
 
     /// The same for a write, which may have happened nevertheless.
@@ -219,11 +215,19 @@ impl Failure {
         if self.was_not_sent() || !self.is_outage() {
             return self.outage("a write");
         }
-        Outage::unknown(format!(
-            "etcd did not answer a write: {}",
-            self.status.message()
-        ))
-        .because(self.status)
+        Outage::unknown(format!("etcd did not answer a write: {}", self.reason()))
+    }
+
+    fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+        std::iter::successors(StdError::source(&self.status), |&error| error.source())
+    }
+
+    /// What the operating system or the certificate check said, or else what etcd said.
+    fn reason(&self) -> String {
+        self.causes().last().map_or_else(
+            || self.status.message().to_owned(),
+            |cause| cause.to_string(),
+        )
     }
 }
 

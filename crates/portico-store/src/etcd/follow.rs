@@ -9,13 +9,13 @@ use tokio_stream::StreamExt;
 
 use super::client::{Client, Failure};
 use super::proto::{self, KeyValue, RangeRequest, WatchCreate, WatchResponse};
-use super::{read_head, revision, wire};
+use super::{revision, txn, wire};
 use crate::mirror::{Change, Commit, Mirror};
 use crate::types::topic_of;
 use crate::{Entry, Revision};
 
 /// How many keys one read asks for: bounded in memory, few enough trips.
-const PAGE: i64 = 1000;
+const PAGE: i64 = 500;
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -70,7 +70,7 @@ impl Follower {
 
     async fn follow(&self) -> Result<(), Break> {
         let from = self.mirror.revision();
-        let answer = self.client.range(read_head(&self.prefix)).await?;
+        let answer = self.client.range(txn::read_head(&self.prefix)).await?;
         // Only a cluster that was restored from a backup is behind us.
         if answer
             .header

@@ -178,3 +178,15 @@ pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     }
     vec![0]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::prefix_end;
+
+    #[test]
+    fn a_prefix_ends_before_the_next_sibling() {
+        assert_eq!(prefix_end(b"/portico/"), b"/portico0");
+        assert_eq!(prefix_end(b"a\xff\xff"), b"b");
+        assert_eq!(prefix_end(b"\xff"), b"\0", "to the end of all keys");
+    }
+}

@@ -1,20 +1,16 @@
 //! The mirror's contents and the rules that change them: plain data, no lock, no clock.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use tokio::sync::watch;
-
 use super::chain::{Chain, Version};
 use super::history::{self, HistoryLimits, Past};
-use super::{Batch, Change, Commit};
+use super::topics::{Topics, Woken};
+use super::{Batch, Change, Commit, Subscription};
 use crate::types::topic_of;
 use crate::{Entry, Event, Range, RangeResult, ReadError, Revision, WatchError};
-
-/// A batch for one watcher has about so many events: it is only exceeded to finish a revision.
-const BATCH: usize = 256;
 
 pub(super) struct State {
     revision: Revision,
@@ -22,19 +18,11 @@ pub(super) struct State {
     /// Counts the times the contents were replaced as a whole; watchers from before cannot go on.
     generation: u64,
     keys: BTreeMap<Arc<str>, Chain>,
-    topics: HashMap<Box<str>, Topic>,
+    topics: Topics,
     /// All events of all topics, oldest first, with the time they came.
     past: VecDeque<(Instant, Arc<Event>)>,
     past_bytes: usize,
     limits: HistoryLimits,
-}
-
-/// The log of one topic. There are as many topics as kinds of objects, so they are never removed.
-struct Topic {
-    log: VecDeque<Arc<Event>>,
-    /// The revision of the last event that was dropped from the log.
-    dropped: Revision,
-    wake: watch::Sender<()>,
 }
 
 impl State {
@@ -52,7 +40,7 @@ impl State {
             compacted: revision,
             generation: 0,
             keys,
-            topics: HashMap::new(),
+            topics: Topics::default(),
             past: VecDeque::new(),
             past_bytes: 0,
             limits,
@@ -65,10 +53,6 @@ impl State {
 
     pub fn compacted(&self) -> Revision {
         self.compacted
-    }
-
-    pub fn generation(&self) -> u64 {
-        self.generation
     }
 
     pub fn get(&self, key: &str) -> Option<Entry> {
@@ -133,8 +117,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes over a commit. Returns the wakers of the topics that changed, to be used after the lock is gone.
-    pub fn apply(&mut self, commit: Commit, now: Instant, woken: &mut Vec<watch::Sender<()>>) {
+    /// Takes over a commit, if it is new.
+    pub fn apply(&mut self, commit: Commit, now: Instant, woken: &mut Woken) {
         if commit.revision <= self.revision {
             return;
         }
@@ -184,18 +168,11 @@ impl State {
         }
     }
 
-    fn remember(&mut self, event: Event, now: Instant, woken: &mut Vec<watch::Sender<()>>) {
+    fn remember(&mut self, event: Event, now: Instant, woken: &mut Woken) {
         let event = Arc::new(event);
         self.past_bytes += history::weight(&event);
         self.past.push_back((now, event.clone()));
-        let Some(name) = topic_of(&event.key) else {
-            return;
-        };
-        let topic = topic(&mut self.topics, name, self.compacted);
-        if !woken.iter().any(|wake| wake.same_channel(&topic.wake)) {
-            woken.push(topic.wake.clone());
-        }
-        topic.log.push_back(event);
+        self.topics.append(event, self.compacted, woken);
     }
 
     /// The revision that the limits say to compact at now.
@@ -217,10 +194,7 @@ impl State {
             .pop_front_if(|(_, event)| event.revision <= revision)
         {
             self.past_bytes = self.past_bytes.saturating_sub(history::weight(&event));
-            if let Some(topic) = topic_of(&event.key).and_then(|name| self.topics.get_mut(name)) {
-                topic.log.pop_front();
-                topic.dropped = event.revision;
-            }
+            self.topics.forget(&event);
             let forgotten = self
                 .keys
                 .get_mut(&event.key)
@@ -244,32 +218,26 @@ impl State {
 
     /// Starts again from other contents: there is no history, and no watch from before can go on.
     pub fn replace(&mut self, revision: Revision, entries: Vec<Entry>) {
-        let topics = std::mem::take(&mut self.topics);
+        let mut topics = std::mem::take(&mut self.topics);
+        topics.forget_all(revision);
         let generation = self.generation + 1;
         *self = State {
             topics,
             generation,
             ..State::new(revision, entries, self.limits)
         };
-        for topic in self.topics.values_mut() {
-            topic.log = VecDeque::new();
-            topic.dropped = revision;
-        }
     }
 
-    /// The waker for a watch of `prefix` from `from` on.
-    pub fn subscribe(
-        &mut self,
-        prefix: &str,
-        from: Revision,
-    ) -> Result<watch::Receiver<()>, ReadError> {
+    pub fn subscribe(&mut self, prefix: &str, from: Revision) -> Result<Subscription, ReadError> {
         let name = topic_of(prefix).ok_or_else(|| ReadError::Prefix {
             prefix: prefix.to_owned(),
         })?;
         self.readable(from)?;
-        Ok(topic(&mut self.topics, name, self.compacted)
-            .wake
-            .subscribe())
+        let wake = self.topics.subscribe(name, self.compacted);
+        Ok(Subscription {
+            wake,
+            generation: self.generation,
+        })
     }
 
     /// What happened under `prefix` after `position`, and the position behind it.
@@ -279,53 +247,32 @@ impl State {
         position: Revision,
         generation: u64,
     ) -> Result<Batch, WatchError> {
-        let Some(topic) = topic_of(prefix).and_then(|name| self.topics.get(name)) else {
-            return Ok(Batch {
-                events: Vec::new(),
-                position,
-            });
+        let events = self
+            .topics
+            .events(prefix, position)
+            .filter(|_| generation == self.generation);
+        let (events, more) = events.ok_or(WatchError::Compacted {
+            compacted: self.compacted,
+        })?;
+        let position = match events.last() {
+            Some(last) if more => last.revision,
+            _ => self.revision,
         };
-        if position < topic.dropped || generation != self.generation {
-            return Err(WatchError::Compacted {
-                compacted: self.compacted,
-            });
-        }
-        let start = topic
-            .log
-            .partition_point(|event| event.revision <= position);
-        let mut events: Vec<Arc<Event>> = Vec::new();
-        for event in topic.log.range(start..) {
-            if let Some(last) = events.last()
-                && events.len() >= BATCH
-                && last.revision != event.revision
-            {
-                let position = last.revision;
-                return Ok(Batch { events, position });
-            }
-            if event.key.starts_with(prefix) {
-                events.push(event.clone());
-            }
-        }
-        Ok(Batch {
-            events,
-            position: self.revision,
-        })
+        Ok(Batch { events, position })
     }
 
     /// Everything up to the result has been seen by a watcher at `position`.
     pub fn seen(&self, prefix: &str, position: Revision, generation: u64) -> Revision {
-        let topic = topic_of(prefix).and_then(|name| self.topics.get(name));
-        let newest = topic.map_or(0, |topic| {
-            topic
-                .log
-                .back()
-                .map_or(topic.dropped, |event| event.revision)
-        });
-        if generation == self.generation && newest <= position {
+        let up_to_date = generation == self.generation && self.topics.newest(prefix) <= position;
+        if up_to_date {
             self.revision.max(position)
         } else {
             position
         }
+    }
+
+    pub fn everybody(&self) -> Woken {
+        self.topics.all()
     }
 
     /// How many keys, events and bytes of history are held.
@@ -333,34 +280,10 @@ impl State {
     pub fn footprint(&self) -> (usize, usize, usize) {
         (
             self.keys.len(),
-            self.past.len()
-                + self
-                    .topics
-                    .values()
-                    .map(|topic| topic.log.len())
-                    .sum::<usize>(),
+            self.past.len() + self.topics.len(),
             self.past_bytes,
         )
     }
-
-    pub fn wakers(&self) -> Vec<watch::Sender<()>> {
-        self.topics
-            .values()
-            .map(|topic| topic.wake.clone())
-            .collect()
-    }
-}
-
-fn topic<'a>(
-    topics: &'a mut HashMap<Box<str>, Topic>,
-    name: &str,
-    compacted: Revision,
-) -> &'a mut Topic {
-    topics.entry(name.into()).or_insert_with(|| Topic {
-        log: VecDeque::new(),
-        dropped: compacted,
-        wake: watch::Sender::new(()),
-    })
 }
 
 fn version(entry: &Entry) -> Version {

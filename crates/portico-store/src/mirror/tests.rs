@@ -7,6 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::state::State;
+use super::topics::Woken;
 use super::{Change, Commit, HistoryLimits};
 use crate::{Entry, Range, ReadError, Revision, WatchError};
 
@@ -196,7 +197,7 @@ proptest! {
         let mut state = State::new(START, [], HistoryLimits::default());
         for step in &steps {
             match step {
-                Step::Commit { writes, skip } => state.apply(model.commit(writes, *skip), Instant::now(), &mut Vec::new()),
+                Step::Commit { writes, skip } => state.apply(model.commit(writes, *skip), Instant::now(), &mut Woken::default()),
                 Step::Compact { at } => state.compact(model.compact(*at)),
             }
             prop_assert_eq!((state.revision(), state.compacted()), (model.revision(), model.compacted));

@@ -138,6 +138,36 @@ async fn foreign_history_that_was_compacted_ends_no_watch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_went_back_in_time_is_read_again() {
+    let mut server = Server::start();
+    let store = server.open().await;
+    for number in 0..20 {
+        put(&store, "services/a", &number.to_string()).await;
+    }
+    let before = store.revision();
+    let mut watch = store.watch("services/", before).unwrap();
+    server.kill();
+    std::fs::remove_dir_all(server.dir.path().join("etcd")).unwrap();
+    server.run();
+    assert!(
+        matches!(watch.next().await, Err(WatchError::Compacted { compacted }) if compacted < before)
+    );
+    assert_eq!(text(&store, "services/a"), None);
+    assert!(store.barrier().await.unwrap() < before);
+    assert!(put(&store, "services/a", "new").await < before);
+    assert_eq!(text(&store, "services/a").unwrap(), "new");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_the_last_handle_ends_watches() {
+    let server = Server::start();
+    let store = server.open().await;
+    let mut watch = store.watch("services/", store.revision()).unwrap();
+    drop(store);
+    assert_eq!(watch.next().await.unwrap_err(), WatchError::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_endpoint_is_used_when_one_is_down() {
     let server = Server::start();
     let nobody = format!("http://127.0.0.1:{}", free_port());
@@ -171,6 +201,64 @@ async fn the_next_endpoint_is_used_when_one_is_down() {
     put(&failing_over, "services/b", "3").await;
     assert!(!watch.next().await.unwrap().is_empty());
     assert_eq!(text(&failing_over, "services/b").unwrap(), "3");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_loses_a_member_and_the_store_loses_nothing() {
+    let mut servers = Server::start_cluster();
+    let endpoints = servers.iter().map(Server::endpoint).collect();
+    let store = open(EtcdOptions {
+        endpoints,
+        ..EtcdOptions::default()
+    })
+    .await;
+    let mut watch = store.watch("counters/", store.revision()).unwrap();
+    put(&store, "counters/n", "0").await;
+    let (mut certain, mut uncertain) = (0, 0);
+    for round in 0..300 {
+        match round {
+            100 => servers[0].kill(),
+            200 => {
+                servers[0].run();
+                servers[1].kill();
+            }
+            _ => {}
+        }
+        match increment(&store).await {
+            Ok(_) => certain += 1,
+            Err(TxnError::Unavailable(outage)) => uncertain += usize::from(outage.unknown),
+            // Only after an uncertain write that happened and was not seen yet.
+            Err(TxnError::Conflict { .. }) => assert!(uncertain > 0),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(certain > 250, "{certain} writes succeeded");
+    store.barrier().await.unwrap();
+    let total: usize = text(&store, "counters/n").unwrap().parse().unwrap();
+    assert!(
+        (certain..=certain + uncertain).contains(&total),
+        "{certain} + {uncertain} writes made {total}"
+    );
+    let seen = events(&mut watch, total + 1).await;
+    for (number, event) in seen.iter().enumerate() {
+        assert_eq!(
+            event.now.as_ref().unwrap().value,
+            number.to_string(),
+            "every change is seen once, in order"
+        );
+    }
+}
+
+async fn increment(store: &Store) -> Result<u64, TxnError> {
+    let entry = store.get("counters/n").unwrap();
+    let value: u32 = std::str::from_utf8(&entry.value).unwrap().parse().unwrap();
+    let checks = vec![Check::modified("counters/n", entry.modified)];
+    store
+        .commit(Txn {
+            checks,
+            ops: vec![Op::put("counters/n", (value + 1).to_string())],
+        })
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -273,7 +361,12 @@ async fn tls_with_client_certificates() {
         ..options
     })
     .await;
-    assert!(matches!(refused, Err(OpenError::Unreachable { .. })));
+    match refused {
+        Err(OpenError::Unreachable { source, .. }) => {
+            assert!(source.to_string().contains("certificate"), "{source}");
+        }
+        other => panic!("{:?}", other.err()),
+    }
 }
 
 fn write_certificates(dir: &std::path::Path) {

@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use portico_store::{EtcdOptions, Store};
@@ -37,6 +38,42 @@ impl Server {
         server
     }
 
+    /// A cluster of three.
+    pub fn start_cluster() -> Vec<Server> {
+        let member = |_| {
+            let dir = tempfile::tempdir().unwrap();
+            Server {
+                dir,
+                client: free_port(),
+                peer: free_port(),
+                scheme: "http",
+                extra: vec![],
+                shell: None,
+            }
+        };
+        let mut servers: Vec<Server> = (0..3).map(member).collect();
+        let peers: Vec<_> = servers
+            .iter()
+            .enumerate()
+            .map(|(n, server)| format!("m{n}={}", server.peer_url()))
+            .collect();
+        for (number, server) in servers.iter_mut().enumerate() {
+            server.extra = vec![
+                format!("--name=m{number}"),
+                format!("--initial-cluster={}", peers.join(",")),
+                "--election-timeout=400".into(),
+            ];
+            server.spawn();
+        }
+        // A member only listens to clients when there is a leader.
+        servers.iter().for_each(Server::wait_for_port);
+        servers
+    }
+
+    fn peer_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.peer)
+    }
+
     pub fn endpoint(&self) -> String {
         format!("{}://127.0.0.1:{}", self.scheme, self.client)
     }
@@ -54,8 +91,13 @@ impl Server {
 
     /// Starts it, or starts it again on the same data.
     pub fn run(&mut self) {
+        self.spawn();
+        self.wait_for_port();
+    }
+
+    fn spawn(&mut self) {
         let client = self.endpoint();
-        let peer = format!("http://127.0.0.1:{}", self.peer);
+        let peer = self.peer_url();
         let data: PathBuf = self.dir.path().join("etcd");
         let log = std::fs::File::create(self.dir.path().join("log")).unwrap();
         let shell = Command::new("sh")
@@ -81,7 +123,6 @@ impl Server {
             .spawn()
             .unwrap();
         self.shell = Some(shell);
-        self.wait_for_port();
     }
 
     pub fn kill(&mut self) {
@@ -123,10 +164,14 @@ pub async fn open(options: EtcdOptions) -> Store {
     }
 }
 
+/// Below the range from which outgoing connections take theirs, so that a killed server finds its port free.
 pub fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + (std::process::id() % 1000) as u16 * 10;
+    loop {
+        let port = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
