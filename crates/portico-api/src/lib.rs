@@ -8,5 +8,6 @@ pub mod gates;
 pub mod kinds;
 pub mod names;
 pub mod object;
+pub mod openapi;
 pub mod schema;
 pub mod status;

@@ -5,7 +5,7 @@
 
 mod decode;
 mod encode;
-mod wire;
+pub(crate) mod wire;
 
 use super::conform;
 use crate::schema::Schema;

@@ -4,7 +4,7 @@ use super::{ProtoError, error};
 
 /// A value as it stands on the wire.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Raw<'a> {
+pub(crate) enum Raw<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -12,19 +12,19 @@ pub(super) enum Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    pub(super) fn bytes(self) -> Result<&'a [u8], ProtoError> {
+    pub(crate) fn bytes(self) -> Result<&'a [u8], ProtoError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             _ => Err(error("proto: wrong wire type, want bytes")),
         }
     }
 
-    pub(super) fn text(self) -> Result<String, ProtoError> {
+    pub(crate) fn text(self) -> Result<String, ProtoError> {
         let text = std::str::from_utf8(self.bytes()?).map_err(|_| error("proto: text is not UTF-8"))?;
         Ok(text.to_owned())
     }
 
-    pub(super) fn varint(self) -> Result<u64, ProtoError> {
+    pub(crate) fn varint(self) -> Result<u64, ProtoError> {
         match self {
             Self::Varint(value) => Ok(value),
             _ => Err(error("proto: wrong wire type, want a varint")),
@@ -32,21 +32,21 @@ impl<'a> Raw<'a> {
     }
 }
 
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// The next field number and value, or nothing at the end.
-    pub(super) fn field(&mut self) -> Result<Option<(u32, Raw<'a>)>, ProtoError> {
+    pub(crate) fn field(&mut self) -> Result<Option<(u32, Raw<'a>)>, ProtoError> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         Ok(Some((number, value)))
     }
 
-    pub(super) fn varint(&mut self) -> Result<u64, ProtoError> {
+    pub(crate) fn varint(&mut self) -> Result<u64, ProtoError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let [byte] = self.array()?;
@@ -95,10 +95,10 @@ fn end() -> ProtoError {
 }
 
 #[derive(Default)]
-pub(super) struct Writer(pub(super) Vec<u8>);
+pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    pub(super) fn raw_varint(&mut self, mut value: u64) {
+    pub(crate) fn raw_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push((value & 0x7f) as u8 | 0x80);
             value >>= 7;
@@ -106,17 +106,17 @@ impl Writer {
         self.0.push(value as u8);
     }
 
-    pub(super) fn varint(&mut self, number: u32, value: u64) {
+    pub(crate) fn varint(&mut self, number: u32, value: u64) {
         self.raw_varint(u64::from(number) << 3);
         self.raw_varint(value);
     }
 
-    pub(super) fn fixed64(&mut self, number: u32, value: u64) {
+    pub(crate) fn fixed64(&mut self, number: u32, value: u64) {
         self.raw_varint(u64::from(number) << 3 | 1);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(super) fn bytes(&mut self, number: u32, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, number: u32, bytes: &[u8]) {
         self.raw_varint(u64::from(number) << 3 | 2);
         self.raw_varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
