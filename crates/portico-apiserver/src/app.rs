@@ -1,6 +1,6 @@
 //! Everything a request may need, shared by all connections.
 
-use crate::auth::audit::Audit;
+use crate::auth::audit::AuditLog;
 use crate::auth::{Authenticator, Rbac};
 use crate::discovery::Discovery;
 use crate::limits::Limits;
@@ -8,7 +8,7 @@ use crate::metrics::Metrics;
 use crate::registry::Registry;
 use portico_api::openapi::Documents;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 pub struct App {
@@ -16,10 +16,11 @@ pub struct App {
     pub authenticator: Authenticator,
     pub rbac: Arc<RwLock<Rbac>>,
     pub discovery: Discovery,
-    pub openapi: Documents,
+    /// Made when first asked for: most servers never are.
+    pub openapi: OnceLock<Documents>,
     pub limits: Limits,
     pub metrics: Metrics,
-    pub audit: Option<Audit>,
+    pub audit: Option<AuditLog>,
     /// `host:port`, as clients should reach this server.
     pub address: String,
     /// Bootstrapped, and not shutting down.

@@ -1,12 +1,18 @@
 //! Discovery: which groups, versions and resources this server has, in the plain and in the aggregated form.
 
 use crate::negotiate;
-use portico_api::kinds::Kind;
+use portico_api::kinds::{Info, Kind};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// The verbs of a kind's main resource. A namespace goes alone: all of them together would be too easy a mistake.
+pub fn verbs(info: &Info) -> &'static [&'static str] {
+    match info.plural {
+        "namespaces" => &["create", "delete", "get", "list", "patch", "update", "watch"],
+        _ => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+    }
+}
 
 /// One line of discovery: a resource or a subresource.
 struct Line {
@@ -140,11 +146,10 @@ fn of_kind(kind: &dyn Kind) -> Vec<Line> {
         short_names: Vec::new(),
         categories: Vec::new(),
     };
-    let whole: Vec<&str> = VERBS.iter().copied().filter(|verb| info.plural != "namespaces" || *verb != "deletecollection").collect();
     let mut lines = vec![Line {
         short_names: info.short_names.to_vec(),
         categories: info.categories.to_vec(),
-        ..line(info.plural.to_owned(), &whole)
+        ..line(info.plural.to_owned(), verbs(info))
     }];
     if info.status {
         lines.push(line(format!("{}/status", info.plural), &["get", "patch", "update"]));

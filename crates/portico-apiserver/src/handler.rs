@@ -3,12 +3,13 @@
 use crate::answer::{Answer, Body};
 use crate::app::App;
 use crate::auth::certificate::{self, ClientCertificate};
-use crate::auth::{Action, Credentials, Request as Asked, User, audit, impersonate};
+use crate::auth::audit::Record;
+use crate::auth::{Action, Credentials, Request as Asked, User, impersonate};
 use crate::limits::{Load, MOST_BODY};
 use crate::negotiate::Accept;
 use crate::request::{Place, Query, ResourcePath};
 use crate::resource::{Call, Verb, method_not_allowed};
-use crate::{pages, reviews};
+use crate::{pages, random, reviews};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -107,9 +108,9 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
     let received = Timestamp::now();
     let head = Head::new(&request);
     let mut who = Who::default();
-    let answer = match answer(&app, &peer, &head, request, &mut who).await {
-        Ok(answer) => answer,
-        Err(error) => Answer::from(error),
+    let (answer, error) = match answer(&app, &peer, &head, request, &mut who).await {
+        Ok(answer) => (answer, None),
+        Err(error) => (Answer::from(error.clone()), Some(error)),
     };
     let code = answer.code;
     let known = match &head.place {
@@ -123,7 +124,27 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
         tracing::warn!(method = head.method, path = head.path, code, "request failed");
     }
     if let Some(log) = &app.audit {
-        log.record(entry(&head, &peer, &who, code, received)).await;
+        let nobody = User::anonymous();
+        let version = match &head.place {
+            Place::Resource(path) => path.version.as_str(),
+            Place::Other => "",
+        };
+        log.record(&Record {
+            audit_id: &random::uuid(),
+            uri: &head.path,
+            action: head.action(),
+            version,
+            user: who.user.as_ref().unwrap_or(&nobody),
+            impersonated: who.acting_as.as_ref(),
+            source: &[peer.address.ip()],
+            user_agent: head.header(header::USER_AGENT),
+            code,
+            error: error.as_ref(),
+            received,
+            finished: Timestamp::now(),
+            reason: &who.reason,
+        })
+        .await;
     }
     answer.into_response(head.header(header::ACCEPT_ENCODING))
 }
@@ -133,11 +154,13 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
 struct Who {
     user: Option<User>,
     acting_as: Option<User>,
+    /// Why it was allowed.
+    reason: String,
 }
 
 async fn answer(app: &Arc<App>, peer: &Peer, head: &Head, request: Request<Incoming>, who: &mut Who) -> Result<Answer> {
     let user = who_asks(app, peer, head, who)?;
-    allow(app, &user, head)?;
+    who.reason = allow(app, &user, head)?;
     let permit = match &head.place {
         Place::Resource(_) => Some(app.limits.enter(head.load()).inspect_err(|_| {
             app.metrics.refused.inc();
@@ -180,9 +203,9 @@ fn who_asks(app: &App, peer: &Peer, head: &Head, who: &mut Who) -> Result<User> 
     };
     let user = app.authenticator.authenticate(&credentials, Timestamp::now())?;
     who.user = Some(user.clone());
-    let headers = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let headers = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     let rbac = app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))?;
-    match impersonate::impersonate(&user, headers, &rbac)? {
+    match impersonate::impersonated(&rbac, &user, headers)? {
         None => Ok(user),
         Some(other) => {
             who.acting_as = Some(other.clone());
@@ -191,10 +214,11 @@ fn who_asks(app: &App, peer: &Peer, head: &Head, who: &mut Who) -> Result<User> 
     }
 }
 
-fn allow(app: &App, user: &User, head: &Head) -> Result<()> {
+/// Why it is allowed, or that it is not.
+fn allow(app: &App, user: &User, head: &Head) -> Result<String> {
     let action = head.action();
     let decision = app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))?.decide(user, &action);
-    if decision.allowed { Ok(()) } else { Err(action.forbidden(user, &decision)) }
+    if decision.allowed { Ok(decision.reason) } else { Err(action.forbidden(user, &decision)) }
 }
 
 async fn read_body(head: &Head, request: Request<Incoming>) -> Result<Bytes> {
@@ -228,8 +252,7 @@ async fn resource(app: &Arc<App>, head: &Head, path: &ResourcePath, user: &User,
     }
     let rbac = || app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"));
     let may_create = verb != Verb::Patch || rbac()?.decide(user, &create).allowed;
-    reviews::check_escalation(app, user, kind.as_ref(), verb, path, head.header(header::CONTENT_TYPE), body)?;
-    let spread = Duration::from_secs(crate::random::number() % app.min_watch_timeout.as_secs().max(1));
+    let spread = Duration::from_secs(random::number() % app.min_watch_timeout.as_secs().max(1));
     let call = Call {
         registry: &app.registry,
         kind: Arc::clone(kind),
@@ -240,27 +263,10 @@ async fn resource(app: &Arc<App>, head: &Head, path: &ResourcePath, user: &User,
         user_agent: head.header(header::USER_AGENT),
         body,
         may_create,
+        guard: reviews::guard(app, user, path, verb),
         watch_timeout: app.min_watch_timeout + spread,
     };
     call.answer(verb).await
-}
-
-fn entry(head: &Head, peer: &Peer, who: &Who, code: u16, received: Timestamp) -> audit::Record {
-    let path = match &head.place {
-        Place::Resource(path) => path.clone(),
-        Place::Other => ResourcePath::default(),
-    };
-    audit::Record {
-        verb: head.verb_name().to_owned(),
-        user: who.user.clone(),
-        impersonated: who.acting_as.clone(),
-        source: peer.address.ip().to_string(),
-        user_agent: head.header(header::USER_AGENT).to_owned(),
-        uri: head.path.clone(),
-        object: path,
-        code,
-        received,
-    }
 }
 
 /// Is the server fit to be sent requests?

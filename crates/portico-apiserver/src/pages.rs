@@ -7,6 +7,8 @@ use crate::handler::is_ready;
 use crate::request::Query;
 use crate::resource::method_not_allowed;
 use hyper::header::{self, HeaderMap};
+use portico_api::openapi::{Documents, Served};
+use portico_api::schema::schema;
 use portico_api::status::{ApiError, Result};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -99,13 +101,33 @@ async fn health(app: &App, path: &str, query: &Query) -> Result<Answer> {
 }
 
 fn openapi(app: &App, path: &str, accept: &str, headers: &HeaderMap) -> Result<Answer> {
-    let document = app.openapi.get(path, accept).ok_or_else(ApiError::no_such_path)?;
-    let etag = format!("\"{}\"", document.hash);
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let documents = app.openapi.get_or_init(|| {
+        let served: Vec<Served<'_>> =
+            app.registry.kinds().iter().map(|kind| Served { info: kind.info(), verbs: crate::discovery::verbs(kind.info()) }).collect();
+        Documents::build(schema(), &served)
+    });
+    let (body, kind) = match path.strip_prefix("/openapi/").unwrap_or_default() {
+        "v2" if crate::negotiate::clauses(accept).any(|clause| clause.media == PROTOBUF) => (&documents.v2_protobuf, PROTOBUF),
+        "v2" => (&documents.v2, "application/json"),
+        "v3" => (&documents.v3_index, "application/json"),
+        other => {
+            let name = other.strip_prefix("v3/").ok_or_else(ApiError::no_such_path)?;
+            (documents.v3.get(name).ok_or_else(ApiError::no_such_path)?, "application/json")
+        }
+    };
+    let etag = format!("\"{:08X}\"", crc32(body));
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     if known == Some(etag.as_str()) {
-        return Ok(Answer::bytes(304, document.content_type, bytes::Bytes::new()).etag(etag));
+        return Ok(Answer::bytes(304, kind, bytes::Bytes::new()).etag(etag));
     }
-    Ok(Answer::bytes(200, document.content_type, document.body.clone()).etag(etag))
+    Ok(Answer::bytes(200, kind, body.clone()).etag(etag))
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
 }
 
 fn refresh(app: &App) {

@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::negotiate::{Accept, Form};
-use crate::registry::{DeleteOptions, Deleted, ListOptions, Part, PatchBody, Registry, Target, Version, WriteOptions};
+use crate::registry::{DeleteOptions, Deleted, Guard, ListOptions, Part, PatchBody, Registry, Target, Version, WriteOptions};
 use crate::render;
 use crate::request::{Query, ResourcePath};
 use crate::watch::Watcher;
@@ -78,6 +78,7 @@ pub struct Call<'a> {
     pub body: &'a [u8],
     /// May the caller also create? Asked when an apply finds nothing to change.
     pub may_create: bool,
+    pub guard: Option<Guard>,
     pub watch_timeout: Duration,
 }
 
@@ -387,6 +388,8 @@ impl Call<'_> {
         Ok(WriteOptions {
             manager: managed::manager_name(manager, self.user_agent),
             dry_run: dry_run_flag(&dry_run, kind)?,
+            trusted: false,
+            guard: self.guard.clone(),
         })
     }
 

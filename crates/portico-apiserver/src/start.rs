@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::auth::service_account::Tokens;
 use crate::auth::token_file::TokenFile;
-use crate::auth::{Authenticator, Rbac, audit::Audit};
+use crate::auth::{Authenticator, Rbac, audit::AuditLog};
 use crate::config::{Config, Storage};
 use crate::discovery::Discovery;
 use crate::limits::Limits;
@@ -14,13 +14,12 @@ use crate::system::{self, Advertised};
 use crate::{server, tls};
 use jiff::Timestamp;
 use portico_api::kinds::{self, Kind};
-use portico_api::openapi::Documents;
 use portico_api::service;
 use portico_store::{EmbeddedOptions, EtcdOptions, EtcdTls, OpenError, Store};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -120,11 +119,11 @@ fn build(config: &Config, store: Store, pki: &tls::Pki, advertised: &Advertised)
             why: error.to_string(),
         })?),
     };
-    let tokens = Tokens::new(pki.token_key(), &config.service_account_issuer)
+    let tokens = Tokens::new(pki.token_key(), &config.service_account_issuer, &[])
         .map_err(|error| StartError::File { what: "the service-account key".into(), why: error.to_string() })?;
     let audit = match &config.audit_log {
         None => None,
-        Some(path) => Some(Audit::open(path).map_err(|error| StartError::File {
+        Some(path) => Some(AuditLog::open(path).map_err(|error| StartError::File {
             what: path.display().to_string(),
             why: error.to_string(),
         })?),
@@ -138,7 +137,7 @@ fn build(config: &Config, store: Store, pki: &tls::Pki, advertised: &Advertised)
         },
         rbac: Arc::new(RwLock::new(Rbac::default())),
         discovery: Discovery::new(registry.kinds()),
-        openapi: Documents::new(registry.kinds().iter().map(|kind| kind.info())),
+        openapi: OnceLock::new(),
         limits: Limits::new(config.limits),
         metrics: Metrics::default(),
         audit,

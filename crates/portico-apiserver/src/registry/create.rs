@@ -78,7 +78,8 @@ impl Registry {
         let mut errors = metadata::validate_create(kind, object);
         errors.extend(kind.validate_create(object, &self.gates));
         let name = object::name(object).to_owned();
-        invalid(kind, &name, &errors)
+        invalid(kind, &name, &errors)?;
+        options.ask(object, None)
     }
 
     /// The namespace must be there and must stay as it is until the object is in it.

@@ -36,14 +36,24 @@ pub struct Registry {
     by_path: BTreeMap<(String, String, String), Arc<dyn Kind>>,
 }
 
+/// A last question before an object is stored: may this caller write this (new, old)?
+pub type Guard = Arc<dyn Fn(&Value, Option<&Value>) -> Result<()> + Send + Sync>;
+
 /// What a caller of a write may say about it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct WriteOptions {
     /// The field manager.
     pub manager: String,
     pub dry_run: bool,
     /// An object of the server's own, which need not pass validation: its address may be a loopback one.
     pub trusted: bool,
+    pub guard: Option<Guard>,
+}
+
+impl WriteOptions {
+    fn ask(&self, new: &Value, old: Option<&Value>) -> Result<()> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard(new, old))
+    }
 }
 
 impl Registry {

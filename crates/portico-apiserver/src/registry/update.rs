@@ -300,6 +300,7 @@ impl Registry {
         all.extend(errors);
         if !options.trusted {
             invalid(kind, target.name, &all)?;
+            options.ask(new, Some(live))?;
         }
         Ok(claims)
     }

@@ -22,7 +22,7 @@ use serde_json::Value;
 const MANAGER: &str = "portico-apiserver";
 
 fn options() -> WriteOptions {
-    WriteOptions { manager: MANAGER.to_owned(), dry_run: false, trusted: true }
+    WriteOptions { manager: MANAGER.to_owned(), trusted: true, ..WriteOptions::default() }
 }
 
 /// Create an object of the server's own, unless it is there already.
