@@ -72,6 +72,18 @@ pub trait Pool {
 pub trait Kind: Send + Sync {
     fn info(&self) -> &'static Info;
 
+    /// Turn a request into the form that is stored, before anything else is done with it. `old` is the stored object, if
+    /// there is one; `patched` says that the client sent a patch to it rather than a whole object.
+    fn to_stored(&self, _object: &mut Value, _old: Option<&Value>, _patched: bool) -> Errors {
+        Errors::new()
+    }
+
+    /// Turn a stored object into what this kind shows, after everything else is done with it. All other methods see the
+    /// stored form.
+    fn from_stored(&self, object: Value) -> Value {
+        object
+    }
+
     /// Fill in defaults. Runs on every decoded object: requests, and the results of patches.
     fn default(&self, _object: &mut Value, _gates: &Gates) {}
 
