@@ -10,4 +10,5 @@ pub mod names;
 pub mod object;
 pub mod openapi;
 pub mod schema;
+pub mod service;
 pub mod status;

@@ -72,17 +72,19 @@ pub trait Pool {
 pub trait Kind: Send + Sync {
     fn info(&self) -> &'static Info;
 
-    /// The kind whose spelling is stored, for a kind that is another view of the same objects.
+/// The kind whose spelling is stored, for a kind that is another view of the same objects.
     fn stored_info(&self) -> &'static Info {
         self.info()
     }
 
-    /// Turn a decoded object into the stored spelling.
-    fn to_stored(&self, _object: &mut Value) -> Errors {
+    /// Turn a request into the form that is stored, before anything else is done with it. `old` is the stored object, if
+    /// there is one; `patched` says that the client sent a patch to it rather than a whole object.
+    fn to_stored(&self, _object: &mut Value, _old: Option<&Value>, _patched: bool) -> Errors {
         Errors::new()
     }
 
-    /// Turn a stored object into this kind's spelling.
+    /// Turn a stored object into what this kind shows, after everything else is done with it. All other methods see the
+    /// stored form.
     fn from_stored(&self, object: Value) -> Value {
         object
     }
@@ -118,7 +120,7 @@ pub trait Kind: Send + Sync {
     }
 
     /// Does something (finalizers) keep a deleted object from going?
-    fn held(&self, object: &Value) -> bool {
+    fn is_held(&self, object: &Value) -> bool {
         !object::items(object, "metadata.finalizers").is_empty()
     }
 

@@ -52,7 +52,7 @@ impl Registry {
         let key = entry.key.to_string();
         let mut txn = Txn { checks: vec![Check { key: key.clone(), modified: entry.modified }], ops: Vec::new() };
         let mut value = entry.value.clone();
-        let held = kind.held(&live);
+        let held = kind.is_held(&live);
         if held {
             if object::at(&live, "metadata.deletionTimestamp").is_string() {
                 return Ok(Some(Deleted::Marked(entry)));

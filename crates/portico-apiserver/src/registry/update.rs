@@ -252,7 +252,7 @@ impl Registry {
         let claims = self.prepare(target, &live, &mut new, options)?;
         let key = entry.key.to_string();
         let value = Bytes::from(stored::store(&new));
-        let deleted = object::at(&live, "metadata.deletionTimestamp").is_string() && !kind.held(&new);
+        let deleted = object::at(&live, "metadata.deletionTimestamp").is_string() && !kind.is_held(&new);
         if !deleted && value == entry.value {
             return Ok(Some(entry));
         }
