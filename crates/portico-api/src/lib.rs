@@ -8,4 +8,5 @@ pub mod kinds;
 pub mod names;
 pub mod object;
 pub mod schema;
+pub mod selector;
 pub mod status;
