@@ -45,11 +45,7 @@ async fn objects() -> Result<(), Box<dyn Error>> {
     store.close().await;
     let start = Instant::now();
     let store = Store::embedded(dir.path(), EmbeddedOptions::default()).await?;
-    println!(
-        "opened 20,000 objects in {:?}, resident {}",
-        start.elapsed(),
-        resident()?
-    );
+    println!("opened 20,000 objects in {:?}, resident {}", start.elapsed(), resident()?);
     store.close().await;
     Ok(())
 }
@@ -57,13 +53,7 @@ async fn objects() -> Result<(), Box<dyn Error>> {
 async fn put(store: &Store, first: usize, count: usize) -> Result<(), TxnError> {
     let op = |number| Op::put(format!("services/default/{number}"), vec![b'x'; 1500]);
     let ops = (first..first + count).map(op).collect();
-    store
-        .commit(Txn {
-            checks: vec![],
-            ops,
-        })
-        .await
-        .map(drop)
+    store.commit(Txn { checks: vec![], ops }).await.map(drop)
 }
 
 fn resident() -> std::io::Result<String> {
