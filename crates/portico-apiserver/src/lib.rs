@@ -1,1 +1,4 @@
 //! portico-apiserver
+
+//pub mod auth;
+pub mod tls;
