@@ -1,4 +1,4 @@
 //! portico-apiserver
 
-//pub mod auth;
+pub mod auth;
 pub mod tls;

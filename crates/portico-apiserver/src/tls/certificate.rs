@@ -137,8 +137,7 @@ fn at(second: i64) -> OffsetDateTime {
 /// Will this certificate still do: issued by `authority` for `key` and `purpose`, with time left?
 pub(super) fn still_good(pem: &str, authority: &str, key: &KeyPair, purpose: &Purpose, now: Timestamp) -> bool {
     let (Some(der), Some(authority)) = (first_der(pem), first_der(authority)) else { return false };
-    let (Ok((_, found)), Ok((_, authority))) =
-        (X509Certificate::from_der(&der), X509Certificate::from_der(&authority))
+    let (Ok((_, found)), Ok((_, authority))) = (X509Certificate::from_der(&der), X509Certificate::from_der(&authority))
     else {
         return false;
     };
@@ -172,7 +171,9 @@ pub(super) fn expiry(pem: &str) -> Option<i64> {
 pub(super) fn dns_names(pem: &str) -> Vec<String> {
     let Some(der) = first_der(pem) else { return Vec::new() };
     match X509Certificate::from_der(&der) {
-        Ok((_, found)) => alternative_names(&found).into_iter().filter(|name| name.parse::<IpAddr>().is_err()).collect(),
+        Ok((_, found)) => {
+            alternative_names(&found).into_iter().filter(|name| name.parse::<IpAddr>().is_err()).collect()
+        }
         Err(_) => Vec::new(),
     }
 }

@@ -108,7 +108,6 @@ impl Directory {
     /// `admin.kubeconfig`, rewritten only when it says something else. A server certificate from elsewhere vouches for
     /// itself and is reached by the name it carries.
     pub fn write_kubeconfig(&self, port: u16, server_certificates: &str, foreign_server: bool) -> Result<PathBuf> {
-        let path = self.path("admin.kubeconfig");
         let (authority, server_name) = if foreign_server {
             (server_certificates.to_owned(), certificate::dns_names(server_certificates).into_iter().next())
         } else {
@@ -123,8 +122,8 @@ impl Directory {
             certificate: &certificate,
             key: &key,
         };
-        self.keep(&path.file_name().unwrap_or_default().to_string_lossy(), &wanted.render(), Mode::Private)?;
-        Ok(path)
+        self.keep("admin.kubeconfig", &wanted.render(), Mode::Private)?;
+        Ok(self.path("admin.kubeconfig"))
     }
 
     /// Make a file say `text`.

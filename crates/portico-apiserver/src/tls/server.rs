@@ -59,8 +59,9 @@ impl Pki {
         let key = PrivateKeyDer::from_pem_slice(self.server_key.as_bytes())
             .map_err(|error| Error::content(key_file, error, wrong_key))?;
         let provider = rustls::crypto::ring::default_provider();
-        let certified = CertifiedKey::from_der(chain, key, &provider)
-            .map_err(|error| Error::content(key_file, format!("{error} (certificate {})", cert_file.display()), wrong_key))?;
+        let certified = CertifiedKey::from_der(chain, key, &provider).map_err(|error| {
+            Error::content(key_file, format!("{error} (certificate {})", cert_file.display()), wrong_key)
+        })?;
         Ok(Arc::new(certified))
     }
 
