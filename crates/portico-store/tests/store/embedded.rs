@@ -157,9 +157,10 @@ async fn a_new_directory_is_for_its_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
     let deep = dir.path().join("var/lib/portico");
     let store = open(&deep).await.unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(
-        std::fs::metadata(&deep).unwrap().permissions().mode() & 0o777,
-        0o700
+        (mode(&deep), mode(&deep.join("portico.redb"))),
+        (0o700, 0o600)
     );
     put(&store, "services/a", "1").await;
     assert_eq!(text(&store, "services/a").unwrap(), "1");

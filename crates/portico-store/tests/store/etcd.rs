@@ -207,8 +207,11 @@ async fn the_next_endpoint_is_used_when_one_is_down() {
 async fn a_cluster_loses_a_member_and_the_store_loses_nothing() {
     let mut servers = Server::start_cluster();
     let endpoints = servers.iter().map(Server::endpoint).collect();
+    // A write that was on its way to the dead leader is never answered.
+    let request_timeout = std::time::Duration::from_secs(2);
     let store = open(EtcdOptions {
         endpoints,
+        request_timeout,
         ..EtcdOptions::default()
     })
     .await;
