@@ -257,6 +257,19 @@ fn nodes_write_only_what_is_theirs() {
     for (text, allowed) in cases {
         assert_eq!(rbac.decide(&node, &action(text)).allowed, allowed, "{text}");
     }
+    let unnamed = User::new("n1", &["system:nodes"]);
+    assert!(!rbac.decide(&unnamed, &action("patch - nodes/status /n1")).allowed);
+    let create = Request {
+        verb: "create",
+        group: "coordination.k8s.io",
+        resource: "leases",
+        namespace: "kube-node-lease",
+        ..Request::default()
+    };
+    assert!(rbac.decide(&node, &create.into()).allowed);
+    assert!(check_node(&node, &Request { name: "n1", ..create }).is_ok());
+    assert_eq!(check_node(&node, &Request { name: "n2", ..create }).unwrap_err().code, 403);
+    assert!(!rbac.decide(&unnamed, &create.into()).allowed);
 }
 
 #[test]
