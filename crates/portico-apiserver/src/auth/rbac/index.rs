@@ -21,12 +21,15 @@ pub struct Rbac {
     aggregated: BTreeSet<String>,
 }
 
-/// Subject → namespace → bindings by name.
-type Subjects = HashMap<String, HashMap<String, BTreeMap<String, Arc<Binding>>>>;
+/// Subject → namespace → bindings by name, each with the place of the subject in it.
+type Subjects = HashMap<String, HashMap<String, BTreeMap<String, (Arc<Binding>, usize)>>>;
 
 impl Rbac {
     /// Take in an object as it is now. Objects of other kinds are ignored.
     pub fn apply(&mut self, object: &Value) {
+        if !is_placed(object) {
+            return;
+        }
         match object::text(object, "kind") {
             "Role" => {
                 let (namespace, name) = key(object);
@@ -40,6 +43,9 @@ impl Rbac {
 
     /// Forget an object.
     pub fn delete(&mut self, object: &Value) {
+        if !is_placed(object) {
+            return;
+        }
         match object::text(object, "kind") {
             "Role" => self.remove_role(&key(object)),
             "ClusterRole" => self.set_cluster_role(object::name(object), None),
@@ -86,7 +92,9 @@ impl Rbac {
     pub fn referenced(&self, kind: &str, name: &str, namespace: &str) -> Result<&[Rule], String> {
         let (namespace, word) = match kind {
             "ClusterRole" => ("", "clusterrole"),
-            "Role" => (namespace, "role"),
+            // What has no namespace are the ClusterRoles, which a reference to a Role must not reach.
+            "Role" if !namespace.is_empty() => (namespace, "role"),
+            "Role" => return Err(format!("role.rbac.authorization.k8s.io {name:?} not found")),
             _ => return Err(format!("unsupported role reference kind: {kind:?}")),
         };
         match self.roles.get(namespace).and_then(|roles| roles.get(name)) {
@@ -118,14 +126,11 @@ impl Rbac {
     ) -> impl Iterator<Item = (&'a Binding, &'a Subject)> {
         let scopes = ["", namespace].into_iter().take(if namespace.is_empty() { 1 } else { 2 });
         scopes.flat_map(move |scope| {
-            let own = [(&self.users, false, &user.name)];
-            let groups = user.groups.iter().map(|group| (&self.groups, true, group));
-            own.into_iter().chain(groups).flat_map(move |(index, is_group, name)| {
+            let groups = user.groups.iter().map(|group| (&self.groups, group));
+            [(&self.users, &user.name)].into_iter().chain(groups).flat_map(move |(index, name)| {
                 let bindings = index.get(name).and_then(|by_namespace| by_namespace.get(scope));
-                bindings.into_iter().flat_map(BTreeMap::values).filter_map(move |binding| {
-                    let speaks = |subject: &&Subject| subject.is_group == is_group && subject.name == *name;
-                    Some((binding.as_ref(), binding.subjects.iter().find(speaks)?))
-                })
+                let bindings = bindings.into_iter().flat_map(BTreeMap::values);
+                bindings.filter_map(|(binding, at)| Some((binding.as_ref(), binding.subjects.get(*at)?)))
             })
         })
     }
@@ -137,9 +142,9 @@ impl Rbac {
             }
         }
         let Some(binding) = binding.map(Arc::new) else { return };
-        for subject in &binding.subjects {
+        for (at, subject) in binding.subjects.iter().enumerate() {
             let by_namespace = self.subjects(subject.is_group).entry(subject.name.clone()).or_default();
-            by_namespace.entry(key.0.clone()).or_default().insert(key.1.clone(), binding.clone());
+            by_namespace.entry(key.0.clone()).or_default().entry(key.1.clone()).or_insert((binding.clone(), at));
         }
         self.bindings.insert(key, binding);
     }
@@ -213,6 +218,12 @@ impl Rbac {
         }
         rules
     }
+}
+
+/// A Role or RoleBinding without a namespace is none, and must not pass for one of the whole cluster.
+fn is_placed(object: &Value) -> bool {
+    let namespaced = matches!(object::text(object, "kind"), "Role" | "RoleBinding");
+    !namespaced || !object::namespace(object).is_empty()
 }
 
 fn unresolved(errors: BTreeSet<String>) -> String {

@@ -116,6 +116,24 @@ fn bindings_reach_their_subjects_and_namespace() {
 }
 
 #[test]
+fn a_namespace_left_out_does_not_widen_anything() {
+    let everything = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    let mut rbac = Rbac::default();
+    rbac.apply(&role("big", everything.clone()));
+    rbac.apply(&bind("RoleBinding", "", "ClusterRole", "big", user("ann")));
+    rbac.apply(&bind("ClusterRoleBinding", "", "Role", "big", user("ann")));
+    rbac.apply(&json!({"kind": "Role", "metadata": {"name": "other"}, "rules": everything}));
+    rbac.apply(&bind("ClusterRoleBinding", "", "ClusterRole", "other", user("ann")));
+    rbac.apply(&bind("RoleBinding", "shop", "Role", "big", user("ann")));
+    for text in ["get - services shop/web", "get - nodes /n1"] {
+        assert!(!rbac.decide(&ann(), &action(text)).allowed, "{text}");
+    }
+    rbac.delete(&json!({"kind": "Role", "metadata": {"name": "big"}}));
+    rbac.apply(&bind("ClusterRoleBinding", "", "ClusterRole", "big", user("ann")));
+    assert!(rbac.decide(&ann(), &action("get - nodes /n1")).allowed);
+}
+
+#[test]
 fn service_accounts_are_of_the_bindings_namespace_unless_said() {
     let account = |namespace: Option<&str>| {
         let mut subject = json!({"kind": "ServiceAccount", "name": "web"});
