@@ -7,5 +7,6 @@ pub mod gates;
 pub mod kinds;
 pub mod names;
 pub mod object;
+pub mod patch;
 pub mod schema;
 pub mod status;
