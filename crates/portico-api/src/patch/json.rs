@@ -52,17 +52,17 @@ fn decode(patch: &Value) -> Result<Vec<Operation<'_>>> {
         other => return Err(wrong_type(kind_of(other), "[]handlers.jsonPatchOp")),
     };
     if operations.len() > MOST_OPERATIONS {
-        let message = format!(
-            "The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
-            operations.len()
-        );
+        let message =
+            format!("The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}", operations.len());
         return Err(ApiError::too_large(message));
     }
     operations.iter().map(Operation::decode).collect()
 }
 
 fn wrong_type(found: &str, wanted: &str) -> ApiError {
-    ApiError::bad_request(format!("error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"))
+    ApiError::bad_request(format!(
+        "error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+    ))
 }
 
 fn kind_of(value: &Value) -> &'static str {
@@ -123,7 +123,7 @@ impl<'a> Operation<'a> {
             (Value::Object(map), key) => {
                 map.insert(key, self.value_or_null());
                 Some(())
-            },
+            }
             (Value::Array(items), key) => {
                 let index = index_of(&key, items.len())?;
                 *items.get_mut(index)? = self.value_or_null();

@@ -44,7 +44,12 @@ struct Merge<'s> {
 
 impl<'s> Merge<'s> {
     /// Merge a patch into a map. `of` is the struct that the map is, or `None` for a map with free keys.
-    fn maps(&self, original: &mut Map<String, Value>, mut patch: Map<String, Value>, of: Option<&'s TypeDef>) -> Result<()> {
+    fn maps(
+        &self,
+        original: &mut Map<String, Value>,
+        mut patch: Map<String, Value>,
+        of: Option<&'s TypeDef>,
+    ) -> Result<()> {
         if let Some(directive) = patch.remove(DIRECTIVE) {
             return replace_or_delete(original, patch, &directive);
         }
@@ -58,7 +63,13 @@ impl<'s> Merge<'s> {
         Ok(())
     }
 
-    fn member(&self, original: &mut Map<String, Value>, key: &str, wanted: Value, of: Option<&'s TypeDef>) -> Result<()> {
+    fn member(
+        &self,
+        original: &mut Map<String, Value>,
+        key: &str,
+        wanted: Value,
+        of: Option<&'s TypeDef>,
+    ) -> Result<()> {
         let (key, deletes) = match key.strip_prefix(DELETE_FROM_LIST) {
             Some(rest) => (rest.strip_prefix('/').ok_or_else(|| bad("invalid patch format of primitive list"))?, true),
             None => (key, false),
@@ -76,7 +87,8 @@ impl<'s> Merge<'s> {
                 *present = self.lists(std::mem::take(present), wanted, field, deletes)?;
             }
             (None, _) if deletes => {}
-            (Some(present), wanted) if deletes && std::mem::discriminant(present) != std::mem::discriminant(&wanted) => {}
+            (Some(present), wanted)
+                if deletes && std::mem::discriminant(present) != std::mem::discriminant(&wanted) => {}
             (_, wanted) => match without_directives(wanted) {
                 Some(wanted) => {
                     original.insert(key.to_owned(), wanted);

@@ -24,7 +24,10 @@ fn operations_apply_in_order() {
         (json!([{"op": "move", "from": "/a/b", "path": "/c"}]), json!({"a": {}, "n": null, "c": [1, 2, 3]})),
         (json!([{"op": "copy", "from": "/a/b/0", "path": "/c"}]), json!({"a": {"b": [1, 2, 3]}, "n": null, "c": 1})),
         (json!([{"op": "copy", "from": "/no", "path": "/c"}]), json!({"a": {"b": [1, 2, 3]}, "n": null, "c": null})),
-        (json!([{"op": "test", "path": "/a/b", "value": [1, 2, 3]}, {"op": "remove", "path": "/a"}]), json!({"n": null})),
+        (
+            json!([{"op": "test", "path": "/a/b", "value": [1, 2, 3]}, {"op": "remove", "path": "/a"}]),
+            json!({"n": null}),
+        ),
         (json!([{"op": "test", "path": "/no", "value": null}]), json!({"a": {"b": [1, 2, 3]}, "n": null})),
         (json!([{"op": "test", "path": "/no"}]), json!({"a": {"b": [1, 2, 3]}, "n": null})),
         (json!([{"op": "test", "path": "/n", "value": null}]), json!({"a": {"b": [1, 2, 3]}, "n": null})),

@@ -8,13 +8,16 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
+/// A key of a list item and its value.
+pub type KeyValue<'a> = (Cow<'a, str>, Cow<'a, Value>);
+
 /// One step of a path.
 #[derive(Clone, Debug)]
 pub enum Element<'a> {
     /// A field of a struct or a key of a map.
     Field(Cow<'a, str>),
     /// The item of a list that has these keys, sorted by name.
-    Key(Vec<(Cow<'a, str>, Cow<'a, Value>)>),
+    Key(Vec<KeyValue<'a>>),
     /// The item of a set.
     Value(Cow<'a, Value>),
     /// The item of a list by position. Never made here, only kept if a client sends one.
@@ -136,7 +139,9 @@ impl<'a> Set<'a> {
 
     /// Change the set at one field of the top.
     pub fn map_field(mut self, name: &str, change: impl FnOnce(Set<'a>) -> Set<'a>) -> Set<'a> {
-        if let Some(node) = self.0.iter_mut().find(|node| matches!(&node.element, Element::Field(field) if field == name)) {
+        if let Some(node) =
+            self.0.iter_mut().find(|node| matches!(&node.element, Element::Field(field) if field == name))
+        {
             node.member = false;
             node.below = change(std::mem::take(&mut node.below));
         }
@@ -226,7 +231,8 @@ impl<'a> Element<'a> {
             "i:" => Some(Self::Index(rest.parse().ok()?)),
             "k:" => {
                 let map: Map<String, Value> = serde_json::from_str(rest).ok()?;
-                let mut keys: Vec<_> = map.into_iter().map(|(k, v)| (Cow::Owned(k), Cow::Owned(v))).collect();
+                let mut keys: Vec<KeyValue<'a>> =
+                    map.into_iter().map(|(k, v)| (Cow::Owned(k), Cow::Owned(v))).collect();
                 keys.sort_by(|a, b| a.0.cmp(&b.0));
                 Some(Self::Key(keys))
             }
@@ -291,9 +297,7 @@ impl PartialEq for Element<'_> {
 
 impl Eq for Element<'_> {}
 
-type Keys<'a> = [(Cow<'a, str>, Cow<'a, Value>)];
-
-fn compare_keys(a: &Keys<'_>, b: &Keys<'_>) -> Ordering {
+fn compare_keys(a: &[KeyValue<'_>], b: &[KeyValue<'_>]) -> Ordering {
     let pairs = a.iter().zip(b).map(|(a, b)| a.0.cmp(&b.0).then_with(|| compare_values(&a.1, &b.1)));
     pairs.fold(Ordering::Equal, Ordering::then).then(a.len().cmp(&b.len()))
 }

@@ -10,7 +10,13 @@ use std::mem::discriminant;
 
 impl<'s> Merge<'s> {
     /// Merge two lists, or replace one by the other where the schema says no more.
-    pub(super) fn lists(&self, original: Vec<Value>, patch: Vec<Value>, field: &'s Field, deletes: bool) -> Result<Vec<Value>> {
+    pub(super) fn lists(
+        &self,
+        original: Vec<Value>,
+        patch: Vec<Value>,
+        field: &'s Field,
+        deletes: bool,
+    ) -> Result<Vec<Value>> {
         let Type::List(item) = &field.ty else {
             return Err(bad(format!("expected slice or array type for the json field {:?}", field.name)));
         };
@@ -28,9 +34,14 @@ impl<'s> Merge<'s> {
         self.keyed(original, patch, key, self.struct_of(item))
     }
 
-    fn keyed(&self, mut original: Vec<Value>, patch: Vec<Value>, key: &str, of: Option<&'s TypeDef>) -> Result<Vec<Value>> {
-        let (special, mut patch): (Vec<_>, Vec<_>) =
-            patch.into_iter().partition(|item| item.get(DIRECTIVE).is_some());
+    fn keyed(
+        &self,
+        mut original: Vec<Value>,
+        patch: Vec<Value>,
+        key: &str,
+        of: Option<&'s TypeDef>,
+    ) -> Result<Vec<Value>> {
+        let (special, mut patch): (Vec<_>, Vec<_>) = patch.into_iter().partition(|item| item.get(DIRECTIVE).is_some());
         if run_directives(&mut original, &special, key)? {
             original = std::mem::take(&mut patch);
         }
@@ -41,7 +52,13 @@ impl<'s> Merge<'s> {
     }
 
     /// Merge each item of the patch into the item with the same key, or append it.
-    fn merge_items(&self, mut original: Vec<Value>, patch: Vec<Value>, key: &str, of: Option<&'s TypeDef>) -> Result<Vec<Value>> {
+    fn merge_items(
+        &self,
+        mut original: Vec<Value>,
+        patch: Vec<Value>,
+        key: &str,
+        of: Option<&'s TypeDef>,
+    ) -> Result<Vec<Value>> {
         let mut places = HashMap::new();
         for (place, item) in original.iter().enumerate() {
             places.entry(key_of(item, Some(key))?.clone()).or_insert(place);
@@ -78,7 +95,13 @@ impl<'s> Merge<'s> {
         Ok(())
     }
 
-    fn ordered(&self, present: Option<Vec<Value>>, wanted: Option<Vec<Value>>, order: &[Value], field: &'s Field) -> Result<Vec<Value>> {
+    fn ordered(
+        &self,
+        present: Option<Vec<Value>>,
+        wanted: Option<Vec<Value>>,
+        order: &[Value],
+        field: &'s Field,
+    ) -> Result<Vec<Value>> {
         let key = field.patch.as_ref().and_then(|strategy| strategy.key.as_deref());
         check_order(wanted.as_deref().unwrap_or_default(), order, key)?;
         let server_order = keys(present.as_deref().unwrap_or_default(), key)?;
@@ -106,7 +129,8 @@ fn of_maps(lists: &[&[Value]]) -> Result<bool> {
     if first.is_array() {
         return Err(does_not_apply());
     }
-    if first.is_null() || items.any(|item| discriminant(item) != discriminant(first) || item.is_f64() != first.is_f64()) {
+    if first.is_null() || items.any(|item| discriminant(item) != discriminant(first) || item.is_f64() != first.is_f64())
+    {
         return Err(bad("list element types are not identical"));
     }
     Ok(first.is_object())
@@ -115,7 +139,8 @@ fn of_maps(lists: &[&[Value]]) -> Result<bool> {
 /// What an item is known by: its merge key, or itself.
 fn key_of<'v>(item: &'v Value, key: Option<&str>) -> Result<&'v Value> {
     let Some(key) = key else { return Ok(item) };
-    let map = item.as_object().ok_or_else(|| bad(format!("expected a map with the merge key {key}, but received {item}")))?;
+    let map =
+        item.as_object().ok_or_else(|| bad(format!("expected a map with the merge key {key}, but received {item}")))?;
     map.get(key).ok_or_else(|| bad(format!("map: {item} does not contain declared merge key: {key}")))
 }
 
@@ -192,9 +217,9 @@ fn interleave(
     let mut theirs = theirs.into_iter().peekable();
     for item in ours {
         let here = place(server_order, &item);
-        while let Some(other) = theirs.next_if(|other| {
-            here.zip(place(server_order, other)).is_some_and(|(here, other)| other < here)
-        }) {
+        while let Some(other) =
+            theirs.next_if(|other| here.zip(place(server_order, other)).is_some_and(|(here, other)| other < here))
+        {
             joined.push(other);
         }
         joined.push(item);
