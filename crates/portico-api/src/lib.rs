@@ -10,4 +10,6 @@ pub mod names;
 pub mod object;
 pub mod openapi;
 pub mod schema;
+pub mod selector;
+pub mod service;
 pub mod status;
