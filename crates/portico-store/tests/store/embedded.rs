@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use portico_store::{EmbeddedOptions, HistoryLimits, Op, OpenError, Store, Txn};
+use portico_store::{EmbeddedOptions, HistoryLimits, Op, OpenError, Store, Txn, TxnError};
 
 use crate::{put, text};
 
@@ -222,4 +222,29 @@ async fn a_full_queue_makes_commits_wait() {
             .len(),
         100
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_that_meet_a_close_happen_or_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).await.unwrap();
+    let write = |number: usize| {
+        let store = store.clone();
+        let txn = Txn {
+            checks: vec![],
+            ops: vec![Op::put(format!("pods/{number}"), "")],
+        };
+        tokio::spawn(async move { store.commit(txn).await })
+    };
+    let writes: Vec<_> = (0..200).map(write).collect();
+    store.close().await;
+    let reopened = open(dir.path()).await.unwrap();
+    for (number, write) in writes.into_iter().enumerate() {
+        let happened = match write.await.unwrap() {
+            Ok(_) => true,
+            Err(TxnError::Unavailable(outage)) if !outage.unknown => false,
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!(reopened.get(&format!("pods/{number}")).is_some(), happened);
+    }
 }
