@@ -148,13 +148,7 @@ fn decode(key: &str, record: &Bytes) -> Option<Entry> {
 /// Objects may be secrets: the file is for its owner alone.
 fn open_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 /// So is the directory, if it is new.

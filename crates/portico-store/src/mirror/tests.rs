@@ -196,13 +196,7 @@ fn a_watcher_sleeps_through_other_topics() {
     let wake = mirror.subscribe("a/", 5).unwrap().wake;
     let put = |revision, key: &str| {
         let now = Some(entry(key, revision));
-        mirror.publish(vec![Commit {
-            revision,
-            changes: vec![Change {
-                key: key.into(),
-                now,
-            }],
-        }]);
+        mirror.publish(vec![Commit { revision, changes: vec![Change { key: key.into(), now }] }]);
     };
     put(6, "ab/1");
     assert!(!wake.has_changed().unwrap());
