@@ -132,6 +132,7 @@ fn build(config: &Config, store: Store, pki: &tls::Pki, advertised: &Advertised)
         authenticator: Authenticator {
             token_file,
             tokens: Some(tokens),
+            audiences: vec![config.service_account_issuer.clone()],
             objects: Arc::new(StoredAccounts(Arc::clone(&registry))),
             anonymous: config.anonymous,
         },

@@ -18,11 +18,11 @@ use crate::kinds::{Claim, Claims, Column, Info, Kind, Pool};
 use crate::names;
 use crate::object;
 use crate::status::ApiError;
-use ranges::Ranges;
 use serde_json::Value;
 use types::{LOAD_BALANCER, Service};
 
 pub use portico::PorticoServiceKind;
+pub use ranges::Ranges;
 
 /// `core/v1` Services.
 #[derive(Clone, Debug)]
