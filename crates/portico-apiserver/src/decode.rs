@@ -131,8 +131,8 @@ pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Re
 }
 
 /// From the client's spelling to the stored one, with defaults.
-pub fn inward(kind: &dyn Kind, mut object: Value, gates: &Gates) -> Result<Value> {
-    let errors = kind.to_stored(&mut object);
+pub fn inward(kind: &dyn Kind, mut object: Value, old: Option<&Value>, patched: bool, gates: &Gates) -> Result<Value> {
+    let errors = kind.to_stored(&mut object, old, patched);
     if !errors.is_empty() {
         let info = kind.info();
         return Err(ApiError::invalid(info.group, info.kind, object::name(&object), &errors));

@@ -219,7 +219,7 @@ impl Call<'_> {
         let validation = FieldValidation::parse(self.query.text("fieldValidation"), "CreateOptions")?;
         let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
         self.settle_namespace(&mut decoded.object)?;
-        let mut wanted = decode::inward(kind, decoded.object, &self.registry.gates)?;
+        let mut wanted = decode::inward(kind, decoded.object, None, false, &self.registry.gates)?;
         decoded.warnings.extend(kind.warnings(&wanted, None));
         self.registry.note_owner(self.target(Part::Main), None, &mut wanted, &options);
         let entry = self.registry.create(kind, wanted, &options).await?;
@@ -233,8 +233,7 @@ impl Call<'_> {
         let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
         self.settle_namespace(&mut decoded.object)?;
         decode::check_place(&decoded.object, &self.path.namespace, &self.path.name)?;
-        let wanted = decode::inward(kind, decoded.object, &self.registry.gates)?;
-        let written = self.registry.update(self.target(part), wanted, &options).await?;
+        let written = self.registry.update(self.target(part), decoded.object, &options).await?;
         decoded.warnings.extend(written.warnings);
         Ok(self.one(if written.created { 201 } else { 200 }, &written.entry)?.warn(decoded.warnings))
     }

@@ -62,6 +62,10 @@ impl Kind for Event {
         self.info
     }
 
+    fn stored_info(&self) -> &'static Info {
+        &CORE_INFO
+    }
+
     fn to_stored(&self, object: &mut Value, _old: Option<&Value>, _patched: bool) -> Errors {
         if self.strict {
             let map = object::map(object);

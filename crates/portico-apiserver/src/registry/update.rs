@@ -71,19 +71,15 @@ impl Target<'_> {
 impl Registry {
     /// `PUT`: replace the object by a decoded one.
     pub async fn update(&self, target: Target<'_>, wanted: Value, options: &WriteOptions) -> Result<Written> {
-        let kind = target.kind;
         self.change(target, options, |live| {
-            let mut new = wanted.clone();
+            let mut new = decode::inward(target.kind, wanted.clone(), live, false, &self.gates)?;
             let Some(live) = live else { return self.put_missing(target, new, options) };
             same_incarnation(target, &new, live)?;
             self.note_owner(target, Some(live), &mut new, options);
-            Ok((new, Vec::new()))
+            let warnings = target.kind.warnings(&new, Some(live));
+            Ok((new, warnings))
         })
         .await
-        .map(|mut written| {
-            written.warnings.extend(kind.warnings(&wanted, None));
-            written
-        })
     }
 
     fn put_missing(&self, target: Target<'_>, mut new: Value, options: &WriteOptions) -> Result<(Value, Vec<String>)> {
@@ -144,7 +140,7 @@ impl Registry {
             PatchBody::Apply { .. } => return Err(ApiError::internal("apply is not a patch of this form")),
         };
         let decoded = decode::patched(kind, after, validation)?;
-        let new = decode::inward(kind, decoded.object, &self.gates)?;
+        let new = decode::inward(kind, decoded.object, Some(live), true, &self.gates)?;
         decode::check_place(&new, target.namespace, target.name)?;
         Ok((new, decoded.warnings))
     }
@@ -169,7 +165,7 @@ impl Registry {
         // Ownership is kept in the stored spelling, whichever one the client used.
         let info = kind.stored_info();
         let mut applied = applied.clone();
-        invalid(kind, target.name, &kind.to_stored(&mut applied))?;
+        invalid(kind, target.name, &kind.to_stored(&mut applied, None, false))?;
         let mut merged = managed::apply(&managed::Apply {
             schema: schema(),
             type_name: info.schema,
