@@ -16,14 +16,13 @@ const MOST_OPERATIONS: usize = 10_000;
 const MOST_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
 /// The object after the patch.
-pub fn apply(object: &Value, patch: &Value) -> Result<Value> {
+pub fn apply(mut object: Value, patch: &Value) -> Result<Value> {
     let operations = decode(patch)?;
-    let mut document = object.clone();
     let mut copied = 0;
     for operation in &operations {
-        operation.run(&mut document, &mut copied).ok_or_else(does_not_apply)?;
+        operation.run(&mut object, &mut copied).ok_or_else(does_not_apply)?;
     }
-    Ok(document)
+    Ok(object)
 }
 
 /// Members of operations that mean nothing, for strict field validation: `json patch unknown field "[0].vale"`.

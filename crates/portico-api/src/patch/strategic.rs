@@ -15,15 +15,14 @@ const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 const ELEMENT_ORDER: &str = "$setElementOrder";
 
 /// The object after the patch. `type_name` is the object's type in the schema.
-pub fn apply(schema: &Schema, type_name: &str, object: &Value, patch: &Value) -> Result<Value> {
+pub fn apply(schema: &Schema, type_name: &str, mut object: Value, patch: &Value) -> Result<Value> {
     let patch = match patch {
         Value::Object(patch) => patch.clone(),
-        Value::Null => return Ok(object.clone()),
+        Value::Null => return Ok(object),
         _ => return Err(bad("a strategic merge patch must be a JSON object")),
     };
-    let mut merged = object.clone();
-    Merge { schema }.maps(crate::object::map(&mut merged), patch, schema.get(type_name))?;
-    Ok(merged)
+    Merge { schema }.maps(crate::object::map(&mut object), patch, schema.get(type_name))?;
+    Ok(object)
 }
 
 fn bad(message: impl Into<String>) -> ApiError {

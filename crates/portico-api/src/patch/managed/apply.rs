@@ -6,11 +6,13 @@ use super::merge::{fields_of, merge, remove, with_parents};
 use super::owners::{Entries, Manager};
 use super::shape::{self, Shape};
 use super::{Owners, same_object, set_managed, strip, validate};
+use crate::codec::conform;
 use crate::object;
 use crate::schema::TypeDef;
 use crate::status::{ApiError, Result};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::fmt::Display;
 
 /// The owner of what was there before anyone applied.
 const BEFORE: &str = "before-first-apply";
@@ -50,7 +52,7 @@ impl<'a> Owners<'a> {
         let mut last = Set::default();
         entries.change(me.clone(), |entry| last = std::mem::replace(&mut entry.set, set));
         let merged = merge(self.schema, shape, Some(live), Some(applied)).unwrap_or_else(|| json!({}));
-        let mut new = if last.is_empty() { merged } else { self.prune(shape, merged, last, &entries) };
+        let new = if last.is_empty() { merged } else { self.prune(shape, merged, last, &entries) };
 
         let diff = Diff::of(self.schema, shape, live, &new).without(self.reset());
         let changed = diff.modified.union(diff.added);
@@ -68,6 +70,7 @@ impl<'a> Owners<'a> {
         });
         entries.drop_empty();
         let managed = entries.encode(self.api_version);
+        let mut new = self.decode(applied, new)?;
         if self.manager == KUBECTL {
             update_last_applied(&mut new, applied);
         }
@@ -84,14 +87,13 @@ impl<'a> Owners<'a> {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
         let problems = validate::problems(self.schema, self.type_name, applied);
-        if problems.is_empty() {
-            return Ok(());
-        }
-        let (namespace, name) = (object::namespace(applied), object::name(applied));
-        Err(ApiError::bad_request(format!(
-            "failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {}",
-            problems.join(", ")
-        )))
+        if problems.is_empty() { Ok(()) } else { Err(misfit(applied, problems.join(", "))) }
+    }
+
+    /// Bring the merged object into the form of its type. Numbers out of range show up only here.
+    fn decode(&self, applied: &Value, new: Value) -> Result<Value> {
+        let decoded = conform(self.schema, self.type_name, new).map_err(|error| misfit(applied, error))?;
+        Ok(decoded.0)
     }
 
     /// Remove what this manager applied last time and does not now, and what nobody else holds.
@@ -148,6 +150,14 @@ impl<'a> Owners<'a> {
         object::text(object, "apiVersion") == self.api_version
             && validate::problems(self.schema, self.type_name, object).is_empty()
     }
+}
+
+fn misfit(applied: &Value, why: impl Display) -> ApiError {
+    let (namespace, name) = (object::namespace(applied), object::name(applied));
+    let (version, kind) = (object::text(applied, "apiVersion"), object::text(applied, "kind"));
+    ApiError::bad_request(format!(
+        "failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {why}"
+    ))
 }
 
 fn conflict_error(conflicts: &[Conflict<'_>]) -> ApiError {

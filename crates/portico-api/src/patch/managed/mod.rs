@@ -10,13 +10,17 @@
 //! |---|---|
 //! | create, and PUT that creates | decode, default, [`Owners::update`] with no live object, prepare, allocate, validate, store |
 //! | PUT, and PATCH by JSON, merge or strategic patch | decode (or patch and decode), default, [`Owners::update`], prepare, allocate, [`keep_times`], validate, store |
-//! | apply | [`Owners::apply`] with the body as it was sent, decode its result, default, prepare, allocate, [`keep_times`] if there was a live object, validate, store |
+//! | apply | [`Owners::apply`] with the body as it was sent, default, prepare, allocate, [`keep_times`] if there was a live object, validate, store |
 //! | any of them on `status` | the same with `subresource: "status"` |
 //!
 //! So an updater owns the defaults its object was stored with, an applier does not, and nobody owns what
 //! allocation adds. `live` is the stored object as it is; `new` may carry the managedFields that the client sent,
 //! which matter: a valid list replaces the stored one, an empty one (or one empty entry) forgets all owners, and a
 //! malformed one is ignored. Objects that have no owners get none by an update, only by an apply.
+//!
+//! The body of an apply must not be decoded by the schema before: decoding writes fields that the client did not set
+//! and drops zeros that it did, and an apply owns exactly what it sets. [`Owners::apply`] refuses unknown fields and
+//! wrong types itself and decodes what it returns.
 //!
 //! Objects are in their stored spelling and version; owners of another version are dropped.
 
@@ -62,7 +66,7 @@ pub struct Owners<'a> {
     pub type_name: &'a str,
     /// Of the object: `v1` or `discovery.k8s.io/v1`.
     pub api_version: &'a str,
-    /// Who writes; see [`manager`].
+    /// Who writes; see [`manager_name`].
     pub manager: &'a str,
     /// `status`, or "" for the object itself.
     pub subresource: &'a str,
@@ -174,11 +178,11 @@ pub fn keep_times(live: &Value, new: &mut Value) {
     }
 }
 
-/// Whether two objects are the same but for their managedFields. The resourceVersion says nothing, as a client need
-/// not send it.
+/// Whether two objects of one kind are the same but for their managedFields. The resourceVersion says nothing, as a
+/// client need not send it.
 fn same_object(a: &Value, b: &Value) -> bool {
     same_but(object::at(a, "metadata"), object::at(b, "metadata"), &["managedFields", "resourceVersion"])
-        && same_but(a, b, &["metadata"])
+        && same_but(a, b, &["metadata", "apiVersion", "kind"])
 }
 
 fn same_but(a: &Value, b: &Value, skipped: &[&str]) -> bool {
@@ -189,7 +193,7 @@ fn same_but(a: &Value, b: &Value, skipped: &[&str]) -> bool {
 }
 
 /// The name of the manager: the `fieldManager` parameter, or what the User-Agent says before the first `/`.
-pub fn manager(field_manager: &str, user_agent: &str) -> String {
+pub fn manager_name(field_manager: &str, user_agent: &str) -> String {
     if !field_manager.is_empty() {
         return field_manager.to_owned();
     }

@@ -1,8 +1,9 @@
 //! How field ownership sees the schema: what is one value, what has parts, and what the parts are called.
 
 use super::fieldset::Element;
+use crate::codec;
 use crate::schema::{Field, ListKind, Presence, Schema, Type, TypeDef};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::borrow::Cow;
 
 /// What a value is made of.
@@ -105,7 +106,7 @@ impl<'a> Items<'a> {
         let field = schema.get(ty)?.field(schema, name)?;
         match (&field.default, field.presence) {
             (Some(default), _) => Some(Cow::Borrowed(default)),
-            (None, Presence::Always) => Some(zero(schema, &field.ty)).filter(|zero| !zero.is_null()).map(Cow::Owned),
+            (None, Presence::Always) => zero(&field.ty).map(Cow::Owned),
             _ => None,
         }
     }
@@ -113,34 +114,14 @@ impl<'a> Items<'a> {
 
 /// An object of a type with nothing in it: what a new object is compared with.
 pub fn empty(schema: &Schema, ty: &TypeDef) -> Value {
-    let mut map = Map::new();
-    fill(schema, ty, &mut map);
-    Value::Object(map)
+    codec::conform(schema, &ty.name, Value::Null).map(|(empty, _)| empty).unwrap_or_default()
 }
 
-fn fill(schema: &Schema, ty: &TypeDef, map: &mut Map<String, Value>) {
-    for field in &ty.fields {
-        match (&field.ty, field.inline) {
-            (Type::Object(name), true) => {
-                if let Some(inner) = schema.get(name) {
-                    fill(schema, inner, map);
-                }
-            }
-            _ if field.presence == Presence::Always => {
-                map.insert(field.name.clone(), zero(schema, &field.ty));
-            }
-            _ => {}
-        }
-    }
-}
-
-fn zero(schema: &Schema, ty: &Type) -> Value {
+fn zero(ty: &Type) -> Option<Value> {
     match ty {
-        Type::String | Type::Bytes => "".into(),
-        Type::Bool => false.into(),
-        Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => 0.into(),
-        Type::Quantity => "0".into(),
-        Type::Object(name) => schema.get(name).map_or(Value::Null, |ty| empty(schema, ty)),
-        Type::Time | Type::MicroTime | Type::Any | Type::List(_) | Type::Map(_) => Value::Null,
+        Type::String => Some("".into()),
+        Type::Bool => Some(false.into()),
+        Type::Int32 | Type::Int64 => Some(0.into()),
+        _ => None,
     }
 }

@@ -58,10 +58,10 @@ fn the_manager_is_named_by_parameter_or_agent() {
         ("", "", ""),
         ("", "a\u{7}b\u{200b}c d\\é/1", "abc d\\é"),
     ] {
-        assert_eq!(manager(parameter, agent), expected);
+        assert_eq!(manager_name(parameter, agent), expected);
     }
-    assert_eq!(manager("", &"é".repeat(100)).len(), 128);
-    assert_eq!(manager("", &format!("x{}", "é".repeat(100))).len(), 127);
+    assert_eq!(manager_name("", &"é".repeat(100)).len(), 128);
+    assert_eq!(manager_name("", &format!("x{}", "é".repeat(100))).len(), 127);
 }
 
 #[test]

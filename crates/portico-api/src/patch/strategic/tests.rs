@@ -3,7 +3,7 @@ use crate::schema::schema;
 use serde_json::json;
 
 fn service(object: Value, patch: Value) -> Result<Value> {
-    apply(schema(), "Service", &object, &patch)
+    apply(schema(), "Service", object, &patch)
 }
 
 fn ports(live: &[u16], patch: Value) -> Result<Vec<u64>> {
@@ -124,7 +124,7 @@ fn mistakes_are_client_errors() {
     let error = apply(
         schema(),
         "Service",
-        &json!({"metadata": {"finalizers": [["a"]]}}),
+        json!({"metadata": {"finalizers": [["a"]]}}),
         &json!({"metadata": {"finalizers": [["x"]]}}),
     );
     assert_eq!(error.unwrap_err().code, 422);

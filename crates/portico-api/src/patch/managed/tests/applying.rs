@@ -7,13 +7,14 @@ fn apply(manager: &str, now: &str, live: Option<&Value>, spec: Value) -> Result<
 }
 
 fn port(number: u16) -> Value {
-    json!({"port": number, "protocol": "TCP"})
+    json!({"port": number, "protocol": "TCP", "targetPort": number})
 }
 
 #[test]
 fn a_first_apply_creates() {
     let object = apply("me", "t0", None, json!({"ports": [{"port": 80}], "selector": {"a": "b"}})).unwrap();
-    assert_eq!(object["spec"], json!({"ports": [{"port": 80}], "selector": {"a": "b"}}));
+    // What is always written is there, and belongs to nobody.
+    assert_eq!(object["spec"], json!({"ports": [{"port": 80, "targetPort": 0}], "selector": {"a": "b"}}));
     assert_eq!(
         object["metadata"]["managedFields"],
         json!([{
@@ -69,7 +70,7 @@ fn an_item_goes_with_its_only_owner_even_if_others_own_parts_of_it() {
     let live = apply("one", "t0", None, json!({"ports": [port(80)]})).unwrap();
     let live = update("two", "t1", &live, |new| new["spec"]["ports"][0]["name"] = json!("x"));
     let new = apply("one", "t2", Some(&live), json!({"type": "ClusterIP"})).unwrap();
-    assert_eq!(new["spec"], json!({"ports": null, "type": "ClusterIP"}));
+    assert_eq!(new["spec"], json!({"type": "ClusterIP"}));
     assert_eq!(managers(&new), [("one", "Apply", "t2")]);
 }
 
@@ -77,13 +78,13 @@ fn an_item_goes_with_its_only_owner_even_if_others_own_parts_of_it() {
 fn a_list_goes_with_its_last_owner_and_takes_what_nobody_owns() {
     let mut live = apply("one", "t0", None, json!({"ports": [port(80)], "type": "ClusterIP"})).unwrap();
     live["spec"]["ports"][0]["nodePort"] = json!(30000);
-    live["spec"]["ports"].as_array_mut().unwrap().push(json!({"port": 9, "protocol": "UDP"}));
+    live["spec"]["ports"].as_array_mut().unwrap().push(json!({"port": 9, "protocol": "UDP", "targetPort": 9}));
     let new = apply("one", "t1", Some(&live), json!({"type": "ClusterIP"})).unwrap();
     assert_eq!(new["spec"].get("ports"), None);
     // While someone owns anything in it, what nobody owns stays.
     let live = update("two", "t1", &live, |new| new["spec"]["ports"][0]["name"] = json!("x"));
     let new = apply("one", "t1", Some(&live), json!({"type": "ClusterIP"})).unwrap();
-    assert_eq!(new["spec"]["ports"], json!([{"port": 9, "protocol": "UDP"}]));
+    assert_eq!(new["spec"]["ports"], json!([{"port": 9, "protocol": "UDP", "targetPort": 9}]));
 }
 
 #[test]
@@ -107,9 +108,9 @@ fn a_different_value_conflicts() {
 
     let forced = owners("two", "t2").apply(Some(&live), &applied(wanted), true).unwrap();
     assert_eq!(forced["spec"]["sessionAffinity"], "None");
-    assert_eq!(forced["spec"]["ports"], json!([{"port": 80, "protocol": "TCP", "name": "y"}]));
+    assert_eq!(forced["spec"]["ports"], json!([{"port": 80, "protocol": "TCP", "targetPort": 80, "name": "y"}]));
     assert_eq!(managers(&forced), [("one", "Apply", "t0"), ("two", "Apply", "t2")]);
-    let item = json!({".": {}, "f:port": {}, "f:protocol": {}});
+    let item = json!({".": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {}});
     assert_eq!(
         owned(&forced, "one", "Apply"),
         json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": item}}})
@@ -158,16 +159,13 @@ fn items_are_interleaved() {
 
 #[test]
 fn live_duplicates_are_tolerated() {
-    let live =
-        create("one", service(json!({"ports": [{"port": 80, "name": "a"}, {"port": 80, "name": "b"}, {"port": 81}]})));
-    let new = apply("two", "t1", Some(&live), json!({"ports": [{"port": 82}]})).unwrap();
-    assert_eq!(
-        new["spec"]["ports"],
-        json!([{"port": 80, "name": "a"}, {"port": 80, "name": "b"}, {"port": 81}, {"port": 82}])
-    );
-    let new =
-        owners("two", "t1").apply(Some(&live), &applied(json!({"ports": [{"port": 80, "name": "c"}]})), true).unwrap();
-    assert_eq!(new["spec"]["ports"], json!([{"port": 80, "name": "c"}, {"port": 81}]));
+    let item = |port: u16, target: u16| json!({"port": port, "targetPort": target});
+    let live = create("one", service(json!({"ports": [item(80, 1), item(80, 2), item(81, 3)]})));
+    let new = apply("two", "t1", Some(&live), json!({"ports": [item(82, 4)]})).unwrap();
+    assert_eq!(new["spec"]["ports"], json!([item(80, 1), item(80, 2), item(81, 3), item(82, 4)]));
+    let wanted = applied(json!({"ports": [item(80, 5)]}));
+    let new = owners("two", "t1").apply(Some(&live), &wanted, true).unwrap();
+    assert_eq!(new["spec"]["ports"], json!([item(80, 5), item(81, 3)]));
 }
 
 #[test]
@@ -229,7 +227,7 @@ fn metadata_stays_when_labels_go() {
         object
     };
     let mut live = owners("me", "t0").apply(None, &object(json!({"a": "1", "b": "2"})), false).unwrap();
-    (live["metadata"]["uid"], live["metadata"]["creationTimestamp"]) = (json!("u"), json!("t0"));
+    (live["metadata"]["uid"], live["metadata"]["creationTimestamp"]) = (json!("u"), json!("2026-01-01T00:00:00Z"));
     let new = owners("me", "t1").apply(Some(&live), &object(json!({"b": "2"})), false).unwrap();
     assert_eq!(new["metadata"]["labels"], json!({"b": "2"}));
     let new = owners("me", "t2").apply(Some(&new), &applied(json!({"type": "ClusterIP"})), false).unwrap();
