@@ -118,13 +118,6 @@ pub fn applied(expected: Expected<'_>, value: Value, validation: FieldValidation
     Ok(Decoded { object, warnings })
 }
 
-/// The result of a server-side apply, in the stored spelling.
-pub fn merged(kind: &dyn Kind, value: Value) -> Result<Value> {
-    let (object, _) = conform(schema(), kind.stored_info().schema, value)
-        .map_err(|error| ApiError::bad_request(format!("the applied object cannot be used: {error}")))?;
-    Ok(object)
-}
-
 /// The result of a patch, which is checked again as a body is, but blamed on the patch.
 pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Result<Decoded> {
     let blame = |why: String| {

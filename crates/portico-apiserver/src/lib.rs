@@ -30,4 +30,4 @@ mod watch;
 
 pub use config::{Config, Storage};
 pub use limits::Sizes;
-pub use start::{Running, StartError, start};
+pub use start::{OwnClient, Running, StartError, start};

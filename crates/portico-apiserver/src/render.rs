@@ -156,11 +156,7 @@ pub fn value(value: &Value, accept: Accept) -> Result<Vec<u8>> {
 }
 
 fn load(entry: &Entry) -> Result<Value> {
-    let mut object = stored::load(&entry.value, entry.modified).map_err(ApiError::internal)?;
-    if entry.modified == 0 {
-        object::child(&mut object, "metadata").remove("resourceVersion");
-    }
-    Ok(object)
+    stored::load(&entry.value, entry.modified).map_err(ApiError::internal)
 }
 
 fn metadata_only(object: &Value) -> Value {

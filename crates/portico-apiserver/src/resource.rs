@@ -380,7 +380,7 @@ impl Call<'_> {
             return Err(ApiError::invalid("meta.k8s.io", kind, "", &errors));
         }
         Ok(WriteOptions {
-            manager: managed::manager(manager, self.user_agent),
+            manager: managed::manager_name(manager, self.user_agent),
             dry_run: dry_run_flag(&dry_run, kind)?,
             trusted: false,
             guard: self.guard.clone(),

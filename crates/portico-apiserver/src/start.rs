@@ -3,7 +3,8 @@
 use crate::app::App;
 use crate::auth::service_account::Tokens;
 use crate::auth::token_file::TokenFile;
-use crate::auth::{Authenticator, Rbac, audit::AuditLog};
+use crate::auth::bootstrap::CONTROLLERS;
+use crate::auth::{Authenticator, Rbac, User, audit::AuditLog};
 use crate::config::{Config, Storage};
 use crate::discovery::Discovery;
 use crate::limits::Limits;
@@ -26,6 +27,8 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
+/// Who the controllers in this process are.
+const OWN_USER: &str = "portico:controllers-in-process";
 /// How often certificates are looked at for renewal.
 const RENEWAL: Duration = Duration::from_secs(3600);
 
@@ -47,11 +50,20 @@ pub enum StartError {
 pub struct Running {
     pub address: SocketAddr,
     pub kubeconfig: Option<PathBuf>,
+    pub own_client: OwnClient,
     app: Arc<App>,
     advertised: Advertised,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
     chores: JoinSet<()>,
+}
+
+/// How controllers in this process reach the server: as ordinary clients, with a token that no other process knows.
+pub struct OwnClient {
+    pub url: String,
+    /// The CA of the server's certificate; `None` where the certificate is not of this server's making.
+    pub authority: Option<PathBuf>,
+    pub token: String,
 }
 
 /// Start a server. When this returns it is ready.
@@ -65,8 +77,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let certificates = certificate_options(&config, &advertised);
     let pki = tls::Pki::prepare(&certificates, Timestamp::now())?;
     let tls = tls::Server::new(&pki)?;
+    let own_token = format!("{}{}", crate::random::uuid(), crate::random::uuid());
     let store = open(&config.storage).await.map_err(StartError::Store)?;
-    let app = Arc::new(build(&config, store, &pki, &advertised)?);
+    let app = Arc::new(build(&config, store, &pki, &advertised, &own_token)?);
     system::feed_access_rules(&app.registry, &app.rbac);
     system::bootstrap(&app.registry).await.map_err(|error| StartError::Bootstrap(error.to_string()))?;
     let (stop, stopped) = watch::channel(false);
@@ -78,7 +91,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     chores.spawn(system::expire_events(Arc::clone(&app.registry), config.event_ttl));
     chores.spawn(renew(certificates, tls));
     app.ready.store(true, Ordering::Release);
-    Ok(Running { address, kubeconfig: pki.kubeconfig, app, advertised, stop, serving, chores })
+    let own_client = OwnClient {
+        url: format!("https://{}", reachable(address)),
+        authority: (config.tls_cert_file.is_none()).then(|| config.cert_dir.join("ca.crt")),
+        token: own_token,
+    };
+    Ok(Running { address, kubeconfig: pki.kubeconfig, own_client, app, advertised, stop, serving, chores })
 }
 
 impl Running {
@@ -91,6 +109,16 @@ impl Running {
         let _ = self.serving.await;
         self.app.registry.store.close().await;
     }
+}
+
+/// An address on which this machine reaches what it listens on.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
@@ -109,7 +137,13 @@ async fn open(storage: &Storage) -> Result<Store, OpenError> {
     }
 }
 
-fn build(config: &Config, store: Store, pki: &tls::Pki, advertised: &Advertised) -> Result<App, StartError> {
+fn build(
+    config: &Config,
+    store: Store,
+    pki: &tls::Pki,
+    advertised: &Advertised,
+    own_token: &str,
+) -> Result<App, StartError> {
     let kinds = served_kinds(config);
     let registry = Arc::new(Registry::new(store, config.gates, kinds));
     let token_file = match &config.token_auth_file {
@@ -134,6 +168,7 @@ fn build(config: &Config, store: Store, pki: &tls::Pki, advertised: &Advertised)
             tokens: Some(tokens),
             audiences: vec![config.service_account_issuer.clone()],
             objects: Arc::new(StoredAccounts(Arc::clone(&registry))),
+            own: Some((own_token.to_owned(), User::new(OWN_USER, &[CONTROLLERS]))),
             anonymous: config.anonymous,
         },
         rbac: Arc::new(RwLock::new(Rbac::default())),

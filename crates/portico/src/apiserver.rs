@@ -4,12 +4,16 @@ use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
 use portico_api::gates::Gates;
 use portico_api::service::Ranges;
-use portico_apiserver::{Config, Running, Sizes, Storage, start};
-use portico_controller::endpoints;
+use crate::controller;
+use crate::signals::Signals;
+use kube::Client;
+use portico_apiserver::{Config, OwnClient, Sizes, Storage, start};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 /// Flags that kube-apiserver has keep its names.
 #[derive(Args)]
@@ -141,20 +145,42 @@ impl Arguments {
 /// Serve until SIGINT or SIGTERM.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let config = arguments.config()?;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    crate::runtime()?.block_on(async {
+        let mut signals = Signals::new()?;
+        let shared = matches!(config.storage, Storage::Etcd { .. });
         let server = start(config).await?;
         tracing::info!(address = %server.address, "serving the API");
         if let Some(path) = &server.kubeconfig {
             tracing::info!("try: kubectl --kubeconfig {} get services -A", path.display());
         }
-        let controller = arguments.endpoint_slice_controller.then(|| tokio::spawn(slices(&server))).flatten_handle();
-        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+        let (stop, stopped) = watch::channel(false);
+        let controller = match arguments.endpoint_slice_controller {
+            true => Some(tokio::spawn(controller::run_all(own_client(&server.own_client)?, shared, true, stopped))),
+            false => None,
+        };
+        signals.wait().await;
         tracing::info!("stopping");
+        stop.send_replace(true);
         if let Some(controller) = controller {
-            controller.abort();
+            let _ = controller.await;
         }
         server.stop().await;
         Ok(())
     })
+}
+
+/// A client of the server in this very process.
+fn own_client(own: &OwnClient) -> anyhow::Result<Client> {
+    let mut config = kube::Config::new(own.url.parse()?);
+    match &own.authority {
+        Some(path) => {
+            let pem = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+            config.root_cert = Some(certificates?.iter().map(|der| der.to_vec()).collect());
+        }
+        // A certificate of the user's own may not name this address; the connection never leaves the machine.
+        None => config.accept_invalid_certs = true,
+    }
+    config.auth_info.token = Some(own.token.clone().into());
+    Ok(Client::try_from(config)?)
 }

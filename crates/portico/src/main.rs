@@ -1,7 +1,9 @@
 //! The `portico` binary: arguments to a configuration, logging, start.
 
 mod apiserver;
+mod controller;
 mod logging;
+mod signals;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -22,6 +24,12 @@ struct Arguments {
 enum Command {
     /// Serve the Kubernetes API for Services and what surrounds them.
     Apiserver(Box<apiserver::Arguments>),
+    /// Keep objects in step with each other: EndpointSlices and Endpoints with Services and Pods.
+    Controller(controller::Arguments),
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
 fn main() -> ExitCode {
@@ -29,6 +37,7 @@ fn main() -> ExitCode {
     logging::start();
     let result = match arguments.command {
         Command::Apiserver(arguments) => apiserver::run(*arguments),
+        Command::Controller(arguments) => controller::run(arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -45,11 +45,13 @@ fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// The object with its resourceVersion, still without kind and apiVersion.
+/// The object with its resourceVersion (revision 0: none, it was never stored), still without kind and apiVersion.
 pub fn load(stored: &[u8], revision: u64) -> Result<Value, Damaged> {
     let mut object: Value = serde_json::from_slice(stored)?;
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).ok_or(Damaged::Start)?;
-    metadata.insert("resourceVersion".into(), json!(revision.to_string()));
+    if revision > 0 {
+        metadata.insert("resourceVersion".into(), json!(revision.to_string()));
+    }
     Ok(object)
 }
 
@@ -65,11 +67,12 @@ pub fn render(stored: &[u8], revision: u64, kind: Option<(&str, &str)>, out: &mu
         write_json(api_version, out);
         out.push(b',');
     }
-    out.extend_from_slice(b"\"metadata\":{\"resourceVersion\":\"");
-    out.extend_from_slice(revision.to_string().as_bytes());
-    out.push(b'"');
-    if !rest.starts_with(b"}") {
-        out.push(b',');
+    out.extend_from_slice(b"\"metadata\":{");
+    if revision > 0 {
+        out.extend_from_slice(format!("\"resourceVersion\":\"{revision}\"").as_bytes());
+        if !rest.starts_with(b"}") {
+            out.push(b',');
+        }
     }
     out.extend_from_slice(rest);
     Ok(())

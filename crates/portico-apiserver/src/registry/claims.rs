@@ -14,10 +14,6 @@ pub fn key(claim: Claim) -> String {
     }
 }
 
-pub fn is_claim(key: &str) -> bool {
-    key.strip_prefix(TOPIC).is_some_and(|rest| rest.starts_with('/'))
-}
-
 /// What allocation sees of the store.
 pub struct StorePool<'a>(pub &'a Store);
 

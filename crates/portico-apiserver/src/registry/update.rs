@@ -133,10 +133,10 @@ impl Registry {
         let kind = target.kind;
         let before = self.outward(kind, live.clone());
         let after = match body {
-            PatchBody::Json(ops) => patch::json::apply(&before, ops)?,
-            PatchBody::Merge(merge) => patch::merge::apply(&before, merge)?,
+            PatchBody::Json(ops) => patch::json::apply(before, ops)?,
+            PatchBody::Merge(merge) => patch::merge::apply(before, merge)?,
             PatchBody::Strategic(strategic) => {
-                patch::strategic::apply(schema(), kind.info().schema, &before, strategic)?
+                patch::strategic::apply(schema(), kind.info().schema, before, strategic)?
             }
             PatchBody::Apply { .. } => return Err(ApiError::internal("apply is not a patch of this form")),
         };
@@ -167,8 +167,10 @@ impl Registry {
         invalid(kind, target.name, &kind.to_stored(&mut applied, None, false))?;
         let now = crate::clock::now_text();
         let api_version = kind.stored_info().api_version();
-        let merged = owners(target, options, &api_version, &now).apply(live, &applied, force)?;
-        let mut merged = decode::merged(kind, merged)?;
+        let map = object::map(&mut applied);
+        map.insert("apiVersion".into(), api_version.as_str().into());
+        map.insert("kind".into(), kind.stored_info().kind.into());
+        let mut merged = owners(target, options, &api_version, &now).apply(live, &applied, force)?;
         kind.default(&mut merged, &self.gates);
         decode::check_place(&merged, target.namespace, target.name)?;
         Ok((merged, Vec::new()))
