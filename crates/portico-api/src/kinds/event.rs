@@ -62,7 +62,11 @@ impl Kind for Event {
         self.info
     }
 
-    fn to_stored(&self, object: &mut Value) -> Errors {
+    fn stored_info(&self) -> &'static Info {
+        &CORE_INFO
+    }
+
+    fn to_stored(&self, object: &mut Value, _old: Option<&Value>, _patched: bool) -> Errors {
         if self.strict {
             let map = object::map(object);
             map.insert("apiVersion".to_owned(), "v1".into());

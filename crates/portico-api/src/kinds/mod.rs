@@ -108,20 +108,33 @@ pub trait Pool {
 pub trait Kind: Send + Sync {
     fn info(&self) -> &'static Info;
 
-    /// Fill in defaults. Runs on every decoded object: requests, and the results of patches.
-    fn default(&self, _object: &mut Value, _gates: &Gates) {}
+    /// The kind whose spelling is stored, for a kind that is another view of the same objects.
+    fn stored_info(&self) -> &'static Info {
+        self.info()
+    }
 
-    /// Turn the spelling of this kind into the stored one, which every later step works on.
-    fn to_stored(&self, _object: &mut Value) -> Errors {
+    /// Turn a request into the form that is stored, before anything else is done with it. `old` is the stored object, if
+    /// there is one; `patched` says that the client sent a patch to it rather than a whole object.
+    fn to_stored(&self, _object: &mut Value, _old: Option<&Value>, _patched: bool) -> Errors {
         Errors::new()
     }
 
-    /// Turn the stored spelling back into the one of this kind.
+    /// Turn a stored object into what this kind shows, after everything else is done with it. All other methods see the
+    /// stored form.
+    #[expect(clippy::wrong_self_convention, reason = "the pair of `to_stored`; the kind is not what is made")]
     fn from_stored(&self, object: Value) -> Value {
         object
     }
 
-    /// Defaults for objects that were stored before a gate was switched on. Must be cheap; most kinds need none.
+    /// Fill in defaults. Runs on every decoded object: requests, and the results of patches.
+    fn default(&self, _object: &mut Value, _gates: &Gates) {}
+
+    /// A cheap test on the stored bytes: might `read` have something to do?
+    fn may_need_read(&self, _stored: &[u8]) -> bool {
+        false
+    }
+
+    /// Defaults for objects that were stored before a gate was switched on; says whether it changed anything.
     fn read(&self, _object: &mut Value, _gates: &Gates) -> bool {
         false
     }
@@ -140,6 +153,19 @@ pub trait Kind: Send + Sync {
 
     /// Everything an object owns, given back when it is deleted.
     fn owned(&self, _object: &Value) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    /// Does something (finalizers) keep a deleted object from going?
+    fn is_held(&self, object: &Value) -> bool {
+        !object::items(object, "metadata.finalizers").is_empty()
+    }
+
+    /// More to write down when an object is marked as being deleted.
+    fn mark_deleted(&self, _object: &mut Value) {}
+
+    /// Storage keys of other objects that go in the same transaction as this one.
+    fn goes_with(&self, _object: &Value) -> Vec<String> {
         Vec::new()
     }
 
@@ -194,14 +220,6 @@ pub trait Kind: Send + Sync {
         true
     }
 
-    /// Is an object that is being deleted kept for now?
-    fn is_held(&self, object: &Value) -> bool {
-        !object::items(object, "metadata.finalizers").is_empty()
-    }
-
-    /// Note in the object that its deletion has begun, besides the time stamp.
-    fn mark_deleted(&self, _object: &mut Value) {}
-
     /// `PUT` of a missing object creates it.
     fn create_on_update(&self) -> bool {
         false
@@ -232,3 +250,6 @@ pub trait Kind: Send + Sync {
     /// The cells of one row, one per column, from the stored spelling. `now` in seconds since 1970 is for ages.
     fn row(&self, object: &Value, now: i64) -> Vec<Value>;
 }
+
+#[cfg(test)]
+mod tests;
