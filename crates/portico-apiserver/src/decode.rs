@@ -118,6 +118,13 @@ pub fn applied(expected: Expected<'_>, value: Value, validation: FieldValidation
     Ok(Decoded { object, warnings })
 }
 
+/// The result of a server-side apply, in the stored spelling.
+pub fn merged(kind: &dyn Kind, value: Value) -> Result<Value> {
+    let (object, _) = conform(schema(), kind.stored_info().schema, value)
+        .map_err(|error| ApiError::bad_request(format!("the applied object cannot be used: {error}")))?;
+    Ok(object)
+}
+
 /// The result of a patch, which is checked again as a body is, but blamed on the patch.
 pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Result<Decoded> {
     let blame = |why: String| {
@@ -131,8 +138,8 @@ pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Re
 }
 
 /// From the client's spelling to the stored one, with defaults.
-pub fn inward(kind: &dyn Kind, mut object: Value, gates: &Gates) -> Result<Value> {
-    let errors = kind.to_stored(&mut object);
+pub fn inward(kind: &dyn Kind, mut object: Value, old: Option<&Value>, patched: bool, gates: &Gates) -> Result<Value> {
+    let errors = kind.to_stored(&mut object, old, patched);
     if !errors.is_empty() {
         let info = kind.info();
         return Err(ApiError::invalid(info.group, info.kind, object::name(&object), &errors));

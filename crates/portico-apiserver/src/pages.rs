@@ -7,7 +7,7 @@ use crate::handler::is_ready;
 use crate::request::Query;
 use crate::resource::method_not_allowed;
 use hyper::header::{self, HeaderMap};
-use portico_api::openapi::{Documents, Served};
+use portico_api::openapi::{Documents, Served, V2_PROTOBUF, V2_PROTOBUF_ACCEPTED};
 use portico_api::schema::schema;
 use portico_api::status::{ApiError, Result};
 use serde_json::{Value, json};
@@ -101,14 +101,15 @@ async fn health(app: &App, path: &str, query: &Query) -> Result<Answer> {
 }
 
 fn openapi(app: &App, path: &str, accept: &str, headers: &HeaderMap) -> Result<Answer> {
-    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     let documents = app.openapi.get_or_init(|| {
         let served: Vec<Served<'_>> =
             app.registry.kinds().iter().map(|kind| Served { info: kind.info(), verbs: crate::discovery::verbs(kind.info()) }).collect();
         Documents::build(schema(), &served)
     });
     let (body, kind) = match path.strip_prefix("/openapi/").unwrap_or_default() {
-        "v2" if crate::negotiate::clauses(accept).any(|clause| clause.media == PROTOBUF) => (&documents.v2_protobuf, PROTOBUF),
+        "v2" if crate::negotiate::clauses(accept).any(|clause| V2_PROTOBUF_ACCEPTED.contains(&clause.media)) => {
+            (&documents.v2_protobuf, V2_PROTOBUF)
+        }
         "v2" => (&documents.v2, "application/json"),
         "v3" => (&documents.v3_index, "application/json"),
         other => {

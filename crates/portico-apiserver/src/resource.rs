@@ -145,7 +145,7 @@ impl Call<'_> {
         Ok(ListOptions {
             namespace: self.path.namespace.clone(),
             labels: LabelSelector::parse(query.text("labelSelector"))?,
-            fields: FieldSelector::parse(self.kind.as_ref(), query.text("fieldSelector"))?,
+            fields: FieldSelector::parse(query.text("fieldSelector"), self.kind.as_ref())?,
             version: Version::parse(version, matching, limit > 0, !token.is_empty())?,
             limit,
             continue_token: token,
@@ -155,9 +155,9 @@ impl Call<'_> {
     async fn watch(&self) -> Result<Answer> {
         let (query, kind) = (self.query, self.kind.as_ref());
         let begin = Begin::parse(query)?;
-        let mut fields = FieldSelector::parse(kind, query.text("fieldSelector"))?;
+        let mut fields = FieldSelector::parse(query.text("fieldSelector"), kind)?;
         if !self.path.name.is_empty() {
-            fields = FieldSelector::parse(kind, &format!("metadata.name={}", self.path.name))?;
+            fields = FieldSelector::parse(&format!("metadata.name={}", self.path.name), kind)?;
         }
         let labels = LabelSelector::parse(query.text("labelSelector"))?;
         let timeout = match query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()) {
@@ -219,7 +219,7 @@ impl Call<'_> {
         let validation = FieldValidation::parse(self.query.text("fieldValidation"), "CreateOptions")?;
         let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
         self.settle_namespace(&mut decoded.object)?;
-        let mut wanted = decode::inward(kind, decoded.object, &self.registry.gates)?;
+        let mut wanted = decode::inward(kind, decoded.object, None, false, &self.registry.gates)?;
         decoded.warnings.extend(kind.warnings(&wanted, None));
         self.registry.note_owner(self.target(Part::Main), None, &mut wanted, &options);
         let entry = self.registry.create(kind, wanted, &options).await?;
@@ -233,8 +233,7 @@ impl Call<'_> {
         let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
         self.settle_namespace(&mut decoded.object)?;
         decode::check_place(&decoded.object, &self.path.namespace, &self.path.name)?;
-        let wanted = decode::inward(kind, decoded.object, &self.registry.gates)?;
-        let written = self.registry.update(self.target(part), wanted, &options).await?;
+        let written = self.registry.update(self.target(part), decoded.object, &options).await?;
         decoded.warnings.extend(written.warnings);
         Ok(self.one(if written.created { 201 } else { 200 }, &written.entry)?.warn(decoded.warnings))
     }
@@ -304,10 +303,12 @@ impl Call<'_> {
         let info = self.kind.info();
         let api_version = info.api_version();
         let expected = Expected { api_version: &api_version, kind: info.kind, schema: info.schema };
-        let mut decoded = decode::applied(expected, value, validation)?;
-        self.settle_namespace(&mut decoded.object)?;
-        decode::check_place(&decoded.object, &self.path.namespace, &self.path.name)?;
-        Ok((PatchBody::Apply { object: decoded.object, force: self.query.flag("force") }, decoded.warnings))
+        // Ownership needs what was really said, so the body goes on as it was sent once it is known to be sound.
+        let mut object = value;
+        self.settle_namespace(&mut object)?;
+        decode::check_place(&object, &self.path.namespace, &self.path.name)?;
+        let warnings = decode::applied(expected, object.clone(), validation)?.warnings;
+        Ok((PatchBody::Apply { object, force: self.query.flag("force") }, warnings))
     }
 
     async fn delete(&self) -> Result<Answer> {
@@ -374,19 +375,12 @@ impl Call<'_> {
     fn write_options(&self, kind: &str) -> Result<WriteOptions> {
         let dry_run: Vec<String> = self.query.all("dryRun").map(str::to_owned).collect();
         let manager = self.query.text("fieldManager");
-        let mut errors = Vec::new();
-        if manager.len() > 128 {
-            errors.push(field::Error::too_long(&Path::new("fieldManager"), 128));
-        }
-        if manager.chars().any(char::is_control) {
-            let why = "should only contain printable characters";
-            errors.push(field::Error::invalid(&Path::new("fieldManager"), manager, why));
-        }
+        let errors = managed::manager_problems(&Path::new("fieldManager"), manager);
         if !errors.is_empty() {
             return Err(ApiError::invalid("meta.k8s.io", kind, "", &errors));
         }
         Ok(WriteOptions {
-            manager: managed::manager_name(manager, self.user_agent),
+            manager: managed::manager(manager, self.user_agent),
             dry_run: dry_run_flag(&dry_run, kind)?,
             trusted: false,
             guard: self.guard.clone(),

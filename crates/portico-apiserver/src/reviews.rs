@@ -3,18 +3,19 @@
 
 use crate::answer::Answer;
 use crate::app::App;
-use crate::auth::service_account::{Grant, Objects};
+use crate::auth::service_account::Objects;
+use crate::auth::rbac::check_node;
+use crate::auth::user::NODES;
 use crate::auth::{Rbac, Request, User, review};
 use crate::decode::{self, Expected, FieldValidation};
 use crate::registry::{Guard, Registry, key};
 use crate::request::ResourcePath;
 use crate::resource::{Verb, method_not_allowed};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use portico_api::codec::stored;
-use portico_api::field::{self, Path};
 use portico_api::object;
 use portico_api::status::{ApiError, Result, Subject};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::{Arc, RwLock};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -46,7 +47,7 @@ pub fn answer(
     let group = if kind == "TokenRequest" { AUTHENTICATION } else { &path.group };
     let api_version = format!("{group}/v1");
     let expected = Expected { api_version: &api_version, kind, schema: kind };
-    let mut asked = decode::typed(expected, content_type, body, FieldValidation::Ignore)?.object;
+    let asked = decode::typed(expected, content_type, body, FieldValidation::Ignore)?.object;
     let rbac = read(&app.rbac)?;
     let mut answered = match kind {
         "TokenReview" => review::token(&app.authenticator, &asked, Timestamp::now())?,
@@ -55,7 +56,7 @@ pub fn answer(
         "SelfSubjectAccessReview" => review::self_subject_access(&rbac, user, &asked)?,
         "SelfSubjectRulesReview" => review::self_subject_rules(&rbac, user, &asked)?,
         "SubjectAccessReview" => review::subject_access(&rbac, &asked)?,
-        _ => token_request(app, path, &mut asked)?,
+        _ => token_request(app, path, &asked)?,
     };
     answered["kind"] = kind.into();
     answered["apiVersion"] = api_version.into();
@@ -66,58 +67,13 @@ fn read(rbac: &RwLock<Rbac>) -> Result<std::sync::RwLockReadGuard<'_, Rbac>> {
     rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))
 }
 
-/// A token for a service account, for an hour unless asked otherwise.
-fn token_request(app: &App, path: &ResourcePath, asked: &mut Value) -> Result<Value> {
-    const SHORTEST: i64 = 600;
+fn token_request(app: &App, path: &ResourcePath, asked: &Value) -> Result<Value> {
     let tokens = app.authenticator.tokens.as_ref().ok_or_else(|| ApiError::internal("tokens are off"))?;
-    let accounts = StoredAccounts(Arc::clone(&app.registry));
-    let account = accounts
+    let objects = StoredAccounts(Arc::clone(&app.registry));
+    let account = objects
         .get("ServiceAccount", &path.namespace, &path.name)
         .ok_or_else(|| ApiError::not_found(Subject { group: "", resource: "serviceaccounts" }, &path.name))?;
-    let seconds = object::at(asked, "spec.expirationSeconds").as_i64().unwrap_or(3600);
-    let spec = Path::new("spec");
-    if !(SHORTEST..=1 << 32).contains(&seconds) {
-        let why = if seconds < SHORTEST { "may not specify a duration less than 10 minutes" } else { "may not specify a duration larger than 2^32 seconds" };
-        let error = field::Error::invalid(&spec.child("expirationSeconds"), seconds, why);
-        return Err(ApiError::invalid(AUTHENTICATION, "TokenRequest", "", &[error]));
-    }
-    let audiences: Vec<String> =
-        object::items(asked, "spec.audiences").iter().filter_map(Value::as_str).map(str::to_owned).collect();
-    let audiences = if audiences.is_empty() { tokens.audiences().to_vec() } else { audiences };
-    let (kind, name) = (object::text(asked, "spec.boundObjectRef.kind"), object::text(asked, "spec.boundObjectRef.name"));
-    let bound_uid = match kind {
-        "" => String::new(),
-        "Pod" | "Secret" | "Node" => {
-            let namespace = if kind == "Node" { "" } else { &path.namespace };
-            let resource = match kind {
-                "Pod" => "pods",
-                "Secret" => "secrets",
-                _ => "nodes",
-            };
-            let found = accounts.get(kind, namespace, name);
-            let found = found.ok_or_else(|| ApiError::not_found(Subject { group: "", resource }, name))?;
-            object::text(&found, "metadata.uid").to_owned()
-        }
-        other => return Err(ApiError::bad_request(format!("cannot bind token to object of type {other}"))),
-    };
-    let now = Timestamp::now();
-    let grant = Grant {
-        namespace: &path.namespace,
-        name: &path.name,
-        uid: object::text(&account, "metadata.uid"),
-        audiences: &audiences,
-        seconds,
-        bound: (!kind.is_empty()).then_some((kind, name, &bound_uid)),
-    };
-    let token = tokens.mint(&grant, now).map_err(|_| ApiError::internal("the token could not be signed"))?;
-    let expires = now.checked_add(SignedDuration::from_secs(seconds)).map_err(ApiError::internal)?;
-    asked["status"] = json!({"token": token, "expirationTimestamp": crate::clock::text(expires)});
-    asked["spec"]["audiences"] = json!(audiences);
-    asked["spec"]["expirationSeconds"] = seconds.into();
-    asked["metadata"] = json!({
-        "name": path.name, "namespace": path.namespace, "creationTimestamp": crate::clock::text(now),
-    });
-    Ok(asked.take())
+    tokens.answer(asked, &account, &objects, Timestamp::now())
 }
 
 /// Where others find the key of this server's tokens.
@@ -129,9 +85,12 @@ pub fn issuer_document(app: &App, path: &str) -> Result<Answer> {
     }
 }
 
-/// For roles and bindings: what a write must pass before it is stored.
+/// What a write must pass once it is known what would be stored: no role with more rights than its author has, and no
+/// node writes what is another node's.
 pub fn guard(app: &App, user: &User, path: &ResourcePath, verb: Verb) -> Option<Guard> {
-    if path.group != RBAC || !verb.writes() {
+    let roles = path.group == RBAC && verb.writes();
+    let node = user.is_in(NODES) && verb == Verb::Create;
+    if !roles && !node {
         return None;
     }
     let (rbac, user, path) = (Arc::clone(&app.rbac), user.clone(), path.clone());
@@ -146,6 +105,7 @@ pub fn guard(app: &App, user: &User, path: &ResourcePath, verb: Verb) -> Option<
         };
         let rbac = read(&rbac)?;
         match path.resource.as_str() {
+            _ if !roles => check_node(&user, &Request { name: object::name(new), ..request }),
             "roles" | "clusterroles" => rbac.check_role(&user, &request, new, old),
             _ => rbac.check_binding(&user, &request, new, old),
         }

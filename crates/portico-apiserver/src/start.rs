@@ -132,6 +132,7 @@ fn build(config: &Config, store: Store, pki: &tls::Pki, advertised: &Advertised)
         authenticator: Authenticator {
             token_file,
             tokens: Some(tokens),
+            audiences: vec![config.service_account_issuer.clone()],
             objects: Arc::new(StoredAccounts(Arc::clone(&registry))),
             anonymous: config.anonymous,
         },
@@ -150,8 +151,9 @@ fn build(config: &Config, store: Store, pki: &tls::Pki, advertised: &Advertised)
 
 fn served_kinds(config: &Config) -> Vec<Arc<dyn Kind>> {
     let mut all: Vec<Arc<dyn Kind>> = kinds::all().into_iter().map(Arc::from).collect();
-    all.push(Arc::new(service::ServiceKind::new(config.ranges.clone())));
-    all.push(Arc::new(service::PorticoServiceKind::new(config.ranges.clone())));
+    let services = service::ServiceKind::new(config.ranges.clone(), config.gates);
+    all.push(Arc::new(service::PorticoServiceKind::new(services.clone())));
+    all.push(Arc::new(services));
     all
 }
 

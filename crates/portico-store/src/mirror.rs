@@ -51,16 +51,9 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    pub fn new(
-        revision: Revision,
-        entries: impl IntoIterator<Item = Entry>,
-        limits: HistoryLimits,
-    ) -> Mirror {
+    pub fn new(revision: Revision, entries: impl IntoIterator<Item = Entry>, limits: HistoryLimits) -> Mirror {
         let state = RwLock::new(State::new(revision, entries, limits));
-        Mirror {
-            state,
-            progress: watch::Sender::new(Some(revision)),
-        }
+        Mirror { state, progress: watch::Sender::new(Some(revision)) }
     }
 
     pub fn revision(&self) -> Revision {
@@ -86,9 +79,7 @@ impl Mirror {
     /// The first of the checks that does not hold now.
     pub fn failed_check<'a>(&self, checks: &'a [Check]) -> Option<&'a Check> {
         let state = self.read();
-        checks
-            .iter()
-            .find(|check| state.get(&check.key).map_or(0, |entry| entry.modified) != check.modified)
+        checks.iter().find(|check| state.get(&check.key).map_or(0, |entry| entry.modified) != check.modified)
     }
 
     /// Makes commits visible, all at once, and wakes those who wait for them.
@@ -96,9 +87,7 @@ impl Mirror {
         let now = Instant::now();
         let mut woken = Woken::default();
         let mut state = self.write();
-        commits
-            .into_iter()
-            .for_each(|commit| state.apply(commit, now, &mut woken));
+        commits.into_iter().for_each(|commit| state.apply(commit, now, &mut woken));
         let revision = state.revision();
         drop(state);
         self.wake(revision, woken);
@@ -108,14 +97,7 @@ impl Mirror {
     pub fn replace(&self, revision: Revision, entries: Vec<Entry>) {
         let mut state = self.write();
         if revision >= state.revision() && state.shows(&entries) {
-            state.apply(
-                Commit {
-                    revision,
-                    changes: Vec::new(),
-                },
-                Instant::now(),
-                &mut Woken::default(),
-            );
+            state.apply(Commit { revision, changes: Vec::new() }, Instant::now(), &mut Woken::default());
         } else {
             state.replace(revision, entries);
         }
@@ -125,17 +107,14 @@ impl Mirror {
     }
 
     fn wake(&self, revision: Revision, woken: Woken) {
-        self.progress
-            .send_modify(|progress| *progress = progress.and(Some(revision)));
+        self.progress.send_modify(|progress| *progress = progress.and(Some(revision)));
         woken.wake();
     }
 
     /// Waits until `revision` is visible. False if the mirror was closed before.
     pub async fn reached(&self, revision: Revision) -> bool {
         let mut progress = self.progress.subscribe();
-        let reached = progress
-            .wait_for(|now| now.is_none_or(|now| now >= revision))
-            .await;
+        let reached = progress.wait_for(|now| now.is_none_or(|now| now >= revision)).await;
         reached.is_ok_and(|now| now.is_some())
     }
 
@@ -156,12 +135,7 @@ impl Mirror {
         self.write().subscribe(prefix, from)
     }
 
-    pub fn events(
-        &self,
-        prefix: &str,
-        position: Revision,
-        generation: u64,
-    ) -> Result<Batch, WatchError> {
+    pub fn events(&self, prefix: &str, position: Revision, generation: u64) -> Result<Batch, WatchError> {
         self.read().events(prefix, position, generation)
     }
 

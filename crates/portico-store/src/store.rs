@@ -10,8 +10,8 @@ use crate::etcd::Etcd;
 use crate::mirror::Mirror;
 use crate::types::topic_of;
 use crate::{
-    CompactError, EmbeddedOptions, Entry, EtcdOptions, OpenError, Range, RangeResult, ReadError,
-    Revision, Txn, TxnError, Watch,
+    CompactError, EmbeddedOptions, Entry, EtcdOptions, OpenError, Range, RangeResult, ReadError, Revision, Txn,
+    TxnError, Watch,
 };
 
 /// A transaction has at most so many checks and so many operations. etcd allows 128 of each; one is the store's own.
@@ -71,14 +71,10 @@ impl Store {
     async fn verify(&self, txn: Txn) -> Result<Revision, TxnError> {
         let revision = self.barrier().await.map_err(|error| match error {
             ReadError::Unavailable(outage) => TxnError::Unavailable(outage),
-            other => TxnError::Invalid {
-                reason: other.to_string(),
-            },
+            other => TxnError::Invalid { reason: other.to_string() },
         })?;
         match self.inner.mirror.failed_check(&txn.checks) {
-            Some(check) => Err(TxnError::Conflict {
-                key: check.key.clone(),
-            }),
+            Some(check) => Err(TxnError::Conflict { key: check.key.clone() }),
             None => Ok(revision),
         }
     }
@@ -122,10 +118,7 @@ impl Store {
     pub async fn compact(&self, at: Revision) -> Result<(), CompactError> {
         let current = self.revision();
         if at > current {
-            return Err(CompactError::Future {
-                revision: at,
-                current,
-            });
+            return Err(CompactError::Future { revision: at, current });
         }
         self.inner.mirror.compact(at);
         self.inner.compact_engine(at).await
@@ -159,11 +152,7 @@ impl Drop for Inner {
 
 fn validate(txn: &Txn) -> Result<(), TxnError> {
     let size: usize = txn.ops.iter().map(|op| op.size()).sum::<usize>()
-        + txn
-            .checks
-            .iter()
-            .map(|check| check.key.len())
-            .sum::<usize>();
+        + txn.checks.iter().map(|check| check.key.len()).sum::<usize>();
     for (what, size, limit) in [
         ("operations", txn.ops.len(), MAX_TXN_OPS),
         ("checks", txn.checks.len(), MAX_TXN_OPS),
@@ -181,9 +170,7 @@ fn validate(txn: &Txn) -> Result<(), TxnError> {
             });
         }
         if !written.insert(key) {
-            return Err(TxnError::Invalid {
-                reason: format!("the key {key:?} is written twice"),
-            });
+            return Err(TxnError::Invalid { reason: format!("the key {key:?} is written twice") });
         }
     }
     Ok(())

@@ -38,10 +38,7 @@ pub struct Check {
 
 impl Check {
     pub fn modified(key: impl Into<String>, modified: Revision) -> Check {
-        Check {
-            key: key.into(),
-            modified,
-        }
+        Check { key: key.into(), modified }
     }
 
     pub fn absent(key: impl Into<String>) -> Check {
@@ -58,10 +55,7 @@ pub enum Op {
 
 impl Op {
     pub fn put(key: impl Into<String>, value: impl Into<Bytes>) -> Op {
-        Op::Put {
-            key: key.into(),
-            value: value.into(),
-        }
+        Op::Put { key: key.into(), value: value.into() }
     }
 
     pub fn delete(key: impl Into<String>) -> Op {

@@ -16,19 +16,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn open(
-        mirror: Arc<Mirror>,
-        prefix: &str,
-        from: Revision,
-    ) -> Result<Watch, ReadError> {
+    pub(crate) fn open(mirror: Arc<Mirror>, prefix: &str, from: Revision) -> Result<Watch, ReadError> {
         let Subscription { wake, generation } = mirror.subscribe(prefix, from)?;
-        Ok(Watch {
-            mirror,
-            prefix: prefix.into(),
-            position: from,
-            generation,
-            wake,
-        })
+        Ok(Watch { mirror, prefix: prefix.into(), position: from, generation, wake })
     }
 
     /// Waits for what is new, in revision order. A batch never ends inside a revision. Dropping the future loses nothing.
@@ -38,9 +28,7 @@ impl Watch {
             if self.mirror.is_closed() {
                 return Err(WatchError::Closed);
             }
-            let batch = self
-                .mirror
-                .events(&self.prefix, self.position, self.generation)?;
+            let batch = self.mirror.events(&self.prefix, self.position, self.generation)?;
             self.position = batch.position;
             if !batch.events.is_empty() {
                 return Ok(batch.events);
@@ -51,7 +39,6 @@ impl Watch {
 
     /// Everything up to here, in the whole store, has been seen: a bookmark with this revision is truthful.
     pub fn position(&self) -> Revision {
-        self.mirror
-            .seen(&self.prefix, self.position, self.generation)
+        self.mirror.seen(&self.prefix, self.position, self.generation)
     }
 }

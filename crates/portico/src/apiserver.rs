@@ -110,8 +110,8 @@ impl Arguments {
         let Some(cert_dir) = self.cert_dir.clone().or_else(|| self.data_dir.as_ref().map(|dir| dir.join("pki"))) else {
             bail!("--etcd-servers needs --cert-dir: a directory of this server's own for its certificates");
         };
-        let ranges = Ranges::parse(&self.service_cluster_ip_range, &self.service_node_port_range)
-            .map_err(anyhow::Error::msg)?;
+        let ranges =
+            Ranges::parse(&self.service_cluster_ip_range, &self.service_node_port_range).map_err(anyhow::Error::msg)?;
         Ok(Config {
             bind: self.bind_address,
             port: self.secure_port,

@@ -3,7 +3,7 @@
 
 use super::scalar;
 use crate::schema::{Field, Presence, Schema, Type, TypeDef};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::fmt::{self, Write as _};
 
 /// A value of the wrong type, in Go's words.
@@ -153,6 +153,10 @@ impl Walk<'_> {
             return Ok(false);
         }
         self.value(&field.ty, value)?;
+        if field.name == "managedFields" && value.as_array().is_some_and(Vec::is_empty) {
+            // An empty list asks to forget all owners. One empty entry asks the same, and is not left out.
+            *value = json!([{}]);
+        }
         match field.presence {
             Presence::OmitZero => Ok(!scalar::is_zero(value)),
             // An empty time: Go shows null where there is a pointer to one.

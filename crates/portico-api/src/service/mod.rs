@@ -18,11 +18,11 @@ use crate::kinds::{Claim, Claims, Column, Info, Kind, Pool};
 use crate::names;
 use crate::object;
 use crate::status::ApiError;
-use ranges::Ranges;
 use serde_json::Value;
 use types::{LOAD_BALANCER, Service};
 
 pub use portico::PorticoServiceKind;
+pub use ranges::Ranges;
 
 /// `core/v1` Services.
 #[derive(Clone, Debug)]
@@ -96,6 +96,16 @@ impl Kind for ServiceKind {
 
     fn default(&self, object: &mut Value, gates: &Gates) {
         edit(object, |service| defaults::set(service, gates));
+    }
+
+    fn may_need_read(&self, stored: &[u8]) -> bool {
+        const INGRESS: &[u8] = b"\"ingress\":[";
+        self.gates.load_balancer_ip_mode && stored.windows(INGRESS.len()).any(|window| window == INGRESS)
+    }
+
+    /// The Endpoints of the same name are a part of the Service in all but form.
+    fn goes_with(&self, object: &Value) -> Vec<String> {
+        vec![format!("endpoints/{}/{}", object::namespace(object), object::name(object))]
     }
 
     fn read(&self, object: &mut Value, gates: &Gates) -> bool {

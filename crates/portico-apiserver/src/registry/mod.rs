@@ -9,10 +9,10 @@ mod delete;
 mod read;
 mod update;
 
-pub use claims::{check as check_claims, key as claim_key};
+pub use claims::check as check_claims;
 pub use delete::{DeleteOptions, Deleted};
 pub use read::{List, ListOptions, Version, matches};
-pub use update::{Part, PatchBody, Target, Written};
+pub use update::{Part, PatchBody, Target};
 
 use crate::random;
 use portico_api::codec::stored;

@@ -7,7 +7,8 @@ use portico_api::codec::stored;
 use portico_api::field::{self, Path};
 use portico_api::kinds::{Claims, Kind, metadata};
 use portico_api::object;
-use portico_api::patch::{self, managed};
+use portico_api::patch::managed::{self, Owners};
+use portico_api::patch;
 use portico_api::schema::schema;
 use portico_api::status::{ApiError, Result};
 use portico_store::{Check, Entry, Op, Txn, TxnError};
@@ -71,19 +72,15 @@ impl Target<'_> {
 impl Registry {
     /// `PUT`: replace the object by a decoded one.
     pub async fn update(&self, target: Target<'_>, wanted: Value, options: &WriteOptions) -> Result<Written> {
-        let kind = target.kind;
         self.change(target, options, |live| {
-            let mut new = wanted.clone();
+            let mut new = decode::inward(target.kind, wanted.clone(), live, false, &self.gates)?;
             let Some(live) = live else { return self.put_missing(target, new, options) };
             same_incarnation(target, &new, live)?;
             self.note_owner(target, Some(live), &mut new, options);
-            Ok((new, Vec::new()))
+            let warnings = target.kind.warnings(&new, Some(live));
+            Ok((new, warnings))
         })
         .await
-        .map(|mut written| {
-            written.warnings.extend(kind.warnings(&wanted, None));
-            written
-        })
     }
 
     fn put_missing(&self, target: Target<'_>, mut new: Value, options: &WriteOptions) -> Result<(Value, Vec<String>)> {
@@ -136,15 +133,15 @@ impl Registry {
         let kind = target.kind;
         let before = self.outward(kind, live.clone());
         let after = match body {
-            PatchBody::Json(ops) => patch::json::apply(before, ops)?,
-            PatchBody::Merge(merge) => patch::merge::apply(before, merge),
+            PatchBody::Json(ops) => patch::json::apply(&before, ops)?,
+            PatchBody::Merge(merge) => patch::merge::apply(&before, merge)?,
             PatchBody::Strategic(strategic) => {
-                patch::strategic::apply(schema(), kind.info().schema, before, strategic)?
+                patch::strategic::apply(schema(), kind.info().schema, &before, strategic)?
             }
             PatchBody::Apply { .. } => return Err(ApiError::internal("apply is not a patch of this form")),
         };
         let decoded = decode::patched(kind, after, validation)?;
-        let new = decode::inward(kind, decoded.object, &self.gates)?;
+        let new = decode::inward(kind, decoded.object, Some(live), true, &self.gates)?;
         decode::check_place(&new, target.namespace, target.name)?;
         Ok((new, decoded.warnings))
     }
@@ -166,21 +163,12 @@ impl Registry {
             let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(ApiError::conflict(kind.info().subject(), target.name, why));
         }
-        // Ownership is kept in the stored spelling, whichever one the client used.
-        let info = kind.stored_info();
         let mut applied = applied.clone();
-        invalid(kind, target.name, &kind.to_stored(&mut applied))?;
-        let mut merged = managed::apply(&managed::Apply {
-            schema: schema(),
-            type_name: info.schema,
-            live,
-            applied: &applied,
-            manager: &options.manager,
-            subresource: target.part.subresource(),
-            api_version: &info.api_version(),
-            now: &crate::clock::now_text(),
-            force,
-        })?;
+        invalid(kind, target.name, &kind.to_stored(&mut applied, None, false))?;
+        let now = crate::clock::now_text();
+        let api_version = kind.stored_info().api_version();
+        let merged = owners(target, options, &api_version, &now).apply(live, &applied, force)?;
+        let mut merged = decode::merged(kind, merged)?;
         kind.default(&mut merged, &self.gates);
         decode::check_place(&merged, target.namespace, target.name)?;
         Ok((merged, Vec::new()))
@@ -188,18 +176,9 @@ impl Registry {
 
     /// Write down which manager owns the fields that differ from the live object.
     pub fn note_owner(&self, target: Target<'_>, live: Option<&Value>, new: &mut Value, options: &WriteOptions) {
-        managed::update(
-            &managed::Update {
-                schema: schema(),
-                type_name: target.kind.stored_info().schema,
-                live,
-                manager: &options.manager,
-                subresource: target.part.subresource(),
-                api_version: &target.kind.stored_info().api_version(),
-                now: &crate::clock::now_text(),
-            },
-            new,
-        );
+        let now = crate::clock::now_text();
+        let api_version = target.kind.stored_info().api_version();
+        owners(target, options, &api_version, &now).update(live, new);
     }
 
     /// An object as clients of this kind see it, with its kind and version.
@@ -250,6 +229,7 @@ impl Registry {
         let kind = target.kind;
         expect_version(target, &new, entry.modified)?;
         let claims = self.prepare(target, &live, &mut new, options)?;
+        managed::keep_times(&live, &mut new);
         let key = entry.key.to_string();
         let value = Bytes::from(stored::store(&new));
         let deleted = object::at(&live, "metadata.deletionTimestamp").is_string() && !kind.is_held(&new);
@@ -303,6 +283,18 @@ impl Registry {
             options.ask(new, Some(live))?;
         }
         Ok(claims)
+    }
+}
+
+/// Ownership is kept in the stored spelling, whichever one the client used.
+fn owners<'a>(target: Target<'a>, options: &'a WriteOptions, api_version: &'a str, now: &'a str) -> Owners<'a> {
+    Owners {
+        schema: schema(),
+        type_name: target.kind.stored_info().schema,
+        api_version,
+        manager: &options.manager,
+        subresource: target.part.subresource(),
+        now,
     }
 }
 

@@ -8,7 +8,7 @@ use portico_api::object;
 use portico_api::status::{ApiError, Result};
 use serde_json::{Value, json};
 
-const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system", "portico-system"];
 
 pub async fn bootstrap(registry: &Registry) -> Result<()> {
     let namespaces = registry.core_kind("namespaces")?;
@@ -35,7 +35,7 @@ async fn access_rule(registry: &Registry, wanted: Value) -> Result<()> {
     let key = key(kind.as_ref(), object::namespace(&wanted), object::name(&wanted));
     let Some(entry) = registry.store.get(&key) else { return ensure(registry, kind.as_ref(), wanted).await };
     let live = stored::load(&entry.value, entry.modified).map_err(ApiError::internal)?;
-    match reconciled(&live, &wanted) {
+    match reconciled(Some(&live), &wanted) {
         Some(better) => put(registry, kind.as_ref(), better).await,
         None => Ok(()),
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+use super::closed;
 use super::disk::{Contents, Disk};
 use crate::mirror::{Change, Commit, Mirror};
 use crate::{Check, Entry, Op, Outage, Revision, Txn, TxnError};
@@ -36,12 +37,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub fn new(disk: Disk, mirror: Arc<Mirror>, dir: PathBuf, cache_bytes: usize) -> Writer {
-        Writer {
-            mirror,
-            dir,
-            cache_bytes,
-            disk: Some(disk),
-        }
+        Writer { mirror, dir, cache_bytes, disk: Some(disk) }
     }
 
     pub fn run(mut self, mut queue: mpsc::Receiver<Job>) {
@@ -49,6 +45,7 @@ impl Writer {
             let (group, stop) = gather(job, &mut queue);
             self.commit(group);
             if let Some(answer) = stop {
+                refuse_rest(queue);
                 // The lock must be gone before the answer. Nobody listening is fine.
                 drop(self);
                 let _ = answer.send(());
@@ -60,10 +57,7 @@ impl Writer {
     fn commit(&mut self, group: Vec<(Txn, Answer)>) {
         let recovered = self.recover();
         let mut plan = Plan::new(&self.mirror);
-        let planned: Vec<_> = group
-            .into_iter()
-            .map(|(txn, answer)| (plan.add(txn), answer))
-            .collect();
+        let planned: Vec<_> = group.into_iter().map(|(txn, answer)| (plan.add(txn), answer)).collect();
         let commits = plan.commits;
         let outage = recovered.and_then(|()| self.persist(commits)).err();
         for (result, answer) in planned {
@@ -109,11 +103,18 @@ impl Drop for Writer {
     }
 }
 
+/// What came after the stop surely does not happen, and is told so.
+fn refuse_rest(mut queue: mpsc::Receiver<Job>) {
+    queue.close();
+    while let Some(job) = queue.blocking_recv() {
+        if let Job::Commit { answer, .. } = job {
+            let _ = answer.send(Err(TxnError::Unavailable(closed())));
+        }
+    }
+}
+
 /// The first job and what else is waiting, up to a stop.
-fn gather(
-    first: Job,
-    queue: &mut mpsc::Receiver<Job>,
-) -> (Vec<(Txn, Answer)>, Option<oneshot::Sender<()>>) {
+fn gather(first: Job, queue: &mut mpsc::Receiver<Job>) -> (Vec<(Txn, Answer)>, Option<oneshot::Sender<()>>) {
     let mut group = Vec::new();
     let mut bytes = 0;
     let mut next = Some(first);
@@ -125,11 +126,7 @@ fn gather(
                 group.push((txn, answer));
             }
         }
-        next = if group.len() < GROUP && bytes < GROUP_BYTES {
-            queue.try_recv().ok()
-        } else {
-            None
-        };
+        next = if group.len() < GROUP && bytes < GROUP_BYTES { queue.try_recv().ok() } else { None };
     }
     (group, None)
 }
@@ -145,28 +142,18 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     fn new(mirror: &Mirror) -> Plan<'_> {
-        Plan {
-            mirror,
-            revision: mirror.revision(),
-            written: HashMap::new(),
-            commits: Vec::new(),
-        }
+        Plan { mirror, revision: mirror.revision(), written: HashMap::new(), commits: Vec::new() }
     }
 
     fn add(&mut self, txn: Txn) -> Result<Revision, TxnError> {
-        if let Some(Check { key, .. }) = txn
-            .checks
-            .into_iter()
-            .find(|check| self.modified(&check.key) != check.modified)
+        if let Some(Check { key, .. }) =
+            txn.checks.into_iter().find(|check| self.modified(&check.key) != check.modified)
         {
             return Err(TxnError::Conflict { key });
         }
         self.revision += 1;
         let changes = txn.ops.into_iter().map(|op| self.change(op)).collect();
-        self.commits.push(Commit {
-            revision: self.revision,
-            changes,
-        });
+        self.commits.push(Commit { revision: self.revision, changes });
         Ok(self.revision)
     }
 
@@ -175,21 +162,11 @@ impl Plan<'_> {
             Op::Put { key, value } => (Arc::from(key), Some(value)),
             Op::Delete { key } => (Arc::from(key), None),
         };
-        let created = self
-            .current(&key)
-            .map_or(self.revision, |(created, _)| created);
+        let created = self.current(&key).map_or(self.revision, |(created, _)| created);
         let modified = self.revision;
-        self.written.insert(
-            Arc::clone(&key),
-            value.as_ref().map(|_| (created, modified)),
-        );
+        self.written.insert(Arc::clone(&key), value.as_ref().map(|_| (created, modified)));
         // A copy of exactly the right size: the caller's may be a slice of something big.
-        let entry = |value: Bytes| Entry {
-            key: key.clone(),
-            value: Bytes::copy_from_slice(&value),
-            created,
-            modified,
-        };
+        let entry = |value: Bytes| Entry { key: key.clone(), value: Bytes::copy_from_slice(&value), created, modified };
         let now = value.map(entry);
         Change { key, now }
     }
@@ -201,10 +178,7 @@ impl Plan<'_> {
     fn current(&self, key: &str) -> Option<(Revision, Revision)> {
         match self.written.get(key) {
             Some(written) => *written,
-            None => self
-                .mirror
-                .get(key)
-                .map(|entry| (entry.created, entry.modified)),
+            None => self.mirror.get(key).map(|entry| (entry.created, entry.modified)),
         }
     }
 }

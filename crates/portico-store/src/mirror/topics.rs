@@ -76,17 +76,9 @@ impl Topics {
         if position < topic.dropped {
             return None;
         }
-        let start = topic
-            .log
-            .partition_point(|event| event.revision <= position);
-        for event in topic
-            .log
-            .range(start..)
-            .filter(|event| event.key.starts_with(prefix))
-        {
-            let inside_revision = events
-                .last()
-                .is_none_or(|last| last.revision == event.revision);
+        let start = topic.log.partition_point(|event| event.revision <= position);
+        for event in topic.log.range(start..).filter(|event| event.key.starts_with(prefix)) {
+            let inside_revision = events.last().is_none_or(|last| last.revision == event.revision);
             if events.len() >= BATCH && !inside_revision {
                 return Some((events, true));
             }
@@ -97,12 +89,7 @@ impl Topics {
 
     /// The revision of the newest event in the topic of `prefix`, dropped or not.
     pub fn newest(&self, prefix: &str) -> Revision {
-        let newest = |topic: &Topic| {
-            topic
-                .log
-                .back()
-                .map_or(topic.dropped, |event| event.revision)
-        };
+        let newest = |topic: &Topic| topic.log.back().map_or(topic.dropped, |event| event.revision);
         self.of(prefix).map_or(0, newest)
     }
 
@@ -120,11 +107,7 @@ impl Topics {
     }
 
     fn topic(&mut self, name: &str, compacted: Revision) -> &mut Topic {
-        let new = || Topic {
-            log: VecDeque::new(),
-            dropped: compacted,
-            wake: watch::Sender::new(()),
-        };
+        let new = || Topic { log: VecDeque::new(), dropped: compacted, wake: watch::Sender::new(()) };
         self.0.entry(name.into()).or_insert_with(new)
     }
 }

@@ -49,35 +49,18 @@ fn failing_writer(dir: &Path) -> (Writer, Arc<AtomicUsize>) {
     let (disk, contents) = Disk::open(dir, 1 << 20).unwrap();
     drop(disk);
     let path = dir.join("portico.redb");
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let syncs_left = Arc::new(AtomicUsize::new(usize::MAX));
     let file = Arc::new(FileBackend::new(file).unwrap());
-    let backend = FailingDisk {
-        file,
-        syncs_left: syncs_left.clone(),
-    };
+    let backend = FailingDisk { file, syncs_left: syncs_left.clone() };
     let database = Database::builder().create_with_backend(backend).unwrap();
-    let mirror = Arc::new(Mirror::new(
-        contents.revision,
-        contents.entries,
-        HistoryLimits::default(),
-    ));
-    (
-        Writer::new(Disk::with(database, path), mirror, dir.to_owned(), 1 << 20),
-        syncs_left,
-    )
+    let mirror = Arc::new(Mirror::new(contents.revision, contents.entries, HistoryLimits::default()));
+    (Writer::new(Disk::with(database, path), mirror, dir.to_owned(), 1 << 20), syncs_left)
 }
 
 fn commit(writer: &mut Writer, key: &str) -> Result<Revision, TxnError> {
     let (answer, mut answered) = oneshot::channel();
-    let txn = Txn {
-        checks: vec![Check::absent(key)],
-        ops: vec![Op::put(key, "value")],
-    };
+    let txn = Txn { checks: vec![Check::absent(key)], ops: vec![Op::put(key, "value")] };
     writer.commit(vec![(txn, answer)]);
     answered.try_recv().unwrap()
 }
