@@ -98,6 +98,16 @@ impl Kind for ServiceKind {
         edit(object, |service| defaults::set(service, gates));
     }
 
+    fn may_need_read(&self, stored: &[u8]) -> bool {
+        const INGRESS: &[u8] = b"\"ingress\":[";
+        self.gates.load_balancer_ip_mode && stored.windows(INGRESS.len()).any(|window| window == INGRESS)
+    }
+
+    /// The Endpoints of the same name are a part of the Service in all but form.
+    fn goes_with(&self, object: &Value) -> Vec<String> {
+        vec![format!("endpoints/{}/{}", object::namespace(object), object::name(object))]
+    }
+
     fn read(&self, object: &mut Value, gates: &Gates) -> bool {
         let without_mode = |point: &Value| point.get("ip").is_some() && point.get("ipMode").is_none();
         let points = object::items(object, "status.loadBalancer.ingress");

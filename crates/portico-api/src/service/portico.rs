@@ -48,6 +48,18 @@ impl Kind for PorticoServiceKind {
         &INFO
     }
 
+    fn stored_info(&self) -> &'static Info {
+        self.0.info()
+    }
+
+    fn may_need_read(&self, stored: &[u8]) -> bool {
+        self.0.may_need_read(stored)
+    }
+
+    fn goes_with(&self, object: &Value) -> Vec<String> {
+        self.0.goes_with(object)
+    }
+
     fn to_stored(&self, object: &mut Value, old: Option<&Value>, _patched: bool) -> Errors {
         spelling::from_portico(object, old)
     }

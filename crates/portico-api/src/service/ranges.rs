@@ -53,6 +53,11 @@ impl Ranges {
         Self::new(cluster, node_ports.parse()?)
     }
 
+    /// The first address of each range, which the `kubernetes` Service has.
+    pub fn first_addresses(&self) -> Vec<IpAddr> {
+        self.cluster.iter().map(|range| range.address(1)).collect()
+    }
+
     pub fn primary_family(&self) -> &'static str {
         self.cluster.first().map_or(IPV4, Cidr::family)
     }
