@@ -9,6 +9,7 @@ pub mod kinds;
 pub mod names;
 pub mod object;
 pub mod openapi;
+pub mod patch;
 pub mod schema;
 pub mod selector;
 pub mod service;

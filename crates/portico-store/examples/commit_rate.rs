@@ -1,10 +1,12 @@
-//! Durable commits a second of the embedded engine, with one writer and with 64, and the memory of 20,000 objects.
+//! Durable commits a second with one writer and with 64, and the memory of 20,000 objects. On the embedded engine, or on
+//! the etcd whose address is given as the argument.
 #![expect(clippy::print_stdout, reason = "the figures are the purpose")]
 
 use std::error::Error;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use portico_store::{EmbeddedOptions, Op, Store, Txn, TxnError};
+use portico_store::{EmbeddedOptions, EtcdOptions, Op, OpenError, Store, Txn, TxnError};
 
 const TIME: Duration = Duration::from_secs(2);
 
@@ -12,7 +14,7 @@ const TIME: Duration = Duration::from_secs(2);
 async fn main() -> Result<(), Box<dyn Error>> {
     for writers in [1, 64] {
         let dir = tempfile::tempdir()?;
-        let store = Store::embedded(dir.path(), EmbeddedOptions::default()).await?;
+        let store = open(dir.path()).await?;
         let start = Instant::now();
         let write = |writer| tokio::spawn(write_for_a_while(store.clone(), writer, start));
         let tasks: Vec<_> = (0..writers).map(write).collect();
@@ -27,6 +29,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     objects().await
 }
 
+async fn open(dir: &Path) -> Result<Store, OpenError> {
+    match std::env::args().nth(1) {
+        Some(endpoint) => Store::etcd(EtcdOptions { endpoints: vec![endpoint], ..EtcdOptions::default() }).await,
+        None => Store::embedded(dir, EmbeddedOptions::default()).await,
+    }
+}
+
 async fn write_for_a_while(store: Store, writer: usize, start: Instant) -> Result<usize, TxnError> {
     let mut commits = 0;
     while start.elapsed() < TIME {
@@ -38,13 +47,13 @@ async fn write_for_a_while(store: Store, writer: usize, start: Instant) -> Resul
 
 async fn objects() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
-    let store = Store::embedded(dir.path(), EmbeddedOptions::default()).await?;
+    let store = open(dir.path()).await?;
     for first in (0..20_000).step_by(100) {
         put(&store, first, 100).await?;
     }
     store.close().await;
     let start = Instant::now();
-    let store = Store::embedded(dir.path(), EmbeddedOptions::default()).await?;
+    let store = open(dir.path()).await?;
     println!("opened 20,000 objects in {:?}, resident {}", start.elapsed(), resident()?);
     store.close().await;
     Ok(())

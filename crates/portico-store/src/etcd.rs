@@ -5,6 +5,7 @@
 //! key tells how far the mirror must be. Its value is the format version. Other users of the same etcd do not matter.
 
 mod client;
+mod failure;
 mod follow;
 mod proto;
 mod txn;
@@ -15,7 +16,8 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use self::client::{Client, Failure};
+use self::client::Client;
+use self::failure::Failure;
 use self::follow::Follower;
 use self::proto::KeyValue;
 use crate::mirror::{HistoryLimits, Mirror};

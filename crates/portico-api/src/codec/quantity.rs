@@ -30,7 +30,7 @@ pub(super) fn canonical(text: &str) -> Result<String, &'static str> {
     } else {
         scale += exponent;
     }
-    let (mut mantissa, scale) = round_up_to_nano(mantissa, scale);
+    let (mantissa, scale) = round_up_to_nano(mantissa, scale);
     if mantissa == 0 {
         return Ok("0".into());
     }
@@ -38,8 +38,8 @@ pub(super) fn canonical(text: &str) -> Result<String, &'static str> {
     let text = match (format, whole_number) {
         // Small binary numbers are shown as decimals, to avoid rounding.
         (Format::Binary, Some(number)) if number >= 1024 => binary(number.min(i128::from(i64::MAX))),
-        (Format::Exponent, _) => decimal(&mut mantissa, scale, true)?,
-        _ => decimal(&mut mantissa, scale, false)?,
+        (Format::Exponent, _) => decimal(mantissa, scale, true)?,
+        _ => decimal(mantissa, scale, false)?,
     };
     Ok(if negative { format!("-{text}") } else { text })
 }
@@ -85,7 +85,7 @@ fn interpret(suffix: &str) -> Option<(Format, i64)> {
     }
 }
 
-/// The number without trailing decimal zeros, and no finer than 10^-9.
+/// The number no finer than 10^-9 and as a whole number where it is one (up to a scale of 18).
 fn round_up_to_nano(mut mantissa: i128, mut scale: i64) -> (i128, i64) {
     if mantissa == 0 {
         return (0, 0);
@@ -121,14 +121,14 @@ fn binary(mut number: i128) -> String {
     format!("{number}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(suffix).unwrap_or(&""))
 }
 
-fn decimal(mantissa: &mut i128, mut scale: i64, exponent_form: bool) -> Result<String, &'static str> {
-    while *mantissa % 10 == 0 {
-        *mantissa /= 10;
+fn decimal(mut mantissa: i128, mut scale: i64, exponent_form: bool) -> Result<String, &'static str> {
+    while mantissa % 10 == 0 {
+        mantissa /= 10;
         scale += 1;
     }
     let most = if exponent_form { i64::MAX } else { 18 };
     while scale % 3 != 0 || scale > most {
-        *mantissa = mantissa.checked_mul(10).ok_or(TOO_LONG)?;
+        mantissa = mantissa.checked_mul(10).ok_or(TOO_LONG)?;
         scale -= 1;
     }
     if exponent_form && scale != 0 {

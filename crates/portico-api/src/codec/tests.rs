@@ -100,6 +100,65 @@ fn wrong_types_are_refused_in_gos_words() {
 }
 
 #[test]
+fn everyday_objects_have_no_unknown_fields_and_keep_what_they_say() {
+    let objects = [
+        (
+            "Service",
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "finalizers": ["x/y"], "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "targetPort": "http", "appProtocol": ""}], "selector": {"app": "web"},
+                "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "allocateLoadBalancerHCNodePort": false,
+                "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 0}}},
+            "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4", "ipMode": "VIP", "ports": [{"port": 80, "protocol": "TCP"}]}]}}}),
+        ),
+        (
+            "EndpointSlice",
+            json!({"addressType": "IPv4", "ports": [{"name": "", "port": 80, "protocol": "TCP"}], "metadata": {"name": "s"},
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": false}, "zone": "z", "hints": {"forZones": [{"name": "z"}]}}]}),
+        ),
+        (
+            "Endpoints",
+            json!({"metadata": {"name": "e"}, "subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]}),
+        ),
+        (
+            "Pod",
+            json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}],
+            "resources": {"requests": {"cpu": "100m"}}, "envFrom": [{"configMapRef": {"name": "m"}}],
+            "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}],
+            "volumes": [{"name": "v", "configMap": {"name": "m"}}]}, "status": {"phase": "Running"}}),
+        ),
+        (
+            "ClusterRole",
+            json!({"metadata": {"name": "r"}, "rules": [{"verbs": ["*"], "apiGroups": [""], "resources": ["services"]}]}),
+        ),
+        (
+            "Lease",
+            json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "", "renewTime": "2026-01-31T12:00:00.000000Z"}}),
+        ),
+    ];
+    for (ty, object) in objects {
+        let (value, unknown) = conform(schema(), ty, object.clone()).unwrap();
+        assert!(unknown.is_empty(), "{ty}: {unknown:?}");
+        contains(&value, &object, ty);
+    }
+}
+
+/// All of `part` is in `whole`.
+fn contains(whole: &Value, part: &Value, path: &str) {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            for (key, value) in part {
+                contains(whole.get(key).unwrap_or(&Value::Null), value, &format!("{path}.{key}"));
+            }
+        }
+        (Value::Array(whole), Value::Array(part)) if whole.len() == part.len() => {
+            whole.iter().zip(part).for_each(|(whole, part)| contains(whole, part, path));
+        }
+        _ => assert_eq!(whole, part, "{path}"),
+    }
+}
+
+#[test]
 fn times_are_normalised() {
     let time = |text: &str| conformed("ObjectMeta", json!({"creationTimestamp": text}))["creationTimestamp"].clone();
     assert_eq!(time("2026-01-31T12:00:00.75+02:00"), "2026-01-31T10:00:00Z");

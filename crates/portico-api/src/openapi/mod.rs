@@ -21,12 +21,17 @@ pub struct Served<'a> {
     pub verbs: &'a [&'a str],
 }
 
+/// The content type of the protobuf form.
+pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// What clients write in `Accept` for it. kubectl still sends the second, which is no valid media type: never answer it.
+pub const V2_PROTOBUF_ACCEPTED: [&str; 2] = [V2_PROTOBUF, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"];
+
 /// All documents, ready to be answered.
 #[derive(Debug)]
 pub struct Documents {
     /// `/openapi/v2` as JSON.
     pub v2: Vec<u8>,
-    /// The same as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+    /// The same as protobuf, for clients that accept a type of `V2_PROTOBUF_ACCEPTED`.
     pub v2_protobuf: Vec<u8>,
     /// `/openapi/v3`: where the documents of the groups are.
     pub v3_index: Vec<u8>,

@@ -75,7 +75,7 @@ struct File {
     group: String,
     version: String,
     types: Vec<TypeDef>,
-    /// Names of the kinds that have a list.
+    /// Which of the types have a list.
     listed: Vec<usize>,
 }
 

@@ -178,7 +178,7 @@ fn reference(request: &Request<'_>, version: &str) -> Value {
 fn without_secrets(uri: &str) -> String {
     let Some((path, query)) = uri.split_once('?') else { return uri.to_owned() };
     let hide = |pair: &str| match pair.split_once('=') {
-        Some((key, _)) if key.to_lowercase().contains("token") && key != "continue" => format!("{key}=..."),
+        Some((key, _)) if key.to_lowercase().contains("token") => format!("{key}=..."),
         _ => pair.to_owned(),
     };
     format!("{path}?{}", query.split('&').map(hide).collect::<Vec<_>>().join("&"))

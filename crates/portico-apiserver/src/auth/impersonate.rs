@@ -127,13 +127,15 @@ mod tests {
         rbac
     }
 
-    fn act(headers: &[(&str, &str)]) -> Result<Option<User>> {
+    type Headers<'a> = &'a [(&'a str, &'a str)];
+
+    fn act(headers: Headers<'_>) -> Result<Option<User>> {
         impersonated(&rbac(), &User::new("sue", &[]), headers.iter().copied())
     }
 
     #[test]
     fn allowed() {
-        let cases: &[(&[(&str, &str)], &str, &[&str])] = &[
+        let cases: &[(Headers, &str, &[&str])] = &[
             (&[(USER, "ann")], "ann", &["system:authenticated"]),
             (&[(USER, "ann"), (GROUP, "dev")], "ann", &["dev", "system:authenticated"]),
             (
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn refused() {
-        let cases: &[(&[(&str, &str)], u16)] = &[
+        let cases: &[(Headers, u16)] = &[
             (&[(USER, "bob")], 403),
             (&[(USER, "ann"), (GROUP, "system:masters")], 403),
             (&[(USER, "ann"), (GROUP, "dev"), (GROUP, "ops")], 403),

@@ -141,7 +141,8 @@ pub(super) fn still_good(pem: &str, authority: &str, key: &KeyPair, purpose: &Pu
     else {
         return false;
     };
-    found.validity().not_after.timestamp() - now.as_second() > RENEW_DAYS * DAY
+    found.validity().not_before.timestamp() <= now.as_second()
+        && found.validity().not_after.timestamp() - now.as_second() > RENEW_DAYS * DAY
         && found.verify_signature(Some(authority.public_key())).is_ok()
         && has_key(&found, key)
         && match purpose {

@@ -10,6 +10,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// Replacing a CA takes planning: tell half a year before.
+const WARN_SECONDS: i64 = 180 * 24 * 60 * 60;
+
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -27,7 +30,10 @@ pub(super) struct Directory {
 impl Directory {
     pub fn open(root: &Path) -> Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(Error::file("create", root))?;
-        fs::set_permissions(root, Permissions::from_mode(0o700)).map_err(Error::file("make private", root))?;
+        // A directory that was there before may be somebody's choice, but nobody else may put keys into it.
+        if mode_of(root)? & 0o022 != 0 {
+            return Err(Error::content(root, "others may write to this directory", "run: chmod go-w on it"));
+        }
         let path = root.join(".lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -53,8 +59,7 @@ impl Directory {
             write(&path, key.serialize_pem().as_bytes(), Mode::Private)?;
             return Ok(key);
         };
-        fs::set_permissions(&path, Permissions::from_mode(Mode::Private as u32))
-            .map_err(Error::file("make private", &path))?;
+        make_private(&path)?;
         KeyPair::from_pem(&pem).map_err(|error| {
             Error::content(&path, error, "put back the PKCS#8 PEM key, or move the file away to have a new one made")
         })
@@ -90,7 +95,12 @@ impl Directory {
             Some(_) if !certificate::is_for_key(pem, key) => {
                 Err(Error::content(path, "it does not belong to ca.key", "put back the pair that was made together"))
             }
-            Some(_) => Ok(()),
+            Some(end) => {
+                if end - now.as_second() < WARN_SECONDS {
+                    tracing::warn!(path = %path.display(), "the CA expires within half a year; {remedy}");
+                }
+                Ok(())
+            }
         }
     }
 
@@ -130,11 +140,21 @@ impl Directory {
     pub fn keep(&self, name: &str, text: &str, mode: Mode) -> Result<()> {
         let path = self.path(name);
         if read_if_there(&path)?.as_deref() == Some(text) {
-            return fs::set_permissions(&path, Permissions::from_mode(mode as u32))
-                .map_err(Error::file("set the mode of", &path));
+            return if mode == Mode::Private { make_private(&path) } else { Ok(()) };
         }
         write(&path, text.as_bytes(), mode)
     }
+}
+
+fn mode_of(path: &Path) -> Result<u32> {
+    Ok(fs::metadata(path).map_err(Error::file("look at", path))?.permissions().mode() & 0o777)
+}
+
+fn make_private(path: &Path) -> Result<()> {
+    if mode_of(path)? & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, Permissions::from_mode(Mode::Private as u32)).map_err(Error::file("make private", path))
 }
 
 pub(super) fn read(path: &Path) -> Result<String> {

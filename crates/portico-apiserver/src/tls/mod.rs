@@ -121,8 +121,10 @@ impl Pki {
     }
 }
 
-/// Sign client certificates with the CA of a certificate directory, for nodes and people.
+/// Sign client certificates with the CA of a certificate directory, for nodes and people. Makes no CA: a wrong path
+/// must not end in certificates that nobody accepts.
 pub fn issuer(dir: &Path, now: Timestamp) -> Result<Issuer> {
+    files::read(&dir.join("ca.crt"))?;
     Directory::open(dir)?.authority(now)
 }
 

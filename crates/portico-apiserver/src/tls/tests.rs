@@ -104,6 +104,21 @@ fn a_loose_mode_is_tightened() {
 }
 
 #[test]
+fn a_directory_open_to_others_is_refused_and_a_wrong_one_is_not_filled() {
+    let dir = TempDir::new().unwrap();
+    let options = options(&dir);
+    assert!(issuer(&options.dir, later(0)).is_err());
+    assert!(!options.dir.exists());
+    fs::create_dir(&options.dir).unwrap();
+    fs::set_permissions(&options.dir, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = Pki::prepare(&options, later(0)).unwrap_err().to_string();
+    assert!(error.contains("chmod go-w"), "{error}");
+    fs::set_permissions(&options.dir, fs::Permissions::from_mode(0o755)).unwrap();
+    Pki::prepare(&options, later(0)).unwrap();
+    assert_eq!(mode(&options.dir), 0o755);
+}
+
+#[test]
 fn errors_name_the_file_and_the_way_out() {
     let broken = |name: &str, text: Option<&str>| {
         let dir = TempDir::new().unwrap();

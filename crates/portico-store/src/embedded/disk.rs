@@ -3,9 +3,9 @@
 //! Table `objects`: key to `created` and `modified` (little-endian u64) and the value.
 //! Table `meta`: `format` (the version of this layout) and `revision` (the newest that was committed).
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -35,9 +35,10 @@ impl Disk {
     pub fn open(dir: &Path, cache_bytes: usize) -> Result<(Disk, Contents), OpenError> {
         make_dir(dir).map_err(|error| io_error(dir, error))?;
         let path = dir.join(FILE);
+        let file = open_file(&path).map_err(|error| io_error(&path, error))?;
         let database = Database::builder()
             .set_cache_size(cache_bytes)
-            .create(&path)
+            .create_file(file)
             .map_err(|error| database_error(&path, error))?;
         let disk = Disk { database, path };
         disk.prepare()?;
@@ -144,7 +145,13 @@ fn decode(key: &str, record: &Bytes) -> Option<Entry> {
     })
 }
 
-/// Objects may be secrets: a new directory is for its owner alone.
+/// Objects may be secrets: the file is for its owner alone.
+fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// So is the directory, if it is new.
 fn make_dir(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());

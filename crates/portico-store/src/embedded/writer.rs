@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+use super::closed;
 use super::disk::{Contents, Disk};
 use crate::mirror::{Change, Commit, Mirror};
 use crate::{Check, Entry, Op, Outage, Revision, Txn, TxnError};
@@ -44,6 +45,7 @@ impl Writer {
             let (group, stop) = gather(job, &mut queue);
             self.commit(group);
             if let Some(answer) = stop {
+                refuse_rest(queue);
                 // The lock must be gone before the answer. Nobody listening is fine.
                 drop(self);
                 let _ = answer.send(());
@@ -98,6 +100,16 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.mirror.close();
+    }
+}
+
+/// What came after the stop surely does not happen, and is told so.
+fn refuse_rest(mut queue: mpsc::Receiver<Job>) {
+    queue.close();
+    while let Some(job) = queue.blocking_recv() {
+        if let Job::Commit { answer, .. } = job {
+            let _ = answer.send(Err(TxnError::Unavailable(closed())));
+        }
     }
 }
 

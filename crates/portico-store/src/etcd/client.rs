@@ -1,5 +1,5 @@
-//! Connections to the members of an etcd cluster: which one is used, for how long a call may take, and what a failure
-//! means. A read goes to the next member on failure; a write only if it surely was not sent.
+//! Connections to the members of an etcd cluster: which one is used, for how long a call may take, and who is
+//! asked next. A read goes to the next member on failure; a write only if it surely was not sent.
 
 use std::error::Error as StdError;
 use std::fs;
@@ -12,13 +12,14 @@ use tokio_stream::StreamExt;
 use tonic::client::Grpc;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::failure::Failure;
 use super::proto::{self, CompactRequest, CompactResponse, RangeRequest, RangeResponse, TxnRequest, TxnResponse};
 use super::proto::{WatchCreate, WatchRequest, WatchResponse};
 use super::{EtcdOptions, EtcdTls};
-use crate::{OpenError, Outage};
+use crate::OpenError;
 
 /// etcd drops clients that ask more often than every 5 seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -27,12 +28,6 @@ pub(super) struct Client {
     members: Vec<Channel>,
     current: AtomicUsize,
     timeout: Duration,
-}
-
-/// A call that did not succeed.
-#[derive(Debug)]
-pub(super) struct Failure {
-    status: Status,
 }
 
 impl Client {
@@ -111,7 +106,7 @@ impl Client {
 
     async fn in_time<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Failure> {
         let late = |_| Err(Status::deadline_exceeded(format!("no answer within {:?}", self.timeout)));
-        tokio::time::timeout(self.timeout, call).await.unwrap_or_else(late).map_err(|status| Failure { status })
+        tokio::time::timeout(self.timeout, call).await.unwrap_or_else(late).map_err(Failure)
     }
 
     fn current(&self) -> (usize, Grpc<Channel>) {
@@ -123,52 +118,6 @@ impl Client {
     fn go_on_from(&self, index: usize) {
         let next = (index + 1) % self.members.len();
         let _ = self.current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
-    }
-}
-
-impl Failure {
-    /// Another member, or the same one later, may answer.
-    pub fn is_outage(&self) -> bool {
-        use Code::{Aborted, Cancelled, DeadlineExceeded, Internal, Unavailable, Unknown};
-        matches!(self.status.code(), Aborted | Cancelled | DeadlineExceeded | Internal | Unavailable | Unknown)
-    }
-
-    /// The connection was never made, or the member refused before looking because it sees no leader.
-    pub fn was_not_sent(&self) -> bool {
-        if self.causes().any(|cause| cause.is::<tonic::ConnectError>()) {
-            return true;
-        }
-        self.status.code() == Code::Unavailable && self.status.message().ends_with("no leader")
-    }
-
-    pub fn is_compacted(&self) -> bool {
-        self.status.code() == Code::OutOfRange && self.status.message().contains("compacted")
-    }
-
-    /// Why etcd will never take the request as it is, if so.
-    pub fn refusal(&self) -> Option<String> {
-        (self.status.code() == Code::InvalidArgument).then(|| format!("etcd says {:?}", self.status.message()))
-    }
-
-    pub fn outage(self, what: &str) -> Outage {
-        Outage::new(format!("etcd failed {what}: {}", self.reason()))
-    }
-
-    /// The same for a write, which may have happened nevertheless.
-    pub fn write_outage(self) -> Outage {
-        if self.was_not_sent() || !self.is_outage() {
-            return self.outage("a write");
-        }
-        Outage::unknown(format!("etcd did not answer a write: {}", self.reason()))
-    }
-
-    fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
-        std::iter::successors(StdError::source(&self.status), |&error| error.source())
-    }
-
-    /// What the operating system or the certificate check said, or else what etcd said.
-    fn reason(&self) -> String {
-        self.causes().last().map_or_else(|| self.status.message().to_owned(), |cause| cause.to_string())
     }
 }
 

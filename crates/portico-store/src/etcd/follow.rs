@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_stream::StreamExt;
 
-use super::client::{Client, Failure};
+use super::client::Client;
+use super::failure::Failure;
 use super::proto::{self, KeyValue, RangeRequest, WatchCreate, WatchResponse};
 use super::{revision, txn, wire};
 use crate::mirror::{Change, Commit, Mirror};

@@ -189,3 +189,17 @@ fn replacing_with_other_contents_ends_watches() {
         assert_eq!((mirror.revision(), mirror.compacted()), (revision, revision));
     }
 }
+
+#[test]
+fn a_watcher_sleeps_through_other_topics() {
+    let mirror = super::Mirror::new(5, [], HistoryLimits::default());
+    let wake = mirror.subscribe("a/", 5).unwrap().wake;
+    let put = |revision, key: &str| {
+        let now = Some(entry(key, revision));
+        mirror.publish(vec![Commit { revision, changes: vec![Change { key: key.into(), now }] }]);
+    };
+    put(6, "ab/1");
+    assert!(!wake.has_changed().unwrap());
+    put(7, "a/1");
+    assert!(wake.has_changed().unwrap());
+}

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use portico_store::{EmbeddedOptions, HistoryLimits, Op, OpenError, Store, Txn};
+use portico_store::{EmbeddedOptions, HistoryLimits, Op, OpenError, Store, Txn, TxnError};
 
 use crate::{put, text};
 
@@ -129,7 +129,8 @@ async fn a_new_directory_is_for_its_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
     let deep = dir.path().join("var/lib/portico");
     let store = open(&deep).await.unwrap();
-    assert_eq!(std::fs::metadata(&deep).unwrap().permissions().mode() & 0o777, 0o700);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&deep), mode(&deep.join("portico.redb"))), (0o700, 0o600));
     put(&store, "services/a", "1").await;
     assert_eq!(text(&store, "services/a").unwrap(), "1");
 }
@@ -155,4 +156,26 @@ async fn a_full_queue_makes_commits_wait() {
     };
     futures_join((0..100).map(write)).await;
     assert_eq!(store.range(portico_store::Range { prefix: "pods/", ..Default::default() }).unwrap().entries.len(), 100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_that_meet_a_close_happen_or_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).await.unwrap();
+    let write = |number: usize| {
+        let store = store.clone();
+        let txn = Txn { checks: vec![], ops: vec![Op::put(format!("pods/{number}"), "")] };
+        tokio::spawn(async move { store.commit(txn).await })
+    };
+    let writes: Vec<_> = (0..200).map(write).collect();
+    store.close().await;
+    let reopened = open(dir.path()).await.unwrap();
+    for (number, write) in writes.into_iter().enumerate() {
+        let happened = match write.await.unwrap() {
+            Ok(_) => true,
+            Err(TxnError::Unavailable(outage)) if !outage.unknown => false,
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!(reopened.get(&format!("pods/{number}")).is_some(), happened);
+    }
 }

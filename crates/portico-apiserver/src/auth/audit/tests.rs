@@ -75,7 +75,7 @@ async fn nothing_is_lost_when_the_queue_is_full_or_the_file_moves() {
     log.flush().await;
     let before = lines(&moved);
     assert_eq!(before.len(), QUEUE + 1000);
-    assert!(before.iter().enumerate().all(|(number, event)| event["auditID"] == number.to_string()));
+    assert!(before.iter().enumerate().all(|(number, event)| event["auditID"].as_str() == Some(&number.to_string())));
     assert_eq!(lines(&path).len(), 1);
 }
 

@@ -1,21 +1,19 @@
 //! The index of roles and bindings, and the decision.
 
 use super::rule::{Rule, quoted};
-use super::selector::selects;
-use super::{Action, Decision};
+use super::stored::{Binding, Key, Role, Subject, key};
+use super::{Action, Decision, node};
 use crate::auth::user::{self, User};
 use portico_api::object;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Namespace and name; the namespace is "" for ClusterRole and ClusterRoleBinding.
-type Key = (String, String);
-
 /// Roles and bindings, found by subject.
 #[derive(Clone, Debug, Default)]
 pub struct Rbac {
-    roles: BTreeMap<Key, Role>,
+    /// By namespace, "" for ClusterRoles, then by name.
+    roles: BTreeMap<String, BTreeMap<String, Role>>,
     bindings: HashMap<Key, Arc<Binding>>,
     users: Subjects,
     groups: Subjects,
@@ -23,41 +21,19 @@ pub struct Rbac {
     aggregated: BTreeSet<String>,
 }
 
-/// Subject → namespace → bindings by name.
-type Subjects = HashMap<String, HashMap<String, BTreeMap<String, Arc<Binding>>>>;
-
-#[derive(Clone, Debug)]
-struct Role {
-    rules: Vec<Rule>,
-    labels: Value,
-    /// `aggregationRule.clusterRoleSelectors`, if the role has any.
-    selectors: Vec<Value>,
-}
-
-#[derive(Debug)]
-struct Binding {
-    namespace: String,
-    name: String,
-    role_kind: String,
-    role_name: String,
-    subjects: Vec<Subject>,
-}
-
-#[derive(Debug)]
-struct Subject {
-    is_group: bool,
-    /// The user or group it stands for.
-    name: String,
-    /// As reasons show it: `Group "system:nodes"`.
-    shown: String,
-}
+/// Subject → namespace → bindings by name, each with the place of the subject in it.
+type Subjects = HashMap<String, HashMap<String, BTreeMap<String, (Arc<Binding>, usize)>>>;
 
 impl Rbac {
     /// Take in an object as it is now. Objects of other kinds are ignored.
     pub fn apply(&mut self, object: &Value) {
+        if !is_placed(object) {
+            return;
+        }
         match object::text(object, "kind") {
             "Role" => {
-                self.roles.insert(key(object), Role::parse(object));
+                let (namespace, name) = key(object);
+                self.roles.entry(namespace).or_default().insert(name, Role::parse(object));
             }
             "ClusterRole" => self.set_cluster_role(object::name(object), Some(Role::parse(object))),
             "RoleBinding" | "ClusterRoleBinding" => self.set_binding(key(object), Some(Binding::parse(object))),
@@ -67,10 +43,11 @@ impl Rbac {
 
     /// Forget an object.
     pub fn delete(&mut self, object: &Value) {
+        if !is_placed(object) {
+            return;
+        }
         match object::text(object, "kind") {
-            "Role" => {
-                self.roles.remove(&key(object));
-            }
+            "Role" => self.remove_role(&key(object)),
             "ClusterRole" => self.set_cluster_role(object::name(object), None),
             "RoleBinding" | "ClusterRoleBinding" => self.set_binding(key(object), None),
             _ => {}
@@ -82,7 +59,9 @@ impl Rbac {
         if user.is_in(user::MASTERS) {
             return Decision::allow(String::new());
         }
-        if let Some(reason) = foreign_node(user, action) {
+        if let Action::Resource(request) = action
+            && let Some(reason) = node::not_its_own(user, request)
+        {
             return Decision::deny(reason);
         }
         let mut missing = BTreeSet::new();
@@ -113,10 +92,12 @@ impl Rbac {
     pub fn referenced(&self, kind: &str, name: &str, namespace: &str) -> Result<&[Rule], String> {
         let (namespace, word) = match kind {
             "ClusterRole" => ("", "clusterrole"),
-            "Role" => (namespace, "role"),
+            // What has no namespace are the ClusterRoles, which a reference to a Role must not reach.
+            "Role" if !namespace.is_empty() => (namespace, "role"),
+            "Role" => return Err(format!("role.rbac.authorization.k8s.io {name:?} not found")),
             _ => return Err(format!("unsupported role reference kind: {kind:?}")),
         };
-        match self.roles.get(&(namespace.to_owned(), name.to_owned())) {
+        match self.roles.get(namespace).and_then(|roles| roles.get(name)) {
             Some(role) => Ok(&role.rules),
             None => Err(format!("{word}.rbac.authorization.k8s.io {name:?} not found")),
         }
@@ -145,14 +126,11 @@ impl Rbac {
     ) -> impl Iterator<Item = (&'a Binding, &'a Subject)> {
         let scopes = ["", namespace].into_iter().take(if namespace.is_empty() { 1 } else { 2 });
         scopes.flat_map(move |scope| {
-            let own = [(&self.users, false, &user.name)];
-            let groups = user.groups.iter().map(|group| (&self.groups, true, group));
-            own.into_iter().chain(groups).flat_map(move |(index, is_group, name)| {
+            let groups = user.groups.iter().map(|group| (&self.groups, group));
+            [(&self.users, &user.name)].into_iter().chain(groups).flat_map(move |(index, name)| {
                 let bindings = index.get(name).and_then(|by_namespace| by_namespace.get(scope));
-                bindings.into_iter().flat_map(BTreeMap::values).filter_map(move |binding| {
-                    let speaks = |subject: &&Subject| subject.is_group == is_group && subject.name == *name;
-                    Some((binding.as_ref(), binding.subjects.iter().find(speaks)?))
-                })
+                let bindings = bindings.into_iter().flat_map(BTreeMap::values);
+                bindings.filter_map(|(binding, at)| Some((binding.as_ref(), binding.subjects.get(*at)?)))
             })
         })
     }
@@ -164,11 +142,19 @@ impl Rbac {
             }
         }
         let Some(binding) = binding.map(Arc::new) else { return };
-        for subject in &binding.subjects {
+        for (at, subject) in binding.subjects.iter().enumerate() {
             let by_namespace = self.subjects(subject.is_group).entry(subject.name.clone()).or_default();
-            by_namespace.entry(key.0.clone()).or_default().insert(key.1.clone(), binding.clone());
+            by_namespace.entry(key.0.clone()).or_default().entry(key.1.clone()).or_insert((binding.clone(), at));
         }
         self.bindings.insert(key, binding);
+    }
+
+    fn remove_role(&mut self, (namespace, name): &Key) {
+        let Some(roles) = self.roles.get_mut(namespace) else { return };
+        roles.remove(name);
+        if roles.is_empty() {
+            self.roles.remove(namespace);
+        }
     }
 
     fn subjects(&mut self, is_group: bool) -> &mut Subjects {
@@ -176,12 +162,11 @@ impl Rbac {
     }
 
     fn set_cluster_role(&mut self, name: &str, role: Option<Role>) {
-        let key = (String::new(), name.to_owned());
         let labels = role.as_ref().map(|role| role.labels.clone());
         let gathers = role.as_ref().is_some_and(|role| !role.selectors.is_empty());
         let old = match role {
-            Some(role) => self.roles.insert(key, role),
-            None => self.roles.remove(&key),
+            Some(role) => self.roles.entry(String::new()).or_default().insert(name.to_owned(), role),
+            None => self.roles.get_mut("").and_then(|roles| roles.remove(name)),
         };
         if gathers {
             self.aggregated.insert(name.to_owned())
@@ -199,7 +184,7 @@ impl Rbac {
     }
 
     fn cluster_role(&self, name: &str) -> Option<&Role> {
-        self.roles.get(&(String::new(), name.to_owned()))
+        self.roles.get("")?.get(name)
     }
 
     /// Work out the rules of all aggregated ClusterRoles again.
@@ -207,7 +192,7 @@ impl Rbac {
         let gathered: Vec<(String, Vec<Rule>)> =
             self.gathering().map(|(name, _)| (name.clone(), self.gathered_by(name))).collect();
         for (name, rules) in gathered {
-            if let Some(role) = self.roles.get_mut(&(String::new(), name)) {
+            if let Some(role) = self.roles.get_mut("").and_then(|roles| roles.get_mut(&name)) {
                 role.rules = rules;
             }
         }
@@ -219,14 +204,15 @@ impl Rbac {
         let mut to_visit = vec![name];
         let mut rules: Vec<Rule> = Vec::new();
         while let Some(role) = to_visit.pop().and_then(|name| self.cluster_role(name)) {
-            for (key, chosen) in self.roles.range(cluster_roles()).filter(|(_, other)| role.chooses(&other.labels)) {
-                if !seen.insert(&key.1) {
+            let all = self.roles.get("").into_iter().flatten();
+            for (name, chosen) in all.filter(|(_, other)| role.chooses(&other.labels)) {
+                if !seen.insert(name) {
                     continue;
                 }
                 if chosen.selectors.is_empty() {
                     rules.extend(chosen.rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect::<Vec<_>>());
                 } else {
-                    to_visit.push(&key.1);
+                    to_visit.push(name);
                 }
             }
         }
@@ -234,82 +220,11 @@ impl Rbac {
     }
 }
 
-impl Role {
-    fn parse(object: &Value) -> Self {
-        let selectors = object::items(object, "aggregationRule.clusterRoleSelectors").to_vec();
-        // Rules written into an aggregated role do not count: the gathered ones take their place.
-        let rules = if selectors.is_empty() { Rule::parse_all(object::at(object, "rules")) } else { Vec::new() };
-        Self { rules, labels: object::at(object, "metadata.labels").clone(), selectors }
-    }
-
-    fn chooses(&self, labels: &Value) -> bool {
-        self.selectors.iter().any(|selector| selects(selector, labels))
-    }
+/// A Role or RoleBinding without a namespace is none, and must not pass for one of the whole cluster.
+fn is_placed(object: &Value) -> bool {
+    let namespaced = matches!(object::text(object, "kind"), "Role" | "RoleBinding");
+    !namespaced || !object::namespace(object).is_empty()
 }
-
-impl Binding {
-    fn parse(object: &Value) -> Self {
-        let (namespace, name) = key(object);
-        let subjects = object::items(object, "subjects")
-            .iter()
-            .filter_map(|subject| Subject::parse(subject, &namespace))
-            .collect();
-        Self {
-            namespace,
-            name,
-            role_kind: object::text(object, "roleRef.kind").to_owned(),
-            role_name: object::text(object, "roleRef.name").to_owned(),
-            subjects,
-        }
-    }
-
-    fn describe(&self, subject: &Subject) -> String {
-        let Self { namespace, name, role_kind, role_name, .. } = self;
-        let binding = match namespace.as_str() {
-            "" => format!("ClusterRoleBinding {name:?}"),
-            namespace => format!("RoleBinding {:?}", format!("{name}/{namespace}")),
-        };
-        format!("{binding} of {role_kind} {role_name:?} to {}", subject.shown)
-    }
-}
-
-impl Subject {
-    /// A service account without a namespace is one of the binding's namespace.
-    fn parse(subject: &Value, binding_namespace: &str) -> Option<Self> {
-        let (kind, name) = (object::text(subject, "kind"), object::text(subject, "name"));
-        let plain = |is_group| Self { is_group, name: name.to_owned(), shown: format!("{kind} {name:?}") };
-        match kind {
-            "User" => Some(plain(false)),
-            "Group" => Some(plain(true)),
-            "ServiceAccount" => {
-                let own = object::text(subject, "namespace");
-                let namespace = if own.is_empty() { binding_namespace } else { own };
-                let shown = format!("ServiceAccount {:?}", format!("{name}/{namespace}"));
-                let name = user::service_account_name(namespace, name);
-                (!namespace.is_empty()).then_some(Self { is_group: false, name, shown })
-            }
-            _ => None,
-        }
-    }
-}
-
-/// A node's rules speak of nodes in general; what it writes must be its own.
-fn foreign_node(user: &User, action: &Action<'_>) -> Option<String> {
-    let (node, Action::Resource(request)) = (user.node()?, action) else { return None };
-    let writes = matches!(request.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
-    let own_only = match (request.group, request.resource) {
-        ("", "nodes") => true,
-        ("coordination.k8s.io", "leases") => request.namespace == NODE_LEASES,
-        _ => false,
-    };
-    // The name of something to be created is in the body; it is not known here.
-    let unnamed = request.verb == "create" && request.name.is_empty();
-    (own_only && writes && !unnamed && request.name != node)
-        .then(|| format!("node {node:?} may only write its own {}", request.resource))
-}
-
-/// The namespace with one lease per node.
-pub(super) const NODE_LEASES: &str = "kube-node-lease";
 
 fn unresolved(errors: BTreeSet<String>) -> String {
     let errors: Vec<String> = errors.into_iter().collect();
@@ -331,18 +246,6 @@ fn remove(index: &mut Subjects, subject: &str, key: &Key) {
     if by_namespace.is_empty() {
         index.remove(subject);
     }
-}
-
-/// Cluster-scoped kinds have no namespace, whatever the object says.
-fn key(object: &Value) -> Key {
-    let namespaced = matches!(object::text(object, "kind"), "Role" | "RoleBinding");
-    let namespace = if namespaced { object::namespace(object) } else { "" };
-    (namespace.to_owned(), object::name(object).to_owned())
-}
-
-/// The range of keys without a namespace.
-fn cluster_roles() -> std::ops::Range<Key> {
-    (String::new(), String::new())..("\0".to_owned(), String::new())
 }
 
 /// `user "x" (groups=["a" "b"])`, as the escalation check has it.

@@ -5,13 +5,16 @@
 
 mod escalation;
 mod index;
+mod node;
 mod request;
 mod rule;
 mod selector;
+mod stored;
 #[cfg(test)]
 mod tests;
 
 pub use index::Rbac;
+pub use node::check_node;
 pub use request::{Action, Request};
 pub use rule::{Rule, uncovered};
 

@@ -116,6 +116,24 @@ fn bindings_reach_their_subjects_and_namespace() {
 }
 
 #[test]
+fn a_namespace_left_out_does_not_widen_anything() {
+    let everything = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    let mut rbac = Rbac::default();
+    rbac.apply(&role("big", everything.clone()));
+    rbac.apply(&bind("RoleBinding", "", "ClusterRole", "big", user("ann")));
+    rbac.apply(&bind("ClusterRoleBinding", "", "Role", "big", user("ann")));
+    rbac.apply(&json!({"kind": "Role", "metadata": {"name": "other"}, "rules": everything}));
+    rbac.apply(&bind("ClusterRoleBinding", "", "ClusterRole", "other", user("ann")));
+    rbac.apply(&bind("RoleBinding", "shop", "Role", "big", user("ann")));
+    for text in ["get - services shop/web", "get - nodes /n1"] {
+        assert!(!rbac.decide(&ann(), &action(text)).allowed, "{text}");
+    }
+    rbac.delete(&json!({"kind": "Role", "metadata": {"name": "big"}}));
+    rbac.apply(&bind("ClusterRoleBinding", "", "ClusterRole", "big", user("ann")));
+    assert!(rbac.decide(&ann(), &action("get - nodes /n1")).allowed);
+}
+
+#[test]
 fn service_accounts_are_of_the_bindings_namespace_unless_said() {
     let account = |namespace: Option<&str>| {
         let mut subject = json!({"kind": "ServiceAccount", "name": "web"});
@@ -257,6 +275,19 @@ fn nodes_write_only_what_is_theirs() {
     for (text, allowed) in cases {
         assert_eq!(rbac.decide(&node, &action(text)).allowed, allowed, "{text}");
     }
+    let unnamed = User::new("n1", &["system:nodes"]);
+    assert!(!rbac.decide(&unnamed, &action("patch - nodes/status /n1")).allowed);
+    let create = Request {
+        verb: "create",
+        group: "coordination.k8s.io",
+        resource: "leases",
+        namespace: "kube-node-lease",
+        ..Request::default()
+    };
+    assert!(rbac.decide(&node, &create.into()).allowed);
+    assert!(check_node(&node, &Request { name: "n1", ..create }).is_ok());
+    assert_eq!(check_node(&node, &Request { name: "n2", ..create }).unwrap_err().code, 403);
+    assert!(!rbac.decide(&unnamed, &create.into()).allowed);
 }
 
 #[test]
