@@ -233,7 +233,8 @@ impl Index {
 
     fn pods_of(&self, key: &ObjectKey, service: &Service) -> Vec<&PodFacts> {
         let Some(selector) = selector(service) else { return Vec::new() };
-        let candidates = labels_of(key, selector).map(|label| self.pods_by_label.get(&label)).min_by_key(|set| set.len());
+        let candidates =
+            labels_of(key, selector).map(|label| self.pods_by_label.get(&label)).min_by_key(|set| set.len());
         let pods = candidates.into_iter().flatten().filter_map(|pod| self.pods.get(pod));
         pods.filter(|pod| matches(selector, pod)).collect()
     }

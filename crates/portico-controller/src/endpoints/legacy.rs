@@ -139,11 +139,7 @@ fn subset(addresses: Vec<EndpointAddress>, ready: bool, ports: Vec<EndpointPort>
     packed(ready, not_ready, ports)
 }
 
-fn packed(
-    ready: Vec<EndpointAddress>,
-    not_ready: Vec<EndpointAddress>,
-    ports: Vec<EndpointPort>,
-) -> EndpointSubset {
+fn packed(ready: Vec<EndpointAddress>, not_ready: Vec<EndpointAddress>, ports: Vec<EndpointPort>) -> EndpointSubset {
     EndpointSubset {
         addresses: Some(ready).filter(|list| !list.is_empty()),
         not_ready_addresses: Some(not_ready).filter(|list| !list.is_empty()),

@@ -61,7 +61,10 @@ pub fn plan(snapshot: &Snapshot<'_>, max_per_slice: usize, trigger_time: Option<
     if service.metadata.deletion_timestamp.is_some() {
         plan.create.clear();
     }
-    plan.create.iter_mut().chain(&mut plan.update).for_each(|slice| set_trigger_time(&mut slice.metadata, trigger_time));
+    plan.create
+        .iter_mut()
+        .chain(&mut plan.update)
+        .for_each(|slice| set_trigger_time(&mut slice.metadata, trigger_time));
     plan
 }
 

@@ -65,7 +65,10 @@ fn a_renewal_by_the_holder_starts_the_wait_again() {
     let mut election = Election::new("me", DURATION);
     let start = Instant::now();
     election.step(Some(&held_by("other", 0)), start, clock(0));
-    assert_eq!(election.step(Some(&held_by("other", 14)), start + DURATION - Duration::from_secs(1), clock(0)), Step::Wait);
+    assert_eq!(
+        election.step(Some(&held_by("other", 14)), start + DURATION - Duration::from_secs(1), clock(0)),
+        Step::Wait
+    );
     assert_eq!(election.step(Some(&held_by("other", 14)), start + DURATION, clock(0)), Step::Wait);
 }
 
