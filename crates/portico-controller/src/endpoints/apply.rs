@@ -196,3 +196,6 @@ async fn answer<K: Resource<DynamicType = ()>, T>(
         Err(_) => Err(ApplyError::Timeout { verb, kind, name: name.into() }),
     }
 }
+
+#[cfg(test)]
+mod tests;
