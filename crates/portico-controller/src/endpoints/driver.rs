@@ -24,7 +24,6 @@ use kube::{
     Api, Client, Resource,
     runtime::{
         WatchStreamExt,
-        utils::Backoff,
         watcher::{self, Event, watcher},
     },
 };
@@ -33,6 +32,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     EndpointsPlan, LABEL_SLICE_MANAGED_BY, ObjectKey, SLICE_MANAGER,
+    backoff::WatchBackoff,
     apply::{Applied, ApplyError, Written, apply},
     cache::Cache,
     index::{Index, Kind},
@@ -266,33 +266,6 @@ impl Controller {
             warn!(count = self.requests.len(), "gave up waiting for requests under way");
         }
     }
-}
-
-/// How long a watch waits after a failure: an expired one lists again at once, a dead server is asked every two seconds.
-#[derive(Default)]
-struct WatchBackoff {
-    failures: u32,
-    last: Option<Instant>,
-}
-
-/// After this long without a failure, the next one counts as the first.
-const CALM: Duration = Duration::from_secs(10);
-
-impl Iterator for WatchBackoff {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let is_calm = self.last.is_none_or(|last| last.elapsed() > CALM);
-        self.failures = if is_calm { 0 } else { self.failures + 1 };
-        self.last = Some(Instant::now());
-        let wait = Duration::from_millis(20).saturating_mul(1 << self.failures.min(10));
-        Some(wait.min(Duration::from_secs(2)))
-    }
-}
-
-impl Backoff for WatchBackoff {
-    /// Does nothing: the start of a list counts as a success before the server has been asked.
-    fn reset(&mut self) {}
 }
 
 fn remember<K>(cache: &mut Cache<K>, write: Written<K>, epoch: u64, counters: &Counters)
