@@ -32,8 +32,8 @@ use tracing::{debug, info, warn};
 
 use super::{
     EndpointsPlan, LABEL_SLICE_MANAGED_BY, ObjectKey, SLICE_MANAGER,
-    backoff::WatchBackoff,
     apply::{Applied, ApplyError, Written, apply},
+    backoff::WatchBackoff,
     cache::Cache,
     index::{Index, Kind},
     legacy::plan_endpoints,
