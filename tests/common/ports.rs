@@ -65,32 +65,54 @@ impl Owners {
     }
 }
 
-/// Proves that the free node ports are exactly those no Service has: takes ports until there
-/// are none, and compares the count. Removes what it made.
-pub async fn assert_no_port_leaked(client: &Client, range: std::ops::RangeInclusive<u64>) {
-    let before = client.get("/api/v1/services").await.expect(200);
-    let owners = Owners::of(items(&before));
-    assert_eq!(owners.twice(), Vec::<String>::new(), "owned twice");
-    let used = owners.ports.keys().filter(|port| range.contains(port)).count();
-    let free = range.clone().count() - used;
-    let services = "/api/v1/namespaces/default/services";
-    let mut made = Vec::new();
+/// Takes what `spec` asks for until there is none left, removes it all again, and returns how
+/// often it went well.
+async fn exhaust(client: &Client, spec: &Value, mut taken: impl FnMut(&Value)) -> usize {
+    let mut made = 0;
     loop {
-        let name = format!("fill-{}", made.len());
-        let spec = json!({"type": "NodePort", "ports": [{"port": 80}]});
-        let answer = client.create_service(&name, spec).await;
+        let answer = client.create_service(&format!("fill-{made}"), spec.clone()).await;
         if answer.status != 201 {
-            assert!((400..500).contains(&answer.status), "exhaustion: {} {}", answer.status, answer.text());
+            let refused = (400..500).contains(&answer.status) || super::rival().is_some();
+            assert!(refused, "exhaustion: {} {}", answer.status, answer.text());
             break;
         }
-        let port = at(&answer.json(), "spec.ports.0.nodePort").as_u64().unwrap();
+        taken(&answer.json());
+        made += 1;
+    }
+    for n in 0..made {
+        client.delete(&format!("/api/v1/namespaces/default/services/fill-{n}")).await.expect(200);
+    }
+    made
+}
+
+async fn owners(client: &Client) -> Owners {
+    let list = client.get("/api/v1/services").await.expect(200);
+    let owners = Owners::of(items(&list));
+    assert_eq!(owners.twice(), Vec::<String>::new(), "owned twice");
+    owners
+}
+
+/// Proves that the free node ports are exactly those no Service has, by taking them all.
+pub async fn assert_no_port_leaked(client: &Client, range: std::ops::RangeInclusive<u64>) {
+    let owners = owners(client).await;
+    let used = owners.ports.keys().filter(|port| range.contains(port)).count();
+    let spec = json!({"type": "NodePort", "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80}]});
+    let made = exhaust(client, &spec, |service| {
+        let port = at(service, "spec.ports.0.nodePort").as_u64().unwrap();
         assert!(range.contains(&port), "{port} is out of range");
         assert!(!owners.ports.contains_key(&port), "{port} was given away twice");
-        made.push(name);
-        assert!(made.len() <= free, "more ports given away than free: {free}");
-    }
-    assert_eq!(made.len(), free, "free node ports; {used} are used");
-    for name in made {
-        client.delete(&format!("{services}/{name}")).await.expect(200);
-    }
+    });
+    assert_eq!(made.await, range.clone().count() - used, "free node ports; {used} are used");
+}
+
+/// Proves the same of the cluster addresses of one family, of which there are `size`.
+pub async fn assert_no_address_leaked(client: &Client, family: &str, size: usize) {
+    let owners = owners(client).await;
+    let used = owners.addresses.keys().filter(|address| address.contains(':') == (family == "IPv6")).count();
+    let spec = json!({"ipFamilyPolicy": "SingleStack", "ipFamilies": [family], "ports": [{"port": 80}]});
+    let made = exhaust(client, &spec, |service| {
+        let address = text(service, "spec.clusterIP");
+        assert!(!owners.addresses.contains_key(address), "{address} was given away twice");
+    });
+    assert_eq!(made.await, size - used, "free {family} addresses; {used} are used");
 }

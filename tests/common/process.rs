@@ -33,10 +33,12 @@ pub enum Store {
 struct Process {
     child: Child,
     log: PathBuf,
+    /// How many lines of the log a failed test shows.
+    tail: usize,
 }
 
 impl Process {
-    fn start(program: &Path, arguments: &[String], log: PathBuf) -> Self {
+    fn start(program: &Path, arguments: &[String], log: PathBuf, tail: usize) -> Self {
         let out = File::options().create(true).append(true).open(&log).unwrap();
         let child = Command::new(program)
             .args(arguments)
@@ -45,7 +47,7 @@ impl Process {
             .stderr(out)
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {}: {error}", program.display()));
-        Self { child, log }
+        Self { child, log, tail }
     }
 
     fn log(&self) -> String {
@@ -64,7 +66,7 @@ impl Drop for Process {
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<_> = log.lines().collect();
-            let tail = &lines[lines.len().saturating_sub(40)..];
+            let tail = &lines[lines.len().saturating_sub(self.tail)..];
             eprintln!("--- the end of {}\n{}\n---", self.log.display(), tail.join("\n"));
         }
     }
@@ -92,7 +94,7 @@ impl Etcd {
         ];
         let arguments: Vec<_> = arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
         let program = std::env::var("ETCD").unwrap_or("etcd".to_owned());
-        let process = Process::start(Path::new(&program), &arguments, dir.path().join("etcd.log"));
+        let process = Process::start(Path::new(&program), &arguments, dir.path().join("etcd.log"), 5);
         let address = client.trim_start_matches("http://").to_owned();
         let started = Instant::now();
         while !answers_health(&address).await {
@@ -173,7 +175,7 @@ impl Server {
         let port = ports::free();
         let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let arguments = arguments(dir.path(), kube, etcd.as_ref(), port, &flags);
-        let process = Process::start(program, &arguments, dir.path().join("server.log"));
+        let process = Process::start(program, &arguments, dir.path().join("server.log"), 40);
         // The CA exists only once the server has made it: until it is ready nobody is trusted with anything.
         let admin = Client::new(&format!("127.0.0.1:{port}"), "admin-token", None);
         let dir = Arc::new(dir);
@@ -225,7 +227,7 @@ impl Server {
             self.flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         }
         let arguments = arguments(self.dir.path(), self.kube, self.etcd.as_ref(), self.port, &self.flags);
-        self.process = Process::start(&self.program, &arguments, self.dir.path().join("server.log"));
+        self.process = Process::start(&self.program, &arguments, self.dir.path().join("server.log"), 40);
         if let Err(log) = self.ready().await {
             panic!("the server does not start again:\n{log}");
         }
@@ -294,7 +296,9 @@ fn arguments(dir: &Path, kube: bool, etcd: Option<&Etcd>, port: u16, flags: &[St
     add("secure-port", port.to_string());
     add("bind-address", "127.0.0.1".to_owned());
     add("token-auth-file", dir.join("tokens.csv").display().to_string());
-    add("service-cluster-ip-range", SERVICE_RANGES.to_owned());
+    if !flags.iter().any(|flag| flag.starts_with("--service-cluster-ip-range")) {
+        add("service-cluster-ip-range", SERVICE_RANGES.to_owned());
+    }
     if kube {
         let key = dir.join("sa.key").display().to_string();
         add("authorization-mode", "RBAC".to_owned());
