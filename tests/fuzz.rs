@@ -30,12 +30,12 @@ const YAML: &str = "application/yaml";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_request_is_answered() {
     let seed = variable("PORTICO_FUZZ_SEED").unwrap_or_else(Random::fresh_seed);
-    let end = Instant::now() + Duration::from_secs(variable("PORTICO_FUZZ_SECONDS").unwrap_or(20));
     let mut server = Server::start(Store::Embedded, &["--service-node-port-range=30000-30063"]).await;
     println!("PORTICO_FUZZ_SEED={seed}");
     server.admin().create_namespace("fuzz").await;
     let targets = Arc::new(target::all(&server.admin()).await);
     assert!(targets.len() > 20 || rival().is_some(), "few resources: {targets:?}");
+    let end = Instant::now() + Duration::from_secs(variable("PORTICO_FUZZ_SECONDS").unwrap_or(20));
     let workers: Vec<_> = (0..WORKERS)
         .map(|n| tokio::spawn(work(server.admin(), targets.clone(), Random::seeded(seed ^ n), end)))
         .collect();
