@@ -2,10 +2,15 @@
 //!
 //! Pure: no socket, file, clock or random source; `now` and randomness come in as arguments.
 
+pub mod codec;
 pub mod field;
 pub mod gates;
 pub mod kinds;
 pub mod names;
 pub mod object;
+pub mod openapi;
+pub mod patch;
 pub mod schema;
+pub mod selector;
+pub mod service;
 pub mod status;

@@ -34,10 +34,16 @@ fn alphanumeric(b: u8) -> bool {
     b.is_ascii_alphanumeric()
 }
 
-/// A prefix (`generateName`) may end in a dash, since characters follow it.
+/// A prefix (`generateName`) may end in a dash, since characters follow it. As in Kubernetes the character before the
+/// dash is not looked at either; if it is wrong the generated name shows it.
 fn masked(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
     match name.strip_suffix('-') {
-        Some(rest) if prefix && name.len() > 1 => format!("{rest}a").into(),
+        Some(rest) if prefix && !rest.is_empty() => {
+            let mut masked: String = rest.to_owned();
+            masked.pop();
+            masked.push('a');
+            masked.into()
+        }
         _ => name.into(),
     }
 }

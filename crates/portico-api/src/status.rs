@@ -12,6 +12,8 @@ pub struct ApiError {
     pub message: String,
     /// `details` of the Status: name, group, kind, uid, causes, retryAfterSeconds.
     pub details: Map<String, Value>,
+    /// `metadata` of the Status: a continue token after an expired one.
+    pub list_metadata: Option<Value>,
 }
 
 pub type Result<T> = std::result::Result<T, ApiError>;
@@ -32,7 +34,7 @@ impl Subject<'_> {
 
 impl ApiError {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Map::new() }
+        Self { code, reason, message: message.into(), details: Map::new(), list_metadata: None }
     }
 
     fn about(mut self, subject: Subject<'_>, name: &str) -> Self {
@@ -140,6 +142,9 @@ impl ApiError {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code,
         });
+        if let Some(metadata) = &self.list_metadata {
+            status["metadata"] = metadata.clone();
+        }
         if !self.details.is_empty() {
             status["details"] = Value::Object(self.details.clone());
         }

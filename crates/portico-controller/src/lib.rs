@@ -1,1 +1,10 @@
-//! portico-controller
+//! Controllers: ordinary Kubernetes clients that keep objects true to each other.
+//!
+//! Owns the endpoint-slice controller (`endpoints`) and the election of one active replica (`lease`). Nothing here relies
+//! on an endpoint that only Portico's API server has.
+
+pub mod endpoints;
+pub mod lease;
+
+/// Turns true when the daemon should stop; a dropped sender means the same.
+pub type Shutdown = tokio::sync::watch::Receiver<bool>;

@@ -1,11 +1,47 @@
 //! The kinds that are served. A kind is one small file: its names, defaults, validation, columns and hooks.
 
+pub mod checks;
+mod config_map;
+mod endpoint_slice;
+mod endpoints;
+mod event;
+mod lease;
+pub mod metadata;
+pub mod namespace;
+mod node;
+mod pod;
+mod rbac;
+mod secret;
+mod service_account;
+pub mod table;
+
 use crate::field::Errors;
 use crate::gates::Gates;
 use crate::object;
 use crate::status::{ApiError, Subject};
 use serde_json::Value;
 use std::net::IpAddr;
+
+/// All kinds but Service.
+pub fn all() -> Vec<Box<dyn Kind>> {
+    vec![
+        Box::new(namespace::Namespace),
+        Box::new(node::Node),
+        Box::new(pod::Pod),
+        Box::new(endpoints::Endpoints),
+        Box::new(config_map::ConfigMap),
+        Box::new(secret::Secret),
+        Box::new(service_account::ServiceAccount),
+        Box::new(event::CORE),
+        Box::new(event::EVENTS),
+        Box::new(endpoint_slice::EndpointSlice),
+        Box::new(lease::Lease),
+        Box::new(rbac::ROLE),
+        Box::new(rbac::CLUSTER_ROLE),
+        Box::new(rbac::ROLE_BINDING),
+        Box::new(rbac::CLUSTER_ROLE_BINDING),
+    ]
+}
 
 /// The names under which a kind is served.
 #[derive(Debug)]
@@ -72,10 +108,32 @@ pub trait Pool {
 pub trait Kind: Send + Sync {
     fn info(&self) -> &'static Info;
 
+    /// The kind whose spelling is stored, for a kind that is another view of the same objects.
+    fn stored_info(&self) -> &'static Info {
+        self.info()
+    }
+
+    /// Turn a request into the form that is stored, before anything else is done with it. `old` is the stored object, if
+    /// there is one; `patched` says that the client sent a patch to it rather than a whole object.
+    fn to_stored(&self, _object: &mut Value, _old: Option<&Value>, _patched: bool) -> Errors {
+        Errors::new()
+    }
+
+    /// Turn a stored object into what this kind shows, after everything else is done with it. All other methods see the
+    /// stored form.
+    fn from_stored(&self, object: Value) -> Value {
+        object
+    }
+
     /// Fill in defaults. Runs on every decoded object: requests, and the results of patches.
     fn default(&self, _object: &mut Value, _gates: &Gates) {}
 
-    /// Defaults for objects that were stored before a gate was switched on. Must be cheap; most kinds need none.
+    /// A cheap test on the stored bytes: might `read` have something to do?
+    fn may_need_read(&self, _stored: &[u8]) -> bool {
+        false
+    }
+
+    /// Defaults for objects that were stored before a gate was switched on; says whether it changed anything.
     fn read(&self, _object: &mut Value, _gates: &Gates) -> bool {
         false
     }
@@ -94,6 +152,19 @@ pub trait Kind: Send + Sync {
 
     /// Everything an object owns, given back when it is deleted.
     fn owned(&self, _object: &Value) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    /// Does something (finalizers) keep a deleted object from going?
+    fn is_held(&self, object: &Value) -> bool {
+        !object::items(object, "metadata.finalizers").is_empty()
+    }
+
+    /// More to write down when an object is marked as being deleted.
+    fn mark_deleted(&self, _object: &mut Value) {}
+
+    /// Storage keys of other objects that go in the same transaction as this one.
+    fn goes_with(&self, _object: &Value) -> Vec<String> {
         Vec::new()
     }
 
@@ -133,9 +204,19 @@ pub trait Kind: Send + Sync {
         Vec::new()
     }
 
+    /// A text for the `Warning` header of every request for this kind.
+    fn deprecation(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Messages about a name (or, with `prefix`, a generateName) that this kind does not take.
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
         crate::names::dns_subdomain(name, prefix)
+    }
+
+    /// A finalizer without a domain must be one that Kubernetes knows.
+    fn known_finalizers(&self) -> bool {
+        true
     }
 
     /// `PUT` of a missing object creates it.
@@ -158,13 +239,13 @@ pub trait Kind: Send + Sync {
         &[]
     }
 
-    /// The value of a selectable field.
+    /// The value of a selectable field, from the stored spelling.
     fn selectable_field(&self, object: &Value, field: &str) -> String {
         object::text(object, field).to_owned()
     }
 
     fn columns(&self) -> &'static [Column];
 
-    /// The cells of one row, one per column. `now` in seconds since 1970 is for ages.
+    /// The cells of one row, one per column, from the stored spelling. `now` in seconds since 1970 is for ages.
     fn row(&self, object: &Value, now: i64) -> Vec<Value>;
 }

@@ -19,6 +19,8 @@ pub struct Schema {
 pub struct TypeDef {
     /// `ServiceSpec`; unique over all groups.
     pub name: String,
+    /// The name in its own group, where `EventsEvent` is `Event`.
+    pub local: String,
     /// The OpenAPI package: `io.k8s.api.core.v1`.
     pub package: String,
     pub doc: String,
@@ -48,6 +50,8 @@ pub struct Field {
     pub words: Vec<String>,
     /// Defaults that server-side apply needs to compute the keys of list items (`protocol` is TCP).
     pub default: Option<serde_json::Value>,
+    /// Another word for a field of the same type: understood in requests, never stored or documented.
+    pub spelling: bool,
     pub doc: String,
 }
 
@@ -110,6 +114,14 @@ impl Schema {
         self.types.get(name)
     }
 
+    /// The type of a kind.
+    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&TypeDef> {
+        let wanted = (group, version, kind);
+        self.types
+            .values()
+            .find(|ty| ty.kind.as_ref().is_some_and(|(g, v, k)| (g.as_str(), v.as_str(), k.as_str()) == wanted))
+    }
+
     /// All types, sorted by name.
     pub fn types(&self) -> Vec<&TypeDef> {
         let mut all: Vec<_> = self.types.values().collect();
@@ -118,11 +130,32 @@ impl Schema {
     }
 }
 
+impl Field {
+    /// A plain field: left out when zero, no flags.
+    fn new(name: &str, ty: Type) -> Self {
+        Self {
+            name: name.to_owned(),
+            number: 0,
+            ty,
+            presence: Presence::OmitZero,
+            inline: false,
+            required: false,
+            list: ListKind::Atomic,
+            atomic_map: false,
+            patch: None,
+            words: Vec::new(),
+            default: None,
+            spelling: false,
+            doc: String::new(),
+        }
+    }
+}
+
 impl TypeDef {
     /// The field of that JSON name, also inside inlined structs.
     pub fn field<'a>(&'a self, schema: &'a Schema, name: &str) -> Option<&'a Field> {
         self.fields.iter().find_map(|field| match (&field.ty, field.inline) {
-            (Type::Object(inner), true) => schema.get(inner)?.field(schema, name),
+            (Type::Object(inner), true) => schema.get(inner).and_then(|ty| ty.field(schema, name)),
             _ => (field.name == name).then_some(field),
         })
     }

@@ -1,0 +1,335 @@
+//! Events, in two spellings of one stored object: `v1` as stored, and `events.k8s.io/v1`, which is stricter.
+
+use super::checks::{immutable, invalid_all};
+use super::{Column, Info, Kind, table};
+use crate::field::{Error, Errors, Path};
+use crate::gates::Gates;
+use crate::{names, object};
+use serde_json::Value;
+
+pub struct Event {
+    info: &'static Info,
+    strict: bool,
+}
+
+pub const CORE: Event = Event { info: &CORE_INFO, strict: false };
+pub const EVENTS: Event = Event { info: &EVENTS_INFO, strict: true };
+
+static CORE_INFO: Info = Info {
+    group: "",
+    version: "v1",
+    kind: "Event",
+    plural: "events",
+    singular: "event",
+    short_names: &["ev"],
+    categories: &[],
+    namespaced: true,
+    status: false,
+    schema: "Event",
+    storage: "events",
+};
+
+static EVENTS_INFO: Info = Info {
+    group: "events.k8s.io",
+    version: "v1",
+    kind: "Event",
+    plural: "events",
+    singular: "event",
+    short_names: &["ev"],
+    categories: &[],
+    namespaced: true,
+    status: false,
+    schema: "EventsEvent",
+    storage: "events",
+};
+
+/// Fields by their stored name and their name in `events.k8s.io/v1`.
+const SPELLINGS: &[(&str, &str)] = &[
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// `v1` always shows these, `events.k8s.io/v1` not when they are empty.
+const SHOWN_EMPTY: [&str; 2] = ["reportingComponent", "reportingInstance"];
+
+impl Kind for Event {
+    fn info(&self) -> &'static Info {
+        self.info
+    }
+
+    fn stored_info(&self) -> &'static Info {
+        &CORE_INFO
+    }
+
+    fn to_stored(&self, object: &mut Value, _old: Option<&Value>, _patched: bool) -> Errors {
+        if self.strict {
+            let map = object::map(object);
+            map.insert("apiVersion".to_owned(), "v1".into());
+            for (stored, spelled) in SPELLINGS {
+                if let Some(value) = map.remove(*spelled) {
+                    map.insert((*stored).to_owned(), value);
+                }
+            }
+            for key in SHOWN_EMPTY {
+                map.entry(key).or_insert_with(|| "".into());
+            }
+        }
+        Errors::new()
+    }
+
+    fn from_stored(&self, mut object: Value) -> Value {
+        if self.strict {
+            let map = object::map(&mut object);
+            map.insert("apiVersion".to_owned(), "events.k8s.io/v1".into());
+            for key in SHOWN_EMPTY {
+                if map.get(key).and_then(Value::as_str) == Some("") {
+                    map.remove(key);
+                }
+            }
+            for (stored, spelled) in SPELLINGS {
+                if let Some(value) = map.remove(*stored) {
+                    map.insert((*spelled).to_owned(), value);
+                }
+            }
+        }
+        object
+    }
+
+    fn validate_create(&self, object: &Value, _gates: &Gates) -> Errors {
+        let mut errors = validate(object, self.strict);
+        if self.strict {
+            errors.extend(series(object));
+            errors.extend(strict_create(object));
+        }
+        errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, _gates: &Gates) -> Errors {
+        let mut errors = validate(new, self.strict);
+        if self.strict {
+            errors.extend(strict_update(new, old));
+        }
+        errors
+    }
+
+    fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
+        if self.strict { names::dns_subdomain(name, prefix) } else { names::path_segment(name, prefix) }
+    }
+
+    fn known_finalizers(&self) -> bool {
+        self.strict
+    }
+
+    fn create_on_update(&self) -> bool {
+        true
+    }
+
+    fn selectable_fields(&self) -> &'static [&'static str] {
+        match self.strict {
+            false => &[
+                "involvedObject.kind",
+                "involvedObject.namespace",
+                "involvedObject.name",
+                "involvedObject.uid",
+                "involvedObject.apiVersion",
+                "involvedObject.resourceVersion",
+                "involvedObject.fieldPath",
+                "reason",
+                "reportingComponent",
+                "source",
+                "type",
+            ],
+            true => &[
+                "regarding.kind",
+                "regarding.namespace",
+                "regarding.name",
+                "regarding.uid",
+                "regarding.apiVersion",
+                "regarding.resourceVersion",
+                "regarding.fieldPath",
+                "reason",
+                "reportingController",
+                "type",
+            ],
+        }
+    }
+
+    fn selectable_field(&self, object: &Value, field: &str) -> String {
+        match (field, field.strip_prefix("regarding.")) {
+            (_, Some(rest)) => object::text(object::at(object, "involvedObject"), rest),
+            ("source", _) => source_component(object),
+            ("reportingController", _) => object::text(object, "reportingComponent"),
+            (field, _) => object::text(object, field),
+        }
+        .to_owned()
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        const COLUMNS: &[Column] = &[
+            table::column("Last Seen", "How long ago it happened last."),
+            table::column("Type", "Normal or Warning."),
+            table::column("Reason", "A word for why it happened."),
+            table::column("Object", "What it happened to."),
+            table::wide("Subobject", "The part of the object."),
+            table::wide("Source", "Who reported it."),
+            table::column("Message", "What happened."),
+            table::wide("First Seen", "How long ago it happened first."),
+            table::wide("Count", "How often it happened."),
+            Column { priority: 1, ..table::NAME },
+        ];
+        COLUMNS
+    }
+
+    fn row(&self, object: &Value, now: i64) -> Vec<Value> {
+        let set = |path: &str| Some(object::at(object, path)).filter(|value| value.is_string());
+        let first = table::since(set("firstTimestamp").unwrap_or(object::at(object, "eventTime")), now);
+        let last = set("lastTimestamp").map_or_else(|| first.clone(), |time| table::since(time, now));
+        let (last, count) = match object::at(object, "series") {
+            Value::Object(_) => (
+                table::since(object::at(object, "series.lastObservedTime"), now),
+                object::at(object, "series.count").as_i64().unwrap_or_default(),
+            ),
+            _ => (last, object::at(object, "count").as_i64().unwrap_or(1).max(1)),
+        };
+        let kind = object::text(object, "involvedObject.kind").to_lowercase();
+        let target = match object::text(object, "involvedObject.name") {
+            "" => kind,
+            name => format!("{kind}/{name}"),
+        };
+        vec![
+            last.into(),
+            object::text(object, "type").into(),
+            object::text(object, "reason").into(),
+            target.into(),
+            object::text(object, "involvedObject.fieldPath").into(),
+            source(object).into(),
+            object::text(object, "message").trim().into(),
+            first.into(),
+            count.into(),
+            object::name(object).into(),
+        ]
+    }
+}
+
+fn source_component(object: &Value) -> &str {
+    table::or(object::text(object, "source.component"), object::text(object, "reportingComponent"))
+}
+
+fn source(object: &Value) -> String {
+    let component = source_component(object);
+    match table::or(object::text(object, "source.host"), object::text(object, "reportingInstance")) {
+        "" => component.to_owned(),
+        instance => format!("{component}, {instance}"),
+    }
+}
+
+/// Events with an `eventTime` are of the newer sort and must say more about themselves.
+fn validate(object: &Value, strict: bool) -> Errors {
+    let namespace = object::namespace(object);
+    let about = object::text(object, "involvedObject.namespace");
+    let newer = object::at(object, "eventTime").is_string();
+    let fits = match (newer, about) {
+        (false, "") => ["", "default"].contains(&namespace),
+        (false, about) => about == namespace,
+        (true, "") => ["default", "kube-system"].contains(&namespace),
+        (true, _) => true,
+    };
+    let mut errors = Errors::new();
+    if !fits {
+        let path = Path::new("involvedObject").child("namespace");
+        errors.push(Error::invalid(&path, about, "does not match event.namespace"));
+    }
+    if newer {
+        errors.extend(newer_fields(object, strict));
+    }
+    errors.extend(invalid_all(&Path::new("namespace"), namespace, names::dns_subdomain(namespace, false)));
+    errors
+}
+
+fn newer_fields(object: &Value, strict: bool) -> Errors {
+    let controller = object::text(object, "reportingComponent");
+    let path = Path::new(if strict { "reportingController" } else { "reportingComponent" });
+    let mut errors = Errors::new();
+    if controller.is_empty() {
+        errors.push(Error::required(&path, ""));
+    }
+    errors.extend(invalid_all(&path, controller, names::qualified_name(controller)));
+    for (key, most) in [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)] {
+        let length = object::text(object, key).len();
+        if length == 0 && key != "message" {
+            errors.push(Error::required(&Path::new(key), ""));
+        }
+        if length > most {
+            errors.push(Error::invalid(&Path::new(key), "", format!("can have at most {most} characters")));
+        }
+    }
+    errors
+}
+
+fn series(object: &Value) -> Errors {
+    let Some(series) = object.get("series").filter(|series| !series.is_null()) else {
+        return Errors::new();
+    };
+    let mut errors = Errors::new();
+    if object::at(series, "count").as_i64().unwrap_or_default() < 2 {
+        errors.push(Error::invalid(&Path::new("series.count"), "", "should be at least 2"));
+    }
+    if !object::at(series, "lastObservedTime").is_string() {
+        errors.push(Error::required(&Path::new("series.lastObservedTime"), ""));
+    }
+    errors
+}
+
+fn strict_create(object: &Value) -> Errors {
+    let mut errors = Errors::new();
+    if !object::at(object, "eventTime").is_string() {
+        errors.push(Error::required(&Path::new("eventTime"), ""));
+    }
+    let kind = object::text(object, "type");
+    if !["Normal", "Warning"].contains(&kind) {
+        errors.push(Error::invalid(&Path::new("type"), "", format!("has invalid value: {kind}")));
+    }
+    let component =
+        !object::text(object, "source.component").is_empty() || !object::text(object, "source.host").is_empty();
+    for (key, set) in [
+        ("firstTimestamp", object::at(object, "firstTimestamp").is_string()),
+        ("lastTimestamp", object::at(object, "lastTimestamp").is_string()),
+        ("count", object::at(object, "count").as_i64().unwrap_or_default() != 0),
+        ("source", component),
+    ] {
+        if set {
+            errors.push(Error::invalid(&Path::new(key), "", "needs to be unset"));
+        }
+    }
+    errors
+}
+
+fn strict_update(new: &Value, old: &Value) -> Errors {
+    let mut errors = Errors::new();
+    if object::at(new, "series") != object::at(old, "series") {
+        errors.extend(series(new));
+    }
+    for (key, named) in [
+        ("involvedObject", "involvedObject"),
+        ("reason", "reason"),
+        ("message", "message"),
+        ("source", "source"),
+        ("firstTimestamp", "firstTimestamp"),
+        ("lastTimestamp", "lastTimestamp"),
+        ("count", "count"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("related", "related"),
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+    ] {
+        errors.extend(immutable(object::at(new, key), object::at(old, key), &Path::new(named)));
+    }
+    errors
+}

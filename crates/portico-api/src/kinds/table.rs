@@ -1,0 +1,168 @@
+//! What tables share: common columns, ages, short lists.
+
+use super::Column;
+use crate::object;
+use serde_json::Value;
+
+pub const NAME: Column = Column {
+    name: "Name",
+    kind: "string",
+    format: "name",
+    description: "The name, unique among objects of this kind in one namespace.",
+    priority: 0,
+};
+
+pub const AGE: Column = column("Age", "How long ago the object was created.");
+
+/// A column that is always shown.
+pub const fn column(name: &'static str, description: &'static str) -> Column {
+    Column { name, kind: "string", format: "", description, priority: 0 }
+}
+
+/// A column for `-o wide`.
+pub const fn wide(name: &'static str, description: &'static str) -> Column {
+    Column { name, kind: "string", format: "", description, priority: 1 }
+}
+
+/// The age of an object.
+pub fn age(object: &Value, now: i64) -> Value {
+    since(object::at(object, "metadata.creationTimestamp"), now).into()
+}
+
+/// How long ago a time stamp was, or `<unknown>`.
+pub fn since(timestamp: &Value, now: i64) -> String {
+    match timestamp.as_str().and_then(seconds_since_1970) {
+        Some(then) => human_duration(now.saturating_sub(then)),
+        None => "<unknown>".to_owned(),
+    }
+}
+
+/// A duration in two or three significant figures: `5m`, `3d4h`, `2y`.
+pub fn human_duration(seconds: i64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    let pair = |whole: i64, unit: &str, rest: i64, rest_unit: &str| match rest {
+        0 => format!("{whole}{unit}"),
+        _ => format!("{whole}{unit}{rest}{rest_unit}"),
+    };
+    match seconds {
+        ..-1 => "<invalid>".to_owned(),
+        -1 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        120..600 => pair(minutes, "m", seconds % 60, "s"),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => pair(hours, "h", minutes % 60, "m"),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => pair(days, "d", hours % 24, "h"),
+        691_200..63_072_000 => format!("{days}d"),
+        63_072_000..252_288_000 => pair(days / 365, "y", days % 365, "d"),
+        _ => format!("{}y", days / 365),
+    }
+}
+
+/// The seconds of an RFC 3339 time; fractions are cut off.
+pub fn seconds_since_1970(text: &str) -> Option<i64> {
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<u32>().ok().map(i64::from);
+    let (date, time) = text.split_once(['T', 't'])?;
+    if date.len() != 10 || time.len() < 9 {
+        return None;
+    }
+    let days = days_since_1970(number(0..4)?, number(5..7)?, number(8..10)?);
+    let of_day = number(11..13)? * 3600 + number(14..16)? * 60 + number(17..19)?;
+    Some(days * 86400 + of_day - offset_seconds(time.get(8..)?)?)
+}
+
+/// What follows the seconds: a fraction, then `Z` or `+hh:mm`.
+fn offset_seconds(rest: &str) -> Option<i64> {
+    let zone = rest.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
+    if zone.eq_ignore_ascii_case("z") {
+        return Some(0);
+    }
+    let sign = if zone.starts_with('-') { -1 } else { 1 };
+    let (hours, minutes) = zone.get(1..)?.split_once(':')?;
+    Some(sign * (i64::from(hours.parse::<u32>().ok()?) * 3600 + i64::from(minutes.parse::<u32>().ok()?) * 60))
+}
+
+/// Days from 1970-01-01 in the Gregorian calendar, counting years from March so that leap days come last.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - 719_468
+}
+
+/// `a,b,c + 2 more...`, or `nothing` for an empty list.
+pub fn short_list(items: &[String], nothing: &str) -> String {
+    const MOST: usize = 3;
+    let shown: Vec<&str> = items.iter().take(MOST).map(String::as_str).collect();
+    match items.len() {
+        0 => nothing.to_owned(),
+        count if count > MOST => format!("{} + {} more...", shown.join(","), count - MOST),
+        _ => shown.join(","),
+    }
+}
+
+/// The text, or `instead` where it is empty.
+pub fn or<'a>(text: &'a str, instead: &'a str) -> &'a str {
+    if text.is_empty() { instead } else { text }
+}
+
+/// `a=1,b=2`, or `<none>`: how a map of labels is printed.
+pub fn labels(map: &Value) -> String {
+    let pairs: Vec<String> = map
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (seconds, text) in [
+            (-5, "<invalid>"),
+            (-1, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (303, "5m3s"),
+            (600, "10m"),
+            (3 * 3600, "3h"),
+            (3 * 3600 + 61, "3h1m"),
+            (9 * 3600 + 61, "9h"),
+            (2 * 86400, "2d"),
+            (3 * 86400 + 4 * 3600, "3d4h"),
+            (9 * 86400 + 4 * 3600, "9d"),
+            (729 * 86400, "729d"),
+            (731 * 86400, "2y1d"),
+            (9 * 365 * 86400, "9y"),
+        ] {
+            assert_eq!(human_duration(seconds), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        for (text, seconds) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2024-02-29T12:00:00Z", Some(1_709_208_000)),
+            ("2024-01-02T03:04:05.000001Z", Some(1_704_164_645)),
+            ("2024-01-02T04:04:05+01:00", Some(1_704_164_645)),
+            ("2024-01-02", None),
+            ("2024-01-02Tx", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds_since_1970(text), seconds, "{text}");
+        }
+    }
+
+    #[test]
+    fn lists() {
+        let items: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
+        assert_eq!(short_list(&items, "-"), "a,b,c + 1 more...");
+        assert_eq!(short_list(&items[..2], "-"), "a,b");
+        assert_eq!(short_list(&[], "-"), "-");
+    }
+}

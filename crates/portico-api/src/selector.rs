@@ -1,0 +1,7 @@
+//! Label and field selectors: parsed once from a request, then matched against many objects.
+
+mod field;
+mod label;
+
+pub use field::FieldSelector;
+pub use label::LabelSelector;

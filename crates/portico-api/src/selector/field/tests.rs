@@ -1,0 +1,54 @@
+use super::*;
+use crate::kinds::all;
+use serde_json::json;
+
+fn kind(plural: &str) -> Box<dyn Kind> {
+    all().into_iter().find(|kind| kind.info().plural == plural).unwrap()
+}
+
+#[test]
+fn matching() {
+    let pod =
+        json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"phase": "Running"}});
+    let node = json!({"metadata": {"name": "a"}, "spec": {"unschedulable": true}});
+    for (plural, object, selector, wanted) in [
+        ("pods", &pod, "", true),
+        ("pods", &pod, ",", true),
+        ("pods", &pod, "metadata.name=a", true),
+        ("pods", &pod, "metadata.name==a,metadata.namespace=n", true),
+        ("pods", &pod, "metadata.name=a,metadata.namespace!=n", false),
+        ("pods", &pod, "spec.nodeName=x", true),
+        ("pods", &pod, "spec.host=x", true),
+        ("pods", &pod, "spec.hostNetwork=false", true),
+        ("pods", &pod, "status.phase!=Running", false),
+        ("nodes", &node, "spec.unschedulable=true", true),
+        ("endpoints", &pod, "metadata.name!=a", false),
+        ("clusterroles", &node, "metadata.namespace=", true),
+    ] {
+        let kind = kind(plural);
+        let parsed = FieldSelector::parse(selector, &*kind).unwrap();
+        assert_eq!(parsed.matches(&*kind, object), wanted, "{selector}");
+    }
+}
+
+#[test]
+fn errors() {
+    for (plural, selector, message) in [
+        ("pods", "spec.x=a", "field label not supported: spec.x"),
+        ("nodes", "metadata.namespace=a", "field label not supported: metadata.namespace"),
+        ("endpoints", "x=a", "\"x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+        ("pods", "a", "invalid selector: 'a'; can't understand 'a'"),
+        ("pods", "metadata.name=a=b", "invalid field selector: unescaped character in value: ="),
+        ("pods", "metadata.name=\\a", "invalid field selector: invalid escape sequence: \\a"),
+    ] {
+        let error = FieldSelector::parse(selector, &*kind(plural)).unwrap_err();
+        assert_eq!((error.code, error.message.as_str()), (400, message), "{selector}");
+    }
+}
+
+#[test]
+fn escapes() {
+    let parsed = FieldSelector::parse("metadata.name=a\\,b\\=c\\\\", &*kind("pods")).unwrap();
+    assert_eq!(parsed.exact("metadata.name"), Some("a,b=c\\"));
+    assert_eq!(parsed.exact("metadata.namespace"), None);
+}

@@ -1,0 +1,166 @@
+//! How a Service is shown to people: the cells of a table, and warnings.
+
+use super::types::*;
+use crate::field::Path;
+use crate::kinds::Column;
+use crate::names;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+const fn column(name: &'static str, description: &'static str) -> Column {
+    Column { name, kind: "string", format: "", description, priority: 0 }
+}
+
+const NAME: Column =
+    Column { name: "Name", kind: "string", format: "name", description: "The name of the Service.", priority: 0 };
+const PORTS: Column = column("Port(s)", "The ports, with the node port after a colon.");
+const AGE: Column = column("Age", "How long ago the Service was created.");
+const SELECTOR: Column = Column {
+    name: "Selector",
+    kind: "string",
+    format: "",
+    description: "The labels of the pods that serve.",
+    priority: 1,
+};
+
+pub const COLUMNS: &[Column] = &[
+    NAME,
+    column("Type", "How the Service is exposed."),
+    column("Cluster-IP", "The virtual address inside the cluster."),
+    column("External-IP", "The addresses and names outside the cluster."),
+    PORTS,
+    AGE,
+    SELECTOR,
+];
+
+pub const PORTICO_COLUMNS: &[Column] = &[
+    NAME,
+    column("Visibility", "Who can reach the Service."),
+    column("Portal-IP", "The virtual address inside the cluster."),
+    column("Public-IPs", "The addresses and names outside the cluster."),
+    PORTS,
+    AGE,
+    SELECTOR,
+];
+
+pub fn row(service: &Service, now: i64) -> Vec<Value> {
+    let spec = &service.spec;
+    vec![
+        json!(service.name()),
+        json!(spec.type_),
+        json!(spec.cluster_ips.first().map_or("<none>", String::as_str)),
+        json!(external_ip(service)),
+        json!(ports(spec)),
+        json!(age(service, now)),
+        json!(selector(spec)),
+    ]
+}
+
+pub fn portico_row(service: &Service, now: i64) -> Vec<Value> {
+    let mut cells = row(service, now);
+    let word = super::spelling::visibility_of(&service.spec.type_).unwrap_or("<none>");
+    if let Some(cell) = cells.get_mut(1) {
+        *cell = json!(word);
+    }
+    cells
+}
+
+fn external_ip(service: &Service) -> String {
+    let spec = &service.spec;
+    let points = if spec.is_load_balancer() { ingress(&service.status) } else { BTreeSet::new() };
+    let all: Vec<&str> = points.into_iter().chain(spec.external_ips.iter().map(String::as_str)).collect();
+    match spec.type_.as_str() {
+        EXTERNAL_NAME => spec.external_name.clone(),
+        _ if !all.is_empty() => all.join(","),
+        LOAD_BALANCER => "<pending>".to_owned(),
+        _ => "<none>".to_owned(),
+    }
+}
+
+fn ingress(status: &ServiceStatus) -> BTreeSet<&str> {
+    let points = status.load_balancer.ingress.iter();
+    points.filter_map(|point| [point.ip.as_str(), &point.hostname].into_iter().find(|text| !text.is_empty())).collect()
+}
+
+fn ports(spec: &ServiceSpec) -> String {
+    let texts = spec.ports.iter().map(|port| match port.node_port {
+        ..=0 => format!("{}/{}", port.port, port.protocol),
+        node_port => format!("{}:{node_port}/{}", port.port, port.protocol),
+    });
+    or_none(texts.collect())
+}
+
+fn selector(spec: &ServiceSpec) -> String {
+    or_none(spec.selector.iter().map(|(key, value)| format!("{key}={value}")).collect())
+}
+
+fn or_none(texts: Vec<String>) -> String {
+    if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") }
+}
+
+fn age(_service: &Service, _now: i64) -> String {
+    "<unknown>".to_owned()
+}
+
+/// Texts for what is allowed and yet not what somebody should write.
+pub fn warnings(new: &Service, old: Option<&Service>) -> Vec<String> {
+    // Only the status subresource changes the status, and nothing else there deserves a warning.
+    if old.is_some_and(|old| old.status != new.status && old.spec == new.spec) {
+        let path = Path::new("status").child("loadBalancer").child("ingress");
+        let points = new.status.load_balancer.ingress.iter().enumerate();
+        return points.filter_map(|(index, point)| address(&point.ip, &path.index(index))).collect();
+    }
+    let spec = &new.spec;
+    let mut warnings = Vec::new();
+    if new.annotation("service.kubernetes.io/topology-aware-hints").is_some() {
+        warnings.push(
+            "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use \
+             service.kubernetes.io/topology-mode instead"
+                .to_owned(),
+        );
+    }
+    warnings.extend(addresses("clusterIPs", &spec.cluster_ips));
+    warnings.extend(ignored(spec));
+    warnings.extend(addresses("externalIPs", &spec.external_ips));
+    let external = !spec.external_ips.is_empty();
+    if external && spec.cluster_ip != NONE && !spec.is_external_name() {
+        warnings.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+    }
+    warnings.extend(address(&spec.load_balancer_ip, &Path::new("spec").child("loadBalancerIP")));
+    if spec.is_external_name() && external {
+        warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    }
+    if !spec.is_external_name() && !spec.external_name.is_empty() {
+        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
+    if spec.traffic_distribution.as_deref() == Some("PreferClose") {
+        warnings.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
+    }
+    warnings
+}
+
+/// A headless Service has no address on which these could work.
+fn ignored(spec: &ServiceSpec) -> impl Iterator<Item = String> {
+    let headless = spec.type_ == CLUSTER_IP && spec.cluster_ip == NONE;
+    [
+        ("loadBalancerIP", !spec.load_balancer_ip.is_empty()),
+        ("externalIPs", !spec.external_ips.is_empty()),
+        ("SessionAffinity", spec.session_affinity != NONE),
+    ]
+    .into_iter()
+    .filter(move |(_, is_set)| headless && *is_set)
+    .map(|(field, _)| format!("spec.{field} is ignored for headless services"))
+}
+
+fn addresses(field: &str, texts: &[String]) -> impl Iterator<Item = String> {
+    let path = Path::new("spec").child(field);
+    texts.iter().enumerate().filter_map(move |(index, text)| address(text, &path.index(index)))
+}
+
+/// An IPv6 address that is not written in the usual way.
+fn address(text: &str, path: &Path) -> Option<String> {
+    let IpAddr::V6(address) = names::address(text).ok()? else { return None };
+    let usual = address.to_string();
+    (usual != text).then(|| format!("{path}: IPv6 address {text:?} should be in RFC 5952 canonical format ({usual:?})"))
+}

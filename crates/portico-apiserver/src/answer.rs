@@ -1,0 +1,144 @@
+//! What goes back to the client: a code, headers, and a body that is either there or streamed.
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::{Stream, StreamExt};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::Response;
+use hyper::body::Frame;
+use hyper::header::{self, HeaderValue};
+use portico_api::status::ApiError;
+use serde_json::Value;
+use std::convert::Infallible;
+use std::io::Write;
+
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Answers smaller than this are not worth compressing.
+const COMPRESS_FROM: usize = 128 * 1024;
+
+pub struct Answer {
+    pub code: u16,
+    content_type: String,
+    content: Content,
+    warnings: Vec<String>,
+    retry_after: Option<u64>,
+    etag: Option<String>,
+}
+
+enum Content {
+    Bytes(Bytes),
+    Stream(Body),
+}
+
+impl Answer {
+    pub fn bytes(code: u16, content_type: &str, body: impl Into<Bytes>) -> Self {
+        Self {
+            code,
+            content_type: content_type.to_owned(),
+            content: Content::Bytes(body.into()),
+            warnings: Vec::new(),
+            retry_after: None,
+            etag: None,
+        }
+    }
+
+    pub fn json(code: u16, value: &Value) -> Self {
+        Self::bytes(code, "application/json", value.to_string())
+    }
+
+    pub fn text(code: u16, text: impl Into<String>) -> Self {
+        Self::bytes(code, "text/plain; charset=utf-8", text.into())
+    }
+
+    pub fn stream(content_type: &str, pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        let body = StreamBody::new(pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece))));
+        Self { content: Content::Stream(BodyExt::boxed_unsync(body)), ..Self::bytes(200, content_type, Bytes::new()) }
+    }
+
+    pub fn warn(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+
+    pub fn etag(mut self, etag: String) -> Self {
+        self.etag = Some(etag);
+        self
+    }
+
+    /// Keep something until the body has been sent or dropped.
+    pub fn holding(mut self, guard: impl Send + 'static) -> Self {
+        if let Content::Stream(body) = self.content {
+            self.content = Content::Stream(BodyExt::boxed_unsync(body.map_frame(move |frame| {
+                let _kept = &guard;
+                frame
+            })));
+        }
+        self
+    }
+
+    pub fn is_stream(&self) -> bool {
+        matches!(self.content, Content::Stream(_))
+    }
+
+    /// The HTTP response; large bodies are compressed for clients that take it.
+    pub fn into_response(self, accept_encoding: &str) -> Response<Body> {
+        let mut response = Response::new(BodyExt::boxed_unsync(Full::new(Bytes::new())));
+        *response.status_mut() = hyper::StatusCode::from_u16(self.code).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        let mut set = |name, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.append(name, value);
+            }
+        };
+        set(header::CONTENT_TYPE, &self.content_type);
+        set(header::CACHE_CONTROL, "no-cache, private");
+        for warning in &self.warnings {
+            set(header::WARNING, &format!("299 - {}", quoted(warning)));
+        }
+        if let Some(seconds) = self.retry_after {
+            set(header::RETRY_AFTER, &seconds.to_string());
+        }
+        if let Some(etag) = &self.etag {
+            set(header::ETAG, etag);
+        }
+        let body = match self.content {
+            Content::Stream(body) => body,
+            Content::Bytes(bytes) => match compressed(&bytes, accept_encoding) {
+                Some(packed) => {
+                    set(header::CONTENT_ENCODING, "gzip");
+                    set(header::VARY, "Accept-Encoding");
+                    BodyExt::boxed_unsync(Full::new(packed))
+                }
+                None => BodyExt::boxed_unsync(Full::new(bytes)),
+            },
+        };
+        *response.body_mut() = body;
+        response
+    }
+}
+
+impl From<ApiError> for Answer {
+    fn from(error: ApiError) -> Self {
+        let retry_after = error.details.get("retryAfterSeconds").and_then(Value::as_u64);
+        Self { retry_after, ..Self::json(error.code, &error.status()) }
+    }
+}
+
+/// A quoted string of an HTTP header: no control characters, quotes escaped.
+fn quoted(text: &str) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("\"{}\"", clean.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn compressed(bytes: &Bytes, accept_encoding: &str) -> Option<Bytes> {
+    let wanted = accept_encoding.split(',').any(|part| part.split(';').next().is_some_and(|coding| coding.trim() == "gzip"));
+    if !wanted || bytes.len() < COMPRESS_FROM {
+        return None;
+    }
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    encoder.write_all(bytes).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}

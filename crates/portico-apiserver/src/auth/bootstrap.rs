@@ -1,0 +1,84 @@
+//! The roles and bindings every server starts with.
+//!
+//! Besides Portico's own they are those of Kubernetes that people bind to, cut down to the resources there are here.
+//! At start the server passes what it has through [`reconciled`], which adds what is missing and removes nothing.
+
+mod reconcile;
+mod roles;
+#[cfg(test)]
+mod tests;
+
+pub use reconcile::reconciled;
+
+use super::rbac::Rule;
+use super::user::{AUTHENTICATED, MASTERS, NODES, SERVICE_ACCOUNTS, UNAUTHENTICATED};
+use serde_json::{Value, json};
+
+pub const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
+pub const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+/// Members may read everything but secrets.
+pub const VIEWERS: &str = "portico:viewers";
+pub const ADMINS: &str = "portico:admins";
+pub const CONTROLLERS: &str = "portico:controllers";
+pub const KUBE_PROXY: &str = "system:kube-proxy";
+/// Namespaces in which nodes may write leases; the server creates them before the roles.
+pub const NODE_LEASE_NAMESPACES: [&str; 2] = ["kube-node-lease", "portico-system"];
+
+/// Every object to create, roles before the bindings that name them.
+pub fn objects() -> Vec<Value> {
+    let cluster_roles = roles::cluster_roles().into_iter();
+    let node_roles = NODE_LEASE_NAMESPACES.iter().map(|namespace| {
+        let rules: Vec<Value> = roles::node_leases().iter().map(Rule::to_value).collect();
+        json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
+            "metadata": metadata("portico:node", namespace, &[])})
+    });
+    cluster_roles.chain(node_roles).chain(bindings()).collect()
+}
+
+fn bindings() -> Vec<Value> {
+    let group = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name});
+    let user = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name});
+    let cluster = [
+        ("cluster-admin", vec![group(MASTERS)]),
+        ("system:discovery", vec![group(AUTHENTICATED)]),
+        ("system:basic-user", vec![group(AUTHENTICATED)]),
+        ("system:public-info-viewer", vec![group(AUTHENTICATED), group(UNAUTHENTICATED)]),
+        ("system:monitoring", vec![group("system:monitoring")]),
+        ("system:node-proxier", vec![user(KUBE_PROXY)]),
+        ("system:service-account-issuer-discovery", vec![group(SERVICE_ACCOUNTS)]),
+        ("portico:admin", vec![group(ADMINS)]),
+        ("portico:controller", vec![group(CONTROLLERS)]),
+        ("portico:node", vec![group(NODES)]),
+        ("portico:viewer", vec![group(VIEWERS)]),
+    ];
+    let cluster = cluster.into_iter().map(|(role, subjects)| binding("ClusterRole", role, "", subjects));
+    let leases = NODE_LEASE_NAMESPACES.iter().map(|ns| binding("Role", "portico:node", ns, vec![group(NODES)]));
+    cluster.chain(leases).collect()
+}
+
+/// A binding has the name of its role.
+fn binding(role_kind: &str, role: &str, namespace: &str, subjects: Vec<Value>) -> Value {
+    let kind = if namespace.is_empty() { "ClusterRoleBinding" } else { "RoleBinding" };
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": metadata(role, namespace, &[]),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
+        "subjects": subjects,
+    })
+}
+
+fn metadata(name: &str, namespace: &str, labels: &[&str]) -> Value {
+    let mut metadata = json!({
+        "name": name,
+        "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+        "annotations": {AUTO_UPDATE: "true"},
+    });
+    for label in labels {
+        metadata["labels"][*label] = "true".into();
+    }
+    if !namespace.is_empty() {
+        metadata["namespace"] = namespace.into();
+    }
+    metadata
+}

@@ -1,0 +1,175 @@
+//! Acting as somebody else: the `Impersonate-*` headers, each of which must be allowed by the verb `impersonate`.
+
+use super::rbac::{Rbac, Request};
+use super::user::{self, ANONYMOUS, UNAUTHENTICATED, User};
+use portico_api::status::{ApiError, Result};
+
+const USER: &str = "impersonate-user";
+const GROUP: &str = "impersonate-group";
+const UID: &str = "impersonate-uid";
+const EXTRA: &str = "impersonate-extra-";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// Whom `requestor` acts as, or nobody else. `headers` are all headers of the request, names in lower case; those
+/// that begin with `impersonate-` must not reach anything behind this.
+pub fn impersonated<'a>(
+    rbac: &Rbac,
+    requestor: &User,
+    headers: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<Option<User>> {
+    let Some(wanted) = wanted(headers)? else { return Ok(None) };
+    let check = |request: Request<'_>| {
+        let action = Request { verb: "impersonate", ..request }.into();
+        let decision = rbac.decide(requestor, &action);
+        if decision.allowed { Ok(()) } else { Err(action.forbidden(requestor, &decision)) }
+    };
+    match user::split_service_account(&wanted.name) {
+        Some((namespace, name)) => {
+            check(Request { resource: "serviceaccounts", namespace, name, ..Request::default() })?;
+        }
+        None => check(Request { resource: "users", name: &wanted.name, ..Request::default() })?,
+    }
+    for name in &wanted.groups {
+        check(Request { resource: "groups", name, ..Request::default() })?;
+    }
+    for (key, values) in &wanted.extra {
+        for name in values {
+            let resource = "userextras";
+            check(Request { group: AUTHENTICATION, resource, subresource: key, name, ..Request::default() })?;
+        }
+    }
+    if !wanted.uid.is_empty() {
+        check(Request { group: AUTHENTICATION, resource: "uids", name: &wanted.uid, ..Request::default() })?;
+    }
+    Ok(Some(with_default_groups(wanted)))
+}
+
+/// What the headers ask for.
+fn wanted<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Option<User>> {
+    let mut wanted = User::default();
+    let mut more = false;
+    for (name, value) in headers {
+        match name {
+            // The first one counts where a header is sent twice.
+            USER if wanted.name.is_empty() => value.clone_into(&mut wanted.name),
+            UID if wanted.uid.is_empty() => {
+                value.clone_into(&mut wanted.uid);
+                more |= !value.is_empty();
+            }
+            GROUP => {
+                wanted.groups.push(value.to_owned());
+                more = true;
+            }
+            name => {
+                if let Some(key) = name.strip_prefix(EXTRA) {
+                    wanted.extra.entry(unescape(key)).or_default().push(value.to_owned());
+                    more = true;
+                }
+            }
+        }
+    }
+    match (wanted.name.is_empty(), more) {
+        (true, true) => {
+            Err(ApiError::bad_request("requested groups, uid or extra fields without impersonating a user"))
+        }
+        (true, false) => Ok(None),
+        (false, _) => Ok(Some(wanted)),
+    }
+}
+
+/// Groups that were not asked for but come with the kind of user.
+fn with_default_groups(mut user: User) -> User {
+    if let (true, Some((namespace, name))) = (user.groups.is_empty(), user::split_service_account(&user.name)) {
+        user.groups = User::service_account(namespace, name).groups;
+    }
+    if user.name == ANONYMOUS && !user.is_in(UNAUTHENTICATED) {
+        user.groups.push(UNAUTHENTICATED.to_owned());
+    }
+    user.authenticated()
+}
+
+/// Undo percent-encoding; a key that is not encoded well stays as it is.
+fn unescape(key: &str) -> String {
+    let decode = || {
+        let mut bytes = Vec::with_capacity(key.len());
+        let mut rest = key.as_bytes();
+        while let Some((&byte, tail)) = rest.split_first() {
+            rest = tail;
+            if byte == b'%' {
+                let (digits, tail) = rest.split_at_checked(2)?;
+                let digits = std::str::from_utf8(digits).ok().filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = tail;
+            } else {
+                bytes.push(byte);
+            }
+        }
+        String::from_utf8(bytes).ok()
+    };
+    decode().unwrap_or_else(|| key.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rbac() -> Rbac {
+        let mut rbac = Rbac::default();
+        rbac.apply(&json!({"kind": "ClusterRole", "metadata": {"name": "support"}, "rules": [
+            {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["ann"]},
+            {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups"], "resourceNames": ["dev"]},
+            {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["serviceaccounts"]},
+            {"verbs": ["impersonate"], "apiGroups": [AUTHENTICATION], "resources": ["userextras/example.com/team"]},
+        ]}));
+        rbac.apply(&json!({"kind": "ClusterRoleBinding", "metadata": {"name": "support"},
+            "roleRef": {"kind": "ClusterRole", "name": "support"}, "subjects": [{"kind": "User", "name": "sue"}]}));
+        rbac
+    }
+
+    type Headers<'a> = &'a [(&'a str, &'a str)];
+
+    fn act(headers: Headers<'_>) -> Result<Option<User>> {
+        impersonated(&rbac(), &User::new("sue", &[]), headers.iter().copied())
+    }
+
+    #[test]
+    fn allowed() {
+        let cases: &[(Headers, &str, &[&str])] = &[
+            (&[(USER, "ann")], "ann", &["system:authenticated"]),
+            (&[(USER, "ann"), (GROUP, "dev")], "ann", &["dev", "system:authenticated"]),
+            (
+                &[(USER, "system:serviceaccount:shop:web")],
+                "system:serviceaccount:shop:web",
+                &["system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"],
+            ),
+        ];
+        for (headers, name, groups) in cases {
+            assert_eq!(act(headers).unwrap(), Some(User::new(name, groups)), "{headers:?}");
+        }
+        assert_eq!(act(&[("accept", "*/*")]).unwrap(), None);
+        let extra = act(&[(USER, "ann"), ("impersonate-extra-example.com%2Fteam", "blue")]).unwrap().unwrap().extra;
+        assert_eq!(extra, [("example.com/team".to_owned(), vec!["blue".to_owned()])].into());
+    }
+
+    #[test]
+    fn refused() {
+        let cases: &[(Headers, u16)] = &[
+            (&[(USER, "bob")], 403),
+            (&[(USER, "ann"), (GROUP, "system:masters")], 403),
+            (&[(USER, "ann"), (GROUP, "dev"), (GROUP, "ops")], 403),
+            (&[(USER, "ann"), (UID, "7")], 403),
+            (&[(USER, "ann"), ("impersonate-extra-scope", "all")], 403),
+            (&[(GROUP, "dev")], 400),
+            (&[(UID, "7")], 400),
+        ];
+        for (headers, code) in cases {
+            assert_eq!(act(headers).unwrap_err().code, *code, "{headers:?}");
+        }
+        let text = act(&[(USER, "bob")]).unwrap_err().message;
+        assert_eq!(
+            text,
+            "users \"bob\" is forbidden: User \"sue\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! Role-based access control: which rules a user has, and whether one of them allows a request.
+//!
+//! [`Rbac`] is an index of the four RBAC kinds, kept up to date object by object. Bindings are found by subject, so a
+//! decision costs what the user's own bindings cost. Pure: it reads no store and writes nothing.
+
+mod escalation;
+mod index;
+mod node;
+mod request;
+mod rule;
+mod selector;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+pub use index::Rbac;
+pub use node::check_node;
+pub use request::{Action, Request};
+pub use rule::{Rule, uncovered};
+
+/// May the user do it, and why (or why it could not be told).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    pub allowed: bool,
+    pub reason: String,
+}
+
+impl Decision {
+    pub(super) fn allow(reason: String) -> Self {
+        Self { allowed: true, reason }
+    }
+
+    pub(super) fn deny(reason: String) -> Self {
+        Self { allowed: false, reason }
+    }
+}

@@ -1,0 +1,221 @@
+//! Request bodies: JSON, YAML or protobuf to a checked object.
+
+use portico_api::codec::{self, conform, json, proto};
+use portico_api::field::{self, Path};
+use portico_api::gates::Gates;
+use portico_api::kinds::Kind;
+use portico_api::object;
+use portico_api::schema::schema;
+use portico_api::status::{ApiError, Result};
+use serde_json::Value;
+
+/// What to do about fields that nobody knows or that are there twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl FieldValidation {
+    /// `options` is the kind that the error names: CreateOptions, UpdateOptions, PatchOptions.
+    pub fn parse(text: &str, options: &str) -> Result<Self> {
+        match text {
+            "" | "Warn" => Ok(Self::Warn),
+            "Ignore" => Ok(Self::Ignore),
+            "Strict" => Ok(Self::Strict),
+            other => {
+                let error = field::Error::not_supported(
+                    &Path::new("fieldValidation"),
+                    other,
+                    &["", "Ignore", "Strict", "Warn"],
+                );
+                Err(ApiError::invalid("meta.k8s.io", options, "", &[error]))
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Decoded {
+    pub object: Value,
+    pub warnings: Vec<String>,
+}
+
+/// The encodings of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+impl Encoding {
+    pub fn of(content_type: &str) -> Result<Self> {
+        match media_type(content_type) {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
+            _ => Err(ApiError::new(
+                415,
+                "UnsupportedMediaType",
+                "the body of the request was in an unknown format - accepted media types include: application/json, \
+                 application/yaml, application/vnd.kubernetes.protobuf",
+            )),
+        }
+    }
+}
+
+/// `application/json; charset=utf-8` without its parameters.
+pub fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// The type a body must be of.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    pub api_version: &'a str,
+    pub kind: &'a str,
+    pub schema: &'a str,
+}
+
+impl Expected<'_> {
+    fn refuse(&self, found: &str, version: &str, why: impl std::fmt::Display) -> ApiError {
+        let found = if found.is_empty() { self.kind } else { found };
+        let version = if version.is_empty() { self.api_version } else { version };
+        let version = version.rsplit('/').next().unwrap_or(version);
+        ApiError::bad_request(format!("{found} in version {version:?} cannot be handled as a {}: {why}", self.kind))
+    }
+}
+
+/// Decode a body for this kind.
+pub fn body(kind: &dyn Kind, content_type: &str, body: &[u8], validation: FieldValidation) -> Result<Decoded> {
+    let info = kind.info();
+    let api_version = info.api_version();
+    typed(Expected { api_version: &api_version, kind: info.kind, schema: info.schema }, content_type, body, validation)
+}
+
+/// Decode a body of any known type.
+pub fn typed(expected: Expected<'_>, content_type: &str, body: &[u8], validation: FieldValidation) -> Result<Decoded> {
+    let (value, duplicates) = match Encoding::of(content_type)? {
+        Encoding::Protobuf => return protobuf(expected, body),
+        Encoding::Json => json::parse(body).map_err(|error| unrecognised(expected.kind, &error, body))?,
+        Encoding::Yaml => (yaml(body).map_err(|error| unrecognised(expected.kind, &error, body))?, Vec::new()),
+    };
+    check_kind(expected, &value)?;
+    let (object, unknown) = conform(schema(), expected.schema, value)
+        .map_err(|error| expected.refuse("", "", error))?;
+    let warnings = lenient(validation, &unknown, &duplicates).map_err(|why| expected.refuse("", "", why))?;
+    Ok(Decoded { object, warnings })
+}
+
+/// The object of a server-side apply.
+pub fn applied(expected: Expected<'_>, value: Value, validation: FieldValidation) -> Result<Decoded> {
+    check_kind(expected, &value)?;
+    let (object, unknown) =
+        conform(schema(), expected.schema, value).map_err(|error| expected.refuse("", "", error))?;
+    let warnings = lenient(validation, &unknown, &[]).map_err(|why| expected.refuse("", "", why))?;
+    Ok(Decoded { object, warnings })
+}
+
+/// The result of a patch, which is checked again as a body is, but blamed on the patch.
+pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Result<Decoded> {
+    let blame = |why: String| {
+        let error = field::Error::invalid(&Path::new("patch"), "", why);
+        ApiError::invalid("", "", "", &[error])
+    };
+    let (object, unknown) =
+        conform(schema(), kind.info().schema, value).map_err(|error| blame(error.to_string()))?;
+    let warnings = lenient(validation, &unknown, &[]).map_err(blame)?;
+    Ok(Decoded { object, warnings })
+}
+
+/// From the client's spelling to the stored one, with defaults.
+pub fn inward(kind: &dyn Kind, mut object: Value, old: Option<&Value>, patched: bool, gates: &Gates) -> Result<Value> {
+    let errors = kind.to_stored(&mut object, old, patched);
+    if !errors.is_empty() {
+        let info = kind.info();
+        return Err(ApiError::invalid(info.group, info.kind, object::name(&object), &errors));
+    }
+    kind.default(&mut object, gates);
+    Ok(object)
+}
+
+/// The object must say the same name and namespace as the path.
+pub fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
+    let found = object::name(object);
+    if found != name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({found}) does not match the name on the URL ({name})"
+        )));
+    }
+    let found = object::namespace(object);
+    if !namespace.is_empty() && found != namespace && name != namespace {
+        return Err(ApiError::bad_request(format!(
+            "the namespace of the object ({found}) does not match the namespace on the URL ({namespace})"
+        )));
+    }
+    Ok(())
+}
+
+/// YAML as JSON.
+pub fn yaml(text: &[u8]) -> std::result::Result<Value, String> {
+    let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
+    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+}
+
+fn protobuf(expected: Expected<'_>, body: &[u8]) -> Result<Decoded> {
+    let envelope = proto::open(body).map_err(|error| unrecognised(expected.kind, &error, b"protobuf"))?;
+    check_kind(expected, &serde_json::json!({"apiVersion": envelope.api_version, "kind": envelope.kind}))?;
+    let object = proto::decode(schema(), expected.schema, body).map_err(|error| expected.refuse("", "", error))?;
+    Ok(Decoded { object, warnings: Vec::new() })
+}
+
+/// The options of a delete, which clients send under many versions: only what they say counts.
+pub fn delete_options(content_type: &str, body: &[u8]) -> Result<Value> {
+    let bad = |error: &dyn std::fmt::Display| ApiError::bad_request(format!("the delete options cannot be read: {error}"));
+    let value = match Encoding::of(content_type)? {
+        Encoding::Protobuf => {
+            return proto::decode(schema(), "DeleteOptions", body).map_err(|error| bad(&error));
+        }
+        Encoding::Json => json::parse(body).map_err(|error| bad(&error))?.0,
+        Encoding::Yaml => yaml(body).map_err(|error| bad(&error))?,
+    };
+    let kind = object::text(&value, "kind");
+    if !matches!(kind, "" | "DeleteOptions") {
+        return Err(bad(&format!("the kind must be DeleteOptions, not {kind}")));
+    }
+    conform(schema(), "DeleteOptions", value).map(|(value, _)| value).map_err(|error| bad(&error))
+}
+
+fn check_kind(expected: Expected<'_>, value: &Value) -> Result<()> {
+    let (kind, version) = (object::text(value, "kind"), object::text(value, "apiVersion"));
+    if !version.is_empty() && version != expected.api_version {
+        return Err(expected.refuse(kind, version, format!("no kind {kind:?} is registered for version {version:?}")));
+    }
+    if !kind.is_empty() && kind != expected.kind {
+        return Err(expected.refuse(kind, version, "the kind does not fit the path"));
+    }
+    Ok(())
+}
+
+fn unrecognised(kind: &str, error: &dyn std::fmt::Display, body: &[u8]) -> ApiError {
+    let start = String::from_utf8_lossy(&body[..body.len().min(30)]);
+    let start = if body.is_empty() { "<empty>".into() } else { start };
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {error} ({start})"
+    ))
+}
+
+fn lenient(
+    validation: FieldValidation,
+    unknown: &[String],
+    duplicates: &[String],
+) -> std::result::Result<Vec<String>, String> {
+    let problems = codec::strict_problems(unknown, duplicates);
+    match (validation, codec::strict_error(&problems)) {
+        (FieldValidation::Ignore, _) => Ok(Vec::new()),
+        (FieldValidation::Strict, Some(error)) => Err(error),
+        _ => Ok(problems),
+    }
+}

@@ -1,0 +1,275 @@
+//! One request from its head to its answer: who asks, may they, is there room, what is it about.
+
+use crate::answer::{Answer, Body};
+use crate::app::App;
+use crate::auth::certificate::{self, ClientCertificate};
+use crate::auth::audit::Record;
+use crate::auth::{Action, Credentials, Request as Asked, User, impersonate};
+use crate::limits::{Load, MOST_BODY};
+use crate::negotiate::Accept;
+use crate::request::{Place, Query, ResourcePath};
+use crate::resource::{Call, Verb, method_not_allowed};
+use crate::{pages, random, reviews};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap};
+use hyper::{Request, Response};
+use jiff::Timestamp;
+use portico_api::status::{ApiError, Result};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The other end of a connection.
+pub struct Peer {
+    pub address: SocketAddr,
+    pub certificate: Option<std::result::Result<ClientCertificate, certificate::Error>>,
+}
+
+/// The head of a request, taken apart.
+struct Head {
+    method: String,
+    path: String,
+    query: Query,
+    place: Place,
+    verb: Option<Verb>,
+    headers: HeaderMap,
+}
+
+impl Head {
+    fn new(request: &Request<Incoming>) -> Self {
+        let method = request.method().as_str().to_owned();
+        let path = request.uri().path().to_owned();
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        let place = ResourcePath::parse(&path);
+        let verb = match &place {
+            Place::Resource(resource) => Verb::of(&method, resource, &query),
+            Place::Other => None,
+        };
+        Self { method, path, query, place, verb, headers: request.headers().clone() }
+    }
+
+    fn header(&self, name: header::HeaderName) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    fn verb_name(&self) -> &'static str {
+        match (self.verb, self.method.as_str()) {
+            (Some(verb), _) => verb.name(),
+            (None, "GET") => "get",
+            (None, "POST") => "post",
+            (None, "PUT") => "put",
+            (None, "PATCH") => "patch",
+            (None, "DELETE") => "delete",
+            (None, "HEAD") => "head",
+            (None, "OPTIONS") => "options",
+            (None, _) => "other",
+        }
+    }
+
+    fn resource(&self) -> &str {
+        match &self.place {
+            Place::Resource(path) => &path.resource,
+            Place::Other => "",
+        }
+    }
+
+    /// What is to be decided about.
+    fn action(&self) -> Action<'_> {
+        match &self.place {
+            Place::Resource(path) => Action::Resource(Asked {
+                verb: self.verb_name(),
+                group: &path.group,
+                resource: &path.resource,
+                subresource: &path.subresource,
+                name: &path.name,
+                namespace: &path.namespace,
+            }),
+            Place::Other => Action::NonResource { verb: self.verb_name(), path: &self.path },
+        }
+    }
+
+    fn load(&self) -> Load {
+        match self.verb {
+            Some(Verb::Watch) => Load::Watch,
+            Some(verb) if verb.writes() => Load::Write,
+            _ => Load::Read,
+        }
+    }
+}
+
+/// Answer a request. Never fails: what goes wrong becomes a `Status`.
+pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) -> Response<Body> {
+    let started = Instant::now();
+    let received = Timestamp::now();
+    let head = Head::new(&request);
+    let mut who = Who::default();
+    let (answer, error) = match answer(&app, &peer, &head, request, &mut who).await {
+        Ok(answer) => (answer, None),
+        Err(error) => (Answer::from(error.clone()), Some(error)),
+    };
+    let code = answer.code;
+    let known = match &head.place {
+        Place::Resource(path) => app.registry.kind(&path.group, &path.version, &path.resource).is_some(),
+        Place::Other => false,
+    };
+    // Only names that exist become labels: a scanner must not grow the metrics without end.
+    let resource = if known { head.resource() } else { "" };
+    app.metrics.count(head.verb_name(), resource, code, started.elapsed());
+    if code >= 500 {
+        tracing::warn!(method = head.method, path = head.path, code, "request failed");
+    }
+    if let Some(log) = &app.audit {
+        let nobody = User::anonymous();
+        let version = match &head.place {
+            Place::Resource(path) => path.version.as_str(),
+            Place::Other => "",
+        };
+        log.record(&Record {
+            audit_id: &random::uuid(),
+            uri: &head.path,
+            action: head.action(),
+            version,
+            user: who.user.as_ref().unwrap_or(&nobody),
+            impersonated: who.acting_as.as_ref(),
+            source: &[peer.address.ip()],
+            user_agent: head.header(header::USER_AGENT),
+            code,
+            error: error.as_ref(),
+            received,
+            finished: Timestamp::now(),
+            reason: &who.reason,
+        })
+        .await;
+    }
+    answer.into_response(head.header(header::ACCEPT_ENCODING))
+}
+
+/// Who turned out to ask, for the audit log.
+#[derive(Default)]
+struct Who {
+    user: Option<User>,
+    acting_as: Option<User>,
+    /// Why it was allowed.
+    reason: String,
+}
+
+async fn answer(app: &Arc<App>, peer: &Peer, head: &Head, request: Request<Incoming>, who: &mut Who) -> Result<Answer> {
+    let user = who_asks(app, peer, head, who)?;
+    who.reason = allow(app, &user, head)?;
+    let permit = match &head.place {
+        Place::Resource(_) => Some(app.limits.enter(head.load()).inspect_err(|_| {
+            app.metrics.refused.inc();
+        })?),
+        Place::Other => None,
+    };
+    match &head.place {
+        Place::Other => pages::answer(app, &user, &head.method, &head.path, &head.query, &head.headers).await,
+        Place::Resource(path) => {
+            let body = read_body(head, request).await?;
+            let answer = resource(app, head, path, &user, &body).await?;
+            if answer.is_stream() {
+                return Ok(answer.holding((permit, WatchGauge::enter(app))));
+            }
+            Ok(answer)
+        }
+    }
+}
+
+/// Counts an open watch as long as it lives.
+struct WatchGauge(Arc<App>);
+
+impl WatchGauge {
+    fn enter(app: &Arc<App>) -> Self {
+        app.metrics.watchers.inc();
+        Self(Arc::clone(app))
+    }
+}
+
+impl Drop for WatchGauge {
+    fn drop(&mut self) {
+        self.0.metrics.watchers.dec();
+    }
+}
+
+fn who_asks(app: &App, peer: &Peer, head: &Head, who: &mut Who) -> Result<User> {
+    let credentials = Credentials {
+        certificate: peer.certificate.as_ref(),
+        authorization: head.headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()),
+    };
+    let user = app.authenticator.authenticate(&credentials, Timestamp::now())?;
+    who.user = Some(user.clone());
+    let headers = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let rbac = app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))?;
+    match impersonate::impersonated(&rbac, &user, headers)? {
+        None => Ok(user),
+        Some(other) => {
+            who.acting_as = Some(other.clone());
+            Ok(other)
+        }
+    }
+}
+
+/// Why it is allowed, or that it is not.
+fn allow(app: &App, user: &User, head: &Head) -> Result<String> {
+    let action = head.action();
+    let decision = app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))?.decide(user, &action);
+    if decision.allowed { Ok(decision.reason) } else { Err(action.forbidden(user, &decision)) }
+}
+
+async fn read_body(head: &Head, request: Request<Incoming>) -> Result<Bytes> {
+    if matches!(head.method.as_str(), "GET" | "HEAD") {
+        return Ok(Bytes::new());
+    }
+    let too_large = || ApiError::too_large(format!("the request body may have at most {MOST_BODY} bytes"));
+    if request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok()) > Some(MOST_BODY) {
+        return Err(too_large());
+    }
+    let body = Limited::new(request.into_body(), MOST_BODY).collect();
+    match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => Err(ApiError::bad_request(format!("the request body did not arrive: {error}"))),
+        Err(_) => Err(ApiError::new(408, "Timeout", "the request body did not arrive in time")),
+    }
+}
+
+async fn resource(app: &Arc<App>, head: &Head, path: &ResourcePath, user: &User, body: &[u8]) -> Result<Answer> {
+    if let Some(answer) = reviews::answer(app, user, path, head.verb, head.header(header::CONTENT_TYPE), body)? {
+        return Ok(answer);
+    }
+    let kind = app.registry.kind(&path.group, &path.version, &path.resource).ok_or_else(ApiError::no_such_path)?;
+    let verb = head.verb.ok_or_else(method_not_allowed)?;
+    let pretty = head.query.flag("pretty");
+    let accept = Accept::parse(head.header(header::ACCEPT), head.query.text("includeObject"), pretty)?;
+    let mut create = head.action();
+    if let Action::Resource(asked) = &mut create {
+        asked.verb = "create";
+    }
+    let rbac = || app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"));
+    let may_create = verb != Verb::Patch || rbac()?.decide(user, &create).allowed;
+    let spread = Duration::from_secs(random::number() % app.min_watch_timeout.as_secs().max(1));
+    let call = Call {
+        registry: &app.registry,
+        kind: Arc::clone(kind),
+        path,
+        query: &head.query,
+        accept,
+        content_type: head.header(header::CONTENT_TYPE),
+        user_agent: head.header(header::USER_AGENT),
+        body,
+        may_create,
+        guard: reviews::guard(app, user, path, verb),
+        watch_timeout: app.min_watch_timeout + spread,
+    };
+    call.answer(verb).await
+}
+
+/// Is the server fit to be sent requests?
+pub fn is_ready(app: &App) -> bool {
+    app.ready.load(Ordering::Acquire)
+}

@@ -1,0 +1,74 @@
+//! What the server counts, for `/metrics`.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use std::time::Duration;
+
+const SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    verb: &'static str,
+    resource: String,
+    code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Timed {
+    verb: &'static str,
+    resource: String,
+}
+
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Request, Counter>,
+    seconds: Family<Timed, Histogram, fn() -> Histogram>,
+    pub watchers: Gauge,
+    pub refused: Counter,
+    pub revision: Gauge,
+    pub objects: Family<Kind, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Kind {
+    pub resource: String,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let requests = Family::default();
+        let seconds: Family<Timed, Histogram, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(SECONDS));
+        let (watchers, refused, revision, objects) =
+            (Gauge::default(), Counter::default(), Gauge::default(), Family::default());
+        registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
+        registry.register("apiserver_request_duration_seconds", "How long requests took, watches apart", seconds.clone());
+        registry.register("apiserver_longrunning_requests", "Open watches", watchers.clone());
+        registry.register("apiserver_request_terminations", "Requests refused because the server was full", refused.clone());
+        registry.register("portico_store_revision", "The newest revision of the store", revision.clone());
+        registry.register("apiserver_storage_objects", "Stored objects by resource", objects.clone());
+        Self { registry, requests, seconds, watchers, refused, revision, objects }
+    }
+}
+
+impl Metrics {
+    pub fn count(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
+        let resource = resource.to_owned();
+        if verb != "watch" {
+            self.seconds.get_or_create(&Timed { verb, resource: resource.clone() }).observe(took.as_secs_f64());
+        }
+        self.requests.get_or_create(&Request { verb, resource, code }).inc();
+    }
+
+    /// The text that Prometheus reads.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}

@@ -1,0 +1,162 @@
+//! In which form a client wants its answer: the `Accept` header.
+
+use portico_api::status::ApiError;
+
+/// What is written on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+impl Wire {
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+}
+
+/// What is made of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Object,
+    /// Rows and columns, as `kubectl get` prints them.
+    Table(Include),
+    /// Metadata alone.
+    Metadata,
+}
+
+/// What the rows of a Table carry besides their cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accept {
+    pub wire: Wire,
+    pub form: Form,
+    pub pretty: bool,
+}
+
+impl Accept {
+    pub const JSON: Self = Self { wire: Wire::Json, form: Form::Object, pretty: false };
+
+    /// Pick what the server can give. JSON wins over protobuf where a client takes both: it is what is stored.
+    pub fn parse(header: &str, include: &str, pretty: bool) -> Result<Self, ApiError> {
+        let offers: Vec<Offer<'_>> = clauses(header).filter_map(|clause| Offer::parse(&clause)).collect();
+        let preferred = |wire| offers.iter().find(|offer| offer.wire == wire);
+        let best = offers.first().map(|first| match first.wire {
+            Wire::Protobuf => preferred(Wire::Json).unwrap_or(first),
+            _ => first,
+        });
+        match best {
+            Some(offer) => Ok(Self { wire: offer.wire, form: offer.form(include)?, pretty }),
+            None if header.trim().is_empty() => Ok(Self { pretty, ..Self::JSON }),
+            None => Err(ApiError::new(
+                406,
+                "NotAcceptable",
+                "only the following media types are accepted: application/json, application/yaml, \
+                 application/vnd.kubernetes.protobuf",
+            )),
+        }
+    }
+}
+
+/// Clauses by preference: those with a higher `q` first, otherwise as they stand.
+pub fn clauses(header: &str) -> impl Iterator<Item = Clause<'_>> {
+    let mut all: Vec<Clause<'_>> = header.split(',').map(Clause::parse).filter(|c| !c.media.is_empty()).collect();
+    all.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    all.into_iter()
+}
+
+/// One clause of an Accept header.
+#[derive(Debug)]
+pub struct Clause<'a> {
+    pub media: &'a str,
+    quality: f64,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
+        let quality = parameters.iter().find(|(key, _)| *key == "q").and_then(|(_, q)| q.parse().ok()).unwrap_or(1.0);
+        Self { media, quality, parameters }
+    }
+
+    pub fn parameter(&self, key: &str) -> &'a str {
+        self.parameters.iter().find(|(name, _)| *name == key).map_or("", |(_, value)| value)
+    }
+}
+
+struct Offer<'a> {
+    wire: Wire,
+    shape: &'a str,
+}
+
+impl<'a> Offer<'a> {
+    fn parse(clause: &Clause<'a>) -> Option<Self> {
+        let wire = match clause.media {
+            "application/json" | "*/*" | "application/*" => Wire::Json,
+            "application/yaml" => Wire::Yaml,
+            "application/vnd.kubernetes.protobuf" => Wire::Protobuf,
+            _ => return None,
+        };
+        let shape = clause.parameter("as");
+        let known = matches!(shape, "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList")
+            && clause.parameter("g") == "meta.k8s.io"
+            && matches!(clause.parameter("v"), "v1" | "v1beta1")
+            && wire != Wire::Protobuf;
+        (shape.is_empty() || known).then_some(Self { wire, shape })
+    }
+
+    fn form(&self, include: &str) -> Result<Form, ApiError> {
+        match (self.shape, include) {
+            ("Table", "" | "Metadata") => Ok(Form::Table(Include::Metadata)),
+            ("Table", "None") => Ok(Form::Table(Include::None)),
+            ("Table", "Object") => Ok(Form::Table(Include::Object)),
+            ("Table", other) => Err(ApiError::bad_request(format!(
+                "unrecognized includeObject value {other:?}: use None, Metadata or Object"
+            ))),
+            ("", _) => Ok(Form::Object),
+            _ => Ok(Form::Metadata),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_send() {
+        let table = Form::Table(Include::Metadata);
+        let cases = [
+            ("", Wire::Json, Form::Object),
+            ("*/*", Wire::Json, Form::Object),
+            ("application/vnd.kubernetes.protobuf", Wire::Protobuf, Form::Object),
+            ("application/vnd.kubernetes.protobuf,application/json", Wire::Json, Form::Object),
+            ("application/vnd.kubernetes.protobuf, */*", Wire::Json, Form::Object),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Wire::Json, table),
+            ("application/xml;q=0.9, application/json;q=0.5", Wire::Json, Form::Object),
+            ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Wire::Json, Form::Metadata),
+            ("application/yaml", Wire::Yaml, Form::Object),
+            ("application/json;q=0.2,application/yaml;q=0.9", Wire::Yaml, Form::Object),
+        ];
+        for (header, wire, form) in cases {
+            assert_eq!(Accept::parse(header, "", false), Ok(Accept { wire, form, pretty: false }), "{header}");
+        }
+        assert_eq!(Accept::parse("application/xml", "", false).map_err(|e| e.code), Err(406));
+        let as_table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(Accept::parse(as_table, "Everything", false).map_err(|e| e.code), Err(400));
+    }
+}

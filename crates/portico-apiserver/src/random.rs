@@ -1,0 +1,32 @@
+//! Random values: uids, name suffixes, picks.
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+fn bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // The system's source fails only before it is seeded at boot; the clock then still keeps values apart.
+    if SystemRandom::new().fill(&mut bytes).is_err() {
+        let nanos = jiff::Timestamp::now().as_nanosecond().to_le_bytes();
+        bytes.iter_mut().zip(nanos.iter().cycle()).for_each(|(byte, nano)| *byte = *nano);
+    }
+    bytes
+}
+
+pub fn number() -> u64 {
+    u64::from_le_bytes(bytes())
+}
+
+/// A version 4 UUID.
+pub fn uuid() -> String {
+    let mut b: [u8; 16] = bytes();
+    b[6] = b[6] & 0x0f | 0x40;
+    b[8] = b[8] & 0x3f | 0x80;
+    let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// The five characters that follow a generateName: no vowels, so that no words come out.
+pub fn suffix() -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    bytes::<5>().iter().map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()])).collect()
+}

@@ -1,0 +1,144 @@
+//! The generic registry: every kind is created, read, changed and deleted by the code in this folder.
+//!
+//! A kind only says what is special about it (`portico_api::kinds::Kind`). An object and everything it claims
+//! (addresses, node ports) are written in one transaction.
+
+mod claims;
+mod create;
+mod delete;
+mod read;
+mod update;
+
+pub use claims::check as check_claims;
+pub use delete::{DeleteOptions, Deleted};
+pub use read::{List, ListOptions, Version, matches};
+pub use update::{Part, PatchBody, Target};
+
+use crate::random;
+use portico_api::codec::stored;
+use portico_api::field;
+use portico_api::gates::Gates;
+use portico_api::kinds::Kind;
+use portico_api::object;
+use portico_api::status::{ApiError, Result};
+use portico_store::{Entry, Store, TxnError};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How often a write is tried again when somebody else was faster.
+const ATTEMPTS: usize = 32;
+
+pub struct Registry {
+    pub store: Store,
+    pub gates: Gates,
+    kinds: Vec<Arc<dyn Kind>>,
+    by_path: BTreeMap<(String, String, String), Arc<dyn Kind>>,
+}
+
+/// A last question before an object is stored: may this caller write this (new, old)?
+pub type Guard = Arc<dyn Fn(&Value, Option<&Value>) -> Result<()> + Send + Sync>;
+
+/// What a caller of a write may say about it.
+#[derive(Clone, Default)]
+pub struct WriteOptions {
+    /// The field manager.
+    pub manager: String,
+    pub dry_run: bool,
+    /// An object of the server's own, which need not pass validation: its address may be a loopback one.
+    pub trusted: bool,
+    pub guard: Option<Guard>,
+}
+
+impl WriteOptions {
+    fn ask(&self, new: &Value, old: Option<&Value>) -> Result<()> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard(new, old))
+    }
+}
+
+impl Registry {
+    pub fn new(store: Store, gates: Gates, kinds: Vec<Arc<dyn Kind>>) -> Self {
+        let path = |kind: &Arc<dyn Kind>| {
+            let info = kind.info();
+            (info.group.to_owned(), info.version.to_owned(), info.plural.to_owned())
+        };
+        let by_path = kinds.iter().map(|kind| (path(kind), Arc::clone(kind))).collect();
+        Self { store, gates, kinds, by_path }
+    }
+
+    pub fn kinds(&self) -> &[Arc<dyn Kind>] {
+        &self.kinds
+    }
+
+    pub fn kind(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<dyn Kind>> {
+        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    /// A kind that is always there, for the server's own use.
+    pub fn core_kind(&self, plural: &str) -> Result<&Arc<dyn Kind>> {
+        self.kind("", "v1", plural).ok_or_else(|| ApiError::internal(format!("{plural} are not served")))
+    }
+
+    /// The object as this server shows it: stored before a gate was switched on, it gets that gate's defaults now.
+    pub fn shown(&self, kind: &dyn Kind, entry: Entry) -> Entry {
+        if !kind.may_need_read(&entry.value) {
+            return entry;
+        }
+        let Ok(mut object) = stored::load(&entry.value, entry.modified) else { return entry };
+        if !kind.read(&mut object, &self.gates) {
+            return entry;
+        }
+        Entry { value: stored::store(&object).into(), ..entry }
+    }
+}
+
+/// The storage key of an object.
+pub fn key(kind: &dyn Kind, namespace: &str, name: &str) -> String {
+    let info = kind.info();
+    if info.namespaced { format!("{}/{namespace}/{name}", info.storage) } else { format!("{}/{name}", info.storage) }
+}
+
+/// The prefix of all objects of a kind, or of one namespace.
+pub fn prefix(kind: &dyn Kind, namespace: &str) -> String {
+    let info = kind.info();
+    if info.namespaced && !namespace.is_empty() {
+        format!("{}/{namespace}/", info.storage)
+    } else {
+        format!("{}/", info.storage)
+    }
+}
+
+fn load(entry: &Entry) -> Result<Value> {
+    stored::load(&entry.value, entry.modified)
+        .map_err(|error| ApiError::internal(format!("the stored object {} is damaged: {error}", entry.key)))
+}
+
+fn invalid(kind: &dyn Kind, name: &str, errors: &[field::Error]) -> Result<()> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let info = kind.info();
+    Err(ApiError::invalid(info.group, info.kind, name, errors))
+}
+
+/// Fill in what only the server may set on a new object.
+fn fill_system_fields(object: &mut Value) {
+    let metadata = object::child(object, "metadata");
+    metadata.remove("deletionTimestamp");
+    metadata.remove("deletionGracePeriodSeconds");
+    metadata.remove("selfLink");
+    metadata.insert("creationTimestamp".into(), crate::clock::now_text().into());
+    metadata.insert("uid".into(), random::uuid().into());
+}
+
+fn store_error(error: TxnError) -> ApiError {
+    match error {
+        TxnError::Conflict { key } => ApiError::internal(format!("lost the race for {key} too often, try again")),
+        error @ TxnError::TooLarge { .. } => ApiError::too_large(error.to_string()),
+        error => ApiError::unavailable(error.to_string()),
+    }
+}
+
+fn read_error(error: portico_store::ReadError) -> ApiError {
+    ApiError::unavailable(error.to_string())
+}

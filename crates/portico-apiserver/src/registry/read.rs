@@ -1,0 +1,258 @@
+//! Reading objects: one, or a list in chunks at one revision.
+
+use super::{Registry, key, load, prefix, read_error};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use portico_api::field::{self, Path};
+use portico_api::kinds::Kind;
+use portico_api::selector::{FieldSelector, LabelSelector};
+use portico_api::status::{ApiError, Result};
+use portico_store::{Entry, Range, ReadError};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How many entries are looked at in one go while filtering.
+const CHUNK: usize = 1_000;
+
+/// What to list, and as of when.
+#[derive(Clone, Debug, Default)]
+pub struct ListOptions {
+    pub namespace: String,
+    pub labels: LabelSelector,
+    pub fields: FieldSelector,
+    pub limit: usize,
+    pub continue_token: String,
+    pub version: Version,
+}
+
+/// As of when a list is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// Everything that was written before the request.
+    #[default]
+    Newest,
+    /// Whatever is at hand.
+    Any,
+    NotOlderThan(u64),
+    Exactly(u64),
+}
+
+#[derive(Debug, Default)]
+pub struct List {
+    pub entries: Vec<Entry>,
+    pub revision: u64,
+    pub continue_token: Option<String>,
+    pub remaining: Option<usize>,
+}
+
+impl Version {
+    /// From the query parameters `resourceVersion` and `resourceVersionMatch` of a list.
+    pub fn parse(version: &str, matching: &str, limited: bool, continued: bool) -> Result<Self> {
+        let path = Path::new("resourceVersionMatch");
+        let forbidden = |why: &str| {
+            let errors = [field::Error::forbidden(&path, why)];
+            Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
+        };
+        if !matching.is_empty() && continued {
+            return forbidden("resourceVersionMatch is forbidden for continue");
+        }
+        if !matching.is_empty() && version.is_empty() {
+            return forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        let number = || {
+            version.parse::<u64>().map_err(|_| {
+                ApiError::bad_request(format!("Invalid value: {version:?}: the resourceVersion must be one that the server gave"))
+            })
+        };
+        match (matching, version) {
+            ("", "") => Ok(Self::Newest),
+            ("", "0") => Ok(Self::Any),
+            // Before there was a match rule, a limited list from a version meant exactly that version.
+            ("", _) if limited && !continued => number().map(Self::Exactly),
+            ("" | "NotOlderThan", _) => number().map(|number| if number == 0 { Self::Any } else { Self::NotOlderThan(number) }),
+            ("Exact", "0") => forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
+            ("Exact", _) => number().map(Self::Exactly),
+            (other, _) => {
+                let errors = [field::Error::not_supported(&path, other, &["Exact", "NotOlderThan", ""])];
+                Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
+            }
+        }
+    }
+}
+
+impl Registry {
+    pub async fn get(&self, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Entry> {
+        self.store.barrier().await.map_err(read_error)?;
+        let entry = self.store.get(&key(kind, namespace, name));
+        let entry = entry.ok_or_else(|| ApiError::not_found(kind.info().subject(), name))?;
+        Ok(self.shown(kind, entry))
+    }
+
+    pub async fn list(&self, kind: &dyn Kind, options: &ListOptions) -> Result<List> {
+        let prefix = prefix(kind, &options.namespace);
+        let start = Start::parse(&options.continue_token, &prefix)?;
+        let at = match start.revision {
+            Some(revision) => Some(revision),
+            None => self.await_version(options.version).await?,
+        };
+        let at = at.unwrap_or_else(|| self.store.revision());
+        let unfiltered = options.labels.is_empty() && options.fields.is_empty();
+        let mut list = List { revision: at, ..List::default() };
+        let mut after = start.after;
+        loop {
+            let limit = if unfiltered { options.limit } else { CHUNK };
+            let range = Range { prefix: &prefix, after: after.as_deref(), limit, at: Some(at) };
+            let found = self.store.range(range).map_err(|error| expired(error, &options.continue_token))?;
+            after = found.entries.last().map(|entry| entry.key.to_string());
+            let (entries, more, remaining) = (found.entries, found.more, found.remaining);
+            let mut entries = entries.into_iter().map(|entry| self.shown(kind, entry));
+            if unfiltered {
+                list.entries = entries.collect();
+                list.remaining = more.then_some(remaining);
+            } else if let Some(last) = self.filter(kind, options, &mut entries, &mut list.entries)? {
+                // Full in the middle of a chunk: there may be more behind it.
+                after = Some(last);
+                list.continue_token = after.as_deref().map(|after| token(at, after, &prefix));
+                return Ok(list);
+            }
+            if !more || unfiltered {
+                let rest = after.filter(|_| more);
+                list.continue_token = rest.map(|after| token(at, &after, &prefix));
+                return Ok(list);
+            }
+        }
+    }
+
+    /// Take what matches until the limit is reached; then the key of the last one looked at, if others follow.
+    fn filter(
+        &self,
+        kind: &dyn Kind,
+        options: &ListOptions,
+        entries: &mut dyn Iterator<Item = Entry>,
+        out: &mut Vec<Entry>,
+    ) -> Result<Option<String>> {
+        while let Some(entry) = entries.next() {
+            if matches(kind, &entry, &options.labels, &options.fields)? {
+                out.push(entry);
+            }
+            if options.limit > 0 && out.len() == options.limit {
+                return Ok(out.last().filter(|_| entries.next().is_some()).map(|entry| entry.key.to_string()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Wait until the wanted version is at hand; a revision to read at, or `None` for the newest.
+    async fn await_version(&self, version: Version) -> Result<Option<u64>> {
+        match version {
+            Version::Any => Ok(None),
+            Version::Newest => self.store.barrier().await.map(|_| None).map_err(read_error),
+            Version::Exactly(revision) => self.reach(revision).await.map(|()| Some(revision)),
+            Version::NotOlderThan(revision) => self.reach(revision).await.map(|()| None),
+        }
+    }
+
+    async fn reach(&self, revision: u64) -> Result<()> {
+        const PATIENCE: Duration = Duration::from_secs(3);
+        if self.store.revision() >= revision {
+            return Ok(());
+        }
+        let _ = tokio::time::timeout(PATIENCE, self.store.barrier()).await;
+        match self.store.revision() {
+            current if current < revision => Err(too_new(revision, current)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Does the object match both selectors?
+pub fn matches(kind: &dyn Kind, entry: &Entry, labels: &LabelSelector, fields: &FieldSelector) -> Result<bool> {
+    if labels.is_empty() && fields.is_empty() {
+        return Ok(true);
+    }
+    let object = load(entry)?;
+    Ok(labels.matches(&object) && fields.matches(kind, &object))
+}
+
+/// Where a continued list goes on.
+#[derive(Debug, Default, PartialEq)]
+struct Start {
+    revision: Option<u64>,
+    after: Option<String>,
+}
+
+impl Start {
+    fn parse(token: &str, prefix: &str) -> Result<Self> {
+        if token.is_empty() {
+            return Ok(Self::default());
+        }
+        let bad = || ApiError::bad_request("invalid continue token: continue key is not valid: use the one from the last list");
+        let json = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad())?;
+        let token: Value = serde_json::from_slice(&json).map_err(|_| bad())?;
+        let start = token.get("start").and_then(Value::as_str).filter(|start| !start.is_empty()).ok_or_else(bad)?;
+        let revision = token.get("rv").and_then(Value::as_i64).ok_or_else(bad)?;
+        // A negative revision is an inconsistent continuation: go on from there, as of now.
+        Ok(Self { revision: u64::try_from(revision).ok(), after: Some(format!("{prefix}{start}")) })
+    }
+}
+
+fn token(revision: u64, after: &str, prefix: &str) -> String {
+    encode_token(json!(revision), after.strip_prefix(prefix).unwrap_or(after))
+}
+
+fn encode_token(revision: Value, start: &str) -> String {
+    URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
+}
+
+fn expired(error: ReadError, token: &str) -> ApiError {
+    let ReadError::Compacted { .. } = error else { return read_error(error) };
+    if token.is_empty() {
+        return ApiError::expired("The resourceVersion for the provided list is too old.");
+    }
+    let mut error = ApiError::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    );
+    let old = URL_SAFE_NO_PAD.decode(token).ok().and_then(|json| serde_json::from_slice::<Value>(&json).ok());
+    if let Some(start) = old.as_ref().and_then(|old| old.get("start")).and_then(Value::as_str) {
+        error.list_metadata = Some(json!({"continue": encode_token(json!(-1), start)}));
+    }
+    error
+}
+
+fn too_new(revision: u64, current: u64) -> ApiError {
+    let mut error = ApiError::new(504, "Timeout", format!("Too large resource version: {revision}, current: {current}"));
+    let cause = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
+    error.details.insert("causes".into(), cause);
+    error.details.insert("retryAfterSeconds".into(), 1.into());
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_lists() {
+        let parse = |version, matching| Version::parse(version, matching, false, false);
+        assert_eq!(parse("", ""), Ok(Version::Newest));
+        assert_eq!(parse("0", ""), Ok(Version::Any));
+        assert_eq!(parse("7", ""), Ok(Version::NotOlderThan(7)));
+        assert_eq!(parse("7", "Exact"), Ok(Version::Exactly(7)));
+        assert_eq!(Version::parse("7", "", true, false), Ok(Version::Exactly(7)));
+        assert_eq!(parse("0", "Exact").map_err(|e| e.code), Err(422));
+        assert_eq!(parse("", "Exact").map_err(|e| e.code), Err(422));
+        assert_eq!(parse("7", "Newest").map_err(|e| e.code), Err(422));
+        assert_eq!(parse("x", "").map_err(|e| e.code), Err(400));
+    }
+
+    #[test]
+    fn continue_tokens_round_trip() {
+        let token = token(9, "services/a/b", "services/");
+        let start = Start { revision: Some(9), after: Some("services/a/b".to_owned()) };
+        assert_eq!(Start::parse(&token, "services/"), Ok(start));
+        assert_eq!(Start::parse("abc", "services/").map_err(|e| e.code), Err(400));
+    }
+}

@@ -1,0 +1,200 @@
+//! Answers: objects, lists, tables and watch events, written in the form the client asked for.
+//!
+//! The common case (JSON, whole object, stored spelling) copies stored bytes and never parses them.
+
+use crate::negotiate::{Accept, Form, Include, Wire};
+use crate::registry::{List, Registry};
+use bytes::Bytes;
+use portico_api::codec::{proto, stored};
+use portico_api::kinds::Kind;
+use portico_api::object;
+use portico_api::schema::schema;
+use portico_api::status::{ApiError, Result};
+use portico_store::Entry;
+use serde_json::{Map, Value, json};
+
+/// Can the stored bytes be sent as they are?
+pub fn plain(kind: &dyn Kind, accept: Accept) -> bool {
+    let same_spelling = kind.info().group == kind.stored_info().group;
+    same_spelling && accept.wire != Wire::Protobuf && accept.form == Form::Object && !accept.pretty
+}
+
+/// One object.
+pub fn one(registry: &Registry, kind: &dyn Kind, entry: &Entry, accept: Accept) -> Result<Vec<u8>> {
+    if plain(kind, accept) {
+        let mut out = Vec::with_capacity(entry.value.len() + 128);
+        append(kind, entry, true, &mut out);
+        return Ok(out);
+    }
+    let object = registry.outward(kind, load(entry)?);
+    match accept.form {
+        Form::Object => written(kind.info().schema, object, accept),
+        Form::Metadata => value(&metadata_only(&object), accept),
+        Form::Table(include) => {
+            let version = object::text(&object, "metadata.resourceVersion").to_owned();
+            value(&table(kind, std::iter::once(&object), include, json!({"resourceVersion": version}), true), accept)
+        }
+    }
+}
+
+/// Append one object in plain JSON; items of a list do not repeat their kind.
+pub fn append(kind: &dyn Kind, entry: &Entry, with_kind: bool, out: &mut Vec<u8>) {
+    let info = kind.info();
+    let api_version = info.api_version();
+    let kind = with_kind.then_some((api_version.as_str(), info.kind));
+    if let Err(error) = stored::render(&entry.value, entry.modified, kind, out) {
+        tracing::error!(key = %entry.key, %error, "a stored object is damaged");
+        out.extend_from_slice(b"null");
+    }
+}
+
+/// A list.
+pub fn list(registry: &Registry, kind: &dyn Kind, list: &List, accept: Accept) -> Result<Vec<u8>> {
+    let info = kind.info();
+    let metadata = list_metadata(list);
+    if plain(kind, accept) {
+        let size: usize = list.entries.iter().map(|entry| entry.value.len() + 48).sum();
+        let mut out = Vec::with_capacity(size + 256);
+        let head = format!(
+            "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
+            info.kind,
+            info.api_version()
+        );
+        out.extend_from_slice(head.as_bytes());
+        for (index, entry) in list.entries.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            append(kind, entry, false, &mut out);
+        }
+        out.extend_from_slice(b"]}\n");
+        return Ok(out);
+    }
+    let objects: Vec<Value> =
+        list.entries.iter().map(|entry| load(entry).map(|object| registry.outward(kind, object))).collect::<Result<_>>()?;
+    match accept.form {
+        Form::Table(include) => value(&table(kind, objects.iter(), include, metadata, true), accept),
+        Form::Metadata => {
+            let items: Vec<Value> = objects.iter().map(metadata_only).collect();
+            let kind = "PartialObjectMetadataList";
+            value(&json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}), accept)
+        }
+        Form::Object => {
+            let bare = |mut object: Value| {
+                let map = object::map(&mut object);
+                map.remove("kind");
+                map.remove("apiVersion");
+                object
+            };
+            let items: Vec<Value> = objects.into_iter().map(bare).collect();
+            let kind = format!("{}List", info.kind);
+            let whole =
+                json!({"kind": kind, "apiVersion": info.api_version(), "metadata": metadata, "items": items});
+            written(&format!("{}List", info.schema), whole, accept)
+        }
+    }
+}
+
+fn list_metadata(list: &List) -> Value {
+    let mut metadata = Map::new();
+    metadata.insert("resourceVersion".into(), list.revision.to_string().into());
+    if let Some(token) = &list.continue_token {
+        metadata.insert("continue".into(), token.as_str().into());
+        metadata.extend(list.remaining.map(|count| ("remainingItemCount".to_owned(), json!(count))));
+    }
+    Value::Object(metadata)
+}
+
+/// A watch event about one object, as a line of JSON (or a frame of protobuf).
+pub fn event(registry: &Registry, kind: &dyn Kind, word: &str, entry: &Entry, accept: Accept) -> Result<Bytes> {
+    if plain(kind, accept) {
+        let mut out = Vec::with_capacity(entry.value.len() + 160);
+        out.extend_from_slice(format!("{{\"type\":\"{word}\",\"object\":").as_bytes());
+        append(kind, entry, true, &mut out);
+        out.extend_from_slice(b"}\n");
+        return Ok(out.into());
+    }
+    let object = registry.outward(kind, load(entry)?);
+    let object = match accept.form {
+        Form::Object => object,
+        Form::Metadata => metadata_only(&object),
+        Form::Table(include) => {
+            let version = object::text(&object, "metadata.resourceVersion").to_owned();
+            table(kind, std::iter::once(&object), include, json!({"resourceVersion": version}), true)
+        }
+    };
+    event_of(word, kind.info().schema, object, accept)
+}
+
+/// A watch event about anything: a bookmark or an error.
+pub fn event_of(word: &str, type_name: &str, object: Value, accept: Accept) -> Result<Bytes> {
+    if accept.wire == Wire::Protobuf {
+        let object = proto::encode(schema(), type_name, &object);
+        return Ok(proto::watch_frame(word, &object).into());
+    }
+    let mut line = serde_json::to_vec(&json!({"type": word, "object": object})).map_err(ApiError::internal)?;
+    line.push(b'\n');
+    Ok(line.into())
+}
+
+/// Any value in the wanted encoding; `type_name` is needed for protobuf.
+pub fn written(type_name: &str, object: Value, accept: Accept) -> Result<Vec<u8>> {
+    if accept.wire == Wire::Protobuf {
+        return Ok(proto::encode(schema(), type_name, &object));
+    }
+    value(&object, accept)
+}
+
+/// Any value as JSON (which is also YAML).
+pub fn value(value: &Value, accept: Accept) -> Result<Vec<u8>> {
+    let text = match (accept.wire, accept.pretty) {
+        (Wire::Yaml, _) => serde_saphyr::to_string(value).map(String::into_bytes).map_err(|e| ApiError::internal(e))?,
+        (_, true) => serde_json::to_vec_pretty(value).map_err(ApiError::internal)?,
+        (_, false) => serde_json::to_vec(value).map_err(ApiError::internal)?,
+    };
+    Ok(text)
+}
+
+fn load(entry: &Entry) -> Result<Value> {
+    stored::load(&entry.value, entry.modified).map_err(ApiError::internal)
+}
+
+fn metadata_only(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_default(),
+    })
+}
+
+fn table<'a>(
+    kind: &dyn Kind,
+    objects: impl Iterator<Item = &'a Value>,
+    include: Include,
+    metadata: Value,
+    with_columns: bool,
+) -> Value {
+    let now = crate::clock::now();
+    let rows: Vec<Value> = objects
+        .map(|object| {
+            let mut row = json!({"cells": kind.row(object, now)});
+            match include {
+                Include::None => {}
+                Include::Metadata => row["object"] = metadata_only(object),
+                Include::Object => row["object"] = object.clone(),
+            }
+            row
+        })
+        .collect();
+    let columns: Vec<Value> = if with_columns { kind.columns().iter().map(column).collect() } else { Vec::new() };
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        "columnDefinitions": columns, "rows": rows,
+    })
+}
+
+fn column(column: &portico_api::kinds::Column) -> Value {
+    json!({
+        "name": column.name, "type": column.kind, "format": column.format,
+        "description": column.description, "priority": column.priority,
+    })
+}

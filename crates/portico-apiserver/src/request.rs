@@ -1,0 +1,195 @@
+//! What a request asks for: its path taken apart, and its query parameters.
+
+use portico_api::status::ApiError;
+use std::borrow::Cow;
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `/api/v1/namespaces/default/services/web/status`
+    Resource(ResourcePath),
+    /// Anything else: `/version`, `/apis`, `/openapi/v3`.
+    Other,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourcePath {
+    pub group: String,
+    pub version: String,
+    pub namespace: String,
+    pub resource: String,
+    pub name: String,
+    pub subresource: String,
+    /// The old `/api/v1/watch/...` form.
+    pub watch: bool,
+}
+
+impl ResourcePath {
+    /// Parse the path of an API resource; paths that name no resource are `Other`.
+    pub fn parse(path: &str) -> Place {
+        let parts: Vec<String> =
+            path.split('/').filter(|part| !part.is_empty()).map(|part| decode(part).into_owned()).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        match parts.as_slice() {
+            ["api", version, rest @ ..] if !rest.is_empty() => Self::resource("", version, rest),
+            ["apis", group, version, rest @ ..] if !rest.is_empty() => Self::resource(group, version, rest),
+            _ => Place::Other,
+        }
+    }
+
+    fn resource(group: &str, version: &str, rest: &[&str]) -> Place {
+        let mut found = Self { group: group.to_owned(), version: version.to_owned(), ..Self::default() };
+        let rest = match rest {
+            ["watch", rest @ ..] if !rest.is_empty() => {
+                found.watch = true;
+                rest
+            }
+            _ => rest,
+        };
+        let (resource, rest) = match rest {
+            // A namespace is both a place and an object: its own subresources are known by name.
+            ["namespaces", name, "status" | "finalize"] if group.is_empty() => {
+                found.namespace = (*name).to_owned();
+                ("namespaces", &rest[1..])
+            }
+            ["namespaces", namespace, resource, rest @ ..] => {
+                found.namespace = (*namespace).to_owned();
+                (*resource, rest)
+            }
+            [resource, rest @ ..] => {
+                if let ("namespaces", [name, ..]) = (*resource, rest) {
+                    found.namespace = (*name).to_owned();
+                }
+                (*resource, rest)
+            }
+            [] => return Place::Other,
+        };
+        found.resource = resource.to_owned();
+        match rest {
+            [] => {}
+            [name] => found.name = (*name).to_owned(),
+            [name, subresource @ ..] => {
+                found.name = (*name).to_owned();
+                found.subresource = subresource.join("/");
+            }
+        }
+        Place::Resource(found)
+    }
+}
+
+/// The query parameters, in order.
+#[derive(Debug, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn parse(query: &str) -> Self {
+        let pair = |part: &str| {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            (decode_plus(key), decode_plus(value))
+        };
+        Self(query.split('&').filter(|part| !part.is_empty()).map(pair).collect())
+    }
+
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self, key: &str) -> &str {
+        self.get(key).unwrap_or_default()
+    }
+
+    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Kubernetes reads `watch`, `watch=1` and `watch=true` as true, `0` and `false` as false.
+    pub fn flag(&self, key: &str) -> bool {
+        matches!(self.get(key), Some(value) if !matches!(value, "0" | "false"))
+    }
+
+    pub fn optional_flag(&self, key: &str) -> Option<bool> {
+        self.get(key).map(|_| self.flag(key))
+    }
+
+    pub fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
+        match self.text(key) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                ApiError::bad_request(format!("the query parameter {key} must be a whole number, not {text:?}"))
+            }),
+        }
+    }
+}
+
+fn decode_plus(text: &str) -> String {
+    decode(&text.replace('+', " ")).into_owned()
+}
+
+/// Percent-decoding; what is not a valid escape stays as it is.
+fn decode(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return text.into();
+    }
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, tail)) = rest.split_first() {
+        let escaped = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match (first, escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
+            (b'%', Some(byte)) => {
+                out.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                out.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(path: &str) -> ResourcePath {
+        match ResourcePath::parse(path) {
+            Place::Resource(found) => found,
+            Place::Other => panic!("{path} is not a resource path"),
+        }
+    }
+
+    #[test]
+    fn paths_are_taken_apart() {
+        let table = [
+            ("/api/v1/services", ("", "", "services", "", "")),
+            ("/api/v1/namespaces", ("", "", "namespaces", "", "")),
+            ("/api/v1/namespaces/a", ("", "a", "namespaces", "a", "")),
+            ("/api/v1/namespaces/a/finalize", ("", "a", "namespaces", "a", "finalize")),
+            ("/api/v1/namespaces/a/services/b/status", ("", "a", "services", "b", "status")),
+            ("/apis/discovery.k8s.io/v1/endpointslices", ("discovery.k8s.io", "", "endpointslices", "", "")),
+            ("/api/v1/nodes/n%2F1", ("", "", "nodes", "n/1", "")),
+        ];
+        for (path, (group, namespace, plural, name, subresource)) in table {
+            let found = resource(path);
+            let got = (&*found.group, &*found.namespace, &*found.resource, &*found.name, &*found.subresource);
+            assert_eq!(got, (group, namespace, plural, name, subresource), "{path}");
+        }
+        assert!(resource("/api/v1/watch/services").watch);
+        for other in ["/", "/api", "/api/v1", "/apis/x/v1", "/version"] {
+            assert_eq!(ResourcePath::parse(other), Place::Other, "{other}");
+        }
+    }
+
+    #[test]
+    fn query_parameters() {
+        let query = Query::parse("watch=1&labelSelector=a%3Db+c&limit=x&dryRun=All&dryRun=No&bare");
+        assert!(query.flag("watch") && query.flag("bare") && !query.flag("nothing"));
+        assert_eq!(query.text("labelSelector"), "a=b c");
+        assert!(query.number("limit").is_err());
+        assert_eq!(query.all("dryRun").collect::<Vec<_>>(), ["All", "No"]);
+        assert_eq!(decode("100%"), "100%");
+        assert_eq!(decode("%zz%41"), "%zzA");
+    }
+}

@@ -1,0 +1,473 @@
+//! The verbs on resources: from a decoded request to the registry and back to an answer.
+
+use crate::answer::Answer;
+use crate::decode::{self, Expected, FieldValidation};
+use crate::negotiate::{Accept, Form};
+use crate::registry::{DeleteOptions, Deleted, Guard, ListOptions, Part, PatchBody, Registry, Target, Version, WriteOptions};
+use crate::render;
+use crate::request::{Query, ResourcePath};
+use crate::watch::Watcher;
+use portico_api::field::{self, Path};
+use portico_api::kinds::Kind;
+use portico_api::object;
+use portico_api::patch::managed;
+use portico_api::selector::{FieldSelector, LabelSelector};
+use portico_api::status::{ApiError, Result};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a client wants to do with a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+}
+
+impl Verb {
+    pub fn of(method: &str, path: &ResourcePath, query: &Query) -> Option<Self> {
+        let named = !path.name.is_empty();
+        match method {
+            // A subresource such as serviceaccounts/x/token is created on a named object.
+            "POST" if !named || !path.subresource.is_empty() => Some(Self::Create),
+            "GET" | "HEAD" if path.watch => Some(Self::Watch),
+            "GET" | "HEAD" if named => Some(Self::Get),
+            "GET" | "HEAD" if query.flag("watch") => Some(Self::Watch),
+            "GET" | "HEAD" => Some(Self::List),
+            "PUT" if named => Some(Self::Update),
+            "PATCH" if named => Some(Self::Patch),
+            "DELETE" if named => Some(Self::Delete),
+            "DELETE" => Some(Self::DeleteCollection),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+}
+
+/// A request for a resource, with everything that came along.
+pub struct Call<'a> {
+    pub registry: &'a Arc<Registry>,
+    pub kind: Arc<dyn Kind>,
+    pub path: &'a ResourcePath,
+    pub query: &'a Query,
+    pub accept: Accept,
+    pub content_type: &'a str,
+    pub user_agent: &'a str,
+    pub body: &'a [u8],
+    /// May the caller also create? Asked when an apply finds nothing to change.
+    pub may_create: bool,
+    pub guard: Option<Guard>,
+    pub watch_timeout: Duration,
+}
+
+impl Call<'_> {
+    pub async fn answer(&self, verb: Verb) -> Result<Answer> {
+        let part = self.part(verb)?;
+        match verb {
+            Verb::Get => self.get().await,
+            Verb::List => self.list().await,
+            Verb::Watch => self.watch().await,
+            Verb::Create => self.create().await,
+            Verb::Update => self.update(part).await,
+            Verb::Patch => self.patch(part).await,
+            Verb::Delete => self.delete().await,
+            Verb::DeleteCollection => self.delete_collection().await,
+        }
+    }
+
+    /// The part of the object that the path means, if the verb goes with it.
+    fn part(&self, verb: Verb) -> Result<Part> {
+        let info = self.kind.info();
+        let not_allowed = || Err(method_not_allowed());
+        if info.namespaced && self.path.namespace.is_empty() && (verb == Verb::Create || !self.path.name.is_empty()) {
+            return not_allowed();
+        }
+        match (self.path.subresource.as_str(), verb) {
+            ("", _) if info.plural == "namespaces" && verb == Verb::DeleteCollection => not_allowed(),
+            ("", _) => Ok(Part::Main),
+            ("status", Verb::Get | Verb::Update | Verb::Patch) if info.status => Ok(Part::Status),
+            ("status", _) if info.status => not_allowed(),
+            ("finalize", Verb::Update) if info.plural == "namespaces" => Ok(Part::Finalize),
+            ("finalize", _) if info.plural == "namespaces" => not_allowed(),
+            _ => Err(ApiError::no_such_path()),
+        }
+    }
+
+    fn target(&self, part: Part) -> Target<'_> {
+        Target { kind: self.kind.as_ref(), namespace: &self.path.namespace, name: &self.path.name, part }
+    }
+
+    async fn get(&self) -> Result<Answer> {
+        let entry = self.registry.get(self.kind.as_ref(), &self.path.namespace, &self.path.name).await?;
+        self.one(200, &entry)
+    }
+
+    async fn list(&self) -> Result<Answer> {
+        let list = self.registry.list(self.kind.as_ref(), &self.list_options()?).await?;
+        let body = render::list(self.registry, self.kind.as_ref(), &list, self.accept)?;
+        Ok(Answer::bytes(200, self.accept.wire.content_type(), body))
+    }
+
+    fn list_options(&self) -> Result<ListOptions> {
+        let query = self.query;
+        let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
+        let token = query.text("continue").to_owned();
+        let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+        if query.get("sendInitialEvents").is_some() {
+            let error = field::Error::forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
+            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]));
+        }
+        if !token.is_empty() && !matches!(version, "" | "0") {
+            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        Ok(ListOptions {
+            namespace: self.path.namespace.clone(),
+            labels: LabelSelector::parse(query.text("labelSelector"))?,
+            fields: FieldSelector::parse(query.text("fieldSelector"), self.kind.as_ref())?,
+            version: Version::parse(version, matching, limit > 0, !token.is_empty())?,
+            limit,
+            continue_token: token,
+        })
+    }
+
+    async fn watch(&self) -> Result<Answer> {
+        let (query, kind) = (self.query, self.kind.as_ref());
+        let begin = Begin::parse(query)?;
+        let mut fields = FieldSelector::parse(query.text("fieldSelector"), kind)?;
+        if !self.path.name.is_empty() {
+            fields = FieldSelector::parse(&format!("metadata.name={}", self.path.name), kind)?;
+        }
+        let labels = LabelSelector::parse(query.text("labelSelector"))?;
+        let timeout = match query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()) {
+            None | Some(0) => self.watch_timeout,
+            Some(seconds) => Duration::from_secs(seconds),
+        };
+        let mut initial = Vec::new();
+        let after = if begin.with_existing {
+            let options = ListOptions {
+                namespace: self.path.namespace.clone(),
+                labels: labels.clone(),
+                fields: fields.clone(),
+                version: begin.version,
+                ..ListOptions::default()
+            };
+            let list = self.registry.list(kind, &options).await?;
+            initial = list.entries;
+            list.revision
+        } else {
+            match begin.version {
+                Version::NotOlderThan(revision) | Version::Exactly(revision) => revision,
+                Version::Any | Version::Newest => self.registry.store.barrier().await.map_err(|e| ApiError::unavailable(e.to_string()))?,
+            }
+        };
+        let prefix = crate::registry::prefix(kind, &self.path.namespace);
+        // A version that is still to come is waited for: nothing older is told.
+        let from = after.min(self.registry.store.revision());
+        let watch = match self.registry.store.watch(&prefix, from) {
+            Ok(watch) => watch,
+            Err(_) => {
+                let why = format!("too old resource version: {after} ({})", self.registry.store.compacted());
+                let line = render::event_of("ERROR", "Status", ApiError::expired(why).status(), self.accept)?;
+                return Ok(Answer::bytes(200, self.accept.wire.content_type(), line));
+            }
+        };
+        let watcher = Watcher {
+            registry: Arc::clone(self.registry),
+            kind: Arc::clone(&self.kind),
+            labels,
+            fields,
+            accept: self.accept,
+            bookmarks: query.flag("allowWatchBookmarks"),
+            initial_end: (begin.send_initial_events && query.flag("allowWatchBookmarks")).then_some(after),
+            initial: initial.into(),
+            watch,
+            after,
+            timeout,
+        };
+        let stream_type = match self.accept.wire {
+            crate::negotiate::Wire::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            wire => wire.content_type(),
+        };
+        Ok(Answer::stream(stream_type, watcher.stream()))
+    }
+
+    async fn create(&self) -> Result<Answer> {
+        let options = self.write_options("CreateOptions")?;
+        let kind = self.kind.as_ref();
+        let validation = FieldValidation::parse(self.query.text("fieldValidation"), "CreateOptions")?;
+        let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
+        self.settle_namespace(&mut decoded.object)?;
+        let mut wanted = decode::inward(kind, decoded.object, None, false, &self.registry.gates)?;
+        decoded.warnings.extend(kind.warnings(&wanted, None));
+        self.registry.note_owner(self.target(Part::Main), None, &mut wanted, &options);
+        let entry = self.registry.create(kind, wanted, &options).await?;
+        Ok(self.one(201, &entry)?.warn(decoded.warnings))
+    }
+
+    async fn update(&self, part: Part) -> Result<Answer> {
+        let options = self.write_options("UpdateOptions")?;
+        let kind = self.kind.as_ref();
+        let validation = FieldValidation::parse(self.query.text("fieldValidation"), "UpdateOptions")?;
+        let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
+        self.settle_namespace(&mut decoded.object)?;
+        decode::check_place(&decoded.object, &self.path.namespace, &self.path.name)?;
+        let written = self.registry.update(self.target(part), decoded.object, &options).await?;
+        decoded.warnings.extend(written.warnings);
+        Ok(self.one(if written.created { 201 } else { 200 }, &written.entry)?.warn(decoded.warnings))
+    }
+
+    async fn patch(&self, part: Part) -> Result<Answer> {
+        let options = self.write_options("PatchOptions")?;
+        let validation = FieldValidation::parse(self.query.text("fieldValidation"), "PatchOptions")?;
+        let (body, mut warnings) = self.patch_body(validation)?;
+        let force = self.query.optional_flag("force");
+        if !matches!(body, PatchBody::Apply { .. }) && force.is_some() {
+            let error = field::Error::forbidden(&Path::new("force"), "may not be specified for non-apply patch");
+            return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+        }
+        let written = self.registry.patch(self.target(part), &body, validation, self.may_create, &options).await?;
+        warnings.extend(written.warnings);
+        Ok(self.one(if written.created { 201 } else { 200 }, &written.entry)?.warn(warnings))
+    }
+
+    fn patch_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
+        let json = || -> Result<Value> {
+            serde_json::from_slice(self.body)
+                .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
+        };
+        let object = || -> Result<Value> {
+            match json()? {
+                patch @ Value::Object(_) => Ok(patch),
+                _ => Err(ApiError::bad_request("error decoding patch: the patch must be a JSON object")),
+            }
+        };
+        match decode::media_type(self.content_type) {
+            "application/json-patch+json" => Ok((PatchBody::Json(json()?), Vec::new())),
+            "application/merge-patch+json" => Ok((PatchBody::Merge(object()?), Vec::new())),
+            "application/strategic-merge-patch+json" => Ok((PatchBody::Strategic(object()?), Vec::new())),
+            "application/apply-patch+yaml" | "application/apply-patch+json" | "application/apply-patch+cbor" => {
+                self.apply_body(validation)
+            }
+            _ => Err(ApiError::new(
+                415,
+                "UnsupportedMediaType",
+                "the body of the request was in an unknown format - accepted media types include: \
+                 application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, \
+                 application/strategic-merge-patch+json",
+            )),
+        }
+    }
+
+    fn apply_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
+        let manager = self.query.text("fieldManager");
+        if manager.is_empty() {
+            let error = field::Error::required(&Path::new("fieldManager"), "is required for apply patch");
+            return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+        }
+        let value = decode::yaml(self.body)
+            .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+        if !object::items(&value, "metadata.managedFields").is_empty() {
+            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+        }
+        if object::name(&value).is_empty() {
+            let mut value = value;
+            object::child(&mut value, "metadata").insert("name".into(), self.path.name.as_str().into());
+            return self.applied(value, validation);
+        }
+        self.applied(value, validation)
+    }
+
+    fn applied(&self, value: Value, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
+        let info = self.kind.info();
+        let api_version = info.api_version();
+        let expected = Expected { api_version: &api_version, kind: info.kind, schema: info.schema };
+        // Ownership needs what was really said, so the body goes on as it was sent once it is known to be sound.
+        let mut object = value;
+        self.settle_namespace(&mut object)?;
+        decode::check_place(&object, &self.path.namespace, &self.path.name)?;
+        let warnings = decode::applied(expected, object.clone(), validation)?.warnings;
+        Ok((PatchBody::Apply { object, force: self.query.flag("force") }, warnings))
+    }
+
+    async fn delete(&self) -> Result<Answer> {
+        let options = self.delete_options()?;
+        let kind = self.kind.as_ref();
+        match self.registry.delete(kind, &self.path.namespace, &self.path.name, &options).await? {
+            Deleted::Marked(entry) => self.one(200, &entry),
+            Deleted::Gone(entry) if kind.delete_returns_object() => self.one(200, &entry),
+            Deleted::Gone(entry) => {
+                let info = kind.info();
+                let object = portico_api::codec::stored::load(&entry.value, entry.modified).map_err(ApiError::internal)?;
+                let uid = object::text(&object, "metadata.uid");
+                let mut details = json!({"name": self.path.name, "kind": info.plural, "uid": uid});
+                if !info.group.is_empty() {
+                    details["group"] = info.group.into();
+                }
+                let status = json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+                });
+                let accept = Accept { form: Form::Object, ..self.accept };
+                let body = render::written("Status", status, accept)?;
+                Ok(Answer::bytes(200, accept.wire.content_type(), body))
+            }
+        }
+    }
+
+    async fn delete_collection(&self) -> Result<Answer> {
+        let options = self.delete_options()?;
+        let kind = self.kind.as_ref();
+        let entries = self.registry.delete_collection(kind, &self.list_options()?, &options).await?;
+        let list = crate::registry::List { entries, revision: self.registry.store.revision(), ..Default::default() };
+        let body = render::list(self.registry, kind, &list, self.accept)?;
+        Ok(Answer::bytes(200, self.accept.wire.content_type(), body))
+    }
+
+    fn delete_options(&self) -> Result<DeleteOptions> {
+        let body = match self.body {
+            [] => Value::Null,
+            body => decode::delete_options(self.content_type, body)?,
+        };
+        let mut dry_run: Vec<String> =
+            object::items(&body, "dryRun").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        dry_run.extend(self.query.all("dryRun").map(str::to_owned));
+        let text = |path: &str| Some(object::text(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);
+        let mut errors = Vec::new();
+        let policy = text("propagationPolicy").unwrap_or_else(|| self.query.text("propagationPolicy").to_owned());
+        if !matches!(policy.as_str(), "" | "Foreground" | "Background" | "Orphan") {
+            let path = Path::new("propagationPolicy");
+            errors.push(field::Error::not_supported(&path, policy, &["Foreground", "Background", "Orphan", "nil"]));
+        } else if !policy.is_empty() && object::at(&body, "orphanDependents").is_boolean() {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(field::Error::invalid(&Path::new("propagationPolicy"), policy, why));
+        }
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+        }
+        Ok(DeleteOptions {
+            uid: text("preconditions.uid"),
+            resource_version: text("preconditions.resourceVersion"),
+            dry_run: dry_run_flag(&dry_run, "DeleteOptions")?,
+        })
+    }
+
+    fn write_options(&self, kind: &str) -> Result<WriteOptions> {
+        let dry_run: Vec<String> = self.query.all("dryRun").map(str::to_owned).collect();
+        let manager = self.query.text("fieldManager");
+        let errors = managed::manager_problems(&Path::new("fieldManager"), manager);
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("meta.k8s.io", kind, "", &errors));
+        }
+        Ok(WriteOptions {
+            manager: managed::manager_name(manager, self.user_agent),
+            dry_run: dry_run_flag(&dry_run, kind)?,
+            trusted: false,
+            guard: self.guard.clone(),
+        })
+    }
+
+    /// An object without a namespace gets that of the path; another one is a mistake.
+    fn settle_namespace(&self, object: &mut Value) -> Result<()> {
+        let info = self.kind.info();
+        let found = object::namespace(object);
+        if !info.namespaced {
+            if !found.is_empty() {
+                object::child(object, "metadata").remove("namespace");
+            }
+            return Ok(());
+        }
+        if found.is_empty() {
+            object::child(object, "metadata").insert("namespace".into(), self.path.namespace.as_str().into());
+            return Ok(());
+        }
+        if found == self.path.namespace {
+            return Ok(());
+        }
+        Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ))
+    }
+
+    fn one(&self, code: u16, entry: &portico_store::Entry) -> Result<Answer> {
+        let body = render::one(self.registry, self.kind.as_ref(), entry, self.accept)?;
+        Ok(Answer::bytes(code, self.accept.wire.content_type(), body))
+    }
+}
+
+fn dry_run_flag(values: &[String], kind: &str) -> Result<bool> {
+    match values.iter().find(|value| *value != "All") {
+        None => Ok(!values.is_empty()),
+        Some(_) => {
+            let error = field::Error::not_supported(&Path::new("dryRun"), json!(values), &["All"]);
+            Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]))
+        }
+    }
+}
+
+pub fn method_not_allowed() -> ApiError {
+    ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+}
+
+/// Where a watch begins.
+struct Begin {
+    version: Version,
+    with_existing: bool,
+    send_initial_events: bool,
+}
+
+impl Begin {
+    fn parse(query: &Query) -> Result<Self> {
+        let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+        let path = Path::new("resourceVersionMatch");
+        let forbidden = |why: &str| {
+            let errors = [field::Error::forbidden(&path, why)];
+            Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
+        };
+        let send = query.optional_flag("sendInitialEvents");
+        match (send, matching) {
+            (None, "") => {}
+            (None, _) => return forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
+            (Some(_), "NotOlderThan") => {}
+            (Some(_), "") => return forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+            (Some(_), other) => {
+                let errors = [field::Error::not_supported(&path, other, &["NotOlderThan"])];
+                return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
+            }
+        }
+        let number = version.parse::<u64>().map_err(|_| {
+            ApiError::bad_request(format!("resourceVersion: Invalid value: {version:?}: must be a version that the server gave"))
+        });
+        let version = match version {
+            "" => Version::Newest,
+            "0" => Version::Any,
+            _ => Version::NotOlderThan(number?),
+        };
+        let unset = matches!(version, Version::Newest | Version::Any);
+        Ok(Self {
+            version,
+            with_existing: send.unwrap_or(unset),
+            send_initial_events: send == Some(true),
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! From a configuration to a running server, and to its end.
+
+use crate::app::App;
+use crate::auth::service_account::Tokens;
+use crate::auth::token_file::TokenFile;
+use crate::auth::bootstrap::CONTROLLERS;
+use crate::auth::{Authenticator, Rbac, User, audit::AuditLog};
+use crate::config::{Config, Storage};
+use crate::discovery::Discovery;
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::registry::Registry;
+use crate::reviews::StoredAccounts;
+use crate::system::{self, Advertised};
+use crate::{server, tls};
+use jiff::Timestamp;
+use portico_api::kinds::{self, Kind};
+use portico_api::service;
+use portico_store::{EmbeddedOptions, EtcdOptions, EtcdTls, OpenError, Store};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, RwLock};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+/// Who the controllers in this process are.
+const OWN_USER: &str = "portico:controllers-in-process";
+/// How often certificates are looked at for renewal.
+const RENEWAL: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot listen on {address}: choose another --bind-address or --secure-port")]
+    Listen { address: SocketAddr, source: std::io::Error },
+    #[error("cannot open the store")]
+    Store(#[source] OpenError),
+    #[error("cannot prepare the certificates")]
+    Tls(#[from] tls::Error),
+    #[error("cannot use {what}: {why}")]
+    File { what: String, why: String },
+    #[error("cannot write what every cluster begins with: {0}")]
+    Bootstrap(String),
+}
+
+/// A server that runs until `stop` is called.
+pub struct Running {
+    pub address: SocketAddr,
+    pub kubeconfig: Option<PathBuf>,
+    pub own_client: OwnClient,
+    app: Arc<App>,
+    advertised: Advertised,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+    chores: JoinSet<()>,
+}
+
+/// How controllers in this process reach the server: as ordinary clients, with a token that no other process knows.
+pub struct OwnClient {
+    pub url: String,
+    /// The CA of the server's certificate; `None` where the certificate is not of this server's making.
+    pub authority: Option<PathBuf>,
+    pub token: String,
+}
+
+/// Start a server. When this returns it is ready.
+pub async fn start(config: Config) -> Result<Running, StartError> {
+    let listener = listen(SocketAddr::new(config.bind, config.port)).await?;
+    let address = listener.local_addr().map_err(|source| StartError::Listen {
+        address: SocketAddr::new(config.bind, config.port),
+        source,
+    })?;
+    let advertised = advertise(&config, address);
+    let certificates = certificate_options(&config, &advertised);
+    let pki = tls::Pki::prepare(&certificates, Timestamp::now())?;
+    let tls = tls::Server::new(&pki)?;
+    let own_token = format!("{}{}", crate::random::uuid(), crate::random::uuid());
+    let store = open(&config.storage).await.map_err(StartError::Store)?;
+    let app = Arc::new(build(&config, store, &pki, &advertised, &own_token)?);
+    system::feed_access_rules(&app.registry, &app.rbac);
+    system::bootstrap(&app.registry).await.map_err(|error| StartError::Bootstrap(error.to_string()))?;
+    let (stop, stopped) = watch::channel(false);
+    let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
+    let serving = tokio::spawn(server::serve(Arc::clone(&app), listener, acceptor, stopped));
+    let mut chores = JoinSet::new();
+    chores.spawn(system::keep_kubernetes_service(Arc::clone(&app.registry), advertised.clone()));
+    chores.spawn(system::finish_namespaces(Arc::clone(&app.registry)));
+    chores.spawn(system::expire_events(Arc::clone(&app.registry), config.event_ttl));
+    chores.spawn(renew(certificates, tls));
+    app.ready.store(true, Ordering::Release);
+    let own_client = OwnClient {
+        url: format!("https://{}", reachable(address)),
+        authority: (config.tls_cert_file.is_none()).then(|| config.cert_dir.join("ca.crt")),
+        token: own_token,
+    };
+    Ok(Running { address, kubeconfig: pki.kubeconfig, own_client, app, advertised, stop, serving, chores })
+}
+
+impl Running {
+    /// Stop in order: no longer ready, out of the endpoints, open requests ended, store closed.
+    pub async fn stop(mut self) {
+        self.app.ready.store(false, Ordering::Release);
+        self.chores.shutdown().await;
+        system::leave(&self.app.registry, &self.advertised).await;
+        self.stop.send_replace(true);
+        let _ = self.serving.await;
+        self.app.registry.store.close().await;
+    }
+}
+
+/// An address on which this machine reaches what it listens on.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
+}
+
+async fn open(storage: &Storage) -> Result<Store, OpenError> {
+    match storage {
+        Storage::Embedded(dir) => Store::embedded(dir, EmbeddedOptions::default()).await,
+        Storage::Etcd { servers, prefix, ca, certificate, key } => {
+            let identity = certificate.clone().zip(key.clone());
+            let tls = ca.clone().map(|ca| EtcdTls { ca, identity, server_name: None });
+            let prefix = format!("{}/", prefix.trim_end_matches('/'));
+            Store::etcd(EtcdOptions { endpoints: servers.clone(), prefix, tls, ..EtcdOptions::default() }).await
+        }
+    }
+}
+
+fn build(
+    config: &Config,
+    store: Store,
+    pki: &tls::Pki,
+    advertised: &Advertised,
+    own_token: &str,
+) -> Result<App, StartError> {
+    let kinds = served_kinds(config);
+    let registry = Arc::new(Registry::new(store, config.gates, kinds));
+    let token_file = match &config.token_auth_file {
+        None => None,
+        Some(path) => Some(TokenFile::read(path).map_err(|error| StartError::File {
+            what: path.display().to_string(),
+            why: error.to_string(),
+        })?),
+    };
+    let tokens = Tokens::new(pki.token_key(), &config.service_account_issuer, &[])
+        .map_err(|error| StartError::File { what: "the service-account key".into(), why: error.to_string() })?;
+    let audit = match &config.audit_log {
+        None => None,
+        Some(path) => Some(AuditLog::open(path).map_err(|error| StartError::File {
+            what: path.display().to_string(),
+            why: error.to_string(),
+        })?),
+    };
+    Ok(App {
+        authenticator: Authenticator {
+            token_file,
+            tokens: Some(tokens),
+            audiences: vec![config.service_account_issuer.clone()],
+            objects: Arc::new(StoredAccounts(Arc::clone(&registry))),
+            own: Some((own_token.to_owned(), User::new(OWN_USER, &[CONTROLLERS]))),
+            anonymous: config.anonymous,
+        },
+        rbac: Arc::new(RwLock::new(Rbac::default())),
+        discovery: Discovery::new(registry.kinds()),
+        openapi: OnceLock::new(),
+        limits: Limits::new(config.limits),
+        metrics: Metrics::default(),
+        audit,
+        address: advertised.address.to_string(),
+        ready: AtomicBool::new(false),
+        min_watch_timeout: config.min_watch_timeout,
+        registry,
+    })
+}
+
+fn served_kinds(config: &Config) -> Vec<Arc<dyn Kind>> {
+    let mut all: Vec<Arc<dyn Kind>> = kinds::all().into_iter().map(Arc::from).collect();
+    let services = service::ServiceKind::new(config.ranges.clone(), config.gates);
+    all.push(Arc::new(service::PorticoServiceKind::new(services.clone())));
+    all.push(Arc::new(services));
+    all
+}
+
+fn advertise(config: &Config, bound: SocketAddr) -> Advertised {
+    let given = config.advertise.or_else(|| Some(config.bind).filter(|ip| !ip.is_unspecified() && !ip.is_loopback()));
+    let ip = given.or_else(outward_address).unwrap_or_else(|| match config.bind {
+        ip if ip.is_loopback() => ip,
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+    });
+    Advertised {
+        address: SocketAddr::new(ip, bound.port()),
+        service_ips: config.ranges.first_addresses(),
+        shared_store: matches!(config.storage, Storage::Etcd { .. }),
+    }
+}
+
+/// The address this machine would use towards others. Connecting a datagram socket sends nothing.
+fn outward_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_unspecified())
+}
+
+fn certificate_options(config: &Config, advertised: &Advertised) -> tls::Options {
+    let mut addresses = vec![advertised.address.ip()];
+    addresses.extend(Some(config.bind).filter(|ip| !ip.is_unspecified()));
+    addresses.extend(&advertised.service_ips);
+    tls::Options {
+        dir: config.cert_dir.clone(),
+        port: advertised.address.port(),
+        addresses,
+        names: Vec::new(),
+        cert_file: config.tls_cert_file.clone(),
+        key_file: config.tls_private_key_file.clone(),
+        client_ca_file: config.client_ca_file.clone(),
+    }
+}
+
+/// Look after the certificates while the server runs.
+async fn renew(options: tls::Options, server: tls::Server) {
+    loop {
+        tokio::time::sleep(RENEWAL).await;
+        let renewed = tls::Pki::prepare(&options, Timestamp::now()).and_then(|pki| server.replace(&pki));
+        if let Err(error) = renewed {
+            tracing::error!(%error, "cannot renew the certificates");
+        }
+    }
+}

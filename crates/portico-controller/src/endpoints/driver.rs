@@ -1,0 +1,293 @@
+//! Runs the controller: watches feed the index, the index feeds the queue, and each Service in turn is planned and
+//! written. One task owns all state; only requests are in flight beside it.
+
+use std::{
+    future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::{
+    StreamExt,
+    future::{BoxFuture, FutureExt},
+    stream::{BoxStream, FuturesUnordered, SelectAll, select_all},
+};
+use k8s_openapi::api::{
+    core::v1::{Endpoints, Node, Pod, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{
+    Api, Client, Resource,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
+};
+use serde::de::DeserializeOwned;
+use tracing::{debug, info, warn};
+
+use super::{
+    EndpointsPlan, LABEL_SLICE_MANAGED_BY, ObjectKey, SLICE_MANAGER,
+    apply::{Applied, ApplyError, Written, apply},
+    cache::Cache,
+    index::{Index, Kind},
+    legacy::plan_endpoints,
+    plan::plan,
+    queue::Queue,
+    trigger::TriggerTimes,
+};
+use crate::Shutdown;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub max_endpoints_per_slice: usize,
+    /// Also keep the older Endpoints objects.
+    pub write_endpoints: bool,
+    /// How many Services are written at a time.
+    pub concurrency: usize,
+    pub counters: Arc<Counters>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_endpoints_per_slice: 100, write_endpoints: true, concurrency: 16, counters: Arc::default() }
+    }
+}
+
+/// What the controller has done since it was started.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Plans made, also those that found nothing to do.
+    pub syncs: AtomicU64,
+    pub creates: AtomicU64,
+    pub updates: AtomicU64,
+    pub deletes: AtomicU64,
+    pub conflicts: AtomicU64,
+    pub errors: AtomicU64,
+}
+
+/// Changes taken in before the next look at answers to requests.
+const BATCH: usize = 1000;
+
+/// How long requests may take to end after the order to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Runs until `shutdown`; an API server that is away or answers with errors is waited for.
+pub async fn run(client: Client, options: Options, mut shutdown: Shutdown) {
+    info!(endpoints = options.write_endpoints, max = options.max_endpoints_per_slice, "endpoint controller starts");
+    let mut controller = Controller::new(client, options);
+    tokio::select! {
+        () = controller.run() => {}
+        _ = shutdown.wait_for(|stop| *stop) => {}
+    }
+    controller.drain().await;
+    info!("endpoint controller stopped");
+}
+
+type Change = Box<dyn FnOnce(&mut Controller) + Send>;
+
+struct Controller {
+    client: Client,
+    options: Options,
+    index: Index,
+    queue: Queue,
+    trigger_times: TriggerTimes,
+    /// Kinds whose first list is not complete: until then nothing may be concluded from what is missing.
+    unlisted: Vec<Kind>,
+    requests: FuturesUnordered<BoxFuture<'static, Finished>>,
+}
+
+struct Finished {
+    key: ObjectKey,
+    started: Instant,
+    epochs: (u64, u64),
+    applied: Applied,
+}
+
+impl Controller {
+    fn new(client: Client, options: Options) -> Self {
+        let mut unlisted = vec![Kind::Service, Kind::Pod, Kind::Node, Kind::EndpointSlice];
+        unlisted.extend(options.write_endpoints.then_some(Kind::Endpoints));
+        Self {
+            queue: Queue::new(options.concurrency),
+            index: Index::default(),
+            trigger_times: TriggerTimes::default(),
+            unlisted,
+            requests: FuturesUnordered::new(),
+            client,
+            options,
+        }
+    }
+
+    async fn run(&mut self) {
+        let mut changes = self.watches();
+        loop {
+            self.start_work();
+            let deadline = self.queue.next_deadline();
+            tokio::select! {
+                Some(change) = changes.next() => {
+                    change(self);
+                    // What is there already is taken in together: one plan for many changes.
+                    for _ in 0..BATCH {
+                        let Some(Some(change)) = changes.next().now_or_never() else { break };
+                        change(self);
+                    }
+                }
+                Some(finished) = self.requests.next() => self.finish(finished),
+                () = sleep_until(deadline) => {}
+            }
+        }
+    }
+
+    fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
+        let all = watcher::Config::default();
+        let own = watcher::Config::default().labels(&format!("{LABEL_SLICE_MANAGED_BY}={SLICE_MANAGER}"));
+        let mut watches = vec![
+            self.watch::<Service>(Kind::Service, all.clone(), Index::apply_service, Index::delete_service),
+            self.watch::<Pod>(Kind::Pod, all.clone(), |index, pod| index.apply_pod(&pod), Index::delete_pod),
+            self.watch::<Node>(Kind::Node, all.clone(), |index, node| index.apply_node(&node), Index::delete_node),
+            self.watch::<EndpointSlice>(Kind::EndpointSlice, own, Index::apply_slice, Index::delete_slice),
+        ];
+        if self.options.write_endpoints {
+            watches.push(self.watch::<Endpoints>(
+                Kind::Endpoints,
+                all,
+                Index::apply_endpoints,
+                Index::delete_endpoints,
+            ));
+        }
+        select_all(watches)
+    }
+
+    fn watch<K>(
+        &self,
+        kind: Kind,
+        config: watcher::Config,
+        apply: fn(&mut Index, K),
+        delete: fn(&mut Index, &K),
+    ) -> BoxStream<'static, Change>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    {
+        let events = watcher(Api::<K>::all(self.client.clone()), config).default_backoff();
+        let change = move |event: watcher::Result<Event<K>>| -> Change {
+            Box::new(move |controller| match event {
+                Ok(event) => controller.feed(kind, event, apply, delete),
+                Err(error) => warn!(?kind, %error, "watch failed, trying again"),
+            })
+        };
+        events.map(change).boxed()
+    }
+
+    fn feed<K>(&mut self, kind: Kind, event: Event<K>, apply: fn(&mut Index, K), delete: fn(&mut Index, &K)) {
+        match event {
+            Event::Init => self.index.begin_list(kind),
+            Event::InitApply(object) | Event::Apply(object) => apply(&mut self.index, object),
+            Event::Delete(object) => delete(&mut self.index, &object),
+            Event::InitDone => {
+                self.index.finish_list(kind);
+                self.unlisted.retain(|unlisted| *unlisted != kind);
+                debug!(?kind, "listed");
+            }
+        }
+    }
+
+    fn start_work(&mut self) {
+        for key in self.index.take_touched() {
+            self.queue.add(key);
+        }
+        while self.unlisted.is_empty()
+            && let Some(key) = self.queue.start(Instant::now())
+        {
+            self.sync(key);
+        }
+    }
+
+    fn sync(&mut self, key: ObjectKey) {
+        let started = Instant::now();
+        self.options.counters.syncs.fetch_add(1, Relaxed);
+        let snapshot = self.index.snapshot(&key);
+        let trigger_time = self.trigger_times.look(&key, &snapshot);
+        let slices = plan(&snapshot, self.options.max_endpoints_per_slice, trigger_time);
+        let endpoints = match self.options.write_endpoints {
+            true => plan_endpoints(&snapshot, trigger_time),
+            false => EndpointsPlan::Keep,
+        };
+        if slices.is_empty() && endpoints == EndpointsPlan::Keep {
+            self.queue.finish(key, true, started);
+            return;
+        }
+        let epochs = (self.index.slices.epoch(), self.index.endpoints.epoch());
+        let client = self.client.clone();
+        let request = async move {
+            let applied = apply(client, &key.namespace, slices, endpoints).await;
+            Finished { key, started, epochs, applied }
+        };
+        self.requests.push(request.boxed());
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        let Finished { key, started, epochs, applied } = finished;
+        let Applied { slices, endpoints, error } = applied;
+        debug!(service = %key, slices = slices.len(), endpoints = endpoints.len(), elapsed = ?started.elapsed(), "written");
+        let missing = slices.iter().any(|write| matches!(write, Written::Missing(_)))
+            || endpoints.iter().any(|write| matches!(write, Written::Missing(_)));
+        let counters = self.options.counters.clone();
+        slices.into_iter().for_each(|write| remember(&mut self.index.slices, write, epochs.0, &counters));
+        endpoints.into_iter().for_each(|write| remember(&mut self.index.endpoints, write, epochs.1, &counters));
+        let retry = self.queue.finish(key.clone(), error.is_none() && !missing, Instant::now());
+        if let Some(error) = error {
+            report(&counters, &key, &error, retry);
+        }
+    }
+
+    /// Lets requests that are under way end: their answer would otherwise be unknown.
+    async fn drain(&mut self) {
+        let ended = async { while self.requests.next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, ended).await.is_err() {
+            warn!(count = self.requests.len(), "gave up waiting for requests under way");
+        }
+    }
+}
+
+fn remember<K>(cache: &mut Cache<K>, write: Written<K>, epoch: u64, counters: &Counters)
+where
+    K: k8s_openapi::Metadata<Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>,
+{
+    match write {
+        Written::Created(object) => {
+            counters.creates.fetch_add(1, Relaxed);
+            cache.wrote(object, epoch);
+        }
+        Written::Updated(object) => {
+            counters.updates.fetch_add(1, Relaxed);
+            cache.wrote(object, epoch);
+        }
+        Written::Deleted(object) => {
+            counters.deletes.fetch_add(1, Relaxed);
+            cache.removed(&object);
+        }
+        Written::Missing(object) => cache.removed(&object),
+    }
+}
+
+fn report(counters: &Counters, service: &ObjectKey, error: &ApplyError, retry: Option<Duration>) {
+    if error.is_conflict() {
+        counters.conflicts.fetch_add(1, Relaxed);
+        debug!(%service, %error, ?retry, "changed by somebody else");
+        return;
+    }
+    counters.errors.fetch_add(1, Relaxed);
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    warn!(%service, %error, cause, ?retry, "cannot write endpoints");
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => future::pending().await,
+    }
+}

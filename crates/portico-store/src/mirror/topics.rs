@@ -1,0 +1,113 @@
+//! The change logs, one per topic, and the wakers of those who follow them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::types::topic_of;
+use crate::{Event, Revision};
+
+/// A batch for one watcher has about so many events: it is only exceeded to finish a revision.
+const BATCH: usize = 256;
+
+/// There are as many topics as kinds of objects, so they are never removed.
+#[derive(Default)]
+pub(super) struct Topics(HashMap<Box<str>, Topic>);
+
+struct Topic {
+    log: VecDeque<Arc<Event>>,
+    /// The revision of the last event that was dropped from the log.
+    dropped: Revision,
+    wake: watch::Sender<()>,
+}
+
+/// The wakers of the topics that changed, each once, to be used after the lock is gone.
+#[derive(Default)]
+pub(super) struct Woken(Vec<watch::Sender<()>>);
+
+impl Woken {
+    fn add(&mut self, wake: &watch::Sender<()>) {
+        if !self.0.iter().any(|known| known.same_channel(wake)) {
+            self.0.push(wake.clone());
+        }
+    }
+
+    pub fn wake(self) {
+        self.0.iter().for_each(|wake| wake.send_replace(()));
+    }
+}
+
+impl Topics {
+    pub fn append(&mut self, event: Arc<Event>, compacted: Revision, woken: &mut Woken) {
+        let Some(name) = topic_of(&event.key) else {
+            return;
+        };
+        let topic = self.topic(name, compacted);
+        woken.add(&topic.wake);
+        topic.log.push_back(event);
+    }
+
+    /// Drops the oldest event of all, which is also the oldest of its topic.
+    pub fn forget(&mut self, event: &Event) {
+        if let Some(topic) = topic_of(&event.key).and_then(|name| self.0.get_mut(name)) {
+            topic.log.pop_front();
+            topic.dropped = event.revision;
+        }
+    }
+
+    pub fn forget_all(&mut self, revision: Revision) {
+        for topic in self.0.values_mut() {
+            topic.log = VecDeque::new();
+            topic.dropped = revision;
+        }
+    }
+
+    pub fn subscribe(&mut self, name: &str, compacted: Revision) -> watch::Receiver<()> {
+        self.topic(name, compacted).wake.subscribe()
+    }
+
+    /// What happened under `prefix` after `position`, and whether there is more. `None` if some of it was dropped.
+    pub fn events(&self, prefix: &str, position: Revision) -> Option<(Vec<Arc<Event>>, bool)> {
+        let mut events: Vec<Arc<Event>> = Vec::new();
+        let Some(topic) = self.of(prefix) else {
+            return Some((events, false));
+        };
+        if position < topic.dropped {
+            return None;
+        }
+        let start = topic.log.partition_point(|event| event.revision <= position);
+        for event in topic.log.range(start..).filter(|event| event.key.starts_with(prefix)) {
+            let inside_revision = events.last().is_none_or(|last| last.revision == event.revision);
+            if events.len() >= BATCH && !inside_revision {
+                return Some((events, true));
+            }
+            events.push(event.clone());
+        }
+        Some((events, false))
+    }
+
+    /// The revision of the newest event in the topic of `prefix`, dropped or not.
+    pub fn newest(&self, prefix: &str) -> Revision {
+        let newest = |topic: &Topic| topic.log.back().map_or(topic.dropped, |event| event.revision);
+        self.of(prefix).map_or(0, newest)
+    }
+
+    pub fn all(&self) -> Woken {
+        Woken(self.0.values().map(|topic| topic.wake.clone()).collect())
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.values().map(|topic| topic.log.len()).sum()
+    }
+
+    fn of(&self, prefix: &str) -> Option<&Topic> {
+        topic_of(prefix).and_then(|name| self.0.get(name))
+    }
+
+    fn topic(&mut self, name: &str, compacted: Revision) -> &mut Topic {
+        let new = || Topic { log: VecDeque::new(), dropped: compacted, wake: watch::Sender::new(()) };
+        self.0.entry(name.into()).or_insert_with(new)
+    }
+}

@@ -1,0 +1,44 @@
+//! One reader of the change log. It holds a position and no buffer, so a slow reader costs no memory.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::mirror::{Mirror, Subscription};
+use crate::{Event, ReadError, Revision, WatchError};
+
+pub struct Watch {
+    mirror: Arc<Mirror>,
+    prefix: Box<str>,
+    position: Revision,
+    generation: u64,
+    wake: watch::Receiver<()>,
+}
+
+impl Watch {
+    pub(crate) fn open(mirror: Arc<Mirror>, prefix: &str, from: Revision) -> Result<Watch, ReadError> {
+        let Subscription { wake, generation } = mirror.subscribe(prefix, from)?;
+        Ok(Watch { mirror, prefix: prefix.into(), position: from, generation, wake })
+    }
+
+    /// Waits for what is new, in revision order. A batch never ends inside a revision. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, WatchError> {
+        loop {
+            self.wake.mark_unchanged();
+            if self.mirror.is_closed() {
+                return Err(WatchError::Closed);
+            }
+            let batch = self.mirror.events(&self.prefix, self.position, self.generation)?;
+            self.position = batch.position;
+            if !batch.events.is_empty() {
+                return Ok(batch.events);
+            }
+            self.wake.changed().await.map_err(|_| WatchError::Closed)?;
+        }
+    }
+
+    /// Everything up to here, in the whole store, has been seen: a bookmark with this revision is truthful.
+    pub fn position(&self) -> Revision {
+        self.mirror.seen(&self.prefix, self.position, self.generation)
+    }
+}
