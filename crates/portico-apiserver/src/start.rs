@@ -218,7 +218,7 @@ fn certificate_options(config: &Config, advertised: &Advertised) -> tls::Options
     addresses.extend(&advertised.service_ips);
     tls::Options {
         dir: config.cert_dir.clone(),
-        port: advertised.address.port(),
+        local: reachable(SocketAddr::new(config.bind, advertised.address.port())),
         addresses,
         names: Vec::new(),
         cert_file: config.tls_cert_file.clone(),
