@@ -4,9 +4,9 @@
 //! lives on, and no port is lost. Runs for `PORTICO_FUZZ_SECONDS` (20) from `PORTICO_FUZZ_SEED`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
-mod common;
 #[path = "fuzz/body.rs"]
 mod body;
+mod common;
 #[path = "fuzz/protobuf.rs"]
 mod protobuf;
 #[path = "fuzz/target.rs"]
@@ -111,11 +111,13 @@ impl std::fmt::Display for Request {
 
 fn request(random: &mut Random, targets: &[Target]) -> Request {
     let target = random.pick(targets);
-    let method = *random.pick(&["GET", "POST", "POST", "PUT", "PUT", "PATCH", "PATCH", "PATCH", "DELETE", "HEAD", "OPTIONS"]);
+    let method =
+        *random.pick(&["GET", "POST", "POST", "PUT", "PUT", "PATCH", "PATCH", "PATCH", "DELETE", "HEAD", "OPTIONS"]);
     let path = target.path(random, method);
     let (kind, body) = match method {
         "POST" | "PUT" => {
-            let kind = *random.pick(&[JSON, JSON, JSON, YAML, PROTOBUF, "text/plain", "", "application/json;charset=latin1"]);
+            let kind =
+                *random.pick(&[JSON, JSON, JSON, YAML, PROTOBUF, "text/plain", "", "application/json;charset=latin1"]);
             (kind, Some(content(random, target, kind)))
         }
         "PATCH" => {
@@ -155,7 +157,8 @@ fn headers(random: &mut Random) -> Vec<(&'static str, &'static str)> {
         headers.push(("accept", *random.pick(&ACCEPTS)));
     }
     if random.one_in(20) {
-        headers.push(("impersonate-user", *random.pick(&["nobody", "system:serviceaccount:default:default", "\u{fc}"])));
+        headers
+            .push(("impersonate-user", *random.pick(&["nobody", "system:serviceaccount:default:default", "\u{fc}"])));
     }
     if random.one_in(20) {
         headers.push(("content-encoding", *random.pick(&["gzip", "identity", "br"])));
