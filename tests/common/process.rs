@@ -65,7 +65,7 @@ impl Drop for Process {
         self.kill();
         if std::thread::panicking() {
             let log = self.log();
-            let lines: Vec<_> = log.lines().collect();
+            let lines: Vec<String> = log.lines().map(|line| line.chars().take(300).collect()).collect();
             let tail = &lines[lines.len().saturating_sub(self.tail)..];
             eprintln!("--- the end of {}\n{}\n---", self.log.display(), tail.join("\n"));
         }

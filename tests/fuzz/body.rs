@@ -25,7 +25,7 @@ impl Body {
                 "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"k:{\"port\":80}": {".": {}}}}}]),
             _ => {}
         }
-        for _ in 0..random.below(4) {
+        for _ in 0..random.below(6).saturating_sub(2) {
             mutate(random, &mut object, 0);
         }
         object
