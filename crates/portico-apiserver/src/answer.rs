@@ -86,7 +86,8 @@ impl Answer {
     /// The HTTP response; large bodies are compressed for clients that take it.
     pub fn into_response(self, accept_encoding: &str) -> Response<Body> {
         let mut response = Response::new(BodyExt::boxed_unsync(Full::new(Bytes::new())));
-        *response.status_mut() = hyper::StatusCode::from_u16(self.code).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() =
+            hyper::StatusCode::from_u16(self.code).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         let mut set = |name, value: &str| {
             if let Ok(value) = HeaderValue::from_str(value) {
@@ -134,7 +135,8 @@ fn quoted(text: &str) -> String {
 }
 
 fn compressed(bytes: &Bytes, accept_encoding: &str) -> Option<Bytes> {
-    let wanted = accept_encoding.split(',').any(|part| part.split(';').next().is_some_and(|coding| coding.trim() == "gzip"));
+    let wanted =
+        accept_encoding.split(',').any(|part| part.split(';').next().is_some_and(|coding| coding.trim() == "gzip"));
     if !wanted || bytes.len() < COMPRESS_FROM {
         return None;
     }

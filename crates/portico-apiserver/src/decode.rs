@@ -103,8 +103,8 @@ pub fn typed(expected: Expected<'_>, content_type: &str, body: &[u8], validation
         Encoding::Yaml => (yaml(body).map_err(|error| unrecognised(expected.kind, &error, body))?, Vec::new()),
     };
     check_kind(expected, &value)?;
-    let (object, unknown) = conform(schema(), expected.schema, value)
-        .map_err(|error| expected.refuse("", "", error))?;
+    let (object, unknown) =
+        conform(schema(), expected.schema, value).map_err(|error| expected.refuse("", "", error))?;
     let warnings = lenient(validation, &unknown, &duplicates).map_err(|why| expected.refuse("", "", why))?;
     Ok(Decoded { object, warnings })
 }
@@ -124,8 +124,7 @@ pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Re
         let error = field::Error::invalid(&Path::new("patch"), "", why);
         ApiError::invalid("", "", "", &[error])
     };
-    let (object, unknown) =
-        conform(schema(), kind.info().schema, value).map_err(|error| blame(error.to_string()))?;
+    let (object, unknown) = conform(schema(), kind.info().schema, value).map_err(|error| blame(error.to_string()))?;
     let warnings = lenient(validation, &unknown, &[]).map_err(blame)?;
     Ok(Decoded { object, warnings })
 }
@@ -173,7 +172,8 @@ fn protobuf(expected: Expected<'_>, body: &[u8]) -> Result<Decoded> {
 
 /// The options of a delete, which clients send under many versions: only what they say counts.
 pub fn delete_options(content_type: &str, body: &[u8]) -> Result<Value> {
-    let bad = |error: &dyn std::fmt::Display| ApiError::bad_request(format!("the delete options cannot be read: {error}"));
+    let bad =
+        |error: &dyn std::fmt::Display| ApiError::bad_request(format!("the delete options cannot be read: {error}"));
     let value = match Encoding::of(content_type)? {
         Encoding::Protobuf => {
             return proto::decode(schema(), "DeleteOptions", body).map_err(|error| bad(&error));

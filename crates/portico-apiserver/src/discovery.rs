@@ -236,10 +236,8 @@ fn aggregate(lines: &[Line]) -> Vec<Value> {
 }
 
 fn group(name: &str, versions: &BTreeMap<String, Vec<Line>>) -> Value {
-    let versions: Vec<Value> = versions
-        .keys()
-        .map(|version| json!({"groupVersion": joined(name, version), "version": version}))
-        .collect();
+    let versions: Vec<Value> =
+        versions.keys().map(|version| json!({"groupVersion": joined(name, version), "version": version})).collect();
     json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
 }
 

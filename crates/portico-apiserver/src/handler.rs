@@ -2,8 +2,8 @@
 
 use crate::answer::{Answer, Body};
 use crate::app::App;
-use crate::auth::certificate::{self, ClientCertificate};
 use crate::auth::audit::Record;
+use crate::auth::certificate::{self, ClientCertificate};
 use crate::auth::{Action, Credentials, Request as Asked, User, impersonate};
 use crate::limits::{Load, MOST_BODY};
 use crate::negotiate::Accept;
@@ -217,7 +217,8 @@ fn who_asks(app: &App, peer: &Peer, head: &Head, who: &mut Who) -> Result<User> 
 /// Why it is allowed, or that it is not.
 fn allow(app: &App, user: &User, head: &Head) -> Result<String> {
     let action = head.action();
-    let decision = app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))?.decide(user, &action);
+    let decision =
+        app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))?.decide(user, &action);
     if decision.allowed { Ok(decision.reason) } else { Err(action.forbidden(user, &decision)) }
 }
 

@@ -51,7 +51,10 @@ impl Limits {
             Load::Watch => (&self.watches, "watches"),
         };
         Arc::clone(semaphore).try_acquire_owned().map_err(|_| {
-            ApiError::too_many_requests(format!("the server has as many {what} under way as it takes, please try again"), 1)
+            ApiError::too_many_requests(
+                format!("the server has as many {what} under way as it takes, please try again"),
+                1,
+            )
         })
     }
 }

@@ -42,13 +42,22 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let requests = Family::default();
-        let seconds: Family<Timed, Histogram, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(SECONDS));
+        let seconds: Family<Timed, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(SECONDS));
         let (watchers, refused, revision, objects) =
             (Gauge::default(), Counter::default(), Gauge::default(), Family::default());
         registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
-        registry.register("apiserver_request_duration_seconds", "How long requests took, watches apart", seconds.clone());
+        registry.register(
+            "apiserver_request_duration_seconds",
+            "How long requests took, watches apart",
+            seconds.clone(),
+        );
         registry.register("apiserver_longrunning_requests", "Open watches", watchers.clone());
-        registry.register("apiserver_request_terminations", "Requests refused because the server was full", refused.clone());
+        registry.register(
+            "apiserver_request_terminations",
+            "Requests refused because the server was full",
+            refused.clone(),
+        );
         registry.register("portico_store_revision", "The newest revision of the store", revision.clone());
         registry.register("apiserver_storage_objects", "Stored objects by resource", objects.clone());
         Self { registry, requests, seconds, watchers, refused, revision, objects }

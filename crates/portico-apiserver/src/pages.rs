@@ -53,7 +53,16 @@ pub async fn answer(
 }
 
 const PATHS: &[&str] = &[
-    "/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version",
+    "/api",
+    "/api/v1",
+    "/apis",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/readyz",
+    "/version",
 ];
 
 fn version() -> Value {
@@ -91,8 +100,12 @@ async fn health(app: &App, path: &str, query: &Query) -> Result<Answer> {
     checks.retain(|(name, _)| !excluded.contains(name));
     let well = checks.iter().all(|(_, good)| *good);
     let name = root.trim_start_matches('/');
-    let lines: String =
-        checks.iter().map(|(check, good)| format!("[{}]{check} {}\n", if *good { '+' } else { '-' }, if *good { "ok" } else { "failed" })).collect();
+    let lines: String = checks
+        .iter()
+        .map(|(check, good)| {
+            format!("[{}]{check} {}\n", if *good { '+' } else { '-' }, if *good { "ok" } else { "failed" })
+        })
+        .collect();
     match (well, query.flag("verbose")) {
         (true, false) => Ok(Answer::text(200, "ok")),
         (true, true) => Ok(Answer::text(200, format!("{lines}{name} check passed\n"))),
@@ -102,8 +115,12 @@ async fn health(app: &App, path: &str, query: &Query) -> Result<Answer> {
 
 fn openapi(app: &App, path: &str, accept: &str, headers: &HeaderMap) -> Result<Answer> {
     let documents = app.openapi.get_or_init(|| {
-        let served: Vec<Served<'_>> =
-            app.registry.kinds().iter().map(|kind| Served { info: kind.info(), verbs: crate::discovery::verbs(kind.info()) }).collect();
+        let served: Vec<Served<'_>> = app
+            .registry
+            .kinds()
+            .iter()
+            .map(|kind| Served { info: kind.info(), verbs: crate::discovery::verbs(kind.info()) })
+            .collect();
         Documents::build(schema(), &served)
     });
     let (body, kind) = match path.strip_prefix("/openapi/").unwrap_or_default() {

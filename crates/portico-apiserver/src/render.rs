@@ -70,8 +70,11 @@ pub fn list(registry: &Registry, kind: &dyn Kind, list: &List, accept: Accept) -
         out.extend_from_slice(b"]}\n");
         return Ok(out);
     }
-    let objects: Vec<Value> =
-        list.entries.iter().map(|entry| load(entry).map(|object| registry.outward(kind, object))).collect::<Result<_>>()?;
+    let objects: Vec<Value> = list
+        .entries
+        .iter()
+        .map(|entry| load(entry).map(|object| registry.outward(kind, object)))
+        .collect::<Result<_>>()?;
     match accept.form {
         Form::Table(include) => value(&table(kind, objects.iter(), include, metadata, true), accept),
         Form::Metadata => {
@@ -88,8 +91,7 @@ pub fn list(registry: &Registry, kind: &dyn Kind, list: &List, accept: Accept) -
             };
             let items: Vec<Value> = objects.into_iter().map(bare).collect();
             let kind = format!("{}List", info.kind);
-            let whole =
-                json!({"kind": kind, "apiVersion": info.api_version(), "metadata": metadata, "items": items});
+            let whole = json!({"kind": kind, "apiVersion": info.api_version(), "metadata": metadata, "items": items});
             written(&format!("{}List", info.schema), whole, accept)
         }
     }

@@ -3,7 +3,9 @@
 use crate::answer::Answer;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::negotiate::{Accept, Form};
-use crate::registry::{DeleteOptions, Deleted, Guard, ListOptions, Part, PatchBody, Registry, Target, Version, WriteOptions};
+use crate::registry::{
+    DeleteOptions, Deleted, Guard, ListOptions, Part, PatchBody, Registry, Target, Version, WriteOptions,
+};
 use crate::render;
 use crate::request::{Query, ResourcePath};
 use crate::watch::Watcher;
@@ -136,7 +138,8 @@ impl Call<'_> {
         let token = query.text("continue").to_owned();
         let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
         if query.get("sendInitialEvents").is_some() {
-            let error = field::Error::forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
+            let error =
+                field::Error::forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
             return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]));
         }
         if !token.is_empty() && !matches!(version, "" | "0") {
@@ -145,7 +148,7 @@ impl Call<'_> {
         Ok(ListOptions {
             namespace: self.path.namespace.clone(),
             labels: LabelSelector::parse(query.text("labelSelector"))?,
-            fields: FieldSelector::parse(query.text("fieldSelector"), self.kind.as_ref())?,
+            fields: FieldSelector::parse(self.kind.as_ref(), query.text("fieldSelector"))?,
             version: Version::parse(version, matching, limit > 0, !token.is_empty())?,
             limit,
             continue_token: token,
@@ -155,9 +158,9 @@ impl Call<'_> {
     async fn watch(&self) -> Result<Answer> {
         let (query, kind) = (self.query, self.kind.as_ref());
         let begin = Begin::parse(query)?;
-        let mut fields = FieldSelector::parse(query.text("fieldSelector"), kind)?;
+        let mut fields = FieldSelector::parse(kind, query.text("fieldSelector"))?;
         if !self.path.name.is_empty() {
-            fields = FieldSelector::parse(&format!("metadata.name={}", self.path.name), kind)?;
+            fields = FieldSelector::parse(kind, &format!("metadata.name={}", self.path.name))?;
         }
         let labels = LabelSelector::parse(query.text("labelSelector"))?;
         let timeout = match query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()) {
@@ -179,7 +182,9 @@ impl Call<'_> {
         } else {
             match begin.version {
                 Version::NotOlderThan(revision) | Version::Exactly(revision) => revision,
-                Version::Any | Version::Newest => self.registry.store.barrier().await.map_err(|e| ApiError::unavailable(e.to_string()))?,
+                Version::Any | Version::Newest => {
+                    self.registry.store.barrier().await.map_err(|e| ApiError::unavailable(e.to_string()))?
+                }
             }
         };
         let prefix = crate::registry::prefix(kind, &self.path.namespace);
@@ -286,8 +291,8 @@ impl Call<'_> {
             let error = field::Error::required(&Path::new("fieldManager"), "is required for apply patch");
             return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
         }
-        let value = decode::yaml(self.body)
-            .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+        let value =
+            decode::yaml(self.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
         if !object::items(&value, "metadata.managedFields").is_empty() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
@@ -319,7 +324,8 @@ impl Call<'_> {
             Deleted::Gone(entry) if kind.delete_returns_object() => self.one(200, &entry),
             Deleted::Gone(entry) => {
                 let info = kind.info();
-                let object = portico_api::codec::stored::load(&entry.value, entry.modified).map_err(ApiError::internal)?;
+                let object =
+                    portico_api::codec::stored::load(&entry.value, entry.modified).map_err(ApiError::internal)?;
                 let uid = object::text(&object, "metadata.uid");
                 let mut details = json!({"name": self.path.name, "kind": info.plural, "uid": uid});
                 if !info.group.is_empty() {
@@ -447,16 +453,22 @@ impl Begin {
         let send = query.optional_flag("sendInitialEvents");
         match (send, matching) {
             (None, "") => {}
-            (None, _) => return forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
+            (None, _) => {
+                return forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            }
             (Some(_), "NotOlderThan") => {}
-            (Some(_), "") => return forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+            (Some(_), "") => {
+                return forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+            }
             (Some(_), other) => {
                 let errors = [field::Error::not_supported(&path, other, &["NotOlderThan"])];
                 return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
             }
         }
         let number = version.parse::<u64>().map_err(|_| {
-            ApiError::bad_request(format!("resourceVersion: Invalid value: {version:?}: must be a version that the server gave"))
+            ApiError::bad_request(format!(
+                "resourceVersion: Invalid value: {version:?}: must be a version that the server gave"
+            ))
         });
         let version = match version {
             "" => Version::Newest,
@@ -464,10 +476,6 @@ impl Begin {
             _ => Version::NotOlderThan(number?),
         };
         let unset = matches!(version, Version::Newest | Version::Any);
-        Ok(Self {
-            version,
-            with_existing: send.unwrap_or(unset),
-            send_initial_events: send == Some(true),
-        })
+        Ok(Self { version, with_existing: send.unwrap_or(unset), send_initial_events: send == Some(true) })
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::answer::Answer;
 use crate::app::App;
-use crate::auth::service_account::Objects;
 use crate::auth::rbac::check_node;
+use crate::auth::service_account::Objects;
 use crate::auth::user::NODES;
 use crate::auth::{Rbac, Request, User, review};
 use crate::decode::{self, Expected, FieldValidation};

@@ -88,7 +88,9 @@ async fn connection(
 fn tune(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new().with_time(STALLED).with_interval(Duration::from_secs(15));
-    for result in [socket.set_tcp_nodelay(true), socket.set_tcp_keepalive(&keepalive), socket.set_tcp_user_timeout(Some(STALLED))] {
+    for result in
+        [socket.set_tcp_nodelay(true), socket.set_tcp_keepalive(&keepalive), socket.set_tcp_user_timeout(Some(STALLED))]
+    {
         if let Err(error) = result {
             tracing::debug!(%error, "cannot set a socket option");
         }

@@ -1,9 +1,9 @@
 //! From a configuration to a running server, and to its end.
 
 use crate::app::App;
+use crate::auth::bootstrap::CONTROLLERS;
 use crate::auth::service_account::Tokens;
 use crate::auth::token_file::TokenFile;
-use crate::auth::bootstrap::CONTROLLERS;
 use crate::auth::{Authenticator, Rbac, User, audit::AuditLog};
 use crate::config::{Config, Storage};
 use crate::discovery::Discovery;
@@ -69,10 +69,9 @@ pub struct OwnClient {
 /// Start a server. When this returns it is ready.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let listener = listen(SocketAddr::new(config.bind, config.port)).await?;
-    let address = listener.local_addr().map_err(|source| StartError::Listen {
-        address: SocketAddr::new(config.bind, config.port),
-        source,
-    })?;
+    let address = listener
+        .local_addr()
+        .map_err(|source| StartError::Listen { address: SocketAddr::new(config.bind, config.port), source })?;
     let advertised = advertise(&config, address);
     let certificates = certificate_options(&config, &advertised);
     let pki = tls::Pki::prepare(&certificates, Timestamp::now())?;
@@ -148,19 +147,19 @@ fn build(
     let registry = Arc::new(Registry::new(store, config.gates, kinds));
     let token_file = match &config.token_auth_file {
         None => None,
-        Some(path) => Some(TokenFile::read(path).map_err(|error| StartError::File {
-            what: path.display().to_string(),
-            why: error.to_string(),
-        })?),
+        Some(path) => Some(
+            TokenFile::read(path)
+                .map_err(|error| StartError::File { what: path.display().to_string(), why: error.to_string() })?,
+        ),
     };
     let tokens = Tokens::new(pki.token_key(), &config.service_account_issuer, &[])
         .map_err(|error| StartError::File { what: "the service-account key".into(), why: error.to_string() })?;
     let audit = match &config.audit_log {
         None => None,
-        Some(path) => Some(AuditLog::open(path).map_err(|error| StartError::File {
-            what: path.display().to_string(),
-            why: error.to_string(),
-        })?),
+        Some(path) => Some(
+            AuditLog::open(path)
+                .map_err(|error| StartError::File { what: path.display().to_string(), why: error.to_string() })?,
+        ),
     };
     Ok(App {
         authenticator: Authenticator {
@@ -219,7 +218,7 @@ fn certificate_options(config: &Config, advertised: &Advertised) -> tls::Options
     addresses.extend(&advertised.service_ips);
     tls::Options {
         dir: config.cert_dir.clone(),
-        port: advertised.address.port(),
+        local: reachable(SocketAddr::new(config.bind, advertised.address.port())),
         addresses,
         names: Vec::new(),
         cert_file: config.tls_cert_file.clone(),

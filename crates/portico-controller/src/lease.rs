@@ -156,9 +156,17 @@ struct Candidate {
     election: Election,
 }
 
+#[derive(Debug, PartialEq)]
+enum Attempt {
+    Held,
+    HeldByAnother,
+    /// No answer, or another write was faster: the next try tells.
+    Unknown,
+}
+
 impl Candidate {
     async fn acquire(&mut self) {
-        while !self.is_held().await {
+        while self.attempt().await != Attempt::Held {
             tokio::time::sleep(self.options.retry_period).await;
         }
     }
@@ -169,28 +177,29 @@ impl Candidate {
             tokio::time::sleep(self.options.retry_period).await;
             let asked = Instant::now();
             let left = self.options.renew_deadline.saturating_sub(renewed.elapsed());
-            if let Ok(true) = tokio::time::timeout(left, self.is_held()).await {
-                renewed = asked;
+            match tokio::time::timeout(left, self.attempt()).await {
+                Ok(Attempt::Held) => renewed = asked,
+                Ok(Attempt::HeldByAnother) => return,
+                Ok(Attempt::Unknown) | Err(_) => {}
             }
         }
     }
 
     /// One try to take or renew.
-    async fn is_held(&mut self) -> bool {
-        match self.attempt().await {
-            Ok(held) => held,
-            Err(kube::Error::Api(status)) if status.code == 409 => false,
+    async fn attempt(&mut self) -> Attempt {
+        match self.try_once().await {
+            Ok(attempt) => attempt,
             Err(error) => {
-                debug!(lease = self.options.name, %error, "cannot reach the lease");
-                false
+                debug!(lease = self.options.name, %error, "cannot write the lease");
+                Attempt::Unknown
             }
         }
     }
 
-    async fn attempt(&mut self) -> kube::Result<bool> {
+    async fn try_once(&mut self) -> kube::Result<Attempt> {
         let lease = self.api.get_opt(&self.options.name).await?;
         match self.election.step(lease.as_ref(), Instant::now(), Timestamp::now()) {
-            Step::Wait => return Ok(false),
+            Step::Wait => return Ok(Attempt::HeldByAnother),
             Step::Replace(lease) => {
                 self.api.replace(&self.options.name, &PostParams::default(), &lease).await?;
             }
@@ -199,7 +208,7 @@ impl Candidate {
                 self.api.create(&PostParams::default(), &lease).await?;
             }
         }
-        Ok(true)
+        Ok(Attempt::Held)
     }
 
     async fn release(&self) {

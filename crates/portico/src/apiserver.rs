@@ -1,12 +1,12 @@
 //! `portico apiserver`: its flags, and a run from start to signal.
 
-use anyhow::{Context, bail};
-use clap::{ArgAction, Args};
-use portico_api::gates::Gates;
-use portico_api::service::Ranges;
 use crate::controller;
 use crate::signals::Signals;
+use anyhow::{Context, bail};
+use clap::{ArgAction, Args};
 use kube::Client;
+use portico_api::gates::Gates;
+use portico_api::service::Ranges;
 use portico_apiserver::{Config, OwnClient, Sizes, Storage, start};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

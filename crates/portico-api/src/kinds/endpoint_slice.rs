@@ -225,25 +225,27 @@ fn domain_name(text: &str, path: &Path) -> Errors {
 }
 
 fn hints(hints: &Value, path: &Path) -> Errors {
+    let (zones, nodes) = (object::items(hints, "forZones"), object::items(hints, "forNodes"));
+    let mut errors = hint_names(zones, &path.child("forZones"), names::label_value);
+    if zones.len() <= MOST_HINTS {
+        errors.extend(hint_names(nodes, &path.child("forNodes"), |name| names::dns_subdomain(name, false)));
+    }
+    errors
+}
+
+fn hint_names(hints: &[Value], path: &Path, problems: fn(&str) -> Vec<String>) -> Errors {
+    if hints.len() > MOST_HINTS {
+        return vec![Error::too_many(path, hints.len(), MOST_HINTS)];
+    }
     let mut errors = Errors::new();
-    let checks: [(&str, fn(&str) -> Vec<String>); 2] =
-        [("forZones", names::label_value), ("forNodes", |name| names::dns_subdomain(name, false))];
-    for (key, check) in checks {
-        let path = path.child(key);
-        let items = object::items(hints, key);
-        if items.len() > MOST_HINTS {
-            errors.push(Error::too_many(&path, items.len(), MOST_HINTS));
-            return errors;
+    let mut seen = Vec::new();
+    for (index, name) in hints.iter().map(|hint| object::text(hint, "name")).enumerate() {
+        let path = path.index(index).child("name");
+        if seen.contains(&name) {
+            errors.push(Error::duplicate(&path, name));
         }
-        let mut seen = Vec::new();
-        for (index, name) in items.iter().map(|item| object::text(item, "name")).enumerate() {
-            let path = path.index(index).child("name");
-            if seen.contains(&name) {
-                errors.push(Error::duplicate(&path, name));
-            }
-            seen.push(name);
-            errors.extend(invalid_all(&path, name, check(name)));
-        }
+        seen.push(name);
+        errors.extend(invalid_all(&path, name, problems(name)));
     }
     errors
 }

@@ -73,16 +73,19 @@ pub fn validate_create(kind: &dyn Kind, object: &Value) -> Errors {
     if generation < 0 {
         errors.push(Error::invalid(&path.child("generation"), generation, "must be greater than or equal to 0"));
     }
-    errors.extend(common(metadata, &path));
+    errors.extend(labels(object::at(metadata, "labels"), &path.child("labels")));
+    errors.extend(annotations(object::at(metadata, "annotations"), &path.child("annotations")));
+    errors.extend(owners(object::items(metadata, "ownerReferences"), &path.child("ownerReferences")));
     errors.extend(finalizers(kind, metadata, &path.child("finalizers")));
+    errors.extend(managed_fields(object::items(metadata, "managedFields"), &path.child("managedFields")));
     errors
 }
 
-/// What is wrong with the metadata of a changed object.
+/// What is wrong with the metadata of a changed object, after `prepare_update`.
 pub fn validate_update(kind: &dyn Kind, new: &Value, old: &Value) -> Errors {
     let path = Path::new("metadata");
     let (metadata, before) = (object::at(new, "metadata"), object::at(old, "metadata"));
-    let mut errors = Errors::new();
+    let mut errors = validate_create(kind, new);
     if !object::text(before, "deletionTimestamp").is_empty() {
         errors.extend(no_new_finalizers(metadata, before, &path.child("finalizers")));
     }
@@ -96,8 +99,6 @@ pub fn validate_update(kind: &dyn Kind, new: &Value, old: &Value) -> Errors {
     for key in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         errors.extend(immutable(object::at(metadata, key), object::at(before, key), &path.child(key)));
     }
-    errors.extend(common(metadata, &path));
-    errors.extend(finalizers(kind, metadata, &path.child("finalizers")));
     errors
 }
 
@@ -126,15 +127,6 @@ fn namespace(kind: &dyn Kind, metadata: &Value, path: &Path) -> Errors {
         (false, "") => Errors::new(),
         (false, _) => vec![Error::forbidden(&path, "not allowed on this type")],
     }
-}
-
-/// What creates and updates check alike.
-fn common(metadata: &Value, path: &Path) -> Errors {
-    let mut errors = labels(object::at(metadata, "labels"), &path.child("labels"));
-    errors.extend(annotations(object::at(metadata, "annotations"), &path.child("annotations")));
-    errors.extend(owners(object::items(metadata, "ownerReferences"), &path.child("ownerReferences")));
-    errors.extend(managed_fields(object::items(metadata, "managedFields"), &path.child("managedFields")));
-    errors
 }
 
 fn annotations(annotations: &Value, path: &Path) -> Errors {

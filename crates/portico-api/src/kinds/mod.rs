@@ -121,6 +121,7 @@ pub trait Kind: Send + Sync {
 
     /// Turn a stored object into what this kind shows, after everything else is done with it. All other methods see the
     /// stored form.
+    #[expect(clippy::wrong_self_convention, reason = "the pair of `to_stored`; the kind is not what is made")]
     fn from_stored(&self, object: Value) -> Value {
         object
     }
@@ -249,3 +250,6 @@ pub trait Kind: Send + Sync {
     /// The cells of one row, one per column, from the stored spelling. `now` in seconds since 1970 is for ages.
     fn row(&self, object: &Value, now: i64) -> Vec<Value>;
 }
+
+#[cfg(test)]
+mod tests;

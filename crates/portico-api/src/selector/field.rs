@@ -20,7 +20,7 @@ struct Term {
 
 impl FieldSelector {
     /// Parse the `fieldSelector` of a request for this kind. No text selects everything.
-    pub fn parse(text: &str, kind: &dyn Kind) -> Result<Self, ApiError> {
+    pub fn parse(kind: &dyn Kind, text: &str) -> Result<Self, ApiError> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
         let mut terms = Vec::new();

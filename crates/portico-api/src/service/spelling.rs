@@ -179,13 +179,14 @@ fn ports(spec: &mut Map<String, Value>, old: Option<&Value>) -> Errors {
     for (index, port) in ports.enumerate().filter_map(|(index, port)| Some((index, port.as_object_mut()?))) {
         let path = spec_path("ports").index(index);
         let (word, core) = (take(port, "hostPort"), take(port, "nodePort"));
-        if cluster_only && word.is_some() {
+        // Ports have no fixed place, so a node port counts as unchanged wherever it was.
+        let known = |value: &Option<Value>| value.as_ref().filter(|value| old_ports.contains(value)).cloned();
+        // One that is left over from a wider visibility goes with it later.
+        if cluster_only && word.is_some() && known(&word).is_none() {
             let detail = "must be omitted or zero when visibility is cluster";
             errors.push(Error::invalid(&path.child("hostPort"), word, detail));
             continue;
         }
-        // Ports have no fixed place, so a node port counts as unchanged wherever it was.
-        let known = |value: &Option<Value>| value.as_ref().filter(|value| old_ports.contains(value)).cloned();
         let old = known(&core).or_else(|| known(&word));
         let field = path.child("nodePort").to_string();
         match (Pair { word: (path.child("hostPort"), word), core: (&field, core), old }).settle() {

@@ -3,26 +3,13 @@
 use super::types::*;
 use crate::field::Path;
 use crate::kinds::Column;
-use crate::names;
+use crate::kinds::checks::address_warning;
+use crate::kinds::table::{AGE, NAME, column, since, wide};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
-const fn column(name: &'static str, description: &'static str) -> Column {
-    Column { name, kind: "string", format: "", description, priority: 0 }
-}
-
-const NAME: Column =
-    Column { name: "Name", kind: "string", format: "name", description: "The name of the Service.", priority: 0 };
 const PORTS: Column = column("Port(s)", "The ports, with the node port after a colon.");
-const AGE: Column = column("Age", "How long ago the Service was created.");
-const SELECTOR: Column = Column {
-    name: "Selector",
-    kind: "string",
-    format: "",
-    description: "The labels of the pods that serve.",
-    priority: 1,
-};
+const SELECTOR: Column = wide("Selector", "The labels of the pods that serve.");
 
 pub const COLUMNS: &[Column] = &[
     NAME,
@@ -52,7 +39,7 @@ pub fn row(service: &Service, now: i64) -> Vec<Value> {
         json!(spec.cluster_ips.first().map_or("<none>", String::as_str)),
         json!(external_ip(service)),
         json!(ports(spec)),
-        json!(age(service, now)),
+        json!(since(service.metadata.get("creationTimestamp").unwrap_or(&Value::Null), now)),
         json!(selector(spec)),
     ]
 }
@@ -99,17 +86,13 @@ fn or_none(texts: Vec<String>) -> String {
     if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") }
 }
 
-fn age(_service: &Service, _now: i64) -> String {
-    "<unknown>".to_owned()
-}
-
 /// Texts for what is allowed and yet not what somebody should write.
 pub fn warnings(new: &Service, old: Option<&Service>) -> Vec<String> {
     // Only the status subresource changes the status, and nothing else there deserves a warning.
     if old.is_some_and(|old| old.status != new.status && old.spec == new.spec) {
         let path = Path::new("status").child("loadBalancer").child("ingress");
         let points = new.status.load_balancer.ingress.iter().enumerate();
-        return points.filter_map(|(index, point)| address(&point.ip, &path.index(index))).collect();
+        return points.filter_map(|(index, point)| address_warning(&point.ip, &path.index(index))).collect();
     }
     let spec = &new.spec;
     let mut warnings = Vec::new();
@@ -127,7 +110,7 @@ pub fn warnings(new: &Service, old: Option<&Service>) -> Vec<String> {
     if external && spec.cluster_ip != NONE && !spec.is_external_name() {
         warnings.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
     }
-    warnings.extend(address(&spec.load_balancer_ip, &Path::new("spec").child("loadBalancerIP")));
+    warnings.extend(address_warning(&spec.load_balancer_ip, &Path::new("spec").child("loadBalancerIP")));
     if spec.is_external_name() && external {
         warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
     }
@@ -155,12 +138,5 @@ fn ignored(spec: &ServiceSpec) -> impl Iterator<Item = String> {
 
 fn addresses(field: &str, texts: &[String]) -> impl Iterator<Item = String> {
     let path = Path::new("spec").child(field);
-    texts.iter().enumerate().filter_map(move |(index, text)| address(text, &path.index(index)))
-}
-
-/// An IPv6 address that is not written in the usual way.
-fn address(text: &str, path: &Path) -> Option<String> {
-    let IpAddr::V6(address) = names::address(text).ok()? else { return None };
-    let usual = address.to_string();
-    (usual != text).then(|| format!("{path}: IPv6 address {text:?} should be in RFC 5952 canonical format ({usual:?})"))
+    texts.iter().enumerate().filter_map(move |(index, text)| address_warning(text, &path.index(index)))
 }

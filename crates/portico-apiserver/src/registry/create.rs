@@ -91,7 +91,8 @@ impl Registry {
         let key = format!("namespaces/{namespace}");
         let Some(entry) = self.store.get(&key) else { return Err(ApiError::not_found(NAMESPACES, namespace)) };
         // Most namespaces are not being deleted: look closer only when the word is there.
-        if find(&entry.value, b"\"deletionTimestamp\"") && object::at(&load(&entry)?, "metadata.deletionTimestamp").is_string()
+        if find(&entry.value, b"\"deletionTimestamp\"")
+            && object::at(&load(&entry)?, "metadata.deletionTimestamp").is_string()
         {
             return Err(terminating(kind, namespace, object::name(object)));
         }

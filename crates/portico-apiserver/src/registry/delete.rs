@@ -26,12 +26,17 @@ pub enum Deleted {
 }
 
 impl Registry {
-    pub async fn delete(&self, kind: &dyn Kind, namespace: &str, name: &str, options: &DeleteOptions) -> Result<Deleted> {
+    pub async fn delete(
+        &self,
+        kind: &dyn Kind,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Deleted> {
         let key = key(kind, namespace, name);
         for _ in 0..ATTEMPTS {
             self.settle().await?;
-            let entry =
-                self.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info().subject(), name))?;
+            let entry = self.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info().subject(), name))?;
             let entry = self.shown(kind, entry);
             let live = load(&entry)?;
             preconditions(kind, name, &live, entry.modified, options)?;

@@ -61,7 +61,9 @@ impl Version {
         }
         let number = || {
             version.parse::<u64>().map_err(|_| {
-                ApiError::bad_request(format!("Invalid value: {version:?}: the resourceVersion must be one that the server gave"))
+                ApiError::bad_request(format!(
+                    "Invalid value: {version:?}: the resourceVersion must be one that the server gave"
+                ))
             })
         };
         match (matching, version) {
@@ -69,7 +71,9 @@ impl Version {
             ("", "0") => Ok(Self::Any),
             // Before there was a match rule, a limited list from a version meant exactly that version.
             ("", _) if limited && !continued => number().map(Self::Exactly),
-            ("" | "NotOlderThan", _) => number().map(|number| if number == 0 { Self::Any } else { Self::NotOlderThan(number) }),
+            ("" | "NotOlderThan", _) => {
+                number().map(|number| if number == 0 { Self::Any } else { Self::NotOlderThan(number) })
+            }
             ("Exact", "0") => forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
             ("Exact", _) => number().map(Self::Exactly),
             (other, _) => {
@@ -186,7 +190,9 @@ impl Start {
         if token.is_empty() {
             return Ok(Self::default());
         }
-        let bad = || ApiError::bad_request("invalid continue token: continue key is not valid: use the one from the last list");
+        let bad = || {
+            ApiError::bad_request("invalid continue token: continue key is not valid: use the one from the last list")
+        };
         let json = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad())?;
         let token: Value = serde_json::from_slice(&json).map_err(|_| bad())?;
         let start = token.get("start").and_then(Value::as_str).filter(|start| !start.is_empty()).ok_or_else(bad)?;
@@ -223,7 +229,8 @@ fn expired(error: ReadError, token: &str) -> ApiError {
 }
 
 fn too_new(revision: u64, current: u64) -> ApiError {
-    let mut error = ApiError::new(504, "Timeout", format!("Too large resource version: {revision}, current: {current}"));
+    let mut error =
+        ApiError::new(504, "Timeout", format!("Too large resource version: {revision}, current: {current}"));
     let cause = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
     error.details.insert("causes".into(), cause);
     error.details.insert("retryAfterSeconds".into(), 1.into());

@@ -7,8 +7,8 @@ use portico_api::codec::stored;
 use portico_api::field::{self, Path};
 use portico_api::kinds::{Claims, Kind, metadata};
 use portico_api::object;
-use portico_api::patch::managed::{self, Owners};
 use portico_api::patch;
+use portico_api::patch::managed::{self, Owners};
 use portico_api::schema::schema;
 use portico_api::status::{ApiError, Result};
 use portico_store::{Check, Entry, Op, Txn, TxnError};
@@ -39,7 +39,10 @@ pub enum PatchBody {
     Merge(Value),
     Strategic(Value),
     /// Server-side apply of this (decoded) object.
-    Apply { object: Value, force: bool },
+    Apply {
+        object: Value,
+        force: bool,
+    },
 }
 
 /// An object after a write.
@@ -160,7 +163,8 @@ impl Registry {
         }
         let uid = object::text(applied, "metadata.uid");
         if live.is_none() && !uid.is_empty() {
-            let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(ApiError::conflict(kind.info().subject(), target.name, why));
         }
         let mut applied = applied.clone();

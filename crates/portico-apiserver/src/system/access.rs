@@ -28,7 +28,13 @@ fn load(registry: &Registry, rbac: &RwLock<Rbac>, prefix: &str, kind: &str) -> O
     registry.store.watch(prefix, found.revision).ok()
 }
 
-async fn follow(registry: Arc<Registry>, rbac: Arc<RwLock<Rbac>>, prefix: String, kind: &str, mut watch: Option<Watch>) {
+async fn follow(
+    registry: Arc<Registry>,
+    rbac: Arc<RwLock<Rbac>>,
+    prefix: String,
+    kind: &str,
+    mut watch: Option<Watch>,
+) {
     loop {
         let Some(open) = &mut watch else { return };
         match open.next().await {

@@ -59,7 +59,12 @@ async fn once(registry: &Registry, advertised: &Advertised, peers: &mut Peers) -
         let beat = crate::clock::now_micros_text();
         let txn = Txn { checks: Vec::new(), ops: vec![Op::Put { key: heartbeat_key(advertised), value: beat.into() }] };
         registry.store.commit(txn).await.map_err(|error| ApiError::unavailable(error.to_string()))?;
-        alive.extend(peers.alive(&heartbeats(registry), Instant::now()).iter().filter_map(|peer| peer.parse::<SocketAddr>().ok()));
+        alive.extend(
+            peers
+                .alive(&heartbeats(registry), Instant::now())
+                .iter()
+                .filter_map(|peer| peer.parse::<SocketAddr>().ok()),
+        );
     }
     write_endpoints(registry, alive).await
 }
@@ -117,7 +122,11 @@ async fn write_endpoints(registry: &Registry, mut alive: Vec<SocketAddr>) -> Res
         .ok_or_else(|| ApiError::internal("endpointslices are not served"))?;
     let mut wanted = Vec::new();
     for (index, ((port, v6), ips)) in groups.iter().enumerate() {
-        let name = if index == 0 { "kubernetes".to_owned() } else { format!("kubernetes-{port}{}", if *v6 { "-v6" } else { "" }) };
+        let name = if index == 0 {
+            "kubernetes".to_owned()
+        } else {
+            format!("kubernetes-{port}{}", if *v6 { "-v6" } else { "" })
+        };
         put(registry, slices.as_ref(), slice(&name, *port, *v6, ips)).await?;
         wanted.push(name);
     }
@@ -132,9 +141,11 @@ async fn remove_others(registry: &Registry, slices: &dyn portico_api::kinds::Kin
         let Some(name) = entry.key.rsplit('/').next() else { continue };
         let ours = entry.value.windows(OURS.len()).any(|window| window == OURS.as_bytes());
         if ours && !wanted.iter().any(|wanted| wanted == name) {
-            registry.delete(slices, "default", name, &crate::registry::DeleteOptions::default()).await.map(|_| ()).or_else(
-                |error| if error.code == 404 { Ok(()) } else { Err(error) },
-            )?;
+            registry
+                .delete(slices, "default", name, &crate::registry::DeleteOptions::default())
+                .await
+                .map(|_| ())
+                .or_else(|error| if error.code == 404 { Ok(()) } else { Err(error) })?;
         }
     }
     Ok(())

@@ -24,7 +24,8 @@ pub async fn finish(registry: Arc<Registry>) {
             match tokio::time::timeout(wait, watch.next()).await {
                 Err(_) => {}
                 Ok(Ok(events)) => {
-                    let names = events.iter().filter_map(|event| event.now.as_ref()).filter_map(|entry| marked(&entry.value));
+                    let names =
+                        events.iter().filter_map(|event| event.now.as_ref()).filter_map(|entry| marked(&entry.value));
                     pending.extend(names);
                 }
                 Ok(Err(WatchError::Compacted { .. })) => {
@@ -97,7 +98,8 @@ async fn release(registry: &Registry, name: &str) -> Result<()> {
     let target = Target { kind: kind.as_ref(), namespace: name, name, part: Part::Finalize };
     let wanted = match registry.get(kind.as_ref(), "", name).await {
         Ok(entry) => {
-            let mut live = stored::load(&entry.value, entry.modified).map_err(portico_api::status::ApiError::internal)?;
+            let mut live =
+                stored::load(&entry.value, entry.modified).map_err(portico_api::status::ApiError::internal)?;
             object::child(&mut live, "spec").insert("finalizers".into(), json!([]));
             live
         }

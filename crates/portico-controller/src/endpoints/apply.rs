@@ -2,6 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
+use futures_util::{StreamExt, stream};
 use k8s_openapi::{
     Metadata, NamespaceResourceScope,
     api::{core::v1::Endpoints, discovery::v1::EndpointSlice},
@@ -18,6 +19,12 @@ use super::{EndpointsPlan, Plan};
 /// Long enough for a busy server, short enough to notice a dead connection. A write that succeeded in spite of it shows
 /// up in the watch, and the next plan takes it into account.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Writes of one Service that are under way at a time.
+const AT_ONCE: usize = 8;
+
+/// Who the server records as the writer of the fields.
+const FIELD_MANAGER: &str = "portico-endpoints";
 
 /// What the server is known to hold now; true to the last write even where a later one failed.
 #[derive(Debug, Default)]
@@ -71,13 +78,15 @@ impl ApplyError {
     }
 }
 
-/// Stops with the slices at the first failure, so that nothing is deleted whose replacement is not there.
+/// Stops with the slices after a failure, so that nothing is deleted whose replacement is not there.
 pub async fn apply(client: Client, namespace: &str, plan: Plan, endpoints: EndpointsPlan) -> Applied {
     let mut applied = Applied::default();
-    let slices = Writer::new(client.clone(), namespace);
-    applied.error = write_slices(&slices, plan, &mut applied.slices).await.err();
-    let result = write_endpoints(&Writer::new(client, namespace), endpoints, &mut applied.endpoints).await;
-    applied.error = applied.error.or(result.err());
+    let (slices, older) = (Writer::new(client.clone(), namespace), Writer::new(client, namespace));
+    let (slices, older) = tokio::join!(
+        write_slices(&slices, plan, &mut applied.slices),
+        write_endpoints(&older, endpoints, &mut applied.endpoints),
+    );
+    applied.error = slices.and(older).err();
     applied
 }
 
@@ -86,16 +95,9 @@ async fn write_slices(
     plan: Plan,
     written: &mut Vec<Written<EndpointSlice>>,
 ) -> Result<(), ApplyError> {
-    for slice in plan.create {
-        written.extend(writer.create(slice).await?);
-    }
-    for slice in plan.update {
-        written.push(writer.update(slice).await?);
-    }
-    for slice in plan.delete {
-        written.push(writer.delete(slice).await?);
-    }
-    Ok(())
+    together(plan.create.into_iter().map(|slice| writer.create(slice)), written).await?;
+    together(plan.update.into_iter().map(|slice| writer.update(slice)), written).await?;
+    together(plan.delete.into_iter().map(|slice| writer.delete(slice)), written).await
 }
 
 async fn write_endpoints(
@@ -103,17 +105,37 @@ async fn write_endpoints(
     plan: EndpointsPlan,
     written: &mut Vec<Written<Endpoints>>,
 ) -> Result<(), ApplyError> {
-    match plan {
-        EndpointsPlan::Keep => {}
-        EndpointsPlan::Create(endpoints) => written.extend(writer.create(*endpoints).await?),
-        EndpointsPlan::Update(endpoints) => written.push(writer.update(*endpoints).await?),
-        EndpointsPlan::Delete(endpoints) => written.push(writer.delete(*endpoints).await?),
-    }
+    written.extend(match plan {
+        EndpointsPlan::Keep => None,
+        EndpointsPlan::Create(endpoints) => writer.create(*endpoints).await?,
+        EndpointsPlan::Update(endpoints) => writer.update(*endpoints).await?,
+        EndpointsPlan::Delete(endpoints) => writer.delete(*endpoints).await?,
+    });
     Ok(())
 }
 
+/// Makes writes a few at a time. Every answer is kept, whatever becomes of the others; the first failure is returned.
+async fn together<K>(
+    writes: impl Iterator<Item = impl Future<Output = Answer<K>>>,
+    written: &mut Vec<Written<K>>,
+) -> Result<(), ApplyError> {
+    let mut answers = stream::iter(writes).buffer_unordered(AT_ONCE);
+    let mut result = Ok(());
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(write) => written.extend(write),
+            Err(error) => result = result.and(Err(error)),
+        }
+    }
+    result
+}
+
+/// None: there was nothing to write after all.
+type Answer<K> = Result<Option<Written<K>>, ApplyError>;
+
 struct Writer<K> {
     api: Api<K>,
+    params: PostParams,
 }
 
 impl<K> Writer<K>
@@ -126,36 +148,37 @@ where
         + Debug,
 {
     fn new(client: Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace) }
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+        Self { api: Api::namespaced(client, namespace), params }
     }
 
-    async fn create(&self, object: K) -> Result<Option<Written<K>>, ApplyError> {
+    async fn create(&self, object: K) -> Answer<K> {
         let meta = object.metadata();
         let name = meta.name.clone().or_else(|| meta.generate_name.clone()).unwrap_or_default();
-        match answer::<K, _>("create", &name, self.api.create(&PostParams::default(), &object)).await {
+        match answer::<K, _>("create", &name, self.api.create(&self.params, &object)).await {
             Ok(object) => Ok(Some(Written::Created(object))),
             Err(error) if error.is_namespace_terminating() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    async fn update(&self, object: K) -> Result<Written<K>, ApplyError> {
+    async fn update(&self, object: K) -> Answer<K> {
         let name = object.metadata().name.clone().unwrap_or_default();
-        match answer::<K, _>("update", &name, self.api.replace(&name, &PostParams::default(), &object)).await {
-            Ok(object) => Ok(Written::Updated(object)),
-            Err(error) if error.is_not_found() => Ok(Written::Missing(object)),
+        match answer::<K, _>("update", &name, self.api.replace(&name, &self.params, &object)).await {
+            Ok(object) => Ok(Some(Written::Updated(object))),
+            Err(error) if error.is_not_found() => Ok(Some(Written::Missing(object))),
             Err(error) => Err(error),
         }
     }
 
     /// Deletes this very object, not another one of the same name.
-    async fn delete(&self, object: K) -> Result<Written<K>, ApplyError> {
+    async fn delete(&self, object: K) -> Answer<K> {
         let name = object.metadata().name.clone().unwrap_or_default();
         let uid = object.metadata().uid.clone();
         let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
         match answer::<K, _>("delete", &name, self.api.delete(&name, &params)).await {
-            Ok(_) => Ok(Written::Deleted(object)),
-            Err(error) if error.is_not_found() => Ok(Written::Deleted(object)),
+            Ok(_) => Ok(Some(Written::Deleted(object))),
+            Err(error) if error.is_not_found() => Ok(Some(Written::Deleted(object))),
             Err(error) => Err(error),
         }
     }
@@ -173,3 +196,6 @@ async fn answer<K: Resource<DynamicType = ()>, T>(
         Err(_) => Err(ApplyError::Timeout { verb, kind, name: name.into() }),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //! written. One task owns all state; only requests are in flight beside it.
 
 use std::{
+    collections::BTreeSet,
     future,
     sync::{
         Arc,
@@ -32,6 +33,7 @@ use tracing::{debug, info, warn};
 use super::{
     EndpointsPlan, LABEL_SLICE_MANAGED_BY, ObjectKey, SLICE_MANAGER,
     apply::{Applied, ApplyError, Written, apply},
+    backoff::WatchBackoff,
     cache::Cache,
     index::{Index, Kind},
     legacy::plan_endpoints,
@@ -96,7 +98,8 @@ struct Controller {
     queue: Queue,
     trigger_times: TriggerTimes,
     /// Kinds whose first list is not complete: until then nothing may be concluded from what is missing.
-    unlisted: Vec<Kind>,
+    unlisted: BTreeSet<Kind>,
+    failing: BTreeSet<Kind>,
     requests: FuturesUnordered<BoxFuture<'static, Finished>>,
 }
 
@@ -109,13 +112,14 @@ struct Finished {
 
 impl Controller {
     fn new(client: Client, options: Options) -> Self {
-        let mut unlisted = vec![Kind::Service, Kind::Pod, Kind::Node, Kind::EndpointSlice];
+        let mut unlisted = BTreeSet::from([Kind::Service, Kind::Pod, Kind::Node, Kind::EndpointSlice]);
         unlisted.extend(options.write_endpoints.then_some(Kind::Endpoints));
         Self {
             queue: Queue::new(options.concurrency),
             index: Index::default(),
             trigger_times: TriggerTimes::default(),
             unlisted,
+            failing: BTreeSet::new(),
             requests: FuturesUnordered::new(),
             client,
             options,
@@ -172,26 +176,37 @@ impl Controller {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
     {
-        let events = watcher(Api::<K>::all(self.client.clone()), config).default_backoff();
+        let events = watcher(Api::<K>::all(self.client.clone()), config).backoff(WatchBackoff::default());
         let change = move |event: watcher::Result<Event<K>>| -> Change {
             Box::new(move |controller| match event {
                 Ok(event) => controller.feed(kind, event, apply, delete),
-                Err(error) => warn!(?kind, %error, "watch failed, trying again"),
+                Err(error) => controller.watch_failed(kind, &error),
             })
         };
         events.map(change).boxed()
     }
 
     fn feed<K>(&mut self, kind: Kind, event: Event<K>, apply: fn(&mut Index, K), delete: fn(&mut Index, &K)) {
+        if !matches!(event, Event::Init) && self.failing.remove(&kind) {
+            info!(?kind, "watch works again");
+        }
         match event {
             Event::Init => self.index.begin_list(kind),
             Event::InitApply(object) | Event::Apply(object) => apply(&mut self.index, object),
             Event::Delete(object) => delete(&mut self.index, &object),
             Event::InitDone => {
                 self.index.finish_list(kind);
-                self.unlisted.retain(|unlisted| *unlisted != kind);
+                self.unlisted.remove(&kind);
                 debug!(?kind, "listed");
             }
+        }
+    }
+
+    /// An outage is reported once, not at every try.
+    fn watch_failed(&mut self, kind: Kind, error: &watcher::Error) {
+        match self.failing.insert(kind) {
+            true => warn!(?kind, %error, "watch failed, trying again"),
+            false => debug!(?kind, %error, "watch failed again"),
         }
     }
 

@@ -12,6 +12,7 @@
 //! writes have already replaced.
 
 mod apply;
+mod backoff;
 mod cache;
 mod driver;
 mod index;

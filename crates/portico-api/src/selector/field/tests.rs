@@ -26,7 +26,7 @@ fn matching() {
         ("clusterroles", &node, "metadata.namespace=", true),
     ] {
         let kind = kind(plural);
-        let parsed = FieldSelector::parse(selector, &*kind).unwrap();
+        let parsed = FieldSelector::parse(&*kind, selector).unwrap();
         assert_eq!(parsed.matches(&*kind, object), wanted, "{selector}");
     }
 }
@@ -41,14 +41,14 @@ fn errors() {
         ("pods", "metadata.name=a=b", "invalid field selector: unescaped character in value: ="),
         ("pods", "metadata.name=\\a", "invalid field selector: invalid escape sequence: \\a"),
     ] {
-        let error = FieldSelector::parse(selector, &*kind(plural)).unwrap_err();
+        let error = FieldSelector::parse(&*kind(plural), selector).unwrap_err();
         assert_eq!((error.code, error.message.as_str()), (400, message), "{selector}");
     }
 }
 
 #[test]
 fn escapes() {
-    let parsed = FieldSelector::parse("metadata.name=a\\,b\\=c\\\\", &*kind("pods")).unwrap();
+    let parsed = FieldSelector::parse(&*kind("pods"), "metadata.name=a\\,b\\=c\\\\").unwrap();
     assert_eq!(parsed.exact("metadata.name"), Some("a,b=c\\"));
     assert_eq!(parsed.exact("metadata.namespace"), None);
 }

@@ -1,12 +1,12 @@
 //! Cluster IPs, their families, and external IPs.
 
-use super::{spec, word};
+use super::spec;
 use crate::field::{Error, Errors, Path};
+use crate::kinds::checks::{self, word};
 use crate::names;
 use crate::service::ranges::family_of;
 use crate::service::types::*;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 /// An address. One that is already there is not judged again: it may be from a time with other rules.
 pub fn address(text: &str, existing: &[String], path: &Path) -> Option<Error> {
@@ -21,31 +21,12 @@ pub fn external_ips(new: &ServiceSpec, old: Option<&ServiceSpec>) -> Errors {
     let mut errors = Errors::new();
     for (index, text) in new.external_ips.iter().enumerate() {
         let path = spec("externalIPs").index(index);
-        match address(text, existing, &path) {
-            Some(error) => errors.push(error),
-            None => errors.extend(special(text, &path)),
+        // One from a time with other rules may stay, but must still be one that can lead to a Service.
+        if names::address(text).is_ok() || address(text, existing, &path).is_some() {
+            errors.extend(checks::endpoint_address(text, &path));
         }
     }
     errors
-}
-
-/// Addresses that never lead to a Service.
-fn special(text: &str, path: &Path) -> Errors {
-    let Ok(address) = names::address(text) else { return Errors::new() };
-    let (link_local, link_local_multicast) = match address {
-        IpAddr::V4(v4) => (v4.is_link_local(), matches!(v4.octets(), [224, 0, 0, _])),
-        IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
-    };
-    [
-        (address.is_unspecified(), format!("may not be unspecified ({text})")),
-        (address.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned()),
-        (link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned()),
-        (link_local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned()),
-    ]
-    .into_iter()
-    .filter(|(is, _)| *is)
-    .map(|(_, detail)| Error::invalid(path, text, detail))
-    .collect()
 }
 
 /// `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` among each other.

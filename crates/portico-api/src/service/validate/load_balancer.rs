@@ -1,12 +1,12 @@
 //! What belongs to load balancers: source ranges, class, the switches, the health-check port, and the status.
 
 use super::addresses::address;
-use super::{invalid_each, spec, word};
+use super::spec;
 use crate::field::{Error, Errors, Path};
 use crate::gates::Gates;
+use crate::kinds::checks::{self, invalid_all};
 use crate::names;
 use crate::service::types::*;
-use std::net::IpAddr;
 
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 const LOAD_BALANCER_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
@@ -38,32 +38,7 @@ fn not_elsewhere(service: &Service, path: &Path) -> Option<Error> {
 }
 
 fn bad_cidr(text: &str, path: &Path) -> Option<Error> {
-    cidr(text).err().map(|detail| Error::invalid(path, text, detail))
-}
-
-/// A network written as it should be: no leading zeros, no bits beyond the prefix.
-fn cidr(text: &str) -> Result<(), String> {
-    let wrong = || "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned();
-    let (ip, length) = text.split_once('/').ok_or_else(wrong)?;
-    if length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
-    }
-    let ip = names::address(ip).map_err(|detail| if detail.starts_with("must not") { detail } else { wrong() })?;
-    let bits: u32 = length.parse().map_err(|_| wrong())?;
-    let (number, width) = match ip {
-        IpAddr::V4(v4) => (u128::from(u32::from(v4)), 32),
-        IpAddr::V6(v6) => (u128::from(v6), 128),
-    };
-    match bits {
-        _ if bits > width => Err(wrong()),
-        _ if length.len() > 1 && length.starts_with('0') => {
-            Err("must not have leading 0s in IP or prefix length".to_owned())
-        }
-        _ if number.trailing_zeros() < width - bits => {
-            Err("must not have bits set beyond the prefix length".to_owned())
-        }
-        _ => Ok(()),
-    }
+    checks::cidr(text).err().map(|detail| Error::invalid(path, text, detail))
 }
 
 /// The two switches for ports belong to load balancers.
@@ -82,7 +57,7 @@ pub fn class(service: &ServiceSpec) -> Errors {
     let Some(class) = &service.load_balancer_class else { return Errors::new() };
     let path = spec("loadBalancerClass");
     if service.is_load_balancer() {
-        invalid_each(&path, class, names::qualified_name(class)).collect()
+        invalid_all(&path, class, names::qualified_name(class))
     } else {
         vec![Error::forbidden(&path, LOAD_BALANCER_ONLY)]
     }
@@ -137,7 +112,7 @@ fn ingress_point(point: &LoadBalancerIngress, existing: &[String], gates: &Gates
     errors.extend(ip_mode(point, gates, &path.child("ipMode")));
     if !point.hostname.is_empty() {
         let path = path.child("hostname");
-        errors.extend(invalid_each(&path, &point.hostname, names::dns_subdomain(&point.hostname, false)));
+        errors.extend(invalid_all(&path, &point.hostname, names::dns_subdomain(&point.hostname, false)));
         if is_address(&point.hostname) {
             errors.push(Error::invalid(&path, point.hostname.as_str(), "must be a DNS name, not an IP address"));
         }
@@ -145,12 +120,12 @@ fn ingress_point(point: &LoadBalancerIngress, existing: &[String], gates: &Gates
     errors
 }
 
-fn ip_mode(point: &LoadBalancerIngress, gates: &Gates, path: &Path) -> Option<Error> {
+fn ip_mode(point: &LoadBalancerIngress, gates: &Gates, path: &Path) -> Errors {
     match point.ip_mode.as_deref() {
-        None if point.ip.is_empty() || !gates.load_balancer_ip_mode => None,
-        None => Some(Error::required(path, "must be specified when `ip` is set")),
-        Some(_) if point.ip.is_empty() => Some(Error::forbidden(path, "may not be specified when `ip` is not set")),
-        Some(mode) => word(mode, path, &[VIP, PROXY]),
+        None if point.ip.is_empty() || !gates.load_balancer_ip_mode => Errors::new(),
+        None => vec![Error::required(path, "must be specified when `ip` is set")],
+        Some(_) if point.ip.is_empty() => vec![Error::forbidden(path, "may not be specified when `ip` is not set")],
+        Some(mode) => checks::word(mode, path, &[VIP, PROXY]),
     }
 }
 

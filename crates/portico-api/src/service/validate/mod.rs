@@ -9,6 +9,7 @@ pub use load_balancer::status;
 
 use super::types::*;
 use crate::field::{Error, Errors, Path};
+use crate::kinds::checks::{invalid_all, word};
 use crate::names;
 
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
@@ -17,15 +18,6 @@ const MOST_AFFINITY_SECONDS: i32 = 86400;
 
 fn spec(field: &str) -> Path {
     Path::new("spec").child(field)
-}
-
-/// One of a fixed set of words.
-fn word(value: &str, path: &Path, words: &[&str]) -> Option<Error> {
-    (!words.contains(&value)).then(|| Error::not_supported(path, value, words))
-}
-
-fn invalid_each(path: &Path, value: &str, details: Vec<String>) -> impl Iterator<Item = Error> {
-    details.into_iter().map(move |detail| Error::invalid(path, value, detail))
 }
 
 pub fn create(service: &Service) -> Errors {
@@ -100,7 +92,7 @@ fn external_name(service: &ServiceSpec) -> Errors {
     if name.is_empty() {
         errors.push(Error::required(&path, ""));
     } else {
-        errors.extend(invalid_each(&path, name, names::dns_subdomain(name, false)));
+        errors.extend(invalid_all(&path, name, names::dns_subdomain(name, false)));
     }
     errors
 }
@@ -109,21 +101,17 @@ fn selector(service: &ServiceSpec) -> Errors {
     let path = spec("selector");
     let mut errors = Errors::new();
     for (key, value) in &service.selector {
-        errors.extend(invalid_each(&path, key, names::qualified_name(key)));
-        errors.extend(invalid_each(&path, value, names::label_value(value)));
+        errors.extend(invalid_all(&path, key, names::qualified_name(key)));
+        errors.extend(invalid_all(&path, value, names::label_value(value)));
     }
     errors
 }
 
-fn affinity(service: &ServiceSpec) -> Option<Error> {
-    let path = spec("sessionAffinity");
-    if service.session_affinity.is_empty() {
-        return Some(Error::required(&path, ""));
-    }
+fn affinity(service: &ServiceSpec) -> Errors {
     if service.session_affinity == CLIENT_IP {
-        return affinity_timeout(service);
+        return affinity_timeout(service).into_iter().collect();
     }
-    word(&service.session_affinity, &path, &[CLIENT_IP, NONE])
+    word(&service.session_affinity, &spec("sessionAffinity"), &[CLIENT_IP, NONE])
 }
 
 fn affinity_timeout(service: &ServiceSpec) -> Option<Error> {
@@ -139,12 +127,12 @@ fn affinity_timeout(service: &ServiceSpec) -> Option<Error> {
     }
 }
 
-fn service_type(service: &ServiceSpec) -> Option<Error> {
+fn service_type(service: &ServiceSpec) -> Errors {
     word(&service.type_, &spec("type"), &[CLUSTER_IP, NODE_PORT, LOAD_BALANCER, EXTERNAL_NAME])
 }
 
 fn traffic(service: &ServiceSpec) -> Errors {
-    let mut errors: Errors = external_policy(service).into_iter().collect();
+    let mut errors = external_policy(service);
     errors.extend(load_balancer::health_check(service));
     if let Some(policy) = &service.internal_traffic_policy {
         errors.extend(word(policy, &spec("internalTrafficPolicy"), &[CLUSTER, LOCAL]));
@@ -156,12 +144,13 @@ fn traffic(service: &ServiceSpec) -> Errors {
     errors
 }
 
-fn external_policy(service: &ServiceSpec) -> Option<Error> {
+fn external_policy(service: &ServiceSpec) -> Errors {
     let (path, policy) = (spec("externalTrafficPolicy"), service.external_traffic_policy.as_str());
     if service.is_externally_accessible() {
         word(policy, &path, &[CLUSTER, LOCAL])
+    } else if policy.is_empty() {
+        Errors::new()
     } else {
-        (!policy.is_empty())
-            .then(|| Error::invalid(&path, policy, "may only be set for externally-accessible services"))
+        vec![Error::invalid(&path, policy, "may only be set for externally-accessible services")]
     }
 }

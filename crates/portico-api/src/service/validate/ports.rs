@@ -1,7 +1,8 @@
 //! The ports of a Service.
 
-use super::{invalid_each, spec, word};
+use super::spec;
 use crate::field::{Error, Errors, Path};
+use crate::kinds::checks::{self, invalid_all};
 use crate::names;
 use crate::service::types::*;
 use std::collections::BTreeSet;
@@ -13,10 +14,10 @@ pub fn ports(service: &ServiceSpec) -> Errors {
         let path = spec("ports").index(index);
         errors.extend(name(port, service.ports.len() > 1, &mut seen, &path.child("name")));
         errors.extend(number(port.port, &path.child("port")));
-        errors.extend(word(&port.protocol, &path.child("protocol"), &["TCP", "UDP", "SCTP"]));
+        errors.extend(checks::protocol(&port.protocol, &path.child("protocol")));
         errors.extend(target(&port.target_port, &path.child("targetPort")));
         if let Some(protocol) = &port.app_protocol {
-            errors.extend(invalid_each(&path.child("appProtocol"), protocol, names::qualified_name(protocol)));
+            errors.extend(invalid_all(&path.child("appProtocol"), protocol, names::qualified_name(protocol)));
         }
     }
     errors.extend(duplicates(service));
@@ -27,7 +28,7 @@ fn name<'a>(port: &'a ServicePort, required: bool, seen: &mut BTreeSet<&'a str>,
     if port.name.is_empty() {
         return if required { vec![Error::required(path, "")] } else { Errors::new() };
     }
-    let mut errors: Errors = invalid_each(path, &port.name, names::dns_label(&port.name, false)).collect();
+    let mut errors = invalid_all(path, &port.name, names::dns_label(&port.name, false));
     if !seen.insert(&port.name) {
         errors.push(Error::duplicate(path, port.name.as_str()));
     }
@@ -41,7 +42,7 @@ fn number(port: i32, path: &Path) -> impl Iterator<Item = Error> {
 fn target(target: &IntOrString, path: &Path) -> Errors {
     match target {
         IntOrString::Int(port) => number(*port, path).collect(),
-        IntOrString::String(name) => invalid_each(path, name, names::port_name(name)).collect(),
+        IntOrString::String(name) => invalid_all(path, name, names::port_name(name)),
     }
 }
 
