@@ -5,9 +5,9 @@
 //! `PORTICO_TEST_TOKEN`) when that is set. `PORTICO_TEST_ONLY=TEXT` picks cases by topic/name.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
-mod common;
 #[path = "conformance/case.rs"]
 mod case;
+mod common;
 #[path = "conformance/matching.rs"]
 mod matching;
 
@@ -62,8 +62,9 @@ async fn replay(client: Client) {
     let cases = Arc::new(Mutex::new(cases()));
     let picks = Arc::new(Picks::new());
     let prefix = format!("replay-{:06x}", Random::fresh_seed() & 0xff_ffff);
-    let workers: Vec<_> =
-        (0..AT_ONCE).map(|_| tokio::spawn(work(client.clone(), picks.clone(), cases.clone(), prefix.clone()))).collect();
+    let workers: Vec<_> = (0..AT_ONCE)
+        .map(|_| tokio::spawn(work(client.clone(), picks.clone(), cases.clone(), prefix.clone())))
+        .collect();
     let (mut passed, mut failed) = (0, 0);
     for worker in workers {
         let (good, bad) = worker.await.unwrap();

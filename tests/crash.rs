@@ -51,10 +51,8 @@ async fn survive(store: Store, rounds: usize) {
     let mut writers: Vec<_> = (0..WRITERS).map(|number| Writer::new(number, random.next())).collect();
     for round in 0..rounds {
         let acknowledged = Arc::new(AtomicUsize::new(0));
-        let load: Vec<_> = writers
-            .drain(..)
-            .map(|writer| tokio::spawn(writer.write(server.admin(), acknowledged.clone())))
-            .collect();
+        let load: Vec<_> =
+            writers.drain(..).map(|writer| tokio::spawn(writer.write(server.admin(), acknowledged.clone()))).collect();
         let enough = 200 + random.below(600);
         common::eventually("enough acknowledged writes", || async {
             (acknowledged.load(Ordering::Relaxed) >= enough || load.iter().any(|task| task.is_finished())).then_some(())

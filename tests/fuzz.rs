@@ -4,9 +4,9 @@
 //! lives on, and no port is lost. Runs for `PORTICO_FUZZ_SECONDS` (20) from `PORTICO_FUZZ_SEED`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
-mod common;
 #[path = "fuzz/body.rs"]
 mod body;
+mod common;
 #[path = "fuzz/protobuf.rs"]
 mod protobuf;
 #[path = "fuzz/target.rs"]
@@ -26,8 +26,20 @@ use target::Target;
 
 const WORKERS: u64 = 4;
 const YAML: &str = "application/yaml";
-const KINDS: [&str; 12] =
-    [JSON, JSON, JSON, JSON, YAML, YAML, PROTOBUF, PROTOBUF, PROTOBUF, "text/plain", "", "application/json;charset=latin1"];
+const KINDS: [&str; 12] = [
+    JSON,
+    JSON,
+    JSON,
+    JSON,
+    YAML,
+    YAML,
+    PROTOBUF,
+    PROTOBUF,
+    PROTOBUF,
+    "text/plain",
+    "",
+    "application/json;charset=latin1",
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_request_is_answered() {
@@ -157,7 +169,8 @@ fn headers(random: &mut Random) -> Vec<(&'static str, &'static str)> {
         headers.push(("accept", *random.pick(&ACCEPTS)));
     }
     if random.one_in(20) {
-        headers.push(("impersonate-user", *random.pick(&["nobody", "system:serviceaccount:default:default", "\u{fc}"])));
+        headers
+            .push(("impersonate-user", *random.pick(&["nobody", "system:serviceaccount:default:default", "\u{fc}"])));
     }
     if random.one_in(20) {
         headers.push(("content-encoding", *random.pick(&["gzip", "identity", "br"])));

@@ -130,7 +130,8 @@ async fn apply_on_the_client_side() {
     let two = format!("{WEB}---\n{}", WEB.replace("name: web", "name: shop"));
     let output = kubectl.input(&["apply", "-f", "-"], &two);
     assert!(output.contains("service/web configured") && output.contains("service/shop created"), "{output}");
-    let only = if kubectl.minor < 26 { "--prune-whitelist=core/v1/Service" } else { "--prune-allowlist=core/v1/Service" };
+    let only =
+        if kubectl.minor < 26 { "--prune-whitelist=core/v1/Service" } else { "--prune-allowlist=core/v1/Service" };
     let output = kubectl.input(&["apply", "--prune", only, "-l", "tier=front", "-n", "default", "-f", "-"], WEB);
     assert!(output.contains("service/shop pruned"), "{output}");
 }
@@ -178,7 +179,11 @@ async fn edit_patch_and_replace() {
     let patches = [
         ("strategic", r#"{"spec":{"ports":[{"port":80,"targetPort":8082}]}}"#, "8082"),
         ("merge", r#"{"spec":{"ports":[{"name":"http","port":80,"targetPort":8083}]}}"#, "8083"),
-        ("json", r#"[{"op":"test","path":"/spec/ports/0/port","value":80},{"op":"replace","path":"/spec/ports/0/targetPort","value":8084}]"#, "8084"),
+        (
+            "json",
+            r#"[{"op":"test","path":"/spec/ports/0/port","value":80},{"op":"replace","path":"/spec/ports/0/targetPort","value":8084}]"#,
+            "8084",
+        ),
     ];
     for (kind, patch, expected) in patches {
         let output = kubectl.ok(&["patch", "svc", "web", "--type", kind, "-p", patch]);
@@ -186,7 +191,8 @@ async fn edit_patch_and_replace() {
         assert_eq!(kubectl.ok(&target), expected, "{kind}");
     }
     assert!(kubectl.ok(&["patch", "svc", "web", "-p", "{}"]).contains("patched (no change)"));
-    let invalid = kubectl.fails(&["patch", "svc", "web", "-p", r#"{"spec":{"ports":[{"port":80,"targetPort":70000}]}}"#]);
+    let invalid =
+        kubectl.fails(&["patch", "svc", "web", "-p", r#"{"spec":{"ports":[{"port":80,"targetPort":70000}]}}"#]);
     assert!(invalid.contains("spec.ports[0].targetPort"), "{invalid}");
     let failing = r#"[{"op":"test","path":"/spec/type","value":"NodePort"}]"#;
     kubectl.fails(&["patch", "svc", "web", "--type=json", "-p", failing]);
@@ -383,7 +389,8 @@ async fn discovery_and_raw() {
     }
     assert!(kubectl.ok(&["cluster-info"]).contains(&format!("https://127.0.0.1:{}", cluster.server.port)));
     assert_eq!(kubectl.ok(&["get", "--raw", "/readyz"]).trim(), "ok");
-    let raw: Value = serde_json::from_str(&kubectl.ok(&["get", "--raw", "/api/v1/namespaces/default/services"])).unwrap();
+    let raw: Value =
+        serde_json::from_str(&kubectl.ok(&["get", "--raw", "/api/v1/namespaces/default/services"])).unwrap();
     assert_eq!(raw["kind"], "ServiceList");
     let (_, version, _) = kubectl.run(&["version", "-o", "json"], None); // fails only about the skew of versions
     let version: Value = serde_json::from_str(&version).unwrap();

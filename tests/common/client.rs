@@ -169,7 +169,8 @@ impl Client {
         let (kind, body) = body.map_or((None, Bytes::new()), |(kind, body)| (Some(kind), body));
         let mut request = request.body(Full::new(body))?;
         let own = [("accept", Some(JSON)), (CONTENT_TYPE.as_str(), kind)];
-        for (name, value) in own.into_iter().filter_map(|(name, value)| Some((name, value?))).chain(headers.iter().copied())
+        for (name, value) in
+            own.into_iter().filter_map(|(name, value)| Some((name, value?))).chain(headers.iter().copied())
         {
             request.headers_mut().insert(HeaderName::try_from(name)?, HeaderValue::try_from(value)?);
         }

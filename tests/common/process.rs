@@ -83,7 +83,8 @@ pub struct Etcd {
 impl Etcd {
     pub async fn start() -> Self {
         let dir = TempDir::with_prefix("portico-etcd-").unwrap();
-        let (client, peer) = (format!("http://127.0.0.1:{}", ports::free()), format!("http://127.0.0.1:{}", ports::free()));
+        let (client, peer) =
+            (format!("http://127.0.0.1:{}", ports::free()), format!("http://127.0.0.1:{}", ports::free()));
         let arguments = [
             ("--data-dir", dir.path().join("data").display().to_string()),
             ("--listen-client-urls", client.clone()),
@@ -291,6 +292,7 @@ fn arguments(dir: &Path, kube: bool, etcd: Option<&Etcd>, port: u16, flags: &[St
             add("etcd-servers", etcd.url.clone());
             add("cert-dir", dir.join("pki").display().to_string());
         }
+        None if flags.iter().any(|flag| flag.starts_with("--data-dir")) => {}
         None => add("data-dir", dir.join("data").display().to_string()),
     }
     add("secure-port", port.to_string());
@@ -312,6 +314,7 @@ fn arguments(dir: &Path, kube: bool, etcd: Option<&Etcd>, port: u16, flags: &[St
 }
 
 fn write_service_account_key(dir: &Path) {
-    let made = Command::new("openssl").args(["genrsa", "-out"]).arg(dir.join("sa.key")).args(["2048"]).output().unwrap();
+    let made =
+        Command::new("openssl").args(["genrsa", "-out"]).arg(dir.join("sa.key")).args(["2048"]).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }

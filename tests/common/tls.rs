@@ -15,10 +15,9 @@ pub fn config(ca: Option<&Path>, protocol: &str) -> Arc<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
     let mut config = match ca {
         Some(path) => builder.with_root_certificates(roots(path)).with_no_client_auth(),
-        None => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(TrustAnyone(provider)))
-            .with_no_client_auth(),
+        None => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustAnyone(provider))).with_no_client_auth()
+        }
     };
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
     Arc::new(config)

@@ -82,11 +82,8 @@ impl<'a> Run<'a> {
 
     async fn steps(&mut self, steps: &Value) -> Result<(), Stopped> {
         for (n, step) in steps.as_array().map_or(&[][..], Vec::as_slice).iter().enumerate() {
-            let found = if step["watch"].is_string() {
-                Box::pin(self.watch(step)).await?
-            } else {
-                self.step(step).await?
-            };
+            let found =
+                if step["watch"].is_string() { Box::pin(self.watch(step)).await? } else { self.step(step).await? };
             if !found.is_empty() {
                 let name = step["as"].as_str().map_or_else(|| format!("step {}", n + 1), str::to_owned);
                 return Err(found.iter().map(|line| format!("{name}: {line}")).collect());
@@ -102,7 +99,10 @@ impl<'a> Run<'a> {
         headers: &[(&str, &str)],
         body: Option<(&str, Bytes)>,
     ) -> Result<Answer, Stopped> {
-        self.client.try_call(method, path, headers, body).await.map_err(|error| vec![format!("{method} {path}: {error}")])
+        self.client
+            .try_call(method, path, headers, body)
+            .await
+            .map_err(|error| vec![format!("{method} {path}: {error}")])
     }
 
     // Filling in ${references}
@@ -258,8 +258,10 @@ impl<'a> Run<'a> {
         let (events, ended) = events(&mut watch, wanted.len(), ends).await;
         let mut found = vec![];
         if events.len() != wanted.len() {
-            let seen: Vec<_> =
-                events.iter().map(|event| format!("{} {}", event["type"], lookup(event, "object.metadata.name"))).collect();
+            let seen: Vec<_> = events
+                .iter()
+                .map(|event| format!("{} {}", event["type"], lookup(event, "object.metadata.name")))
+                .collect();
             found.push(format!("events: expected {}, got {}: {seen:?}", wanted.len(), events.len()));
         }
         for (n, (want, event)) in wanted.iter().zip(&events).enumerate() {
@@ -325,7 +327,8 @@ async fn events(watch: &mut Watch, count: usize, ends: bool) -> (Vec<Value>, boo
             None => return (events, false),
             Some(None) => return (events, true),
             Some(Some(event)) => {
-                let repeated = event["type"] == "BOOKMARK" && events.last().is_some_and(|last| last["type"] == "BOOKMARK");
+                let repeated =
+                    event["type"] == "BOOKMARK" && events.last().is_some_and(|last| last["type"] == "BOOKMARK");
                 if !repeated {
                     events.push(event);
                 }

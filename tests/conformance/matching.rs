@@ -189,7 +189,10 @@ mod tests {
 
     #[test]
     fn edits() {
-        assert_eq!(edited(&json!({"list": [1, 2]}), json!({"list.0": null}).as_object().unwrap()), json!({"list": [2]}));
+        assert_eq!(
+            edited(&json!({"list": [1, 2]}), json!({"list.0": null}).as_object().unwrap()),
+            json!({"list": [2]})
+        );
         assert_eq!(edited(&json!({}), json!({"a.b": 1}).as_object().unwrap()), json!({"a": {"b": 1}}));
     }
 

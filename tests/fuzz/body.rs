@@ -21,8 +21,10 @@ impl Body {
             1 => metadata["finalizers"] = json!(["example.com/hold"]),
             2 => metadata["resourceVersion"] = json!("1"),
             3 => metadata["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "x"}]),
-            4 => metadata["managedFields"] = json!([{"manager": "m", "operation": "Apply", "apiVersion": "v1",
-                "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"k:{\"port\":80}": {".": {}}}}}]),
+            4 => {
+                metadata["managedFields"] = json!([{"manager": "m", "operation": "Apply", "apiVersion": "v1",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"k:{\"port\":80}": {".": {}}}}}])
+            }
             _ => {}
         }
         for _ in 0..random.below(6).saturating_sub(2) {
@@ -34,8 +36,20 @@ impl Body {
     pub fn json_patch(random: &mut Random, object: &Value) -> String {
         const OPERATIONS: [&str; 7] = ["add", "remove", "replace", "move", "copy", "test", "nonsense"];
         const PATHS: [&str; 14] = [
-            "/spec", "/spec/ports/0", "/spec/ports/-", "/spec/ports/99", "/metadata/labels/a~1b", "", "/", "no",
-            "/spec/ports/0/nodePort", "/status", "/metadata/finalizers", "/spec/type", "/metadata/name", "/~2",
+            "/spec",
+            "/spec/ports/0",
+            "/spec/ports/-",
+            "/spec/ports/99",
+            "/metadata/labels/a~1b",
+            "",
+            "/",
+            "no",
+            "/spec/ports/0/nodePort",
+            "/status",
+            "/metadata/finalizers",
+            "/spec/type",
+            "/metadata/name",
+            "/~2",
         ];
         let operations: Vec<_> = (0..random.below(4))
             .map(|_| {
@@ -87,8 +101,10 @@ fn write_yaml(value: &Value, indent: usize, text: &mut String) {
 fn sample(random: &mut Random, kind: &str) -> Value {
     match kind {
         "Service" => json!({"metadata": {}, "spec": service_spec(random), "status": status(random)}),
-        "Endpoints" => json!({"metadata": {}, "subsets": [{"addresses": [{"ip": "10.0.0.1", "targetRef": {"kind": "Pod"}}],
-            "notReadyAddresses": [{"ip": "::1"}], "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}]}),
+        "Endpoints" => {
+            json!({"metadata": {}, "subsets": [{"addresses": [{"ip": "10.0.0.1", "targetRef": {"kind": "Pod"}}],
+            "notReadyAddresses": [{"ip": "::1"}], "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}]})
+        }
         "EndpointSlice" => json!({"metadata": {"labels": {"kubernetes.io/service-name": "a"}},
             "addressType": random.pick(&["IPv4", "IPv6", "FQDN"]),
             "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}, "nodeName": "a", "zone": "z",
@@ -209,8 +225,10 @@ fn interesting(random: &mut Random) -> Value {
         7 => json!([null, 1, "x", {}]),
         8 => nested(random.below(200)),
         9 => Value::Object(Map::from_iter([(interesting_text(random), json!({"$patch": "delete"}))])),
-        10 => json!({"$patch": random.pick(&["replace", "merge", "delete", "x"]), "$setElementOrder/ports": [{"port": 80}],
-            "$retainKeys": ["type"], "$deleteFromPrimitiveList/finalizers": ["a"]}),
+        10 => {
+            json!({"$patch": random.pick(&["replace", "merge", "delete", "x"]), "$setElementOrder/ports": [{"port": 80}],
+            "$retainKeys": ["type"], "$deleteFromPrimitiveList/finalizers": ["a"]})
+        }
         _ => json!(interesting_text(random)),
     }
 }
@@ -222,8 +240,30 @@ fn nested(depth: usize) -> Value {
 
 fn interesting_text(random: &mut Random) -> String {
     const TEXTS: [&str; 24] = [
-        "", " ", "a", "A", "a.b", "-", "a-", "a/b", "a/b/c", "\0", "\u{202e}", "é", "😀", "0", "10.96.0.1", "010.0.0.1", "::",
-        "::ffff:1.2.3.4", "10.0.0.1/33", "None", "true", "2026-13-01T00:00:00Z", "$patch", "${x}",
+        "",
+        " ",
+        "a",
+        "A",
+        "a.b",
+        "-",
+        "a-",
+        "a/b",
+        "a/b/c",
+        "\0",
+        "\u{202e}",
+        "é",
+        "😀",
+        "0",
+        "10.96.0.1",
+        "010.0.0.1",
+        "::",
+        "::ffff:1.2.3.4",
+        "10.0.0.1/33",
+        "None",
+        "true",
+        "2026-13-01T00:00:00Z",
+        "$patch",
+        "${x}",
     ];
     match random.below(12) {
         0 => "x".repeat(random.below(300)),

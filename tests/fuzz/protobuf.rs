@@ -46,7 +46,8 @@ fn service_spec(spec: &Value) -> Vec<u8> {
     for (key, value) in spec["selector"].as_object().into_iter().flatten() {
         bytes.extend(pair(2, key, value.as_str().unwrap_or_default()));
     }
-    for (field, name) in [(3, "clusterIP"), (4, "type"), (7, "sessionAffinity"), (10, "externalName"), (11, "externalTrafficPolicy")]
+    for (field, name) in
+        [(3, "clusterIP"), (4, "type"), (7, "sessionAffinity"), (10, "externalName"), (11, "externalTrafficPolicy")]
     {
         bytes.extend(string(field, text(spec, name)));
     }

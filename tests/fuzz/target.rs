@@ -101,7 +101,8 @@ impl Target {
             }
         }
         if random.one_in(30) {
-            path += *random.pick(&["/", "//", "/status", "/nothing/more", "/%2e%2e", "/%00", "/%ff", "/%C3%A4", "/a%2Fb"]);
+            path +=
+                *random.pick(&["/", "//", "/status", "/nothing/more", "/%2e%2e", "/%00", "/%ff", "/%C3%A4", "/a%2Fb"]);
         }
         path + &query(random)
     }
