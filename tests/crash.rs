@@ -64,12 +64,15 @@ async fn survive(store: Store, rounds: usize) {
         }
         server.restart(None).await;
         check(&server.admin(), &mut writers).await;
+        if round % 5 == 4 || round + 1 == rounds {
+            assert_nothing_leaked(&server.admin()).await;
+        }
         let count = acknowledged.load(Ordering::Relaxed);
         println!("{store:?}: round {round}: {count} writes acknowledged, all there");
     }
 }
 
-/// Compares what is stored with what every writer knows, and proves that nothing leaked.
+/// Compares what is stored with what every writer knows.
 async fn check(client: &Client, writers: &mut [Writer]) {
     let list = client.get("/api/v1/services").await.expect(200);
     let stored: BTreeMap<_, _> =
@@ -81,13 +84,17 @@ async fn check(client: &Client, writers: &mut [Writer]) {
             knowledge.settle(name, stored.get(name));
         }
     }
-    if rival().is_some() {
-        return; // kube-apiserver leaks, gives away twice, and repairs some of it minutes later
+    // kube-apiserver gives some away twice, and leaks, and repairs some of it minutes later.
+    let twice = Owners::of(items(&list)).twice();
+    assert!(twice.is_empty() || rival().is_some(), "owned twice: {twice:?}");
+}
+
+async fn assert_nothing_leaked(client: &Client) {
+    if rival().is_none() {
+        assert_no_port_leaked(client, PORTS).await;
+        assert_no_address_leaked(client, "IPv4", IPV4_ADDRESSES).await;
+        assert_no_address_leaked(client, "IPv6", IPV6_ADDRESSES).await;
     }
-    assert_eq!(Owners::of(items(&list)).twice(), Vec::<String>::new(), "owned twice");
-    assert_no_port_leaked(client, PORTS).await;
-    assert_no_address_leaked(client, "IPv4", IPV4_ADDRESSES).await;
-    assert_no_address_leaked(client, "IPv6", IPV6_ADDRESSES).await;
 }
 
 /// What a writer knows of one object.

@@ -26,6 +26,20 @@ use target::Target;
 
 const WORKERS: u64 = 4;
 const YAML: &str = "application/yaml";
+const KINDS: [&str; 12] = [
+    JSON,
+    JSON,
+    JSON,
+    JSON,
+    YAML,
+    YAML,
+    PROTOBUF,
+    PROTOBUF,
+    PROTOBUF,
+    "text/plain",
+    "",
+    "application/json;charset=latin1",
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_request_is_answered() {
@@ -111,13 +125,11 @@ impl std::fmt::Display for Request {
 
 fn request(random: &mut Random, targets: &[Target]) -> Request {
     let target = random.pick(targets);
-    let method =
-        *random.pick(&["GET", "POST", "POST", "PUT", "PUT", "PATCH", "PATCH", "PATCH", "DELETE", "HEAD", "OPTIONS"]);
+    let method = target.method(random);
     let path = target.path(random, method);
     let (kind, body) = match method {
         "POST" | "PUT" => {
-            let kind =
-                *random.pick(&[JSON, JSON, JSON, YAML, PROTOBUF, "text/plain", "", "application/json;charset=latin1"]);
+            let kind = *random.pick(&KINDS);
             (kind, Some(content(random, target, kind)))
         }
         "PATCH" => {
@@ -139,7 +151,7 @@ fn content(random: &mut Random, target: &Target, kind: &str) -> Vec<u8> {
         YAML | APPLY if random.one_in(2) => Body::yaml(&object).into_bytes(),
         _ => object.to_string().into_bytes(),
     };
-    if random.one_in(6) { body::damaged(random, bytes) } else { bytes }
+    if random.one_in(8) { body::damaged(random, bytes) } else { bytes }
 }
 
 fn headers(random: &mut Random) -> Vec<(&'static str, &'static str)> {

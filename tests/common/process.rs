@@ -65,7 +65,7 @@ impl Drop for Process {
         self.kill();
         if std::thread::panicking() {
             let log = self.log();
-            let lines: Vec<_> = log.lines().collect();
+            let lines: Vec<String> = log.lines().map(|line| line.chars().take(300).collect()).collect();
             let tail = &lines[lines.len().saturating_sub(self.tail)..];
             eprintln!("--- the end of {}\n{}\n---", self.log.display(), tail.join("\n"));
         }
@@ -292,6 +292,7 @@ fn arguments(dir: &Path, kube: bool, etcd: Option<&Etcd>, port: u16, flags: &[St
             add("etcd-servers", etcd.url.clone());
             add("cert-dir", dir.join("pki").display().to_string());
         }
+        None if flags.iter().any(|flag| flag.starts_with("--data-dir")) => {}
         None => add("data-dir", dir.join("data").display().to_string()),
     }
     add("secure-port", port.to_string());

@@ -27,7 +27,7 @@ impl Body {
             }
             _ => {}
         }
-        for _ in 0..random.below(4) {
+        for _ in 0..random.below(6).saturating_sub(2) {
             mutate(random, &mut object, 0);
         }
         object

@@ -6,7 +6,7 @@ use crate::common::random::Random;
 use crate::common::{Client, text};
 
 /// A resource or subresource.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Target {
     /// `/api/v1` or `/apis/GROUP/VERSION`
     root: String,
@@ -16,11 +16,13 @@ pub struct Target {
     subresource: Option<String>,
     namespaced: bool,
     pub kind: String,
+    /// The methods its verbs stand for.
+    methods: Vec<&'static str>,
 }
 
 /// Names and namespaces are few, so that requests meet.
 pub const NAMES: [&str; 6] = ["a", "b", "c", "kubernetes", "fuzz", "UPPER"];
-const NAMESPACES: [&str; 5] = ["default", "fuzz", "a", "b", "missing"];
+const NAMESPACES: [&str; 8] = ["default", "default", "default", "fuzz", "fuzz", "a", "b", "missing"];
 
 /// Reads discovery.
 pub async fn all(client: &Client) -> Vec<Target> {
@@ -43,7 +45,7 @@ pub async fn all(client: &Client) -> Vec<Target> {
     let repeat = others.len() / services.len().max(1);
     let mut all = others;
     for service in &services {
-        all.extend((0..repeat.max(1)).map(|_| service.same()));
+        all.extend((0..repeat.max(1)).map(|_| service.clone()));
     }
     all
 }
@@ -61,19 +63,27 @@ fn target(root: &str, group_version: &str, resource: &Value) -> Target {
         subresource,
         namespaced: resource["namespaced"] == true,
         kind: text(resource, "kind").to_owned(),
+        methods: resource["verbs"].as_array().into_iter().flatten().filter_map(method).collect(),
+    }
+}
+
+/// Writing is where the trouble is: reads come once, though there are three verbs for them.
+fn method(verb: &Value) -> Option<&'static str> {
+    match verb.as_str()? {
+        "create" => Some("POST"),
+        "get" => Some("GET"),
+        "update" => Some("PUT"),
+        "patch" => Some("PATCH"),
+        "delete" => Some("DELETE"),
+        _ => None,
     }
 }
 
 impl Target {
-    fn same(&self) -> Self {
-        Self {
-            root: self.root.clone(),
-            group_version: self.group_version.clone(),
-            resource: self.resource.clone(),
-            subresource: self.subresource.clone(),
-            namespaced: self.namespaced,
-            kind: self.kind.clone(),
-        }
+    /// A method, one that it has more often than not.
+    pub fn method(&self, random: &mut Random) -> &'static str {
+        let any = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+        if self.methods.is_empty() || random.one_in(12) { *random.pick(&any) } else { *random.pick(&self.methods) }
     }
 
     /// A path and query, fitting for the method more often than not.
