@@ -118,7 +118,12 @@ impl Directory {
 
     /// `admin.kubeconfig`, rewritten only when it says something else. A server certificate from elsewhere vouches for
     /// itself and is reached by the name it carries.
-    pub fn write_kubeconfig(&self, local: SocketAddr, server_certificates: &str, foreign_server: bool) -> Result<PathBuf> {
+    pub fn write_kubeconfig(
+        &self,
+        local: SocketAddr,
+        server_certificates: &str,
+        foreign_server: bool,
+    ) -> Result<PathBuf> {
         let (authority, server_name) = if foreign_server {
             (server_certificates.to_owned(), certificate::dns_names(server_certificates).into_iter().next())
         } else {

@@ -19,7 +19,10 @@ fn options(dir: &TempDir) -> Options {
         dir: dir.path().join("pki"),
         local: ([127, 0, 0, 1], 6443).into(),
         addresses: vec!["10.96.0.1".parse().unwrap(), "0.0.0.0".parse().unwrap(), "fd00::1".parse().unwrap()],
-        ..Options::default()
+        names: Vec::new(),
+        cert_file: None,
+        key_file: None,
+        client_ca_file: None,
     }
 }
 
