@@ -150,7 +150,7 @@ pub fn written(type_name: &str, object: Value, accept: Accept) -> Result<Vec<u8>
 /// Any value as JSON (which is also YAML).
 pub fn value(value: &Value, accept: Accept) -> Result<Vec<u8>> {
     let text = match (accept.wire, accept.pretty) {
-        (Wire::Yaml, _) => serde_saphyr::to_string(value).map(String::into_bytes).map_err(|e| ApiError::internal(e))?,
+        (Wire::Yaml, _) => serde_saphyr::to_string(value).map(String::into_bytes).map_err(ApiError::internal)?,
         (_, true) => serde_json::to_vec_pretty(value).map_err(ApiError::internal)?,
         (_, false) => serde_json::to_vec(value).map_err(ApiError::internal)?,
     };
