@@ -21,7 +21,7 @@ pub struct Target {
 }
 
 /// Names and namespaces are few, so that requests meet.
-pub const NAMES: [&str; 6] = ["a", "b", "c", "kubernetes", "fuzz", "UPPER"];
+pub const NAMES: [&str; 9] = ["a", "a", "a", "b", "b", "c", "kubernetes", "fuzz", "UPPER"];
 const NAMESPACES: [&str; 8] = ["default", "default", "default", "fuzz", "fuzz", "a", "b", "missing"];
 
 /// Reads discovery.
@@ -88,8 +88,8 @@ impl Target {
         methods[random.below(methods.len())]
     }
 
-    /// A path and query, fitting for the method more often than not.
-    pub fn path(&self, random: &mut Random, method: &str) -> String {
+    /// A path and query, fitting for the method and the name more often than not.
+    pub fn path(&self, random: &mut Random, method: &str, name: &str) -> String {
         let mut path = self.root.clone();
         if self.namespaced != random.one_in(20) {
             path += &format!("/namespaces/{}", random.pick(&NAMESPACES));
@@ -97,7 +97,7 @@ impl Target {
         path += &format!("/{}", self.resource);
         let whole = matches!(method, "POST") && self.subresource.is_none();
         if whole == random.one_in(10) {
-            path += &format!("/{}", random.pick(&NAMES));
+            path += &format!("/{}", if random.one_in(12) { random.pick(&NAMES) } else { name });
             if let Some(subresource) = &self.subresource {
                 path += &format!("/{subresource}");
             }
