@@ -26,8 +26,8 @@ use report::{Report, percentile};
 use tokio::task::LocalSet;
 
 const OBJECTS: usize = 10_000;
-/// No part takes longer, however slow the server.
-const LIMIT: Duration = Duration::from_secs(60);
+/// No measurement takes longer, however slow the server.
+const LIMIT: Duration = Duration::from_secs(30);
 
 fn main() {
     let wanted: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
@@ -50,15 +50,19 @@ async fn measure(name: &'static str, rival: Option<PathBuf>) -> Report {
     let portico = PathBuf::from(env!("CARGO_BIN_EXE_portico"));
     let kube = name.starts_with("kube");
     let program = if kube { rival.unwrap() } else { portico };
-    let server = Server::launch(&program, kube, etcd, &[]).await;
+    // kube-apiserver leaves EndpointSlices to another process, so here nobody makes them.
+    let flags: &[&str] = if kube { &[] } else { &["--endpoint-slice-controller=false"] };
+    let server = Server::launch(&program, kube, etcd, flags).await;
     let mut report = Report::new(name);
     let client = server.admin();
 
     let (one, many) = (1_000, 5_000);
     creates(&mut report, "1 writer", &client, services(0..one), 1).await;
     creates(&mut report, "64 writers", &client, services(one..one + many), 64).await;
-    write(&client, services(one + many..OBJECTS), 64).await;
-    creates(&mut report, "64 writers, EndpointSlices", &client, slices(0..OBJECTS), 64).await;
+    creates(&mut report, "64 writers, EndpointSlices", &client, slices(0..many), 64).await;
+    // Whatever is missing, however long that takes.
+    write(&client, services(0..OBJECTS), 8, Duration::MAX).await;
+    write(&client, slices(0..OBJECTS), 8, Duration::MAX).await;
     report.add("memory, 10,000 Services and slices", memory(server.pid()), "MB", false);
     if let Some(etcd) = server.etcd() {
         report.add("memory of etcd", memory(etcd.pid()), "MB", false);
@@ -93,7 +97,7 @@ fn slices(numbers: std::ops::Range<usize>) -> Vec<Vec<u8>> {
 
 async fn creates(report: &mut Report, what: &str, client: &Client, requests: Vec<Vec<u8>>, writers: usize) {
     let started = Instant::now();
-    let mut times = write(client, requests, writers).await;
+    let mut times = write(client, requests, writers, LIMIT).await;
     let rate = times.len() as f64 / started.elapsed().as_secs_f64();
     report.add(&format!("creates, {what}"), rate, "/s", true);
     report.add(&format!("creates, {what}, p50"), percentile(&mut times, 50.0), "ms", false);
@@ -101,20 +105,20 @@ async fn creates(report: &mut Report, what: &str, client: &Client, requests: Vec
 }
 
 /// Sends all requests over that many connections; the time of each in milliseconds.
-async fn write(client: &Client, requests: Vec<Vec<u8>>, writers: usize) -> Vec<f64> {
-    let (requests, next, end) = (Rc::new(requests), Rc::new(Cell::new(0)), Instant::now() + LIMIT);
+async fn write(client: &Client, requests: Vec<Vec<u8>>, writers: usize, limit: Duration) -> Vec<f64> {
+    let (requests, next, begun) = (Rc::new(requests), Rc::new(Cell::new(0)), Instant::now());
     let mut tasks = vec![];
     for _ in 0..writers {
         let mut connection = Connection::open(client).await;
         let (requests, next) = (requests.clone(), next.clone());
         tasks.push(tokio::task::spawn_local(async move {
             let mut times = vec![];
-            while next.get() < requests.len() && Instant::now() < end {
+            while next.get() < requests.len() && begun.elapsed() < limit {
                 let request = &requests[next.replace(next.get() + 1)];
                 let started = Instant::now();
                 let status = connection.exchange(request).await;
                 times.push(started.elapsed().as_secs_f64() * 1e3);
-                assert_eq!(status, 201);
+                assert!(matches!(status, 201 | 409), "{status}");
             }
             times
         }));

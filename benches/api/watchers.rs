@@ -12,7 +12,8 @@ use crate::raw::{self, Connection};
 use crate::report::{Report, percentile};
 
 const WATCHERS: usize = 1_000;
-const CONNECTIONS: usize = 10;
+/// A server allows a hundred streams on a connection, maybe.
+const CONNECTIONS: usize = 20;
 const CHANGES: usize = 20;
 
 pub async fn measure(report: &mut Report, client: &Client) {

@@ -8,6 +8,12 @@ use crate::{SERVICES, SLICES};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
+/// Endpoints on a node that does not exist are left out.
+async fn create_node(client: &Client) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}});
+    client.post("/api/v1/nodes", &node).await.expect(201);
+}
+
 async fn run(client: &Client, name: &str, address: &str) {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
@@ -45,6 +51,7 @@ async fn become_(client: &Client, service: &str, expected: &[(&str, bool)]) {
 async fn slices_follow_the_pods() {
     let server = Server::start(Store::Embedded, &[]).await;
     let client = server.admin();
+    create_node(&client).await;
     run(&client, "one", "10.1.0.1").await;
     let spec = json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]});
     client.create_service("web", spec).await.expect(201);
@@ -87,6 +94,7 @@ async fn endpoints_follow_too_and_slices_of_others_stay() {
         "endpoints": [{"addresses": ["10.9.9.9"]}], "ports": [{"port": 1}],
     });
     client.post(SLICES, &own).await.expect(201);
+    create_node(&client).await;
     run(&client, "one", "10.1.0.1").await;
     client.create_service("web", json!({"selector": {"app": "web"}, "ports": [{"port": 80}]})).await.expect(201);
     let found: Value = eventually("Endpoints of the Service", || async {
@@ -102,6 +110,7 @@ async fn endpoints_follow_too_and_slices_of_others_stay() {
 async fn a_dual_stack_service_has_slices_of_both_families() {
     let server = Server::start(Store::Embedded, &[]).await;
     let client = server.admin();
+    create_node(&client).await;
     run(&client, "one", "10.1.0.1").await;
     let status = json!({"status": {"podIPs": [{"ip": "10.1.0.1"}, {"ip": "fd00:1::1"}]}});
     client.patch(&format!("{PODS}/one/status"), MERGE, &status).await.expect(200);

@@ -85,7 +85,7 @@ async fn a_port_outside_a_narrowed_range_stays_with_its_service() {
 #[tokio::test]
 async fn nonsense_is_refused_at_startup() {
     for flag in [
-        "--service-node-port-range=30000",
+        "--service-node-port-range=all",
         "--service-node-port-range=2-1",
         "--service-node-port-range=1-70000",
         "--service-cluster-ip-range=10.0.0.0/33",

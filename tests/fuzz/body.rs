@@ -3,19 +3,19 @@
 use serde_json::{Map, Value, json};
 
 use crate::common::random::Random;
-use crate::target::{NAMES, Target};
+use crate::target::Target;
 
 pub struct Body;
 
 impl Body {
     /// An object of the target's kind, mutated more or less.
-    pub fn near(random: &mut Random, target: &Target) -> Value {
+    pub fn near(random: &mut Random, target: &Target, name: &str) -> Value {
         let kind = if random.one_in(15) { "Service" } else { target.kind.as_str() };
         let mut object = sample(random, kind);
         object["apiVersion"] = json!(target.group_version);
         object["kind"] = json!(kind);
         let metadata = &mut object["metadata"];
-        metadata["name"] = json!(random.pick(&NAMES));
+        metadata["name"] = json!(name);
         match random.below(8) {
             0 => metadata["labels"] = json!({"a": "b", "app": "web"}),
             1 => metadata["finalizers"] = json!(["example.com/hold"]),

@@ -23,7 +23,6 @@ pub fn object(random: &mut Random, object: &Value) -> Vec<u8> {
 
 fn metadata(metadata: &Value) -> Vec<u8> {
     let mut bytes = string(1, text(metadata, "name"));
-    bytes.extend(string(3, "default"));
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         bytes.extend(pair(11, key, value.as_str().unwrap_or_default()));
     }

@@ -21,7 +21,7 @@ pub struct Target {
 }
 
 /// Names and namespaces are few, so that requests meet.
-pub const NAMES: [&str; 6] = ["a", "b", "c", "kubernetes", "fuzz", "UPPER"];
+pub const NAMES: [&str; 9] = ["a", "a", "a", "b", "b", "c", "kubernetes", "fuzz", "UPPER"];
 const NAMESPACES: [&str; 8] = ["default", "default", "default", "fuzz", "fuzz", "a", "b", "missing"];
 
 /// Reads discovery.
@@ -83,11 +83,13 @@ impl Target {
     /// A method, one that it has more often than not.
     pub fn method(&self, random: &mut Random) -> &'static str {
         let any = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
-        if self.methods.is_empty() || random.one_in(12) { *random.pick(&any) } else { *random.pick(&self.methods) }
+        let own = !self.methods.is_empty() && !random.one_in(12);
+        let methods = if own { self.methods.as_slice() } else { any.as_slice() };
+        methods[random.below(methods.len())]
     }
 
-    /// A path and query, fitting for the method more often than not.
-    pub fn path(&self, random: &mut Random, method: &str) -> String {
+    /// A path and query, fitting for the method and the name more often than not.
+    pub fn path(&self, random: &mut Random, method: &str, name: &str) -> String {
         let mut path = self.root.clone();
         if self.namespaced != random.one_in(20) {
             path += &format!("/namespaces/{}", random.pick(&NAMESPACES));
@@ -95,7 +97,7 @@ impl Target {
         path += &format!("/{}", self.resource);
         let whole = matches!(method, "POST") && self.subresource.is_none();
         if whole == random.one_in(10) {
-            path += &format!("/{}", random.pick(&NAMES));
+            path += &format!("/{}", if random.one_in(12) { random.pick(&NAMES) } else { name });
             if let Some(subresource) = &self.subresource {
                 path += &format!("/{subresource}");
             }
@@ -129,7 +131,7 @@ fn query(random: &mut Random) -> String {
         ("watch", &["0", "false"]),
         ("nonsense", &["1", "%", "%zz", "&&", "=="]),
     ];
-    let count = random.below(6).saturating_sub(2);
+    let count = if random.one_in(3) { 1 + random.below(3) } else { 0 };
     let mut pairs: Vec<_> = (0..count)
         .map(|_| {
             let (name, values) = random.pick(&PARAMETERS);
