@@ -225,10 +225,10 @@ impl Call<'_> {
         let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
         self.settle_namespace(&mut decoded.object)?;
         let mut wanted = decode::inward(kind, decoded.object, None, false, &self.registry.gates)?;
-        decoded.warnings.extend(kind.warnings(&wanted, None));
         self.registry.note_owner(self.target(Part::Main), None, &mut wanted, &options);
-        let entry = self.registry.create(kind, wanted, &options).await?;
-        Ok(self.one(201, &entry)?.warn(decoded.warnings))
+        let written = self.registry.create(kind, wanted, &options).await?;
+        decoded.warnings.extend(written.warnings);
+        Ok(self.one(201, &written.entry)?.warn(decoded.warnings))
     }
 
     async fn update(&self, part: Part) -> Result<Answer> {
@@ -355,6 +355,7 @@ impl Call<'_> {
             [] => Value::Null,
             body => decode::delete_options(self.content_type, body)?,
         };
+        self.query.number("gracePeriodSeconds")?;
         let mut dry_run: Vec<String> =
             object::items(&body, "dryRun").iter().filter_map(Value::as_str).map(str::to_owned).collect();
         dry_run.extend(self.query.all("dryRun").map(str::to_owned));

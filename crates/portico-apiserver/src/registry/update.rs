@@ -80,8 +80,7 @@ impl Registry {
             let Some(live) = live else { return self.put_missing(target, new, options) };
             same_incarnation(target, &new, live)?;
             self.note_owner(target, Some(live), &mut new, options);
-            let warnings = target.kind.warnings(&new, Some(live));
-            Ok((new, warnings))
+            Ok((new, Vec::new()))
         })
         .await
     }
@@ -206,18 +205,20 @@ impl Registry {
         for _ in 0..ATTEMPTS {
             self.settle().await?;
             let Some(entry) = self.store.get(&target.key()) else {
-                let (new, warnings) = make(None)?;
-                let entry = match self.create(target.kind, new, options).await {
+                let (new, mut warnings) = make(None)?;
+                let written = match self.create(target.kind, new, options).await {
                     Err(error) if error.reason == "AlreadyExists" => continue,
                     other => other?,
                 };
-                return Ok(Written { entry, created: true, warnings });
+                warnings.extend(written.warnings);
+                return Ok(Written { warnings, ..written });
             };
             let entry = self.shown(target.kind, entry);
             let live = load(&entry)?;
-            let (new, warnings) = make(Some(&live))?;
-            if let Some(entry) = self.replace(target, entry, live, new, options).await? {
-                return Ok(Written { entry, created: false, warnings });
+            let (new, mut warnings) = make(Some(&live))?;
+            if let Some(written) = self.replace(target, entry, live, new, options).await? {
+                warnings.extend(written.warnings);
+                return Ok(Written { warnings, ..written });
             }
         }
         Err(ApiError::modified(target.kind.info().subject(), target.name))
@@ -231,16 +232,18 @@ impl Registry {
         live: Value,
         mut new: Value,
         options: &WriteOptions,
-    ) -> Result<Option<Entry>> {
+    ) -> Result<Option<Written>> {
         let kind = target.kind;
         expect_version(target, &new, entry.modified)?;
         let claims = self.prepare(target, &live, &mut new, options)?;
+        let warnings = kind.warnings(&new, Some(&live));
+        let written = |entry| Ok(Some(Written { entry, created: false, warnings }));
         managed::keep_times(&live, &mut new);
         let key = entry.key.to_string();
         let value = Bytes::from(stored::store(&new));
         let deleted = object::at(&live, "metadata.deletionTimestamp").is_string() && !kind.is_held(&new);
         if !deleted && value == entry.value {
-            return Ok(Some(entry));
+            return written(entry);
         }
         let mut txn = Txn { checks: vec![Check { key: key.clone(), modified: entry.modified }], ops: Vec::new() };
         if deleted {
@@ -250,10 +253,12 @@ impl Registry {
             claims::add(&claims, &key, &mut txn.checks, &mut txn.ops);
         }
         if options.dry_run {
-            return Ok(Some(Entry { value, ..entry }));
+            return written(Entry { value, ..entry });
         }
         match self.store.commit(txn).await {
-            Ok(revision) => Ok(Some(Entry { value, modified: revision, ..entry })),
+            // What went with its last finalizer is shown with the version that it had.
+            Ok(_) if deleted => written(Entry { value, ..entry }),
+            Ok(revision) => written(Entry { value, modified: revision, ..entry }),
             Err(TxnError::Conflict { .. }) => Ok(None),
             Err(error) => Err(store_error(error)),
         }
