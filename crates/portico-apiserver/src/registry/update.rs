@@ -1,6 +1,6 @@
 //! Changing objects: full updates, patches and server-side apply, of the object or of a part of it.
 
-use super::{ATTEMPTS, Registry, WriteOptions, claims, invalid, key, load, store_error};
+use super::{ATTEMPTS, Registry, WriteOptions, claims, invalid, key, load, store_error, wipe_system_fields};
 use crate::decode::{self, FieldValidation};
 use bytes::Bytes;
 use portico_api::codec::stored;
@@ -95,6 +95,7 @@ impl Registry {
             return Err(ApiError::conflict(target.kind.info().subject(), target.name, why));
         }
         object::child(&mut new, "metadata").remove("resourceVersion");
+        wipe_system_fields(&mut new);
         self.note_owner(target, None, &mut new, options);
         Ok((new, Vec::new()))
     }
@@ -267,7 +268,8 @@ impl Registry {
     fn prepare(&self, target: Target<'_>, live: &Value, new: &mut Value, options: &WriteOptions) -> Result<Claims> {
         let (kind, gates) = (target.kind, &self.gates);
         let mut claims = Claims::default();
-        keep_system_fields(new, live);
+        object::child(new, "metadata").remove("selfLink");
+        metadata::prepare_update(new, live);
         let errors = match target.part {
             Part::Main => {
                 claims = kind.allocate(new, Some(live), &mut claims::StorePool(&self.store), options.dry_run)?;
@@ -326,7 +328,7 @@ fn expect_version(target: Target<'_>, new: &Value, found: u64) -> Result<()> {
         "" | "0" => {
             let path = Path::new("metadata").child("resourceVersion");
             let error = field::Error::invalid(&path, 0, "must be specified for an update");
-            Err(ApiError::invalid(info.group, info.kind, target.name, &[error]))
+            Err(ApiError::invalid(info.group, info.plural, target.name, &[error]))
         }
         text => match text.parse::<u64>() {
             Ok(version) if version == found => Ok(()),
@@ -335,20 +337,5 @@ fn expect_version(target: Target<'_>, new: &Value, found: u64) -> Result<()> {
                 "metadata.resourceVersion: Invalid value: {text:?}: must be a version that the server gave"
             ))),
         },
-    }
-}
-
-/// What an update cannot change and need not name.
-fn keep_system_fields(new: &mut Value, live: &Value) {
-    let live = object::at(live, "metadata");
-    let metadata = object::child(new, "metadata");
-    if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
-        metadata.extend(live.get("uid").map(|uid| ("uid".to_owned(), uid.clone())));
-    }
-    for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"] {
-        match live.get(key) {
-            Some(value) => metadata.insert(key.to_owned(), value.clone()),
-            None => metadata.remove(key),
-        };
     }
 }
