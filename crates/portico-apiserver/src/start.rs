@@ -89,6 +89,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let mut chores = JoinSet::new();
     chores.spawn(kubernetes);
     chores.spawn(system::finish_namespaces(Arc::clone(&app.registry)));
+    chores.spawn(system::finish_deletions(Arc::clone(&app.registry)));
     chores.spawn(system::expire_events(Arc::clone(&app.registry), config.event_ttl));
     chores.spawn(renew(certificates, tls));
     app.ready.store(true, Ordering::Release);

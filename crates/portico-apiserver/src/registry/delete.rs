@@ -29,8 +29,10 @@ pub enum Dependents {
     Background,
 }
 
-const ORPHAN: &str = "orphan";
-const FOREGROUND: &str = "foregroundDeletion";
+/// Holds an object until its dependents have forgotten it.
+pub const ORPHAN: &str = "orphan";
+/// Holds an object until its dependents are gone.
+pub const FOREGROUND: &str = "foregroundDeletion";
 
 /// How a delete ended.
 #[derive(Debug)]
@@ -82,6 +84,9 @@ impl Registry {
                 return Ok(Some(Deleted::Marked(entry)));
             }
             value = Bytes::from(stored::store(&rest));
+            if object::items(&rest, "metadata.finalizers").iter().any(|found| found == ORPHAN || found == FOREGROUND) {
+                self.note_held(key.clone());
+            }
             txn.ops.push(Op::Put { key, value: value.clone() });
         } else {
             txn.ops = ops(kind, &live, &key);

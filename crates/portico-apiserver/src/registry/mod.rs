@@ -10,7 +10,7 @@ mod read;
 mod update;
 
 pub use claims::check as check_claims;
-pub use delete::{DeleteOptions, Deleted, Dependents};
+pub use delete::{DeleteOptions, Deleted, Dependents, FOREGROUND, ORPHAN};
 pub use read::{List, ListOptions, Version, matches};
 pub use update::{Part, PatchBody, Target};
 
@@ -23,8 +23,8 @@ use portico_api::object;
 use portico_api::status::{ApiError, Result};
 use portico_store::{Entry, Store, TxnError};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often a write is tried again when somebody else was faster.
 const ATTEMPTS: usize = 32;
@@ -34,6 +34,8 @@ pub struct Registry {
     pub gates: Gates,
     kinds: Vec<Arc<dyn Kind>>,
     by_path: BTreeMap<(String, String, String), Arc<dyn Kind>>,
+    /// Keys of objects that are held for their dependents; no more than there are objects.
+    held: Mutex<BTreeSet<String>>,
 }
 
 /// A last question before an object is stored: may this caller write this (new, old)?
@@ -63,7 +65,16 @@ impl Registry {
             (info.group.to_owned(), info.version.to_owned(), info.plural.to_owned())
         };
         let by_path = kinds.iter().map(|kind| (path(kind), Arc::clone(kind))).collect();
-        Self { store, gates, kinds, by_path }
+        Self { store, gates, kinds, by_path, held: Mutex::default() }
+    }
+
+    /// Remember an object whose deletion waits for its dependents.
+    pub fn note_held(&self, key: String) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+    }
+
+    pub fn take_held(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub fn kinds(&self) -> &[Arc<dyn Kind>] {
