@@ -1,4 +1,4 @@
-//! Random values: uids, name suffixes, picks.
+//! Random values: uids and picks.
 
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -23,10 +23,4 @@ pub fn uuid() -> String {
     b[8] = b[8] & 0x3f | 0x80;
     let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-/// The five characters that follow a generateName: no vowels, so that no words come out.
-pub fn suffix() -> String {
-    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    bytes::<5>().iter().map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()])).collect()
 }

@@ -1,7 +1,8 @@
 //! Creating objects.
 
 use super::update::Written;
-use super::{ATTEMPTS, Registry, WriteOptions, claims, fill_system_fields, invalid, key, load, store_error};
+use super::{ATTEMPTS, Registry, WriteOptions, claims, invalid, key, load, store_error};
+use crate::random;
 use bytes::Bytes;
 use portico_api::codec::stored;
 use portico_api::kinds::{Kind, metadata};
@@ -18,7 +19,7 @@ impl Registry {
         if !object::text(&wanted, "metadata.resourceVersion").is_empty() {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
         }
-        fill_system_fields(&mut wanted);
+        metadata::prepare_create(&mut wanted, &random::uuid(), &crate::clock::now_text());
         let generate = object::name(&wanted).is_empty();
         for attempt in 0..ATTEMPTS {
             if generate && !object::text(&wanted, "metadata.generateName").is_empty() {
@@ -125,9 +126,7 @@ impl From<ApiError> for CreateError {
 }
 
 fn name_it(object: &mut Value) {
-    const LONGEST: usize = 63 - 5;
-    let prefix: String = object::text(object, "metadata.generateName").chars().take(LONGEST).collect();
-    let name = format!("{prefix}{}", crate::random::suffix());
+    let name = metadata::generated_name(object::text(object, "metadata.generateName"), random::number());
     object::child(object, "metadata").insert("name".into(), name.into());
 }
 

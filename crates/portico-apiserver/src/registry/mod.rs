@@ -14,7 +14,6 @@ pub use delete::{DeleteOptions, Deleted, Dependents, FOREGROUND, ORPHAN};
 pub use read::{List, ListOptions, Version, matches};
 pub use update::{Part, PatchBody, Target};
 
-use crate::random;
 use portico_api::codec::stored;
 use portico_api::field;
 use portico_api::gates::Gates;
@@ -139,14 +138,6 @@ pub fn wipe_system_fields(object: &mut Value) {
     for key in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(key);
     }
-}
-
-/// Fill in what only the server may set on a new object.
-fn fill_system_fields(object: &mut Value) {
-    wipe_system_fields(object);
-    let metadata = object::child(object, "metadata");
-    metadata.insert("creationTimestamp".into(), crate::clock::now_text().into());
-    metadata.insert("uid".into(), random::uuid().into());
 }
 
 fn store_error(error: TxnError) -> ApiError {
