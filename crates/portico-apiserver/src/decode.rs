@@ -111,7 +111,10 @@ pub fn typed(expected: Expected<'_>, content_type: &str, body: &[u8], validation
 
 /// The object of a server-side apply.
 pub fn applied(expected: Expected<'_>, value: Value, validation: FieldValidation) -> Result<Decoded> {
-    check_kind(expected, &value)?;
+    let (kind, version) = (object::text(&value, "kind"), object::text(&value, "apiVersion"));
+    if (kind, version) != (expected.kind, expected.api_version) {
+        return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+    }
     let (object, unknown) =
         conform(schema(), expected.schema, value).map_err(|error| expected.refuse("", "", error))?;
     let warnings = lenient(validation, &unknown, &[]).map_err(|why| expected.refuse("", "", why))?;
@@ -127,6 +130,23 @@ pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Re
     let (object, unknown) = conform(schema(), kind.info().schema, value).map_err(|error| blame(error.to_string()))?;
     let warnings = lenient(validation, &unknown, &[]).map_err(blame)?;
     Ok(Decoded { object, warnings })
+}
+
+/// A JSON or merge patch writes the whole document, so it must leave it one of this kind.
+pub fn check_patched_kind(kind: &dyn Kind, value: &Value) -> Result<()> {
+    let info = kind.info();
+    let (name, version) = (object::text(value, "kind"), object::text(value, "apiVersion"));
+    // Of another type than text: that is for the decoder to refuse.
+    let given = |key: &str| value.get(key).is_some_and(Value::is_string);
+    if value.get("apiVersion").is_none_or(|version| version.is_null() || version == "") {
+        return Err(ApiError::bad_request("the patched object has no apiVersion"));
+    }
+    let other_kind = given("kind") && !name.is_empty() && name != info.kind;
+    if other_kind || given("apiVersion") && version != info.api_version() {
+        let why = format!("the patched object is a {name} of {version}, not a {} of {}", info.kind, info.api_version());
+        return Err(ApiError::invalid("", "", "", &[field::Error::invalid(&Path::new("patch"), "", why)]));
+    }
+    Ok(())
 }
 
 /// From the client's spelling to the stored one, with defaults.

@@ -9,6 +9,7 @@ use crate::registry::{
 use crate::render;
 use crate::request::{Query, ResourcePath};
 use crate::watch::Watcher;
+use portico_api::codec::json;
 use portico_api::field::{self, Path};
 use portico_api::kinds::Kind;
 use portico_api::object;
@@ -258,20 +259,24 @@ impl Call<'_> {
     }
 
     fn patch_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
-        let json = || -> Result<Value> {
+        let parsed = || -> Result<Value> {
             serde_json::from_slice(self.body)
                 .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
         };
         let object = || -> Result<Value> {
-            match json()? {
+            match parsed()? {
                 patch @ Value::Object(_) => Ok(patch),
                 _ => Err(ApiError::bad_request("error decoding patch: the patch must be a JSON object")),
             }
         };
         match decode::media_type(self.content_type) {
-            "application/json-patch+json" => Ok((PatchBody::Json(json()?), Vec::new())),
+            "application/json-patch+json" => Ok((PatchBody::Json(parsed()?), Vec::new())),
             "application/merge-patch+json" => Ok((PatchBody::Merge(object()?), Vec::new())),
-            "application/strategic-merge-patch+json" => Ok((PatchBody::Strategic(object()?), Vec::new())),
+            "application/strategic-merge-patch+json" => {
+                let mut patch = object()?;
+                json::whole_numbers(&mut patch);
+                Ok((PatchBody::Strategic(patch), Vec::new()))
+            }
             "application/apply-patch+yaml" | "application/apply-patch+json" | "application/apply-patch+cbor" => {
                 self.apply_body(validation)
             }
@@ -291,15 +296,11 @@ impl Call<'_> {
             let error = field::Error::required(&Path::new("fieldManager"), "is required for apply patch");
             return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
         }
-        let value =
+        let mut value =
             decode::yaml(self.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+        json::whole_numbers(&mut value);
         if !object::items(&value, "metadata.managedFields").is_empty() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
-        }
-        if object::name(&value).is_empty() {
-            let mut value = value;
-            object::child(&mut value, "metadata").insert("name".into(), self.path.name.as_str().into());
-            return self.applied(value, validation);
         }
         self.applied(value, validation)
     }
@@ -310,9 +311,12 @@ impl Call<'_> {
         let expected = Expected { api_version: &api_version, kind: info.kind, schema: info.schema };
         // Ownership needs what was really said, so the body goes on as it was sent once it is known to be sound.
         let mut object = value;
+        let warnings = decode::applied(expected, object.clone(), validation)?.warnings;
+        if object::name(&object).is_empty() {
+            object::child(&mut object, "metadata").insert("name".into(), self.path.name.as_str().into());
+        }
         self.settle_namespace(&mut object)?;
         decode::check_place(&object, &self.path.namespace, &self.path.name)?;
-        let warnings = decode::applied(expected, object.clone(), validation)?.warnings;
         Ok((PatchBody::Apply { object, force: self.query.flag("force") }, warnings))
     }
 

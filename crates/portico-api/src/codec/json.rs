@@ -20,6 +20,22 @@ pub fn parse(text: &[u8]) -> Result<(Value, Vec<String>), SyntaxError> {
     Ok((value, state.duplicates))
 }
 
+/// Write `80.0` and `8e1` as `80`. Where Kubernetes reads a body without its type, every number without a fraction will do
+/// for an integer.
+pub fn whole_numbers(value: &mut Value) {
+    const EXACT: f64 = (1u64 << 53) as f64;
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(map) => map.values_mut().for_each(whole_numbers),
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT) {
+                *value = Value::from(whole as i64);
+            }
+        }
+        _ => {}
+    }
+}
+
 fn syntax_error(error: serde_json::Error) -> SyntaxError {
     SyntaxError(if error.is_eof() { "unexpected end of JSON input".into() } else { error.to_string() })
 }

@@ -142,7 +142,14 @@ impl Registry {
             }
             PatchBody::Apply { .. } => return Err(ApiError::internal("apply is not a patch of this form")),
         };
-        let decoded = decode::patched(kind, after, validation)?;
+        if !matches!(body, PatchBody::Strategic(_)) {
+            decode::check_patched_kind(kind, &after)?;
+        }
+        let mut decoded = decode::patched(kind, after, validation)?;
+        // A namespace that was patched away is the one of the path.
+        if object::namespace(&decoded.object).is_empty() && kind.info().namespaced {
+            object::child(&mut decoded.object, "metadata").insert("namespace".into(), target.namespace.into());
+        }
         let new = decode::inward(kind, decoded.object, Some(live), true, &self.gates)?;
         decode::check_place(&new, target.namespace, target.name)?;
         Ok((new, decoded.warnings))
@@ -267,7 +274,7 @@ impl Registry {
     fn prepare(&self, target: Target<'_>, live: &Value, new: &mut Value, options: &WriteOptions) -> Result<Claims> {
         let (kind, gates) = (target.kind, &self.gates);
         let mut claims = Claims::default();
-        keep_system_fields(new, live);
+        metadata::prepare_update(new, live);
         let errors = match target.part {
             Part::Main => {
                 claims = kind.allocate(new, Some(live), &mut claims::StorePool(&self.store), options.dry_run)?;
@@ -335,20 +342,5 @@ fn expect_version(target: Target<'_>, new: &Value, found: u64) -> Result<()> {
                 "metadata.resourceVersion: Invalid value: {text:?}: must be a version that the server gave"
             ))),
         },
-    }
-}
-
-/// What an update cannot change and need not name.
-fn keep_system_fields(new: &mut Value, live: &Value) {
-    let live = object::at(live, "metadata");
-    let metadata = object::child(new, "metadata");
-    if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
-        metadata.extend(live.get("uid").map(|uid| ("uid".to_owned(), uid.clone())));
-    }
-    for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"] {
-        match live.get(key) {
-            Some(value) => metadata.insert(key.to_owned(), value.clone()),
-            None => metadata.remove(key),
-        };
     }
 }
