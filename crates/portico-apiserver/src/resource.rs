@@ -269,13 +269,14 @@ impl Call<'_> {
                 _ => Err(ApiError::bad_request("error decoding patch: the patch must be a JSON object")),
             }
         };
+        let twice = || decode::patch_duplicates(self.body, validation);
         match decode::media_type(self.content_type) {
-            "application/json-patch+json" => Ok((PatchBody::Json(parsed()?), Vec::new())),
-            "application/merge-patch+json" => Ok((PatchBody::Merge(object()?), Vec::new())),
+            "application/json-patch+json" => Ok((PatchBody::Json(parsed()?), twice()?)),
+            "application/merge-patch+json" => Ok((PatchBody::Merge(object()?), twice()?)),
             "application/strategic-merge-patch+json" => {
                 let mut patch = object()?;
                 json::whole_numbers(&mut patch);
-                Ok((PatchBody::Strategic(patch), Vec::new()))
+                Ok((PatchBody::Strategic(patch), twice()?))
             }
             "application/apply-patch+yaml" | "application/apply-patch+json" | "application/apply-patch+cbor" => {
                 self.apply_body(validation)
@@ -296,27 +297,28 @@ impl Call<'_> {
             let error = field::Error::required(&Path::new("fieldManager"), "is required for apply patch");
             return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
         }
-        let mut value =
+        let (mut value, duplicates) =
             decode::yaml(self.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
         json::whole_numbers(&mut value);
         if !object::items(&value, "metadata.managedFields").is_empty() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
-        self.applied(value, validation)
+        self.applied(value, &duplicates, validation)
     }
 
-    fn applied(&self, value: Value, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
+    fn applied(
+        &self,
+        value: Value,
+        duplicates: &[String],
+        validation: FieldValidation,
+    ) -> Result<(PatchBody, Vec<String>)> {
         let info = self.kind.info();
         let api_version = info.api_version();
         let expected = Expected { api_version: &api_version, kind: info.kind, schema: info.schema };
         // Ownership needs what was really said, so the body goes on as it was sent once it is known to be sound.
         let mut object = value;
-        let warnings = decode::applied(expected, object.clone(), validation)?.warnings;
-        if object::name(&object).is_empty() {
-            object::child(&mut object, "metadata").insert("name".into(), self.path.name.as_str().into());
-        }
+        let warnings = decode::applied(expected, object.clone(), duplicates, validation)?.warnings;
         self.settle_namespace(&mut object)?;
-        decode::check_place(&object, &self.path.namespace, &self.path.name)?;
         Ok((PatchBody::Apply { object, force: self.query.flag("force") }, warnings))
     }
 
