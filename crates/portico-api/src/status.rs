@@ -69,11 +69,7 @@ impl ApiError {
 
     /// The path itself leads nowhere.
     pub fn no_such_path() -> Self {
-        let mut error = Self::new(404, "NotFound", "the server could not find the requested resource");
-        error
-            .details
-            .insert("causes".into(), json!([{"reason": "UnexpectedServerResponse", "message": "404 page not found"}]));
-        error
+        Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
     pub fn method_not_allowed(subject: Subject<'_>, verb: &str) -> Self {

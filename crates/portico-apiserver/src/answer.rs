@@ -1,5 +1,6 @@
 //! What goes back to the client: a code, headers, and a body that is either there or streamed.
 
+use crate::negotiate::{Accept, Wire};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -59,7 +60,7 @@ impl Answer {
     }
 
     pub fn warn(mut self, warnings: Vec<String>) -> Self {
-        self.warnings = warnings;
+        self.warnings.extend(warnings);
         self
     }
 
@@ -121,10 +122,18 @@ impl Answer {
     }
 }
 
-impl From<ApiError> for Answer {
-    fn from(error: ApiError) -> Self {
+impl Answer {
+    /// An error, in the encoding that the client accepts, or else in JSON.
+    pub fn error(error: &ApiError, accept: &str) -> Self {
         let retry_after = error.details.get("retryAfterSeconds").and_then(Value::as_u64);
-        Self { retry_after, ..Self::json(error.code, &error.status()) }
+        let status = error.status();
+        let wire = Accept::parse(accept, "", false).map_or(Wire::Json, |accept| accept.wire);
+        let body = crate::render::written("Status", status.clone(), Accept { wire, ..Accept::JSON });
+        let answer = match body {
+            Ok(body) => Self::bytes(error.code, wire.content_type(), body),
+            Err(_) => Self::json(error.code, &status),
+        };
+        Self { retry_after, ..answer }
     }
 }
 

@@ -18,22 +18,24 @@ pub enum FieldValidation {
 }
 
 impl FieldValidation {
-    /// `options` is the kind that the error names: CreateOptions, UpdateOptions, PatchOptions.
-    pub fn parse(text: &str, options: &str) -> Result<Self> {
+    pub fn parse(text: &str) -> (Self, Option<field::Error>) {
         match text {
-            "" | "Warn" => Ok(Self::Warn),
-            "Ignore" => Ok(Self::Ignore),
-            "Strict" => Ok(Self::Strict),
+            "" | "Warn" => (Self::Warn, None),
+            "Ignore" => (Self::Ignore, None),
+            "Strict" => (Self::Strict, None),
             other => {
-                let error = field::Error::not_supported(
-                    &Path::new("fieldValidation"),
-                    other,
-                    &["", "Ignore", "Strict", "Warn"],
-                );
-                Err(ApiError::invalid("meta.k8s.io", options, "", &[error]))
+                let known = &["", "Ignore", "Strict", "Warn"];
+                let error = field::Error::not_supported(&Path::new("fieldValidation"), other, known);
+                (Self::Warn, Some(error))
             }
         }
     }
+}
+
+/// `dryRun` can only say `All`.
+pub fn dry_run_problems(values: &[&str]) -> Option<field::Error> {
+    let wrong = values.iter().any(|value| *value != "All");
+    wrong.then(|| field::Error::not_supported(&Path::new("dryRun"), values.to_vec(), &["All"]))
 }
 
 #[derive(Debug)]
@@ -52,8 +54,11 @@ pub enum Encoding {
 
 impl Encoding {
     pub fn of(content_type: &str) -> Result<Self> {
-        match media_type(content_type) {
-            "" | "application/json" => Ok(Self::Json),
+        if content_type.is_empty() {
+            return Ok(Self::Json);
+        }
+        match media_type(content_type).to_ascii_lowercase().as_str() {
+            "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
             "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
             _ => Err(ApiError::new(
@@ -158,6 +163,7 @@ pub fn inward(kind: &dyn Kind, mut object: Value, old: Option<&Value>, patched: 
         let info = kind.info();
         return Err(ApiError::invalid(info.group, info.kind, object::name(&object), &errors));
     }
+    portico_api::kinds::metadata::drop_repeated_owners(&mut object);
     kind.default(&mut object, gates);
     Ok(object)
 }

@@ -110,7 +110,7 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
     let mut who = Who::default();
     let (answer, error) = match answer(&app, &peer, &head, request, &mut who).await {
         Ok(answer) => (answer, None),
-        Err(error) => (Answer::from(error.clone()), Some(error)),
+        Err(error) => (Answer::error(&error, head.header(header::ACCEPT)), Some(error)),
     };
     let code = answer.code;
     let known = match &head.place {
@@ -161,6 +161,7 @@ struct Who {
 async fn answer(app: &Arc<App>, peer: &Peer, head: &Head, request: Request<Incoming>, who: &mut Who) -> Result<Answer> {
     let user = who_asks(app, peer, head, who)?;
     who.reason = allow(app, &user, head)?;
+    head.query.duration("timeout")?;
     let permit = match &head.place {
         Place::Resource(_) => Some(app.limits.enter(head.load()).inspect_err(|_| {
             app.metrics.refused.inc();
@@ -244,6 +245,9 @@ async fn resource(app: &Arc<App>, head: &Head, path: &ResourcePath, user: &User,
         return Ok(answer);
     }
     let kind = app.registry.kind(&path.group, &path.version, &path.resource).ok_or_else(ApiError::no_such_path)?;
+    if !path.leads_to(kind.info()) {
+        return Err(ApiError::no_such_path());
+    }
     let verb = head.verb.ok_or_else(method_not_allowed)?;
     let pretty = head.query.flag("pretty");
     let accept = Accept::parse(head.header(header::ACCEPT), head.query.text("includeObject"), pretty)?;
@@ -267,7 +271,11 @@ async fn resource(app: &Arc<App>, head: &Head, path: &ResourcePath, user: &User,
         guard: reviews::guard(app, user, path, verb),
         watch_timeout: app.min_watch_timeout + spread,
     };
-    call.answer(verb).await
+    let answer = call.answer(verb).await?;
+    Ok(match kind.deprecation() {
+        Some(text) => answer.warn(vec![text.to_owned()]),
+        None => answer,
+    })
 }
 
 /// Is the server fit to be sent requests?

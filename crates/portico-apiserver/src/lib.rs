@@ -10,6 +10,7 @@ pub mod auth;
 mod clock;
 mod config;
 mod decode;
+mod delete_options;
 mod discovery;
 mod handler;
 mod limits;

@@ -26,8 +26,26 @@ pub enum Form {
     Object,
     /// Rows and columns, as `kubectl get` prints them.
     Table(Include),
-    /// Metadata alone.
+    /// Metadata alone, of one object.
     Metadata,
+    /// Metadata alone, of the objects of a list.
+    MetadataList,
+}
+
+/// The version of what an object is turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaVersion {
+    V1,
+    V1Beta1,
+}
+
+impl MetaVersion {
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "meta.k8s.io/v1",
+            Self::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
 }
 
 /// What the rows of a Table carry besides their cells.
@@ -42,11 +60,13 @@ pub enum Include {
 pub struct Accept {
     pub wire: Wire,
     pub form: Form,
+    /// Of a Table or of metadata.
+    pub version: MetaVersion,
     pub pretty: bool,
 }
 
 impl Accept {
-    pub const JSON: Self = Self { wire: Wire::Json, form: Form::Object, pretty: false };
+    pub const JSON: Self = Self { wire: Wire::Json, form: Form::Object, version: MetaVersion::V1, pretty: false };
 
     /// Pick what the server can give. JSON wins over protobuf where a client takes both: it is what is stored.
     pub fn parse(header: &str, include: &str, pretty: bool) -> Result<Self, ApiError> {
@@ -57,16 +77,18 @@ impl Accept {
             _ => first,
         });
         match best {
-            Some(offer) => Ok(Self { wire: offer.wire, form: offer.form(include)?, pretty }),
+            Some(offer) => Ok(Self { wire: offer.wire, form: offer.form(include)?, version: offer.version, pretty }),
             None if header.trim().is_empty() => Ok(Self { pretty, ..Self::JSON }),
-            None => Err(ApiError::new(
-                406,
-                "NotAcceptable",
+            None => Err(not_acceptable(
                 "only the following media types are accepted: application/json, application/yaml, \
                  application/vnd.kubernetes.protobuf",
             )),
         }
     }
+}
+
+pub fn not_acceptable(message: &str) -> ApiError {
+    ApiError::new(406, "NotAcceptable", message)
 }
 
 /// Clauses by preference: those with a higher `q` first, otherwise as they stand.
@@ -101,12 +123,13 @@ impl<'a> Clause<'a> {
 struct Offer<'a> {
     wire: Wire,
     shape: &'a str,
+    version: MetaVersion,
 }
 
 impl<'a> Offer<'a> {
     fn parse(clause: &Clause<'a>) -> Option<Self> {
         let wire = match clause.media {
-            "application/json" | "*/*" | "application/*" => Wire::Json,
+            "application/json" | "*/*" => Wire::Json,
             "application/yaml" => Wire::Yaml,
             "application/vnd.kubernetes.protobuf" => Wire::Protobuf,
             _ => return None,
@@ -116,7 +139,8 @@ impl<'a> Offer<'a> {
             && clause.parameter("g") == "meta.k8s.io"
             && matches!(clause.parameter("v"), "v1" | "v1beta1")
             && wire != Wire::Protobuf;
-        (shape.is_empty() || known).then_some(Self { wire, shape })
+        let version = if clause.parameter("v") == "v1beta1" { MetaVersion::V1Beta1 } else { MetaVersion::V1 };
+        (shape.is_empty() || known).then_some(Self { wire, shape, version })
     }
 
     fn form(&self, include: &str) -> Result<Form, ApiError> {
@@ -128,6 +152,7 @@ impl<'a> Offer<'a> {
                 "unrecognized includeObject value {other:?}: use None, Metadata or Object"
             ))),
             ("", _) => Ok(Form::Object),
+            ("PartialObjectMetadataList", _) => Ok(Form::MetadataList),
             _ => Ok(Form::Metadata),
         }
     }
@@ -149,13 +174,19 @@ mod tests {
             ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Wire::Json, table),
             ("application/xml;q=0.9, application/json;q=0.5", Wire::Json, Form::Object),
             ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Wire::Json, Form::Metadata),
+            ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", Wire::Json, Form::MetadataList),
             ("application/yaml", Wire::Yaml, Form::Object),
             ("application/json;q=0.2,application/yaml;q=0.9", Wire::Yaml, Form::Object),
         ];
         for (header, wire, form) in cases {
-            assert_eq!(Accept::parse(header, "", false), Ok(Accept { wire, form, pretty: false }), "{header}");
+            let wanted = Accept { wire, form, ..Accept::JSON };
+            assert_eq!(Accept::parse(header, "", false), Ok(wanted), "{header}");
         }
-        assert_eq!(Accept::parse("application/xml", "", false).map_err(|e| e.code), Err(406));
+        let old = Accept::parse("application/json;as=Table;v=v1beta1;g=meta.k8s.io", "", false);
+        assert_eq!(old.map(|accept| accept.version), Ok(MetaVersion::V1Beta1));
+        for header in ["application/xml", "application/*"] {
+            assert_eq!(Accept::parse(header, "", false).map_err(|e| e.code), Err(406), "{header}");
+        }
         let as_table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         assert_eq!(Accept::parse(as_table, "Everything", false).map_err(|e| e.code), Err(400));
     }

@@ -2,7 +2,7 @@
 //!
 //! The common case (JSON, whole object, stored spelling) copies stored bytes and never parses them.
 
-use crate::negotiate::{Accept, Form, Include, Wire};
+use crate::negotiate::{Accept, Form, Include, Wire, not_acceptable};
 use crate::registry::{List, Registry};
 use bytes::Bytes;
 use portico_api::codec::{proto, stored};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 /// Can the stored bytes be sent as they are?
 pub fn plain(kind: &dyn Kind, accept: Accept) -> bool {
     let same_spelling = kind.info().group == kind.stored_info().group;
-    same_spelling && accept.wire != Wire::Protobuf && accept.form == Form::Object && !accept.pretty
+    same_spelling && accept.wire == Wire::Json && accept.form == Form::Object && !accept.pretty
 }
 
 /// One object.
@@ -29,10 +29,14 @@ pub fn one(registry: &Registry, kind: &dyn Kind, entry: &Entry, accept: Accept) 
     let object = registry.outward(kind, load(entry)?);
     match accept.form {
         Form::Object => written(kind.info().schema, object, accept),
-        Form::Metadata => value(&metadata_only(&object), accept),
+        Form::Metadata => value(&metadata_only(&object, accept), accept),
+        Form::MetadataList => {
+            let why = "you requested PartialObjectMetadataList, but the requested object is not a list";
+            Err(not_acceptable(&format!("{why} ({})", info_name(kind))))
+        }
         Form::Table(include) => {
-            let version = object::text(&object, "metadata.resourceVersion").to_owned();
-            value(&table(kind, std::iter::once(&object), include, json!({"resourceVersion": version}), true), accept)
+            let metadata = json!({"resourceVersion": object::text(&object, "metadata.resourceVersion")});
+            value(&table(kind, std::iter::once(&object), include, metadata, accept), accept)
         }
     }
 }
@@ -76,11 +80,15 @@ pub fn list(registry: &Registry, kind: &dyn Kind, list: &List, accept: Accept) -
         .map(|entry| load(entry).map(|object| registry.outward(kind, object)))
         .collect::<Result<_>>()?;
     match accept.form {
-        Form::Table(include) => value(&table(kind, objects.iter(), include, metadata, true), accept),
+        Form::Table(include) => value(&table(kind, objects.iter(), include, metadata, accept), accept),
         Form::Metadata => {
-            let items: Vec<Value> = objects.iter().map(metadata_only).collect();
-            let kind = "PartialObjectMetadataList";
-            value(&json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}), accept)
+            let why = "you requested PartialObjectMetadata, but the requested object is a list";
+            Err(not_acceptable(&format!("{why} ({}List)", info_name(kind))))
+        }
+        Form::MetadataList => {
+            let items: Vec<Value> = objects.iter().map(|object| metadata_only(object, accept)).collect();
+            let (kind, api_version) = ("PartialObjectMetadataList", accept.version.api_version());
+            value(&json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items}), accept)
         }
         Form::Object => {
             let bare = |mut object: Value| {
@@ -119,10 +127,10 @@ pub fn event(registry: &Registry, kind: &dyn Kind, word: &str, entry: &Entry, ac
     let object = registry.outward(kind, load(entry)?);
     let object = match accept.form {
         Form::Object => object,
-        Form::Metadata => metadata_only(&object),
+        Form::Metadata | Form::MetadataList => metadata_only(&object, accept),
         Form::Table(include) => {
-            let version = object::text(&object, "metadata.resourceVersion").to_owned();
-            table(kind, std::iter::once(&object), include, json!({"resourceVersion": version}), true)
+            let metadata = json!({"resourceVersion": object::text(&object, "metadata.resourceVersion")});
+            table(kind, std::iter::once(&object), include, metadata, accept)
         }
     };
     event_of(word, kind.info().schema, object, accept)
@@ -150,7 +158,7 @@ pub fn written(type_name: &str, object: Value, accept: Accept) -> Result<Vec<u8>
 /// Any value as JSON (which is also YAML).
 pub fn value(value: &Value, accept: Accept) -> Result<Vec<u8>> {
     let text = match (accept.wire, accept.pretty) {
-        (Wire::Yaml, _) => serde_saphyr::to_string(value).map(String::into_bytes).map_err(|e| ApiError::internal(e))?,
+        (Wire::Yaml, _) => serde_saphyr::to_string(value).map(String::into_bytes).map_err(ApiError::internal)?,
         (_, true) => serde_json::to_vec_pretty(value).map_err(ApiError::internal)?,
         (_, false) => serde_json::to_vec(value).map_err(ApiError::internal)?,
     };
@@ -161,9 +169,13 @@ fn load(entry: &Entry) -> Result<Value> {
     stored::load(&entry.value, entry.modified).map_err(ApiError::internal)
 }
 
-fn metadata_only(object: &Value) -> Value {
+fn info_name(kind: &dyn Kind) -> &'static str {
+    kind.info().kind
+}
+
+fn metadata_only(object: &Value, accept: Accept) -> Value {
     json!({
-        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "kind": "PartialObjectMetadata", "apiVersion": accept.version.api_version(),
         "metadata": object.get("metadata").cloned().unwrap_or_default(),
     })
 }
@@ -173,7 +185,7 @@ fn table<'a>(
     objects: impl Iterator<Item = &'a Value>,
     include: Include,
     metadata: Value,
-    with_columns: bool,
+    accept: Accept,
 ) -> Value {
     let now = crate::clock::now();
     let rows: Vec<Value> = objects
@@ -181,15 +193,15 @@ fn table<'a>(
             let mut row = json!({"cells": kind.row(object, now)});
             match include {
                 Include::None => {}
-                Include::Metadata => row["object"] = metadata_only(object),
+                Include::Metadata => row["object"] = metadata_only(object, accept),
                 Include::Object => row["object"] = object.clone(),
             }
             row
         })
         .collect();
-    let columns: Vec<Value> = if with_columns { kind.columns().iter().map(column).collect() } else { Vec::new() };
+    let columns: Vec<Value> = kind.columns().iter().map(column).collect();
     json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        "kind": "Table", "apiVersion": accept.version.api_version(), "metadata": metadata,
         "columnDefinitions": columns, "rows": rows,
     })
 }

@@ -27,14 +27,32 @@ pub struct ResourcePath {
 impl ResourcePath {
     /// Parse the path of an API resource; paths that name no resource are `Other`.
     pub fn parse(path: &str) -> Place {
-        let parts: Vec<String> =
-            path.split('/').filter(|part| !part.is_empty()).map(|part| decode(part).into_owned()).collect();
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        // Escapes are undone first: an escaped slash separates like any other.
+        let path = decode(path);
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => Self::resource("", version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => Self::resource(group, version, rest),
             _ => Place::Other,
         }
+    }
+
+    /// Is there such a place? Objects lie in a namespace or not, as their kind says, and only some have parts.
+    pub fn leads_to(&self, info: &portico_api::kinds::Info) -> bool {
+        let namespaces = info.plural == "namespaces" && info.group.is_empty();
+        let placed = match (info.namespaced, self.namespace.is_empty()) {
+            (true, true) => self.name.is_empty(),
+            (false, false) => namespaces,
+            _ => true,
+        };
+        let part = match self.subresource.as_str() {
+            "" => true,
+            "status" => info.status,
+            "finalize" => namespaces,
+            "token" => info.plural == "serviceaccounts",
+            _ => false,
+        };
+        placed && part
     }
 
     fn resource(group: &str, version: &str, rest: &[&str]) -> Place {
@@ -102,9 +120,9 @@ impl Query {
         self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Kubernetes reads `watch`, `watch=1` and `watch=true` as true, `0` and `false` as false.
+    /// Kubernetes reads `watch`, `watch=1` and `watch=true` as true, `0` and `false` (in any case) as false.
     pub fn flag(&self, key: &str) -> bool {
-        matches!(self.get(key), Some(value) if !matches!(value, "0" | "false"))
+        self.get(key).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
     pub fn optional_flag(&self, key: &str) -> Option<bool> {
@@ -119,6 +137,36 @@ impl Query {
             }),
         }
     }
+}
+
+impl Query {
+    /// A length of time as Go writes it (`1m30s`) must be one if it is there.
+    pub fn duration(&self, key: &str) -> Result<(), ApiError> {
+        match self.text(key) {
+            "" => Ok(()),
+            text if is_duration(text) => Ok(()),
+            text => Err(ApiError::bad_request(format!("invalid {key} specified in the request URL: {text:?}"))),
+        }
+    }
+}
+
+fn is_duration(text: &str) -> bool {
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return true;
+    }
+    while !rest.is_empty() {
+        let number = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let digits = &rest[..rest.len() - number.len()];
+        let unit = number.trim_start_matches(|c: char| !c.is_ascii_digit() && c != '.');
+        let name = &number[..number.len() - unit.len()];
+        let good = digits.parse::<f64>().is_ok() && ["ns", "us", "µs", "μs", "ms", "s", "m", "h"].contains(&name);
+        if !good {
+            return false;
+        }
+        rest = unit;
+    }
+    !text.is_empty()
 }
 
 fn decode_plus(text: &str) -> String {
@@ -169,7 +217,8 @@ mod tests {
             ("/api/v1/namespaces/a/finalize", ("", "a", "namespaces", "a", "finalize")),
             ("/api/v1/namespaces/a/services/b/status", ("", "a", "services", "b", "status")),
             ("/apis/discovery.k8s.io/v1/endpointslices", ("discovery.k8s.io", "", "endpointslices", "", "")),
-            ("/api/v1/nodes/n%2F1", ("", "", "nodes", "n/1", "")),
+            ("/api/v1/nodes/n%20a", ("", "", "nodes", "n a", "")),
+            ("/api/v1/nodes/n%2F1", ("", "", "nodes", "n", "1")),
         ];
         for (path, (group, namespace, plural, name, subresource)) in table {
             let found = resource(path);
@@ -183,9 +232,42 @@ mod tests {
     }
 
     #[test]
+    fn durations() {
+        for (text, good) in [("1s", true), ("1m30s", true), ("-1.5h", true), ("0", true), ("1", false), ("bad", false)]
+        {
+            assert_eq!(is_duration(text), good, "{text}");
+        }
+    }
+
+    #[test]
+    fn places_that_exist() {
+        let kinds = portico_api::kinds::all();
+        let table = [
+            ("/api/v1/configmaps", true),
+            ("/api/v1/configmaps/a", false),
+            ("/api/v1/namespaces/x/configmaps/a", true),
+            ("/api/v1/namespaces/x/configmaps/a/status", false),
+            ("/api/v1/namespaces/x/nodes/a", false),
+            ("/api/v1/nodes/a/status", true),
+            ("/api/v1/nodes/a/status/b", false),
+            ("/api/v1/namespaces/x/finalize", true),
+            ("/api/v1/nodes/a/finalize", false),
+        ];
+        for (path, exists) in table {
+            let found = resource(path);
+            let kind = kinds.iter().find(|kind| kind.info().plural == found.resource).expect("served");
+            assert_eq!(found.leads_to(kind.info()), exists, "{path}");
+        }
+    }
+
+    #[test]
     fn query_parameters() {
         let query = Query::parse("watch=1&labelSelector=a%3Db+c&limit=x&dryRun=All&dryRun=No&bare");
         assert!(query.flag("watch") && query.flag("bare") && !query.flag("nothing"));
+        for (text, wanted) in [("1", true), ("", true), ("no", true), ("0", false), ("false", false), ("False", false)]
+        {
+            assert_eq!(Query::parse(&format!("watch={text}")).flag("watch"), wanted, "{text}");
+        }
         assert_eq!(query.text("labelSelector"), "a=b c");
         assert!(query.number("limit").is_err());
         assert_eq!(query.all("dryRun").collect::<Vec<_>>(), ["All", "No"]);

@@ -39,10 +39,10 @@ impl Verb {
         match method {
             // A subresource such as serviceaccounts/x/token is created on a named object.
             "POST" if !named || !path.subresource.is_empty() => Some(Self::Create),
-            "GET" | "HEAD" if path.watch => Some(Self::Watch),
-            "GET" | "HEAD" if named => Some(Self::Get),
-            "GET" | "HEAD" if query.flag("watch") => Some(Self::Watch),
-            "GET" | "HEAD" => Some(Self::List),
+            "GET" if path.watch => Some(Self::Watch),
+            "GET" if named => Some(Self::Get),
+            "GET" if query.flag("watch") => Some(Self::Watch),
+            "GET" => Some(Self::List),
             "PUT" if named => Some(Self::Update),
             "PATCH" if named => Some(Self::Patch),
             "DELETE" if named => Some(Self::Delete),
@@ -88,6 +88,9 @@ pub struct Call<'a> {
 impl Call<'_> {
     pub async fn answer(&self, verb: Verb) -> Result<Answer> {
         let part = self.part(verb)?;
+        if matches!(self.path.name.as_str(), "." | "..") || self.path.name.contains('%') {
+            return Err(ApiError::bad_request(format!("Name parameter invalid: {:?}", self.path.name)));
+        }
         match verb {
             Verb::Get => self.get().await,
             Verb::List => self.list().await,
@@ -104,7 +107,7 @@ impl Call<'_> {
     fn part(&self, verb: Verb) -> Result<Part> {
         let info = self.kind.info();
         let not_allowed = || Err(method_not_allowed());
-        if info.namespaced && self.path.namespace.is_empty() && (verb == Verb::Create || !self.path.name.is_empty()) {
+        if info.namespaced && self.path.namespace.is_empty() && verb == Verb::Create {
             return not_allowed();
         }
         match (self.path.subresource.as_str(), verb) {
@@ -220,12 +223,12 @@ impl Call<'_> {
     }
 
     async fn create(&self) -> Result<Answer> {
-        let options = self.write_options("CreateOptions")?;
+        let (options, validation) = self.write_options("CreateOptions")?;
         let kind = self.kind.as_ref();
-        let validation = FieldValidation::parse(self.query.text("fieldValidation"), "CreateOptions")?;
         let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
         self.settle_namespace(&mut decoded.object)?;
         let mut wanted = decode::inward(kind, decoded.object, None, false, &self.registry.gates)?;
+        crate::registry::wipe_system_fields(&mut wanted);
         self.registry.note_owner(self.target(Part::Main), None, &mut wanted, &options);
         let written = self.registry.create(kind, wanted, &options).await?;
         decoded.warnings.extend(written.warnings);
@@ -233,9 +236,8 @@ impl Call<'_> {
     }
 
     async fn update(&self, part: Part) -> Result<Answer> {
-        let options = self.write_options("UpdateOptions")?;
+        let (options, validation) = self.write_options("UpdateOptions")?;
         let kind = self.kind.as_ref();
-        let validation = FieldValidation::parse(self.query.text("fieldValidation"), "UpdateOptions")?;
         let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
         self.settle_namespace(&mut decoded.object)?;
         decode::check_place(&decoded.object, &self.path.namespace, &self.path.name)?;
@@ -245,14 +247,8 @@ impl Call<'_> {
     }
 
     async fn patch(&self, part: Part) -> Result<Answer> {
-        let options = self.write_options("PatchOptions")?;
-        let validation = FieldValidation::parse(self.query.text("fieldValidation"), "PatchOptions")?;
+        let (options, validation) = self.write_options("PatchOptions")?;
         let (body, mut warnings) = self.patch_body(validation)?;
-        let force = self.query.optional_flag("force");
-        if !matches!(body, PatchBody::Apply { .. }) && force.is_some() {
-            let error = field::Error::forbidden(&Path::new("force"), "may not be specified for non-apply patch");
-            return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
-        }
         let written = self.registry.patch(self.target(part), &body, validation, self.may_create, &options).await?;
         warnings.extend(written.warnings);
         Ok(self.one(if written.created { 201 } else { 200 }, &written.entry)?.warn(warnings))
@@ -260,7 +256,7 @@ impl Call<'_> {
 
     fn patch_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
         let parsed = || -> Result<Value> {
-            serde_json::from_slice(self.body)
+            serde_json::from_slice(&json::readable(self.body))
                 .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
         };
         let object = || -> Result<Value> {
@@ -274,7 +270,8 @@ impl Call<'_> {
             "application/json-patch+json" => Ok((PatchBody::Json(parsed()?), twice()?)),
             "application/merge-patch+json" => Ok((PatchBody::Merge(object()?), twice()?)),
             "application/strategic-merge-patch+json" => {
-                let mut patch = object()?;
+                // Here a null is a patch that changes nothing.
+                let mut patch = if self.body.trim_ascii() == b"null" { json!({}) } else { object()? };
                 json::whole_numbers(&mut patch);
                 Ok((PatchBody::Strategic(patch), twice()?))
             }
@@ -292,11 +289,6 @@ impl Call<'_> {
     }
 
     fn apply_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
-        let manager = self.query.text("fieldManager");
-        if manager.is_empty() {
-            let error = field::Error::required(&Path::new("fieldManager"), "is required for apply patch");
-            return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
-        }
         let (mut value, duplicates) =
             decode::yaml(self.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
         json::whole_numbers(&mut value);
@@ -357,47 +349,42 @@ impl Call<'_> {
     }
 
     fn delete_options(&self) -> Result<DeleteOptions> {
-        let body = match self.body {
-            [] => Value::Null,
-            body => decode::delete_options(self.content_type, body)?,
-        };
-        self.query.number("gracePeriodSeconds")?;
-        let mut dry_run: Vec<String> =
-            object::items(&body, "dryRun").iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        dry_run.extend(self.query.all("dryRun").map(str::to_owned));
-        let text = |path: &str| Some(object::text(&body, path)).filter(|text| !text.is_empty()).map(str::to_owned);
-        let mut errors = Vec::new();
-        let policy = text("propagationPolicy").unwrap_or_else(|| self.query.text("propagationPolicy").to_owned());
-        if !matches!(policy.as_str(), "" | "Foreground" | "Background" | "Orphan") {
-            let path = Path::new("propagationPolicy");
-            errors.push(field::Error::not_supported(&path, policy, &["Foreground", "Background", "Orphan", "nil"]));
-        } else if !policy.is_empty() && object::at(&body, "orphanDependents").is_boolean() {
-            let why = "orphanDependents and deletionPropagation cannot be both set";
-            errors.push(field::Error::invalid(&Path::new("propagationPolicy"), policy, why));
-        }
-        if !errors.is_empty() {
-            return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
-        }
-        Ok(DeleteOptions {
-            uid: text("preconditions.uid"),
-            resource_version: text("preconditions.resourceVersion"),
-            dry_run: dry_run_flag(&dry_run, "DeleteOptions")?,
-        })
+        crate::delete_options::parse(self.content_type, self.body, self.query)
     }
 
-    fn write_options(&self, kind: &str) -> Result<WriteOptions> {
-        let dry_run: Vec<String> = self.query.all("dryRun").map(str::to_owned).collect();
+    /// The options of a write; `kind` is what an error calls them.
+    fn write_options(&self, kind: &str) -> Result<(WriteOptions, FieldValidation)> {
+        let dry_run: Vec<&str> = self.query.all("dryRun").collect();
         let manager = self.query.text("fieldManager");
-        let errors = managed::manager_problems(&Path::new("fieldManager"), manager);
+        let mut errors = managed::manager_problems(&Path::new("fieldManager"), manager);
+        errors.extend(decode::dry_run_problems(&dry_run));
+        let (validation, problem) = FieldValidation::parse(self.query.text("fieldValidation"));
+        errors.extend(problem);
+        if kind == "PatchOptions" {
+            errors.extend(self.apply_options_problems());
+        }
         if !errors.is_empty() {
             return Err(ApiError::invalid("meta.k8s.io", kind, "", &errors));
         }
-        Ok(WriteOptions {
+        let options = WriteOptions {
             manager: managed::manager_name(manager, self.user_agent),
-            dry_run: dry_run_flag(&dry_run, kind)?,
+            dry_run: !dry_run.is_empty(),
             trusted: false,
             guard: self.guard.clone(),
-        })
+        };
+        Ok((options, validation))
+    }
+
+    /// An apply must say who applies; only an apply can be forced.
+    fn apply_options_problems(&self) -> Option<field::Error> {
+        let apply = decode::media_type(self.content_type).starts_with("application/apply-patch+");
+        if apply && self.query.text("fieldManager").is_empty() {
+            return Some(field::Error::required(&Path::new("fieldManager"), "is required for apply patch"));
+        }
+        if !apply && self.query.get("force").is_some() {
+            return Some(field::Error::forbidden(&Path::new("force"), "may not be specified for non-apply patch"));
+        }
+        None
     }
 
     /// An object without a namespace gets that of the path; another one is a mistake.
@@ -425,16 +412,6 @@ impl Call<'_> {
     fn one(&self, code: u16, entry: &portico_store::Entry) -> Result<Answer> {
         let body = render::one(self.registry, self.kind.as_ref(), entry, self.accept)?;
         Ok(Answer::bytes(code, self.accept.wire.content_type(), body))
-    }
-}
-
-fn dry_run_flag(values: &[String], kind: &str) -> Result<bool> {
-    match values.iter().find(|value| *value != "All") {
-        None => Ok(!values.is_empty()),
-        Some(_) => {
-            let error = field::Error::not_supported(&Path::new("dryRun"), json!(values), &["All"]);
-            Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]))
-        }
     }
 }
 

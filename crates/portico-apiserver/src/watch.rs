@@ -179,17 +179,18 @@ impl Watcher {
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
+        let version = self.accept.version.api_version();
         let object = match self.accept.form {
             crate::negotiate::Form::Object => {
                 json!({"kind": info.kind, "apiVersion": info.api_version(), "metadata": metadata})
             }
-            crate::negotiate::Form::Metadata => {
-                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            crate::negotiate::Form::Metadata | crate::negotiate::Form::MetadataList => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
             }
             crate::negotiate::Form::Table(_) => json!({
-                "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+                "kind": "Table", "apiVersion": version,
                 "metadata": {"resourceVersion": revision.to_string()}, "columnDefinitions": [],
-                "rows": [{"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}}],
+                "rows": [{"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata}}],
             }),
         };
         render::event_of("BOOKMARK", info.schema, object, self.accept)

@@ -59,6 +59,10 @@ const SPELLINGS: &[(&str, &str)] = &[
 const SHOWN_EMPTY: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
 impl Kind for Event {
+    fn has_dependents(&self) -> bool {
+        false
+    }
+
     fn info(&self) -> &'static Info {
         self.info
     }

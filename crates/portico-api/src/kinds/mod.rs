@@ -161,6 +161,11 @@ pub trait Kind: Send + Sync {
         !object::items(object, "metadata.finalizers").is_empty()
     }
 
+    /// May a delete wait for the objects that name this one as their owner, or orphan them?
+    fn has_dependents(&self) -> bool {
+        true
+    }
+
     /// More to write down when an object is marked as being deleted.
     fn mark_deleted(&self, _object: &mut Value) {}
 

@@ -83,6 +83,7 @@ impl Kind for Namespace {
 
     fn mark_deleted(&self, object: &mut Value) {
         object::child(object, "status").insert("phase".to_owned(), "Terminating".into());
+        object::child(object, "metadata").remove("deletionGracePeriodSeconds");
     }
 
     fn delete_returns_object(&self) -> bool {

@@ -14,7 +14,23 @@ pub struct DeleteOptions {
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,
+    /// As the object's finalizers say, if nothing is said.
+    pub dependents: Option<Dependents>,
 }
+
+/// What becomes of the objects that name the deleted one as their owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dependents {
+    /// They stay and forget their owner.
+    Orphan,
+    /// They go first.
+    Foreground,
+    /// They are not waited for.
+    Background,
+}
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
 
 /// How a delete ended.
 #[derive(Debug)]
@@ -57,12 +73,15 @@ impl Registry {
         let key = entry.key.to_string();
         let mut txn = Txn { checks: vec![Check { key: key.clone(), modified: entry.modified }], ops: Vec::new() };
         let mut value = entry.value.clone();
-        let held = kind.is_held(&live);
+        let mut rest = live.clone();
+        set_finalizers(kind, &mut rest, options.dependents);
+        let held = kind.is_held(&rest);
         if held {
-            if object::at(&live, "metadata.deletionTimestamp").is_string() {
+            let rest = marked(kind, rest);
+            if rest == live {
                 return Ok(Some(Deleted::Marked(entry)));
             }
-            value = Bytes::from(stored::store(&marked(kind, live)));
+            value = Bytes::from(stored::store(&rest));
             txn.ops.push(Op::Put { key, value: value.clone() });
         } else {
             txn.ops = ops(kind, &live, &key);
@@ -110,7 +129,37 @@ pub(super) fn ops(kind: &dyn Kind, live: &Value, key: &str) -> Vec<Op> {
     ops
 }
 
+/// Dependents that must be dealt with first hold the object by a finalizer.
+fn set_finalizers(kind: &dyn Kind, object: &mut Value, dependents: Option<Dependents>) {
+    let old: Vec<&str> = object::items(object, "metadata.finalizers").iter().filter_map(Value::as_str).collect();
+    let has = |name: &str| old.contains(&name);
+    let wanted = match dependents {
+        _ if !kind.has_dependents() => None,
+        Some(Dependents::Orphan) => Some(ORPHAN),
+        Some(Dependents::Foreground) => Some(FOREGROUND),
+        Some(Dependents::Background) => None,
+        None if has(ORPHAN) => Some(ORPHAN),
+        None if has(FOREGROUND) => Some(FOREGROUND),
+        None => None,
+    };
+    let others = old.iter().copied().filter(|name| ![ORPHAN, FOREGROUND].contains(name));
+    let new: Vec<Value> = others.chain(wanted).map(Value::from).collect();
+    // In another order they are the same.
+    if new.len() == old.len() && wanted.is_none_or(has) {
+        return;
+    }
+    let metadata = object::child(object, "metadata");
+    if new.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".into(), new.into());
+    }
+}
+
 fn marked(kind: &dyn Kind, mut live: Value) -> Value {
+    if object::at(&live, "metadata.deletionTimestamp").is_string() {
+        return live;
+    }
     let metadata = object::child(&mut live, "metadata");
     metadata.insert("deletionTimestamp".into(), crate::clock::now_text().into());
     metadata.insert("deletionGracePeriodSeconds".into(), 0.into());
@@ -138,4 +187,32 @@ fn preconditions(kind: &dyn Kind, name: &str, live: &Value, found: u64, options:
         return Err(ApiError::conflict(subject, name, why));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn finalizers_say_what_becomes_of_dependents() {
+        let config_map = portico_api::kinds::all().into_iter().find(|kind| kind.info().plural == "configmaps");
+        let config_map = config_map.expect("served");
+        let table = [
+            (json!([]), None, json!(null)),
+            (json!(["a/b"]), None, json!(["a/b"])),
+            (json!(["a/b"]), Some(Dependents::Foreground), json!(["a/b", "foregroundDeletion"])),
+            (json!([]), Some(Dependents::Orphan), json!(["orphan"])),
+            (json!(["orphan", "a/b"]), None, json!(["orphan", "a/b"])),
+            (json!(["orphan", "a/b"]), Some(Dependents::Foreground), json!(["a/b", "foregroundDeletion"])),
+            (json!(["orphan"]), Some(Dependents::Background), json!(null)),
+            (json!(["foregroundDeletion", "a/b"]), Some(Dependents::Background), json!(["a/b"])),
+        ];
+        for (before, dependents, after) in table {
+            let mut object = json!({"metadata": {"finalizers": before}});
+            set_finalizers(config_map.as_ref(), &mut object, dependents);
+            let found = Some(object::at(&object, "metadata.finalizers")).filter(|list| **list != json!([]));
+            assert_eq!(found.unwrap_or(&Value::Null), &after, "{before} {dependents:?}");
+        }
+    }
 }

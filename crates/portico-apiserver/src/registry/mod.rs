@@ -10,7 +10,7 @@ mod read;
 mod update;
 
 pub use claims::check as check_claims;
-pub use delete::{DeleteOptions, Deleted};
+pub use delete::{DeleteOptions, Deleted, Dependents};
 pub use read::{List, ListOptions, Version, matches};
 pub use update::{Part, PatchBody, Target};
 
@@ -117,16 +117,23 @@ fn invalid(kind: &dyn Kind, name: &str, errors: &[field::Error]) -> Result<()> {
     if errors.is_empty() {
         return Ok(());
     }
-    let info = kind.info();
+    // Validation sees the stored spelling, and names its kind.
+    let info = kind.stored_info();
     Err(ApiError::invalid(info.group, info.kind, name, errors))
+}
+
+/// Forget what only the server may set on a new object, before it is asked who owns which field.
+pub fn wipe_system_fields(object: &mut Value) {
+    let metadata = object::child(object, "metadata");
+    for key in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(key);
+    }
 }
 
 /// Fill in what only the server may set on a new object.
 fn fill_system_fields(object: &mut Value) {
+    wipe_system_fields(object);
     let metadata = object::child(object, "metadata");
-    metadata.remove("deletionTimestamp");
-    metadata.remove("deletionGracePeriodSeconds");
-    metadata.remove("selfLink");
     metadata.insert("creationTimestamp".into(), crate::clock::now_text().into());
     metadata.insert("uid".into(), random::uuid().into());
 }

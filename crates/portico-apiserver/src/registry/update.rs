@@ -1,6 +1,6 @@
 //! Changing objects: full updates, patches and server-side apply, of the object or of a part of it.
 
-use super::{ATTEMPTS, Registry, WriteOptions, claims, invalid, key, load, store_error};
+use super::{ATTEMPTS, Registry, WriteOptions, claims, invalid, key, load, store_error, wipe_system_fields};
 use crate::decode::{self, FieldValidation};
 use bytes::Bytes;
 use portico_api::codec::stored;
@@ -95,6 +95,7 @@ impl Registry {
             return Err(ApiError::conflict(target.kind.info().subject(), target.name, why));
         }
         object::child(&mut new, "metadata").remove("resourceVersion");
+        wipe_system_fields(&mut new);
         self.note_owner(target, None, &mut new, options);
         Ok((new, Vec::new()))
     }
@@ -333,7 +334,7 @@ fn expect_version(target: Target<'_>, new: &Value, found: u64) -> Result<()> {
         "" | "0" => {
             let path = Path::new("metadata").child("resourceVersion");
             let error = field::Error::invalid(&path, 0, "must be specified for an update");
-            Err(ApiError::invalid(info.group, info.kind, target.name, &[error]))
+            Err(ApiError::invalid(info.group, info.plural, target.name, &[error]))
         }
         text => match text.parse::<u64>() {
             Ok(version) if version == found => Ok(()),
