@@ -105,7 +105,7 @@ pub fn typed(expected: Expected<'_>, content_type: &str, body: &[u8], validation
     let (value, duplicates) = match Encoding::of(content_type)? {
         Encoding::Protobuf => return protobuf(expected, body),
         Encoding::Json => json::parse(body).map_err(|error| unrecognised(expected.kind, &error, body))?,
-        Encoding::Yaml => (yaml(body).map_err(|error| unrecognised(expected.kind, &error, body))?, Vec::new()),
+        Encoding::Yaml => yaml(body).map_err(|error| unrecognised(expected.kind, &error, body))?,
     };
     check_kind(expected, &value)?;
     let (object, unknown) =
@@ -115,31 +115,45 @@ pub fn typed(expected: Expected<'_>, content_type: &str, body: &[u8], validation
 }
 
 /// The object of a server-side apply.
-pub fn applied(expected: Expected<'_>, value: Value, validation: FieldValidation) -> Result<Decoded> {
-    check_kind(expected, &value)?;
+pub fn applied(
+    expected: Expected<'_>,
+    value: Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Decoded> {
+    let (kind, version) = (object::text(&value, "kind"), object::text(&value, "apiVersion"));
+    if (kind, version) != (expected.kind, expected.api_version) {
+        return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+    }
     let (object, unknown) =
         conform(schema(), expected.schema, value).map_err(|error| expected.refuse("", "", error))?;
-    let warnings = lenient(validation, &unknown, &[]).map_err(|why| expected.refuse("", "", why))?;
+    let warnings = lenient(validation, &unknown, duplicates).map_err(|why| expected.refuse("", "", why))?;
     Ok(Decoded { object, warnings })
 }
 
 /// The result of a patch, which is checked again as a body is, but blamed on the patch.
 pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Result<Decoded> {
-    let blame = |why: String| {
-        let error = field::Error::invalid(&Path::new("patch"), "", why);
-        ApiError::invalid("", "", "", &[error])
-    };
-    let (object, unknown) = conform(schema(), kind.info().schema, value).map_err(|error| blame(error.to_string()))?;
-    let warnings = lenient(validation, &unknown, &[]).map_err(blame)?;
+    let (object, unknown) =
+        conform(schema(), kind.info().schema, value).map_err(|error| blame_patch(error.to_string()))?;
+    let warnings = lenient(validation, &unknown, &[]).map_err(blame_patch)?;
     Ok(Decoded { object, warnings })
 }
 
-/// Fields that a patch names twice.
-pub fn repeated_in_patch(validation: FieldValidation, repeated: &[String]) -> Result<Vec<String>> {
-    lenient(validation, &[], repeated).map_err(|why| {
-        let error = field::Error::invalid(&Path::new("patch"), "", why);
-        ApiError::invalid("", "", "", &[error])
-    })
+/// A JSON or merge patch writes the whole document, so it must leave it one of this kind.
+pub fn check_patched_kind(kind: &dyn Kind, value: &Value) -> Result<()> {
+    let info = kind.info();
+    let (name, version) = (object::text(value, "kind"), object::text(value, "apiVersion"));
+    // Of another type than text: that is for the decoder to refuse.
+    let given = |key: &str| value.get(key).is_some_and(Value::is_string);
+    if value.get("apiVersion").is_none_or(|version| version.is_null() || version == "") {
+        return Err(ApiError::bad_request("the patched object has no apiVersion"));
+    }
+    let other_kind = given("kind") && !name.is_empty() && name != info.kind;
+    if other_kind || given("apiVersion") && version != info.api_version() {
+        let why = format!("the patched object is a {name} of {version}, not a {} of {}", info.kind, info.api_version());
+        return Err(blame_patch(why));
+    }
+    Ok(())
 }
 
 /// From the client's spelling to the stored one, with defaults.
@@ -171,10 +185,28 @@ pub fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// YAML as JSON.
-pub fn yaml(text: &[u8]) -> std::result::Result<Value, String> {
-    let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+/// YAML as JSON, and the paths of keys that are given twice, of which the last one counts.
+pub fn yaml(text: &[u8]) -> std::result::Result<(Value, Vec<String>), String> {
+    let bytes = text;
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    if let Ok(value) = serde_saphyr::from_str(text) {
+        return Ok((value, Vec::new()));
+    }
+    let last = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
+    let value = serde_saphyr::from_str_with_options(text, last).map_err(|error| error.to_string())?;
+    // Most YAML that programs send is JSON, for which the paths are known.
+    let duplicates = json::parse(bytes).map(|(_, duplicates)| duplicates).unwrap_or_default();
+    Ok((value, if duplicates.is_empty() { vec!["(in YAML)".to_owned()] } else { duplicates }))
+}
+
+/// What is given twice in a patch: warnings, or in strict mode an error that blames the patch.
+pub fn patch_duplicates(body: &[u8], validation: FieldValidation) -> Result<Vec<String>> {
+    let duplicates = json::parse(body).map(|(_, duplicates)| duplicates).unwrap_or_default();
+    lenient(validation, &[], &duplicates).map_err(blame_patch)
+}
+
+fn blame_patch(why: String) -> ApiError {
+    ApiError::invalid("", "", "", &[field::Error::invalid(&Path::new("patch"), "", why)])
 }
 
 fn protobuf(expected: Expected<'_>, body: &[u8]) -> Result<Decoded> {
@@ -193,7 +225,7 @@ pub fn delete_options(content_type: &str, body: &[u8]) -> Result<Value> {
             return proto::decode(schema(), "DeleteOptions", body).map_err(|error| bad(&error));
         }
         Encoding::Json => json::parse(body).map_err(|error| bad(&error))?.0,
-        Encoding::Yaml => yaml(body).map_err(|error| bad(&error))?,
+        Encoding::Yaml => yaml(body).map_err(|error| bad(&error))?.0,
     };
     let kind = object::text(&value, "kind");
     if !matches!(kind, "" | "DeleteOptions") {

@@ -9,6 +9,7 @@ use crate::registry::{
 use crate::render;
 use crate::request::{Query, ResourcePath};
 use crate::watch::Watcher;
+use portico_api::codec::json;
 use portico_api::field::{self, Path};
 use portico_api::kinds::Kind;
 use portico_api::object;
@@ -254,19 +255,25 @@ impl Call<'_> {
     }
 
     fn patch_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
-        let json = || {
-            portico_api::codec::json::parse(self.body)
+        let parsed = || -> Result<Value> {
+            serde_json::from_slice(&json::readable(self.body))
                 .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
         };
-        let object = || match json()? {
-            (patch @ Value::Object(_), repeated) => Ok((patch, decode::repeated_in_patch(validation, &repeated)?)),
-            _ => Err(ApiError::bad_request("error decoding patch: the patch must be a JSON object")),
+        let object = || -> Result<Value> {
+            match parsed()? {
+                patch @ Value::Object(_) => Ok(patch),
+                _ => Err(ApiError::bad_request("error decoding patch: the patch must be a JSON object")),
+            }
         };
+        let twice = || decode::patch_duplicates(self.body, validation);
         match decode::media_type(self.content_type) {
-            "application/json-patch+json" => Ok((PatchBody::Json(json()?.0), Vec::new())),
-            "application/merge-patch+json" => object().map(|(patch, warnings)| (PatchBody::Merge(patch), warnings)),
+            "application/json-patch+json" => Ok((PatchBody::Json(parsed()?), twice()?)),
+            "application/merge-patch+json" => Ok((PatchBody::Merge(object()?), twice()?)),
             "application/strategic-merge-patch+json" => {
-                object().map(|(patch, warnings)| (PatchBody::Strategic(patch), warnings))
+                // Here a null is a patch that changes nothing.
+                let mut patch = if self.body.trim_ascii() == b"null" { json!({}) } else { object()? };
+                json::whole_numbers(&mut patch);
+                Ok((PatchBody::Strategic(patch), twice()?))
             }
             "application/apply-patch+yaml" | "application/apply-patch+json" | "application/apply-patch+cbor" => {
                 self.apply_body(validation)
@@ -282,28 +289,28 @@ impl Call<'_> {
     }
 
     fn apply_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
-        let value =
+        let (mut value, duplicates) =
             decode::yaml(self.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+        json::whole_numbers(&mut value);
         if !object::items(&value, "metadata.managedFields").is_empty() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
-        if object::name(&value).is_empty() {
-            let mut value = value;
-            object::child(&mut value, "metadata").insert("name".into(), self.path.name.as_str().into());
-            return self.applied(value, validation);
-        }
-        self.applied(value, validation)
+        self.applied(value, &duplicates, validation)
     }
 
-    fn applied(&self, value: Value, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
+    fn applied(
+        &self,
+        value: Value,
+        duplicates: &[String],
+        validation: FieldValidation,
+    ) -> Result<(PatchBody, Vec<String>)> {
         let info = self.kind.info();
         let api_version = info.api_version();
         let expected = Expected { api_version: &api_version, kind: info.kind, schema: info.schema };
         // Ownership needs what was really said, so the body goes on as it was sent once it is known to be sound.
         let mut object = value;
+        let warnings = decode::applied(expected, object.clone(), duplicates, validation)?.warnings;
         self.settle_namespace(&mut object)?;
-        decode::check_place(&object, &self.path.namespace, &self.path.name)?;
-        let warnings = decode::applied(expected, object.clone(), validation)?.warnings;
         Ok((PatchBody::Apply { object, force: self.query.flag("force") }, warnings))
     }
 

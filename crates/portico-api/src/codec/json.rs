@@ -4,6 +4,7 @@
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 /// The text is not JSON.
@@ -14,10 +15,57 @@ pub struct SyntaxError(pub String);
 /// The value and the paths of duplicate fields (`spec.ports[0].name`). Nesting deeper than 128 is an error.
 pub fn parse(text: &[u8]) -> Result<(Value, Vec<String>), SyntaxError> {
     let mut state = State::default();
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let text = readable(text);
+    let mut deserializer = serde_json::Deserializer::from_slice(&text);
     let value = Seed(&mut state).deserialize(&mut deserializer).map_err(syntax_error)?;
     deserializer.end().map_err(syntax_error)?;
     Ok((value, state.duplicates))
+}
+
+/// The text with U+FFFD in the place of half a surrogate pair (a lone `\ud800`), as Go reads it.
+pub fn readable(text: &[u8]) -> Cow<'_, [u8]> {
+    let mut mended = Cow::Borrowed(text);
+    if !text.windows(3).any(|start| matches!(start, br"\ud" | br"\uD")) {
+        return mended;
+    }
+    let mut at = 0;
+    while at < text.len() {
+        at += match (text.get(at), code_unit(text, at), code_unit(text, at + 6)) {
+            (_, Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (_, Some(0xd800..=0xdfff), _) => {
+                if let Some(escape) = mended.to_mut().get_mut(at..at + 6) {
+                    escape.copy_from_slice(br"\ufffd");
+                }
+                6
+            }
+            // Past an escaped backslash, which starts nothing.
+            (Some(b'\\'), ..) => 2,
+            _ => 1,
+        };
+    }
+    mended
+}
+
+/// What the `\u` escape that starts here stands for.
+fn code_unit(text: &[u8], at: usize) -> Option<u16> {
+    let digits = text.get(at..at.checked_add(6)?)?.strip_prefix(br"\u")?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Write `80.0` and `8e1` as `80`. Where Kubernetes reads a body without its type, every number without a fraction will do
+/// for an integer.
+pub fn whole_numbers(value: &mut Value) {
+    const EXACT: f64 = (1u64 << 53) as f64;
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(map) => map.values_mut().for_each(whole_numbers),
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT) {
+                *value = Value::from(whole as i64);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn syntax_error(error: serde_json::Error) -> SyntaxError {

@@ -46,6 +46,7 @@ pub fn prepare_create(object: &mut Value, uid: &str, now: &str) {
 pub fn prepare_update(new: &mut Value, old: &Value) {
     let before = object::at(old, "metadata");
     let metadata = object::child(new, "metadata");
+    metadata.remove("selfLink");
     match before.get("generation") {
         Some(generation) => metadata.insert("generation".to_owned(), generation.clone()),
         None => metadata.remove("generation"),
@@ -85,7 +86,13 @@ pub fn validate_create(kind: &dyn Kind, object: &Value) -> Errors {
     if generation < 0 {
         errors.push(Error::invalid(&path.child("generation"), generation, "must be greater than or equal to 0"));
     }
-    errors.extend(labels(object::at(metadata, "labels"), &path.child("labels")));
+    errors.extend(always(kind, metadata, &path));
+    errors
+}
+
+/// What is checked on every write.
+fn always(kind: &dyn Kind, metadata: &Value, path: &Path) -> Errors {
+    let mut errors = labels(object::at(metadata, "labels"), &path.child("labels"));
     errors.extend(annotations(object::at(metadata, "annotations"), &path.child("annotations")));
     errors.extend(owners(object::items(metadata, "ownerReferences"), &path.child("ownerReferences")));
     errors.extend(finalizers(kind, metadata, &path.child("finalizers")));
@@ -97,7 +104,8 @@ pub fn validate_create(kind: &dyn Kind, object: &Value) -> Errors {
 pub fn validate_update(kind: &dyn Kind, new: &Value, old: &Value) -> Errors {
     let path = Path::new("metadata");
     let (metadata, before) = (object::at(new, "metadata"), object::at(old, "metadata"));
-    let mut errors = validate_create(kind, new);
+    // The name was checked when it was given; a prefix means nothing any more.
+    let mut errors = always(kind, metadata, &path);
     if !object::text(before, "deletionTimestamp").is_empty() {
         errors.extend(no_new_finalizers(metadata, before, &path.child("finalizers")));
     }

@@ -143,7 +143,14 @@ impl Registry {
             }
             PatchBody::Apply { .. } => return Err(ApiError::internal("apply is not a patch of this form")),
         };
-        let decoded = decode::patched(kind, after, validation)?;
+        if !matches!(body, PatchBody::Strategic(_)) {
+            decode::check_patched_kind(kind, &after)?;
+        }
+        let mut decoded = decode::patched(kind, after, validation)?;
+        // A namespace that was patched away is the one of the path.
+        if object::namespace(&decoded.object).is_empty() && kind.info().namespaced {
+            object::child(&mut decoded.object, "metadata").insert("namespace".into(), target.namespace.into());
+        }
         let new = decode::inward(kind, decoded.object, Some(live), true, &self.gates)?;
         decode::check_place(&new, target.namespace, target.name)?;
         Ok((new, decoded.warnings))
@@ -268,7 +275,6 @@ impl Registry {
     fn prepare(&self, target: Target<'_>, live: &Value, new: &mut Value, options: &WriteOptions) -> Result<Claims> {
         let (kind, gates) = (target.kind, &self.gates);
         let mut claims = Claims::default();
-        object::child(new, "metadata").remove("selfLink");
         metadata::prepare_update(new, live);
         let errors = match target.part {
             Part::Main => {
