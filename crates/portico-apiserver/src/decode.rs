@@ -265,3 +265,40 @@ fn lenient(
         _ => Ok(problems),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn of_a_key_that_is_given_twice_in_yaml_the_last_counts() {
+        for (text, value, duplicates) in [
+            ("a: 1\nb: 2", json!({"a": 1, "b": 2}), vec![]),
+            ("a: 1\na: 2", json!({"a": 2}), vec!["(in YAML)"]),
+            (r#"{"a": {"b": 1, "b": 2}}"#, json!({"a": {"b": 2}}), vec!["a.b"]),
+            (r#"{"a": {"b": 1}, "a": {"c": 2}}"#, json!({"a": {"c": 2}}), vec!["a"]),
+        ] {
+            let duplicates = duplicates.into_iter().map(str::to_owned).collect();
+            assert_eq!(yaml(text.as_bytes()), Ok((value, duplicates)), "{text}");
+        }
+        assert!(yaml(b"{").is_err());
+    }
+
+    #[test]
+    fn a_patch_must_leave_an_object_of_its_kind() {
+        let kinds = portico_api::kinds::all();
+        let kind = kinds.iter().find(|kind| kind.info().kind == "Endpoints").unwrap().as_ref();
+        for (object, want) in [
+            (json!({"apiVersion": "v1", "kind": "Endpoints"}), None),
+            (json!({"apiVersion": "v1"}), None),
+            (json!({"apiVersion": "v1", "kind": ""}), None),
+            (json!({"kind": "Endpoints"}), Some(400)),
+            (json!({"apiVersion": "", "kind": "Endpoints"}), Some(400)),
+            (json!({"apiVersion": "v2", "kind": "Endpoints"}), Some(422)),
+            (json!({"apiVersion": "v1", "kind": "Pod"}), Some(422)),
+        ] {
+            assert_eq!(check_patched_kind(kind, &object).err().map(|error| error.code), want, "{object}");
+        }
+    }
+}

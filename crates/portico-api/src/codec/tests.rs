@@ -370,3 +370,31 @@ proptest! {
         prop_assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), loaded);
     }
 }
+
+#[test]
+fn half_a_surrogate_pair_is_replaced() {
+    for (text, want) in [
+        (r#""\ud83d\ude00""#, "\u{1f600}"),
+        (r#""\ud800""#, "\u{fffd}"),
+        (r#""\uDFFF x""#, "\u{fffd} x"),
+        (r#""\ud800\ud83d\ude00""#, "\u{fffd}\u{1f600}"),
+        (r#""\ud800\n\u0041""#, "\u{fffd}\nA"),
+        (r#""\\ud800""#, r"\ud800"),
+        (r#""\\\ud800""#, "\\\u{fffd}"),
+    ] {
+        assert_eq!(json::parse(text.as_bytes()).unwrap().0, want, "{text}");
+    }
+    assert!(json::parse(br#""\ud80""#).is_err());
+}
+
+#[test]
+fn numbers_without_a_fraction_are_whole() {
+    for (number, want) in
+        [("80.0", "80"), ("8e1", "80"), ("-0.0", "0"), ("80.5", "80.5"), ("1e300", "1e300"), ("80", "80")]
+    {
+        let mut value: Value = serde_json::from_str(&format!(r#"{{"a": [{number}]}}"#)).unwrap();
+        json::whole_numbers(&mut value);
+        let want: Value = serde_json::from_str(want).unwrap();
+        assert_eq!(value["a"][0], want, "{number}");
+    }
+}

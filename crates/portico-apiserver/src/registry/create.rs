@@ -16,7 +16,10 @@ const NAMESPACES: Subject<'static> = Subject { group: "", resource: "namespaces"
 impl Registry {
     /// Create a decoded, defaulted object whose field ownership is already noted.
     pub async fn create(&self, kind: &dyn Kind, mut wanted: Value, options: &WriteOptions) -> Result<Written> {
-        if !object::text(&wanted, "metadata.resourceVersion").is_empty() {
+        // What is no version says nothing.
+        let version = object::child(&mut wanted, "metadata").remove("resourceVersion");
+        let version = version.as_ref().and_then(Value::as_str).and_then(|version| version.parse::<u64>().ok());
+        if version.is_some_and(|version| version != 0) {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
         }
         metadata::prepare_create(&mut wanted, &random::uuid(), &crate::clock::now_text());

@@ -94,7 +94,7 @@ impl Registry {
             let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
             return Err(ApiError::conflict(target.kind.info().subject(), target.name, why));
         }
-        object::child(&mut new, "metadata").remove("resourceVersion");
+        forget_version(&mut new)?;
         wipe_system_fields(&mut new);
         self.note_owner(target, None, &mut new, options);
         Ok((new, Vec::new()))
@@ -175,6 +175,9 @@ impl Registry {
             return Err(ApiError::conflict(kind.info().subject(), target.name, why));
         }
         let mut applied = applied.clone();
+        if live.is_none() {
+            forget_version(&mut applied)?;
+        }
         invalid(kind, target.name, &kind.to_stored(&mut applied, None, false))?;
         let now = crate::clock::now_text();
         let api_version = kind.stored_info().api_version();
@@ -339,9 +342,22 @@ fn expect_version(target: Target<'_>, new: &Value, found: u64) -> Result<()> {
         text => match text.parse::<u64>() {
             Ok(version) if version == found => Ok(()),
             Ok(_) => Err(ApiError::modified(info.subject(), target.name)),
-            Err(_) => Err(ApiError::bad_request(format!(
-                "metadata.resourceVersion: Invalid value: {text:?}: must be a version that the server gave"
-            ))),
+            Err(_) => Err(no_version(text)),
         },
     }
+}
+
+/// A full update or an apply of what is not there creates it, whatever version it expected to find.
+fn forget_version(new: &mut Value) -> Result<()> {
+    let version = object::child(new, "metadata").remove("resourceVersion");
+    match version.as_ref().and_then(Value::as_str) {
+        Some(text) if !text.is_empty() && text.parse::<u64>().is_err() => Err(no_version(text)),
+        _ => Ok(()),
+    }
+}
+
+fn no_version(text: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "metadata.resourceVersion: Invalid value: {text:?}: must be a version that the server gave"
+    ))
 }

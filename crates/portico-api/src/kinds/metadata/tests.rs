@@ -145,3 +145,18 @@ fn generated_names() {
     assert_eq!(generated_name(&"x".repeat(100), 26), format!("{}9bbbb", "x".repeat(58)));
     assert_eq!(generated_name(&"ü".repeat(50), 0).len(), 63);
 }
+
+#[test]
+fn an_update_may_not_start_a_deletion_and_may_keep_any_prefix() {
+    let old = json!({"name": "a", "namespace": "n", "uid": "1", "generateName": "A.-"});
+    assert_eq!(update(old.clone(), old.clone()), []);
+    for (field, value) in
+        [("deletionTimestamp", json!("2024-01-02T03:04:05Z")), ("deletionGracePeriodSeconds", json!(0))]
+    {
+        let mut new = json!({"metadata": old});
+        new["metadata"][field] = value;
+        prepare_update(&mut new, &json!({"metadata": old}));
+        let want = (format!("metadata.{field}"), "FieldValueInvalid");
+        assert_eq!(update(new["metadata"].clone(), old.clone()), [want]);
+    }
+}

@@ -256,3 +256,9 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn zeros_stay_where_the_other_word_is_not_used() {
+    let spec = json!({"type": "", "clusterIP": "", "externalIPs": [], "ports": [{"port": 80, "nodePort": 0}]});
+    assert_eq!(folded(core(spec.clone()), None), spec);
+}

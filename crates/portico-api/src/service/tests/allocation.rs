@@ -170,3 +170,12 @@ fn an_object_that_cannot_be_read_is_refused_and_not_a_panic() {
     }
     assert!(server.replace(json!("x")).is_err());
 }
+
+#[test]
+fn a_dry_run_does_not_look_whether_a_node_port_is_one() {
+    let mut server = Server::dual_stack();
+    for port in [1, 29999, 65536, 70000, -1] {
+        assert_eq!(server.dry_run("a", node_port(80, port)).unwrap()["spec"]["ports"][0]["nodePort"], port);
+        assert_eq!(causes(server.put("a", node_port(80, port))), ["spec.ports[0].nodePort Invalid"], "{port}");
+    }
+}

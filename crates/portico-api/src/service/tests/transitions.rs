@@ -128,3 +128,35 @@ fn two_ports_cannot_have_one_node_port_for_one_protocol() {
     assert_eq!(causes(server.patch("a", two("TCP"))), ["spec.ports[1].nodePort Duplicate"]);
     server.patch("a", two("UDP")).unwrap();
 }
+
+#[test]
+fn becoming_headless_with_two_families_is_refused_with_the_second_address_in_place() {
+    let headless = json!({"clusterIP": "None", "clusterIPs": ["None"], "ipFamilyPolicy": "PreferDualStack"});
+    for (families, want) in [
+        (json!(["IPv4"]), vec!["spec.clusterIPs[0] Invalid", "spec.clusterIPs Invalid"]),
+        (json!(["IPv6"]), vec!["spec.clusterIPs[0] Invalid", "spec.clusterIPs Invalid"]),
+    ] {
+        let mut server = Server::dual_stack();
+        let mut spec = plain();
+        spec["ipFamilies"] = families;
+        server.put("a", spec).unwrap();
+        let before = server.pool.taken.clone();
+        assert_eq!(causes(server.patch("a", headless.clone())), want);
+        assert_eq!(server.pool.taken, before);
+    }
+}
+
+#[test]
+fn a_word_that_need_not_be_given_is_unsupported_when_empty() {
+    for (field, cause) in [
+        (json!({"internalTrafficPolicy": ""}), "spec.internalTrafficPolicy NotSupported"),
+        (json!({"trafficDistribution": ""}), "spec.trafficDistribution NotSupported"),
+        (json!({"ipFamilyPolicy": ""}), "spec.ipFamilyPolicy NotSupported"),
+        (json!({"ipFamilies": [""]}), "spec.ipFamilies[0] NotSupported"),
+        (json!({"sessionAffinity": "x"}), "spec.sessionAffinity NotSupported"),
+    ] {
+        let mut spec = plain();
+        spec.as_object_mut().unwrap().extend(field.as_object().unwrap().clone());
+        assert_eq!(causes(Server::dual_stack().put("a", spec)), [cause]);
+    }
+}
