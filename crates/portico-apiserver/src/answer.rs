@@ -60,7 +60,7 @@ impl Answer {
     }
 
     pub fn warn(mut self, warnings: Vec<String>) -> Self {
-        self.warnings = warnings;
+        self.warnings.extend(warnings);
         self
     }
 

@@ -123,6 +123,18 @@ pub fn applied(expected: Expected<'_>, value: Value, validation: FieldValidation
     Ok(Decoded { object, warnings })
 }
 
+/// A patch cannot turn an object into one of another kind.
+pub fn check_patched_kind(kind: &dyn Kind, value: &Value) -> Result<()> {
+    let info = kind.info();
+    let (found, version) = (object::text(value, "kind"), object::text(value, "apiVersion"));
+    if ["", info.kind].contains(&found) && (version.is_empty() || version == info.api_version()) {
+        return Ok(());
+    }
+    let why = format!("no kind {found:?} is registered for version {version:?}");
+    let error = field::Error::invalid(&Path::new("patch"), "", why);
+    Err(ApiError::invalid("", "", "", &[error]))
+}
+
 /// The result of a patch, which is checked again as a body is, but blamed on the patch.
 pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Result<Decoded> {
     let blame = |why: String| {

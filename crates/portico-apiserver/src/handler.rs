@@ -271,7 +271,11 @@ async fn resource(app: &Arc<App>, head: &Head, path: &ResourcePath, user: &User,
         guard: reviews::guard(app, user, path, verb),
         watch_timeout: app.min_watch_timeout + spread,
     };
-    call.answer(verb).await
+    let answer = call.answer(verb).await?;
+    Ok(match kind.deprecation() {
+        Some(text) => answer.warn(vec![text.to_owned()]),
+        None => answer,
+    })
 }
 
 /// Is the server fit to be sent requests?

@@ -125,6 +125,10 @@ impl Call<'_> {
     }
 
     async fn get(&self) -> Result<Answer> {
+        let version = self.query.text("resourceVersion");
+        if !version.is_empty() && version.parse::<u64>().is_err() {
+            return Err(ApiError::bad_request(format!("resourceVersion: Invalid value: {version:?}")));
+        }
         let entry = self.registry.get(self.kind.as_ref(), &self.path.namespace, &self.path.name).await?;
         self.one(200, &entry)
     }
@@ -140,10 +144,14 @@ impl Call<'_> {
         let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
         let token = query.text("continue").to_owned();
         let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+        query.number("timeoutSeconds")?;
+        let mut errors = Version::problems(version, matching, !token.is_empty());
         if query.get("sendInitialEvents").is_some() {
-            let error =
-                field::Error::forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
-            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]));
+            let path = Path::new("sendInitialEvents");
+            errors.push(field::Error::forbidden(&path, "sendInitialEvents is forbidden for list"));
+        }
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
         }
         if !token.is_empty() && !matches!(version, "" | "0") {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
@@ -153,7 +161,8 @@ impl Call<'_> {
             labels: LabelSelector::parse(query.text("labelSelector"))?,
             fields: FieldSelector::parse(self.kind.as_ref(), query.text("fieldSelector"))?,
             version: Version::parse(version, matching, limit > 0, !token.is_empty())?,
-            limit,
+            // What is at hand costs nothing more to tell in full: a limit does not count.
+            limit: if version == "0" && token.is_empty() && self.kind.is_cached() { 0 } else { limit },
             continue_token: token,
         })
     }
@@ -161,14 +170,19 @@ impl Call<'_> {
     async fn watch(&self) -> Result<Answer> {
         let (query, kind) = (self.query, self.kind.as_ref());
         let begin = Begin::parse(query)?;
+        if self.accept.wire == crate::negotiate::Wire::Yaml {
+            return Err(crate::negotiate::not_acceptable("YAML has no form for a stream of events"));
+        }
         let mut fields = FieldSelector::parse(kind, query.text("fieldSelector"))?;
         if !self.path.name.is_empty() {
             fields = FieldSelector::parse(kind, &format!("metadata.name={}", self.path.name))?;
         }
         let labels = LabelSelector::parse(query.text("labelSelector"))?;
-        let timeout = match query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()) {
+        query.number("limit")?;
+        let timeout = match query.number("timeoutSeconds")? {
             None | Some(0) => self.watch_timeout,
-            Some(seconds) => Duration::from_secs(seconds),
+            // A time that is over already ends the watch at once.
+            Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
         };
         let mut initial = Vec::new();
         let after = if begin.with_existing {
@@ -213,6 +227,7 @@ impl Call<'_> {
             watch,
             after,
             timeout,
+            columns_told: std::cell::Cell::new(false),
         };
         let stream_type = match self.accept.wire {
             crate::negotiate::Wire::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -227,11 +242,11 @@ impl Call<'_> {
         let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
         self.settle_namespace(&mut decoded.object)?;
         let mut wanted = decode::inward(kind, decoded.object, None, false, &self.registry.gates)?;
-        decoded.warnings.extend(kind.warnings(&wanted, None));
         crate::registry::wipe_system_fields(&mut wanted);
         self.registry.note_owner(self.target(Part::Main), None, &mut wanted, &options);
-        let entry = self.registry.create(kind, wanted, &options).await?;
-        Ok(self.one(201, &entry)?.warn(decoded.warnings))
+        let written = self.registry.create(kind, wanted, &options).await?;
+        decoded.warnings.extend(written.warnings);
+        Ok(self.one(201, &written.entry)?.warn(decoded.warnings))
     }
 
     async fn update(&self, part: Part) -> Result<Answer> {
@@ -254,11 +269,13 @@ impl Call<'_> {
     }
 
     fn patch_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
+        let strategic = decode::media_type(self.content_type) == "application/strategic-merge-patch+json";
         let json = || {
             portico_api::codec::json::parse(self.body)
                 .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
         };
         let object = || match json()? {
+            (Value::Null, _) if strategic => Ok((json!({}), Vec::new())),
             (patch @ Value::Object(_), repeated) => Ok((patch, decode::repeated_in_patch(validation, &repeated)?)),
             _ => Err(ApiError::bad_request("error decoding patch: the patch must be a JSON object")),
         };
@@ -284,6 +301,10 @@ impl Call<'_> {
     fn apply_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
         let value =
             decode::yaml(self.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+        let (kind, version) = (object::text(&value, "kind"), object::text(&value, "apiVersion"));
+        if kind.is_empty() || version.is_empty() {
+            return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+        }
         if !object::items(&value, "metadata.managedFields").is_empty() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
@@ -422,25 +443,10 @@ struct Begin {
 impl Begin {
     fn parse(query: &Query) -> Result<Self> {
         let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
-        let path = Path::new("resourceVersionMatch");
-        let forbidden = |why: &str| {
-            let errors = [field::Error::forbidden(&path, why)];
-            Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
-        };
         let send = query.optional_flag("sendInitialEvents");
-        match (send, matching) {
-            (None, "") => {}
-            (None, _) => {
-                return forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
-            }
-            (Some(_), "NotOlderThan") => {}
-            (Some(_), "") => {
-                return forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-            }
-            (Some(_), other) => {
-                let errors = [field::Error::not_supported(&path, other, &["NotOlderThan"])];
-                return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
-            }
+        let errors = Self::problems(send, version, matching, !query.text("continue").is_empty());
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
         }
         let number = version.parse::<u64>().map_err(|_| {
             ApiError::bad_request(format!(
@@ -454,5 +460,25 @@ impl Begin {
         };
         let unset = matches!(version, Version::Newest | Version::Any);
         Ok(Self { version, with_existing: send.unwrap_or(unset), send_initial_events: send == Some(true) })
+    }
+    fn problems(send: Option<bool>, version: &str, matching: &str, continued: bool) -> Vec<field::Error> {
+        let path = Path::new("resourceVersionMatch");
+        let forbidden = |why: &str| field::Error::forbidden(&path, why);
+        let mut errors = Vec::new();
+        if send.is_some() && matching != "NotOlderThan" {
+            errors.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+        }
+        if send.is_none() && !matching.is_empty() {
+            errors.push(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+        }
+        if !matches!(matching, "" | "NotOlderThan") {
+            errors.push(field::Error::not_supported(&path, matching, &["NotOlderThan"]));
+        }
+        // A watch from no version in particular sends what there is first, as if it had asked for that.
+        let implied = send.is_none() && matches!(version, "" | "0");
+        if continued && (implied || !matching.is_empty()) {
+            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+        }
+        errors
     }
 }

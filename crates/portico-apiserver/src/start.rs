@@ -81,12 +81,15 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let app = Arc::new(build(&config, store, &pki, &advertised, &own_token)?);
     system::feed_access_rules(&app.registry, &app.rbac);
     system::bootstrap(&app.registry).await.map_err(|error| StartError::Bootstrap(error.to_string()))?;
+    // Before anybody else can take its address.
+    let kubernetes = system::keep_kubernetes_service(Arc::clone(&app.registry), advertised.clone()).await;
     let (stop, stopped) = watch::channel(false);
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
     let serving = tokio::spawn(server::serve(Arc::clone(&app), listener, acceptor, stopped));
     let mut chores = JoinSet::new();
-    chores.spawn(system::keep_kubernetes_service(Arc::clone(&app.registry), advertised.clone()));
+    chores.spawn(kubernetes);
     chores.spawn(system::finish_namespaces(Arc::clone(&app.registry)));
+    chores.spawn(system::finish_dependents(Arc::clone(&app.registry)));
     chores.spawn(system::expire_events(Arc::clone(&app.registry), config.event_ttl));
     chores.spawn(renew(certificates, tls));
     app.ready.store(true, Ordering::Release);
@@ -218,7 +221,7 @@ fn certificate_options(config: &Config, advertised: &Advertised) -> tls::Options
     addresses.extend(&advertised.service_ips);
     tls::Options {
         dir: config.cert_dir.clone(),
-        port: advertised.address.port(),
+        local: reachable(SocketAddr::new(config.bind, advertised.address.port())),
         addresses,
         names: Vec::new(),
         cert_file: config.tls_cert_file.clone(),

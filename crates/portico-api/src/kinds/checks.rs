@@ -57,9 +57,13 @@ fn selector_expression(expression: &Value, path: &Path) -> Errors {
 pub fn word(value: &str, path: &Path, words: &[&str]) -> Errors {
     match value {
         "" => vec![Error::required(path, "")],
-        known if words.contains(&known) => Errors::new(),
-        unknown => vec![Error::not_supported(path, unknown, words)],
+        given => given_word(given, path, words),
     }
+}
+
+/// A word of a fixed set that need not be given: an empty one was given, and is none of the set.
+pub fn given_word(value: &str, path: &Path, words: &[&str]) -> Errors {
+    if words.contains(&value) { Errors::new() } else { vec![Error::not_supported(path, value, words)] }
 }
 
 pub fn protocol(value: &str, path: &Path) -> Errors {

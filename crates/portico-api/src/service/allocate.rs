@@ -78,10 +78,12 @@ impl Session<'_> {
     fn addresses(&mut self, new: &mut ServiceSpec, old: Option<&ServiceSpec>) -> Result<(), Errors> {
         // Addresses are assigned to a Service that had none, and a second one on the way to two families. Every other
         // change of an address is refused by validation.
+        let headless = new.cluster_ips.first().is_some_and(|ip| ip == NONE);
+        let old = old.filter(|old| old.has_cluster_ip());
         let first = match old {
-            _ if !new.has_cluster_ip() || new.cluster_ips.first().is_some_and(|ip| ip == NONE) => return Ok(()),
+            _ if !new.has_cluster_ip() => return Ok(()),
+            None if headless => return Ok(()),
             None => 0,
-            Some(old) if !old.has_cluster_ip() => 0,
             Some(old) if old.is_headless() || families::prefers_dual_stack_as_before(new, old) => return Ok(()),
             Some(old) if old.ip_families.len() == 1 && new.ip_families.len() == 2 => 1,
             Some(_) => return Ok(()),
@@ -219,8 +221,10 @@ impl Session<'_> {
             return refused(no_ports());
         }
         let port = match u16::try_from(wanted) {
-            // A dry run does not look whether the port is in the range.
-            Ok(port) if port != 0 && (self.dry_run || ports.has(port)) => port,
+            Ok(port) if ports.has(port) => port,
+            // A dry run does not look whether the port is in the range, or a port at all.
+            Ok(port) if self.dry_run => port,
+            Err(_) if self.dry_run => return Ok(()),
             _ => {
                 return refused(format!(
                     "provided port is not in the valid range. The range of valid ports is {ports}"

@@ -55,7 +55,7 @@ impl Ranges {
 
     /// The first address of each range, which the `kubernetes` Service has.
     pub fn first_addresses(&self) -> Vec<IpAddr> {
-        self.cluster.iter().map(|range| range.address(1)).collect()
+        self.cluster.iter().map(|range| range.address(0)).collect()
     }
 
     pub fn primary_family(&self) -> &'static str {

@@ -104,8 +104,11 @@ fn spec(service: &mut Value, old: Option<&Value>) -> Errors {
 
 /// A word that is another name for a core field and nothing more.
 fn same(spec: &mut Map<String, Value>, word: &str, core: &str, old: Option<&Value>) -> Option<Error> {
+    let other = take(spec, word);
+    // Without the other word, what the core field says stays as it was said: an apply may own a zero.
+    other.as_ref()?;
     let pair = Pair {
-        word: (spec_path(word), take(spec, word)),
+        word: (spec_path(word), other),
         core: (&format!("spec.{core}"), take(spec, core)),
         old: stored(old, &format!("spec.{core}")),
     };
@@ -123,6 +126,9 @@ fn visibility(spec: &mut Map<String, Value>, old: Option<&Value>) -> Option<Erro
         None => None,
     };
     let create = spec.remove("createExternalLoadBalancer").and_then(|value| value.as_bool());
+    if word.is_none() && create.is_none() {
+        return None;
+    }
     let core = take(spec, "type");
     let pair = Pair { word: (path.clone(), word), core: ("spec.type", core.clone()), old: old.clone() };
     let settled = pair.settle().map_err(|_| {
@@ -178,7 +184,8 @@ fn ports(spec: &mut Map<String, Value>, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     for (index, port) in ports.enumerate().filter_map(|(index, port)| Some((index, port.as_object_mut()?))) {
         let path = spec_path("ports").index(index);
-        let (word, core) = (take(port, "hostPort"), take(port, "nodePort"));
+        let Some(word) = take(port, "hostPort") else { continue };
+        let (word, core) = (Some(word), take(port, "nodePort"));
         // Ports have no fixed place, so a node port counts as unchanged wherever it was.
         let known = |value: &Option<Value>| value.as_ref().filter(|value| old_ports.contains(value)).cloned();
         // One that is left over from a wider visibility goes with it later.

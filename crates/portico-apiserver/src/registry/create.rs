@@ -1,5 +1,6 @@
 //! Creating objects.
 
+use super::update::Written;
 use super::{ATTEMPTS, Registry, WriteOptions, claims, fill_system_fields, invalid, key, load, store_error};
 use bytes::Bytes;
 use portico_api::codec::stored;
@@ -13,7 +14,7 @@ const NAMESPACES: Subject<'static> = Subject { group: "", resource: "namespaces"
 
 impl Registry {
     /// Create a decoded, defaulted object whose field ownership is already noted.
-    pub async fn create(&self, kind: &dyn Kind, mut wanted: Value, options: &WriteOptions) -> Result<Entry> {
+    pub async fn create(&self, kind: &dyn Kind, mut wanted: Value, options: &WriteOptions) -> Result<Written> {
         if !object::text(&wanted, "metadata.resourceVersion").is_empty() {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
         }
@@ -29,7 +30,7 @@ impl Registry {
                 Err(CreateError::Race) => {}
                 Err(CreateError::Exists(_)) if generate && attempt < 8 => {}
                 Err(CreateError::Exists(error) | CreateError::Other(error)) => return Err(error),
-                Ok(entry) => return Ok(entry),
+                Ok(written) => return Ok(written),
             }
         }
         Err(ApiError::unavailable("too many others are changing the same objects; try again"))
@@ -40,27 +41,31 @@ impl Registry {
         kind: &dyn Kind,
         mut object: Value,
         options: &WriteOptions,
-    ) -> std::result::Result<Entry, CreateError> {
+    ) -> std::result::Result<Written, CreateError> {
         let info = kind.info();
         let namespace = object::namespace(&object).to_owned();
         let home = self.home(kind, &object)?;
         let name = object::name(&object).to_owned();
         let key = key(kind, &namespace, &name);
         let claims = kind.allocate(&mut object, None, &mut claims::StorePool(&self.store), options.dry_run)?;
-        self.checked(kind, &mut object, options)?;
+        let warnings = self.checked(kind, &mut object, options)?;
         if self.store.get(&key).is_some() {
             return Err(CreateError::Exists(ApiError::already_exists(info.subject(), &name)));
         }
         let value = Bytes::from(stored::store(&object));
         if options.dry_run {
-            return Ok(Entry { key: key.into(), value, created: 0, modified: 0 });
+            let entry = Entry { key: key.into(), value, created: 0, modified: 0 };
+            return Ok(Written { entry, created: true, warnings });
         }
         let mut txn = Txn { checks: vec![Check { key: key.clone(), modified: 0 }], ops: Vec::new() };
         txn.checks.extend(home);
         txn.ops.push(Op::Put { key: key.clone(), value: value.clone() });
         claims::add(&claims, &key, &mut txn.checks, &mut txn.ops);
         match self.store.commit(txn).await {
-            Ok(revision) => Ok(Entry { key: key.into(), value, created: revision, modified: revision }),
+            Ok(revision) => {
+                let entry = Entry { key: key.into(), value, created: revision, modified: revision };
+                Ok(Written { entry, created: true, warnings })
+            }
             Err(TxnError::Conflict { key: lost }) if lost == key => {
                 Err(CreateError::Exists(ApiError::already_exists(info.subject(), &name)))
             }
@@ -69,17 +74,18 @@ impl Registry {
         }
     }
 
-    /// The last steps before an object is stored: drop what clients may not set, then validate.
-    fn checked(&self, kind: &dyn Kind, object: &mut Value, options: &WriteOptions) -> Result<()> {
+    /// The last steps before an object is stored: drop what clients may not set, then validate. Returns warnings.
+    fn checked(&self, kind: &dyn Kind, object: &mut Value, options: &WriteOptions) -> Result<Vec<String>> {
         kind.prepare_create(object, &self.gates);
         if options.trusted {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut errors = metadata::validate_create(kind, object);
         errors.extend(kind.validate_create(object, &self.gates));
         let name = object::name(object).to_owned();
         invalid(kind, &name, &errors)?;
-        options.ask(object, None)
+        options.ask(object, None)?;
+        Ok(kind.warnings(object, None))
     }
 
     /// The namespace must be there and must stay as it is until the object is in it.

@@ -50,6 +50,9 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Deleted> {
         let key = key(kind, namespace, name);
+        if let Some(why) = kind.undeletable(name) {
+            return Err(ApiError::forbidden(kind.info().subject(), name, why));
+        }
         for _ in 0..ATTEMPTS {
             self.settle().await?;
             let entry = self.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info().subject(), name))?;
@@ -94,8 +97,7 @@ impl Registry {
             return Ok(Some(done(entry.modified)));
         }
         match self.store.commit(txn).await {
-            // What is gone keeps the version it had last.
-            Ok(revision) => Ok(Some(done(if held { revision } else { entry.modified }))),
+            Ok(revision) => Ok(Some(done(revision))),
             Err(TxnError::Conflict { .. }) => Ok(None),
             Err(error) => Err(store_error(error)),
         }
@@ -112,7 +114,7 @@ impl Registry {
         for entry in self.list(kind, list).await?.entries {
             let object = load(&entry)?;
             match self.delete(kind, object::namespace(&object), object::name(&object), options).await {
-                Ok(Deleted::Gone(entry) | Deleted::Marked(entry)) => deleted.push(entry),
+                Ok(_) => deleted.push(entry),
                 Err(error) if error.code == 404 => {}
                 Err(error) => return Err(error),
             }

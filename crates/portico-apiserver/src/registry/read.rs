@@ -46,19 +46,31 @@ pub struct List {
 }
 
 impl Version {
-    /// From the query parameters `resourceVersion` and `resourceVersionMatch` of a list.
-    pub fn parse(version: &str, matching: &str, limited: bool, continued: bool) -> Result<Self> {
+    /// What is wrong with the query parameters `resourceVersion` and `resourceVersionMatch` of a list.
+    pub fn problems(version: &str, matching: &str, continued: bool) -> Vec<field::Error> {
         let path = Path::new("resourceVersionMatch");
-        let forbidden = |why: &str| {
-            let errors = [field::Error::forbidden(&path, why)];
-            Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
-        };
-        if !matching.is_empty() && continued {
-            return forbidden("resourceVersionMatch is forbidden for continue");
+        let forbidden = |why: &str| field::Error::forbidden(&path, why);
+        let mut errors = Vec::new();
+        if matching.is_empty() {
+            return errors;
         }
-        if !matching.is_empty() && version.is_empty() {
-            return forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided");
+        if version.is_empty() {
+            errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
         }
+        if continued {
+            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            errors.push(field::Error::not_supported(&path, matching, &["Exact", "NotOlderThan", ""]));
+        }
+        if (matching, version) == ("Exact", "0") {
+            errors.push(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+        }
+        errors
+    }
+
+    /// From the query parameters `resourceVersion` and `resourceVersionMatch` of a list, once they have no problems.
+    pub fn parse(version: &str, matching: &str, limited: bool, continued: bool) -> Result<Self> {
         let number = || {
             version.parse::<u64>().map_err(|_| {
                 ApiError::bad_request(format!(
@@ -74,12 +86,7 @@ impl Version {
             ("" | "NotOlderThan", _) => {
                 number().map(|number| if number == 0 { Self::Any } else { Self::NotOlderThan(number) })
             }
-            ("Exact", "0") => forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
-            ("Exact", _) => number().map(Self::Exactly),
-            (other, _) => {
-                let errors = [field::Error::not_supported(&path, other, &["Exact", "NotOlderThan", ""])];
-                Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
-            }
+            _ => number().map(Self::Exactly),
         }
     }
 }
@@ -100,50 +107,48 @@ impl Registry {
             None => self.await_version(options.version).await?,
         };
         let at = at.unwrap_or_else(|| self.store.revision());
-        let unfiltered = options.labels.is_empty() && options.fields.is_empty();
         let mut list = List { revision: at, ..List::default() };
-        let mut after = start.after;
-        loop {
-            let limit = if unfiltered { options.limit } else { CHUNK };
-            let range = Range { prefix: &prefix, after: after.as_deref(), limit, at: Some(at) };
+        if options.labels.is_empty() && options.fields.is_empty() {
+            let range = Range { prefix: &prefix, after: start.after.as_deref(), limit: options.limit, at: Some(at) };
             let found = self.store.range(range).map_err(|error| expired(error, &options.continue_token))?;
-            after = found.entries.last().map(|entry| entry.key.to_string());
-            let (entries, more, remaining) = (found.entries, found.more, found.remaining);
-            let mut entries = entries.into_iter().map(|entry| self.shown(kind, entry));
-            if unfiltered {
-                list.entries = entries.collect();
-                list.remaining = more.then_some(remaining);
-            } else if let Some(last) = self.filter(kind, options, &mut entries, &mut list.entries)? {
-                // Full in the middle of a chunk: there may be more behind it.
-                after = Some(last);
-                list.continue_token = after.as_deref().map(|after| token(at, after, &prefix));
-                return Ok(list);
-            }
-            if !more || unfiltered {
-                let rest = after.filter(|_| more);
-                list.continue_token = rest.map(|after| token(at, &after, &prefix));
-                return Ok(list);
-            }
+            list.remaining = found.more.then_some(found.remaining);
+            let last = found.entries.last().filter(|_| found.more);
+            list.continue_token = last.map(|entry| token(at, &entry.key, &prefix));
+            list.entries = found.entries.into_iter().map(|entry| self.shown(kind, entry)).collect();
+            return Ok(list);
         }
+        self.list_selected(kind, options, &prefix, start.after, &mut list)?;
+        Ok(list)
     }
 
-    /// Take what matches until the limit is reached; then the key of the last one looked at, if others follow.
-    fn filter(
+    /// Look through the range in chunks for what matches, until the limit is reached and something follows.
+    fn list_selected(
         &self,
         kind: &dyn Kind,
         options: &ListOptions,
-        entries: &mut dyn Iterator<Item = Entry>,
-        out: &mut Vec<Entry>,
-    ) -> Result<Option<String>> {
-        while let Some(entry) = entries.next() {
-            if matches(kind, &entry, &options.labels, &options.fields)? {
-                out.push(entry);
+        prefix: &str,
+        mut after: Option<String>,
+        list: &mut List,
+    ) -> Result<()> {
+        let at = list.revision;
+        loop {
+            let range = Range { prefix, after: after.as_deref(), limit: CHUNK, at: Some(at) };
+            let found = self.store.range(range).map_err(|error| expired(error, &options.continue_token))?;
+            for entry in found.entries {
+                if options.limit > 0 && list.entries.len() == options.limit {
+                    list.continue_token = after.as_deref().map(|after| token(at, after, prefix));
+                    return Ok(());
+                }
+                after = Some(entry.key.to_string());
+                let entry = self.shown(kind, entry);
+                if matches(kind, &entry, &options.labels, &options.fields)? {
+                    list.entries.push(entry);
+                }
             }
-            if options.limit > 0 && out.len() == options.limit {
-                return Ok(out.last().filter(|_| entries.next().is_some()).map(|entry| entry.key.to_string()));
+            if !found.more {
+                return Ok(());
             }
         }
-        Ok(None)
     }
 
     /// Wait until the wanted version is at hand; a revision to read at, or `None` for the newest.
@@ -249,9 +254,19 @@ mod tests {
         assert_eq!(parse("7", ""), Ok(Version::NotOlderThan(7)));
         assert_eq!(parse("7", "Exact"), Ok(Version::Exactly(7)));
         assert_eq!(Version::parse("7", "", true, false), Ok(Version::Exactly(7)));
-        assert_eq!(parse("0", "Exact").map_err(|e| e.code), Err(422));
-        assert_eq!(parse("", "Exact").map_err(|e| e.code), Err(422));
-        assert_eq!(parse("7", "Newest").map_err(|e| e.code), Err(422));
+        let table = [
+            ("7", "", false, 0),
+            ("7", "Exact", false, 0),
+            ("0", "Exact", false, 1),
+            ("", "Exact", false, 1),
+            ("7", "Newest", false, 1),
+            ("", "Newest", false, 2),
+            ("7", "Exact", true, 1),
+        ];
+        for (version, matching, continued, count) in table {
+            let found = Version::problems(version, matching, continued);
+            assert_eq!(found.len(), count, "{version} {matching} {continued}");
+        }
         assert_eq!(parse("x", "").map_err(|e| e.code), Err(400));
     }
 

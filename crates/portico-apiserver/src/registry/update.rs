@@ -80,8 +80,7 @@ impl Registry {
             let Some(live) = live else { return self.put_missing(target, new, options) };
             same_incarnation(target, &new, live)?;
             self.note_owner(target, Some(live), &mut new, options);
-            let warnings = target.kind.warnings(&new, Some(live));
-            Ok((new, warnings))
+            Ok((new, Vec::new()))
         })
         .await
     }
@@ -144,7 +143,16 @@ impl Registry {
             }
             PatchBody::Apply { .. } => return Err(ApiError::internal("apply is not a patch of this form")),
         };
-        let decoded = decode::patched(kind, after, validation)?;
+        if matches!(body, PatchBody::Json(_) | PatchBody::Merge(_)) {
+            decode::check_patched_kind(kind, &after)?;
+        }
+        let mut decoded = decode::patched(kind, after, validation)?;
+        let metadata = object::child(&mut decoded.object, "metadata");
+        if !kind.info().namespaced {
+            metadata.remove("namespace");
+        } else if metadata.get("namespace").and_then(serde_json::Value::as_str).is_none_or(str::is_empty) {
+            metadata.insert("namespace".into(), target.namespace.into());
+        }
         let new = decode::inward(kind, decoded.object, Some(live), true, &self.gates)?;
         decode::check_place(&new, target.namespace, target.name)?;
         Ok((new, decoded.warnings))
@@ -176,6 +184,9 @@ impl Registry {
         map.insert("apiVersion".into(), api_version.as_str().into());
         map.insert("kind".into(), kind.stored_info().kind.into());
         let mut merged = owners(target, options, &api_version, &now).apply(live, &applied, force)?;
+        if live.is_none() {
+            object::child(&mut merged, "metadata").remove("resourceVersion");
+        }
         kind.default(&mut merged, &self.gates);
         decode::check_place(&merged, target.namespace, target.name)?;
         Ok((merged, Vec::new()))
@@ -207,18 +218,20 @@ impl Registry {
         for _ in 0..ATTEMPTS {
             self.settle().await?;
             let Some(entry) = self.store.get(&target.key()) else {
-                let (new, warnings) = make(None)?;
-                let entry = match self.create(target.kind, new, options).await {
+                let (new, mut warnings) = make(None)?;
+                let written = match self.create(target.kind, new, options).await {
                     Err(error) if error.reason == "AlreadyExists" => continue,
                     other => other?,
                 };
-                return Ok(Written { entry, created: true, warnings });
+                warnings.extend(written.warnings);
+                return Ok(Written { warnings, ..written });
             };
             let entry = self.shown(target.kind, entry);
             let live = load(&entry)?;
-            let (new, warnings) = make(Some(&live))?;
-            if let Some(entry) = self.replace(target, entry, live, new, options).await? {
-                return Ok(Written { entry, created: false, warnings });
+            let (new, mut warnings) = make(Some(&live))?;
+            if let Some(written) = self.replace(target, entry, live, new, options).await? {
+                warnings.extend(written.warnings);
+                return Ok(Written { warnings, ..written });
             }
         }
         Err(ApiError::modified(target.kind.info().subject(), target.name))
@@ -232,16 +245,18 @@ impl Registry {
         live: Value,
         mut new: Value,
         options: &WriteOptions,
-    ) -> Result<Option<Entry>> {
+    ) -> Result<Option<Written>> {
         let kind = target.kind;
         expect_version(target, &new, entry.modified)?;
         let claims = self.prepare(target, &live, &mut new, options)?;
+        let warnings = kind.warnings(&new, Some(&live));
+        let written = |entry| Ok(Some(Written { entry, created: false, warnings }));
         managed::keep_times(&live, &mut new);
         let key = entry.key.to_string();
         let value = Bytes::from(stored::store(&new));
         let deleted = object::at(&live, "metadata.deletionTimestamp").is_string() && !kind.is_held(&new);
         if !deleted && value == entry.value {
-            return Ok(Some(entry));
+            return written(entry);
         }
         let mut txn = Txn { checks: vec![Check { key: key.clone(), modified: entry.modified }], ops: Vec::new() };
         if deleted {
@@ -251,10 +266,12 @@ impl Registry {
             claims::add(&claims, &key, &mut txn.checks, &mut txn.ops);
         }
         if options.dry_run {
-            return Ok(Some(Entry { value, ..entry }));
+            return written(Entry { value, ..entry });
         }
         match self.store.commit(txn).await {
-            Ok(revision) => Ok(Some(Entry { value, modified: revision, ..entry })),
+            // What went with its last finalizer is shown with the version that it had.
+            Ok(_) if deleted => written(Entry { value, ..entry }),
+            Ok(revision) => written(Entry { value, modified: revision, ..entry }),
             Err(TxnError::Conflict { .. }) => Ok(None),
             Err(error) => Err(store_error(error)),
         }

@@ -27,14 +27,21 @@ pub struct Advertised {
     pub shared_store: bool,
 }
 
-/// Create the Service and keep its endpoints true, for ever.
-pub async fn keep(registry: Arc<Registry>, advertised: Advertised) {
+/// Create the Service and its endpoints, and return what keeps them true from then on.
+pub async fn keep(registry: Arc<Registry>, advertised: Advertised) -> impl Future<Output = ()> {
     let mut peers = Peers::default();
-    loop {
-        if let Err(error) = once(&registry, &advertised, &mut peers).await {
-            tracing::warn!(%error, "cannot keep the kubernetes Service");
+    try_once(&registry, &advertised, &mut peers).await;
+    async move {
+        loop {
+            tokio::time::sleep(BEAT_EVERY).await;
+            try_once(&registry, &advertised, &mut peers).await;
         }
-        tokio::time::sleep(BEAT_EVERY).await;
+    }
+}
+
+async fn try_once(registry: &Registry, advertised: &Advertised, peers: &mut Peers) {
+    if let Err(error) = once(registry, advertised, peers).await {
+        tracing::warn!(%error, "cannot keep the kubernetes Service");
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod access;
 mod bootstrap;
+mod dependents;
 mod events;
 mod kubernetes;
 mod namespaces;
 
 pub use access::feed as feed_access_rules;
 pub use bootstrap::bootstrap;
+pub use dependents::finish as finish_dependents;
 pub use events::expire as expire_events;
 pub use kubernetes::{Advertised, keep as keep_kubernetes_service, leave};
 pub use namespaces::finish as finish_namespaces;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use rcgen::KeyPair;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -117,7 +118,12 @@ impl Directory {
 
     /// `admin.kubeconfig`, rewritten only when it says something else. A server certificate from elsewhere vouches for
     /// itself and is reached by the name it carries.
-    pub fn write_kubeconfig(&self, port: u16, server_certificates: &str, foreign_server: bool) -> Result<PathBuf> {
+    pub fn write_kubeconfig(
+        &self,
+        local: SocketAddr,
+        server_certificates: &str,
+        foreign_server: bool,
+    ) -> Result<PathBuf> {
         let (authority, server_name) = if foreign_server {
             (server_certificates.to_owned(), certificate::dns_names(server_certificates).into_iter().next())
         } else {
@@ -125,7 +131,7 @@ impl Directory {
         };
         let (certificate, key) = (read(&self.path("admin.crt"))?, read(&self.path("admin.key"))?);
         let wanted = kubeconfig::Kubeconfig {
-            server: &format!("https://127.0.0.1:{port}"),
+            server: &format!("https://{local}"),
             server_name: server_name.as_deref().filter(|name| !name.contains('*')),
             authority: &authority,
             user: "kubernetes-admin",

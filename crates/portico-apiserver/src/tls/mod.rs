@@ -28,7 +28,7 @@ use certificate::Purpose;
 use files::{Directory, Mode};
 use jiff::Timestamp;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Names every client may know the server by.
@@ -36,11 +36,12 @@ const SERVICE_NAMES: [&str; 5] =
     ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
 
 /// What the flags say about certificates.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// `--cert-dir`
     pub dir: PathBuf,
-    pub port: u16,
+    /// Where this machine reaches the server.
+    pub local: SocketAddr,
     /// Addresses the server listens on, is advertised on, and the first address of each service range.
     pub addresses: Vec<IpAddr>,
     /// Further DNS names.
@@ -110,7 +111,7 @@ impl Pki {
             kubeconfig: None,
         };
         if !foreign_clients {
-            pki.kubeconfig = Some(dir.write_kubeconfig(options.port, &pki.server_certificates, foreign_server)?);
+            pki.kubeconfig = Some(dir.write_kubeconfig(options.local, &pki.server_certificates, foreign_server)?);
         }
         Ok(pki)
     }

@@ -17,9 +17,12 @@ const DAY: i64 = 24 * 60 * 60;
 fn options(dir: &TempDir) -> Options {
     Options {
         dir: dir.path().join("pki"),
-        port: 6443,
+        local: ([127, 0, 0, 1], 6443).into(),
         addresses: vec!["10.96.0.1".parse().unwrap(), "0.0.0.0".parse().unwrap(), "fd00::1".parse().unwrap()],
-        ..Options::default()
+        names: Vec::new(),
+        cert_file: None,
+        key_file: None,
+        client_ca_file: None,
     }
 }
 
@@ -82,7 +85,7 @@ fn certificates_are_renewed_and_keys_stay() {
     assert_eq!(changed_by(&options, later(365 - 29)), ["apiserver.crt", "admin.crt", "admin.kubeconfig"]);
     options.addresses.push("192.0.2.7".parse().unwrap());
     assert_eq!(changed_by(&options, later(365 - 29)), ["apiserver.crt"]);
-    options.port = 7443;
+    options.local.set_port(7443);
     assert_eq!(changed_by(&options, later(365 - 29)), ["admin.kubeconfig"]);
     assert!(content(&options, "admin.kubeconfig").contains("server: https://127.0.0.1:7443\n"));
     fs::remove_file(options.dir.join("admin.key")).unwrap();

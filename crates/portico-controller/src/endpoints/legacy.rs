@@ -37,6 +37,11 @@ pub fn plan_endpoints(snapshot: &Snapshot<'_>, trigger_time: Option<Timestamp>) 
         return EndpointsPlan::Keep;
     }
     let wanted = Wanted::new(service, &snapshot.pods);
+    let ours = snapshot.endpoints.is_some_and(|current| is_managed(&current.metadata));
+    // Without a Pod there is nothing to say, and what somebody else wrote meanwhile stands.
+    if wanted.subsets.is_empty() && !ours {
+        return EndpointsPlan::Keep;
+    }
     match snapshot.endpoints {
         Some(current) if wanted.is_met_by(current) => EndpointsPlan::Keep,
         Some(current) => EndpointsPlan::Update(Box::new(wanted.written_to(current.metadata.clone(), trigger_time))),

@@ -84,7 +84,8 @@ fn plan_family(
         unwanted.extend(plan_group(&template, &group, existing, max_per_slice, &mut plan));
     }
     unwanted.extend(by_ports.into_values().flatten());
-    if unwanted.len() == total && plan.create.is_empty() {
+    // A slice that has emptied stays as a placeholder; a Service that never had an endpoint needs none.
+    if total > 0 && unwanted.len() == total && plan.create.is_empty() {
         match unwanted.as_slice() {
             [only] if template.is_placeholder(only) => unwanted.clear(),
             _ => plan.create.push(template.slice(&[], Vec::new())),

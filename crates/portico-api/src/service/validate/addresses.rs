@@ -2,7 +2,7 @@
 
 use super::spec;
 use crate::field::{Error, Errors, Path};
-use crate::kinds::checks::{self, word};
+use crate::kinds::checks::{self, given_word};
 use crate::names;
 use crate::service::ranges::family_of;
 use crate::service::types::*;
@@ -76,13 +76,17 @@ fn families(new: &ServiceSpec) -> Errors {
     let mut seen = BTreeSet::new();
     for (index, family) in new.ip_families.iter().enumerate() {
         let path = spec("ipFamilies").index(index);
-        errors.extend(word(family, &path, &[IPV4, IPV6]));
+        errors.extend(given_word(family, &path, &[IPV4, IPV6]));
         if !seen.insert(family) {
             errors.push(Error::duplicate(&path, family.as_str()));
         }
     }
     if let Some(policy) = &new.ip_family_policy {
-        errors.extend(word(policy, &spec("ipFamilyPolicy"), &[SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK]));
+        errors.extend(given_word(
+            policy,
+            &spec("ipFamilyPolicy"),
+            &[SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK],
+        ));
     }
     errors
 }

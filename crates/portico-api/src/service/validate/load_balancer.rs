@@ -125,7 +125,7 @@ fn ip_mode(point: &LoadBalancerIngress, gates: &Gates, path: &Path) -> Errors {
         None if point.ip.is_empty() || !gates.load_balancer_ip_mode => Errors::new(),
         None => vec![Error::required(path, "must be specified when `ip` is set")],
         Some(_) if point.ip.is_empty() => vec![Error::forbidden(path, "may not be specified when `ip` is not set")],
-        Some(mode) => checks::word(mode, path, &[VIP, PROXY]),
+        Some(mode) => checks::given_word(mode, path, &[VIP, PROXY]),
     }
 }
 

@@ -9,7 +9,7 @@ pub use load_balancer::status;
 
 use super::types::*;
 use crate::field::{Error, Errors, Path};
-use crate::kinds::checks::{invalid_all, word};
+use crate::kinds::checks::{given_word, invalid_all, word};
 use crate::names;
 
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
@@ -135,11 +135,11 @@ fn traffic(service: &ServiceSpec) -> Errors {
     let mut errors = external_policy(service);
     errors.extend(load_balancer::health_check(service));
     if let Some(policy) = &service.internal_traffic_policy {
-        errors.extend(word(policy, &spec("internalTrafficPolicy"), &[CLUSTER, LOCAL]));
+        errors.extend(given_word(policy, &spec("internalTrafficPolicy"), &[CLUSTER, LOCAL]));
     }
     if let Some(preference) = &service.traffic_distribution {
         let words = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-        errors.extend(word(preference, &spec("trafficDistribution"), &words));
+        errors.extend(given_word(preference, &spec("trafficDistribution"), &words));
     }
     errors
 }

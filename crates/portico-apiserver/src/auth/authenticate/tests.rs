@@ -18,6 +18,7 @@ fn authenticator(anonymous: bool) -> Authenticator {
         tokens: Some(Tokens::new(&key, "https://me", &audiences).unwrap()),
         audiences,
         objects: Arc::new(OneAccount),
+        own: Some(("own-secret".to_owned(), User::new("portico:own", &[]))),
         anonymous,
     }
 }
@@ -44,6 +45,13 @@ fn only_no_credentials_at_all_are_anonymous() {
         let credentials = Credentials { certificate: Some(&Err(wrong)), authorization: Some(b"Bearer s3cret") };
         assert_eq!(open.authenticate(&credentials, now()).unwrap_err().code, 401);
     }
+}
+
+#[test]
+fn the_servers_own_clients_have_a_token_of_their_own() {
+    let authenticator = authenticator(true);
+    assert_eq!(with_header(&authenticator, b"Bearer own-secret").map(|user| user.name), Ok("portico:own".to_owned()));
+    assert_eq!(with_header(&authenticator, b"Bearer own-secre"), Err(401));
 }
 
 #[test]

@@ -81,6 +81,7 @@ fn whose_token() {
         tokens: None,
         audiences: vec!["https://me".to_owned()],
         objects: Arc::new(Nothing),
+        own: None,
         anonymous: true,
     };
     let now = Timestamp::UNIX_EPOCH;

@@ -121,6 +121,7 @@ fn a_node_touches_the_services_of_its_pods() {
 #[test]
 fn a_slice_that_changes_service_touches_both() {
     let mut world = World::new();
+    world.pods(1, 1);
     world.sync();
     let mut index = world.index();
     index.take_touched();

@@ -3,7 +3,7 @@ use super::*;
 fn subsets(world: &mut World) -> Value {
     world.sync_endpoints();
     assert_eq!(world.plan_endpoints(), EndpointsPlan::Keep);
-    let subsets = serde_json::to_value(&world.endpoints.as_ref().unwrap().subsets).unwrap();
+    let subsets = serde_json::to_value(world.endpoints.as_ref().map(|endpoints| &endpoints.subsets)).unwrap();
     strip(subsets)
 }
 
@@ -108,8 +108,8 @@ fn without_ports_only_a_headless_service_lists_addresses() {
         let mut world = World::with(json!({"spec": {"clusterIP": cluster_ip, "ports": []}}));
         world.pod("p1", "10.1.0.1", json!({}));
         assert_eq!(subsets(&mut world), expected);
-        let labels = world.endpoints.as_ref().unwrap().metadata.labels.as_ref().unwrap();
-        assert_eq!(labels.contains_key(LABEL_HEADLESS), cluster_ip == "None");
+        let labels = world.endpoints.as_ref().and_then(|endpoints| endpoints.metadata.labels.as_ref());
+        assert_eq!(labels.is_some_and(|labels| labels.contains_key(LABEL_HEADLESS)), cluster_ip == "None");
     }
 }
 
@@ -130,6 +130,7 @@ fn another_order_is_no_change() {
 #[test]
 fn foreign_labels_and_marks_are_corrected() {
     let mut world = World::new();
+    world.pods(1, 1);
     world.sync_endpoints();
     world.endpoints.as_mut().unwrap().metadata.labels = None;
     assert!(matches!(world.plan_endpoints(), EndpointsPlan::Update(_)));
@@ -143,10 +144,22 @@ fn foreign_labels_and_marks_are_corrected() {
 #[test]
 fn a_service_that_is_gone_takes_only_this_controllers_object_along() {
     let mut world = World::new();
+    world.pods(1, 1);
     world.sync_endpoints();
     world.service = None;
     assert!(matches!(world.plan_endpoints(), EndpointsPlan::Delete(_)));
     world.endpoints.as_mut().unwrap().metadata.labels = None;
+    assert_eq!(world.plan_endpoints(), EndpointsPlan::Keep);
+}
+
+#[test]
+fn without_pods_what_somebody_else_wrote_stands() {
+    let mut world = World::new();
+    assert_eq!(world.plan_endpoints(), EndpointsPlan::Keep);
+    world.pods(1, 1);
+    world.sync_endpoints();
+    world.endpoints.as_mut().unwrap().metadata.labels = None;
+    world.pods.clear();
     assert_eq!(world.plan_endpoints(), EndpointsPlan::Keep);
 }
 

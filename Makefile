@@ -1,0 +1,58 @@
+# Every task of the project; CI calls only these.
+# `make` lists them.
+
+SHELL := /bin/bash
+DATA ?= data
+PORT ?= 6443
+ARGS ?=
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+VENV := $(TARGET)/python
+# Debian packages that the tests need, each with the command that shows whether it is there.
+PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential
+
+.PHONY: help run build test deps format lint unit e2e bench-api bench-store clean
+
+help: ## list the tasks
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+run: ## build and start the whole system: the API server and its controllers (DATA=dir PORT=6443 ARGS=...)
+	$(CARGO) run -p portico -- apiserver --data-dir $(DATA) --secure-port $(PORT) \
+	  --service-cluster-ip-range 10.96.0.0/16,fd00:10:96::/112 $(ARGS)
+
+build: ## build the binary, optimised
+	$(CARGO) build --release -p portico
+
+test: deps format lint unit e2e ## install what the tests need, then run every check
+
+deps: ## install what the tests need (Debian packages by name, the Python client)
+	@missing=(); for pair in $(PACKAGES); do \
+	  command -v $${pair%%:*} >/dev/null || missing+=($${pair##*:}); done; \
+	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv); \
+	if [ $${#missing[@]} -gt 0 ]; then \
+	  echo "installing $${missing[*]}"; \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  $$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -qy --no-install-recommends "$${missing[@]}"; fi
+	@[ -x $(VENV)/bin/python ] || python3 -m venv $(VENV)
+	@$(VENV)/bin/python -c 'import kubernetes' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes
+
+format: ## check the formatting
+	$(CARGO) fmt --all --check
+
+lint: ## clippy, warnings are errors
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+unit: ## unit and property tests
+	$(CARGO) test --workspace --exclude portico
+
+e2e: ## end-to-end tests of the binary: rules, conformance, kubectl, Python, crash, fuzz
+	$(CARGO) test -p portico
+
+bench-api: ## benchmarks of the API server (KUBE_APISERVER=path runs the rival beside it)
+	$(CARGO) bench -p portico --bench api
+
+bench-store: ## durable commits per second of the store
+	$(CARGO) run --release -p portico-store --example commit_rate
+
+clean: ## remove what was built
+	$(CARGO) clean
