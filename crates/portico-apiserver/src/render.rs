@@ -26,6 +26,10 @@ pub fn one(registry: &Registry, kind: &dyn Kind, entry: &Entry, accept: Accept) 
         append(kind, entry, true, &mut out);
         return Ok(out);
     }
+    if let Form::Table(include) = accept.form {
+        let rows = Rows { registry, kind, include, accept, with_columns: true };
+        return value(&rows.table_of_one(load(entry)?), accept);
+    }
     let object = registry.outward(kind, load(entry)?);
     match accept.form {
         Form::Object => written(kind.info().schema, object, accept),
@@ -34,10 +38,7 @@ pub fn one(registry: &Registry, kind: &dyn Kind, entry: &Entry, accept: Accept) 
             let why = "you requested PartialObjectMetadataList, but the requested object is not a list";
             Err(not_acceptable(&format!("{why} ({})", info_name(kind))))
         }
-        Form::Table(include) => {
-            let metadata = json!({"resourceVersion": object::text(&object, "metadata.resourceVersion")});
-            value(&table(kind, std::iter::once(&object), include, metadata, accept), accept)
-        }
+        Form::Table(_) => Err(ApiError::internal("a table was already made")),
     }
 }
 
@@ -74,13 +75,14 @@ pub fn list(registry: &Registry, kind: &dyn Kind, list: &List, accept: Accept) -
         out.extend_from_slice(b"]}\n");
         return Ok(out);
     }
-    let objects: Vec<Value> = list
-        .entries
-        .iter()
-        .map(|entry| load(entry).map(|object| registry.outward(kind, object)))
-        .collect::<Result<_>>()?;
+    let stored: Vec<Value> = list.entries.iter().map(load).collect::<Result<_>>()?;
+    if let Form::Table(include) = accept.form {
+        let rows = Rows { registry, kind, include, accept, with_columns: true };
+        return value(&rows.table(&stored, metadata), accept);
+    }
+    let objects: Vec<Value> = stored.into_iter().map(|object| registry.outward(kind, object)).collect();
     match accept.form {
-        Form::Table(include) => value(&table(kind, objects.iter(), include, metadata, accept), accept),
+        Form::Table(_) => Err(ApiError::internal("a table was already made")),
         Form::Metadata => {
             let why = "you requested PartialObjectMetadata, but the requested object is a list";
             Err(not_acceptable(&format!("{why} ({}List)", info_name(kind))))
@@ -115,8 +117,16 @@ fn list_metadata(list: &List) -> Value {
     Value::Object(metadata)
 }
 
-/// A watch event about one object, as a line of JSON (or a frame of protobuf).
-pub fn event(registry: &Registry, kind: &dyn Kind, word: &str, entry: &Entry, accept: Accept) -> Result<Bytes> {
+/// A watch event about one object, as a line of JSON (or a frame of protobuf). Only the first Table of a watch tells
+/// what its columns are.
+pub fn event(
+    registry: &Registry,
+    kind: &dyn Kind,
+    word: &str,
+    entry: &Entry,
+    accept: Accept,
+    with_columns: bool,
+) -> Result<Bytes> {
     if plain(kind, accept) {
         let mut out = Vec::with_capacity(entry.value.len() + 160);
         out.extend_from_slice(format!("{{\"type\":\"{word}\",\"object\":").as_bytes());
@@ -124,14 +134,11 @@ pub fn event(registry: &Registry, kind: &dyn Kind, word: &str, entry: &Entry, ac
         out.extend_from_slice(b"}\n");
         return Ok(out.into());
     }
-    let object = registry.outward(kind, load(entry)?);
+    let stored = load(entry)?;
     let object = match accept.form {
-        Form::Object => object,
-        Form::Metadata | Form::MetadataList => metadata_only(&object, accept),
-        Form::Table(include) => {
-            let metadata = json!({"resourceVersion": object::text(&object, "metadata.resourceVersion")});
-            table(kind, std::iter::once(&object), include, metadata, accept)
-        }
+        Form::Object => registry.outward(kind, stored),
+        Form::Metadata | Form::MetadataList => metadata_only(&stored, accept),
+        Form::Table(include) => Rows { registry, kind, include, accept, with_columns }.table_of_one(stored),
     };
     event_of(word, kind.info().schema, object, accept)
 }
@@ -180,30 +187,41 @@ fn metadata_only(object: &Value, accept: Accept) -> Value {
     })
 }
 
-fn table<'a>(
-    kind: &dyn Kind,
-    objects: impl Iterator<Item = &'a Value>,
+/// How the rows of a Table are made. Cells come from the stored spelling.
+struct Rows<'a> {
+    registry: &'a Registry,
+    kind: &'a dyn Kind,
     include: Include,
-    metadata: Value,
     accept: Accept,
-) -> Value {
-    let now = crate::clock::now();
-    let rows: Vec<Value> = objects
-        .map(|object| {
-            let mut row = json!({"cells": kind.row(object, now)});
-            match include {
-                Include::None => {}
-                Include::Metadata => row["object"] = metadata_only(object, accept),
-                Include::Object => row["object"] = object.clone(),
-            }
-            row
+    with_columns: bool,
+}
+
+impl Rows<'_> {
+    fn table_of_one(&self, stored: Value) -> Value {
+        let version = stored.pointer("/metadata/resourceVersion").filter(|version| *version != "");
+        let metadata = version.map_or_else(|| json!({}), |version| json!({"resourceVersion": version}));
+        self.table(&[stored], metadata)
+    }
+
+    fn table(&self, stored: &[Value], metadata: Value) -> Value {
+        let now = crate::clock::now();
+        let rows: Vec<Value> = stored.iter().map(|object| self.row(object, now)).collect();
+        let columns: Option<Vec<Value>> = self.with_columns.then(|| self.kind.columns().iter().map(column).collect());
+        json!({
+            "kind": "Table", "apiVersion": self.accept.version.api_version(), "metadata": metadata,
+            "columnDefinitions": columns, "rows": rows,
         })
-        .collect();
-    let columns: Vec<Value> = kind.columns().iter().map(column).collect();
-    json!({
-        "kind": "Table", "apiVersion": accept.version.api_version(), "metadata": metadata,
-        "columnDefinitions": columns, "rows": rows,
-    })
+    }
+
+    fn row(&self, object: &Value, now: i64) -> Value {
+        let mut row = json!({"cells": self.kind.row(object, now)});
+        match self.include {
+            Include::None => {}
+            Include::Metadata => row["object"] = metadata_only(object, self.accept),
+            Include::Object => row["object"] = self.registry.outward(self.kind, object.clone()),
+        }
+        row
+    }
 }
 
 fn column(column: &portico_api::kinds::Column) -> Value {

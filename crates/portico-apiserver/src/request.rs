@@ -130,12 +130,10 @@ impl Query {
     }
 
     pub fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
-        match self.text(key) {
-            "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| {
-                ApiError::bad_request(format!("the query parameter {key} must be a whole number, not {text:?}"))
-            }),
-        }
+        let Some(text) = self.get(key) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| {
+            ApiError::bad_request(format!("the query parameter {key} must be a whole number, not {text:?}"))
+        })
     }
 }
 

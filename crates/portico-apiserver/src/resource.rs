@@ -126,6 +126,10 @@ impl Call<'_> {
     }
 
     async fn get(&self) -> Result<Answer> {
+        let version = self.query.text("resourceVersion");
+        if !version.is_empty() && version.parse::<u64>().is_err() {
+            return Err(ApiError::bad_request(format!("resourceVersion: Invalid value: {version:?}")));
+        }
         let entry = self.registry.get(self.kind.as_ref(), &self.path.namespace, &self.path.name).await?;
         self.one(200, &entry)
     }
@@ -141,10 +145,14 @@ impl Call<'_> {
         let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
         let token = query.text("continue").to_owned();
         let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+        query.number("timeoutSeconds")?;
+        let mut errors = Version::problems(version, matching, !token.is_empty());
         if query.get("sendInitialEvents").is_some() {
-            let error =
-                field::Error::forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
-            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]));
+            let path = Path::new("sendInitialEvents");
+            errors.push(field::Error::forbidden(&path, "sendInitialEvents is forbidden for list"));
+        }
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
         }
         if !token.is_empty() && !matches!(version, "" | "0") {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
@@ -154,7 +162,8 @@ impl Call<'_> {
             labels: LabelSelector::parse(query.text("labelSelector"))?,
             fields: FieldSelector::parse(self.kind.as_ref(), query.text("fieldSelector"))?,
             version: Version::parse(version, matching, limit > 0, !token.is_empty())?,
-            limit,
+            // What is at hand costs nothing more to tell in full: a limit does not count.
+            limit: if version == "0" && token.is_empty() && self.kind.is_cached() { 0 } else { limit },
             continue_token: token,
         })
     }
@@ -162,14 +171,19 @@ impl Call<'_> {
     async fn watch(&self) -> Result<Answer> {
         let (query, kind) = (self.query, self.kind.as_ref());
         let begin = Begin::parse(query)?;
+        if self.accept.wire == crate::negotiate::Wire::Yaml {
+            return Err(crate::negotiate::not_acceptable("YAML has no form for a stream of events"));
+        }
         let mut fields = FieldSelector::parse(kind, query.text("fieldSelector"))?;
         if !self.path.name.is_empty() {
             fields = FieldSelector::parse(kind, &format!("metadata.name={}", self.path.name))?;
         }
         let labels = LabelSelector::parse(query.text("labelSelector"))?;
-        let timeout = match query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()) {
+        query.number("limit")?;
+        let timeout = match query.number("timeoutSeconds")? {
             None | Some(0) => self.watch_timeout,
-            Some(seconds) => Duration::from_secs(seconds),
+            // A time that is over already ends the watch at once.
+            Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
         };
         let mut initial = Vec::new();
         let after = if begin.with_existing {
@@ -214,6 +228,7 @@ impl Call<'_> {
             watch,
             after,
             timeout,
+            columns_told: std::cell::Cell::new(false),
         };
         let stream_type = match self.accept.wire {
             crate::negotiate::Wire::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -292,6 +307,10 @@ impl Call<'_> {
         let (mut value, duplicates) =
             decode::yaml(self.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
         json::whole_numbers(&mut value);
+        let (kind, version) = (object::text(&value, "kind"), object::text(&value, "apiVersion"));
+        if kind.is_empty() || version.is_empty() {
+            return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+        }
         if !object::items(&value, "metadata.managedFields").is_empty() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
@@ -429,25 +448,10 @@ struct Begin {
 impl Begin {
     fn parse(query: &Query) -> Result<Self> {
         let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
-        let path = Path::new("resourceVersionMatch");
-        let forbidden = |why: &str| {
-            let errors = [field::Error::forbidden(&path, why)];
-            Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
-        };
         let send = query.optional_flag("sendInitialEvents");
-        match (send, matching) {
-            (None, "") => {}
-            (None, _) => {
-                return forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
-            }
-            (Some(_), "NotOlderThan") => {}
-            (Some(_), "") => {
-                return forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-            }
-            (Some(_), other) => {
-                let errors = [field::Error::not_supported(&path, other, &["NotOlderThan"])];
-                return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
-            }
+        let errors = Self::problems(send, version, matching, !query.text("continue").is_empty());
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
         }
         let number = version.parse::<u64>().map_err(|_| {
             ApiError::bad_request(format!(
@@ -461,5 +465,25 @@ impl Begin {
         };
         let unset = matches!(version, Version::Newest | Version::Any);
         Ok(Self { version, with_existing: send.unwrap_or(unset), send_initial_events: send == Some(true) })
+    }
+    fn problems(send: Option<bool>, version: &str, matching: &str, continued: bool) -> Vec<field::Error> {
+        let path = Path::new("resourceVersionMatch");
+        let forbidden = |why: &str| field::Error::forbidden(&path, why);
+        let mut errors = Vec::new();
+        if send.is_some() && matching != "NotOlderThan" {
+            errors.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+        }
+        if send.is_none() && !matching.is_empty() {
+            errors.push(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+        }
+        if !matches!(matching, "" | "NotOlderThan") {
+            errors.push(field::Error::not_supported(&path, matching, &["NotOlderThan"]));
+        }
+        // A watch from no version in particular sends what there is first, as if it had asked for that.
+        let implied = send.is_none() && matches!(version, "" | "0");
+        if continued && (implied || !matching.is_empty()) {
+            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+        }
+        errors
     }
 }

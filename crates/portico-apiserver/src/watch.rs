@@ -11,6 +11,7 @@ use portico_api::selector::{FieldSelector, LabelSelector};
 use portico_api::status::{ApiError, Result};
 use portico_store::{Entry, Event, Watch, WatchError};
 use serde_json::json;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct Watcher {
     /// Changes up to here are known to the client.
     pub after: u64,
     pub timeout: Duration,
+    /// Has a Table told its columns?
+    pub columns_told: Cell<bool>,
 }
 
 impl Watcher {
@@ -112,7 +115,7 @@ impl State {
         while out.len() < PIECE {
             let Some(entry) = self.watcher.initial.pop_front() else { break };
             let watcher = &self.watcher;
-            let line = render::event(&watcher.registry, watcher.kind.as_ref(), "ADDED", &entry, watcher.accept)?;
+            let line = watcher.rendered("ADDED", &entry)?;
             out.extend_from_slice(&line);
         }
         Ok(out.into())
@@ -164,13 +167,18 @@ impl Watcher {
             _ => "DELETED",
         };
         if word != usual || !render::plain(kind, self.accept) {
-            return render::event(&self.registry, kind, word, &entry, self.accept).map(Some);
+            return self.rendered(word, &entry).map(Some);
         }
         if let Some(ready) = event.cache.get() {
             return Ok(Some(ready.clone()));
         }
-        let line = render::event(&self.registry, kind, word, &entry, self.accept)?;
+        let line = self.rendered(word, &entry)?;
         Ok(Some(event.cache.get_or_init(|| line).clone()))
+    }
+
+    fn rendered(&self, word: &str, entry: &Entry) -> Result<Bytes> {
+        let first = !self.columns_told.replace(true);
+        render::event(&self.registry, self.kind.as_ref(), word, entry, self.accept, first)
     }
 
     fn bookmark(&self, revision: u64, initial_end: bool) -> Result<Bytes> {

@@ -47,7 +47,7 @@ impl Kind for ConfigMap {
             size += decoded_length(value);
         }
         if size > MOST_BYTES {
-            errors.push(Error::too_long(&Path::default(), MOST_BYTES));
+            errors.push(Error::too_long(&Path::new("[]"), MOST_BYTES));
         }
         errors
     }

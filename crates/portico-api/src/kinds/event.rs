@@ -63,6 +63,10 @@ impl Kind for Event {
         false
     }
 
+    fn is_cached(&self) -> bool {
+        false
+    }
+
     fn info(&self) -> &'static Info {
         self.info
     }
@@ -198,7 +202,7 @@ impl Kind for Event {
                 table::since(object::at(object, "series.lastObservedTime"), now),
                 object::at(object, "series.count").as_i64().unwrap_or_default(),
             ),
-            _ => (last, object::at(object, "count").as_i64().unwrap_or(1).max(1)),
+            _ => (last, object::at(object, "count").as_i64().filter(|count| *count != 0).unwrap_or(1)),
         };
         let kind = object::text(object, "involvedObject.kind").to_lowercase();
         let target = match object::text(object, "involvedObject.name") {

@@ -161,6 +161,16 @@ pub trait Kind: Send + Sync {
         !object::items(object, "metadata.finalizers").is_empty()
     }
 
+    /// Kubernetes keeps a copy of these objects at hand, which is what a read of version 0 gives.
+    fn is_cached(&self) -> bool {
+        true
+    }
+
+    /// Why this object can never be deleted, if so.
+    fn undeletable(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
+
     /// May a delete wait for the objects that name this one as their owner, or orphan them?
     fn has_dependents(&self) -> bool {
         true

@@ -81,6 +81,10 @@ impl Kind for Namespace {
         !object::items(object, "metadata.finalizers").is_empty() || !object::items(object, "spec.finalizers").is_empty()
     }
 
+    fn undeletable(&self, name: &str) -> Option<&'static str> {
+        ["default", "kube-system", "kube-public"].contains(&name).then_some("this namespace may not be deleted")
+    }
+
     fn mark_deleted(&self, object: &mut Value) {
         object::child(object, "status").insert("phase".to_owned(), "Terminating".into());
         object::child(object, "metadata").remove("deletionGracePeriodSeconds");

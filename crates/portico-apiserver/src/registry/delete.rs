@@ -52,6 +52,9 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Deleted> {
         let key = key(kind, namespace, name);
+        if let Some(why) = kind.undeletable(name) {
+            return Err(ApiError::forbidden(kind.info().subject(), name, why));
+        }
         for _ in 0..ATTEMPTS {
             self.settle().await?;
             let entry = self.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info().subject(), name))?;

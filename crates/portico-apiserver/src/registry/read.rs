@@ -46,19 +46,31 @@ pub struct List {
 }
 
 impl Version {
-    /// From the query parameters `resourceVersion` and `resourceVersionMatch` of a list.
-    pub fn parse(version: &str, matching: &str, limited: bool, continued: bool) -> Result<Self> {
+    /// What is wrong with the query parameters `resourceVersion` and `resourceVersionMatch` of a list.
+    pub fn problems(version: &str, matching: &str, continued: bool) -> Vec<field::Error> {
         let path = Path::new("resourceVersionMatch");
-        let forbidden = |why: &str| {
-            let errors = [field::Error::forbidden(&path, why)];
-            Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
-        };
-        if !matching.is_empty() && continued {
-            return forbidden("resourceVersionMatch is forbidden for continue");
+        let forbidden = |why: &str| field::Error::forbidden(&path, why);
+        let mut errors = Vec::new();
+        if matching.is_empty() {
+            return errors;
         }
-        if !matching.is_empty() && version.is_empty() {
-            return forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided");
+        if version.is_empty() {
+            errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
         }
+        if continued {
+            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            errors.push(field::Error::not_supported(&path, matching, &["Exact", "NotOlderThan", ""]));
+        }
+        if (matching, version) == ("Exact", "0") {
+            errors.push(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+        }
+        errors
+    }
+
+    /// From the query parameters `resourceVersion` and `resourceVersionMatch` of a list, once they have no problems.
+    pub fn parse(version: &str, matching: &str, limited: bool, continued: bool) -> Result<Self> {
         let number = || {
             version.parse::<u64>().map_err(|_| {
                 ApiError::bad_request(format!(
@@ -74,12 +86,7 @@ impl Version {
             ("" | "NotOlderThan", _) => {
                 number().map(|number| if number == 0 { Self::Any } else { Self::NotOlderThan(number) })
             }
-            ("Exact", "0") => forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
-            ("Exact", _) => number().map(Self::Exactly),
-            (other, _) => {
-                let errors = [field::Error::not_supported(&path, other, &["Exact", "NotOlderThan", ""])];
-                Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
-            }
+            _ => number().map(Self::Exactly),
         }
     }
 }
@@ -247,9 +254,19 @@ mod tests {
         assert_eq!(parse("7", ""), Ok(Version::NotOlderThan(7)));
         assert_eq!(parse("7", "Exact"), Ok(Version::Exactly(7)));
         assert_eq!(Version::parse("7", "", true, false), Ok(Version::Exactly(7)));
-        assert_eq!(parse("0", "Exact").map_err(|e| e.code), Err(422));
-        assert_eq!(parse("", "Exact").map_err(|e| e.code), Err(422));
-        assert_eq!(parse("7", "Newest").map_err(|e| e.code), Err(422));
+        let table = [
+            ("7", "", false, 0),
+            ("7", "Exact", false, 0),
+            ("0", "Exact", false, 1),
+            ("", "Exact", false, 1),
+            ("7", "Newest", false, 1),
+            ("", "Newest", false, 2),
+            ("7", "Exact", true, 1),
+        ];
+        for (version, matching, continued, count) in table {
+            let found = Version::problems(version, matching, continued);
+            assert_eq!(found.len(), count, "{version} {matching} {continued}");
+        }
         assert_eq!(parse("x", "").map_err(|e| e.code), Err(400));
     }
 

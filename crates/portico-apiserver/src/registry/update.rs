@@ -143,13 +143,15 @@ impl Registry {
             }
             PatchBody::Apply { .. } => return Err(ApiError::internal("apply is not a patch of this form")),
         };
-        if !matches!(body, PatchBody::Strategic(_)) {
+        if matches!(body, PatchBody::Json(_) | PatchBody::Merge(_)) {
             decode::check_patched_kind(kind, &after)?;
         }
         let mut decoded = decode::patched(kind, after, validation)?;
-        // A namespace that was patched away is the one of the path.
-        if object::namespace(&decoded.object).is_empty() && kind.info().namespaced {
-            object::child(&mut decoded.object, "metadata").insert("namespace".into(), target.namespace.into());
+        let metadata = object::child(&mut decoded.object, "metadata");
+        if !kind.info().namespaced {
+            metadata.remove("namespace");
+        } else if metadata.get("namespace").and_then(Value::as_str).is_none_or(str::is_empty) {
+            metadata.insert("namespace".into(), target.namespace.into());
         }
         let new = decode::inward(kind, decoded.object, Some(live), true, &self.gates)?;
         decode::check_place(&new, target.namespace, target.name)?;
@@ -185,6 +187,9 @@ impl Registry {
         map.insert("apiVersion".into(), api_version.as_str().into());
         map.insert("kind".into(), kind.stored_info().kind.into());
         let mut merged = owners(target, options, &api_version, &now).apply(live, &applied, force)?;
+        if live.is_none() {
+            object::child(&mut merged, "metadata").remove("resourceVersion");
+        }
         kind.default(&mut merged, &self.gates);
         decode::check_place(&merged, target.namespace, target.name)?;
         Ok((merged, Vec::new()))
