@@ -105,7 +105,7 @@ pub fn typed(expected: Expected<'_>, content_type: &str, body: &[u8], validation
     let (value, duplicates) = match Encoding::of(content_type)? {
         Encoding::Protobuf => return protobuf(expected, body),
         Encoding::Json => json::parse(body).map_err(|error| unrecognised(expected.kind, &error, body))?,
-        Encoding::Yaml => (yaml(body).map_err(|error| unrecognised(expected.kind, &error, body))?, Vec::new()),
+        Encoding::Yaml => yaml(body).map_err(|error| unrecognised(expected.kind, &error, body))?,
     };
     check_kind(expected, &value)?;
     let (object, unknown) =
@@ -183,10 +183,18 @@ pub fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// YAML as JSON.
-pub fn yaml(text: &[u8]) -> std::result::Result<Value, String> {
+/// YAML as JSON, and a key that is there twice, of which the last one counts.
+pub fn yaml(text: &[u8]) -> std::result::Result<(Value, Vec<String>), String> {
+    use serde_saphyr::{DuplicateKeyPolicy, Error};
     let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+    let error = match serde_saphyr::from_str(text) {
+        Ok(value) => return Ok((value, Vec::new())),
+        Err(error) => error,
+    };
+    let Error::DuplicateMappingKey { key, .. } = error.without_snippet() else { return Err(error.to_string()) };
+    let lenient = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
+    let value = serde_saphyr::from_str_with_options(text, lenient).map_err(|error| error.to_string())?;
+    Ok((value, vec![key.clone().unwrap_or_default()]))
 }
 
 fn protobuf(expected: Expected<'_>, body: &[u8]) -> Result<Decoded> {
@@ -205,7 +213,7 @@ pub fn delete_options(content_type: &str, body: &[u8]) -> Result<Value> {
             return proto::decode(schema(), "DeleteOptions", body).map_err(|error| bad(&error));
         }
         Encoding::Json => json::parse(body).map_err(|error| bad(&error))?.0,
-        Encoding::Yaml => yaml(body).map_err(|error| bad(&error))?,
+        Encoding::Yaml => yaml(body).map_err(|error| bad(&error))?.0,
     };
     let kind = object::text(&value, "kind");
     if !matches!(kind, "" | "DeleteOptions") {
@@ -243,5 +251,31 @@ fn lenient(
         (FieldValidation::Ignore, _) => Ok(Vec::new()),
         (FieldValidation::Strict, Some(error)) => Err(error),
         _ => Ok(problems),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_repeated_yaml_keys_counts() {
+        assert_eq!(yaml(b"a: 1"), Ok((serde_json::json!({"a": 1}), Vec::new())));
+        assert_eq!(yaml(b"a: 1\na: 2"), Ok((serde_json::json!({"a": 2}), vec!["a".to_owned()])));
+        assert!(yaml(b"a: [").is_err());
+    }
+
+    #[test]
+    fn a_patch_keeps_the_kind() {
+        let kind = portico_api::kinds::all().into_iter().find(|kind| kind.info().plural == "leases").expect("served");
+        let table = [
+            (serde_json::json!({}), true),
+            (serde_json::json!({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1"}), true),
+            (serde_json::json!({"kind": "Node"}), false),
+            (serde_json::json!({"kind": "Lease", "apiVersion": "v1"}), false),
+        ];
+        for (value, good) in table {
+            assert_eq!(check_patched_kind(kind.as_ref(), &value).is_ok(), good, "{value}");
+        }
     }
 }

@@ -299,8 +299,11 @@ impl Call<'_> {
     }
 
     fn apply_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
-        let value =
-            decode::yaml(self.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+        let bad = |error: String| ApiError::bad_request(format!("error decoding YAML: {error}"));
+        let (value, repeated) = decode::yaml(self.body).map_err(bad)?;
+        if let ([key, ..], FieldValidation::Strict) = (repeated.as_slice(), validation) {
+            return Err(bad(format!("key {key:?} already set in map")));
+        }
         let (kind, version) = (object::text(&value, "kind"), object::text(&value, "apiVersion"));
         if kind.is_empty() || version.is_empty() {
             return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={kind}")));
