@@ -18,15 +18,21 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const FINALIZERS: [&str; 2] = ["orphan", "foregroundDeletion"];
 
 pub async fn finish(registry: Arc<Registry>) {
+    // Two spellings of one kind share a prefix, which is watched once.
+    let prefixes: BTreeSet<String> = registry.kinds().iter().map(|kind| prefix(kind.as_ref(), "")).collect();
+    futures_util::future::join_all(prefixes.iter().map(|prefix| finish_kind(&registry, prefix))).await;
+}
+
+async fn finish_kind(registry: &Registry, prefix: &str) {
     'open: loop {
         let from = registry.store.revision();
-        let Ok(mut watch) = registry.store.watch("", from) else { return };
-        let mut pending = waiting(&registry);
+        let Ok(mut watch) = registry.store.watch(prefix, from) else { return };
+        let mut pending = waiting(registry, prefix);
         let mut next = Instant::now() + LOOK_EVERY;
         loop {
             match tokio::time::timeout_at(next, watch.next()).await {
                 Err(_) => {
-                    pending = work(&registry, pending).await;
+                    pending = work(registry, pending).await;
                     next = Instant::now() + LOOK_EVERY;
                 }
                 Ok(Ok(events)) => {
@@ -54,14 +60,13 @@ fn held_by(object: &Value) -> Option<&'static str> {
     FINALIZERS.into_iter().find(|name| marked && has(name))
 }
 
-fn waiting(registry: &Registry) -> BTreeSet<String> {
-    let all = registry.kinds().iter().flat_map(|kind| entries(registry, kind.as_ref(), ""));
+fn waiting(registry: &Registry, prefix: &str) -> BTreeSet<String> {
+    let all = entries(registry, prefix).into_iter();
     all.filter(is_waiting).map(|entry| entry.key.to_string()).collect()
 }
 
-fn entries(registry: &Registry, kind: &dyn Kind, namespace: &str) -> Vec<Entry> {
-    let prefix = prefix(kind, namespace);
-    let found = registry.store.range(Range { prefix: &prefix, after: None, limit: 0, at: None });
+fn entries(registry: &Registry, prefix: &str) -> Vec<Entry> {
+    let found = registry.store.range(Range { prefix, after: None, limit: 0, at: None });
     found.map(|found| found.entries).unwrap_or_default()
 }
 
@@ -106,7 +111,7 @@ async fn release_dependents(registry: &Registry, owner: &Value, orphan: bool) ->
     // An owner in a namespace has no dependents outside it.
     let home = object::namespace(owner);
     for kind in registry.kinds().iter().filter(|kind| home.is_empty() || kind.info().namespaced) {
-        for entry in entries(registry, kind.as_ref(), home) {
+        for entry in entries(registry, &prefix(kind.as_ref(), home)) {
             let Ok(dependent) = stored::load(&entry.value, entry.modified) else { continue };
             let Some(reference) = reference(&dependent, uid) else { continue };
             if orphan {
@@ -134,8 +139,10 @@ fn reference<'a>(dependent: &'a Value, uid: &str) -> Option<&'a Value> {
 
 fn remove_items(object: &mut Value, list: &str, unwanted: impl Fn(&Value) -> bool) {
     let metadata = object::child(object, "metadata");
-    if let Some(Value::Array(items)) = metadata.get_mut(list) {
-        items.retain(|item| !unwanted(item));
+    let Some(Value::Array(items)) = metadata.get_mut(list) else { return };
+    items.retain(|item| !unwanted(item));
+    if items.is_empty() {
+        metadata.remove(list);
     }
 }
 
@@ -152,6 +159,15 @@ async fn change(registry: &Registry, kind: &dyn Kind, wanted: Value) -> Result<(
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_empty_list_is_none() {
+        let mut object =
+            json!({"metadata": {"finalizers": ["orphan"], "ownerReferences": [{"uid": "a"}, {"uid": "b"}]}});
+        remove_items(&mut object, "finalizers", |item| item == "orphan");
+        remove_items(&mut object, "ownerReferences", |item| object::text(item, "uid") == "a");
+        assert_eq!(object, json!({"metadata": {"ownerReferences": [{"uid": "b"}]}}));
+    }
 
     #[test]
     fn held_by_a_finalizer_only_when_deleted() {
