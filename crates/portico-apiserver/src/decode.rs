@@ -185,18 +185,20 @@ pub fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// YAML as JSON, and the paths of keys that are given twice, of which the last one counts.
-pub fn yaml(text: &[u8]) -> std::result::Result<(Value, Vec<String>), String> {
-    let bytes = text;
+/// YAML as JSON, and the keys that are given twice, of which the last one counts.
+pub fn yaml(bytes: &[u8]) -> std::result::Result<(Value, Vec<String>), String> {
+    use serde_saphyr::{DuplicateKeyPolicy, Error};
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-    if let Ok(value) = serde_saphyr::from_str(text) {
-        return Ok((value, Vec::new()));
-    }
-    let last = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
+    let error = match serde_saphyr::from_str(text) {
+        Ok(value) => return Ok((value, Vec::new())),
+        Err(error) => error,
+    };
+    let Error::DuplicateMappingKey { key, .. } = error.without_snippet() else { return Err(error.to_string()) };
+    let last = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
     let value = serde_saphyr::from_str_with_options(text, last).map_err(|error| error.to_string())?;
     // Most YAML that programs send is JSON, for which the paths are known.
     let duplicates = json::parse(bytes).map(|(_, duplicates)| duplicates).unwrap_or_default();
-    Ok((value, if duplicates.is_empty() { vec!["(in YAML)".to_owned()] } else { duplicates }))
+    Ok((value, if duplicates.is_empty() { vec![key.clone().unwrap_or_default()] } else { duplicates }))
 }
 
 /// What is given twice in a patch: warnings, or in strict mode an error that blames the patch.
@@ -275,7 +277,7 @@ mod tests {
     fn of_a_key_that_is_given_twice_in_yaml_the_last_counts() {
         for (text, value, duplicates) in [
             ("a: 1\nb: 2", json!({"a": 1, "b": 2}), vec![]),
-            ("a: 1\na: 2", json!({"a": 2}), vec!["(in YAML)"]),
+            ("a: 1\na: 2", json!({"a": 2}), vec!["a"]),
             (r#"{"a": {"b": 1, "b": 2}}"#, json!({"a": {"b": 2}}), vec!["a.b"]),
             (r#"{"a": {"b": 1}, "a": {"c": 2}}"#, json!({"a": {"c": 2}}), vec!["a"]),
         ] {

@@ -300,7 +300,7 @@ impl Registry {
                 object::copy_key(new, &mut kept, "metadata");
                 object::child(&mut kept, "spec").insert("finalizers".into(), finalizers);
                 *new = kept;
-                Vec::new()
+                portico_api::kinds::namespace::validate_finalize(new)
             }
         };
         let mut all = metadata::validate_update(kind, new, live);
