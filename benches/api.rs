@@ -28,6 +28,7 @@ use tokio::task::LocalSet;
 const OBJECTS: usize = 10_000;
 /// No measurement takes longer, however slow the server.
 const LIMIT: Duration = Duration::from_secs(30);
+const FILL_LIMIT: Duration = Duration::from_secs(300);
 
 fn main() {
     let wanted: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
@@ -60,9 +61,10 @@ async fn measure(name: &'static str, rival: Option<PathBuf>) -> Report {
     creates(&mut report, "1 writer", &client, services(0..one), 1).await;
     creates(&mut report, "64 writers", &client, services(one..one + many), 64).await;
     creates(&mut report, "64 writers, EndpointSlices", &client, slices(0..many), 64).await;
-    // Whatever is missing, however long that takes.
-    write(&client, services(0..OBJECTS), 8, Duration::MAX).await;
-    write(&client, slices(0..OBJECTS), 8, Duration::MAX).await;
+    // Whatever is missing.
+    write(&client, services(0..OBJECTS), 8, FILL_LIMIT).await;
+    write(&client, slices(0..OBJECTS), 8, FILL_LIMIT).await;
+    report.add("Services in the end", count(&client).await, "", true);
     report.add("memory, 10,000 Services and slices", memory(server.pid()), "MB", false);
     if let Some(etcd) = server.etcd() {
         report.add("memory of etcd", memory(etcd.pid()), "MB", false);
@@ -140,6 +142,10 @@ async fn list(report: &mut Report, what: &str, client: &Client, path: &str) {
     }
     report.add(what, percentile(&mut times, 50.0), "ms", false);
     report.add(&format!("{what}, size"), connection.body_bytes as f64 / 1e6, "MB", false);
+}
+
+async fn count(client: &Client) -> f64 {
+    common::items(&client.get("/api/v1/namespaces/default/services").await.expect(200)).len() as f64
 }
 
 /// Resident memory of a process in megabytes.
