@@ -85,7 +85,7 @@ impl Answer {
     }
 
     /// The HTTP response; large bodies are compressed for clients that take it.
-    pub fn into_response(self, accept_encoding: &str) -> Response<Body> {
+    pub fn into_response(self, accept_encoding: &str, audit_id: &str) -> Response<Body> {
         let mut response = Response::new(BodyExt::boxed_unsync(Full::new(Bytes::new())));
         *response.status_mut() =
             hyper::StatusCode::from_u16(self.code).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
@@ -97,6 +97,7 @@ impl Answer {
         };
         set(header::CONTENT_TYPE, &self.content_type);
         set(header::CACHE_CONTROL, "no-cache, private");
+        set(header::HeaderName::from_static("audit-id"), audit_id);
         for warning in &self.warnings {
             set(header::WARNING, &format!("299 - {}", quoted(warning)));
         }

@@ -108,10 +108,15 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
     let received = Timestamp::now();
     let head = Head::new(&request);
     let mut who = Who::default();
-    let (answer, error) = match answer(&app, &peer, &head, request, &mut who).await {
+    let mut body = Some(request.into_body());
+    let (answer, error) = match answer(&app, &peer, &head, &mut body, &mut who).await {
         Ok(answer) => (answer, None),
         Err(error) => (Answer::error(&error, head.header(header::ACCEPT)), Some(error)),
     };
+    if let Some(unread) = body {
+        drain(unread).await;
+    }
+    let audit_id = random::uuid();
     let code = answer.code;
     let known = match &head.place {
         Place::Resource(path) => app.registry.kind(&path.group, &path.version, &path.resource).is_some(),
@@ -130,7 +135,7 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
             Place::Other => "",
         };
         log.record(&Record {
-            audit_id: &random::uuid(),
+            audit_id: &audit_id,
             uri: &head.path,
             action: head.action(),
             version,
@@ -146,7 +151,7 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
         })
         .await;
     }
-    answer.into_response(head.header(header::ACCEPT_ENCODING))
+    answer.into_response(head.header(header::ACCEPT_ENCODING), &audit_id)
 }
 
 /// Who turned out to ask, for the audit log.
@@ -158,7 +163,13 @@ struct Who {
     reason: String,
 }
 
-async fn answer(app: &Arc<App>, peer: &Peer, head: &Head, request: Request<Incoming>, who: &mut Who) -> Result<Answer> {
+async fn answer(
+    app: &Arc<App>,
+    peer: &Peer,
+    head: &Head,
+    body: &mut Option<Incoming>,
+    who: &mut Who,
+) -> Result<Answer> {
     let user = who_asks(app, peer, head, who)?;
     who.reason = allow(app, &user, head)?;
     head.query.duration("timeout")?;
@@ -171,7 +182,7 @@ async fn answer(app: &Arc<App>, peer: &Peer, head: &Head, request: Request<Incom
     match &head.place {
         Place::Other => pages::answer(app, &user, &head.method, &head.path, &head.query, &head.headers).await,
         Place::Resource(path) => {
-            let body = read_body(head, request).await?;
+            let body = read_body(head, body).await?;
             let answer = resource(app, head, path, &user, &body).await?;
             if answer.is_stream() {
                 return Ok(answer.holding((permit, WatchGauge::enter(app))));
@@ -223,21 +234,28 @@ fn allow(app: &App, user: &User, head: &Head) -> Result<String> {
     if decision.allowed { Ok(decision.reason) } else { Err(action.forbidden(user, &decision)) }
 }
 
-async fn read_body(head: &Head, request: Request<Incoming>) -> Result<Bytes> {
-    if matches!(head.method.as_str(), "GET" | "HEAD") {
-        return Ok(Bytes::new());
-    }
+async fn read_body(head: &Head, body: &mut Option<Incoming>) -> Result<Bytes> {
     let too_large = || ApiError::too_large(format!("the request body may have at most {MOST_BODY} bytes"));
-    if request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok()) > Some(MOST_BODY) {
+    let length = head.header(header::CONTENT_LENGTH).parse::<usize>().unwrap_or(0);
+    if length > MOST_BODY {
         return Err(too_large());
     }
-    let body = Limited::new(request.into_body(), MOST_BODY).collect();
-    match tokio::time::timeout(BODY_TIMEOUT, body).await {
+    let Some(body) = body.take().filter(|_| !matches!(head.method.as_str(), "GET" | "HEAD")) else {
+        return Ok(Bytes::new());
+    };
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MOST_BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
         Ok(Err(error)) => Err(ApiError::bad_request(format!("the request body did not arrive: {error}"))),
         Err(_) => Err(ApiError::new(408, "Timeout", "the request body did not arrive in time")),
     }
+}
+
+/// Take in a body that nobody wanted, so that the client hears the answer and the connection lives on.
+async fn drain(body: Incoming) {
+    let mut body = Limited::new(body, MOST_BODY);
+    let all = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = tokio::time::timeout(BODY_TIMEOUT, all).await;
 }
 
 async fn resource(app: &Arc<App>, head: &Head, path: &ResourcePath, user: &User, body: &[u8]) -> Result<Answer> {
