@@ -27,6 +27,8 @@ pub struct Answer {
     warnings: Vec<String>,
     retry_after: Option<u64>,
     etag: Option<String>,
+    /// The connection (HTTP/1) ends after this answer.
+    last: bool,
 }
 
 enum Content {
@@ -43,6 +45,7 @@ impl Answer {
             warnings: Vec::new(),
             retry_after: None,
             etag: None,
+            last: false,
         }
     }
 
@@ -66,6 +69,11 @@ impl Answer {
 
     pub fn etag(mut self, etag: String) -> Self {
         self.etag = Some(etag);
+        self
+    }
+
+    pub fn last(mut self) -> Self {
+        self.last = true;
         self
     }
 
@@ -103,6 +111,9 @@ impl Answer {
         }
         if let Some(seconds) = self.retry_after {
             set(header::RETRY_AFTER, &seconds.to_string());
+        }
+        if self.last {
+            set(header::CONNECTION, "close");
         }
         if let Some(etag) = &self.etag {
             set(header::ETAG, etag);

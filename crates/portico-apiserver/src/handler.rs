@@ -108,14 +108,19 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
     let received = Timestamp::now();
     let head = Head::new(&request);
     let mut who = Who::default();
+    let http2 = request.version() == hyper::Version::HTTP_2;
     let mut body = Some(request.into_body());
     let (answer, error) = match answer(&app, &peer, &head, &mut body, &mut who).await {
         Ok(answer) => (answer, None),
         Err(error) => (Answer::error(&error, head.header(header::ACCEPT)), Some(error)),
     };
-    if let Some(unread) = body {
-        drain(unread).await;
-    }
+    // What was not read to its end would be taken for the next request: such a connection ends here.
+    let finished = match (body, &error) {
+        (Some(unread), _) => drain(unread).await,
+        (None, Some(error)) => !matches!(error.code, 408 | 413),
+        (None, None) => true,
+    };
+    let answer = if finished || http2 { answer } else { answer.last() };
     let audit_id = random::uuid();
     let code = answer.code;
     let known = match &head.place {
@@ -251,11 +256,20 @@ async fn read_body(head: &Head, body: &mut Option<Incoming>) -> Result<Bytes> {
     }
 }
 
-/// Take in a body that nobody wanted, so that the client hears the answer and the connection lives on.
-async fn drain(body: Incoming) {
+/// Take in a body that nobody wanted, so that the client hears the answer and the connection lives on. False if there
+/// was too much of it.
+async fn drain(body: Incoming) -> bool {
     let mut body = Limited::new(body, MOST_BODY);
-    let all = async { while let Some(Ok(_)) = body.frame().await {} };
-    let _ = tokio::time::timeout(BODY_TIMEOUT, all).await;
+    let all = async {
+        loop {
+            match body.frame().await {
+                None => return true,
+                Some(Ok(_)) => {}
+                Some(Err(_)) => return false,
+            }
+        }
+    };
+    tokio::time::timeout(BODY_TIMEOUT, all).await.unwrap_or(false)
 }
 
 async fn resource(app: &Arc<App>, head: &Head, path: &ResourcePath, user: &User, body: &[u8]) -> Result<Answer> {
