@@ -11,7 +11,7 @@ VENV := $(TARGET)/python
 # Debian packages that the tests need, each with the command that shows whether it is there.
 PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential
 
-.PHONY: help run build test deps format lint unit e2e bench-api bench-store clean
+.PHONY: help run build test deps format lint unit e2e fuzz bench-api bench-store clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,10 @@ unit: ## unit and property tests
 
 e2e: ## end-to-end tests of the binary: rules, conformance, kubectl, Python, crash, fuzz
 	$(CARGO) test -p portico
+
+fuzz: ## throw random requests at the server from a new seed (SECONDS=60)
+	PORTICO_FUZZ_SEED=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') PORTICO_FUZZ_SECONDS=$(or $(SECONDS),60) \
+	  $(CARGO) test -p portico --test fuzz -- --nocapture
 
 bench-api: ## benchmarks of the API server (KUBE_APISERVER=path runs the rival beside it)
 	$(CARGO) bench -p portico --bench api

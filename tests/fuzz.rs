@@ -1,7 +1,8 @@
 //! Throws random and mutated requests at every resource and subresource.
 //!
 //! Whatever comes, the server answers, never with a 5xx, never by dropping the connection; it
-//! lives on, and no port is lost. Runs for `PORTICO_FUZZ_SECONDS` (20) from `PORTICO_FUZZ_SEED`.
+//! lives on, and no port is lost. Runs for `PORTICO_FUZZ_SECONDS` (20) from `PORTICO_FUZZ_SEED`, which is fixed
+//! unless given: `make fuzz` picks a new one each time.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
 #[path = "fuzz/body.rs"]
@@ -32,7 +33,7 @@ const WRONG_KINDS: [&str; 3] = ["text/plain", "", "application/json;charset=lati
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_request_is_answered() {
-    let seed = variable("PORTICO_FUZZ_SEED").unwrap_or_else(Random::fresh_seed);
+    let seed = variable("PORTICO_FUZZ_SEED").unwrap_or(1);
     let mut server = Server::start(Store::Embedded, &["--service-node-port-range=30000-30063"]).await;
     println!("PORTICO_FUZZ_SEED={seed}");
     server.admin().create_namespace("fuzz").await;

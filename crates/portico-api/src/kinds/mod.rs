@@ -103,8 +103,9 @@ pub trait Pool {
     fn random(&mut self) -> u64;
 }
 
-/// One kind. The registry calls, in order: `default` after decoding; for a create `allocate`, `prepare_create`,
-/// `validate_create`; for an update `default`, `prepare_update`, ... as each method says.
+/// One kind. For a create the registry calls `to_stored`, `default`, `allocate`, `prepare_create`, `validate_create`; for an
+/// update `to_stored`, `default`, `allocate`, `prepare_update`, `validate_update`; for the status `to_stored`, `default`,
+/// `prepare_status_update`, `validate_status_update`; and `from_stored` on the way out.
 pub trait Kind: Send + Sync {
     fn info(&self) -> &'static Info;
 
