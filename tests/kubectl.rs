@@ -28,7 +28,7 @@ spec:
 /// What `kubectl create service` sends is protobuf.
 #[tokio::test]
 async fn create_service_of_every_type() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     let clusterip = kubectl.ok(&["create", "service", "clusterip", "c", "--tcp=80:8080", "--tcp=443:8443"]);
     assert_eq!(clusterip.trim(), "service/c created");
@@ -66,7 +66,7 @@ async fn create_service_of_every_type() {
 
 #[tokio::test]
 async fn get_in_every_format() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     kubectl.input(&["create", "-f", "-"], WEB);
     let plain = kubectl.ok(&["get", "services"]);
@@ -105,7 +105,7 @@ fn assert_columns(table: &str, columns: &str) {
 
 #[tokio::test]
 async fn apply_on_the_client_side() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     assert!(kubectl.input(&["apply", "-f", "-"], WEB).contains("service/web created"));
     assert!(kubectl.input(&["apply", "-f", "-"], WEB).contains("service/web unchanged"));
@@ -138,7 +138,7 @@ async fn apply_on_the_client_side() {
 
 #[tokio::test]
 async fn apply_on_the_server_side() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     if kubectl.older_than(20, "apply --server-side of Services is sound") {
         return;
@@ -168,7 +168,7 @@ async fn apply_on_the_server_side() {
 
 #[tokio::test]
 async fn edit_patch_and_replace() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     kubectl.input(&["create", "-f", "-"], WEB);
     let editor = cluster.script("editor", "sed -i 's/targetPort: 8080/targetPort: 8081/' \"$1\"");
@@ -215,7 +215,7 @@ async fn edit_patch_and_replace() {
 
 #[tokio::test]
 async fn label_annotate_diff_and_dry_run() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     kubectl.input(&["apply", "-f", "-"], WEB);
     assert!(kubectl.ok(&["label", "svc", "web", "a=b"]).contains("service/web labeled"));
@@ -256,7 +256,7 @@ async fn label_annotate_diff_and_dry_run() {
 
 #[tokio::test]
 async fn describe() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let (kubectl, admin) = (&cluster.kubectl, cluster.server.admin());
     kubectl.input(&["create", "-f", "-"], WEB);
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}});
@@ -290,7 +290,7 @@ async fn describe() {
 
 #[tokio::test]
 async fn explain() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     let service = kubectl.ok(&["explain", "service"]);
     assert!(service.contains("KIND:") && service.contains("Service") && service.contains("spec"), "{service}");
@@ -309,7 +309,7 @@ async fn explain() {
 
 #[tokio::test]
 async fn delete_and_wait() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     kubectl.ok(&["create", "namespace", "team"]);
     let kubectl = &kubectl.in_namespace("team");
@@ -353,7 +353,7 @@ async fn delete_and_wait() {
 
 #[tokio::test]
 async fn watch() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     let file = cluster.server.dir().join("watched");
     let mut watching = kubectl.start_into(&["get", "svc", "-w", "-o", "name"], &file);
@@ -373,7 +373,7 @@ async fn watch() {
 
 #[tokio::test]
 async fn discovery_and_raw() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     let resources = kubectl.ok(&["api-resources"]);
     for line in ["services svc v1 true Service", "nodes no v1 false Node", "endpoints ep v1 true Endpoints"] {
@@ -401,7 +401,7 @@ async fn discovery_and_raw() {
 
 #[tokio::test]
 async fn who_may_do_what() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     assert_eq!(kubectl.ok(&["auth", "can-i", "create", "services"]).trim(), "yes");
     assert_eq!(kubectl.ok(&["auth", "can-i", "*", "*", "--all-namespaces"]).trim(), "yes");
@@ -429,7 +429,7 @@ async fn who_may_do_what() {
 
 #[tokio::test]
 async fn pods_and_events() {
-    let Some(cluster) = cluster().await else { return };
+    let cluster = cluster().await;
     let kubectl = &cluster.kubectl;
     assert_eq!(kubectl.ok(&["run", "one", "--image=web", "--port=8080", "--labels=app=web"]).trim(), "pod/one created");
     let pods = kubectl.ok(&["get", "pods"]);

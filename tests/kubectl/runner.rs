@@ -16,19 +16,17 @@ pub struct Cluster {
     pub server: Server,
 }
 
-/// A fresh cluster; none, with a word about it, where there is no kubectl.
-pub async fn cluster() -> Option<Cluster> {
+/// A fresh cluster and the kubectl of `$KUBECTL` or the PATH.
+pub async fn cluster() -> Cluster {
     let program = std::env::var("KUBECTL").unwrap_or("kubectl".to_owned());
-    let Some(minor) = version(&program) else {
-        println!("SKIPPED: {program} does not run; install kubectl or set KUBECTL");
-        return None;
-    };
+    let minor = version(&program);
+    let minor = minor.unwrap_or_else(|| panic!("{program} does not run: run `make deps`, or set KUBECTL to a kubectl"));
     let server = Server::start(Store::Embedded, &[]).await;
     let kubeconfig = server.kubeconfig();
     let home = server.dir().join("home");
     fs::create_dir_all(&home).unwrap();
     let kubectl = Kubectl { program, minor, kubeconfig, home, namespace: None, env: vec![] };
-    Some(Cluster { kubectl, server })
+    Cluster { kubectl, server }
 }
 
 impl Cluster {

@@ -185,7 +185,7 @@ async fn answer(
         Place::Other => None,
     };
     match &head.place {
-        Place::Other => pages::answer(app, &user, &head.method, &head.path, &head.query, &head.headers).await,
+        Place::Other => pages::answer(app, &head.method, &head.path, &head.query, &head.headers).await,
         Place::Resource(path) => {
             let body = read_body(head, body).await?;
             let answer = resource(app, head, path, &user, &body).await?;

@@ -2,7 +2,6 @@
 
 use crate::answer::Answer;
 use crate::app::App;
-use crate::auth::User;
 use crate::handler::is_ready;
 use crate::request::Query;
 use crate::resource::method_not_allowed;
@@ -17,14 +16,7 @@ use std::sync::Arc;
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
 
-pub async fn answer(
-    app: &Arc<App>,
-    _user: &User,
-    method: &str,
-    path: &str,
-    query: &Query,
-    headers: &HeaderMap,
-) -> Result<Answer> {
+pub async fn answer(app: &Arc<App>, method: &str, path: &str, query: &Query, headers: &HeaderMap) -> Result<Answer> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !matches!(method, "GET" | "HEAD") {
         return Err(method_not_allowed());

@@ -5,12 +5,12 @@
 use super::Kind;
 use super::checks::{immutable, invalid_all, labels};
 use crate::field::{Error, Errors, Path};
+use crate::patch::managed::manager_problems;
 use crate::{names, object};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 const MOST_ANNOTATION_BYTES: usize = 256 << 10;
-const MOST_MANAGER_BYTES: usize = 128;
 const MOST_SUBRESOURCE_BYTES: usize = 256;
 const LONGEST_GENERATED_NAME: usize = 63;
 const RANDOM_CHARACTERS: usize = 5;
@@ -253,23 +253,9 @@ fn managed_fields_entry(entry: &Value, path: &Path) -> Errors {
     if !["", "FieldsV1"].contains(&fields_type) {
         errors.push(Error::invalid(&path.child("fieldsType"), fields_type, "must be `FieldsV1`"));
     }
-    errors.extend(field_manager(object::text(entry, "manager"), &path.child("manager")));
+    errors.extend(manager_problems(&path.child("manager"), object::text(entry, "manager")));
     if object::text(entry, "subresource").len() > MOST_SUBRESOURCE_BYTES {
         errors.push(Error::too_long(&path.child("subresource"), MOST_SUBRESOURCE_BYTES));
-    }
-    errors
-}
-
-/// The name of a field manager, also as a request parameter: short and printable.
-pub fn field_manager(manager: &str, path: &Path) -> Errors {
-    let mut errors = Errors::new();
-    if manager.len() > MOST_MANAGER_BYTES {
-        errors.push(Error::too_long(path, MOST_MANAGER_BYTES));
-    }
-    let unprintable = |c: char| c.is_control() || (c != ' ' && c.is_whitespace());
-    for (position, character) in manager.char_indices().filter(|(_, c)| unprintable(*c)) {
-        let message = format!("invalid character U+{:04X} (at position {position})", u32::from(character));
-        errors.push(Error::invalid(path, manager, message));
     }
     errors
 }
