@@ -1,0 +1,1 @@
+//! Ends UDP (and SCTP) flows in the connection tracker whose endpoint is gone.

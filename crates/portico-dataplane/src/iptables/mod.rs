@@ -1,0 +1,1 @@
+//! The iptables dataplane, through `iptables-restore`, with kube-proxy's chain names.

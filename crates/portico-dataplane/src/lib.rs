@@ -1,0 +1,55 @@
+//! A forwarding table becomes a plan, a plan becomes kernel state.
+//!
+//! Each dataplane is a folder of the same shape: `plan` (pure: installed and wanted → operations), `read` (what the kernel
+//! has), `mod` (the [`Dataplane`]: remembers what is installed, sends one atomic batch per change). `netlink` has the
+//! message encoding and the socket that they share, `conntrack` ends flows whose endpoint is gone.
+
+pub mod conntrack;
+pub mod iptables;
+pub mod netlink;
+pub mod nftables;
+
+use portico_model::table::{Change, ForwardingTable, NodeRules};
+use std::time::Duration;
+
+/// The kernel's side of a node, whichever way it forwards.
+///
+/// `replace` is called at start, after an error, when the node's rules change and on a slow timer; `apply` for everything else.
+pub trait Dataplane: Send {
+    fn name(&self) -> &'static str;
+
+    /// Make the kernel equal to the table: reads what is there, adopts what is right (also what an earlier process
+    /// installed), repairs the rest in one atomic batch. Nothing that is already right is touched, so that forwarding
+    /// does not blink.
+    fn replace(&mut self, table: &ForwardingTable) -> Result<Report, ApplyError>;
+
+    /// Install changes of single ports in one atomic batch, without reading the kernel. After an error what is installed
+    /// is unknown: call `replace`.
+    fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError>;
+
+    /// Remove everything of ours, and nothing else.
+    fn remove(&mut self) -> Result<(), ApplyError>;
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Operations sent (elements, rules, chains; lines for iptables).
+    pub operations: usize,
+    /// Bytes sent.
+    pub bytes: usize,
+    /// Time spent in the kernel (or in the helper program): the part that no faster planning would save.
+    pub kernel: Duration,
+    /// What differed from what should have been installed, for `replace` on something that was installed before.
+    pub drift: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("{doing}: {source}")]
+    Kernel { doing: String, source: std::io::Error },
+    #[error("{program}: {problem}")]
+    Program { program: String, problem: String },
+    #[error("{0}")]
+    Limit(String),
+}

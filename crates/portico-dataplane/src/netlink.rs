@@ -1,0 +1,1 @@
+//! Netlink: encoding of messages, and the socket.

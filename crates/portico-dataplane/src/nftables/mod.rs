@@ -1,0 +1,1 @@
+//! The nftables dataplane, by netlink.

@@ -1,0 +1,1 @@
+//! Where would this packet go, and why: walks the table for one packet.

@@ -1,0 +1,14 @@
+//! What a node forwards, and why: API objects and a node's settings become a [`table::ForwardingTable`], from which every
+//! dataplane is planned and every packet is explained.
+//!
+//! Nothing here touches a socket, a file, the kernel or the clock.
+//!
+//! - [`objects`]: the parts of Services, EndpointSlices, Nodes and ServiceCIDRs that forwarding needs, as they come from the API.
+//! - [`table`]: the table itself: service ports with their frontends and pools of endpoints, and the rules of the node.
+//! - [`index`]: objects in, changes out; an update costs what it touches.
+//! - [`explain`]: walks the table for one packet.
+
+pub mod explain;
+pub mod index;
+pub mod objects;
+pub mod table;

@@ -1,0 +1,238 @@
+//! The forwarding table of one node: what is wanted. Dataplanes plan from it, `explain` walks it.
+//!
+//! Every decision about who is served by whom is already taken here; a dataplane translates, it does not decide.
+
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
+
+    pub fn of(address: IpAddr) -> Family {
+        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+}
+
+/// One value for each address family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerFamily<T> {
+    pub v4: T,
+    pub v6: T,
+}
+
+impl<T> PerFamily<T> {
+    pub fn get(&self, family: Family) -> &T {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+
+    pub fn get_mut(&mut self, family: Family) -> &mut T {
+        match family {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+impl Protocol {
+    /// The number in the IP header.
+    pub fn number(self) -> u8 {
+        match self {
+            Protocol::Tcp => 6,
+            Protocol::Udp => 17,
+            Protocol::Sctp => 132,
+        }
+    }
+
+    /// As rules and people write it.
+    pub fn lower(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+            Protocol::Sctp => "sctp",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceName {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// One port of a Service in one address family: the unit that is planned, changed and installed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortKey {
+    pub service: ServiceName,
+    /// Empty where the Service has one unnamed port.
+    pub port: Arc<str>,
+    pub protocol: Protocol,
+    pub family: Family,
+}
+
+impl fmt::Display for PortKey {
+    /// `namespace/name` or `namespace/name:port`, as kube-proxy names it in comments and hashes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port.is_empty() {
+            true => write!(f, "{}", self.service),
+            false => write!(f, "{}:{}", self.service, self.port),
+        }
+    }
+}
+
+/// An address and port that serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    pub address: IpAddr,
+    pub port: u16,
+    /// It runs on this node.
+    pub local: bool,
+}
+
+/// Which pool of the port a packet is given to, or why it is given to none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// One of [`ServicePort::cluster`], which is not empty.
+    Cluster,
+    /// One of [`ServicePort::local`], which is not empty.
+    Local,
+    /// No endpoint anywhere: the sender is told (ICMP port unreachable).
+    Reject,
+    /// A Local policy and no endpoint on this node: silence, so that a load balancer tries another node.
+    Drop,
+}
+
+/// Whose source address is replaced by the node's. A connection to oneself (hairpin) always is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Masquerade {
+    Always,
+    /// Everybody's but that of pods of this node, as [`LocalPods`] tells them.
+    UnlessPod,
+    /// Only that of the node's own programs.
+    OnlyNode,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FrontendKind {
+    ClusterIp,
+    ExternalIp,
+    LoadBalancerIp,
+    NodePort,
+}
+
+/// An address and port that a Service answers on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frontend {
+    pub kind: FrontendKind,
+    /// `None` for a node port, which is on the node's [`NodePortAddresses`].
+    pub address: Option<IpAddr>,
+    pub port: u16,
+    /// What happens to packets of pods of this node and of the node's own programs.
+    pub inside: Outcome,
+    /// What happens to everybody else's packets. The same as `inside`, but for a Local external policy.
+    pub outside: Outcome,
+    pub masquerade: Masquerade,
+    /// Where the packet must come from to be let in; others are dropped. `None` lets everybody in.
+    pub sources: Option<Arc<[IpNet]>>,
+}
+
+/// One port of a Service as this node serves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServicePort {
+    /// Without duplicates, in a fixed order.
+    pub frontends: Vec<Frontend>,
+    /// Sorted; empty where no frontend uses it.
+    pub cluster: Arc<[Endpoint]>,
+    /// Sorted; empty where no frontend uses it.
+    pub local: Arc<[Endpoint]>,
+    /// Endpoints that get no new connection but still serve those they have (terminating, but serving): sorted.
+    pub lingering: Arc<[Endpoint]>,
+    /// A client stays with its endpoint for so many seconds after its last connection.
+    pub affinity: Option<u32>,
+}
+
+/// Which packets come from a pod of this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LocalPods {
+    /// It cannot be told; nobody is taken for one.
+    #[default]
+    Unknown,
+    /// By source address.
+    Sources(Vec<IpNet>),
+    /// By the interface they enter through.
+    Interface(Arc<str>),
+    InterfacePrefix(Arc<str>),
+}
+
+/// The addresses of this node on which node ports answer, in one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodePortAddresses {
+    /// Every address that is local to the node; those of the loopback range only if `loopback`.
+    AllLocal { loopback: bool },
+    /// These, found out from the node's interfaces.
+    Listed(Vec<IpAddr>),
+}
+
+impl Default for NodePortAddresses {
+    fn default() -> Self {
+        NodePortAddresses::Listed(Vec::new())
+    }
+}
+
+/// What holds for all Services on this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeRules {
+    pub local_pods: PerFamily<LocalPods>,
+    pub node_ports: PerFamily<NodePortAddresses>,
+    /// Where cluster IPs come from, as far as it is known: packets to an address in it that no Service has are dropped.
+    pub service_cidrs: Vec<IpNet>,
+    /// The bit of the packet mark that asks for masquerading.
+    pub masquerade_mark: u32,
+}
+
+/// What this node is to forward.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForwardingTable {
+    pub rules: NodeRules,
+    pub ports: BTreeMap<PortKey, Arc<ServicePort>>,
+}
+
+/// How one port changed. `before` and `after` are never equal, and never both `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub key: PortKey,
+    pub before: Option<Arc<ServicePort>>,
+    pub after: Option<Arc<ServicePort>>,
+}
+
+/// A health-check node port: how many endpoints of the Service are ready on this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HealthCheck {
+    pub port: u16,
+    pub ready: PerFamily<u32>,
+}

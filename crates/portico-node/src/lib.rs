@@ -1,0 +1,1 @@
+//! The node daemon: watches the API, keeps the dataplane equal to the table, answers for its health.
