@@ -74,9 +74,9 @@ impl Messages {
 
     /// Ask for an answer to the message that was begun last, also when it succeeds.
     pub fn acknowledge_last(&mut self) {
-        if let Some(flag) = self.bytes.get_mut(self.last_start + 6..self.last_start + 8) {
-            let old = u16::from_ne_bytes([flag[0], flag[1]]);
-            flag.copy_from_slice(&(old | flags::ACK).to_ne_bytes());
+        let at = self.last_start + 6;
+        if let Some(old) = u16_at(&self.bytes, at) {
+            self.overwrite(at, &(old | flags::ACK).to_ne_bytes());
         }
     }
 

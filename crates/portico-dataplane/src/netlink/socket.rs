@@ -179,7 +179,7 @@ impl Socket {
             match receive(&self.fd, &mut self.buffer) {
                 Ok(length) => {
                     let bytes = self.buffer.get(..length).unwrap_or_default();
-                    if messages(bytes).fold(false, |end, message| last(message) || end) {
+                    if messages(bytes).any(&mut last) {
                         return Ok(());
                     }
                 }

@@ -21,7 +21,8 @@ fn a_dump_ends_and_two_in_a_row_do_not_mix() {
     request.netfilter(10, 1, flags::DUMP, 0, |_| {});
     for _ in 0..2 {
         socket.query(&request, |m| Some(m.kind)).unwrap();
-        socket.query(&generation_request(), |m| Some(assert_eq!(m.kind, 10 << 8 | 15))).unwrap();
+        let kinds = socket.query(&generation_request(), |m| Some(m.kind)).unwrap();
+        assert_eq!(kinds, [10 << 8 | 15]);
     }
 }
 
