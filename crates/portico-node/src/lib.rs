@@ -1,1 +1,3 @@
 //! The node daemon: watches the API, keeps the dataplane equal to the table, answers for its health.
+
+pub mod health;
