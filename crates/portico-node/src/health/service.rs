@@ -119,7 +119,9 @@ fn addresses_of(check: &HealthCheck, node_ports: &PerFamily<NodePortAddresses>) 
     let of_family = |family: Family| match node_ports.get(family) {
         NodePortAddresses::AllLocal { .. } => vec![any(family)],
         // A link-local address means nothing without its link; no load balancer asks there.
-        NodePortAddresses::Listed(listed) => listed.iter().copied().filter(|address| !is_link_local(*address)).collect(),
+        NodePortAddresses::Listed(listed) => {
+            listed.iter().copied().filter(|address| !is_link_local(*address)).collect()
+        }
     };
     Family::BOTH.into_iter().flat_map(of_family).collect()
 }
