@@ -43,6 +43,17 @@ pub async fn request(address: SocketAddr, text: &str) -> Got {
     Got { status, head: head.to_owned(), body: body.to_owned() }
 }
 
+pub async fn listens(address: SocketAddr) -> bool {
+    TcpStream::connect(address).await.is_ok()
+}
+
+/// Closed, or so in a moment: a process that another test just started may still hold the socket.
 pub async fn refused(address: SocketAddr) -> bool {
-    TcpStream::connect(address).await.is_err()
+    for _ in 0..1_000 {
+        if !listens(address).await {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    false
 }

@@ -1,4 +1,4 @@
-use super::super::testing::{get, refused, request};
+use super::super::testing::{get, listens, refused, request};
 use super::*;
 use crate::testing::own_network;
 use portico_model::table::Family as IpFamily;
@@ -92,7 +92,7 @@ async fn a_taken_port_is_fatal_only_when_asked() {
     assert!(!serving.is_finished());
     drop(taken);
     tokio::time::sleep(RETRY * 2).await;
-    assert!(!refused((Ipv4Addr::LOCALHOST, port).into()).await);
+    assert!(listens((Ipv4Addr::LOCALHOST, port).into()).await);
 }
 
 #[tokio::test]
