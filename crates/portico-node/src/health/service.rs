@@ -115,7 +115,6 @@ impl Check {
 
 /// Where a health check is to be listened for.
 fn addresses_of(check: &HealthCheck, node_ports: &PerFamily<NodePortAddresses>) -> BTreeSet<IpAddr> {
-    let _ = check;
     let of_family = |family: Family| match node_ports.get(family) {
         NodePortAddresses::AllLocal { .. } => vec![any(family)],
         // A link-local address means nothing without its link; no load balancer asks there.
@@ -123,7 +122,7 @@ fn addresses_of(check: &HealthCheck, node_ports: &PerFamily<NodePortAddresses>) 
             listed.iter().copied().filter(|address| !is_link_local(*address)).collect()
         }
     };
-    Family::BOTH.into_iter().flat_map(of_family).collect()
+    Family::BOTH.into_iter().filter(|family| *check.families.get(*family)).flat_map(of_family).collect()
 }
 
 fn any(family: Family) -> IpAddr {

@@ -21,7 +21,7 @@ fn name(name: &str) -> ServiceName {
 }
 
 fn wanted(port: u16, v4: u32, v6: u32) -> Option<HealthCheck> {
-    Some(HealthCheck { port, ready: PerFamily { v4, v6 } })
+    Some(HealthCheck { port, families: PerFamily { v4: true, v6: true }, ready: PerFamily { v4, v6 } })
 }
 
 fn everywhere() -> PerFamily<NodePortAddresses> {
@@ -159,4 +159,19 @@ async fn listens_only_where_node_ports_answer_and_follows_the_addresses() {
     assert_eq!(get(v4(port), "/").await.status, 200);
     assert_eq!(get(v6(port), "/").await.status, 200);
     assert_eq!(*failures.lock().unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_family_that_the_service_does_not_have_is_not_answered_in() {
+    own_network();
+    let port = 32_110;
+    let (mut checks, _, _) = checks(Duration::from_secs(60));
+    checks.set_addresses(&everywhere()).await;
+    let only = |v4, v6| Some(HealthCheck { families: PerFamily { v4, v6 }, ..wanted(port, 1, 1).unwrap() });
+    checks.sync(&[(name("hc"), only(true, false))]).await;
+    assert_eq!(get(v4(port), "/").await.status, 200);
+    assert!(refused(v6(port)).await);
+    checks.sync(&[(name("hc"), only(false, true))]).await;
+    assert_eq!(get(v6(port), "/").await.status, 200);
+    assert!(refused(v4(port)).await);
 }
