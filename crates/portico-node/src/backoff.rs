@@ -17,6 +17,11 @@ impl Backoff {
         self.failures = 0;
     }
 
+    /// The last attempt failed.
+    pub fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
     /// The time until the next attempt, after one more failure.
     pub fn next(&mut self) -> Duration {
         let longest = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);

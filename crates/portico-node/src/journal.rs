@@ -8,10 +8,11 @@ mod file;
 
 use crate::objects::{Kind, Name, Object};
 use file::File;
+use portico_model::objects::Metadata;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -51,20 +52,20 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Open the journal of a node in a directory, and read what it has. Only one process may have it.
-    pub fn open(directory: &Path, node: &str) -> io::Result<(Journal, Vec<Object>)> {
-        let (file, objects) = File::open(directory, node)?;
-        let known = objects.iter().map(|object| (object.name(), revision(object))).collect();
+    /// Open the journal of a node in a directory. Only one process may have it.
+    pub fn open(directory: &Path, node: &str) -> io::Result<(Journal, Remembered)> {
+        let (file, known) = File::open(directory, node)?;
+        let remembered = Remembered(file.path.clone());
         let waiting = Mutex::new(Waiting { known, ..Waiting::default() });
         let shared = Arc::new(Shared { waiting, changed: Condvar::new() });
         let theirs = Arc::clone(&shared);
         let writer = std::thread::Builder::new().name("journal".to_owned()).spawn(move || write(file, &theirs))?;
-        Ok((Journal { shared, writer: Some(writer) }, objects))
+        Ok((Journal { shared, writer: Some(writer) }, remembered))
     }
 
     /// It is there, or it changed. Nothing to do where this very revision is known.
     pub fn apply(&self, object: &Object) {
-        let (name, revision) = (object.name(), revision(object));
+        let (name, revision) = (object.name(), revision(object.metadata()));
         let mut waiting = self.shared.lock();
         if waiting.known.insert(name.clone(), revision) != Some(revision) {
             waiting.put(name, Some(file::line(object)));
@@ -94,6 +95,15 @@ impl Journal {
     }
 }
 
+/// What was known before. Most starts do not need it, so it is read only when somebody asks.
+pub struct Remembered(PathBuf);
+
+impl Remembered {
+    pub fn read(&self) -> io::Result<Vec<Object>> {
+        file::objects(&self.0)
+    }
+}
+
 /// Writes the rest.
 impl Drop for Journal {
     fn drop(&mut self) {
@@ -114,9 +124,8 @@ impl Waiting {
 }
 
 /// Objects of the same revision are the same.
-fn revision(object: &Object) -> u64 {
+fn revision(metadata: &Metadata) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let metadata = object.metadata();
     (&metadata.uid, &metadata.resource_version).hash(&mut hasher);
     hasher.finish()
 }

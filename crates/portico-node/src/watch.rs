@@ -213,6 +213,12 @@ impl<S: Sink> Watcher<'_, S> {
     }
 }
 
+/// The objects of a list that can be read.
+pub fn objects_of_list(kind: Kind, body: &[u8]) -> Result<Vec<Object>, RequestError> {
+    let list: List<'_> = serde_json::from_slice(body).map_err(RequestError::Decode)?;
+    Ok(list.items.iter().flatten().filter_map(|item| kind.decode(item.get()).ok()).collect())
+}
+
 /// For the value of a query parameter.
 fn escape(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);

@@ -1,7 +1,8 @@
 //! What the fields of the configuration mean.
 
 use super::document::Document;
-use super::{API_VERSION, ApiAccess, Arguments, Config, Conntrack, DataDir, KIND, Logging, Mode, Surroundings};
+use super::{API_VERSION, ApiAccess, Arguments, Config, DataDir, KIND, Logging, Mode, Surroundings};
+use crate::sysctl;
 use ipnet::IpNet;
 use portico_model::index::{DetectLocal, NodePortSetting, Settings};
 use serde_json::Value;
@@ -28,15 +29,17 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()),
     };
+    let settings = Settings {
+        node_name: node_name(document, surroundings).into(),
+        detect_local: detect_local(document),
+        node_ports: node_ports(document, mode),
+        masquerade_all: section.masquerade_all,
+        masquerade_mark: section.masquerade_mark,
+    };
     Config {
         mode,
-        settings: Settings {
-            node_name: node_name(document, surroundings).into(),
-            detect_local: detect_local(document),
-            node_ports: node_ports(document, mode),
-            masquerade_all: section.masquerade_all,
-            masquerade_mark: section.masquerade_mark,
-        },
+        sysctls: sysctls(document, mode, &settings.node_ports),
+        settings,
         own_address: Some(own_address).filter(|address| !address.is_unspecified()),
         api: ApiAccess {
             kubeconfig: Some(kubeconfig).filter(|path| !path.is_empty()).map(PathBuf::from),
@@ -46,7 +49,6 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
         metrics: listen(document, arguments, "metrics", SocketAddr::new(localhost, METRICS_PORT), file),
         bind_hard_fail: document.switch("bindAddressHardFail", false),
         sync_period: section.sync_period,
-        conntrack: conntrack(document),
         oom_score_adj: i32::try_from(document.number("oomScoreAdj", -1000..=1000, -999)).unwrap_or_default(),
         data_dir: match arguments.text("data-dir") {
             None => DataDir::Default(DEFAULT_DATA_DIR.into()),
@@ -187,19 +189,28 @@ fn node_ports(document: &mut Document, mode: Mode) -> NodePortSetting {
     }
 }
 
-fn conntrack(document: &mut Document) -> Conntrack {
+fn sysctls(document: &mut Document, mode: Mode, node_ports: &NodePortSetting) -> sysctl::Settings {
     let mut limit = |path: &str, default: i64| {
         u32::try_from(document.number(path, 0..=i64::from(i32::MAX), default)).unwrap_or_default()
     };
     let (max_per_core, min) = (limit("conntrack.maxPerCore", 32 << 10), limit("conntrack.min", 128 << 10));
-    Conntrack {
-        max_per_core,
-        min,
-        tcp_established: document.duration("conntrack.tcpEstablishedTimeout", 24 * HOUR),
-        tcp_close_wait: document.duration("conntrack.tcpCloseWaitTimeout", HOUR),
+    sysctl::Settings {
+        conntrack_max_per_core: max_per_core,
+        conntrack_min: min,
+        tcp_established_timeout: document.duration("conntrack.tcpEstablishedTimeout", 24 * HOUR),
+        tcp_close_wait_timeout: document.duration("conntrack.tcpCloseWaitTimeout", HOUR),
         tcp_be_liberal: document.switch("conntrack.tcpBeLiberal", false),
-        udp: document.duration("conntrack.udpTimeout", Duration::ZERO),
-        udp_stream: document.duration("conntrack.udpStreamTimeout", Duration::ZERO),
+        udp_timeout: document.duration("conntrack.udpTimeout", Duration::ZERO),
+        udp_stream_timeout: document.duration("conntrack.udpStreamTimeout", Duration::ZERO),
+        loopback_node_ports: mode == Mode::Iptables && answers_on_loopback(node_ports),
+    }
+}
+
+fn answers_on_loopback(node_ports: &NodePortSetting) -> bool {
+    match node_ports {
+        NodePortSetting::Primary => false,
+        NodePortSetting::All { loopback } => *loopback,
+        NodePortSetting::Networks(networks) => networks.iter().any(|network| network.addr().is_loopback()),
     }
 }
 

@@ -9,6 +9,7 @@ mod meaning;
 
 pub use flags::Arguments;
 
+use crate::sysctl;
 use document::Document;
 use portico_model::index::Settings;
 use serde_json::Value;
@@ -41,7 +42,7 @@ pub struct Config {
     /// A taken port ends the daemon.
     pub bind_hard_fail: bool,
     pub sync_period: Duration,
-    pub conntrack: Conntrack,
+    pub sysctls: sysctl::Settings,
     pub oom_score_adj: i32,
     pub data_dir: DataDir,
     pub logging: Logging,
@@ -49,6 +50,14 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Everything with its defaults, as a `KubeProxyConfiguration`.
     pub resolved: Value,
+}
+
+impl Config {
+    /// As a configuration file, with all defaults.
+    pub fn print(&self) -> String {
+        // A tree of texts, numbers and lists always serialises.
+        serde_saphyr::to_string(&self.resolved).unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,18 +80,6 @@ pub struct ApiAccess {
     /// `None`: the pod's own.
     pub kubeconfig: Option<PathBuf>,
     pub server: Option<String>,
-}
-
-/// How the kernel is to track connections; zero leaves a value as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Conntrack {
-    pub max_per_core: u32,
-    pub min: u32,
-    pub tcp_established: Duration,
-    pub tcp_close_wait: Duration,
-    pub tcp_be_liberal: bool,
-    pub udp: Duration,
-    pub udp_stream: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,9 @@
 //! The file of the journal: lines at the end, rewritten when most of it is old.
 
-use crate::objects::{Name, Object};
+use super::revision;
+use crate::objects::{Kind, Name, Object};
+use portico_model::objects::Metadata;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -15,26 +18,48 @@ const SMALL: u64 = 64 << 10;
 /// Between two syncs to disk. A burst writes more often than that.
 const SYNC: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Line {
+enum Line<T> {
     /// The first line.
     Journal {
         version: u32,
     },
-    Apply(Object),
+    Apply(T),
     Delete(Name),
+}
+
+/// As much of an [`Object`] as is needed to know which it is.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Head {
+    Service(Only),
+    Slice(Only),
+    Node(Only),
+    Cidr(Only),
+}
+
+#[derive(Deserialize)]
+struct Only {
+    metadata: Metadata,
+}
+
+impl Head {
+    fn name_and_revision(self) -> (Name, u64) {
+        let (kind, metadata) = match self {
+            Head::Service(only) => (Kind::Service, only.metadata),
+            Head::Slice(only) => (Kind::Slice, only.metadata),
+            Head::Node(only) => (Kind::Node, only.metadata),
+            Head::Cidr(only) => (Kind::Cidr, only.metadata),
+        };
+        let revision = revision(&metadata);
+        (Name { kind, namespace: metadata.namespace, name: metadata.name }, revision)
+    }
 }
 
 /// The line that says an object is there.
 pub fn line(object: &Object) -> Vec<u8> {
-    // Serialising without a copy of the object needs a borrowed twin of [`Line`].
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    enum Borrowed<'a> {
-        Apply(&'a Object),
-    }
-    terminated(serde_json::to_vec(&Borrowed::Apply(object)))
+    terminated(serde_json::to_vec(&Line::Apply(object)))
 }
 
 fn terminated(line: serde_json::Result<Vec<u8>>) -> Vec<u8> {
@@ -52,7 +77,7 @@ struct Place {
 }
 
 pub struct File {
-    path: PathBuf,
+    pub path: PathBuf,
     file: fs::File,
     end: u64,
     /// How many bytes of the file are lines that count.
@@ -62,26 +87,33 @@ pub struct File {
 }
 
 impl File {
-    pub fn open(directory: &Path, node: &str) -> io::Result<(File, Vec<Object>)> {
+    /// Also what the file knows, each with its revision.
+    pub fn open(directory: &Path, node: &str) -> io::Result<(File, HashMap<Name, u64>)> {
         let directory = directory.join(node);
         fs::create_dir_all(&directory)?;
         let path = directory.join(NAME);
-        let mut file = open_locked(&path)?;
-        let read = read(&mut file)?;
-        let mut file = File {
-            path,
-            file,
-            end: read.end,
-            useful: read.places.values().map(|place| place.length).sum(),
-            places: read.places,
-            synced: Instant::now(),
-        };
-        file.file.set_len(read.end)?;
+        let file = open_locked(&path)?;
+        let (mut places, mut known) = (HashMap::new(), HashMap::new());
+        let end = read(&file, |place, line: Line<Head>| match line {
+            Line::Apply(head) => {
+                let (name, revision) = head.name_and_revision();
+                known.insert(name.clone(), revision);
+                places.insert(name, place);
+            }
+            Line::Delete(name) => {
+                known.remove(&name);
+                places.remove(&name);
+            }
+            Line::Journal { .. } => {}
+        })?;
+        let useful = places.values().map(|place: &Place| place.length).sum();
+        let mut file = File { path, file, end, useful, places, synced: Instant::now() };
+        file.file.set_len(end)?;
         file.file.seek(SeekFrom::End(0))?;
-        if read.end == 0 {
+        if end == 0 {
             file.append(&header())?;
         }
-        Ok((file, read.objects))
+        Ok((file, known))
     }
 
     /// Lines to be written, one for each object that changed.
@@ -98,7 +130,7 @@ impl File {
                 }
                 None => {
                     let before = self.places.remove(&name);
-                    batch.extend_from_slice(&terminated(serde_json::to_vec(&Line::Delete(name))));
+                    batch.extend_from_slice(&terminated(serde_json::to_vec(&Line::<Object>::Delete(name))));
                     before
                 }
             };
@@ -161,7 +193,7 @@ impl File {
 }
 
 fn header() -> Vec<u8> {
-    terminated(serde_json::to_vec(&Line::Journal { version: VERSION }))
+    terminated(serde_json::to_vec(&Line::<Object>::Journal { version: VERSION }))
 }
 
 /// Another process with the same file would write over our lines.
@@ -174,44 +206,34 @@ fn open_locked(path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-#[derive(Default)]
-struct Contents {
-    objects: Vec<Object>,
-    places: HashMap<Name, Place>,
-    /// Where the last whole line ends.
-    end: u64,
+/// The objects that a file knows.
+pub fn objects(path: &Path) -> io::Result<Vec<Object>> {
+    let mut objects: BTreeMap<Name, Object> = BTreeMap::new();
+    read(&fs::File::open(path)?, |_, line: Line<Object>| match line {
+        Line::Apply(object) => drop(objects.insert(object.name(), object)),
+        Line::Delete(name) => drop(objects.remove(&name)),
+        Line::Journal { .. } => {}
+    })?;
+    Ok(objects.into_values().collect())
 }
 
-/// Everything up to the last whole line. A line that makes no sense is skipped; a file of another version is taken for
-/// empty.
-fn read(file: &mut fs::File) -> io::Result<Contents> {
+/// Every line, up to the last whole one; returns where that ends. A line that makes no sense is skipped; a file of another
+/// version is taken for empty.
+fn read<T: DeserializeOwned>(file: &fs::File, mut each: impl FnMut(Place, Line<T>)) -> io::Result<u64> {
     let mut reader = BufReader::new(file);
-    let mut objects: BTreeMap<Name, Object> = BTreeMap::new();
-    let mut contents = Contents::default();
-    let mut line = Vec::new();
+    let (mut line, mut end) = (Vec::new(), 0);
     loop {
         line.clear();
         let length = reader.read_until(b'\n', &mut line)? as u64;
         if line.last() != Some(&b'\n') {
-            break;
+            return Ok(end);
         }
-        let place = Place { offset: contents.end, length };
-        match (contents.end, serde_json::from_slice(&line)) {
-            (0, Ok(Line::Journal { version: VERSION })) => {}
-            (0, _) => return Ok(Contents::default()),
-            (_, Ok(Line::Apply(object))) => {
-                contents.places.insert(object.name(), place);
-                objects.insert(object.name(), object);
-            }
-            (_, Ok(Line::Delete(name))) => {
-                contents.places.remove(&name);
-                objects.remove(&name);
-            }
-            (_, Ok(Line::Journal { .. })) => {}
+        match (end, serde_json::from_slice(&line)) {
+            (0, Ok(Line::<T>::Journal { version: VERSION })) => {}
+            (0, _) => return Ok(0),
+            (_, Ok(line)) => each(Place { offset: end, length }, line),
             (offset, Err(error)) => tracing::warn!(offset, %error, "a line of the journal makes no sense"),
         }
-        contents.end += length;
+        end += length;
     }
-    contents.objects = objects.into_values().collect();
-    Ok(contents)
 }

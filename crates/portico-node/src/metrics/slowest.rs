@@ -2,7 +2,7 @@
 
 use portico_model::table::ServiceName;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::MetricType;
 use std::fmt;
@@ -21,12 +21,6 @@ struct Entry {
     service: ServiceName,
     took: Duration,
     seen: Instant,
-}
-
-#[derive(EncodeLabelSet)]
-struct Labels<'a> {
-    namespace: &'a str,
-    service: &'a str,
 }
 
 impl Slowest {
@@ -52,7 +46,7 @@ impl Collector for Slowest {
         let help = "The longest time from an event of the API server to its being installed, of the slowest Services";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for entry in entries.iter() {
-            let labels = Labels { namespace: &entry.service.namespace, service: &entry.service.name };
+            let labels = [("namespace", &*entry.service.namespace), ("service", &*entry.service.name)];
             ConstGauge::new(entry.took.as_secs_f64()).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
