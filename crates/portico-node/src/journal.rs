@@ -134,8 +134,9 @@ fn revision(metadata: &Metadata) -> u64 {
 fn write(mut file: File, shared: &Shared) {
     let mut failing = false;
     loop {
-        let (lines, closed) = gathered(shared);
-        match file.write(lines) {
+        let (lines, closed) = gathered(shared, file.is_unsynced());
+        let written = file.write(lines).and_then(|()| if closed { file.sync() } else { Ok(()) });
+        match written {
             Ok(()) => failing = false,
             // The lines are lost; the next start lists everything anyway. Told once, not for each write.
             Err(error) if !failing => {
@@ -150,10 +151,10 @@ fn write(mut file: File, shared: &Shared) {
     }
 }
 
-/// Wait for something to write, and a little longer for more.
-fn gathered(shared: &Shared) -> (HashMap<Name, Option<Vec<u8>>>, bool) {
+/// Wait for something to write (or to sync), and a little longer for more.
+fn gathered(shared: &Shared, unsynced: bool) -> (HashMap<Name, Option<Vec<u8>>>, bool) {
     let mut waiting = shared.lock();
-    while waiting.lines.is_empty() && !waiting.closed {
+    while waiting.lines.is_empty() && !waiting.closed && !unsynced {
         waiting = shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
     }
     let until = Instant::now() + PAUSE;

@@ -124,27 +124,67 @@ impl Metrics {
         let rules = "sync_proxy_rules";
         let mut add = |name: String, help: &str, metric: Box<dyn Metric>| metric.register(proxy, name, help);
         add(format!("{rules}_duration_seconds"), "Time to install changes", boxed(&self.sync));
-        add("sync_full_proxy_rules_duration_seconds".into(), "Time to compare and repair everything", boxed(&self.full_sync));
-        add("sync_partial_proxy_rules_duration_seconds".into(), "Time to install single changes", boxed(&self.partial_sync));
+        add(
+            "sync_full_proxy_rules_duration_seconds".into(),
+            "Time to compare and repair everything",
+            boxed(&self.full_sync),
+        );
+        add(
+            "sync_partial_proxy_rules_duration_seconds".into(),
+            "Time to install single changes",
+            boxed(&self.partial_sync),
+        );
         add(format!("{rules}_last_timestamp_seconds"), "When everything was last installed", boxed(&self.last_sync));
         add(format!("{rules}_last_queued_timestamp_seconds"), "When a change last came in", boxed(&self.last_queued));
-        add("network_programming_duration_seconds".into(), "From a change of endpoints to its being installed", boxed(&self.network_programming));
-        add(format!("{rules}_endpoint_changes_pending"), "Changes of endpoints not yet installed", boxed(&self.endpoint_changes_pending));
+        add(
+            "network_programming_duration_seconds".into(),
+            "From a change of endpoints to its being installed",
+            boxed(&self.network_programming),
+        );
+        add(
+            format!("{rules}_endpoint_changes_pending"),
+            "Changes of endpoints not yet installed",
+            boxed(&self.endpoint_changes_pending),
+        );
         add(format!("{rules}_endpoint_changes"), "Changes of endpoints", boxed(&self.endpoint_changes));
-        add(format!("{rules}_service_changes_pending"), "Changes of Services not yet installed", boxed(&self.service_changes_pending));
+        add(
+            format!("{rules}_service_changes_pending"),
+            "Changes of Services not yet installed",
+            boxed(&self.service_changes_pending),
+        );
         add(format!("{rules}_service_changes"), "Changes of Services", boxed(&self.service_changes));
-        add(format!("{rules}_no_local_endpoints_total"), "Ports of Services with a Local policy that have no endpoint here", boxed(&self.without_local_endpoints));
+        add(
+            format!("{rules}_no_local_endpoints_total"),
+            "Ports of Services with a Local policy that have no endpoint here",
+            boxed(&self.without_local_endpoints),
+        );
         let failures = if mode == "iptables" { "iptables_restore_failures" } else { "nftables_sync_failures" };
         add(format!("{rules}_{failures}"), "Installations that failed", boxed(&self.sync_failures));
-        add("conntrack_reconciler_sync_duration_seconds".into(), "Time to end flows to endpoints that are gone", boxed(&self.conntrack));
-        add("conntrack_reconciler_deleted_entries".into(), "Flows ended because their endpoint was gone", boxed(&self.conntrack_deleted));
+        add(
+            "conntrack_reconciler_sync_duration_seconds".into(),
+            "Time to end flows to endpoints that are gone",
+            boxed(&self.conntrack),
+        );
+        add(
+            "conntrack_reconciler_deleted_entries".into(),
+            "Flows ended because their endpoint was gone",
+            boxed(&self.conntrack_deleted),
+        );
         add("proxy_healthz".into(), "Answers of /healthz", boxed(&self.health.healthz));
         add("proxy_livez".into(), "Answers of /livez", boxed(&self.health.livez));
         let ours = self.registry.sub_registry_with_prefix("portico");
         let mut add = |name: &str, help: &str, metric: Box<dyn Metric>| metric.register(ours, name.into(), help);
-        add("service_programming_duration_seconds", "From an event of the API server to its being installed", boxed(&self.service_programming));
+        add(
+            "service_programming_duration_seconds",
+            "From an event of the API server to its being installed",
+            boxed(&self.service_programming),
+        );
         add("drift_repairs", "Differences found in the kernel and repaired", boxed(&self.drift_repairs));
-        add("kernel_duration_seconds", "Time the kernel (or a helper program) took for an installation", boxed(&self.kernel));
+        add(
+            "kernel_duration_seconds",
+            "Time the kernel (or a helper program) took for an installation",
+            boxed(&self.kernel),
+        );
         add("operations", "Elements, rules and chains sent to the kernel", boxed(&self.operations));
         self.registry.register_collector(Box::new(self.slowest.clone()));
         self.registry.register_collector(Box::new(process::Process));

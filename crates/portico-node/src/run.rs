@@ -217,7 +217,9 @@ async fn remember(remembered: Remembered, mut answered: flag::Receiver<bool>, in
         return;
     }
     match tokio::task::spawn_blocking(move || remembered.read()).await {
-        Ok(Ok(objects)) if objects.is_empty() => tracing::warn!("the API server does not answer, and nothing is remembered"),
+        Ok(Ok(objects)) if objects.is_empty() => {
+            tracing::warn!("the API server does not answer, and nothing is remembered")
+        }
         Ok(Ok(objects)) => {
             let _ = inputs.send(Input::Remembered(objects)).await;
         }

@@ -273,7 +273,9 @@ impl Syncer {
         index.take();
         let ports = index.table().ports.len();
         match self.parts.dataplane.replace(index.table()) {
-            Ok(report) => tracing::info!(ports, kernel = ?report.kernel, "installed the Services that others need to start"),
+            Ok(report) => {
+                tracing::info!(ports, kernel = ?report.kernel, "installed the Services that others need to start")
+            }
             Err(error) => tracing::warn!(%error, "cannot install the Services that others need to start"),
         }
     }

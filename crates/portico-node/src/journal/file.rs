@@ -84,6 +84,8 @@ pub struct File {
     useful: u64,
     places: HashMap<Name, Place>,
     synced: Instant,
+    /// Something is written that may not be on disk yet.
+    unsynced: bool,
 }
 
 impl File {
@@ -107,9 +109,8 @@ impl File {
             Line::Journal { .. } => {}
         })?;
         let useful = places.values().map(|place: &Place| place.length).sum();
-        let mut file = File { path, file, end, useful, places, synced: Instant::now() };
+        let mut file = File { path, file, end, useful, places, synced: Instant::now(), unsynced: false };
         file.file.set_len(end)?;
-        file.file.seek(SeekFrom::End(0))?;
         if end == 0 {
             file.append(&header())?;
         }
@@ -140,21 +141,30 @@ impl File {
         if self.end > SMALL.max(2 * self.useful) {
             return self.rewrite();
         }
-        if self.synced.elapsed() >= SYNC {
-            self.file.sync_data()?;
-            self.synced = Instant::now();
+        if self.unsynced && self.synced.elapsed() >= SYNC {
+            self.sync()?;
         }
         Ok(())
+    }
+
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()?;
+        (self.synced, self.unsynced) = (Instant::now(), false);
+        Ok(())
+    }
+
+    pub fn is_unsynced(&self) -> bool {
+        self.unsynced
     }
 
     /// On an error the file is cut back to what it was, so that half a line is never followed by another.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Err(error) = self.file.write_all(bytes) {
             self.file.set_len(self.end)?;
-            self.file.seek(SeekFrom::Start(self.end))?;
             return Err(error);
         }
         self.end += bytes.len() as u64;
+        self.unsynced |= !bytes.is_empty();
         Ok(())
     }
 
@@ -166,14 +176,13 @@ impl File {
         let mut writer = BufWriter::new(&new);
         writer.write_all(&header())?;
         let mut end = header().len() as u64;
-        let mut in_order: Vec<(&Name, &mut Place)> =
-            self.places.iter_mut().map(|(name, place)| (name, place)).collect();
-        in_order.sort_unstable_by_key(|(_, place)| place.offset);
+        let mut in_order: Vec<&mut Place> = self.places.values_mut().collect();
+        in_order.sort_unstable_by_key(|place| place.offset);
         let mut moved = Vec::with_capacity(in_order.len());
         let mut reader = BufReader::new(&self.file);
         let mut position = 0;
         reader.seek(SeekFrom::Start(0))?;
-        for (_, place) in &in_order {
+        for place in &in_order {
             reader.seek_relative((place.offset - position).cast_signed())?;
             io::copy(&mut reader.by_ref().take(place.length), &mut writer)?;
             position = place.offset + place.length;
@@ -184,10 +193,10 @@ impl File {
         drop(writer);
         new.sync_data()?;
         fs::rename(&path, &self.path)?;
-        for ((_, place), offset) in in_order.into_iter().zip(moved) {
+        for (place, offset) in in_order.into_iter().zip(moved) {
             place.offset = offset;
         }
-        (self.file, self.end, self.synced) = (new, end, Instant::now());
+        (self.file, self.end, self.synced, self.unsynced) = (new, end, Instant::now(), false);
         Ok(())
     }
 }
@@ -198,7 +207,7 @@ fn header() -> Vec<u8> {
 
 /// Another process with the same file would write over our lines.
 fn open_locked(path: &Path) -> io::Result<fs::File> {
-    let file = fs::File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    let file = fs::File::options().read(true).append(true).create(true).open(path)?;
     file.try_lock().map_err(|error| match error {
         fs::TryLockError::WouldBlock => io::Error::other(format!("another process uses {}", path.display())),
         fs::TryLockError::Error(error) => error,
