@@ -180,7 +180,10 @@ impl Index {
                 Some(old) if *old != record => *old = record,
                 _ => return,
             },
-            Err(at) => known.slices.insert(at, record),
+            Err(at) => {
+                known.slices.reserve_exact(1);
+                known.slices.insert(at, record);
+            }
         }
         self.dirty.insert(service);
     }

@@ -123,7 +123,8 @@ fn cluster_ips(spec: &ServiceSpec, complaints: &mut Complaints<'_>) -> PerFamily
     for (family, address) in spec.ip_families.iter().zip(&spec.cluster_ips) {
         let family = if family == "IPv6" { Family::V6 } else { Family::V4 };
         if found.get(family).is_none() {
-            *found.get_mut(family) = complaints.address_of(address, family, "cluster IP");
+            let of_family = |address| (Family::of(address) == family).then_some(address);
+            *found.get_mut(family) = complaints.address_where(address, of_family, "cluster IP");
         }
     }
     found
