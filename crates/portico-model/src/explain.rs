@@ -135,8 +135,8 @@ impl<'a> Walk<'a> {
         if !self.admitted(frontend) {
             return Verdict::Drop;
         }
-        let from_pod = self.from_pod();
-        let from_node = self.from_node(from_pod);
+        let from_pod = self.is_pods();
+        let from_node = self.is_nodes(from_pod);
         let outcome = self.outcome(frontend, from_pod || from_node);
         let pool = match outcome {
             Outcome::Cluster => &port.cluster,
@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
         range.is_some()
     }
 
-    fn from_pod(&mut self) -> bool {
+    fn is_pods(&mut self) -> bool {
         let pods = self.table.rules.local_pods.get(self.family());
         let through = match &self.packet.origin {
             Origin::Node => None,
@@ -188,7 +188,7 @@ impl<'a> Walk<'a> {
     }
 
     /// As the dataplanes see it: by the source address.
-    fn from_node(&mut self, from_pod: bool) -> bool {
+    fn is_nodes(&mut self, from_pod: bool) -> bool {
         let from_node = !from_pod && self.is_local(self.packet.source);
         if from_node {
             self.say(format!("{} is an address of this node: it is the node's own", self.packet.source));

@@ -3,6 +3,7 @@
 use super::*;
 use crate::table::{NodeRules, PerFamily, ServiceName};
 use proptest::prelude::*;
+use serde_json::json;
 use std::collections::BTreeMap;
 
 const POD: &str = "10.244.0.7";
@@ -59,7 +60,7 @@ fn rules() -> NodeRules {
 fn table() -> ForwardingTable {
     use FrontendKind::{ClusterIp, ExternalIp, LoadBalancerIp, NodePort};
     let guarded = |address| Frontend {
-        sources: Some([IpNet::from("198.51.100.0/24".parse::<IpNet>().unwrap())].into()),
+        sources: Some(["198.51.100.0/24".parse::<IpNet>().unwrap()].into()),
         ..frontend(LoadBalancerIp, Some(address), 80)
     };
     let rejecting = |f: Frontend| Frontend { inside: Outcome::Reject, outside: Outcome::Reject, ..f };
@@ -176,6 +177,30 @@ fn verdicts() {
         let forwarded = matches!(explanation.verdict, Verdict::Forward { .. });
         assert!(!forwarded || explanation.frontend.is_some(), "{rule}");
     }
+}
+
+#[test]
+fn a_load_balancer_that_proxies_is_not_ours() {
+    let settings = crate::index::Settings {
+        node_name: "here".into(),
+        detect_local: crate::index::DetectLocal::NodeCidr,
+        node_ports: crate::index::NodePortSetting::Primary,
+        masquerade_all: false,
+        masquerade_mark: 0x4000,
+    };
+    let mut index = crate::index::Index::new(settings);
+    let service = json!({"metadata": {"namespace": "default", "name": "web"},
+        "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.1", "ports": [{"port": 80}]},
+        "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1", "ipMode": "Proxy"}]}}});
+    index.apply_service(serde_json::from_value(service).unwrap());
+    index.take();
+    let explanation = explain(index.table(), &packet(POD, "203.0.113.1:80"));
+    let why = "203.0.113.1:80/tcp is a load balancer of default/web that makes connections of its own (ipMode: Proxy)";
+    assert_eq!(explanation.verdict, Verdict::NotOurs { why: why.into() });
+    index.delete_service("default", "web");
+    index.take();
+    let explanation = explain(index.table(), &packet(POD, "203.0.113.1:80"));
+    assert_eq!(explanation.verdict, Verdict::NotOurs { why: "no Service answers on 203.0.113.1:80/tcp".into() });
 }
 
 #[test]

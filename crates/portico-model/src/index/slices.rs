@@ -2,14 +2,11 @@
 
 use super::names::Names;
 use super::parse::Complaints;
-use crate::objects::{EndpointSlice, Hints, Named, SliceEndpoint, SlicePort};
+use crate::objects::{EndpointSlice, HEADLESS, Hints, Named, SERVICE_NAME, SliceEndpoint, SlicePort};
 use crate::table::{Endpoint, Family, Protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-const SERVICE: &str = "kubernetes.io/service-name";
-/// Slices of headless Services, whatever the label's value.
-const HEADLESS: &str = "service.kubernetes.io/headless";
 const NO_ZONES: u16 = u16::MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +58,7 @@ pub(super) struct Candidate<'a> {
 /// The Service that a slice belongs to, if any proxied one.
 pub(super) fn service_of(slice: &EndpointSlice) -> Option<&str> {
     let labels = &slice.metadata.labels;
-    let service = labels.get(SERVICE).filter(|service| !service.is_empty())?;
+    let service = labels.get(SERVICE_NAME).filter(|service| !service.is_empty())?;
     (!labels.contains_key(HEADLESS)).then_some(service)
 }
 
