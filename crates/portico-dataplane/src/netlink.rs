@@ -1,1 +1,0 @@
-//! Netlink: encoding of messages, and the socket.
