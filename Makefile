@@ -9,9 +9,9 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/python
 # Debian packages that the tests need, each with the command that shows whether it is there.
-PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential
+PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables
 
-.PHONY: help run build test deps format lint unit e2e fuzz bench-api bench-store clean
+.PHONY: help run build test deps format lint unit e2e fuzz bench-api bench-node bench-store clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,9 @@ fuzz: ## throw random requests at the server from a new seed (SECONDS=60)
 
 bench-api: ## benchmarks of the API server (KUBE_APISERVER=path runs the rival beside it)
 	$(CARGO) bench -p portico --bench api
+
+bench-node: ## benchmarks of the node (KUBE_PROXY=path runs the rival beside it; SERVICES=10000, QUICK=1)
+	$(CARGO) bench -p portico --bench node
 
 bench-store: ## durable commits per second of the store
 	$(CARGO) run --release -p portico-store --example commit_rate

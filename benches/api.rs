@@ -8,9 +8,9 @@
 
 #[path = "../tests/common/mod.rs"]
 mod common;
-#[path = "api/raw.rs"]
+#[path = "raw.rs"]
 mod raw;
-#[path = "api/report.rs"]
+#[path = "report.rs"]
 mod report;
 #[path = "api/watchers.rs"]
 mod watchers;
