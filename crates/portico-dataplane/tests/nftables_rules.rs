@@ -1,5 +1,7 @@
 //! The nftables dataplane on the kernel: what is accepted, listed, read back and repaired.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 mod support;
 
 use portico_dataplane::nftables::Nftables;
@@ -32,6 +34,13 @@ impl Host {
 
     fn list(&self) -> String {
         self.namespace.sh("nft list ruleset")
+    }
+
+    /// In an order that does not depend on which table or chain was made first.
+    fn sorted(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.list().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
     }
 }
 
@@ -140,4 +149,117 @@ fn everything_is_accepted_listed_and_found_again() {
     assert_eq!(second, Report::default());
     let restarted = Host { nft: Arc::new(Mutex::new(host.namespace.run(|| Nftables::open().unwrap()))), ..host };
     assert_eq!(restarted.replace(&everything()), Report::default());
+}
+
+#[test]
+fn what_somebody_broke_is_told_and_repaired() {
+    let cases: [(&str, &str); 12] = [
+        ("flush ruleset", "table ip portico is missing"),
+        ("delete table ip portico", "table ip portico is missing"),
+        ("flush table ip portico", "ip: rules of chain services differ"),
+        ("flush chain ip portico pick-10", "ip: rules of chain pick-10 differ"),
+        ("insert rule ip portico services drop", "ip: rules of chain services differ"),
+        ("delete element ip portico endpoints { 0:a . 0x3 }", "ip: 1 elements of endpoints differ"),
+        ("flush map ip portico frontends", "ip: 6 elements of frontends differ"),
+        ("add element ip portico cluster-ips { 10.9.9.9 }", "ip: 1 elements of cluster-ips differ"),
+        ("add chain ip portico other; add rule ip portico services goto other", "ip: chain other is not ours"),
+        ("add set ip portico more { type ipv4_addr; }", "ip: set more is not ours"),
+        ("add table ip portico { flags dormant; }", "table ip portico is not active"),
+        (
+            "flush map ip portico classes; flush chain ip portico pick-1; delete chain ip portico pick-1",
+            "ip: chain pick-1 is missing",
+        ),
+    ];
+    let host = Host::new();
+    host.replace(&everything());
+    let right = host.sorted();
+    for (break_it, expected) in cases {
+        host.namespace.sh(&format!("nft '{break_it}'"));
+        assert_ne!(host.sorted(), right, "{break_it}");
+        let report = host.replace(&everything());
+        assert!(report.drift.iter().any(|said| said == expected), "{break_it}: {:?}", report.drift);
+        assert_eq!(host.sorted(), right, "{break_it}");
+        assert_eq!(host.replace(&everything()), Report::default(), "{break_it}");
+    }
+}
+
+#[test]
+fn chains_and_sets_of_another_version_are_rebuilt_in_place() {
+    let host = Host::new();
+    host.namespace.sh(
+        "nft 'add table ip portico; add chain ip portico nat-prerouting { type filter hook prerouting priority 7; };
+        add map ip portico endpoints { type ipv4_addr : ipv4_addr; };
+        add rule ip portico nat-prerouting ip daddr set ip daddr map @endpoints;
+        add chain ip portico a; add chain ip portico b; add rule ip portico a goto b; add rule ip portico nat-prerouting jump a;
+        add map ip portico m { type ipv4_addr : verdict; elements = { 10.1.1.1 : goto b }; }'",
+    );
+    assert_eq!(host.replace(&everything()).drift, Vec::<String>::new(), "nothing of ours was there");
+    let fresh = Host::new();
+    fresh.replace(&everything());
+    assert_eq!(host.sorted(), fresh.sorted());
+}
+
+#[test]
+fn changes_of_single_ports_lead_to_what_a_restart_would_install() {
+    let host = Host::new();
+    let mut table = everything();
+    host.replace(&table);
+    let key = key("web", Family::V4);
+    let mut change = |edit: &dyn Fn(&mut ServicePort), gone: bool| {
+        let before = table.ports.get(&key).cloned();
+        let mut port = before.as_deref().cloned().unwrap_or_default();
+        edit(&mut port);
+        let after = (!gone).then(|| Arc::new(port));
+        match &after {
+            Some(port) => table.ports.insert(key.clone(), port.clone()),
+            None => table.ports.remove(&key),
+        };
+        let report = host.apply(&table.rules, &[Change { key: key.clone(), before, after }]);
+        host.list();
+        assert_eq!(host.replace(&table), Report::default());
+        let restarted = host.namespace.run(|| Arc::new(Mutex::new(Nftables::open().unwrap())));
+        assert_eq!(restarted.lock().unwrap().replace(&table).unwrap(), Report::default());
+        report
+    };
+    let moved = change(&|port| port.cluster = endpoints(Family::V4, 2..12), false);
+    assert_eq!(moved.operations, 2, "one element in another's place");
+    change(&|port| port.cluster = endpoints(Family::V4, 2..6), false);
+    change(&|port| port.affinity = Some(60), false);
+    change(&|port| port.local = endpoints(Family::V4, 1..2), false);
+    change(&|port| port.affinity = Some(61), false);
+    change(&|port| port.frontends.truncate(1), false);
+    change(&|port| port.affinity = None, false);
+    change(&|_| (), true);
+    change(&|port| *port = (*everything().ports[&key]).clone(), false);
+}
+
+#[test]
+fn other_rules_of_the_node_replace_only_the_chains_that_they_change() {
+    let host = Host::new();
+    let mut table = everything();
+    host.replace(&table);
+    table.rules.node_ports.v4 = NodePortAddresses::AllLocal { loopback: true };
+    table.rules.local_pods.v4 = LocalPods::Interface(Arc::from("cni0"));
+    table.rules.service_cidrs.clear();
+    let report = host.replace(&table);
+    assert!(report.operations > 5 && report.drift.is_empty(), "{report:?}");
+    assert!(host.list().contains("iifname \"cni0\""));
+    assert_eq!(host.replace(&table), Report::default());
+    let other = rules();
+    host.apply(&other, &[]);
+    table.rules = other;
+    assert_eq!(host.replace(&table), Report::default());
+}
+
+#[test]
+fn removing_takes_our_tables_and_no_others() {
+    let host = Host::new();
+    host.namespace.sh("nft 'add table ip mine; add table ip kube-proxy; add table ip6 kube-proxy'");
+    host.replace(&everything());
+    host.nft.lock().unwrap().remove().unwrap();
+    host.nft.lock().unwrap().remove().unwrap();
+    assert_eq!(host.list(), "table ip mine {\n}\ntable ip kube-proxy {\n}\ntable ip6 kube-proxy {\n}\n");
+    let removed = || portico_dataplane::nftables::remove_kube_proxy_nftables().unwrap();
+    assert_eq!((host.namespace.run(removed), host.namespace.run(removed)), (2, 0));
+    assert_eq!(host.list(), "table ip mine {\n}\n");
 }

@@ -95,7 +95,10 @@ impl Numbers {
     /// The number that the port's frontends have in the kernel, given to one port only.
     fn take_pair(&mut self, key: &PortKey, port: &ServicePort) -> Option<Pair> {
         let places = port.frontends.iter().map(|frontend| port::at(key, frontend));
-        let pair = places.filter_map(|at| self.pairs.get(&at)).find(|pair| **pair > 0 && !self.given.contains_key(pair)).copied();
+        let pair = places
+            .filter_map(|at| self.pairs.get(&at))
+            .find(|pair| **pair > 0 && !self.given.contains_key(pair))
+            .copied();
         pair.inspect(|pair| {
             self.given.insert(*pair, ());
         })

@@ -1,6 +1,6 @@
 //! Network namespaces for tests: one thread each, gone when it ends.
 
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, clippy::unwrap_used, clippy::new_without_default, reason = "each test file uses a part")]
 
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
