@@ -1,9 +1,28 @@
 //! Objects in, changes out: keeps what forwarding needs of every object and rebuilds only the service ports an update touches.
 
-use crate::objects::{EndpointSlice, Node, Service, ServiceCidr};
-use crate::table::{Change, ForwardingTable, HealthCheck, ServiceName};
+mod build;
+mod names;
+mod node;
+mod parse;
+mod services;
+mod slices;
+mod topology;
+
+#[cfg(test)]
+mod tests;
+
+use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
+use crate::table::{Change, Claims, Conflict, ForwardingTable, HealthCheck, PortKey, ServiceName, ServicePort};
+use build::{Parts, claims};
 use ipnet::IpNet;
-use std::collections::BTreeMap;
+use names::Names;
+use node::{Here, NodeState};
+use parse::{Complaints, report};
+use services::ServiceRecord;
+use slices::{SliceRecord, service_of};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::mem;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -20,11 +39,13 @@ pub enum DetectLocal {
 /// Which of the node's addresses node ports answer on (`--nodeport-addresses`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodePortSetting {
-    /// The addresses of the Node object.
+    /// The Node object's first address of each family, internal ones first; a family without any is open on all its
+    /// addresses.
     Primary,
     /// Every local address; those of the loopback range only if `loopback` (IPv4; never for IPv6).
     All { loopback: bool },
-    /// Local addresses in these networks; a family without any is open on all its addresses.
+    /// Local addresses in these networks; a family without any, or with one of length 0, is open on all its addresses.
+    /// Loopback addresses only where a network inside 127.0.0.0/8 is among them (also beside 0.0.0.0/0).
     Networks(Vec<IpNet>),
 }
 
@@ -49,82 +70,290 @@ pub struct Update {
     pub health_checks: Vec<(ServiceName, Option<HealthCheck>)>,
     /// Whether the node is fit for new connections of load balancers changed ([`Index::eligible`]).
     pub eligible: bool,
+    /// What of the objects could not be used; the rest of them is.
+    pub problems: Vec<Problem>,
+}
+
+/// A part of an object that cannot be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub kind: &'static str,
+    /// Empty for a Node or a ServiceCIDR.
+    pub namespace: String,
+    pub name: String,
+    pub sentence: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slash = if self.namespace.is_empty() { "" } else { "/" };
+        write!(f, "{} {}{slash}{}: {}", self.kind, self.namespace, self.name, self.sentence)
+    }
+}
+
+impl From<&Conflict> for Problem {
+    fn from(conflict: &Conflict) -> Problem {
+        let ServiceName { namespace, name } = &conflict.loser.service;
+        Problem {
+            kind: "Service",
+            namespace: namespace.to_string(),
+            name: name.to_string(),
+            sentence: conflict.to_string(),
+        }
+    }
 }
 
 /// What this node knows.
 pub struct Index {
+    names: Names,
+    node: NodeState,
+    /// What the table was last built with.
+    here: Here,
+    eligible: bool,
+    services: BTreeMap<ServiceName, Known>,
+    /// The Service of each slice: (namespace, slice) to its name.
+    slice_owners: BTreeMap<ServiceName, Arc<str>>,
+    /// To be rebuilt.
+    dirty: BTreeSet<ServiceName>,
+    /// Services that changed, with what they were when the table was last built.
+    replaced: BTreeMap<ServiceName, Option<Box<ServiceRecord>>>,
     table: ForwardingTable,
+    health_checks: BTreeMap<ServiceName, HealthCheck>,
+    problems: Vec<Problem>,
+}
+
+/// A Service, its slices, or both: they come in any order.
+#[derive(Default)]
+struct Known {
+    record: Option<Box<ServiceRecord>>,
+    /// Sorted by name.
+    slices: Vec<SliceRecord>,
 }
 
 impl Index {
     pub fn new(settings: Settings) -> Index {
-        let _ = settings;
-        Index { table: ForwardingTable::default() }
+        let node = NodeState::new(settings);
+        let here = node.here();
+        let table = ForwardingTable { rules: node.rules(), ..ForwardingTable::default() };
+        Index {
+            names: Names::default(),
+            node,
+            here,
+            eligible: false,
+            services: BTreeMap::new(),
+            slice_owners: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            replaced: BTreeMap::new(),
+            table,
+            health_checks: BTreeMap::new(),
+            problems: Vec::new(),
+        }
     }
 
     pub fn apply_service(&mut self, service: Service) {
-        let _ = service;
+        let mut complaints = Complaints { list: &mut self.problems, kind: "Service", metadata: &service.metadata };
+        let record = ServiceRecord::read(&service, &mut self.names, &mut complaints);
+        let Metadata { namespace, name, .. } = &service.metadata;
+        self.set_record(namespace, name, record.map(Box::new));
     }
 
     pub fn delete_service(&mut self, namespace: &str, name: &str) {
-        let _ = (namespace, name);
+        self.set_record(namespace, name, None);
     }
 
     pub fn apply_slice(&mut self, slice: EndpointSlice) {
-        let _ = slice;
+        let Metadata { namespace, name, .. } = &slice.metadata;
+        let mut complaints = Complaints { list: &mut self.problems, kind: "EndpointSlice", metadata: &slice.metadata };
+        let service = service_of(&slice);
+        let record =
+            service.and_then(|_| SliceRecord::read(&slice, self.node.name(), &mut self.names, &mut complaints));
+        let (Some(service), Some(record)) = (service, record) else { return self.delete_slice(namespace, name) };
+        let service = self.service_name(namespace, service);
+        let key = ServiceName { namespace: service.namespace.clone(), name: record.name.clone() };
+        if self.slice_owners.get(&key).is_some_and(|owner| *owner != service.name) {
+            self.delete_slice(namespace, name);
+        }
+        self.slice_owners.insert(key, service.name.clone());
+        let known = self.services.entry(service.clone()).or_default();
+        match known.slices.binary_search_by(|slice| slice.name.cmp(&record.name)) {
+            Ok(at) => match known.slices.get_mut(at) {
+                Some(old) if *old != record => *old = record,
+                _ => return,
+            },
+            Err(at) => known.slices.insert(at, record),
+        }
+        self.dirty.insert(service);
     }
 
     pub fn delete_slice(&mut self, namespace: &str, name: &str) {
-        let _ = (namespace, name);
+        let key = ServiceName { namespace: namespace.into(), name: name.into() };
+        let Some(owner) = self.slice_owners.remove(&key) else { return };
+        let service = ServiceName { namespace: key.namespace, name: owner };
+        if let Some(known) = self.services.get_mut(&service) {
+            known.slices.retain(|slice| *slice.name != *name);
+            self.dirty.insert(service);
+        }
     }
 
     /// Only the node's own object matters; others are ignored.
     pub fn apply_node(&mut self, node: Node) {
-        let _ = node;
+        if node.metadata.name != self.node.name() {
+            return;
+        }
+        let mut complaints = Complaints { list: &mut self.problems, kind: "Node", metadata: &node.metadata };
+        self.node.apply(&node, &mut complaints);
     }
 
+    /// A node that is still there goes on as it was: what it knew of itself stays true.
     pub fn delete_node(&mut self, name: &str) {
         let _ = name;
     }
 
     pub fn apply_service_cidr(&mut self, cidr: ServiceCidr) {
-        let _ = cidr;
+        let mut complaints = Complaints { list: &mut self.problems, kind: "ServiceCIDR", metadata: &cidr.metadata };
+        self.node.apply_service_cidr(&cidr, &mut complaints);
     }
 
     pub fn delete_service_cidr(&mut self, name: &str) {
-        let _ = name;
+        self.node.delete_service_cidr(name);
     }
 
     /// The addresses that the node's interfaces have.
     pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
-        let _ = addresses;
+        self.node.set_addresses(addresses);
     }
 
     /// (namespace, name) of everything known, so that what a new list does not have can be deleted.
     pub fn service_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
-        Vec::new()
+        let known = self.services.iter().filter(|(_, known)| known.record.is_some());
+        known.map(|(key, _)| (key.namespace.clone(), key.name.clone())).collect()
     }
 
     pub fn slice_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
-        Vec::new()
+        self.slice_owners.keys().map(|key| (key.namespace.clone(), key.name.clone())).collect()
     }
 
     /// Rebuild what was touched and say what changed. Equal pairs vanish.
     pub fn take(&mut self) -> Update {
-        Update::default()
+        let mut update = Update { rules: self.take_rules(), eligible: self.take_eligible(), ..Update::default() };
+        self.change_claims();
+        for name in mem::take(&mut self.dirty) {
+            self.rebuild(&name, &mut update);
+        }
+        update.changes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        update.problems = mem::take(&mut self.problems);
+        update
     }
 
     pub fn table(&self) -> &ForwardingTable {
         &self.table
     }
 
-    pub fn health_checks(&self) -> &BTreeMap<ServiceName, HealthCheck> {
-        static NONE: BTreeMap<ServiceName, HealthCheck> = BTreeMap::new();
-        &NONE
+    /// Frontends that more than one service port claims.
+    pub fn conflicts(&self) -> Vec<Conflict> {
+        self.table.frontends.conflicts()
     }
 
-    /// Load balancers may send new connections here: the node is neither being deleted nor marked for it.
+    pub fn health_checks(&self) -> &BTreeMap<ServiceName, HealthCheck> {
+        &self.health_checks
+    }
+
+    /// Load balancers may send new connections here: the node is known, and neither being deleted nor marked for it.
     pub fn eligible(&self) -> bool {
-        true
+        self.node.eligible()
+    }
+
+    fn set_record(&mut self, namespace: &str, name: &str, record: Option<Box<ServiceRecord>>) {
+        let name = self.service_name(namespace, name);
+        let known = self.services.get(&name).and_then(|known| known.record.as_ref());
+        if known == record.as_ref() {
+            return;
+        }
+        let old = mem::replace(&mut self.services.entry(name.clone()).or_default().record, record);
+        self.dirty.insert(name.clone());
+        self.replaced.entry(name).or_insert(old);
+    }
+
+    /// The name with the strings that are already there.
+    fn service_name(&mut self, namespace: &str, name: &str) -> ServiceName {
+        let wanted = ServiceName { namespace: self.names.get(namespace), name: name.into() };
+        self.services.get_key_value(&wanted).map(|(known, _)| known.clone()).unwrap_or(wanted)
+    }
+
+    fn take_rules(&mut self) -> bool {
+        let here = self.node.here();
+        if here != self.here {
+            self.here = here;
+            self.dirty.extend(self.services.keys().cloned());
+        }
+        let rules = self.node.rules();
+        let changed = rules != self.table.rules;
+        self.table.rules = rules;
+        changed
+    }
+
+    fn take_eligible(&mut self) -> bool {
+        let before = mem::replace(&mut self.eligible, self.node.eligible());
+        before != self.eligible
+    }
+
+    /// Give up the frontends that Services no longer want, claim those that they want now, and rebuild whoever gains or
+    /// loses one by it.
+    fn change_claims(&mut self) {
+        let (mut released, mut claimed) = (Claims::default(), Claims::default());
+        for (name, old) in mem::take(&mut self.replaced) {
+            let new = self.services.get(&name).and_then(|known| known.record.as_deref());
+            let before = old.map(|record| claims(&name, &record)).unwrap_or_default();
+            let after = new.map(|record| claims(&name, record)).unwrap_or_default();
+            if before != after {
+                released.extend(before);
+                claimed.extend(after);
+            }
+        }
+        let moved = self.table.frontends.exchange(released, claimed);
+        self.dirty.extend(moved.services);
+        moved.conflicts.iter().for_each(|conflict| report(&mut self.problems, Problem::from(conflict)));
+    }
+
+    fn rebuild(&mut self, name: &ServiceName, update: &mut Update) {
+        let known = self.services.get(name);
+        let record = known.and_then(|known| known.record.as_deref());
+        let slices = known.map_or(&[][..], |known| &known.slices);
+        let parts = record.map(|record| Parts { name, record, slices, here: &self.here });
+        let ports = parts.as_ref().map(|parts| parts.service_ports(&self.table.frontends)).unwrap_or_default();
+        let health_check = parts.as_ref().and_then(Parts::health_check);
+        if known.is_some_and(|known| known.record.is_none() && known.slices.is_empty()) {
+            self.services.remove(name);
+        }
+        self.replace_ports(name, ports, &mut update.changes);
+        self.replace_health_check(name, health_check, update);
+    }
+
+    fn replace_ports(&mut self, name: &ServiceName, ports: Vec<(PortKey, ServicePort)>, changes: &mut Vec<Change>) {
+        let mut gone: BTreeSet<PortKey> = self.table.ports_of(name).map(|(key, _)| key.clone()).collect();
+        for (key, port) in ports {
+            gone.remove(&key);
+            let before = self.table.ports.get(&key);
+            if before.is_none_or(|before| **before != port) {
+                let after = Arc::new(port);
+                let before = self.table.ports.insert(key.clone(), after.clone());
+                changes.push(Change { key, before, after: Some(after) });
+            }
+        }
+        for key in gone {
+            let before = self.table.ports.remove(&key);
+            changes.push(Change { key, before, after: None });
+        }
+    }
+
+    fn replace_health_check(&mut self, name: &ServiceName, wanted: Option<HealthCheck>, update: &mut Update) {
+        if self.health_checks.get(name) == wanted.as_ref() {
+            return;
+        }
+        match wanted {
+            Some(wanted) => self.health_checks.insert(name.clone(), wanted),
+            None => self.health_checks.remove(name),
+        };
+        update.health_checks.push((name.clone(), wanted));
     }
 }

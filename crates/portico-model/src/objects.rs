@@ -1,7 +1,7 @@
 //! The parts of API objects that forwarding needs, read from the API's JSON; everything else is ignored, so that a node
 //! holds little of a large cluster in memory.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct Metadata {
     pub labels: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,
 }
@@ -46,6 +48,7 @@ pub struct ServiceSpec {
     pub session_affinity_config: Option<SessionAffinityConfig>,
     pub internal_traffic_policy: String,
     pub external_traffic_policy: String,
+    #[serde(deserialize_with = "port_number")]
     pub health_check_node_port: u16,
     pub load_balancer_source_ranges: Vec<String>,
     #[serde(rename = "ipFamilies")]
@@ -57,7 +60,9 @@ pub struct ServiceSpec {
 pub struct Port {
     pub name: String,
     pub protocol: String,
+    #[serde(deserialize_with = "port_number")]
     pub port: u16,
+    #[serde(deserialize_with = "port_number")]
     pub node_port: u16,
 }
 
@@ -107,6 +112,7 @@ pub struct EndpointSlice {
 pub struct SlicePort {
     pub name: Option<String>,
     pub protocol: Option<String>,
+    #[serde(deserialize_with = "optional_port_number")]
     pub port: Option<u16>,
 }
 
@@ -189,4 +195,15 @@ pub struct ServiceCidr {
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceCidrSpec {
     pub cidrs: Vec<String>,
+}
+
+/// A number that is no port reads as 0, so that it costs its port and not the whole object: the API server does not check
+/// those of EndpointSlices.
+fn port_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    Ok(optional_port_number(deserializer)?.unwrap_or_default())
+}
+
+fn optional_port_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
+    let number = Option::<i64>::deserialize(deserializer)?;
+    Ok(number.map(|number| u16::try_from(number).unwrap_or_default()))
 }

@@ -2,6 +2,11 @@
 //!
 //! Every decision about who is served by whom is already taken here; a dataplane translates, it does not decide.
 
+mod frontends;
+
+pub(crate) use frontends::Claims;
+pub use frontends::{Claim, Conflict, FrontendIndex, FrontendKey};
+
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -94,6 +99,18 @@ pub struct PortKey {
     pub family: Family,
 }
 
+impl PortKey {
+    /// Before every key that there can be.
+    pub(crate) fn least() -> PortKey {
+        PortKey::first_of(ServiceName { namespace: Arc::default(), name: Arc::default() })
+    }
+
+    /// Not after any key of the Service.
+    pub(crate) fn first_of(service: ServiceName) -> PortKey {
+        PortKey { service, port: Arc::default(), protocol: Protocol::Tcp, family: Family::V4 }
+    }
+}
+
 impl fmt::Display for PortKey {
     /// `namespace/name` or `namespace/name:port`, as kube-proxy names it in comments and hashes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,7 +187,8 @@ pub struct ServicePort {
     pub cluster: Arc<[Endpoint]>,
     /// Sorted; empty where no frontend uses it.
     pub local: Arc<[Endpoint]>,
-    /// Endpoints that get no new connection but still serve those they have (terminating, but serving): sorted.
+    /// Endpoints that serve but get no new connection here: they are terminating, or a policy or a hint says so. The
+    /// connections that they have live on. Sorted; none of them is in `cluster` or `local`.
     pub lingering: Arc<[Endpoint]>,
     /// A client stays with its endpoint for so many seconds after its last connection.
     pub affinity: Option<u32>,
@@ -220,6 +238,37 @@ pub struct NodeRules {
 pub struct ForwardingTable {
     pub rules: NodeRules,
     pub ports: BTreeMap<PortKey, Arc<ServicePort>>,
+    /// Finds the service port by the frontend, and says who else wanted it.
+    pub frontends: FrontendIndex,
+}
+
+impl ForwardingTable {
+    /// A table made by hand; [`crate::index::Index`] keeps one up to date.
+    pub fn new(rules: NodeRules, ports: BTreeMap<PortKey, Arc<ServicePort>>) -> ForwardingTable {
+        let mut claimed = Claims::default();
+        for (key, port) in &ports {
+            let claim = |f: &Frontend| (FrontendKey::of(f, key), Claim::new(f.kind, 0, key.clone()));
+            claimed.ours.extend(port.frontends.iter().map(claim));
+        }
+        let mut frontends = FrontendIndex::default();
+        frontends.exchange(Claims::default(), claimed);
+        ForwardingTable { rules, ports, frontends }
+    }
+
+    /// The frontend with this key, and the port it belongs to.
+    pub fn find(&self, key: &FrontendKey) -> Option<(&PortKey, &Arc<ServicePort>, &Frontend)> {
+        let owner = self.frontends.owner(key)?;
+        let port = self.ports.get(owner)?;
+        let frontend =
+            port.frontends.iter().find(|frontend| (frontend.address, frontend.port) == (key.address, key.port))?;
+        Some((owner, port, frontend))
+    }
+
+    /// The ports of one Service.
+    pub fn ports_of<'a>(&'a self, service: &ServiceName) -> impl Iterator<Item = (&'a PortKey, &'a Arc<ServicePort>)> {
+        let service = service.clone();
+        self.ports.range(PortKey::first_of(service.clone())..).take_while(move |(key, _)| key.service == service)
+    }
 }
 
 /// How one port changed. `before` and `after` are never equal, and never both `None`.
@@ -234,5 +283,7 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
     pub port: u16,
+    /// In which families the Service exists; the port does not answer in the others.
+    pub families: PerFamily<bool>,
     pub ready: PerFamily<u32>,
 }

@@ -1,0 +1,177 @@
+//! What is known of the node itself, and the rules that follow from it.
+
+use super::parse::{Complaints, host, parse_address};
+use super::{DetectLocal, NodePortSetting, Settings};
+use crate::objects::{Node, ServiceCidr};
+use crate::table::{Family, LocalPods, NodePortAddresses, NodeRules, PerFamily};
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+/// The cluster autoscaler is about to remove the node.
+const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
+const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+pub(super) struct NodeState {
+    settings: Settings,
+    seen: bool,
+    leaving: bool,
+    zone: String,
+    /// The first address of each family in the Node object.
+    primary: PerFamily<Option<IpAddr>>,
+    pod_cidrs: Vec<IpNet>,
+    service_cidrs: BTreeMap<String, Vec<IpNet>>,
+    /// Of the node's interfaces, sorted.
+    addresses: Vec<IpAddr>,
+}
+
+/// What every Service depends on: a change of it rebuilds all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Here {
+    pub zone: String,
+    /// Loopback where it is not known.
+    pub address: PerFamily<IpAddr>,
+    pub pods_known: PerFamily<bool>,
+    pub masquerade_all: bool,
+}
+
+impl NodeState {
+    pub fn new(settings: Settings) -> NodeState {
+        NodeState {
+            settings,
+            seen: false,
+            leaving: false,
+            zone: String::new(),
+            primary: PerFamily::default(),
+            pod_cidrs: Vec::new(),
+            service_cidrs: BTreeMap::new(),
+            addresses: Vec::new(),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.settings.node_name
+    }
+
+    pub fn apply(&mut self, node: &Node, complaints: &mut Complaints<'_>) {
+        self.seen = true;
+        self.leaving = node.metadata.deletion_timestamp.is_some()
+            || node.spec.taints.iter().any(|taint| taint.key == TO_BE_DELETED);
+        self.zone = node.metadata.labels.get(ZONE).cloned().unwrap_or_default();
+        self.primary = primary(node);
+        let cidrs = match node.spec.pod_cidrs.is_empty() {
+            true => std::slice::from_ref(&node.spec.pod_cidr),
+            false => &node.spec.pod_cidrs,
+        };
+        self.pod_cidrs = cidrs.iter().filter_map(|cidr| complaints.network(cidr, "pod CIDR")).collect();
+    }
+
+    pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr, complaints: &mut Complaints<'_>) {
+        let networks = cidr.spec.cidrs.iter().filter_map(|cidr| complaints.network(cidr, "CIDR")).collect();
+        self.service_cidrs.insert(cidr.metadata.name.clone(), networks);
+    }
+
+    pub fn delete_service_cidr(&mut self, name: &str) {
+        self.service_cidrs.remove(name);
+    }
+
+    pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
+        addresses.sort_unstable();
+        addresses.dedup();
+        self.addresses = addresses;
+    }
+
+    /// A node that has never been seen is not fit.
+    pub fn eligible(&self) -> bool {
+        self.seen && !self.leaving
+    }
+
+    pub fn here(&self) -> Here {
+        let known = |family| self.local_pods(family) != LocalPods::Unknown;
+        Here {
+            zone: self.zone.clone(),
+            address: PerFamily {
+                v4: self.primary.v4.unwrap_or(LOOPBACK.into()),
+                v6: self.primary.v6.unwrap_or(Ipv6Addr::LOCALHOST.into()),
+            },
+            pods_known: PerFamily { v4: known(Family::V4), v6: known(Family::V6) },
+            masquerade_all: self.settings.masquerade_all,
+        }
+    }
+
+    pub fn rules(&self) -> NodeRules {
+        let service_cidrs: Vec<IpNet> = self.service_cidrs.values().flatten().copied().collect();
+        NodeRules {
+            local_pods: PerFamily { v4: self.local_pods(Family::V4), v6: self.local_pods(Family::V6) },
+            node_ports: PerFamily { v4: self.node_ports(Family::V4), v6: self.node_ports(Family::V6) },
+            service_cidrs: IpNet::aggregate(&service_cidrs),
+            masquerade_mark: self.settings.masquerade_mark,
+        }
+    }
+
+    fn local_pods(&self, family: Family) -> LocalPods {
+        match &self.settings.detect_local {
+            DetectLocal::ClusterCidr(networks) => by_source(networks, family),
+            DetectLocal::NodeCidr => by_source(&self.pod_cidrs, family),
+            DetectLocal::Bridge(name) | DetectLocal::InterfacePrefix(name) if name.is_empty() => LocalPods::Unknown,
+            DetectLocal::Bridge(name) => LocalPods::Interface(name.clone()),
+            DetectLocal::InterfacePrefix(prefix) => LocalPods::InterfacePrefix(prefix.clone()),
+        }
+    }
+
+    fn node_ports(&self, family: Family) -> NodePortAddresses {
+        match &self.settings.node_ports {
+            NodePortSetting::All { loopback } => {
+                NodePortAddresses::AllLocal { loopback: *loopback && family == Family::V4 }
+            }
+            NodePortSetting::Networks(networks) => self.in_networks(&of_family(networks, family)),
+            NodePortSetting::Primary => {
+                let primary = self.primary.get(family).filter(|address| !address.is_loopback());
+                self.in_networks(&primary.map(host).into_iter().collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// No network at all means everywhere.
+    fn in_networks(&self, networks: &[IpNet]) -> NodePortAddresses {
+        let loopback =
+            networks.iter().any(|net| net.prefix_len() >= 8 && net.addr().is_ipv4() && net.addr().is_loopback());
+        if networks.is_empty() || networks.iter().any(|net| net.prefix_len() == 0) {
+            return NodePortAddresses::AllLocal { loopback };
+        }
+        let wanted = |address: &&IpAddr| match address.is_loopback() {
+            true => loopback && address.is_ipv4() && contains(networks, **address),
+            false => contains(networks, **address),
+        };
+        NodePortAddresses::Listed(self.addresses.iter().filter(wanted).copied().collect())
+    }
+}
+
+pub(super) fn contains(networks: &[IpNet], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(&address))
+}
+
+pub(super) fn of_family(networks: &[IpNet], family: Family) -> Vec<IpNet> {
+    networks.iter().filter(|network| Family::of(network.addr()) == family).copied().collect()
+}
+
+fn by_source(networks: &[IpNet], family: Family) -> LocalPods {
+    match of_family(networks, family) {
+        networks if networks.is_empty() => LocalPods::Unknown,
+        networks => LocalPods::Sources(networks),
+    }
+}
+
+/// Internal addresses before external ones. Names and what does not parse are passed over.
+fn primary(node: &Node) -> PerFamily<Option<IpAddr>> {
+    let mut found: PerFamily<Option<IpAddr>> = PerFamily::default();
+    for type_ in ["InternalIP", "ExternalIP"] {
+        for address in node.status.addresses.iter().filter(|address| address.type_ == type_) {
+            if let Some(address) = parse_address(&address.address) {
+                found.get_mut(Family::of(address)).get_or_insert(address);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,188 @@
+//! What is kept of an EndpointSlice, and the endpoints that the slices of a Service give one of its ports.
+
+use super::names::Names;
+use super::parse::Complaints;
+use crate::objects::{EndpointSlice, Hints, Named, SliceEndpoint, SlicePort};
+use crate::table::{Endpoint, Family, Protocol};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const SERVICE: &str = "kubernetes.io/service-name";
+/// Slices of headless Services, whatever the label's value.
+const HEADLESS: &str = "service.kubernetes.io/headless";
+const NO_ZONES: u16 = u16::MAX;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SliceRecord {
+    pub name: Arc<str>,
+    family: Family,
+    ports: Box<[(Arc<str>, Protocol, u16)]>,
+    endpoints: Box<[EndpointRecord]>,
+    /// The distinct lists of zones that endpoints of this slice are meant for.
+    zones: Box<[Zones]>,
+}
+
+type Zones = Box<[Box<str>]>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EndpointRecord {
+    address: IpAddr,
+    /// Which of [`SliceRecord::zones`].
+    zones: u16,
+    condition: Condition,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    pub local: bool,
+    pub ready: bool,
+    pub serving: bool,
+    pub terminating: bool,
+    /// It is meant for certain nodes.
+    pub node_hints: bool,
+    /// This node is one of them.
+    pub hinted_here: bool,
+}
+
+/// An endpoint of a service port, with what the choice of the pools needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate<'a> {
+    pub endpoint: Endpoint,
+    pub condition: Condition,
+    pub zones: &'a [Box<str>],
+}
+
+/// The Service that a slice belongs to, if any proxied one.
+pub(super) fn service_of(slice: &EndpointSlice) -> Option<&str> {
+    let labels = &slice.metadata.labels;
+    let service = labels.get(SERVICE).filter(|service| !service.is_empty())?;
+    (!labels.contains_key(HEADLESS)).then_some(service)
+}
+
+impl SliceRecord {
+    /// `None` for a slice of names instead of addresses.
+    pub fn read(
+        slice: &EndpointSlice,
+        node: &str,
+        names: &mut Names,
+        complaints: &mut Complaints<'_>,
+    ) -> Option<SliceRecord> {
+        let family = match slice.address_type.as_str() {
+            "IPv4" => Family::V4,
+            "IPv6" => Family::V6,
+            _ => return None,
+        };
+        let mut zones: Vec<Zones> = Vec::new();
+        let mut endpoints = Vec::new();
+        for endpoint in slice.endpoints.iter().flatten() {
+            let Some(text) = endpoint.addresses.first() else { continue };
+            let Some(address) = complaints.address_of(text, family, "endpoint") else { continue };
+            let zones = position(&mut zones, endpoint.hints.as_ref());
+            endpoints.push(EndpointRecord { address, zones, condition: condition(endpoint, node) });
+        }
+        let ports = slice.ports.iter().flatten().filter_map(|port| slice_port(port, names, complaints)).collect();
+        Some(SliceRecord {
+            name: slice.metadata.name.as_str().into(),
+            family,
+            ports,
+            endpoints: endpoints.into(),
+            zones: zones.into(),
+        })
+    }
+
+    fn candidates(&self, port: u16) -> impl Iterator<Item = Candidate<'_>> {
+        self.endpoints.iter().map(move |record| Candidate {
+            endpoint: Endpoint { address: record.address, port, local: record.condition.local },
+            condition: record.condition,
+            zones: self.zones.get(usize::from(record.zones)).map_or(&[], |zones| zones),
+        })
+    }
+}
+
+/// The endpoints of one port, sorted, each once. Slices are given in the order of their names.
+pub(super) fn candidates<'a>(
+    slices: &'a [SliceRecord],
+    family: Family,
+    name: &str,
+    protocol: Protocol,
+) -> Vec<Candidate<'a>> {
+    let mut all = Vec::new();
+    for slice in slices.iter().filter(|slice| slice.family == family) {
+        for (_, _, number) in slice.ports.iter().filter(|(n, p, _)| &**n == name && *p == protocol) {
+            all.extend(slice.candidates(*number));
+        }
+    }
+    once(all)
+}
+
+/// How many endpoints are ready on this node, counting an address with several ports once.
+pub(super) fn ready_here(slices: &[SliceRecord], family: Family) -> u32 {
+    let of_family = slices.iter().filter(|slice| slice.family == family);
+    let mut ports: Vec<_> =
+        of_family.flat_map(|slice| &slice.ports).map(|(name, protocol, _)| (&**name, *protocol)).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let of_port = |(name, protocol)| candidates(slices, family, name, protocol);
+    let all = ports.into_iter().flat_map(of_port);
+    let ready = all.filter(|candidate| candidate.condition.local && candidate.condition.ready);
+    let mut addresses: Vec<IpAddr> = ready.map(|candidate| candidate.endpoint.address).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    u32::try_from(addresses.len()).unwrap_or(u32::MAX)
+}
+
+/// An endpoint is in two slices while it moves from one to the other, and one address belongs to two pods when it is used
+/// again while the first pod ends: the one that is not ending counts, otherwise the first.
+fn once(mut all: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
+    all.sort_by_key(|candidate| (candidate.endpoint.address, candidate.endpoint.port));
+    all.dedup_by(|later, kept| {
+        let same = (later.endpoint.address, later.endpoint.port) == (kept.endpoint.address, kept.endpoint.port);
+        if same && !later.condition.terminating {
+            *kept = *later;
+        }
+        same
+    });
+    all
+}
+
+fn slice_port(
+    port: &SlicePort,
+    names: &mut Names,
+    complaints: &mut Complaints<'_>,
+) -> Option<(Arc<str>, Protocol, u16)> {
+    let name = port.name.as_deref().unwrap_or_default();
+    let protocol = complaints.protocol(port.protocol.as_deref().unwrap_or_default())?;
+    match port.port {
+        Some(number) if number != 0 => Some((names.get(name), protocol, number)),
+        _ => {
+            complaints.add(format!("port {name:?} has no valid number; it is left out"));
+            None
+        }
+    }
+}
+
+fn condition(endpoint: &SliceEndpoint, node: &str) -> Condition {
+    let hinted = endpoint.hints.as_ref().and_then(|hints| hints.for_nodes.as_deref()).unwrap_or_default();
+    Condition {
+        local: !node.is_empty() && endpoint.node_name.as_deref() == Some(node),
+        ready: endpoint.conditions.ready.unwrap_or(true),
+        serving: endpoint.conditions.serving.unwrap_or(true),
+        terminating: endpoint.conditions.terminating.unwrap_or(false),
+        node_hints: !hinted.is_empty(),
+        hinted_here: hinted.iter().any(|hint| hint.name == node),
+    }
+}
+
+/// Where the endpoint's list of zones is among those of the slice; it is added if it is new.
+fn position(known: &mut Vec<Zones>, hints: Option<&Hints>) -> u16 {
+    let wanted: &[Named] = hints.and_then(|hints| hints.for_zones.as_deref()).unwrap_or_default();
+    if wanted.is_empty() {
+        return NO_ZONES;
+    }
+    let equal = |zones: &Zones| zones.iter().map(|zone| &**zone).eq(wanted.iter().map(|zone| zone.name.as_str()));
+    let position = known.iter().position(equal).unwrap_or_else(|| {
+        known.push(wanted.iter().map(|zone| zone.name.as_str().into()).collect());
+        known.len() - 1
+    });
+    u16::try_from(position).unwrap_or(NO_ZONES)
+}

@@ -1,0 +1,10 @@
+//! The rules of forwarding, one by one, on objects as the API has them.
+
+mod addresses;
+mod conflicts;
+mod endpoints;
+mod harness;
+mod incremental;
+mod node;
+mod policy;
+mod services;

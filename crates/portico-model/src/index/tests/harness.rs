@@ -1,0 +1,125 @@
+//! Short ways to write objects and to read the table.
+
+use crate::index::{DetectLocal, Index, NodePortSetting, Settings, Update};
+use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceName, ServicePort};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub fn settings() -> Settings {
+    Settings {
+        node_name: "here".into(),
+        detect_local: DetectLocal::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap(), "fd00:10::/32".parse().unwrap()]),
+        node_ports: NodePortSetting::Primary,
+        masquerade_all: false,
+        masquerade_mark: 0x4000,
+    }
+}
+
+/// A Service `default/web` with cluster IP 10.96.0.1 and TCP port 80, with `spec` merged into it.
+pub fn service(spec: Value) -> Value {
+    let spec = merged(
+        json!({"type": "ClusterIP", "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ipFamilies": ["IPv4"],
+               "ports": [{"port": 80, "protocol": "TCP"}]}),
+        spec,
+    );
+    json!({"metadata": {"namespace": "default", "name": "web"}, "spec": spec})
+}
+
+pub fn load_balancer(spec: Value, ingress: Value) -> Value {
+    let mut object = service(merged(json!({"type": "LoadBalancer"}), spec));
+    object["status"] = json!({"loadBalancer": {"ingress": ingress}});
+    object
+}
+
+pub fn dual_stack() -> Value {
+    json!({"clusterIPs": ["10.96.0.1", "fd00:96::1"], "ipFamilies": ["IPv4", "IPv6"]})
+}
+
+/// A slice of `default/web` with the unnamed port 8080.
+pub fn slice(name: &str, endpoints: Value) -> Value {
+    json!({"metadata": {"namespace": "default", "name": name, "labels": {"kubernetes.io/service-name": "web"}},
+           "addressType": "IPv4", "ports": [{"name": "", "protocol": "TCP", "port": 8080}], "endpoints": endpoints})
+}
+
+pub fn here(address: &str) -> Value {
+    json!({"addresses": [address], "nodeName": "here"})
+}
+
+pub fn there(address: &str) -> Value {
+    json!({"addresses": [address], "nodeName": "there"})
+}
+
+pub fn ending(endpoint: Value) -> Value {
+    merged(endpoint, json!({"conditions": {"ready": false, "serving": true, "terminating": true}}))
+}
+
+pub fn merged(mut base: Value, more: Value) -> Value {
+    for (key, value) in more.as_object().unwrap() {
+        base[key] = value.clone();
+    }
+    base
+}
+
+pub fn renamed(mut object: Value, name: &str) -> Value {
+    object["metadata"]["name"] = json!(name);
+    object
+}
+
+pub fn labelled(mut object: Value, label: &str, value: &str) -> Value {
+    object["metadata"]["labels"][label] = json!(value);
+    object
+}
+
+/// Applies objects (told apart by their fields) to an index.
+pub fn apply(index: &mut Index, object: &Value) {
+    let object = object.clone();
+    if object.get("addressType").is_some() {
+        index.apply_slice(serde_json::from_value(object).unwrap());
+    } else if object["metadata"].get("namespace").is_some() {
+        index.apply_service(serde_json::from_value(object).unwrap());
+    } else {
+        index.apply_node(serde_json::from_value(object).unwrap());
+    }
+}
+
+pub fn index_with(settings: Settings, objects: &[Value]) -> (Index, Update) {
+    let mut index = Index::new(settings);
+    objects.iter().for_each(|object| apply(&mut index, object));
+    let update = index.take();
+    (index, update)
+}
+
+pub fn index(objects: &[Value]) -> Index {
+    index_with(settings(), objects).0
+}
+
+pub fn key(port: &str, protocol: Protocol, family: Family) -> PortKey {
+    PortKey { service: name("web"), port: port.into(), protocol, family }
+}
+
+pub fn name(name: &str) -> ServiceName {
+    ServiceName { namespace: "default".into(), name: name.into() }
+}
+
+/// The unnamed TCP port of `default/web` in one family.
+pub fn web_of(index: &Index, family: Family) -> Arc<ServicePort> {
+    index.table().ports.get(&key("", Protocol::Tcp, family)).cloned().unwrap_or_default()
+}
+
+pub fn web(index: &Index) -> Arc<ServicePort> {
+    web_of(index, Family::V4)
+}
+
+pub fn frontend(port: &ServicePort, kind: FrontendKind) -> Frontend {
+    port.frontends.iter().find(|frontend| frontend.kind == kind).cloned().unwrap()
+}
+
+pub fn kinds(port: &ServicePort) -> Vec<FrontendKind> {
+    port.frontends.iter().map(|frontend| frontend.kind).collect()
+}
+
+/// `address:port` of each endpoint, with `*` after a local one.
+pub fn shown(endpoints: &[crate::table::Endpoint]) -> Vec<String> {
+    let show = |e: &crate::table::Endpoint| format!("{}:{}{}", e.address, e.port, if e.local { "*" } else { "" });
+    endpoints.iter().map(show).collect()
+}

@@ -1,0 +1,178 @@
+//! Who answers on an address and port. Several service ports may claim one; exactly one owns it.
+
+use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceName};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+
+/// Where packets go that belong to one frontend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrontendKey {
+    pub family: Family,
+    /// `None` for a node port.
+    pub address: Option<IpAddr>,
+    pub port: u16,
+    pub protocol: Protocol,
+}
+
+impl FrontendKey {
+    pub fn of(frontend: &Frontend, key: &PortKey) -> FrontendKey {
+        FrontendKey { family: key.family, address: frontend.address, port: frontend.port, protocol: key.protocol }
+    }
+}
+
+impl fmt::Display for FrontendKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(IpAddr::V4(address)) => write!(f, "{address}:{}", self.port)?,
+            Some(IpAddr::V6(address)) => write!(f, "[{address}]:{}", self.port)?,
+            None => write!(f, "node port {}", self.port)?,
+        }
+        write!(f, "/{}", self.protocol.lower())
+    }
+}
+
+/// A service port that says a frontend is its own. The least claim is the owner: a cluster IP, which only the API server
+/// gives out, before an address that anybody can write into an object; then the older Service; then the lesser key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    pub external: bool,
+    /// Orders like the time of creation.
+    pub created: u64,
+    pub key: PortKey,
+}
+
+/// One frontend that more than one service port claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    pub frontend: FrontendKey,
+    pub owner: PortKey,
+    pub loser: PortKey,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} belongs to {}, so {} is not served there", self.frontend, self.owner, self.loser)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrontendIndex {
+    claims: BTreeSet<(FrontendKey, Claim)>,
+    /// Addresses of load balancers that make connections of their own (`ipMode: Proxy`): not ours, kept to say so.
+    proxied: BTreeSet<(FrontendKey, Claim)>,
+}
+
+impl FrontendIndex {
+    pub fn owner(&self, frontend: &FrontendKey) -> Option<&PortKey> {
+        of_frontend(&self.claims, frontend).next().map(|claim| &claim.key)
+    }
+
+    /// The service port whose load balancer has this address for itself.
+    pub fn proxied(&self, frontend: &FrontendKey) -> Option<&PortKey> {
+        of_frontend(&self.proxied, frontend).next().map(|claim| &claim.key)
+    }
+
+    /// The address is some Service's cluster IP; which Service's, by any of its ports.
+    pub fn cluster_ip(&self, address: IpAddr) -> Option<&PortKey> {
+        let first =
+            FrontendKey { family: Family::of(address), address: Some(address), port: 0, protocol: Protocol::Tcp };
+        let of_address =
+            self.claims.range((first, Claim::least())..).take_while(|(key, _)| key.address == Some(address));
+        of_address.map(|(_, claim)| claim).find(|claim| !claim.external).map(|claim| &claim.key)
+    }
+
+    /// In the order of the frontends.
+    pub fn conflicts(&self) -> Vec<Conflict> {
+        let mut conflicts = Vec::new();
+        let mut owner: Option<&(FrontendKey, Claim)> = None;
+        for entry in &self.claims {
+            match owner.filter(|owner| owner.0 == entry.0) {
+                Some((frontend, owner)) => {
+                    conflicts.push(Conflict {
+                        frontend: *frontend,
+                        owner: owner.key.clone(),
+                        loser: entry.1.key.clone(),
+                    });
+                }
+                None => owner = Some(entry),
+            }
+        }
+        conflicts
+    }
+
+    /// All at once, so that who takes a frontend over from whom does not depend on the order.
+    pub(crate) fn exchange(&mut self, released: Claims, claimed: Claims) -> Moved {
+        let touched: BTreeSet<FrontendKey> =
+            released.ours.iter().chain(&claimed.ours).map(|(frontend, _)| *frontend).collect();
+        let before: Vec<_> = touched.into_iter().map(|frontend| (frontend, self.owner(&frontend).cloned())).collect();
+        for claim in &released.ours {
+            self.claims.remove(claim);
+        }
+        for claim in &released.proxied {
+            self.proxied.remove(claim);
+        }
+        self.claims.extend(claimed.ours);
+        self.proxied.extend(claimed.proxied);
+        let mut moved = Moved::default();
+        for (frontend, before) in before {
+            self.compare(frontend, before.as_ref(), &mut moved);
+        }
+        moved
+    }
+
+    fn compare(&self, frontend: FrontendKey, before: Option<&PortKey>, moved: &mut Moved) {
+        let mut claims = of_frontend(&self.claims, &frontend).map(|claim| &claim.key);
+        let owner = claims.next();
+        if owner != before {
+            moved.services.extend(before.into_iter().chain(owner).map(|key| key.service.clone()));
+        }
+        if let Some(owner) = owner {
+            let conflict = |loser: &PortKey| Conflict { frontend, owner: owner.clone(), loser: loser.clone() };
+            moved.conflicts.extend(claims.map(conflict));
+        }
+    }
+}
+
+/// What service ports want for themselves.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claims {
+    pub ours: Vec<(FrontendKey, Claim)>,
+    /// What their load balancers have.
+    pub proxied: Vec<(FrontendKey, Claim)>,
+}
+
+impl Claims {
+    pub fn extend(&mut self, more: Claims) {
+        self.ours.extend(more.ours);
+        self.proxied.extend(more.proxied);
+    }
+}
+
+/// What came of an exchange.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    /// Services that won or lost a frontend.
+    pub services: BTreeSet<ServiceName>,
+    /// On the frontends that were touched.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Claim {
+    pub fn new(kind: FrontendKind, created: u64, key: PortKey) -> Claim {
+        Claim { external: kind != FrontendKind::ClusterIp, created, key }
+    }
+
+    /// Before every claim that there can be.
+    fn least() -> Claim {
+        Claim { external: false, created: 0, key: PortKey::least() }
+    }
+}
+
+fn of_frontend<'a>(
+    claims: &'a BTreeSet<(FrontendKey, Claim)>,
+    frontend: &FrontendKey,
+) -> impl Iterator<Item = &'a Claim> {
+    let wanted = *frontend;
+    claims.range((wanted, Claim::least())..).take_while(move |(key, _)| *key == wanted).map(|(_, claim)| claim)
+}
