@@ -1,0 +1,120 @@
+//! Listening sockets for answers of a few hundred bytes: few connections, none that stays for nothing.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, body::Incoming, header, server::conn::http1};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+pub type Answer = Response<Full<Bytes>>;
+
+/// For each listening socket. More wait in the socket's queue.
+const MOST_CONNECTIONS: usize = 128;
+/// For a request to arrive, counted from the connection or from the answer before it.
+const IDLE: Duration = Duration::from_secs(10);
+/// Requests are a line and a few headers.
+const MOST_HEADER_BYTES: usize = 16 << 10;
+
+/// Answers on the IPv6 wildcard address go to both families.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    OneFamily,
+    BothFamilies,
+}
+
+/// Bind so that `0.0.0.0` and `[::]` both stand for every address of the node, if it speaks IPv6 at all.
+pub fn bind_everywhere(address: SocketAddr) -> io::Result<TcpListener> {
+    if !address.ip().is_unspecified() {
+        return bind(address, Reach::OneFamily);
+    }
+    match bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())), Reach::BothFamilies) {
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => bind(address, Reach::OneFamily),
+        bound => bound,
+    }
+}
+
+pub fn bind(address: SocketAddr, reach: Reach) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(reach == Reach::OneFamily)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(128)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Answer until dropped, which also ends the connections.
+pub async fn serve<F>(listener: TcpListener, answer: F) -> Infallible
+where
+    F: Fn(&Request<Incoming>) -> Answer + Send + Sync + 'static,
+{
+    let answer = Arc::new(answer);
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.len() >= MOST_CONNECTIONS {
+            connections.join_next().await;
+        }
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&answer)))),
+            Err(error) => {
+                // Out of file descriptors, most likely: give others a moment to close theirs.
+                tracing::warn!(%error, "cannot accept a health check");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection<F>(stream: TcpStream, answer: Arc<F>)
+where
+    F: Fn(&Request<Incoming>) -> Answer,
+{
+    let answered = service_fn(|request| {
+        let response = answer(&request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE)
+        .max_buf_size(MOST_HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), answered);
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "health check connection ended");
+    }
+}
+
+/// A JSON answer: 200 if `good`, otherwise 503.
+pub fn json(good: bool, body: String) -> Answer {
+    let status = if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    plain(status, HeaderValue::from_static("application/json"), body)
+}
+
+pub fn not_found() -> Answer {
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    plain(StatusCode::NOT_FOUND, text, "404 page not found\n".to_owned())
+}
+
+fn plain(status: StatusCode, content_type: HeaderValue, body: String) -> Answer {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+        .headers_mut()
+        .insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    response
+}
