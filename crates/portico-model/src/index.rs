@@ -180,7 +180,10 @@ impl Index {
                 Some(old) if *old != record => *old = record,
                 _ => return,
             },
-            Err(at) => known.slices.insert(at, record),
+            Err(at) => {
+                known.slices.reserve_exact(1);
+                known.slices.insert(at, record);
+            }
         }
         self.dirty.insert(service);
     }
@@ -239,6 +242,9 @@ impl Index {
         self.change_claims();
         for name in mem::take(&mut self.dirty) {
             self.rebuild(&name, &mut update);
+        }
+        if update.changes.len() > self.table.ports.len() / 2 {
+            self.compact();
         }
         update.changes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         update.problems = mem::take(&mut self.problems);
@@ -313,6 +319,17 @@ impl Index {
         let moved = self.table.frontends.exchange(released, claimed);
         self.dirty.extend(moved.services);
         moved.conflicts.iter().for_each(|conflict| report(&mut self.problems, Problem::from(conflict)));
+    }
+
+    /// Trees that were filled one by one are half empty; made from sorted entries they are full.
+    fn compact(&mut self) {
+        fn compacted<K: Ord, V>(map: &mut BTreeMap<K, V>) {
+            *map = mem::take(map).into_iter().collect();
+        }
+        compacted(&mut self.services);
+        compacted(&mut self.slice_owners);
+        compacted(&mut self.table.ports);
+        self.table.frontends.compact();
     }
 
     fn rebuild(&mut self, name: &ServiceName, update: &mut Update) {
