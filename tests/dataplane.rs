@@ -2,7 +2,7 @@
 //! three nodes, real packets, and who answered, what source it saw, how failures looked.
 //!
 //! One test for each mode; what nftables mode does and what the scenario lists as another mode's way are both right.
-//! `PORTICO_SCENARIO=TEXT` picks scenarios by name or file, `PORTICO_KEEP=1` keeps the logs. To test the tests,
+//! `PORTICO_SCENARIO=TEXT,…` picks scenarios by name or file, `PORTICO_KEEP=1` keeps the logs. To test the tests,
 //! `PORTICO_NODE_COMMAND='/path/to/kube-proxy --config {config}'` runs another program on the nodes and
 //! `KUBE_APISERVER=/path/to/kube-apiserver` that API server.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]

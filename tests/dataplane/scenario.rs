@@ -123,19 +123,21 @@ impl Probe {
     }
 }
 
-/// All scenarios whose name or file has the text in `PORTICO_SCENARIO`; those with the same configuration together, the
+/// All scenarios, or those whose name has one of the texts in `PORTICO_SCENARIO=text,…` or whose file is called so; those with the same configuration together, the
 /// usual configuration first.
 pub fn load() -> Vec<Scenario> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/dataplane/scenarios");
     let wanted = std::env::var("PORTICO_SCENARIO").unwrap_or_default();
+    let wanted: Vec<_> = wanted.split(',').collect();
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let mut all = Vec::new();
     for path in files {
         let file: File = serde_json::from_slice(&fs::read(&path).unwrap())
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let whole_file = path.file_stem().is_some_and(|stem| stem == wanted.as_str());
-        all.extend(file.scenarios.into_iter().filter(|scenario| whole_file || scenario.name.contains(&wanted)));
+        let whole = path.file_stem().is_some_and(|stem| wanted.iter().any(|text| stem == *text));
+        let named = |scenario: &Scenario| wanted.iter().any(|text| scenario.name.contains(text));
+        all.extend(file.scenarios.into_iter().filter(|scenario| whole || named(scenario)));
     }
     all.sort_by_key(|scenario| match scenario.proxy_config.is_empty() {
         true => String::new(),

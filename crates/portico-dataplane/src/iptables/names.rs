@@ -1,0 +1,198 @@
+//! Names of chains, the same as kube-proxy's: other software looks for them and hooks into them.
+
+use portico_model::table::{Endpoint, Family, PortKey};
+use std::net::SocketAddr;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    Filter,
+    Nat,
+}
+
+impl Table {
+    pub const BOTH: [Table; 2] = [Table::Filter, Table::Nat];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Filter => "filter",
+            Table::Nat => "nat",
+        }
+    }
+}
+
+pub const MARK_MASQ: &str = "KUBE-MARK-MASQ";
+pub const POSTROUTING: &str = "KUBE-POSTROUTING";
+pub const FORWARD: &str = "KUBE-FORWARD";
+/// Keeps packets from outside away from loopback addresses. kubelet may have made it, with the same rule.
+pub const MARTIANS: &str = "KUBE-FIREWALL";
+/// Marks for masquerading unless the packet comes from one of several networks of pods.
+pub const MASQ_UNLESS_POD: &str = "PORTICO-MASQ-UNLESS-POD";
+/// kube-proxy looks after these to see whether its rules were flushed.
+pub const CANARY: &str = "KUBE-PROXY-CANARY";
+
+/// Chains to which every service port contributes rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shared {
+    /// What is translated: cluster IPs, external IPs, load-balancer IPs; at its end, node ports.
+    Services,
+    NodePorts,
+    /// Cluster IPs without endpoints; at its end, what external addresses and cluster IPs refuse.
+    RefusedServices,
+    /// External addresses without endpoints; at its end, node ports without endpoints.
+    RefusedExternal,
+    RefusedNodePorts,
+    /// Load-balancer IPs that only some sources may use.
+    Firewall,
+    /// Ports of cluster IPs that no Service defines.
+    ClusterIps,
+}
+
+impl Shared {
+    pub const ALL: [Shared; 7] = [
+        Shared::Services,
+        Shared::NodePorts,
+        Shared::RefusedServices,
+        Shared::RefusedExternal,
+        Shared::RefusedNodePorts,
+        Shared::Firewall,
+        Shared::ClusterIps,
+    ];
+
+    pub fn table(self) -> Table {
+        match self {
+            Shared::Services | Shared::NodePorts => Table::Nat,
+            _ => Table::Filter,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Shared::Services | Shared::RefusedServices => "KUBE-SERVICES",
+            Shared::NodePorts => "KUBE-NODEPORTS",
+            Shared::RefusedExternal => "KUBE-EXTERNAL-SERVICES",
+            Shared::RefusedNodePorts => "PORTICO-NODE-PORTS",
+            Shared::Firewall => "KUBE-PROXY-FIREWALL",
+            Shared::ClusterIps => "PORTICO-CLUSTER-IPS",
+        }
+    }
+}
+
+/// The chains of one service port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortChain {
+    /// Endpoints of the whole cluster.
+    Cluster,
+    /// Endpoints of this node.
+    Local,
+    /// What comes to an external address, before an endpoint is chosen.
+    External,
+    /// Sources that may use a load-balancer IP.
+    Firewall,
+}
+
+const PORT_PREFIXES: [&str; 5] = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", ENDPOINT_PREFIX];
+const ENDPOINT_PREFIX: &str = "KUBE-SEP-";
+
+/// Whether the chain belongs to one service port.
+pub fn is_port_chain(name: &str) -> bool {
+    PORT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Chains lead only to chains of greater depth, so they are removed in this order.
+pub fn depth(name: &str) -> usize {
+    let prefixes = ["KUBE-FW-", "KUBE-EXT-", "KUBE-SV", ENDPOINT_PREFIX];
+    let of_port = prefixes.iter().position(|prefix| name.starts_with(prefix));
+    let first = ["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL"];
+    match (name, first.iter().position(|other| *other == name), of_port) {
+        (_, Some(position), _) => position,
+        (_, _, Some(position)) => first.len() + position,
+        (MASQ_UNLESS_POD, ..) => first.len() + prefixes.len(),
+        _ => first.len() + prefixes.len() + 1,
+    }
+}
+
+/// Whether the chain is ours (or kube-proxy's, which is the same), whichever table it is in.
+/// [`MARTIANS`] is not among them: it may be kubelet's.
+pub fn is_ours(name: &str) -> bool {
+    is_port_chain(name)
+        || [MARK_MASQ, POSTROUTING, FORWARD, MASQ_UNLESS_POD, CANARY, "KUBE-NODEPORTS"].contains(&name)
+        || Shared::ALL.iter().any(|shared| shared.name() == name)
+}
+
+pub fn port_chain(key: &PortKey, chain: PortChain) -> String {
+    let prefix = match chain {
+        PortChain::Cluster => "KUBE-SVC-",
+        PortChain::Local => "KUBE-SVL-",
+        PortChain::External => "KUBE-EXT-",
+        PortChain::Firewall => "KUBE-FW-",
+    };
+    format!("{prefix}{}", short_hash(&format!("{key}{}", key.protocol.lower())))
+}
+
+pub fn endpoint_chain(key: &PortKey, endpoint: &Endpoint) -> String {
+    let hashed = format!("{key}{}{}", key.protocol.lower(), socket(endpoint));
+    format!("{ENDPOINT_PREFIX}{}", short_hash(&hashed))
+}
+
+/// `10.1.2.3:80` or `[fd00::1]:80`.
+pub fn socket(endpoint: &Endpoint) -> SocketAddr {
+    SocketAddr::new(endpoint.address, endpoint.port)
+}
+
+/// Sixteen characters of base32 of SHA-256.
+fn short_hash(text: &str) -> String {
+    const ALPHABET: [char; 32] = [
+        'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J', 'K', 'L', 'M', 'N', 'O', 'P', 'Q', 'R', 'S', 'T', 'U', 'V',
+        'W', 'X', 'Y', 'Z', '2', '3', '4', '5', '6', '7',
+    ];
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    let bits = digest.as_ref().iter().take(10).fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
+    (0..16).rev().filter_map(|group| ALPHABET.get((bits >> (5 * group) & 31) as usize)).collect()
+}
+
+/// The helper programs of a family are called `iptables…` and `ip6tables…`.
+pub fn program_stem(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "iptables",
+        Family::V6 => "ip6tables",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portico_model::table::{Protocol, ServiceName};
+
+    fn key(namespace: &str, name: &str, port: &str) -> PortKey {
+        let service = ServiceName { namespace: namespace.into(), name: name.into() };
+        PortKey { service, port: port.into(), protocol: Protocol::Tcp, family: Family::V4 }
+    }
+
+    /// The names that kube-proxy gives.
+    #[test]
+    fn names_are_kube_proxys() {
+        let web = key("ns1", "svc1", "p80");
+        assert_eq!(port_chain(&web, PortChain::Cluster), "KUBE-SVC-XPGD46QRK7WJZT7O");
+        assert_eq!(port_chain(&key("ns2", "svc2", "p80"), PortChain::External), "KUBE-EXT-GNZBNJ2PO5MGZ6GT");
+        assert_eq!(port_chain(&key("ns5", "svc5", "p80"), PortChain::Firewall), "KUBE-FW-NUKIZ6OKUXPJNT4C");
+        assert_eq!(port_chain(&key("ns5", "svc5", "p80"), PortChain::Local), "KUBE-SVL-NUKIZ6OKUXPJNT4C");
+        let endpoint = Endpoint { address: "10.180.0.1".parse().unwrap(), port: 80, local: false };
+        assert_eq!(endpoint_chain(&web, &endpoint), "KUBE-SEP-SXIVWICOYRO3J4NJ");
+        assert_eq!(
+            socket(&Endpoint { address: "fd00::1".parse().unwrap(), port: 80, local: true }).to_string(),
+            "[fd00::1]:80"
+        );
+    }
+
+    #[test]
+    fn foreign_chains_are_told_from_ours() {
+        for ours in ["KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-SERVICES", "KUBE-PROXY-CANARY", "PORTICO-CLUSTER-IPS"] {
+            assert!(is_ours(ours), "{ours}");
+        }
+        for foreign in
+            ["KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT", "KUBE-FIREWALL", "KUBE-ROUTER-INPUT", "DOCKER", "INPUT"]
+        {
+            assert!(!is_ours(foreign), "{foreign}");
+        }
+    }
+}

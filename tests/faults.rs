@@ -1,0 +1,218 @@
+//! Faults, caused: forwarding of untouched Services never blinks, and the table converges.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "common/mod.rs"]
+mod common;
+#[path = "faults/rig.rs"]
+mod rig;
+
+use rig::{Rig, SERVICES, SLICES, STEADY, on_a_node, service, slice};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// How long the API server stays away (the default keeps the tests quick; nothing depends on it).
+fn absence() -> Duration {
+    let seconds = std::env::var("PORTICO_TEST_ABSENCE").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(4))
+}
+
+async fn the_api_server_comes_back_with_other_content(rig: &mut Rig) {
+    rig.service("goes", "10.96.1.1", &[1]).await;
+    rig.reaches("10.96.1.1:80", &["pod1"]).await;
+    let watchman = rig.watchman();
+    rig.server.kill();
+    let (gone, since) = (absence(), Instant::now());
+    while since.elapsed() < gone {
+        rig.reaches("10.96.1.1:80", &["pod1"]).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // Another API server, with a store of its own: other revisions, other objects.
+    let data = format!("--data-dir={}", rig.server.dir().join("other").display());
+    std::fs::create_dir(rig.server.dir().join("other")).unwrap();
+    copy(&rig.server.dir().join("data/pki"), &rig.server.dir().join("other/pki"));
+    rig.server.restart(Some(&["--endpoint-slice-controller=false", &data])).await;
+    rig.set_the_stage().await;
+    rig.service("comes", "10.96.1.2", &[0, 1]).await;
+    rig.reaches("10.96.1.2:80", &["pod0", "pod1"]).await;
+    rig.reaches("10.96.1.1:80", &["-"]).await;
+    watchman.saw_nothing();
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn nftables_the_api_server_comes_back_with_other_content() {
+    on_a_node("nftables", the_api_server_comes_back_with_other_content);
+}
+
+#[test]
+fn iptables_the_api_server_comes_back_with_other_content() {
+    on_a_node("iptables", the_api_server_comes_back_with_other_content);
+}
+
+/// SIGKILL while changes pour in, again and again; each time the next process finishes the work.
+async fn killed_in_the_middle_of_a_batch(rig: &mut Rig) {
+    for n in 0..40 {
+        rig.service(&format!("busy-{n}"), &format!("10.96.2.{}", n + 1), &[0]).await;
+    }
+    rig.reaches("10.96.2.40:80", &["pod0"]).await;
+    let watchman = rig.watchman();
+    for round in 0..6u64 {
+        let pod = usize::from(round % 2 == 0);
+        for n in 0..40 {
+            rig.endpoints(&format!("busy-{n}"), &[pod]).await;
+            if n == 20 + round as usize {
+                rig.kill();
+                rig.start();
+            }
+        }
+        for address in ["10.96.2.1:80", "10.96.2.21:80", "10.96.2.40:80"] {
+            rig.reaches(address, &[["pod0", "pod1"][pod]]).await;
+        }
+    }
+    watchman.saw_nothing();
+}
+
+#[test]
+fn nftables_killed_in_the_middle_of_a_batch() {
+    on_a_node("nftables", killed_in_the_middle_of_a_batch);
+}
+
+#[test]
+fn iptables_killed_in_the_middle_of_a_batch() {
+    on_a_node("iptables", killed_in_the_middle_of_a_batch);
+}
+
+/// Nothing changes in the API; the daemon notices by itself.
+#[test]
+fn nftables_somebody_deletes_what_is_ours() {
+    on_a_node("nftables", async |rig| {
+        rig.service("other", "10.96.1.1", &[0, 1]).await;
+        rig.reaches("10.96.1.1:80", &["pod0", "pod1"]).await;
+        rig.run("nft flush chain ip portico services");
+        rig.reaches("10.96.1.1:80", &["pod0", "pod1"]).await;
+        rig.run("nft delete table ip portico");
+        rig.reaches(STEADY, &["pod0"]).await;
+        rig.run("nft flush ruleset");
+        rig.reaches(STEADY, &["pod0"]).await;
+        rig.reaches("10.96.1.1:80", &["pod0", "pod1"]).await;
+        // Elements, which no chain tells about.
+        rig.run("nft flush map ip portico endpoints");
+        rig.reaches("10.96.1.1:80", &["pod0", "pod1"]).await;
+    });
+}
+
+/// A node that boots while the API server is away forwards what it last knew.
+async fn boots_without_an_api_server(rig: &mut Rig) {
+    rig.service("kept", "10.96.1.1", &[0, 1]).await;
+    rig.reaches("10.96.1.1:80", &["pod0", "pod1"]).await;
+    rig.stop();
+    rig.server.kill();
+    rig.run("nft flush ruleset");
+    rig.reaches(STEADY, &["-"]).await;
+    rig.start();
+    rig.reaches(STEADY, &["pod0"]).await;
+    rig.reaches("10.96.1.1:80", &["pod0", "pod1"]).await;
+    // And it catches up when the API server is back.
+    rig.server.restart(None).await;
+    rig.endpoints("kept", &[1]).await;
+    rig.reaches("10.96.1.1:80", &["pod1"]).await;
+}
+
+#[test]
+fn nftables_boots_without_an_api_server() {
+    on_a_node("nftables", boots_without_an_api_server);
+}
+
+#[test]
+fn iptables_boots_without_an_api_server() {
+    on_a_node("iptables", boots_without_an_api_server);
+}
+
+/// One Service of a thousand ports and one of a thousand endpoints, while others go on.
+async fn large_objects(rig: &mut Rig) {
+    let watchman = rig.watchman();
+    let ports: Vec<_> = (0..1_000)
+        .map(|n| json!({"name": format!("p{n}"), "port": 1_000 + n, "protocol": "TCP", "targetPort": 8080}))
+        .collect();
+    let wide = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "wide"},
+                      "spec": {"clusterIP": "10.96.3.1", "ports": ports}});
+    let mut endpoints = slice("wide", &[rig::PODS[1].to_owned()]);
+    endpoints["ports"] =
+        (0..100).map(|n| json!({"name": format!("p{}", n * 10), "port": 8080, "protocol": "TCP"})).collect();
+    rig.api().post(SLICES, &endpoints).await.expect(201);
+    rig.api().post(SERVICES, &wide).await.expect(201);
+    rig.reaches("10.96.3.1:1000", &["pod1"]).await;
+    rig.reaches("10.96.3.1:1990", &["pod1"]).await;
+    // A port that no slice serves is refused, not forwarded.
+    rig.reaches("10.96.3.1:1991", &["-"]).await;
+
+    let mut many: Vec<String> = (0..999).map(|n| format!("10.244.{}.{}", 100 + n / 250, n % 250 + 1)).collect();
+    many.push(rig::PODS[1].to_owned());
+    rig.api().post(SERVICES, &service("long", "10.96.3.2")).await.expect(201);
+    rig.api().post(SLICES, &slice("long", &many)).await.expect(201);
+    rig.api().put(&format!("{SLICES}/long-s"), &slice("long", &many[998..])).await.expect(200);
+    rig.api().put(&format!("{SLICES}/long-s"), &slice("long", &many)).await.expect(200);
+    rig.endpoints("long", &[0, 1]).await;
+    rig.reaches("10.96.3.2:80", &["pod0", "pod1"]).await;
+    watchman.saw_nothing();
+}
+
+#[test]
+fn nftables_large_objects() {
+    on_a_node("nftables", large_objects);
+}
+
+#[test]
+fn iptables_large_objects() {
+    on_a_node("iptables", large_objects);
+}
+
+/// Five hundred changes as fast as they can be made: all of them arrive, and the last is live soon after it was made.
+async fn five_hundred_changes(rig: &mut Rig) {
+    for n in 0..50 {
+        rig.service(&format!("busy-{n}"), &format!("10.96.2.{}", n + 1), &[0]).await;
+    }
+    let watchman = rig.watchman();
+    for n in 0..500 {
+        rig.endpoints(&format!("busy-{}", n % 50), &[n % 2]).await;
+    }
+    for (n, pods) in [(0usize, ["pod0"]), (1, ["pod1"]), (48, ["pod0"]), (49, ["pod1"])] {
+        rig.reaches(&format!("10.96.2.{}:80", n + 1), &pods).await;
+    }
+    watchman.saw_nothing();
+    assert!(rig.is_running());
+}
+
+#[test]
+fn nftables_five_hundred_changes() {
+    on_a_node("nftables", five_hundred_changes);
+}
+
+#[test]
+fn iptables_five_hundred_changes() {
+    on_a_node("iptables", five_hundred_changes);
+}
+
+/// The dataplane is another one after a restart; connections, established or new, do not notice.
+#[test]
+fn dataplanes_change_places_without_a_blink() {
+    on_a_node("nftables", async |rig| {
+        rig.service("other", "10.96.1.1", &[0, 1]).await;
+        rig.reaches("10.96.1.1:80", &["pod0", "pod1"]).await;
+        let watchman = rig.watchman();
+        for mode in ["iptables", "nftables", "iptables", "nftables"] {
+            rig.stop();
+            rig.mode = mode;
+            rig.start();
+            rig.other_dataplane_is_gone().await;
+            rig.reaches("10.96.1.1:80", &["pod0", "pod1"]).await;
+        }
+        watchman.saw_nothing();
+    });
+}

@@ -1,0 +1,240 @@
+//! One node with two endpoints and a client behind it, the API server and `portico node` on it, and a watchman who opens
+//! connections all the time to tell whether forwarding ever blinked.
+
+use crate::common::{Client, Server, Store};
+use portico_testbed::{Flow, Host, Process, Protocol, Testbed};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub const SERVICES: &str = "/api/v1/namespaces/default/services";
+pub const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+pub const NODE: &str = "node1";
+/// Pods of the node, by number.
+pub const PODS: [&str; 3] = ["10.244.1.11", "10.244.1.12", "10.244.1.13"];
+/// The Service that nobody touches.
+pub const STEADY: &str = "10.96.9.9:80";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Rig {
+    pub server: Server,
+    pub node: Host,
+    pub pods: Vec<Host>,
+    pub mode: &'static str,
+    daemon: Option<Process>,
+    dir: TempDir,
+    _bed: Testbed,
+}
+
+/// Runs a test on the node: everything that it starts or connects is in the node's network.
+pub fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
+    let bed = Testbed::new().unwrap();
+    let node = bed.host(NODE).unwrap();
+    node.sysctl("net/ipv4/ip_forward", "1").unwrap();
+    node.bridge("cni0").unwrap();
+    node.address("cni0", "10.244.1.1/24").unwrap();
+    let pods = PODS.iter().enumerate().map(|(n, address)| pod(&bed, &node, n, address)).collect();
+    let uplink = bed.host("uplink").unwrap();
+    node.cable("eth0", &uplink, "eth0").unwrap();
+    node.address("eth0", "172.30.0.11/24").unwrap();
+    uplink.address("eth0", "172.30.0.1/24").unwrap();
+    node.route(portico_testbed::Route::to("default").via("172.30.0.1")).unwrap();
+    let inside = node.clone();
+    inside.enter(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
+            let dir = TempDir::with_prefix("portico-node-").unwrap();
+            let mut rig = Rig { server, node, pods, mode, daemon: None, dir, _bed: bed };
+            rig.set_the_stage().await;
+            rig.start();
+            rig.reaches(STEADY, &["pod0"]).await;
+            test(&mut rig).await;
+        });
+    });
+}
+
+fn pod(bed: &Testbed, node: &Host, n: usize, address: &str) -> Host {
+    let pod = bed.host(&format!("pod{n}")).unwrap();
+    pod.cable_to_switch("eth0", node, &format!("veth{n}"), "cni0").unwrap();
+    pod.address("eth0", &format!("{address}/24")).unwrap();
+    pod.route(portico_testbed::Route::to("default").via("10.244.1.1")).unwrap();
+    pod.serve(8080).unwrap();
+    pod
+}
+
+impl Rig {
+    pub fn api(&self) -> Client {
+        self.server.admin()
+    }
+
+    pub async fn set_the_stage(&self) {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "spec": {"podCIDR": "10.244.1.0/24"}});
+        self.api().post("/api/v1/nodes", &node).await.expect(201);
+        let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": "172.30.0.11"}]}});
+        self.api()
+            .patch(&format!("/api/v1/nodes/{NODE}/status"), "application/merge-patch+json", &status)
+            .await
+            .expect(200);
+        self.service("steady", "10.96.9.9", &[0]).await;
+    }
+
+    /// A Service of one TCP port, 80, with these pods as its endpoints.
+    pub async fn service(&self, name: &str, address: &str, pods: &[usize]) {
+        self.api().post(SLICES, &slice(name, &pods_of(pods))).await.expect(201);
+        self.api().post(SERVICES, &service(name, address)).await.expect(201);
+    }
+
+    pub async fn endpoints(&self, name: &str, pods: &[usize]) {
+        self.api().put(&format!("{SLICES}/{name}-s"), &slice(name, &pods_of(pods))).await.expect(200);
+    }
+
+    pub fn start(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
+        command.args([
+            "node",
+            "--proxy-mode",
+            self.mode,
+            "--hostname-override",
+            NODE,
+            "--cluster-cidr",
+            "10.244.0.0/16",
+        ]);
+        command.arg("--kubeconfig").arg(self.server.kubeconfig()).arg("--data-dir").arg(self.dir.path().join("data"));
+        // A slow timer that never fires here: what is repaired is repaired because somebody noticed.
+        command.args(["--iptables-sync-period", "1h"]);
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        command.env("XTABLES_LOCKFILE", self.dir.path().join("xtables.lock"));
+        self.daemon = Some(self.node.spawn(command).unwrap());
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("node.log")
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    /// Ends the daemon without notice.
+    pub fn kill(&mut self) {
+        self.daemon.take().unwrap().kill();
+    }
+
+    /// Asks the daemon to end.
+    pub fn stop(&mut self) {
+        let status = self.daemon.take().unwrap().terminate(PATIENCE);
+        assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", self.log());
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.daemon.as_mut().is_some_and(|daemon| daemon.ended().is_none())
+    }
+
+    /// Runs a program on the node.
+    pub fn run(&self, line: &str) -> String {
+        let mut words = line.split(' ');
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words);
+        self.node.run(command, "").unwrap()
+    }
+
+    /// Waits until connections of a pod to this address reach just these, and says how long it took.
+    pub async fn reaches(&self, address: &str, hosts: &[&str]) -> Duration {
+        let since = Instant::now();
+        loop {
+            let seen = self.seen(address).await;
+            if seen == hosts {
+                return since.elapsed();
+            }
+            assert!(since.elapsed() < PATIENCE, "{address} reaches {seen:?}, not {hosts:?}: {}", self.log());
+        }
+    }
+
+    /// Who answers at this address: enough attempts to see all of three; `-` for a failure.
+    async fn seen(&self, address: &str) -> Vec<String> {
+        let mut seen = std::collections::BTreeSet::new();
+        let flow = Flow { patience: Duration::from_millis(300), ..Flow::new(Protocol::Tcp, address.parse().unwrap()) };
+        for _ in 0..24 {
+            match self.pods[2].ask(&flow).await {
+                Ok(answer) => seen.insert(answer.seen.host),
+                Err(_) => return vec!["-".to_owned()],
+            };
+        }
+        seen.into_iter().collect()
+    }
+
+    /// Waits until nothing of the dataplane that is not used is left.
+    pub async fn other_dataplane_is_gone(&self) {
+        let since = Instant::now();
+        let (program, sign) = match self.mode {
+            "nftables" => ("iptables-save", "KUBE-"),
+            _ => ("nft list tables", "portico"),
+        };
+        while self.run(program).contains(sign) {
+            assert!(since.elapsed() < PATIENCE, "{sign} is still there: {}", self.log());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Connects to the untouched Service all the time until it is asked how that went.
+    pub fn watchman(&self) -> Watchman {
+        let (over, pod) = (Arc::new(AtomicBool::new(false)), self.pods[2].clone());
+        let told = over.clone();
+        let thread = std::thread::spawn(move || {
+            let address: SocketAddr = STEADY.parse().unwrap();
+            let (mut asked, mut failed) = (0, vec![]);
+            pod.enter(|| {
+                while !told.load(Ordering::Relaxed) {
+                    asked += 1;
+                    // Shorter than the first retransmission: a lost first packet is a failure, not a delay.
+                    if let Err(error) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(800)) {
+                        failed.push(format!("attempt {asked}: {error}"));
+                    }
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            });
+            (asked, failed)
+        });
+        Watchman { over, thread }
+    }
+}
+
+pub struct Watchman {
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<(usize, Vec<String>)>,
+}
+
+impl Watchman {
+    /// Every connection came about.
+    pub fn saw_nothing(self) {
+        self.over.store(true, Ordering::Relaxed);
+        let (asked, failed) = self.thread.join().unwrap();
+        assert!(asked > 10, "the watchman slept: {asked} connections");
+        assert!(failed.is_empty(), "{} of {asked} connections failed: {:?}", failed.len(), failed.first());
+    }
+}
+
+fn pods_of(numbers: &[usize]) -> Vec<String> {
+    numbers.iter().map(|&n| PODS[n].to_owned()).collect()
+}
+
+pub fn service(name: &str, address: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+           "spec": {"clusterIP": address, "ports": [{"port": 80, "protocol": "TCP", "targetPort": 8080}]}})
+}
+
+pub fn slice(service: &str, addresses: &[String]) -> Value {
+    let endpoint = |address: &String| json!({"addresses": [address], "conditions": {"ready": true}, "nodeName": NODE});
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+           "metadata": {"name": format!("{service}-s"), "labels": {"kubernetes.io/service-name": service}},
+           "addressType": "IPv4", "ports": [{"port": 8080, "protocol": "TCP"}],
+           "endpoints": addresses.iter().map(endpoint).collect::<Vec<_>>()})
+}
