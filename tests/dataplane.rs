@@ -44,7 +44,8 @@ use tokio::time::sleep;
 
 /// A probe that fails is repeated for so long: health checks and connection tracking follow the rules a moment later.
 const GRACE: Duration = Duration::from_secs(3);
-/// Most of a run is waiting for packets that are dropped on purpose, which several clusters can do at once.
+/// Most of a run is waiting for packets that are dropped on purpose, which several clusters (`PORTICO_CLUSTERS`) can do at
+/// once.
 const CLUSTERS: usize = 3;
 
 #[test]
@@ -60,7 +61,8 @@ fn iptables() {
 fn run(mode: &'static str) {
     let started = Instant::now();
     let scenarios = load();
-    let clusters = CLUSTERS.min(scenarios.len());
+    let clusters = std::env::var("PORTICO_CLUSTERS").map_or(CLUSTERS, |text| text.parse().unwrap());
+    let clusters = clusters.min(scenarios.len());
     let (queue, total) = (Mutex::new(VecDeque::from(scenarios)), Mutex::new(Tally::default()));
     std::thread::scope(|scope| {
         for _ in 0..clusters {
