@@ -3,7 +3,7 @@
 //! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr` and `rules` the fixed part;
 //! `installed` (with `port`, `slots`, `classes`) what we believe is in the kernel and how changes change it, `adopt` takes
 //! numbers over from the kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
-//! kernel has; `kernel` is the way there.
+//! kernel has; `kernel` is the way there, `fake` one for tests.
 
 mod adopt;
 mod classes;
@@ -11,6 +11,7 @@ mod delta;
 pub mod element;
 mod encode;
 mod expr;
+pub mod fake;
 mod installed;
 pub mod kernel;
 mod number;
@@ -173,3 +174,6 @@ impl<K: Kernel> Dataplane for Nftables<K> {
 pub fn remove_kube_proxy_nftables() -> Result<usize, ApplyError> {
     Netlink::open()?.delete_tables("kube-proxy")
 }
+
+#[cfg(test)]
+mod tests;
