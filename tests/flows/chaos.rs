@@ -1,8 +1,10 @@
 //! Random Services, endpoints and packets, all from one seed.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use portico_model::index::Index;
+use portico_model::table::{Family, ForwardingTable, Frontend, Protocol};
 use portico_testbed::cluster::Addresses;
 use serde_json::{Value, json};
 
@@ -64,7 +66,8 @@ impl Chaos {
 
     /// Changes a few things and tells the index; what was done, in words.
     pub fn change(&mut self, index: &mut Index, addresses: &Addresses) -> Vec<String> {
-        let times = 1 + self.random.below(4);
+        // Much at first, little after that.
+        let times = if self.services.is_empty() { 20 } else { 1 + self.random.below(4) };
         (0..times).map(|_| self.change_one(index, addresses)).collect()
     }
 
@@ -212,41 +215,58 @@ impl Chaos {
         endpoint
     }
 
-    /// Packets to where somebody answers, and to the left and right of it.
-    pub fn questions(&mut self, addresses: &Addresses, count: usize) -> Vec<Question> {
-        let mut questions: Vec<_> = (0..count).map(|_| self.question(addresses)).collect();
+    /// Packets, most of them to where somebody answers.
+    pub fn questions(&mut self, table: &ForwardingTable, addresses: &Addresses, count: usize) -> Vec<Question> {
+        let frontends: Vec<_> = table
+            .ports
+            .iter()
+            .flat_map(|(key, port)| port.frontends.iter().map(|frontend| (key.protocol, key.family, frontend)))
+            .collect();
+        let mut questions = Vec::new();
+        for _ in 0..count {
+            questions.push(match frontends.is_empty() || self.random.one_in(4) {
+                true => self.anywhere(addresses),
+                false => {
+                    let (protocol, family, frontend) = *self.random.pick(&frontends);
+                    self.to_frontend(addresses, protocol, family, frontend)
+                }
+            });
+        }
         questions.sort();
         questions.dedup();
         questions
     }
 
-    fn question(&mut self, addresses: &Addresses) -> Question {
+    fn to_frontend(
+        &mut self,
+        addresses: &Addresses,
+        protocol: Protocol,
+        family: Family,
+        frontend: &Frontend,
+    ) -> Question {
+        let which = if family == Family::V4 { ["ip", "ip", "alt"] } else { ["ip6", "ip6", "alt6"] };
+        let own = addresses.of(NODE, self.random.pick::<&str>(&which)).unwrap();
+        let senders = if frontend.address.is_none() && self.random.one_in(3) { &NEIGHBOURS[..] } else { &SENDERS };
+        let from = (*self.random.pick::<&str>(senders)).to_owned();
+        Question { from, to: SocketAddr::new(frontend.address.unwrap_or(own), frontend.port), protocol }
+    }
+
+    /// Where somebody may answer, or may have answered, or next to it.
+    fn anywhere(&mut self, addresses: &Addresses) -> Question {
         let number = self.random.below(SERVICES);
         let (port, protocol, ..) = *self.random.pick(&PORTS);
-        let suffix = match protocol {
-            "UDP" => "/udp",
-            "SCTP" => "/sctp",
-            _ => "",
-        };
-        let mut senders = &SENDERS[..];
-        let to = match self.random.below(8) {
-            0 | 1 => format!("10.96.8.{}:{port}", number + 1),
-            2 => format!("[fd00:10:96::{}]:{port}", 801 + number),
-            3 => {
-                let address: std::net::IpAddr = self.random.pick(&EXTERNAL).parse().unwrap();
-                std::net::SocketAddr::new(address, port).to_string()
-            }
-            4 => format!("203.0.113.{}:{port}", 80 + number),
-            5 => format!("[2001:db8:3::{}]:{port}", 80 + number),
+        let to = match self.random.below(6) {
+            0 => format!("10.96.8.{}:{port}", number + 1),
+            1 => format!("[fd00:10:96::{}]:{port}", 801 + number),
+            2 => SocketAddr::new(self.random.pick(&EXTERNAL).parse().unwrap(), port).to_string(),
+            3 => format!("203.0.113.{}:{port}", 80 + number),
+            4 => format!("[2001:db8:3::{}]:{port}", 80 + number),
             _ => {
-                if self.random.one_in(3) {
-                    senders = &NEIGHBOURS;
-                }
-                let which = *self.random.pick(&["ip", "ip", "ip6", "ip6", "alt", "alt6"]);
+                let which = *self.random.pick(&["ip", "ip6", "alt", "alt6"]);
                 format!("{NODE}/{which}:{}", 30800 + 4 * number + self.random.below(4))
             }
         };
-        let from: &str = self.random.pick::<&str>(senders);
-        question(addresses, from, &format!("{to}{suffix}"))
+        let from: &str = self.random.pick::<&str>(&SENDERS);
+        question(addresses, from, &format!("{to}/{}", protocol.to_lowercase()))
     }
 }

@@ -99,6 +99,7 @@ pub fn question(addresses: &Addresses, from: &str, to: &str) -> Question {
     let (target, protocol) = match to.rsplit_once('/') {
         Some((target, "udp")) => (target, Protocol::Udp),
         Some((target, "sctp")) => (target, Protocol::Sctp),
+        Some((target, "tcp")) => (target, Protocol::Tcp),
         _ => (to, Protocol::Tcp),
     };
     let (name, port) = target.rsplit_once(':').unwrap_or_else(|| panic!("no port in {to}"));

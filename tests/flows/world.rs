@@ -120,6 +120,18 @@ pub enum Fate {
     Passes,
 }
 
+impl Fate {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Fate::Reach { sticky: true, .. } => "stays",
+            Fate::Reach { .. } => "reaches",
+            Fate::Refused => "refused",
+            Fate::Timeout => "timeout",
+            Fate::Passes => "passes",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sight {
