@@ -1,8 +1,24 @@
 //! The parts of API objects that forwarding needs, read from the API's JSON; everything else is ignored, so that a node
 //! holds little of a large cluster in memory.
 
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
+
+/// The Service that an EndpointSlice belongs to.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// On slices of headless Services, whatever its value.
+pub const HEADLESS: &str = "service.kubernetes.io/headless";
+/// On Services that another proxy serves, whatever its value.
+pub const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+/// The zone of a Node.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// When the change was made that an EndpointSlice follows.
+pub const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+const LABELS: [&str; 4] = [SERVICE_NAME, HEADLESS, SERVICE_PROXY_NAME, ZONE];
+const ANNOTATIONS: [&str; 1] = [LAST_CHANGE];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -14,9 +30,11 @@ pub struct Metadata {
     pub uid: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    /// Those that this file has names for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    /// Those that this file has names for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "annotations")]
     pub annotations: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<String>,
@@ -206,4 +224,86 @@ fn port_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Err
 fn optional_port_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
     let number = Option::<i64>::deserialize(deserializer)?;
     Ok(number.map(|number| u16::try_from(number).unwrap_or_default()))
+}
+
+fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    deserializer.deserialize_option(Only(&LABELS))
+}
+
+fn annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    deserializer.deserialize_option(Only(&ANNOTATIONS))
+}
+
+/// Reads of a map only the entries with these keys: annotations of others may be large, and there are many objects.
+struct Only(&'static [&'static str]);
+
+impl<'de> Visitor<'de> for Only {
+    type Value = BTreeMap<String, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(BTreeMap::new())
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(BTreeMap::new())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = BTreeMap::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if self.0.contains(&key.as_str()) {
+                found.insert(key, map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_labels_and_annotations_that_are_needed_are_kept() {
+        let metadata: Metadata = serde_json::from_value(json!({
+            "name": "a", "labels": {"app": "web", SERVICE_NAME: "web"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", LAST_CHANGE: "now"}}))
+        .unwrap();
+        assert_eq!(metadata.labels, BTreeMap::from([(SERVICE_NAME.to_string(), "web".to_string())]));
+        assert_eq!(metadata.annotations, BTreeMap::from([(LAST_CHANGE.to_string(), "now".to_string())]));
+        let again: Metadata = serde_json::from_str(&serde_json::to_string(&metadata).unwrap()).unwrap();
+        assert_eq!(again, metadata);
+    }
+
+    #[test]
+    fn nothing_instead_of_labels_is_none() {
+        let metadata: Metadata =
+            serde_json::from_value(json!({"labels": null, "annotations": null, "creationTimestamp": null})).unwrap();
+        assert_eq!(metadata, Metadata::default());
+    }
+
+    #[test]
+    fn a_number_that_is_no_port_reads_as_none() {
+        for (number, wanted) in [
+            (json!(80), Some(80)),
+            (json!(0), Some(0)),
+            (json!(70000), Some(0)),
+            (json!(-1), Some(0)),
+            (json!(null), None),
+        ] {
+            let port: SlicePort = serde_json::from_value(json!({"port": number})).unwrap();
+            assert_eq!(port.port, wanted, "{number}");
+        }
+    }
 }

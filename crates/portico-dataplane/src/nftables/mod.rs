@@ -1,1 +1,175 @@
-//! The nftables dataplane, by netlink.
+//! The nftables dataplane: Services and endpoints as data in maps, a few fixed chains, one atomic netlink batch per change.
+//!
+//! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr` and `rules` the fixed part;
+//! `installed` (with `port`, `slots`, `classes`) what we believe is in the kernel and how changes change it, `adopt` takes
+//! numbers over from the kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
+//! kernel has; `kernel` is the way there.
+
+mod adopt;
+mod classes;
+mod delta;
+pub mod element;
+mod encode;
+mod expr;
+mod installed;
+pub mod kernel;
+mod number;
+pub mod plan;
+mod port;
+mod read;
+mod rules;
+mod sets;
+mod slots;
+pub mod snapshot;
+
+use crate::{ApplyError, Dataplane, Report};
+use delta::Delta;
+use installed::Installed;
+use kernel::{CommitError, Kernel, Netlink};
+use plan::{Plan, Wanted};
+use portico_model::table::{Change, Family, ForwardingTable, NodeRules, PerFamily};
+use snapshot::Snapshot;
+
+/// So often is the kernel read anew because somebody changed rules between reading and writing.
+const ATTEMPTS: usize = 5;
+
+/// The tables `ip portico` and `ip6 portico`.
+pub struct Nftables<K = Netlink> {
+    kernel: K,
+    /// What we know to be installed; nothing at start and after an error.
+    state: Option<State>,
+    /// Something was installed by us.
+    installed_before: bool,
+}
+
+struct State {
+    rules: NodeRules,
+    families: PerFamily<Installed>,
+}
+
+impl Nftables {
+    /// For the network namespace of the calling thread.
+    pub fn open() -> Result<Nftables, ApplyError> {
+        Ok(Nftables::new(Netlink::open()?))
+    }
+}
+
+impl<K: Kernel> Nftables<K> {
+    pub fn new(kernel: K) -> Nftables<K> {
+        Nftables { kernel, state: None, installed_before: false }
+    }
+
+    /// What differs from what we installed, in words.
+    fn drift(&self, snapshot: &Snapshot) -> Vec<String> {
+        let Some(state) = &self.state else { return Vec::new() };
+        let mut plan = Plan::default();
+        let differences = |family| {
+            let wanted = Wanted::new(family, &state.rules, state.families.get(family));
+            plan.repair(wanted, snapshot.tables.get(family).as_ref())
+        };
+        Family::BOTH.into_iter().flat_map(differences).collect()
+    }
+
+    fn plan_changes(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Plan, ApplyError> {
+        let mut plan = Plan::default();
+        let state = self.state.as_mut().ok_or_else(|| ApplyError::Limit("nothing is installed yet".to_owned()))?;
+        for family in Family::BOTH {
+            let (mut delta, installed) = (Delta::default(), state.families.get_mut(family));
+            if *rules != state.rules {
+                plan.change_rules(family, &state.rules, rules);
+                installed.set_node_port_addresses(rules.node_ports.get(family), &mut delta);
+            }
+            for change in changes.iter().filter(|change| change.key.family == family) {
+                installed.set(&change.key, change.after.as_ref(), &mut delta)?;
+            }
+            plan.change(family, delta);
+        }
+        if *rules != state.rules {
+            state.rules = rules.clone();
+        }
+        Ok(plan)
+    }
+
+    fn try_apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError> {
+        let plan = self.plan_changes(rules, changes)?;
+        let report = self.commit(&plan, None)?;
+        if let Some(state) = &mut self.state {
+            Family::BOTH.into_iter().for_each(|family| state.families.get_mut(family).committed());
+        }
+        Ok(report)
+    }
+
+    fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Report, CommitError> {
+        if plan.is_empty() {
+            return Ok(Report::default());
+        }
+        let sent = self.kernel.commit(plan, generation)?;
+        Ok(Report { operations: plan.operations(), bytes: sent.bytes, kernel: sent.kernel, drift: Vec::new() })
+    }
+
+    /// Read, take over, repair; `None` if the kernel changed between reading and repairing.
+    fn try_replace(&mut self, table: &ForwardingTable, may_overwrite: bool) -> Result<Option<Report>, ApplyError> {
+        let snapshot = self.kernel.read()?;
+        let mut drift = self.drift(&snapshot);
+        let (mut plan, mut words) = (Plan::default(), Vec::new());
+        let generation = (!may_overwrite).then_some(snapshot.generation);
+        let mut repair = |family| {
+            let found = snapshot.tables.get(family).as_ref();
+            let installed = adopt::installed(family, table, found)?;
+            words.append(&mut plan.repair(Wanted::new(family, &table.rules, &installed), found));
+            Ok::<_, ApplyError>(installed)
+        };
+        let families = PerFamily { v4: repair(Family::V4)?, v6: repair(Family::V6)? };
+        drop(snapshot);
+        let report = match self.commit(&plan, generation) {
+            Ok(report) => report,
+            Err(CommitError::Changed) => return Ok(None),
+            Err(CommitError::Failed(error)) => return Err(error),
+        };
+        if self.installed_before && self.state.is_none() {
+            drift = words;
+        }
+        self.state = Some(State { rules: table.rules.clone(), families });
+        self.installed_before = true;
+        Ok(Some(Report { drift, ..report }))
+    }
+}
+
+impl<K: Kernel> Dataplane for Nftables<K> {
+    fn name(&self) -> &'static str {
+        "nftables"
+    }
+
+    fn replace(&mut self, table: &ForwardingTable) -> Result<Report, ApplyError> {
+        for attempt in 1..=ATTEMPTS {
+            match self.try_replace(table, attempt == ATTEMPTS) {
+                Ok(Some(report)) => return Ok(report),
+                Ok(None) => {}
+                Err(error) => {
+                    self.state = None;
+                    return Err(error);
+                }
+            }
+        }
+        Err(CommitError::Changed.into())
+    }
+
+    fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError> {
+        self.try_apply(rules, changes).inspect_err(|_| self.state = None)
+    }
+
+    fn remove(&mut self) -> Result<(), ApplyError> {
+        self.state = None;
+        self.installed_before = false;
+        let snapshot = self.kernel.read()?;
+        let is_there = |family: &Family| snapshot.tables.get(*family).is_some();
+        let after = Family::BOTH.into_iter().filter(is_there).map(plan::Step::DeleteTable).collect();
+        let plan = Plan { after, ..Plan::default() };
+        self.commit(&plan, None).map(drop).map_err(ApplyError::from)
+    }
+}
+
+/// Delete kube-proxy's nftables tables, if there are any, and nothing else. Returns how many there were.
+pub fn remove_kube_proxy_nftables() -> Result<usize, ApplyError> {
+    Netlink::open()?.delete_tables("kube-proxy")
+}

@@ -2,16 +2,14 @@
 
 use super::parse::{Complaints, host, parse_address};
 use super::{DetectLocal, NodePortSetting, Settings};
-use crate::objects::{Node, ServiceCidr};
+use crate::objects::{Node, ServiceCidr, ZONE};
 use crate::table::{Family, LocalPods, NodePortAddresses, NodeRules, PerFamily};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const ZONE: &str = "topology.kubernetes.io/zone";
 /// The cluster autoscaler is about to remove the node.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
-const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 pub(super) struct NodeState {
     settings: Settings,
@@ -92,7 +90,7 @@ impl NodeState {
         Here {
             zone: self.zone.clone(),
             address: PerFamily {
-                v4: self.primary.v4.unwrap_or(LOOPBACK.into()),
+                v4: self.primary.v4.unwrap_or(Ipv4Addr::LOCALHOST.into()),
                 v6: self.primary.v6.unwrap_or(Ipv6Addr::LOCALHOST.into()),
             },
             pods_known: PerFamily { v4: known(Family::V4), v6: known(Family::V6) },
@@ -157,7 +155,7 @@ pub(super) fn of_family(networks: &[IpNet], family: Family) -> Vec<IpNet> {
 }
 
 fn by_source(networks: &[IpNet], family: Family) -> LocalPods {
-    match of_family(networks, family) {
+    match IpNet::aggregate(&of_family(networks, family)) {
         networks if networks.is_empty() => LocalPods::Unknown,
         networks => LocalPods::Sources(networks),
     }

@@ -2,7 +2,7 @@
 
 use crate::index::Problem;
 use crate::objects::Metadata;
-use crate::table::{Family, Protocol};
+use crate::table::Protocol;
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -31,13 +31,13 @@ impl Complaints<'_> {
         parsed
     }
 
-    pub fn address_of(&mut self, text: &str, family: Family, what: &str) -> Option<IpAddr> {
-        let address = self.address(text, what)?;
-        if Family::of(address) == family {
-            return Some(address);
+    /// An address of the family that `of_family` takes.
+    pub fn address_where<A>(&mut self, text: &str, of_family: impl Fn(IpAddr) -> Option<A>, what: &str) -> Option<A> {
+        let taken = of_family(self.address(text, what)?);
+        if taken.is_none() {
+            self.add(format!("{what} {text:?} is not of the address family that it is listed under; it is left out"));
         }
-        self.add(format!("{what} {text:?} is not of the address family that it is listed under; it is left out"));
-        None
+        taken
     }
 
     pub fn network(&mut self, text: &str, what: &str) -> Option<IpNet> {

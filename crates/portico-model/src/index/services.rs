@@ -2,14 +2,12 @@
 
 use super::names::Names;
 use super::parse::{Complaints, order_of_time};
-use crate::objects::{Port, Service, ServiceSpec};
+use crate::objects::{Port, SERVICE_PROXY_NAME, Service, ServiceSpec};
 use crate::table::{Family, FrontendKind, PerFamily, Protocol};
 use ipnet::IpNet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Another proxy serves Services with this label, whatever its value.
-const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";
 const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
 
 /// A Service that this node forwards.
@@ -54,7 +52,7 @@ impl ServiceRecord {
     pub fn read(service: &Service, names: &mut Names, complaints: &mut Complaints<'_>) -> Option<ServiceRecord> {
         let spec = &service.spec;
         let unproxied = matches!(spec.cluster_ip.as_str(), "" | "None") || spec.type_ == "ExternalName";
-        if unproxied || service.metadata.labels.contains_key(OTHER_PROXY) {
+        if unproxied || service.metadata.labels.contains_key(SERVICE_PROXY_NAME) {
             return None;
         }
         let external_local = spec.external_traffic_policy == "Local" && may_be_external(spec);
@@ -123,7 +121,8 @@ fn cluster_ips(spec: &ServiceSpec, complaints: &mut Complaints<'_>) -> PerFamily
     for (family, address) in spec.ip_families.iter().zip(&spec.cluster_ips) {
         let family = if family == "IPv6" { Family::V6 } else { Family::V4 };
         if found.get(family).is_none() {
-            *found.get_mut(family) = complaints.address_of(address, family, "cluster IP");
+            let of_family = |address| (Family::of(address) == family).then_some(address);
+            *found.get_mut(family) = complaints.address_where(address, of_family, "cluster IP");
         }
     }
     found

@@ -2,31 +2,34 @@
 
 use super::names::Names;
 use super::parse::Complaints;
-use crate::objects::{EndpointSlice, Hints, Named, SliceEndpoint, SlicePort};
+use crate::objects::{EndpointSlice, HEADLESS, Hints, Named, SERVICE_NAME, SliceEndpoint, SlicePort};
 use crate::table::{Endpoint, Family, Protocol};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-const SERVICE: &str = "kubernetes.io/service-name";
-/// Slices of headless Services, whatever the label's value.
-const HEADLESS: &str = "service.kubernetes.io/headless";
 const NO_ZONES: u16 = u16::MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SliceRecord {
     pub name: Arc<str>,
-    family: Family,
     ports: Box<[(Arc<str>, Protocol, u16)]>,
-    endpoints: Box<[EndpointRecord]>,
+    endpoints: Endpoints,
     /// The distinct lists of zones that endpoints of this slice are meant for.
     zones: Box<[Zones]>,
 }
 
 type Zones = Box<[Box<str>]>;
 
+/// There are more of these than of anything else, so the small addresses take little space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Endpoints {
+    V4(Box<[EndpointRecord<Ipv4Addr>]>),
+    V6(Box<[EndpointRecord<Ipv6Addr>]>),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct EndpointRecord {
-    address: IpAddr,
+struct EndpointRecord<A> {
+    address: A,
     /// Which of [`SliceRecord::zones`].
     zones: u16,
     condition: Condition,
@@ -55,7 +58,7 @@ pub(super) struct Candidate<'a> {
 /// The Service that a slice belongs to, if any proxied one.
 pub(super) fn service_of(slice: &EndpointSlice) -> Option<&str> {
     let labels = &slice.metadata.labels;
-    let service = labels.get(SERVICE).filter(|service| !service.is_empty())?;
+    let service = labels.get(SERVICE_NAME).filter(|service| !service.is_empty())?;
     (!labels.contains_key(HEADLESS)).then_some(service)
 }
 
@@ -67,36 +70,58 @@ impl SliceRecord {
         names: &mut Names,
         complaints: &mut Complaints<'_>,
     ) -> Option<SliceRecord> {
-        let family = match slice.address_type.as_str() {
-            "IPv4" => Family::V4,
-            "IPv6" => Family::V6,
+        let mut zones = Vec::new();
+        let endpoints = match slice.address_type.as_str() {
+            "IPv4" => Endpoints::V4(read_endpoints(slice, node, &mut zones, complaints, |address| match address {
+                IpAddr::V4(address) => Some(address),
+                IpAddr::V6(_) => None,
+            })),
+            "IPv6" => Endpoints::V6(read_endpoints(slice, node, &mut zones, complaints, |address| match address {
+                IpAddr::V4(_) => None,
+                IpAddr::V6(address) => Some(address),
+            })),
             _ => return None,
         };
-        let mut zones: Vec<Zones> = Vec::new();
-        let mut endpoints = Vec::new();
-        for endpoint in slice.endpoints.iter().flatten() {
-            let Some(text) = endpoint.addresses.first() else { continue };
-            let Some(address) = complaints.address_of(text, family, "endpoint") else { continue };
-            let zones = position(&mut zones, endpoint.hints.as_ref());
-            endpoints.push(EndpointRecord { address, zones, condition: condition(endpoint, node) });
-        }
         let ports = slice.ports.iter().flatten().filter_map(|port| slice_port(port, names, complaints)).collect();
-        Some(SliceRecord {
-            name: slice.metadata.name.as_str().into(),
-            family,
-            ports,
-            endpoints: endpoints.into(),
-            zones: zones.into(),
-        })
+        Some(SliceRecord { name: slice.metadata.name.as_str().into(), ports, endpoints, zones: zones.into() })
     }
 
-    fn candidates(&self, port: u16) -> impl Iterator<Item = Candidate<'_>> {
-        self.endpoints.iter().map(move |record| Candidate {
-            endpoint: Endpoint { address: record.address, port, local: record.condition.local },
+    fn family(&self) -> Family {
+        match self.endpoints {
+            Endpoints::V4(_) => Family::V4,
+            Endpoints::V6(_) => Family::V6,
+        }
+    }
+
+    fn add_candidates<'a>(&'a self, port: u16, all: &mut Vec<Candidate<'a>>) {
+        match &self.endpoints {
+            Endpoints::V4(records) => all.extend(records.iter().map(|record| self.candidate(record, port))),
+            Endpoints::V6(records) => all.extend(records.iter().map(|record| self.candidate(record, port))),
+        }
+    }
+
+    fn candidate<A: Copy + Into<IpAddr>>(&self, record: &EndpointRecord<A>, port: u16) -> Candidate<'_> {
+        Candidate {
+            endpoint: Endpoint { address: record.address.into(), port, local: record.condition.local },
             condition: record.condition,
             zones: self.zones.get(usize::from(record.zones)).map_or(&[], |zones| zones),
-        })
+        }
     }
+}
+
+fn read_endpoints<A>(
+    slice: &EndpointSlice,
+    node: &str,
+    zones: &mut Vec<Zones>,
+    complaints: &mut Complaints<'_>,
+    of_family: impl Fn(IpAddr) -> Option<A>,
+) -> Box<[EndpointRecord<A>]> {
+    let read = |endpoint: &SliceEndpoint| {
+        let address = complaints.address_where(endpoint.addresses.first()?, &of_family, "endpoint")?;
+        let zones = position(zones, endpoint.hints.as_ref());
+        Some(EndpointRecord { address, zones, condition: condition(endpoint, node) })
+    };
+    slice.endpoints.iter().flatten().filter_map(read).collect()
 }
 
 /// The endpoints of one port, sorted, each once. Slices are given in the order of their names.
@@ -107,9 +132,9 @@ pub(super) fn candidates<'a>(
     protocol: Protocol,
 ) -> Vec<Candidate<'a>> {
     let mut all = Vec::new();
-    for slice in slices.iter().filter(|slice| slice.family == family) {
+    for slice in slices.iter().filter(|slice| slice.family() == family) {
         for (_, _, number) in slice.ports.iter().filter(|(n, p, _)| &**n == name && *p == protocol) {
-            all.extend(slice.candidates(*number));
+            slice.add_candidates(*number, &mut all);
         }
     }
     once(all)
@@ -117,7 +142,7 @@ pub(super) fn candidates<'a>(
 
 /// How many endpoints are ready on this node, counting an address with several ports once.
 pub(super) fn ready_here(slices: &[SliceRecord], family: Family) -> u32 {
-    let of_family = slices.iter().filter(|slice| slice.family == family);
+    let of_family = slices.iter().filter(|slice| slice.family() == family);
     let mut ports: Vec<_> =
         of_family.flat_map(|slice| &slice.ports).map(|(name, protocol, _)| (&**name, *protocol)).collect();
     ports.sort_unstable();

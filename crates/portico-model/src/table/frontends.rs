@@ -3,6 +3,7 @@
 use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceName};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::mem;
 use std::net::IpAddr;
 
 /// Where packets go that belong to one frontend.
@@ -119,6 +120,10 @@ impl FrontendIndex {
             self.compare(frontend, before.as_ref(), &mut moved);
         }
         moved
+    }
+
+    pub(crate) fn compact(&mut self) {
+        self.claims = mem::take(&mut self.claims).into_iter().collect();
     }
 
     fn compare(&self, frontend: FrontendKey, before: Option<&PortKey>, moved: &mut Moved) {

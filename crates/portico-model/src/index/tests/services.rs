@@ -1,10 +1,9 @@
 //! Which Services count, and which of their ports.
 
 use super::harness::*;
+use crate::objects::SERVICE_PROXY_NAME;
 use crate::table::{Family, FrontendKind, Protocol};
 use serde_json::json;
-
-const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 
 #[test]
 fn services_that_are_not_for_this_proxy() {
@@ -12,8 +11,8 @@ fn services_that_are_not_for_this_proxy() {
         ("headless", service(json!({"clusterIP": "None", "clusterIPs": ["None"], "externalIPs": ["192.0.2.1"]}))),
         ("without a cluster IP", service(json!({"clusterIP": "", "clusterIPs": []}))),
         ("an alias, even with an address", service(json!({"type": "ExternalName"}))),
-        ("another proxy's", labelled(service(json!({})), PROXY_NAME, "other")),
-        ("another proxy's without a name", labelled(service(json!({})), PROXY_NAME, "")),
+        ("another proxy's", labelled(service(json!({})), SERVICE_PROXY_NAME, "other")),
+        ("another proxy's without a name", labelled(service(json!({})), SERVICE_PROXY_NAME, "")),
     ] {
         let index = index(&[object, slice("a", json!([here("10.244.0.1")]))]);
         assert!(index.table().ports.is_empty(), "{rule}");
@@ -25,7 +24,7 @@ fn services_that_are_not_for_this_proxy() {
 fn a_service_that_stops_being_for_this_proxy_goes() {
     let mut index = index(&[service(json!({}))]);
     assert_eq!(index.table().ports.len(), 1);
-    apply(&mut index, &labelled(service(json!({})), PROXY_NAME, ""));
+    apply(&mut index, &labelled(service(json!({})), SERVICE_PROXY_NAME, ""));
     let update = index.take();
     assert!(update.changes.len() == 1 && update.changes[0].after.is_none());
     assert!(index.table().ports.is_empty() && index.table().frontends.conflicts().is_empty());

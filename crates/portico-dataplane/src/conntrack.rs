@@ -1,1 +1,0 @@
-//! Ends UDP (and SCTP) flows in the connection tracker whose endpoint is gone.

@@ -1,0 +1,67 @@
+//! Ends UDP and SCTP flows in the connection tracker whose endpoint is gone.
+//!
+//! The kernel decides where a flow goes by its first packet. A UDP client that keeps its port keeps sending to an endpoint
+//! that is long gone; an SCTP association that begins anew between the same ports does so too. TCP is never cut: its
+//! connections end by themselves.
+//!
+//! [`stale`] says which flows (pure), [`flow`] is how the kernel writes them (pure), [`Conntrack`] asks and deletes.
+
+mod flow;
+mod local;
+pub mod stale;
+
+pub use stale::{ABANDONED_AFTER, Stale, check, plan};
+
+use crate::netlink::{Messages, Socket};
+use flow::Flow;
+use local::LocalAddresses;
+use std::io;
+
+/// As many are deleted with one system call.
+const BATCH: usize = 1_000;
+
+/// The connection tracker of the network namespace of the thread that opened it.
+pub struct Conntrack {
+    tracker: Socket,
+    local: LocalAddresses,
+}
+
+impl Conntrack {
+    pub fn open() -> io::Result<Conntrack> {
+        Ok(Conntrack { tracker: Socket::netfilter()?, local: LocalAddresses::open()? })
+    }
+
+    /// End the flows that are stale, to be called after the new rules are installed; how many were ended. The kernel is
+    /// asked nothing if there is nothing that can be stale.
+    pub fn end(&mut self, stale: &Stale) -> io::Result<usize> {
+        self.local.forget();
+        let mut ended = 0;
+        for scope in stale.scopes() {
+            let flows = self.tracker.query(&flow::list(&scope), |message| {
+                let flow = Flow::parse(&message, scope.protocol)?;
+                stale.ends(&flow, |address| self.local.has(address)).then_some(flow)
+            })?;
+            for batch in flows.chunks(BATCH) {
+                ended += self.delete(batch)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    fn delete(&mut self, flows: &[Flow]) -> io::Result<usize> {
+        let mut requests = Messages::new();
+        for flow in flows {
+            flow.delete(&mut requests);
+        }
+        let refused = self.tracker.exchange(&requests)?.refused;
+        // Gone by itself meanwhile, or another one by now: nothing to do.
+        let left = refused.iter().filter(|refusal| refusal.error.kind() != io::ErrorKind::NotFound).count();
+        if let Some(refusal) = refused.iter().find(|refusal| refusal.error.kind() != io::ErrorKind::NotFound) {
+            tracing::warn!(left, error = %refusal.error, "cannot end flows whose endpoint is gone");
+        }
+        Ok(flows.len().saturating_sub(refused.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Numbers of classes. A class that no pool uses any more keeps its number and chain until the number is needed: they cost
+//! nothing, and it is likely to be used again.
+
+use super::delta::Delta;
+use super::element::Element;
+use super::number::{CLASSES, Number};
+use super::rules::Class;
+use crate::ApplyError;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[derive(Default)]
+pub struct Classes {
+    /// By number; zero is not used, so that no packet's number is zero.
+    entries: Vec<Option<Entry>>,
+    numbers: HashMap<Class, u32>,
+}
+
+struct Entry {
+    class: Class,
+    users: u32,
+}
+
+impl Classes {
+    /// The class has this number in the kernel.
+    pub fn adopt(&mut self, number: u32, class: Class) {
+        let place = number as usize;
+        if place == 0 || place >= CLASSES || self.numbers.contains_key(&class) {
+            return;
+        }
+        if self.entries.len() <= place {
+            self.entries.resize_with(place + 1, || None);
+        }
+        if let Some(entry @ None) = self.entries.get_mut(place) {
+            *entry = Some(Entry { class, users: 0 });
+            self.numbers.insert(class, number);
+        }
+    }
+
+    /// One more pool is of this class.
+    pub fn acquire(&mut self, class: Class, delta: &mut Delta) -> Result<u32, ApplyError> {
+        let number = match self.numbers.get(&class) {
+            Some(number) => *number,
+            None => self.create(class, delta)?,
+        };
+        if let Some(Some(entry)) = self.entries.get_mut(number as usize) {
+            entry.users += 1;
+        }
+        Ok(number)
+    }
+
+    pub fn release(&mut self, number: u32) {
+        if let Some(Some(entry)) = self.entries.get_mut(number as usize) {
+            entry.users = entry.users.saturating_sub(1);
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Class)> {
+        self.entries.iter().enumerate().filter_map(|(number, entry)| Some((number as u32, entry.as_ref()?.class)))
+    }
+
+    fn create(&mut self, class: Class, delta: &mut Delta) -> Result<u32, ApplyError> {
+        let place = self.free_place()?;
+        if self.entries.len() <= place {
+            self.entries.resize_with(place + 1, || None);
+        }
+        let number = place as u32;
+        if let Some(old) = self.entries.get_mut(place).and_then(|entry| entry.replace(Entry { class, users: 0 })) {
+            self.numbers.remove(&old.class);
+            delta.removed.push(element(number, &old.class));
+        }
+        self.numbers.insert(class, number);
+        delta.added.push(element(number, &class));
+        delta.classes.push(class);
+        Ok(number)
+    }
+
+    /// A number that no class has, else one whose class nobody uses.
+    fn free_place(&self) -> Result<usize, ApplyError> {
+        if self.numbers.len() < CLASSES - 1 {
+            let unused = self.entries.iter().skip(1).position(Option::is_none);
+            return Ok(unused.map_or(self.entries.len().max(1), |place| place + 1));
+        }
+        let idle = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| entry.users == 0);
+        self.entries.iter().position(idle).ok_or_else(|| {
+            ApplyError::Limit(format!("more than {} numbers of endpoints and affinity timeouts", CLASSES - 1))
+        })
+    }
+}
+
+pub fn element(number: u32, class: &Class) -> Element {
+    Element::Class { class: Number::class(number), chain: Arc::from(class.chain_name()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(endpoints: u32) -> Class {
+        Class { endpoints, affinity: None }
+    }
+
+    #[test]
+    fn numbers_are_shared_kept_and_reused_when_all_are_taken() {
+        let (mut classes, mut delta) = (Classes::default(), Delta::default());
+        assert_eq!(classes.acquire(class(1), &mut delta).unwrap(), 1);
+        assert_eq!(classes.acquire(class(1), &mut delta).unwrap(), 1);
+        for endpoints in 2..CLASSES as u32 {
+            assert_eq!(classes.acquire(class(endpoints), &mut delta).unwrap(), endpoints);
+        }
+        assert_eq!(delta.classes.len(), CLASSES - 1);
+        assert!(matches!(classes.acquire(class(9999), &mut delta), Err(ApplyError::Limit(_))));
+        classes.release(1);
+        assert!(classes.acquire(class(9999), &mut delta).is_err(), "still has a user");
+        classes.release(1);
+        assert_eq!(classes.acquire(class(9999), &mut delta).unwrap(), 1);
+        assert_eq!(delta.removed, [element(1, &class(1))]);
+    }
+
+    #[test]
+    fn adopted_numbers_are_not_given_away() {
+        let (mut classes, mut delta) = (Classes::default(), Delta::default());
+        classes.adopt(1, class(7));
+        classes.adopt(3, class(8));
+        classes.adopt(1, class(9));
+        classes.adopt(0, class(10));
+        classes.adopt(CLASSES as u32, class(11));
+        assert_eq!(classes.acquire(class(7), &mut delta).unwrap(), 1);
+        assert_eq!(classes.acquire(class(9), &mut delta).unwrap(), 2);
+        assert_eq!(classes.acquire(class(10), &mut delta).unwrap(), 4);
+        assert_eq!(delta.classes, [class(9), class(10)]);
+    }
+}

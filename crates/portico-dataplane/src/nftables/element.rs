@@ -1,0 +1,320 @@
+//! What the sets and maps hold: each kind of element, its bytes in the kernel, and back.
+
+use super::number::Number;
+use ipnet::IpNet;
+use portico_model::table::Family;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Where a Service answers: an address, or (`None`) the node's own, with protocol and port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct At {
+    pub address: Option<IpAddr>,
+    pub protocol: u8,
+    pub port: u16,
+}
+
+/// An endpoint as a packet is sent to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Target {
+    pub address: IpAddr,
+    pub port: u16,
+}
+
+/// One element. Ordered so that the elements of a set are together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Element {
+    /// In `frontends` or `node-ports`.
+    Frontend {
+        at: At,
+        number: Number,
+        name: Arc<str>,
+    },
+    LocalPool {
+        pool: u32,
+        number: Number,
+    },
+    Endpoint {
+        pool: u32,
+        slot: u32,
+        target: Target,
+    },
+    Slot {
+        pool: u32,
+        slot: u32,
+        member: Number,
+    },
+    Sticky {
+        member: Number,
+        target: Target,
+    },
+    Class {
+        class: Number,
+        chain: Arc<str>,
+    },
+    ClusterIp(IpAddr),
+    Hairpin(IpAddr),
+    /// In `refused` or `refused-ports`.
+    Refused {
+        at: At,
+        name: Arc<str>,
+    },
+    /// In `dropped` or `dropped-ports`.
+    Dropped {
+        at: At,
+        name: Arc<str>,
+    },
+    Guarded {
+        at: At,
+        name: Arc<str>,
+    },
+    AllowedSource {
+        at: At,
+        network: IpNet,
+    },
+    NodePortAddress(IpAddr),
+}
+
+/// A set or map of our tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Set {
+    Frontends,
+    NodePorts,
+    LocalPools,
+    Endpoints,
+    Slots,
+    Sticky,
+    Classes,
+    ClusterIps,
+    Hairpin,
+    Refused,
+    RefusedPorts,
+    Dropped,
+    DroppedPorts,
+    Guarded,
+    AllowedSources,
+    NodePortAddresses,
+    /// Filled by packets, never by us.
+    Affinity,
+}
+
+/// Bytes of a key or of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes {
+    bytes: [u8; 40],
+    length: u8,
+}
+
+impl Element {
+    pub fn set(&self) -> Set {
+        let by = |at: &At, address, port| if at.address.is_some() { address } else { port };
+        match self {
+            Element::Frontend { at, .. } => by(at, Set::Frontends, Set::NodePorts),
+            Element::LocalPool { .. } => Set::LocalPools,
+            Element::Endpoint { .. } => Set::Endpoints,
+            Element::Slot { .. } => Set::Slots,
+            Element::Sticky { .. } => Set::Sticky,
+            Element::Class { .. } => Set::Classes,
+            Element::ClusterIp(_) => Set::ClusterIps,
+            Element::Hairpin(_) => Set::Hairpin,
+            Element::Refused { at, .. } => by(at, Set::Refused, Set::RefusedPorts),
+            Element::Dropped { at, .. } => by(at, Set::Dropped, Set::DroppedPorts),
+            Element::Guarded { .. } => Set::Guarded,
+            Element::AllowedSource { .. } => Set::AllowedSources,
+            Element::NodePortAddress(_) => Set::NodePortAddresses,
+        }
+    }
+
+    pub fn key(&self) -> Bytes {
+        let key = Bytes::EMPTY;
+        match self {
+            Element::Frontend { at, .. }
+            | Element::Refused { at, .. }
+            | Element::Dropped { at, .. }
+            | Element::Guarded { at, .. } => key.at(at),
+            Element::LocalPool { pool, .. } => key.word(*pool),
+            Element::Endpoint { pool, slot, .. } | Element::Slot { pool, slot, .. } => key.word(*pool).word(*slot),
+            Element::Sticky { member, .. } => key.word(member.0),
+            Element::Class { class, .. } => key.word(class.0),
+            Element::ClusterIp(address) | Element::NodePortAddress(address) => key.address(*address),
+            Element::Hairpin(address) => key.address(*address).address(*address),
+            Element::AllowedSource { at, network } => key.at(at).address(network.network()),
+        }
+    }
+
+    /// The end of the range that the key begins, for sets of ranges.
+    pub fn key_end(&self) -> Option<Bytes> {
+        match self {
+            Element::AllowedSource { at, network } => Some(Bytes::EMPTY.at(at).address(network.broadcast())),
+            _ => None,
+        }
+    }
+
+    /// What the key maps to, but for [`Element::Class`], which maps to a verdict.
+    pub fn data(&self) -> Option<Bytes> {
+        let data = Bytes::EMPTY;
+        match self {
+            Element::Frontend { number, .. } | Element::LocalPool { number, .. } => Some(data.word(number.0)),
+            Element::Slot { member, .. } => Some(data.word(member.0)),
+            Element::Endpoint { target, .. } | Element::Sticky { target, .. } => {
+                Some(data.address(target.address).port(target.port))
+            }
+            _ => None,
+        }
+    }
+
+    /// For people who list the set.
+    pub fn comment(&self) -> Option<&str> {
+        match self {
+            Element::Frontend { name, .. }
+            | Element::Refused { name, .. }
+            | Element::Dropped { name, .. }
+            | Element::Guarded { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// An element as the kernel lists it; `None` if it cannot be one of ours.
+    pub fn decode(set: Set, family: Family, raw: &Raw) -> Option<Element> {
+        let mut key = Reader { family, rest: raw.key };
+        let mut data = Reader { family, rest: raw.data };
+        let name = || Arc::from(raw.comment.unwrap_or_default());
+        let element = match set {
+            Set::Frontends => Element::Frontend { at: key.at()?, number: Number(data.word()?), name: name() },
+            Set::NodePorts => Element::Frontend { at: key.port_at()?, number: Number(data.word()?), name: name() },
+            Set::LocalPools => Element::LocalPool { pool: key.word()?, number: Number(data.word()?) },
+            Set::Endpoints => Element::Endpoint { pool: key.word()?, slot: key.word()?, target: data.target()? },
+            Set::Slots => Element::Slot { pool: key.word()?, slot: key.word()?, member: Number(data.word()?) },
+            Set::Sticky => Element::Sticky { member: Number(key.word()?), target: data.target()? },
+            Set::Classes => Element::Class { class: Number(key.word()?), chain: Arc::from(raw.chain?) },
+            Set::ClusterIps => Element::ClusterIp(key.address()?),
+            Set::Hairpin => {
+                let address = key.address()?;
+                (key.address()? == address).then_some(Element::Hairpin(address))?
+            }
+            Set::Refused => Element::Refused { at: key.at()?, name: name() },
+            Set::RefusedPorts => Element::Refused { at: key.port_at()?, name: name() },
+            Set::Dropped => Element::Dropped { at: key.at()?, name: name() },
+            Set::DroppedPorts => Element::Dropped { at: key.port_at()?, name: name() },
+            Set::Guarded => Element::Guarded { at: key.at()?, name: name() },
+            Set::AllowedSources => Element::AllowedSource { at: key.at()?, network: key.network(raw.key_end?)? },
+            Set::NodePortAddresses => Element::NodePortAddress(key.address()?),
+            Set::Affinity => return None,
+        };
+        (key.rest.is_empty() && data.rest.is_empty()).then_some(element)
+    }
+}
+
+/// An element as it comes in a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Raw<'a> {
+    pub key: &'a [u8],
+    pub key_end: Option<&'a [u8]>,
+    pub data: &'a [u8],
+    pub chain: Option<&'a str>,
+    pub comment: Option<&'a str>,
+}
+
+impl Bytes {
+    const EMPTY: Bytes = Bytes { bytes: [0; 40], length: 0 };
+
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.length)).unwrap_or_default()
+    }
+
+    fn push(mut self, bytes: &[u8]) -> Bytes {
+        let start = usize::from(self.length);
+        if let Some(place) = self.bytes.get_mut(start..start + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.length += bytes.len() as u8;
+        }
+        self
+    }
+
+    /// In the byte order of the machine, as numbers in registers are.
+    fn word(self, value: u32) -> Bytes {
+        self.push(&value.to_ne_bytes())
+    }
+
+    fn address(self, address: IpAddr) -> Bytes {
+        match address {
+            IpAddr::V4(address) => self.push(&address.octets()),
+            IpAddr::V6(address) => self.push(&address.octets()),
+        }
+    }
+
+    /// Each part of a key takes whole registers of four bytes.
+    fn port(self, port: u16) -> Bytes {
+        let [high, low] = port.to_be_bytes();
+        self.push(&[high, low, 0, 0])
+    }
+
+    fn at(self, at: &At) -> Bytes {
+        let start = match at.address {
+            Some(address) => self.address(address),
+            None => self,
+        };
+        start.push(&[at.protocol, 0, 0, 0]).port(at.port)
+    }
+}
+
+struct Reader<'a> {
+    family: Family,
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.rest.split_first_chunk::<N>()?;
+        self.rest = rest;
+        Some(*head)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.take().map(u32::from_ne_bytes)
+    }
+
+    fn address(&mut self) -> Option<IpAddr> {
+        match self.family {
+            Family::V4 => self.take::<4>().map(IpAddr::from),
+            Family::V6 => self.take::<16>().map(IpAddr::from),
+        }
+    }
+
+    fn target(&mut self) -> Option<Target> {
+        Some(Target { address: self.address()?, port: self.port()? })
+    }
+
+    fn port(&mut self) -> Option<u16> {
+        let [high, low, ..] = self.take::<4>()?;
+        Some(u16::from_be_bytes([high, low]))
+    }
+
+    fn port_at(&mut self) -> Option<At> {
+        let [protocol, ..] = self.take::<4>()?;
+        Some(At { address: None, protocol, port: self.port()? })
+    }
+
+    fn at(&mut self) -> Option<At> {
+        let address = self.address()?;
+        Some(At { address: Some(address), ..self.port_at()? })
+    }
+
+    /// The rest of the key begins a range that `end` ends; the parts before it are the same in both.
+    fn network(&mut self, end: &[u8]) -> Option<IpNet> {
+        let first = self.address()?;
+        let mut end = Reader { family: self.family, rest: end };
+        end.at()?;
+        let last = end.address()?;
+        let prefix = match (first, last) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => (first.to_bits() ^ last.to_bits()).leading_zeros(),
+            (IpAddr::V6(first), IpAddr::V6(last)) => (first.to_bits() ^ last.to_bits()).leading_zeros(),
+            _ => return None,
+        };
+        let network = IpNet::new(first, prefix as u8).ok()?;
+        (network.network() == first && network.broadcast() == last).then_some(network)
+    }
+}
+
+#[cfg(test)]
+mod tests;

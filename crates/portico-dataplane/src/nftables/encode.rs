@@ -1,0 +1,220 @@
+//! Plans as netlink messages.
+
+use super::element::Element;
+use super::expr::family_number;
+use super::plan::{Plan, Step};
+use super::rules::{Base, Rule};
+use crate::netlink::{Messages, flags};
+use portico_model::table::Family;
+
+pub const TABLE: &str = "portico";
+
+/// The netfilter subsystem.
+pub const NFTABLES: u8 = 10;
+
+/// Kinds of messages (`enum nf_tables_msg_types`).
+pub mod command {
+    pub const NEW_TABLE: u8 = 0;
+    pub const GET_TABLE: u8 = 1;
+    pub const DELETE_TABLE: u8 = 2;
+    pub const NEW_CHAIN: u8 = 3;
+    pub const GET_CHAIN: u8 = 4;
+    pub const DELETE_CHAIN: u8 = 5;
+    pub const NEW_RULE: u8 = 6;
+    pub const GET_RULE: u8 = 7;
+    pub const DELETE_RULE: u8 = 8;
+    pub const NEW_SET: u8 = 9;
+    pub const GET_SET: u8 = 10;
+    pub const DELETE_SET: u8 = 11;
+    pub const NEW_ELEMENT: u8 = 12;
+    pub const GET_ELEMENT: u8 = 13;
+    pub const DELETE_ELEMENT: u8 = 14;
+    pub const GET_GENERATION: u8 = 16;
+}
+
+/// A comment and a fingerprint in the user data of a rule. `nft` ignores kinds that it does not know.
+pub const COMMENT: u8 = 0;
+pub const FINGERPRINT: u8 = 0x70;
+
+const GOTO: i32 = -4;
+/// Elements are put into messages of at most about this size; an attribute can have 64 KiB.
+const MESSAGE_SIZE: usize = 48 << 10;
+const LONGEST_COMMENT: usize = 127;
+
+/// A batch that is done as a whole or not at all, and whose last operation is answered. With a generation it is only done if
+/// the rule set still is that one.
+pub fn batch(messages: &mut Messages, generation: Option<u32>, operations: impl FnOnce(&mut Messages)) {
+    marker(messages, 0x10, generation);
+    operations(messages);
+    messages.acknowledge_last();
+    marker(messages, 0x11, None);
+}
+
+fn marker(messages: &mut Messages, kind: u16, generation: Option<u32>) {
+    messages.message(kind, 0, |m| {
+        m.raw(&[0, 0, 0, NFTABLES]);
+        if let Some(generation) = generation {
+            m.put_u32_be(1, generation);
+        }
+    });
+}
+
+pub fn plan(m: &mut Messages, plan: &Plan) {
+    plan.before.iter().for_each(|one| step(m, one));
+    for family in Family::BOTH {
+        elements(m, family, plan.removed.get(family), false);
+    }
+    for family in Family::BOTH {
+        elements(m, family, plan.added.get(family), true);
+    }
+    plan.after.iter().for_each(|one| step(m, one));
+}
+
+pub fn delete_table(m: &mut Messages, family: Family, table: &str) {
+    send(m, command::DELETE_TABLE, 0, family, |m| m.put_str(1, table));
+}
+
+fn send(m: &mut Messages, command: u8, flags: u16, family: Family, body: impl FnOnce(&mut Messages)) {
+    m.netfilter(NFTABLES, command, flags, family_number(family), body);
+}
+
+fn step(m: &mut Messages, step: &Step) {
+    let create = flags::CREATE;
+    match step {
+        Step::AddTable(family) => send(m, command::NEW_TABLE, create, *family, |m| {
+            m.put_str(1, TABLE);
+            m.put_u32_be(2, 0);
+        }),
+        Step::DeleteTable(family) => delete_table(m, *family, TABLE),
+        Step::AddSet(family, set) => add_set(m, *family, *set),
+        Step::DeleteSet(family, name) => named(m, command::DELETE_SET, *family, 2, name),
+        Step::EmptySet(family, set) => named(m, command::DELETE_ELEMENT, *family, 2, set.name()),
+        Step::AddChain(family, name, base) => send(m, command::NEW_CHAIN, create | flags::EXCLUSIVE, *family, |m| {
+            m.put_str(1, TABLE);
+            m.put_str(3, name);
+            base.iter().for_each(|base| hook(m, base));
+        }),
+        Step::DeleteChain(family, name) => named(m, command::DELETE_CHAIN, *family, 3, name),
+        Step::EmptyChain(family, name) => named(m, command::DELETE_RULE, *family, 2, name),
+        Step::AddRule(family, chain, rule) => add_rule(m, *family, chain, rule),
+    }
+}
+
+fn named(m: &mut Messages, command: u8, family: Family, attribute: u16, name: &str) {
+    send(m, command, 0, family, |m| {
+        m.put_str(1, TABLE);
+        m.put_str(attribute, name);
+    });
+}
+
+fn hook(m: &mut Messages, base: &Base) {
+    const ACCEPT: u32 = 1;
+    m.nested(4, |m| {
+        m.put_u32_be(1, base.hook);
+        m.put_u32_be(2, base.priority as u32);
+    });
+    m.put_u32_be(5, ACCEPT);
+    m.put_str(7, base.kind);
+}
+
+fn add_rule(m: &mut Messages, family: Family, chain: &str, rule: &Rule) {
+    send(m, command::NEW_RULE, flags::CREATE | flags::APPEND, family, |m| {
+        m.put_str(1, TABLE);
+        m.put_str(2, chain);
+        m.nested(4, |m| m.raw(&rule.expressions));
+        let mut userdata = vec![FINGERPRINT, 8];
+        userdata.extend(rule.fingerprint.to_be_bytes());
+        userdata.extend(rule.comment.map(comment).unwrap_or_default());
+        m.put(7, &userdata);
+    });
+}
+
+/// As `nft` stores comments: kind, length, text with a zero byte at its end.
+fn comment(text: &str) -> Vec<u8> {
+    let mut end = text.len().min(LONGEST_COMMENT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let text = text.get(..end).unwrap_or_default().bytes();
+    [COMMENT, end as u8 + 1].into_iter().chain(text).chain([0]).collect()
+}
+
+fn add_set(m: &mut Messages, family: Family, set: super::element::Set) {
+    let (definition, details) = (set.definition(family), set.details(family));
+    send(m, command::NEW_SET, flags::CREATE | flags::EXCLUSIVE, family, |m| {
+        m.put_str(1, TABLE);
+        m.put_str(2, set.name());
+        m.put_u32_be(3, definition.flags);
+        m.put_u32_be(4, definition.key_type);
+        m.put_u32_be(5, definition.key_length);
+        if definition.data_type != 0 {
+            m.put_u32_be(6, definition.data_type);
+            m.put_u32_be(7, definition.data_length);
+        }
+        // The kernel wants a number that is unlike others in the batch.
+        m.put_u32_be(10, set as u32 + 1);
+        m.nested(9, |m| {
+            if let Some(size) = details.size {
+                m.put_u32_be(1, size);
+            }
+            if !details.parts.is_empty() {
+                let part = |m: &mut Messages, length: &u8| m.nested(1, |m| m.put_u32_be(1, u32::from(*length)));
+                m.nested(2, |m| details.parts.iter().for_each(|length| part(m, length)));
+            }
+        });
+        m.put(13, &details.userdata);
+    });
+}
+
+/// Elements, which are in the order of their sets, in as few messages as they fit into.
+fn elements(m: &mut Messages, family: Family, mut elements: &[Element], add: bool) {
+    let (command, flags) = match add {
+        true => (command::NEW_ELEMENT, flags::CREATE | flags::EXCLUSIVE),
+        false => (command::DELETE_ELEMENT, 0),
+    };
+    while let Some(first) = elements.first() {
+        let set = first.set();
+        let mut sent = 0;
+        send(m, command, flags, family, |m| {
+            m.put_str(1, TABLE);
+            m.put_str(2, set.name());
+            let start = m.len();
+            m.nested(3, |m| {
+                for one in elements.iter().take_while(|one| one.set() == set) {
+                    if m.len() - start > MESSAGE_SIZE {
+                        break;
+                    }
+                    element(m, one, add);
+                    sent += 1;
+                }
+            });
+        });
+        elements = elements.get(sent..).unwrap_or_default();
+    }
+}
+
+fn element(m: &mut Messages, element: &Element, with_data: bool) {
+    m.nested(1, |m| {
+        m.nested(1, |m| m.put(1, element.key().as_slice()));
+        if let Some(end) = element.key_end() {
+            m.nested(10, |m| m.put(1, end.as_slice()));
+        }
+        if !with_data {
+            return;
+        }
+        if let Some(data) = element.data() {
+            m.nested(2, |m| m.put(1, data.as_slice()));
+        }
+        if let Element::Class { chain, .. } = element {
+            m.nested(2, |m| {
+                m.nested(2, |m| {
+                    m.put_u32_be(1, GOTO as u32);
+                    m.put_str(2, chain);
+                });
+            });
+        }
+        if let Some(text) = element.comment().filter(|text| !text.is_empty()) {
+            m.put(6, &comment(text));
+        }
+    });
+}

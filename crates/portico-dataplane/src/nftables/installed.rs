@@ -1,0 +1,339 @@
+//! What one address family has installed, and how a changed port changes it. Pure: the allocation of pools, slots, classes
+//! and members, and who owns an element that several ports want.
+
+use super::classes::{self, Classes};
+use super::delta::Delta;
+use super::element::{At, Element, Target};
+use super::number::{MEMBERS, PAIRS};
+use super::port::Port;
+use super::rules::Class;
+use super::slots;
+use crate::ApplyError;
+use portico_model::table::{Family, FrontendKind, NodePortAddresses, PortKey, ServicePort};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Names a port; its pools are twice this and one more.
+pub type Pair = u32;
+
+pub struct Installed {
+    family: Family,
+    ports: Vec<Option<Port>>,
+    pairs: HashMap<PortKey, Pair>,
+    free: Vec<Pair>,
+    /// Of ports that went in a batch that is not committed yet.
+    freed: Vec<Pair>,
+    classes: Classes,
+    /// Who answers at an address; of several that want to, the first by name.
+    owners: HashMap<At, Pair>,
+    /// All that want to, where there are several.
+    contested: HashMap<At, Vec<Pair>>,
+    /// How many ports have it.
+    cluster_ips: HashMap<IpAddr, u32>,
+    hairpins: HashMap<IpAddr, u32>,
+    node_port_addresses: Vec<IpAddr>,
+}
+
+/// Slots and members as the kernel has them.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Of the pool of the cluster, and of that of this node.
+    pub slots: [Vec<Option<Target>>; 2],
+    pub members: Vec<Option<Target>>,
+}
+
+impl Installed {
+    pub fn new(family: Family) -> Installed {
+        Installed {
+            family,
+            // Zero is not used: `nft` prints it as `none`.
+            ports: vec![None],
+            pairs: HashMap::new(),
+            free: Vec::new(),
+            freed: Vec::new(),
+            classes: Classes::default(),
+            owners: HashMap::new(),
+            contested: HashMap::new(),
+            cluster_ips: HashMap::new(),
+            hairpins: HashMap::new(),
+            node_port_addresses: Vec::new(),
+        }
+    }
+
+    /// Make a port what it is to be.
+    pub fn set(
+        &mut self,
+        key: &PortKey,
+        wanted: Option<&Arc<ServicePort>>,
+        delta: &mut Delta,
+    ) -> Result<(), ApplyError> {
+        match (self.pairs.get(key).copied(), wanted) {
+            (Some(pair), Some(wanted)) => self.update(pair, wanted, &Found::default(), delta),
+            (None, Some(wanted)) => self.adopt(key, wanted, None, &Found::default(), delta),
+            (Some(pair), None) => {
+                self.update(pair, &Arc::default(), &Found::default(), delta)?;
+                self.pairs.remove(key);
+                self.put(pair, None);
+                self.freed.push(pair);
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// A new port, which the kernel may already have, under a number that is not taken.
+    pub fn adopt(
+        &mut self,
+        key: &PortKey,
+        wanted: &Arc<ServicePort>,
+        pair: Option<Pair>,
+        found: &Found,
+        delta: &mut Delta,
+    ) -> Result<(), ApplyError> {
+        let pair = match pair {
+            Some(pair) => pair,
+            None => self.new_pair()?,
+        };
+        self.put(pair, Some(Port::new(key)));
+        self.pairs.insert(key.clone(), pair);
+        self.update(pair, wanted, found, delta)
+    }
+
+    pub fn adopt_class(&mut self, number: u32, class: Class) {
+        self.classes.adopt(number, class);
+    }
+
+    /// Of the numbers below this one those may be given to new ports which will not be adopted.
+    pub fn reserve(&mut self, below: Pair, will_be_adopted: impl Fn(Pair) -> bool) {
+        self.ports.resize_with(below.max(1) as usize, || None);
+        self.free = (1..below).rev().filter(|pair| !will_be_adopted(*pair)).collect();
+    }
+
+    pub fn set_node_port_addresses(&mut self, addresses: &NodePortAddresses, delta: &mut Delta) {
+        let mut wanted = match addresses {
+            NodePortAddresses::Listed(listed) => listed.clone(),
+            NodePortAddresses::AllLocal { .. } => Vec::new(),
+        };
+        wanted.retain(|address| Family::of(*address) == self.family);
+        wanted.sort_unstable();
+        wanted.dedup();
+        delta.removed.extend(self.node_port_addresses.drain(..).map(Element::NodePortAddress));
+        delta.added.extend(wanted.iter().copied().map(Element::NodePortAddress));
+        self.node_port_addresses = wanted;
+    }
+
+    /// The batch is in: numbers of what went may be used again.
+    pub fn committed(&mut self) {
+        self.free.append(&mut self.freed);
+    }
+
+    pub fn classes(&self) -> impl Iterator<Item = Class> {
+        self.classes.iter().map(|(_, class)| class)
+    }
+
+    /// Everything that is installed.
+    pub fn elements(&self) -> Vec<Element> {
+        let mut all = Vec::new();
+        for (pair, port) in self.ports.iter().enumerate() {
+            let (pair, Some(port)) = (pair as Pair, port) else { continue };
+            port.pool_elements(pair, &mut all);
+            for at in port.places().into_iter().filter(|at| self.owners.get(at) == Some(&pair)) {
+                port.frontend_elements(pair, &at, &mut all);
+            }
+        }
+        all.extend(self.cluster_ips.keys().copied().map(Element::ClusterIp));
+        all.extend(self.hairpins.keys().copied().map(Element::Hairpin));
+        all.extend(self.node_port_addresses.iter().copied().map(Element::NodePortAddress));
+        all.extend(self.classes.iter().map(|(number, class)| classes::element(number, &class)));
+        all
+    }
+
+    fn new_pair(&mut self) -> Result<Pair, ApplyError> {
+        if let Some(pair) = self.free.pop() {
+            return Ok(pair);
+        }
+        if self.ports.len() >= PAIRS {
+            return Err(ApplyError::Limit(format!("more than {PAIRS} service ports in one address family")));
+        }
+        self.ports.push(None);
+        Ok(self.ports.len() as Pair - 1)
+    }
+
+    fn port(&self, pair: Pair) -> Option<&Port> {
+        self.ports.get(pair as usize)?.as_ref()
+    }
+
+    fn put(&mut self, pair: Pair, port: Option<Port>) {
+        if let Some(place) = self.ports.get_mut(pair as usize) {
+            *place = port;
+        }
+    }
+
+    /// What is installed for a port becomes what is wanted: all of the old goes, all of the new comes, and the delta
+    /// keeps the difference.
+    fn update(
+        &mut self,
+        pair: Pair,
+        wanted: &Arc<ServicePort>,
+        found: &Found,
+        delta: &mut Delta,
+    ) -> Result<(), ApplyError> {
+        let Some(old) = self.port(pair).map(Port::places) else { return Ok(()) };
+        let new = Port::places_of(self.family, self.port(pair).map(|p| &p.key), wanted);
+        self.contribution(pair, &old, &new, &mut delta.removed);
+        let before = self.port(pair).map(|port| port.wanted.clone()).unwrap_or_default();
+        self.fill(pair, wanted, found, delta)?;
+        self.move_claims(pair, &old, &new);
+        self.count(&before, wanted, delta);
+        self.contribution(pair, &old, &new, &mut delta.added);
+        Ok(())
+    }
+
+    /// What the pools of a port have, and what whoever owns these places answers there.
+    fn contribution(&self, pair: Pair, old: &[At], new: &[At], out: &mut Vec<Element>) {
+        if let Some(port) = self.port(pair) {
+            port.pool_elements(pair, out);
+        }
+        for at in old.iter().chain(new.iter().filter(|at| old.binary_search(at).is_err())) {
+            let owner = self.owners.get(at).and_then(|owner| Some((*owner, self.port(*owner)?)));
+            if let Some((owner, port)) = owner {
+                port.frontend_elements(owner, at, out);
+            }
+        }
+    }
+
+    /// Give the wanted endpoints slots, members' indexes and classes.
+    fn fill(
+        &mut self,
+        pair: Pair,
+        wanted: &Arc<ServicePort>,
+        found: &Found,
+        delta: &mut Delta,
+    ) -> Result<(), ApplyError> {
+        let Some(port) = self.ports.get_mut(pair as usize).and_then(Option::as_mut) else { return Ok(()) };
+        let mut sides = [&wanted.cluster, &wanted.local].map(|side| slots::targets(self.family, side.iter()));
+        if wanted.affinity.is_some() {
+            let mut all: Vec<Target> = sides.iter().flatten().copied().collect();
+            all.sort_unstable();
+            all.dedup();
+            // More cannot be told apart; a Service with affinity does not use the rest.
+            all.truncate(MEMBERS);
+            sides.iter_mut().for_each(|side| side.retain(|target| all.binary_search(target).is_ok()));
+            let old = if port.members.is_empty() { &found.members } else { &port.members };
+            port.members = slots::assign_fixed(old, &all);
+        } else {
+            port.members = Vec::new();
+        }
+        for (side, targets) in sides.iter().enumerate() {
+            let (Some(pool), Some(found)) = (port.pools.get_mut(side), found.slots.get(side)) else { continue };
+            let class = Port::class_of(targets.len(), wanted.affinity, side == 1);
+            let class = class.map(|class| self.classes.acquire(class, delta)).transpose()?;
+            if let Some(old) = std::mem::replace(&mut pool.class, class) {
+                self.classes.release(old);
+            }
+            let old: Vec<Option<Target>> = pool.slots.iter().copied().map(Some).collect();
+            pool.slots = slots::assign(if old.is_empty() { found } else { &old }, targets);
+        }
+        port.wanted = wanted.clone();
+        Ok(())
+    }
+
+    fn move_claims(&mut self, pair: Pair, old: &[At], new: &[At]) {
+        for at in old.iter().filter(|at| new.binary_search(at).is_err()) {
+            self.unclaim(at, pair);
+        }
+        for at in new.iter().filter(|at| old.binary_search(at).is_err()) {
+            self.claim(*at, pair);
+        }
+    }
+
+    fn claim(&mut self, at: At, pair: Pair) {
+        match self.owners.entry(at) {
+            Entry::Vacant(entry) => {
+                entry.insert(pair);
+            }
+            Entry::Occupied(entry) => {
+                let first = *entry.get();
+                self.contested.entry(at).or_insert_with(|| vec![first]).push(pair);
+                self.elect(at);
+            }
+        }
+    }
+
+    fn unclaim(&mut self, at: &At, pair: Pair) {
+        match self.contested.get_mut(at) {
+            None => {
+                self.owners.remove(at);
+            }
+            Some(rivals) => {
+                rivals.retain(|rival| *rival != pair);
+                self.elect(*at);
+            }
+        }
+    }
+
+    /// The first by name owns a contested place.
+    fn elect(&mut self, at: At) {
+        let Some(rivals) = self.contested.get(&at) else { return };
+        let winner = rivals.iter().copied().min_by_key(|rival| self.port(*rival).map(|port| &port.key));
+        if let Some(winner) = winner {
+            self.owners.insert(at, winner);
+        }
+        if rivals.len() < 2 {
+            self.contested.remove(&at);
+        }
+    }
+
+    fn count(&mut self, before: &ServicePort, after: &ServicePort, delta: &mut Delta) {
+        let (old, new) = (cluster_ips(self.family, before), cluster_ips(self.family, after));
+        recount(&mut self.cluster_ips, &old, &new, Element::ClusterIp, delta);
+        let (old, new) = (hairpins(self.family, before), hairpins(self.family, after));
+        recount(&mut self.hairpins, &old, &new, Element::Hairpin, delta);
+    }
+}
+
+fn cluster_ips(family: Family, port: &ServicePort) -> Vec<IpAddr> {
+    let of_cluster = port.frontends.iter().filter(|frontend| frontend.kind == FrontendKind::ClusterIp);
+    sorted(of_cluster.filter_map(|frontend| frontend.address).filter(|address| Family::of(*address) == family))
+}
+
+/// Endpoints that may be given their own connections, and then do not see the answer come back: those of this node.
+fn hairpins(family: Family, port: &ServicePort) -> Vec<IpAddr> {
+    let local = port.cluster.iter().chain(port.local.iter()).filter(|endpoint| endpoint.local);
+    sorted(local.map(|endpoint| endpoint.address).filter(|address| Family::of(*address) == family))
+}
+
+fn sorted(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = addresses.collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+fn recount<T: Hash + Eq + Ord + Copy>(
+    counts: &mut HashMap<T, u32>,
+    old: &[T],
+    new: &[T],
+    element: impl Fn(T) -> Element,
+    delta: &mut Delta,
+) {
+    for item in new.iter().filter(|item| old.binary_search(item).is_err()) {
+        let count = counts.entry(*item).or_default();
+        *count += 1;
+        if *count == 1 {
+            delta.added.push(element(*item));
+        }
+    }
+    for item in old.iter().filter(|item| new.binary_search(item).is_err()) {
+        if let Entry::Occupied(mut entry) = counts.entry(*item) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+                delta.removed.push(element(*item));
+            }
+        }
+    }
+}

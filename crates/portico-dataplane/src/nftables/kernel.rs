@@ -1,0 +1,145 @@
+//! The way to the kernel: read everything, commit a plan. Tests put a fake in its place.
+
+use super::encode;
+use super::plan::Plan;
+use super::read;
+use super::snapshot::Snapshot;
+use crate::ApplyError;
+use crate::netlink::{Messages, Replies, Socket};
+use portico_model::table::Family;
+use std::io;
+use std::time::{Duration, Instant};
+
+pub trait Kernel: Send {
+    fn read(&mut self) -> Result<Snapshot, ApplyError>;
+
+    /// Do all of a plan or nothing. With a generation it is done only if nobody changed any rule since.
+    fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError>;
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sent {
+    pub bytes: usize,
+    pub kernel: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Somebody changed rules since the snapshot: read again.
+    #[error("the rule set changed meanwhile")]
+    Changed,
+    #[error(transparent)]
+    Failed(ApplyError),
+}
+
+impl From<CommitError> for ApplyError {
+    fn from(error: CommitError) -> ApplyError {
+        match error {
+            CommitError::Changed => {
+                let source = io::Error::new(io::ErrorKind::ResourceBusy, "the rule set changes all the time");
+                ApplyError::Kernel { doing: "nftables batch".to_owned(), source }
+            }
+            CommitError::Failed(error) => error,
+        }
+    }
+}
+
+/// The kernel of the network namespace that it was opened in.
+pub struct Netlink {
+    socket: Socket,
+    messages: Messages,
+}
+
+/// A batch is tried so often when the kernel is short of something for a moment.
+const ATTEMPTS: usize = 3;
+/// Memory for messages beyond this is given back.
+const KEPT: usize = 1 << 20;
+const ERESTART: i32 = 85;
+
+impl Netlink {
+    pub fn open() -> Result<Netlink, ApplyError> {
+        let socket = Socket::netfilter().map_err(|error| failed("opening a netlink socket", error))?;
+        Ok(Netlink { socket, messages: Messages::new() })
+    }
+
+    /// By which notifications tell our changes from others'.
+    pub fn port(&self) -> u32 {
+        self.socket.port()
+    }
+
+    /// Delete tables of this name, in both families, as far as there are any.
+    pub fn delete_tables(&mut self, name: &str) -> Result<usize, ApplyError> {
+        let mut present = Vec::new();
+        for family in Family::BOTH {
+            let found = read::has_table(&mut self.socket, family, name);
+            if found.map_err(|error| failed("listing nftables tables", error))? {
+                present.push(family);
+            }
+        }
+        if !present.is_empty() {
+            self.messages.clear();
+            encode::batch(&mut self.messages, None, |m| {
+                present.iter().for_each(|family| encode::delete_table(m, *family, name));
+            });
+            self.exchange()?;
+        }
+        Ok(present.len())
+    }
+
+    fn exchange(&mut self) -> Result<Duration, CommitError> {
+        let mut attempt = 1;
+        loop {
+            let start = Instant::now();
+            match self.socket.exchange(&self.messages).and_then(outcome) {
+                Ok(()) => return Ok(start.elapsed()),
+                Err(error) if error.raw_os_error() == Some(ERESTART) => return Err(CommitError::Changed),
+                Err(error) if attempt < ATTEMPTS && is_momentary(&error) => attempt += 1,
+                Err(error) => return Err(CommitError::Failed(failed("nftables batch", error))),
+            }
+        }
+    }
+}
+
+impl Kernel for Netlink {
+    fn read(&mut self) -> Result<Snapshot, ApplyError> {
+        read::snapshot(&mut self.socket).map_err(|error| failed("reading nftables rules", error))
+    }
+
+    fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError> {
+        self.messages.clear();
+        encode::batch(&mut self.messages, generation, |m| encode::plan(m, plan));
+        let result = self.exchange();
+        let bytes = self.messages.len();
+        if bytes > KEPT {
+            self.messages = Messages::new();
+        }
+        Ok(Sent { bytes, kernel: result? })
+    }
+}
+
+/// A batch is done if its last operation was acknowledged and nothing was refused. The error of a momentary shortage stays
+/// what it is; others are said in the kernel's words.
+fn outcome(replies: Replies) -> io::Result<()> {
+    let count = replies.refused.len();
+    let Some(first) = replies.refused.into_iter().next() else {
+        return match replies.acknowledged {
+            0 => Err(io::Error::from_raw_os_error(libc::ENOBUFS)),
+            _ => Ok(()),
+        };
+    };
+    if is_momentary(&first.error) || first.error.raw_os_error() == Some(ERESTART) {
+        return Err(first.error);
+    }
+    let text = first.text.map(|text| format!(": {text}")).unwrap_or_default();
+    let text = format!("{}{text} (operation {}, {count} refused)", first.error, first.sequence);
+    Err(io::Error::new(first.error.kind(), text))
+}
+
+fn is_momentary(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ENOBUFS | libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
+}
+
+fn failed(doing: &str, source: io::Error) -> ApplyError {
+    ApplyError::Kernel { doing: doing.to_owned(), source }
+}

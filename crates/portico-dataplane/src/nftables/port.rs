@@ -1,0 +1,179 @@
+//! One port as it is installed, and the elements that it consists of.
+
+use super::element::{At, Element, Target};
+use super::number::{Number, Treatment};
+use super::rules::{Affinity, Class};
+use ipnet::IpNet;
+use portico_model::table::{Family, Frontend, Masquerade, Outcome, PortKey, ServicePort};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub struct Port {
+    pub key: PortKey,
+    pub wanted: Arc<ServicePort>,
+    /// Of the cluster, and of this node.
+    pub pools: [Pool; 2],
+    /// With affinity: endpoints by the index that clients are remembered with.
+    pub members: Vec<Option<Target>>,
+    name: Arc<str>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    pub slots: Vec<Target>,
+    /// None if it is empty.
+    pub class: Option<u32>,
+}
+
+impl Port {
+    pub fn new(key: &PortKey) -> Port {
+        Port {
+            key: key.clone(),
+            wanted: Arc::default(),
+            pools: Default::default(),
+            members: Vec::new(),
+            name: Arc::from(key.to_string()),
+        }
+    }
+
+    /// Where the port answers: sorted, each once.
+    pub fn places(&self) -> Vec<At> {
+        Port::places_of(self.key.family, Some(&self.key), &self.wanted)
+    }
+
+    pub fn places_of(family: Family, key: Option<&PortKey>, port: &ServicePort) -> Vec<At> {
+        let Some(key) = key else { return Vec::new() };
+        let is_ours = |frontend: &&Frontend| frontend.address.is_none_or(|address| Family::of(address) == family);
+        let mut places: Vec<At> = port.frontends.iter().filter(is_ours).map(|frontend| at(key, frontend)).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    pub fn class_of(endpoints: usize, affinity: Option<u32>, local: bool) -> Option<Class> {
+        let affinity = affinity.map(|seconds| Affinity { seconds, local });
+        (endpoints > 0).then_some(Class { endpoints: endpoints as u32, affinity })
+    }
+
+    /// Slots, members, and the way from the pool of the cluster to that of this node.
+    pub fn pool_elements(&self, pair: u32, out: &mut Vec<Element>) {
+        match self.wanted.affinity {
+            None => self.plain_slots(pair, out),
+            Some(_) => self.sticky_slots(pair, out),
+        }
+        let mut local_pools: Vec<Element> =
+            self.wanted.frontends.iter().filter_map(|f| self.local_pool(pair, f)).collect();
+        local_pools.dedup();
+        // One way out of each pool; frontends of one port do not differ in it.
+        local_pools.sort_unstable();
+        local_pools.dedup_by_key(|element| element.key());
+        out.append(&mut local_pools);
+    }
+
+    fn plain_slots(&self, pair: u32, out: &mut Vec<Element>) {
+        for (pool, slots) in self.numbered_pools(pair) {
+            let element =
+                |(slot, target): (usize, &Target)| Element::Endpoint { pool, slot: slot as u32, target: *target };
+            out.extend(slots.iter().enumerate().map(element));
+        }
+    }
+
+    fn sticky_slots(&self, pair: u32, out: &mut Vec<Element>) {
+        let index_of: HashMap<Target, u32> =
+            self.members.iter().enumerate().filter_map(|(index, target)| Some(((*target)?, index as u32))).collect();
+        for (pool, slots) in self.numbered_pools(pair) {
+            for (slot, target) in slots.iter().enumerate() {
+                let Some(index) = index_of.get(target) else { continue };
+                let member = Number::member(*index, pool);
+                out.push(Element::Slot { pool, slot: slot as u32, member });
+                out.push(Element::Sticky { member, target: *target });
+            }
+        }
+    }
+
+    fn numbered_pools(&self, pair: u32) -> impl Iterator<Item = (u32, &[Target])> {
+        self.pools.iter().zip([0, 1]).map(move |(pool, side)| (pair * 2 + side, pool.slots.as_slice()))
+    }
+
+    /// Everything about the place, for the frontends that the port has there (one, but for odd Services).
+    pub fn frontend_elements(&self, pair: u32, place: &At, out: &mut Vec<Element>) {
+        let start = out.len();
+        let here = |frontend: &&Frontend| at(&self.key, frontend) == *place;
+        for frontend in self.wanted.frontends.iter().filter(here) {
+            let next = out.len();
+            self.outcome_elements(pair, place, frontend, out);
+            self.source_elements(place, frontend, out);
+            if next > start {
+                drop_repeated(out, start, next);
+            }
+        }
+    }
+
+    fn outcome_elements(&self, pair: u32, place: &At, frontend: &Frontend, out: &mut Vec<Element>) {
+        let (at, name) = (*place, self.name.clone());
+        let inside = self.number(pair, treatment(frontend), frontend.inside);
+        if let Some(number) = inside {
+            out.push(Element::Frontend { at, number, name: name.clone() });
+        }
+        match frontend.outside {
+            Outcome::Reject => out.push(Element::Refused { at, name }),
+            Outcome::Drop => out.push(Element::Dropped { at, name }),
+            Outcome::Cluster | Outcome::Local if inside.is_none() => out.push(Element::Refused { at, name }),
+            Outcome::Cluster | Outcome::Local => {}
+        }
+    }
+
+    fn source_elements(&self, place: &At, frontend: &Frontend, out: &mut Vec<Element>) {
+        let (at, Some(sources), true) = (*place, &frontend.sources, place.address.is_some()) else { return };
+        out.push(Element::Guarded { at, name: self.name.clone() });
+        let of_family: Vec<IpNet> =
+            sources.iter().filter(|network| Family::of(network.addr()) == self.key.family).copied().collect();
+        // The kernel refuses ranges that overlap.
+        out.extend(IpNet::aggregate(&of_family).into_iter().map(|network| Element::AllowedSource { at, network }));
+    }
+
+    /// Where packets from outside go, where it is not where those from inside go.
+    fn local_pool(&self, pair: u32, frontend: &Frontend) -> Option<Element> {
+        if treatment(frontend) != Treatment::ExternalLocal {
+            return None;
+        }
+        let pool = self.number(pair, Treatment::Internal, frontend.inside)?.pool();
+        let number = self.number(pair, Treatment::Internal, frontend.outside)?;
+        Some(Element::LocalPool { pool, number })
+    }
+
+    fn number(&self, pair: u32, treatment: Treatment, outcome: Outcome) -> Option<Number> {
+        let side = match outcome {
+            Outcome::Cluster => 0,
+            Outcome::Local => 1,
+            Outcome::Reject | Outcome::Drop => return None,
+        };
+        let class = self.pools.get(side)?.class?;
+        Some(Number::new(treatment, class, pair * 2 + side as u32))
+    }
+}
+
+pub fn at(key: &PortKey, frontend: &Frontend) -> At {
+    At { address: frontend.address, protocol: key.protocol.number(), port: frontend.port }
+}
+
+/// Inside and outside differ only with a Local external policy, and only there is the node masqueraded and nobody else.
+fn treatment(frontend: &Frontend) -> Treatment {
+    match frontend.masquerade {
+        _ if frontend.inside != frontend.outside => Treatment::ExternalLocal,
+        Masquerade::OnlyNode => Treatment::ExternalLocal,
+        Masquerade::Always => Treatment::External,
+        Masquerade::UnlessPod => Treatment::Internal,
+        Masquerade::Never => Treatment::Plain,
+    }
+}
+
+/// Of several elements with one key the first stays.
+fn drop_repeated(elements: &mut Vec<Element>, start: usize, next: usize) {
+    let known: Vec<_> = elements.iter().take(next).skip(start).map(|e| (e.set(), e.key())).collect();
+    let mut position = 0;
+    elements.retain(|element| {
+        position += 1;
+        position <= next || !known.contains(&(element.set(), element.key()))
+    });
+}

@@ -1,0 +1,209 @@
+//! Reads our tables from the kernel.
+
+use super::element::{Element, Raw, Set};
+use super::encode::{COMMENT, FINGERPRINT, NFTABLES, TABLE, command};
+use super::expr::family_number;
+use super::sets::{Definition, VERDICT};
+use super::snapshot::{FoundBase, FoundChain, FoundSet, FoundTable, Snapshot};
+use crate::netlink::message::Attributes;
+use crate::netlink::{Attribute, Message, Messages, Socket, flags};
+use portico_model::table::Family;
+use std::io;
+use std::sync::Arc;
+
+/// All of it, as of one moment if nobody changes rules all the time; who sends a batch with the generation is told if
+/// somebody did.
+pub fn snapshot(socket: &mut Socket) -> io::Result<Snapshot> {
+    const ATTEMPTS: usize = 5;
+    let mut snapshot = Snapshot::default();
+    for _ in 0..ATTEMPTS {
+        snapshot = Snapshot { generation: generation(socket)?, ..Snapshot::default() };
+        let mut vanished = false;
+        for family in Family::BOTH {
+            match table(socket, family) {
+                Ok(table) => *snapshot.tables.get_mut(family) = table,
+                // It went while it was read.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => vanished = true,
+                Err(error) => return Err(error),
+            }
+        }
+        if !vanished && generation(socket)? == snapshot.generation {
+            break;
+        }
+    }
+    Ok(snapshot)
+}
+
+/// The number of the current rule set.
+pub fn generation(socket: &mut Socket) -> io::Result<u32> {
+    let mut request = Messages::new();
+    request.netfilter(NFTABLES, command::GET_GENERATION, 0, 0, |_| {});
+    let answers = socket.query(&request, |m| m.attributes(4).find_kind(1)?.u32_be())?;
+    answers.first().copied().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no generation in the answer"))
+}
+
+/// Whether there is a table of that name.
+pub fn has_table(socket: &mut Socket, family: Family, name: &str) -> io::Result<bool> {
+    Ok(table_flags(socket, family, name)?.is_some())
+}
+
+fn table_flags(socket: &mut Socket, family: Family, name: &str) -> io::Result<Option<u32>> {
+    let found = dump(socket, family, command::GET_TABLE, &[], |message| {
+        let (mut found, mut flags) = (false, 0);
+        for attribute in message.attributes(4) {
+            match attribute.kind {
+                1 => found = attribute.text() == Some(name),
+                2 => flags = attribute.u32_be()?,
+                _ => {}
+            }
+        }
+        found.then_some(flags)
+    })?;
+    Ok(found.first().copied())
+}
+
+fn table(socket: &mut Socket, family: Family) -> io::Result<Option<FoundTable>> {
+    let Some(flags) = table_flags(socket, family, TABLE)? else { return Ok(None) };
+    let mut table = FoundTable { flags, ..FoundTable::default() };
+    table.chains.extend(dump(socket, family, command::GET_CHAIN, &[], chain)?);
+    for (chain, fingerprint) in dump(socket, family, command::GET_RULE, &[(1, TABLE)], rule)? {
+        if let Some(chain) = table.chains.get_mut(&*chain) {
+            chain.rules.push(fingerprint);
+        }
+    }
+    table.sets.extend(dump(socket, family, command::GET_SET, &[(1, TABLE)], set)?);
+    for (name, found) in &mut table.sets {
+        match Set::by_name(name) {
+            None | Some(Set::Affinity) => {}
+            Some(set) if set.definition(family) != found.definition => {}
+            Some(set) => read_elements(socket, family, set, found)?,
+        }
+    }
+    Ok(Some(table))
+}
+
+fn dump<T>(
+    socket: &mut Socket,
+    family: Family,
+    command: u8,
+    filter: &[(u16, &str)],
+    parse: impl FnMut(Message) -> Option<T>,
+) -> io::Result<Vec<T>> {
+    let mut request = Messages::new();
+    request.netfilter(NFTABLES, command, flags::DUMP, family_number(family), |m| {
+        filter.iter().for_each(|(kind, text)| m.put_str(*kind, text));
+    });
+    socket.query(&request, parse)
+}
+
+fn is_ours(attribute: &Attribute) -> Option<()> {
+    (attribute.text() == Some(TABLE)).then_some(())
+}
+
+fn chain(message: Message) -> Option<(Arc<str>, FoundChain)> {
+    const ACCEPT: u32 = 1;
+    let (mut name, mut hook, mut kind, mut accepts) = (None, None, String::new(), true);
+    for attribute in message.attributes(4) {
+        match attribute.kind {
+            1 => is_ours(&attribute)?,
+            3 => name = attribute.text(),
+            4 => hook = Some(attribute.nested()),
+            5 => accepts = attribute.u32_be() == Some(ACCEPT),
+            7 => kind = attribute.text()?.to_owned(),
+            _ => {}
+        }
+    }
+    let number = |hook: &Attributes, kind| hook.clone().find_kind(kind).and_then(|a| a.u32_be()).unwrap_or_default();
+    let base = hook.map(|hook| FoundBase { kind, hook: number(&hook, 1), priority: number(&hook, 2) as i32, accepts });
+    Some((Arc::from(name?), FoundChain { base, rules: Vec::new() }))
+}
+
+fn rule(message: Message) -> Option<(Box<str>, Option<u64>)> {
+    let (mut chain, mut fingerprint) = (None, None);
+    for attribute in message.attributes(4) {
+        match attribute.kind {
+            1 => is_ours(&attribute)?,
+            2 => chain = attribute.text(),
+            7 => fingerprint = userdata(attribute.data, FINGERPRINT),
+            _ => {}
+        }
+    }
+    let fingerprint = fingerprint.and_then(|bytes: &[u8]| bytes.first_chunk()).map(|bytes| u64::from_be_bytes(*bytes));
+    Some((Box::from(chain?), fingerprint))
+}
+
+fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
+    let mut name = None;
+    let mut definition = Definition { flags: 0, key_type: 0, key_length: 0, data_type: 0, data_length: 0 };
+    for attribute in message.attributes(4) {
+        match attribute.kind {
+            1 => is_ours(&attribute)?,
+            2 => name = attribute.text(),
+            3 => definition.flags = attribute.u32_be()?,
+            4 => definition.key_type = attribute.u32_be()?,
+            5 => definition.key_length = attribute.u32_be()?,
+            6 => definition.data_type = attribute.u32_be()?,
+            7 => definition.data_length = attribute.u32_be()?,
+            _ => {}
+        }
+    }
+    if definition.data_type == VERDICT {
+        definition.data_length = 0;
+    }
+    const ANONYMOUS: u32 = 1;
+    let is_named = definition.flags & ANONYMOUS == 0;
+    is_named.then_some((Arc::from(name?), FoundSet { definition, elements: Vec::new(), unknown: 0 }))
+}
+
+fn read_elements(socket: &mut Socket, family: Family, set: Set, found: &mut FoundSet) -> io::Result<()> {
+    let filter = [(1, TABLE), (2, set.name())];
+    let parts = dump(socket, family, command::GET_ELEMENT, &filter, |message| {
+        let (mut known, mut unknown) = (Vec::new(), 0);
+        for attribute in message.attributes(4).find_kind(3)?.nested() {
+            match Element::decode(set, family, &raw(attribute.nested())) {
+                Some(element) => known.push(element),
+                None => unknown += 1,
+            }
+        }
+        Some((known, unknown))
+    })?;
+    for (mut known, unknown) in parts {
+        found.elements.append(&mut known);
+        found.unknown += unknown;
+    }
+    found.elements.sort_unstable();
+    Ok(())
+}
+
+fn raw(attributes: Attributes<'_>) -> Raw<'_> {
+    fn value(attribute: Attribute<'_>) -> Option<&[u8]> {
+        attribute.nested().find_kind(1).map(|value| value.data)
+    }
+    let mut raw = Raw::default();
+    for attribute in attributes {
+        match attribute.kind {
+            1 => raw.key = value(attribute).unwrap_or_default(),
+            2 => {
+                raw.data = value(attribute).unwrap_or_default();
+                let verdict = attribute.nested().find_kind(2);
+                raw.chain = verdict.and_then(|v| v.nested().find_kind(2)).and_then(|chain| chain.text());
+            }
+            6 => raw.comment = userdata(attribute.data, COMMENT).and_then(|data| Attribute { kind: 0, data }.text()),
+            10 => raw.key_end = value(attribute),
+            _ => {}
+        }
+    }
+    raw
+}
+
+/// User data is kind, length and bytes, one after the other.
+fn userdata(mut bytes: &[u8], wanted: u8) -> Option<&[u8]> {
+    while let [kind, length, rest @ ..] = bytes {
+        let (data, next) = rest.split_at_checked(usize::from(*length))?;
+        if *kind == wanted {
+            return Some(data);
+        }
+        bytes = next;
+    }
+    None
+}

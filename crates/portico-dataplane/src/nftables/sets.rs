@@ -1,0 +1,202 @@
+//! How each set and map is declared.
+
+use super::element::Set;
+use portico_model::table::Family;
+
+/// Values of the kernel's `enum nft_set_flags`.
+mod flag {
+    pub const INTERVAL: u32 = 0x4;
+    pub const MAP: u32 = 0x8;
+    pub const TIMEOUT: u32 = 0x10;
+    pub const DYNAMIC: u32 = 0x20;
+    pub const CONCAT: u32 = 0x80;
+}
+
+/// A type as the `nft` tool numbers it (the kernel keeps the number for it), with its length in bytes.
+#[derive(Clone, Copy)]
+struct Type {
+    number: u32,
+    length: u8,
+    host_order: bool,
+}
+
+const PROTOCOL: Type = Type { number: 12, length: 1, host_order: false };
+const SERVICE: Type = Type { number: 13, length: 2, host_order: false };
+const MARK: Type = Type { number: 19, length: 4, host_order: true };
+const CLASS_ID: Type = Type { number: 23, length: 4, host_order: true };
+pub const VERDICT: u32 = 0xffff_ff00;
+
+/// Clients with a session at any one time, in one family; the kernel makes the hash table large enough for them at once.
+const AFFINITY_SIZE: u32 = 1 << 18;
+
+/// The declaration, as far as the kernel tells it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    pub flags: u32,
+    pub key_type: u32,
+    pub key_length: u32,
+    pub data_type: u32,
+    /// Zero for none and for verdicts.
+    pub data_length: u32,
+}
+
+/// The rest of the declaration.
+pub struct Details {
+    /// Lengths of the parts of the key; empty if it has one part.
+    pub parts: Vec<u8>,
+    pub size: Option<u32>,
+    /// What `nft` needs to print numbers right, and a comment.
+    pub userdata: Vec<u8>,
+}
+
+impl Set {
+    pub const ALL: [Set; 17] = [
+        Set::Frontends,
+        Set::NodePorts,
+        Set::LocalPools,
+        Set::Endpoints,
+        Set::Slots,
+        Set::Sticky,
+        Set::Classes,
+        Set::ClusterIps,
+        Set::Hairpin,
+        Set::Refused,
+        Set::RefusedPorts,
+        Set::Dropped,
+        Set::DroppedPorts,
+        Set::Guarded,
+        Set::AllowedSources,
+        Set::NodePortAddresses,
+        Set::Affinity,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Set::Frontends => "frontends",
+            Set::NodePorts => "node-ports",
+            Set::LocalPools => "local-pools",
+            Set::Endpoints => "endpoints",
+            Set::Slots => "slots",
+            Set::Sticky => "sticky",
+            Set::Classes => "classes",
+            Set::ClusterIps => "cluster-ips",
+            Set::Hairpin => "hairpin",
+            Set::Refused => "refused",
+            Set::RefusedPorts => "refused-ports",
+            Set::Dropped => "dropped",
+            Set::DroppedPorts => "dropped-ports",
+            Set::Guarded => "guarded",
+            Set::AllowedSources => "allowed-sources",
+            Set::NodePortAddresses => "node-port-addresses",
+            Set::Affinity => "affinity",
+        }
+    }
+
+    pub fn by_name(name: &str) -> Option<Set> {
+        Set::ALL.into_iter().find(|set| set.name() == name)
+    }
+
+    fn comment(self) -> &'static str {
+        match self {
+            Set::Frontends => "addresses of Services: treatment, class and pool",
+            Set::NodePorts => "node ports of Services: treatment, class and pool",
+            Set::LocalPools => "pool of the cluster: pool of this node, for Local external policy",
+            Set::Endpoints => "pool . slot: endpoint",
+            Set::Slots => "pool . slot: member, for session affinity",
+            Set::Sticky => "member: endpoint",
+            Set::Classes => "number of endpoints and affinity: how to choose",
+            Set::ClusterIps => "cluster IPs of Services",
+            Set::Hairpin => "endpoints on this node that may be given their own connections",
+            Set::Refused | Set::RefusedPorts => "no endpoint anywhere",
+            Set::Dropped | Set::DroppedPorts => "no endpoint on this node",
+            Set::Guarded => "addresses that only some sources may reach",
+            Set::AllowedSources => "guarded address . source",
+            Set::NodePortAddresses => "addresses of this node that have node ports",
+            Set::Affinity => "pools . client: member",
+        }
+    }
+
+    fn key(self, family: Family) -> Vec<Type> {
+        let address = address_type(family);
+        match self {
+            Set::Frontends | Set::Refused | Set::Dropped | Set::Guarded => vec![address, PROTOCOL, SERVICE],
+            Set::NodePorts | Set::RefusedPorts | Set::DroppedPorts => vec![PROTOCOL, SERVICE],
+            Set::LocalPools | Set::Sticky | Set::Classes => vec![CLASS_ID],
+            Set::Endpoints | Set::Slots => vec![CLASS_ID, MARK],
+            Set::ClusterIps | Set::NodePortAddresses => vec![address],
+            Set::Hairpin => vec![address, address],
+            Set::AllowedSources => vec![address, PROTOCOL, SERVICE, address],
+            Set::Affinity => vec![CLASS_ID, address],
+        }
+    }
+
+    fn data(self, family: Family) -> Vec<Type> {
+        match self {
+            Set::Frontends | Set::NodePorts | Set::LocalPools | Set::Slots | Set::Affinity => vec![CLASS_ID],
+            Set::Endpoints | Set::Sticky => vec![address_type(family), SERVICE],
+            _ => Vec::new(),
+        }
+    }
+
+    pub fn definition(self, family: Family) -> Definition {
+        let (key, data) = (self.key(family), self.data(family));
+        let is_map = !data.is_empty() || self == Set::Classes;
+        let flags = match self {
+            Set::AllowedSources => flag::INTERVAL,
+            Set::Affinity => flag::DYNAMIC | flag::TIMEOUT,
+            _ => 0,
+        } | if is_map { flag::MAP } else { 0 }
+            | if key.len() > 1 { flag::CONCAT } else { 0 };
+        Definition {
+            flags,
+            key_type: number(&key),
+            key_length: length(&key),
+            data_type: if self == Set::Classes { VERDICT } else { number(&data) },
+            data_length: length(&data),
+        }
+    }
+
+    pub fn details(self, family: Family) -> Details {
+        let (key, data) = (self.key(family), self.data(family));
+        let mut userdata = Vec::new();
+        byte_order(&mut userdata, 0, &key);
+        if !data.is_empty() {
+            byte_order(&mut userdata, 1, &data);
+        }
+        let comment = self.comment();
+        userdata.extend([7, comment.len() as u8 + 1]);
+        userdata.extend(comment.bytes().chain([0]));
+        Details {
+            parts: if key.len() > 1 { key.iter().map(|part| part.length).collect() } else { Vec::new() },
+            size: (self == Set::Affinity).then_some(AFFINITY_SIZE),
+            userdata,
+        }
+    }
+}
+
+fn address_type(family: Family) -> Type {
+    match family {
+        Family::V4 => Type { number: 7, length: 4, host_order: false },
+        Family::V6 => Type { number: 8, length: 16, host_order: false },
+    }
+}
+
+/// `nft` joins the types of a key's parts, six bits each.
+fn number(parts: &[Type]) -> u32 {
+    parts.iter().fold(0, |joined, part| joined << 6 | part.number)
+}
+
+/// Each part of a key takes whole registers of four bytes.
+fn length(parts: &[Type]) -> u32 {
+    match parts {
+        [one] => u32::from(one.length),
+        parts => parts.iter().map(|part| u32::from(part.length).next_multiple_of(4)).sum(),
+    }
+}
+
+fn byte_order(userdata: &mut Vec<u8>, kind: u8, parts: &[Type]) {
+    let host_order = matches!(parts, [one] if one.host_order);
+    let order: u32 = if host_order { 1 } else { 2 };
+    userdata.extend([kind, 4]);
+    userdata.extend(order.to_ne_bytes());
+}

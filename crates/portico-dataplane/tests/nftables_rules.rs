@@ -1,0 +1,265 @@
+//! The nftables dataplane on the kernel: what is accepted, listed, read back and repaired.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod support;
+
+use portico_dataplane::nftables::Nftables;
+use portico_dataplane::{Dataplane, Report};
+use portico_model::table::*;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use support::Namespace;
+
+/// A namespace with the dataplane in it.
+struct Host {
+    namespace: Namespace,
+    nft: Arc<Mutex<Nftables>>,
+}
+
+impl Host {
+    fn new() -> Host {
+        let namespace = Namespace::new();
+        let nft = namespace.run(|| Nftables::open().unwrap());
+        Host { namespace, nft: Arc::new(Mutex::new(nft)) }
+    }
+
+    fn replace(&self, table: &ForwardingTable) -> Report {
+        self.nft.lock().unwrap().replace(table).unwrap()
+    }
+
+    fn apply(&self, rules: &NodeRules, changes: &[Change]) -> Report {
+        self.nft.lock().unwrap().apply(rules, changes).unwrap()
+    }
+
+    fn list(&self) -> String {
+        self.namespace.sh("nft list ruleset")
+    }
+
+    /// In an order that does not depend on which table or chain was made first.
+    fn sorted(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.list().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+}
+
+fn rules() -> NodeRules {
+    NodeRules {
+        local_pods: PerFamily {
+            v4: LocalPods::Sources(vec!["10.244.0.0/16".parse().unwrap()]),
+            v6: LocalPods::InterfacePrefix(Arc::from("veth")),
+        },
+        node_ports: PerFamily {
+            v4: NodePortAddresses::Listed(vec!["172.30.0.11".parse().unwrap()]),
+            v6: NodePortAddresses::AllLocal { loopback: false },
+        },
+        service_cidrs: vec!["10.96.0.0/12".parse().unwrap(), "fd00:96::/112".parse().unwrap()],
+        masquerade_mark: 0x4000,
+    }
+}
+
+fn key(name: &str, family: Family) -> PortKey {
+    let service = ServiceName { namespace: Arc::from("default"), name: Arc::from(name) };
+    PortKey { service, port: Arc::from("http"), protocol: Protocol::Tcp, family }
+}
+
+fn address(family: Family, v4: &str, last: u16) -> IpAddr {
+    match family {
+        Family::V4 => format!("{v4}.{last}").parse().unwrap(),
+        Family::V6 => format!("fd00:{}::{last:x}", v4.split('.').nth(1).unwrap()).parse().unwrap(),
+    }
+}
+
+fn endpoints(family: Family, range: std::ops::Range<u16>) -> Arc<[Endpoint]> {
+    range.map(|n| Endpoint { address: address(family, "10.244.1", n), port: 8080, local: n < 3 }).collect()
+}
+
+fn frontend(kind: FrontendKind, address: Option<IpAddr>, port: u16, masquerade: Masquerade) -> Frontend {
+    Frontend { kind, address, port, inside: Outcome::Cluster, outside: Outcome::Cluster, masquerade, sources: None }
+}
+
+/// Every kind of element, in both families.
+fn everything() -> ForwardingTable {
+    let mut table = ForwardingTable { rules: rules(), ..ForwardingTable::default() };
+    for family in Family::BOTH {
+        let vip = |n| Some(address(family, "10.96.0", n));
+        let mut add = |name: &str, port: ServicePort| table.ports.insert(key(name, family), Arc::new(port));
+        let cluster = frontend(FrontendKind::ClusterIp, vip(10), 80, Masquerade::UnlessPod);
+        let source: ipnet::IpNet = if family == Family::V4 { "192.168.0.0/16" } else { "fd00:1::/33" }.parse().unwrap();
+        let local = Frontend {
+            outside: Outcome::Local,
+            sources: Some(Arc::from([source])),
+            ..frontend(FrontendKind::LoadBalancerIp, vip(200), 80, Masquerade::OnlyNode)
+        };
+        let node_port =
+            Frontend { address: None, kind: FrontendKind::NodePort, port: 30080, sources: None, ..local.clone() };
+        let both = ServicePort {
+            frontends: vec![cluster.clone(), local.clone(), node_port.clone()],
+            cluster: endpoints(family, 1..11),
+            local: endpoints(family, 1..3),
+            ..ServicePort::default()
+        };
+        add("web", both.clone());
+        let sticky = Frontend { address: vip(11), ..cluster.clone() };
+        let sticky_local = Frontend { address: vip(201), ..local.clone() };
+        add("sticky", ServicePort { frontends: vec![sticky, sticky_local], affinity: Some(10_800), ..both.clone() });
+        let refuse = |f: &Frontend, n| Frontend {
+            address: f.address.and(vip(n)),
+            port: f.port + 1,
+            inside: Outcome::Reject,
+            outside: Outcome::Reject,
+            sources: None,
+            ..f.clone()
+        };
+        add(
+            "empty",
+            ServicePort { frontends: vec![refuse(&cluster, 12), refuse(&node_port, 0)], ..ServicePort::default() },
+        );
+        let elsewhere =
+            |f: &Frontend| Frontend { outside: Outcome::Drop, port: f.port + 2, sources: None, ..f.clone() };
+        add(
+            "elsewhere",
+            ServicePort {
+                frontends: vec![elsewhere(&local), elsewhere(&node_port)],
+                cluster: endpoints(family, 5..6),
+                ..ServicePort::default()
+            },
+        );
+        let plain = frontend(FrontendKind::ExternalIp, vip(77), 443, Masquerade::Never);
+        add("plain", ServicePort { frontends: vec![plain], ..both });
+    }
+    table
+}
+
+#[test]
+fn everything_is_accepted_listed_and_found_again() {
+    let host = Host::new();
+    let first = host.replace(&everything());
+    assert!(first.operations > 100 && first.bytes > 5000, "{first:?}");
+    assert_eq!(first.drift, Vec::<String>::new());
+    let listed = host.list();
+    if std::env::var_os("SHOW").is_some() {
+        println!("{listed}");
+    }
+    for text in ["table ip portico", "table ip6 portico", "comment \"default/web:http\"", "masquerade fully-random"] {
+        assert!(listed.contains(text), "no {text}");
+    }
+    let second = host.replace(&everything());
+    assert_eq!(second, Report::default());
+    let restarted = Host { nft: Arc::new(Mutex::new(host.namespace.run(|| Nftables::open().unwrap()))), ..host };
+    assert_eq!(restarted.replace(&everything()), Report::default());
+}
+
+#[test]
+fn what_somebody_broke_is_told_and_repaired() {
+    let cases: [(&str, &str); 12] = [
+        ("flush ruleset", "table ip portico is missing"),
+        ("delete table ip portico", "table ip portico is missing"),
+        ("flush table ip portico", "ip: rules of chain services differ"),
+        ("flush chain ip portico pick-10", "ip: rules of chain pick-10 differ"),
+        ("insert rule ip portico services drop", "ip: rules of chain services differ"),
+        ("delete element ip portico endpoints { 0:a . 0x3 }", "ip: 1 elements of endpoints differ"),
+        ("flush map ip portico frontends", "ip: 6 elements of frontends differ"),
+        ("add element ip portico cluster-ips { 10.9.9.9 }", "ip: 1 elements of cluster-ips differ"),
+        ("add chain ip portico other; add rule ip portico services goto other", "ip: chain other is not ours"),
+        ("add set ip portico more { type ipv4_addr; }", "ip: set more is not ours"),
+        ("add table ip portico { flags dormant; }", "table ip portico is not active"),
+        (
+            "flush map ip portico classes; flush chain ip portico pick-1; delete chain ip portico pick-1",
+            "ip: chain pick-1 is missing",
+        ),
+    ];
+    let host = Host::new();
+    host.replace(&everything());
+    let right = host.sorted();
+    for (break_it, expected) in cases {
+        host.namespace.sh(&format!("nft '{break_it}'"));
+        assert_ne!(host.sorted(), right, "{break_it}");
+        let report = host.replace(&everything());
+        assert!(report.drift.iter().any(|said| said == expected), "{break_it}: {:?}", report.drift);
+        assert_eq!(host.sorted(), right, "{break_it}");
+        assert_eq!(host.replace(&everything()), Report::default(), "{break_it}");
+    }
+}
+
+#[test]
+fn chains_and_sets_of_another_version_are_rebuilt_in_place() {
+    let host = Host::new();
+    host.namespace.sh(
+        "nft 'add table ip portico; add chain ip portico nat-prerouting { type filter hook prerouting priority 7; };
+        add map ip portico endpoints { type ipv4_addr : ipv4_addr; };
+        add rule ip portico nat-prerouting ip daddr set ip daddr map @endpoints;
+        add chain ip portico a; add chain ip portico b; add rule ip portico a goto b; add rule ip portico nat-prerouting jump a;
+        add map ip portico m { type ipv4_addr : verdict; elements = { 10.1.1.1 : goto b }; }'",
+    );
+    assert_eq!(host.replace(&everything()).drift, Vec::<String>::new(), "nothing of ours was there");
+    let fresh = Host::new();
+    fresh.replace(&everything());
+    assert_eq!(host.sorted(), fresh.sorted());
+}
+
+#[test]
+fn changes_of_single_ports_lead_to_what_a_restart_would_install() {
+    let host = Host::new();
+    let mut table = everything();
+    host.replace(&table);
+    let key = key("web", Family::V4);
+    let mut change = |edit: &dyn Fn(&mut ServicePort), gone: bool| {
+        let before = table.ports.get(&key).cloned();
+        let mut port = before.as_deref().cloned().unwrap_or_default();
+        edit(&mut port);
+        let after = (!gone).then(|| Arc::new(port));
+        match &after {
+            Some(port) => table.ports.insert(key.clone(), port.clone()),
+            None => table.ports.remove(&key),
+        };
+        let report = host.apply(&table.rules, &[Change { key: key.clone(), before, after }]);
+        host.list();
+        assert_eq!(host.replace(&table), Report::default());
+        let restarted = host.namespace.run(|| Arc::new(Mutex::new(Nftables::open().unwrap())));
+        assert_eq!(restarted.lock().unwrap().replace(&table).unwrap(), Report::default());
+        report
+    };
+    let moved = change(&|port| port.cluster = endpoints(Family::V4, 2..12), false);
+    assert_eq!(moved.operations, 2, "one element in another's place");
+    change(&|port| port.cluster = endpoints(Family::V4, 2..6), false);
+    change(&|port| port.affinity = Some(60), false);
+    change(&|port| port.local = endpoints(Family::V4, 1..2), false);
+    change(&|port| port.affinity = Some(61), false);
+    change(&|port| port.frontends.truncate(1), false);
+    change(&|port| port.affinity = None, false);
+    change(&|_| (), true);
+    change(&|port| *port = (*everything().ports[&key]).clone(), false);
+}
+
+#[test]
+fn other_rules_of_the_node_replace_only_the_chains_that_they_change() {
+    let host = Host::new();
+    let mut table = everything();
+    host.replace(&table);
+    table.rules.node_ports.v4 = NodePortAddresses::AllLocal { loopback: true };
+    table.rules.local_pods.v4 = LocalPods::Interface(Arc::from("cni0"));
+    table.rules.service_cidrs.clear();
+    let report = host.replace(&table);
+    assert!(report.operations > 5 && report.drift.is_empty(), "{report:?}");
+    assert!(host.list().contains("iifname \"cni0\""));
+    assert_eq!(host.replace(&table), Report::default());
+    let other = rules();
+    host.apply(&other, &[]);
+    table.rules = other;
+    assert_eq!(host.replace(&table), Report::default());
+}
+
+#[test]
+fn removing_takes_our_tables_and_no_others() {
+    let host = Host::new();
+    host.namespace.sh("nft 'add table ip mine; add table ip kube-proxy; add table ip6 kube-proxy'");
+    host.replace(&everything());
+    host.nft.lock().unwrap().remove().unwrap();
+    host.nft.lock().unwrap().remove().unwrap();
+    assert_eq!(host.list(), "table ip mine {\n}\ntable ip kube-proxy {\n}\ntable ip6 kube-proxy {\n}\n");
+    let removed = || portico_dataplane::nftables::remove_kube_proxy_nftables().unwrap();
+    assert_eq!((host.namespace.run(removed), host.namespace.run(removed)), (2, 0));
+    assert_eq!(host.list(), "table ip mine {\n}\n");
+}
