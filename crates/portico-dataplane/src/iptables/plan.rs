@@ -145,7 +145,7 @@ pub struct Planner<'a> {
     pub features: Features,
 }
 
-type Ports = BTreeMap<PortKey, Arc<ServicePort>>;
+pub type Ports = BTreeMap<PortKey, Arc<ServicePort>>;
 
 impl Planner<'_> {
     /// Changes of single ports. `ports` is what is wanted in the end.

@@ -1,7 +1,8 @@
 //! One service port → its chains and its rules in the chains that all share, as `iptables-save` would print them.
 //!
-//! The contents are kube-proxy's. Only these do more: [`Shared::ClusterIps`], [`Shared::RefusedNodePorts`] and a firewall chain in the
-//! filter table, which drops denied sources before "no endpoints" is answered.
+//! The contents are kube-proxy's. Where its nftables mode does more, so does this: [`Shared::ClusterIps`], [`Shared::RefusedNodePorts`],
+//! [`Shared::Refused`] for everybody, and a firewall chain in the filter table, which drops denied sources before "no
+//! endpoints" is answered.
 
 use super::names::{MARK_MASQ, MASQ_UNLESS_POD, PortChain, Shared, Table, endpoint_chain, port_chain, socket};
 use ipnet::IpNet;
@@ -145,9 +146,8 @@ impl Writer<'_> {
         rules.extend(self.firewall_rule(frontend).map(|rule| (Shared::Firewall, rule)));
         if let Some((verdict, why)) = refusal(frontend, self.key.family) {
             let shared = match frontend.kind {
-                FrontendKind::ClusterIp => Shared::RefusedServices,
                 FrontendKind::NodePort => Shared::RefusedNodePorts,
-                _ => Shared::RefusedExternal,
+                _ => Shared::Refused,
             };
             rules.push((shared, self.rule_for(frontend, &format!("{} {why}", self.name), verdict).text()));
         }
