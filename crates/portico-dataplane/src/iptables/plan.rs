@@ -7,7 +7,7 @@
 use super::fixed::{Features, fixed_chains, hooks, martian_hooks, tail};
 use super::names::{MARTIANS, Shared, Table};
 use super::read::{Installed, fingerprint, meaning};
-use super::rules::{Chain, PortRules, port_rules};
+use super::rules::{Chain, PortRules, port_rules, shared_rules};
 use portico_model::table::{Change, Family, NodeRules, PortKey, ServicePort};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
@@ -134,8 +134,9 @@ impl<'a, E> Sink<'a, E> {
     }
 }
 
-/// Deleting a rule costs a look at the whole chain: from so many on (as a share of the chain) it is written anew.
-const REWRITE_SHARE: usize = 8;
+/// Deleting a rule makes the nft variant look at the whole chain, which takes as long as writing a hundredth of it; the legacy
+/// variant does not care. So a chain that loses more rules than this is written anew.
+const MOST_DELETIONS: usize = 100;
 
 /// What is the same for everything that is planned for a family.
 #[derive(Clone, Copy)]
@@ -158,21 +159,21 @@ impl Planner<'_> {
                 None => PortRules::default(),
             };
             let (before, after) = (of(&change.before), of(&change.after));
-            for chain in after.chains.iter().filter(|chain| !before.chains.contains(chain)) {
-                sink.run().write(chain);
+            let mut old: HashMap<(Table, &str), &Chain> =
+                before.chains.iter().map(|chain| (chain.id(), chain)).collect();
+            for chain in &after.chains {
+                if old.remove(&chain.id()) != Some(chain) {
+                    sink.run().write(chain);
+                }
             }
-            let stays = |chain: &Chain| after.chains.iter().any(|a| a.table == chain.table && a.name == chain.name);
-            gone.extend(
-                before.chains.iter().filter(|chain| !stays(chain)).map(|chain| (chain.table, chain.name.clone())),
-            );
+            gone.extend(old.into_keys().map(|(table, name)| (table, name.to_owned())));
             edits.missing(after.shared.iter().filter(|rule| !before.shared.contains(rule)).cloned());
             edits.surplus(before.shared.into_iter().filter(|rule| !after.shared.contains(rule)));
             sink.may_split()?;
         }
         for (shared, edit) in edits.0 {
             let tail = tail(shared, self.rules, self.family);
-            // Every port has about one rule in each chain that is long.
-            if edit.surplus.len() > 64 && edit.surplus.len() > ports.len() / REWRITE_SHARE {
+            if edit.surplus.len() > MOST_DELETIONS {
                 self.rewrite(shared, ports, &tail, sink.run());
             } else {
                 edit.write(shared, sink.run());
@@ -253,7 +254,7 @@ impl Planner<'_> {
         let Some(mut found) = installed.table_mut(shared.table()).others.remove(shared.name()) else {
             drift.note(format_args!("{} chain {} was missing", shared.table().name(), shared.name()));
             run.write(&Chain { table: shared.table(), name: shared.name().to_owned(), rules: tail.clone() });
-            return SharedRepair { tail, tail_stays: true, found: HashMap::new(), length: 0, edit: Edit::default() };
+            return SharedRepair { tail, tail_stays: true, found: HashMap::new(), edit: Edit::default() };
         };
         let ends_well = found
             .iter()
@@ -264,12 +265,11 @@ impl Planner<'_> {
         if ends_well {
             found.truncate(found.len() - tail.len());
         }
-        let length = found.len();
         let mut by_meaning: HashMap<u64, Vec<String>> = HashMap::new();
         for rule in found {
             by_meaning.entry(meaning(&rule)).or_default().push(rule);
         }
-        SharedRepair { tail, tail_stays: ends_well, found: by_meaning, length, edit: Edit::default() }
+        SharedRepair { tail, tail_stays: ends_well, found: by_meaning, edit: Edit::default() }
     }
 
     fn repair_shared(&self, shared: Shared, mut repair: SharedRepair, ports: &Ports, run: &mut Run, drift: &mut Drift) {
@@ -285,7 +285,7 @@ impl Planner<'_> {
         if !repair.tail_stays {
             drift.note(format_args!("{chain} did not end as it should"));
         }
-        if edit.surplus.len() > 64 && edit.surplus.len() > repair.length / REWRITE_SHARE {
+        if edit.surplus.len() > MOST_DELETIONS {
             return self.rewrite(shared, ports, &repair.tail, run);
         }
         edit.write(shared, run);
@@ -300,7 +300,7 @@ impl Planner<'_> {
     fn rewrite(&self, shared: Shared, ports: &Ports, tail: &[String], run: &mut Run) {
         run.declare(shared.table(), shared.name());
         for (key, port) in ports.iter().filter(|(key, _)| key.family == self.family) {
-            for (_, rule) in port_rules(key, port, self.rules).shared.iter().filter(|(chain, _)| *chain == shared) {
+            for (_, rule) in shared_rules(key, port, self.rules).iter().filter(|(chain, _)| *chain == shared) {
                 run.append(shared.table(), shared.name(), rule);
             }
         }
@@ -342,6 +342,7 @@ impl Planner<'_> {
             let names = found.ports.keys().map(|name| name.to_string()).chain(others.cloned());
             gone.extend(names.filter(|name| !found.used_by_others.contains(name)).map(|name| (table, name)));
         }
+        gone.sort_unstable();
         gone
     }
 
@@ -364,7 +365,7 @@ pub struct Drift {
 
 impl Drift {
     /// Where everything differs, a few examples say enough.
-    const MOST: usize = 100;
+    const MOST: usize = 20;
 
     fn note(&mut self, what: fmt::Arguments<'_>) {
         match self.said.len() < Drift::MOST {
@@ -423,7 +424,6 @@ struct SharedRepair {
     tail_stays: bool,
     /// Rules before the tail that were not asked for yet, by what they mean.
     found: HashMap<u64, Vec<String>>,
-    length: usize,
     edit: Edit,
 }
 

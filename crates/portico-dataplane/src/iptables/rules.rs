@@ -19,6 +19,12 @@ pub struct Chain {
     pub rules: Vec<String>,
 }
 
+impl Chain {
+    pub fn id(&self) -> (Table, &str) {
+        (self.table, &self.name)
+    }
+}
+
 /// What one service port needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortRules {
@@ -28,16 +34,19 @@ pub struct PortRules {
 }
 
 pub fn port_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> PortRules {
-    let writer = Writer { key, port, pods: rules.local_pods.get(key.family), name: label(&key.to_string()) };
+    PortRules { chains: Writer::new(key, port, rules).chains(), shared: shared_rules(key, port, rules) }
+}
+
+/// Only those in shared chains.
+pub fn shared_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> Vec<(Shared, String)> {
+    let writer = Writer::new(key, port, rules);
     let mut shared = Vec::new();
-    for frontend in &port.frontends {
-        for rule in writer.shared_rules(frontend) {
-            if !shared.contains(&rule) {
-                shared.push(rule);
-            }
+    for rule in port.frontends.iter().flat_map(|frontend| writer.shared_rules(frontend)) {
+        if !shared.contains(&rule) {
+            shared.push(rule);
         }
     }
-    PortRules { chains: writer.chains(), shared }
+    shared
 }
 
 /// The parts of a rule, in the order in which `iptables-save` prints them.
@@ -117,7 +126,11 @@ struct Writer<'a> {
     name: String,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(key: &'a PortKey, port: &'a ServicePort, rules: &'a NodeRules) -> Writer<'a> {
+        Writer { key, port, pods: rules.local_pods.get(key.family), name: label(&key.to_string()) }
+    }
+
     fn chain(&self, chain: PortChain) -> String {
         port_chain(self.key, chain)
     }

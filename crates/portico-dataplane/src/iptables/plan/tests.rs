@@ -322,6 +322,27 @@ fn an_endpoint_that_moves_touches_its_own_chains_only() {
 }
 
 #[test]
+fn a_chain_that_loses_many_rules_is_written_anew() {
+    let rules = node_rules();
+    let one = |number| (key(number), Arc::new(port(number, vec![(number, true)], true, false, false, false)));
+    let (all, few): (Ports, Ports) = ((0..200).map(one).collect(), (150..200).map(one).collect());
+    let (mut kernel, mut fresh) = (Kernel::new(), Kernel::new());
+    repair(&mut fresh, &rules, &few, usize::MAX);
+    let fresh = fresh.unordered(&planner(&rules));
+    // By a change, and by finding it so.
+    repair(&mut kernel, &rules, &all, usize::MAX);
+    let mut repaired = kernel.clone();
+    let gone = (0..150).map(|number| (key(number), None)).collect();
+    change(&mut kernel, &rules, &mut all.clone(), gone, usize::MAX);
+    assert_eq!(kernel.unordered(&planner(&rules)), fresh);
+    let (lines, drift) = repair(&mut repaired, &rules, &few, usize::MAX);
+    assert!(drift.contains(&"nat chain KUBE-SERVICES had 300 rules too many".to_owned()), "{drift:?}");
+    assert_eq!(repaired.unordered(&planner(&rules)), fresh);
+    // Three long chains with 200 rules left in them, and 150 chains of services, externals and endpoints to remove.
+    assert!(lines < 210 + 3 * 150 * 2, "{lines}");
+}
+
+#[test]
 fn drift_is_repaired_and_told() {
     let (rules, ports) = (node_rules(), ports());
     let mut kernel = Kernel::new();
