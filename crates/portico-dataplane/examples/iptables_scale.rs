@@ -132,6 +132,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     bench.change("their endpoints moved", many.clone(), Some(1))?;
     bench.change("a tenth less", many, None)?;
     bench.replace("nothing to repair")?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    status
+        .lines()
+        .filter(|line| line.starts_with("VmHWM") || line.starts_with("VmRSS"))
+        .for_each(|line| println!("{line}"));
     let watch = Watch::start();
     bench.dataplane.remove()?;
     watch.show("everything removed", &Report::default());

@@ -1,6 +1,6 @@
 //! The iptables dataplane, through `iptables-restore`, with kube-proxy's chain names and contents.
 //!
-//! [`rules`] and [`fixed`] say which chains a table needs, [`plan`] what has to be done for them, [`read`] what there is,
+//! [`rules`] and [`fixed`] say which chains a table needs, [`read`] what there is, [`plan`] and [`repair`] what has to be done,
 //! [`run`] starts the programs, [`remove`] takes everything out.
 
 mod fixed;
@@ -8,6 +8,7 @@ mod names;
 mod plan;
 mod read;
 mod remove;
+mod repair;
 mod rules;
 mod run;
 
@@ -60,12 +61,12 @@ impl Iptables {
 
     fn repair(&self, family: Family, wanted: &Known, report: &mut Report) -> Result<(), ApplyError> {
         let start = Instant::now();
-        let mut installed = self.programs.save(family)?;
+        let installed = self.programs.save(family)?;
         report.kernel += start.elapsed();
         let mut send = |run: &Run| send(&self.programs, family, run, report);
         let mut sink = Sink::new(split_after(self.programs.variant), &mut send);
         let planner = Planner { rules: &wanted.rules, family, features: self.features };
-        let drift = planner.repair(&mut installed, &wanted.ports, &mut sink)?;
+        let drift = repair::repair(planner, installed, &wanted.ports, &mut sink)?;
         if self.installed.as_ref() == Some(wanted) {
             report.drift.extend(drift.words());
         }

@@ -454,8 +454,8 @@ fn what_kube_proxy_left_is_taken_over() {
                 sent += &run.to_string();
                 Ok::<(), ()>(())
             };
-            let mut installed = programs.save(Family::V4).unwrap();
-            planner.repair(&mut installed, &wanted.ports, &mut Sink::new(usize::MAX, &mut send)).unwrap();
+            let installed = programs.save(Family::V4).unwrap();
+            repair::repair(planner, installed, &wanted.ports, &mut Sink::new(usize::MAX, &mut send)).unwrap();
             let nat = sent.split_once("*nat").unwrap().1;
             assert!(
                 nat.lines().skip(1).all(|line| line.starts_with("-I ") || line == "COMMIT"),
