@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const NAME: &str = "kubernetes";
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// Create the object, and return what keeps it from then on.
 pub async fn keep(registry: Arc<Registry>, ranges: Vec<String>) -> impl Future<Output = ()> {
