@@ -231,12 +231,16 @@ impl<'a> Walk<'a> {
     }
 
     fn candidate(&mut self, endpoint: Endpoint, masquerade: bool) -> Candidate {
-        let hairpin = endpoint.local && endpoint.address == self.packet.source;
-        if hairpin && !masquerade {
+        let address = endpoint.address;
+        if self.packet.origin != Origin::Node && self.is_local(address) {
             self.say(format!(
-                "{} would reach itself, which works only with its source address replaced",
-                endpoint.address
+                "{address} is this node itself: the packet does not leave it, so its source address is kept"
             ));
+            return Candidate { endpoint, masquerade: false };
+        }
+        let hairpin = endpoint.local && address == self.packet.source;
+        if hairpin && !masquerade {
+            self.say(format!("{address} would reach itself, which works only with its source address replaced"));
         }
         Candidate { endpoint, masquerade: masquerade || hairpin }
     }

@@ -6,18 +6,18 @@ mod node;
 mod parse;
 mod services;
 mod slices;
+mod take;
 mod topology;
 
 #[cfg(test)]
 mod tests;
 
 use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
-use crate::table::{Change, Claims, Conflict, ForwardingTable, HealthCheck, PortKey, ServiceName, ServicePort};
-use build::{Parts, claims};
+use crate::table::{Change, Conflict, ForwardingTable, HealthCheck, ServiceName};
 use ipnet::IpNet;
 use names::Names;
 use node::{Here, NodeState};
-use parse::{Complaints, report};
+use parse::Complaints;
 use services::ServiceRecord;
 use slices::{SliceRecord, service_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -236,21 +236,6 @@ impl Index {
         self.slice_owners.keys().map(|key| (key.namespace.clone(), key.name.clone())).collect()
     }
 
-    /// Rebuild what was touched and say what changed. Equal pairs vanish.
-    pub fn take(&mut self) -> Update {
-        let mut update = Update { rules: self.take_rules(), eligible: self.take_eligible(), ..Update::default() };
-        self.change_claims();
-        for name in mem::take(&mut self.dirty) {
-            self.rebuild(&name, &mut update);
-        }
-        if update.changes.len() > self.table.ports.len() / 2 {
-            self.compact();
-        }
-        update.changes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        update.problems = mem::take(&mut self.problems);
-        update
-    }
-
     pub fn table(&self) -> &ForwardingTable {
         &self.table
     }
@@ -284,93 +269,5 @@ impl Index {
     fn service_name(&mut self, namespace: &str, name: &str) -> ServiceName {
         let wanted = ServiceName { namespace: self.names.get(namespace), name: name.into() };
         self.services.get_key_value(&wanted).map(|(known, _)| known.clone()).unwrap_or(wanted)
-    }
-
-    fn take_rules(&mut self) -> bool {
-        let here = self.node.here();
-        if here != self.here {
-            self.here = here;
-            self.dirty.extend(self.services.keys().cloned());
-        }
-        let rules = self.node.rules();
-        let changed = rules != self.table.rules;
-        self.table.rules = rules;
-        changed
-    }
-
-    fn take_eligible(&mut self) -> bool {
-        let before = mem::replace(&mut self.eligible, self.node.eligible());
-        before != self.eligible
-    }
-
-    /// Give up the frontends that Services no longer want, claim those that they want now, and rebuild whoever gains or
-    /// loses one by it.
-    fn change_claims(&mut self) {
-        let (mut released, mut claimed) = (Claims::default(), Claims::default());
-        for (name, old) in mem::take(&mut self.replaced) {
-            let new = self.services.get(&name).and_then(|known| known.record.as_deref());
-            let before = old.map(|record| claims(&name, &record)).unwrap_or_default();
-            let after = new.map(|record| claims(&name, record)).unwrap_or_default();
-            if before != after {
-                released.extend(before);
-                claimed.extend(after);
-            }
-        }
-        let moved = self.table.frontends.exchange(released, claimed);
-        self.dirty.extend(moved.services);
-        moved.conflicts.iter().for_each(|conflict| report(&mut self.problems, Problem::from(conflict)));
-    }
-
-    /// Trees that were filled one by one are half empty; made from sorted entries they are full.
-    fn compact(&mut self) {
-        fn compacted<K: Ord, V>(map: &mut BTreeMap<K, V>) {
-            *map = mem::take(map).into_iter().collect();
-        }
-        compacted(&mut self.services);
-        compacted(&mut self.slice_owners);
-        compacted(&mut self.table.ports);
-        self.table.frontends.compact();
-    }
-
-    fn rebuild(&mut self, name: &ServiceName, update: &mut Update) {
-        let known = self.services.get(name);
-        let record = known.and_then(|known| known.record.as_deref());
-        let slices = known.map_or(&[][..], |known| &known.slices);
-        let parts = record.map(|record| Parts { name, record, slices, here: &self.here });
-        let ports = parts.as_ref().map(|parts| parts.service_ports(&self.table.frontends)).unwrap_or_default();
-        let health_check = parts.as_ref().and_then(Parts::health_check);
-        if known.is_some_and(|known| known.record.is_none() && known.slices.is_empty()) {
-            self.services.remove(name);
-        }
-        self.replace_ports(name, ports, &mut update.changes);
-        self.replace_health_check(name, health_check, update);
-    }
-
-    fn replace_ports(&mut self, name: &ServiceName, ports: Vec<(PortKey, ServicePort)>, changes: &mut Vec<Change>) {
-        let mut gone: BTreeSet<PortKey> = self.table.ports_of(name).map(|(key, _)| key.clone()).collect();
-        for (key, port) in ports {
-            gone.remove(&key);
-            let before = self.table.ports.get(&key);
-            if before.is_none_or(|before| **before != port) {
-                let after = Arc::new(port);
-                let before = self.table.ports.insert(key.clone(), after.clone());
-                changes.push(Change { key, before, after: Some(after) });
-            }
-        }
-        for key in gone {
-            let before = self.table.ports.remove(&key);
-            changes.push(Change { key, before, after: None });
-        }
-    }
-
-    fn replace_health_check(&mut self, name: &ServiceName, wanted: Option<HealthCheck>, update: &mut Update) {
-        if self.health_checks.get(name) == wanted.as_ref() {
-            return;
-        }
-        match wanted {
-            Some(wanted) => self.health_checks.insert(name.clone(), wanted),
-            None => self.health_checks.remove(name),
-        };
-        update.health_checks.push((name.clone(), wanted));
     }
 }

@@ -116,6 +116,11 @@ impl Host {
         .await
     }
 
+    /// A TCP connection to somebody who may not be an echo server.
+    pub async fn connect(&self, flow: &Flow) -> Result<TcpStream, Failure> {
+        within(flow.patience, self.connect_tcp(flow)).await
+    }
+
     /// Sends a question over UDP and keeps the socket without waiting for an answer.
     pub async fn open_unanswered(&self, flow: &Flow) -> Result<Conversation, Failure> {
         let socket = self.udp(flow)?;
@@ -123,11 +128,15 @@ impl Host {
         Ok(Conversation::Udp(socket))
     }
 
-    async fn open_tcp(&self, flow: &Flow) -> io::Result<(Conversation, Seen, SocketAddr)> {
+    async fn connect_tcp(&self, flow: &Flow) -> io::Result<TcpStream> {
         let socket = self.socket(flow, Type::STREAM, None)?;
         // Nothing of a test's many connections is to stay around.
         socket.set_linger(Some(Duration::ZERO))?;
-        let mut stream = TcpSocket::from_std_stream(socket.into()).connect(flow.to).await?;
+        TcpSocket::from_std_stream(socket.into()).connect(flow.to).await
+    }
+
+    async fn open_tcp(&self, flow: &Flow) -> io::Result<(Conversation, Seen, SocketAddr)> {
+        let mut stream = self.connect_tcp(flow).await?;
         let seen = read_line(&mut stream).await?;
         let local = stream.local_addr()?;
         Ok((Conversation::Tcp(stream), seen, local))

@@ -210,6 +210,24 @@ fn the_protocol_is_part_of_the_frontend() {
 }
 
 #[test]
+fn an_endpoint_in_the_nodes_own_network_sees_who_comes_in() {
+    let node = ServicePort {
+        frontends: vec![frontend(FrontendKind::NodePort, None, 30000)],
+        cluster: [endpoint(NODE, true), there()].into(),
+        ..ServicePort::default()
+    };
+    let table = ForwardingTable::new(rules(), BTreeMap::from([(key("web"), Arc::new(node))]));
+    for (source, wanted) in [(CLIENT, [false, true]), (POD, [false, true]), (NODE, [true, true])] {
+        let Verdict::Forward { mut candidates, .. } = explain(&table, &packet(source, "172.30.0.11:30000")).verdict
+        else {
+            panic!("{source}");
+        };
+        candidates.sort_by_key(|candidate| !candidate.endpoint.local);
+        assert_eq!(candidates.iter().map(|c| c.masquerade).collect::<Vec<_>>(), wanted, "{source}");
+    }
+}
+
+#[test]
 fn a_cluster_ip_that_the_node_has_itself_is_the_nodes_for_those_who_come_in() {
     let mut packet = packet(POD, "10.96.0.1:81");
     packet.local = [packet.destination].into();

@@ -155,7 +155,7 @@ pub(super) fn of_family(networks: &[IpNet], family: Family) -> Vec<IpNet> {
 }
 
 fn by_source(networks: &[IpNet], family: Family) -> LocalPods {
-    match of_family(networks, family) {
+    match IpNet::aggregate(&of_family(networks, family)) {
         networks if networks.is_empty() => LocalPods::Unknown,
         networks => LocalPods::Sources(networks),
     }

@@ -73,6 +73,11 @@ fn local_pods() {
         (settings().detect_local, sources("10.244.0.0/16"), sources("fd00:10::/32")),
         (DetectLocal::NodeCidr, sources("10.244.1.0/24"), sources("fd00:10:1::/64")),
         (DetectLocal::ClusterCidr(vec!["10.0.0.0/8".parse().unwrap()]), sources("10.0.0.0/8"), LocalPods::Unknown),
+        (
+            DetectLocal::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]),
+            sources("10.0.0.0/8"),
+            LocalPods::Unknown,
+        ),
         (DetectLocal::Bridge("cni0".into()), LocalPods::Interface("cni0".into()), LocalPods::Interface("cni0".into())),
         (DetectLocal::InterfacePrefix("".into()), LocalPods::Unknown, LocalPods::Unknown),
     ] {

@@ -1,0 +1,189 @@
+//! Scenarios that were recorded from kube-proxy v1.36.4, held against `portico node`: a cluster of network namespaces with
+//! three nodes, real packets, and who answered, what source it saw, how failures looked.
+//!
+//! One test for each mode; what nftables mode does and what the scenario lists as another mode's way are both right.
+//! `PORTICO_SCENARIO=TEXT,…` picks scenarios by name or file, `PORTICO_KEEP=1` keeps the logs. To test the tests,
+//! `PORTICO_NODE_COMMAND='/path/to/kube-proxy --config {config}'` runs another program on the nodes and
+//! `KUBE_APISERVER=/path/to/kube-apiserver` that API server.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+
+#[path = "dataplane/actions.rs"]
+mod actions;
+mod common;
+#[path = "dataplane/control.rs"]
+mod control;
+#[path = "dataplane/http.rs"]
+mod http;
+#[path = "dataplane/lab.rs"]
+mod lab;
+#[path = "dataplane/matching.rs"]
+mod matching;
+#[path = "dataplane/objects.rs"]
+mod objects;
+#[path = "dataplane/probes.rs"]
+mod probes;
+#[path = "dataplane/scenario.rs"]
+mod scenario;
+#[path = "dataplane/stray.rs"]
+mod stray;
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use actions::Traces;
+use futures_util::stream::{self, StreamExt};
+use lab::Lab;
+use matching::matches;
+use portico_testbed::Cluster;
+use probes::Kept;
+use scenario::{Probe, Scenario, Step, load};
+use serde_json::Value;
+use tokio::runtime::Builder;
+use tokio::time::sleep;
+
+/// A probe that fails is repeated for so long: health checks and connection tracking follow the rules a moment later.
+const GRACE: Duration = Duration::from_secs(3);
+/// Most of a run is waiting for packets that are dropped on purpose, which several clusters (`PORTICO_CLUSTERS`) can do at
+/// once.
+const CLUSTERS: usize = 3;
+
+#[test]
+fn nftables() {
+    run("nftables");
+}
+
+#[test]
+fn iptables() {
+    run("iptables");
+}
+
+fn run(mode: &'static str) {
+    let started = Instant::now();
+    let scenarios = load();
+    let clusters = std::env::var("PORTICO_CLUSTERS").map_or(CLUSTERS, |text| text.parse().unwrap());
+    let clusters = clusters.min(scenarios.len());
+    let (queue, total) = (Mutex::new(VecDeque::from(scenarios)), Mutex::new(Tally::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..clusters {
+            scope.spawn(|| work(mode, &queue, &total));
+        }
+    });
+    let total = total.into_inner().unwrap();
+    println!("{mode}: {} passed, {} failed in {:.1?}", total.passed, total.failed.len(), started.elapsed());
+    assert!(total.passed > 0 && total.failed.is_empty(), "{mode}:\n{}", total.failed.join("\n"));
+}
+
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+}
+
+/// Takes scenarios from the queue until it is empty, in a cluster of its own.
+fn work(mode: &'static str, queue: &Mutex<VecDeque<Scenario>>, total: &Mutex<Tally>) {
+    let cluster = Cluster::new().unwrap();
+    let control = cluster.host("cp").unwrap().clone();
+    // This thread sees the API server; probes send from other hosts.
+    control.enter(|| {
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let mut lab = Lab::start(cluster, mode).await;
+            while let Some(scenario) = { queue.lock().unwrap().pop_front() } {
+                let started = Instant::now();
+                let mut tally = Tally::default();
+                run_scenario(&mut lab, &scenario, &mut tally).await;
+                let bad = tally.failed.len();
+                let (good, took) = (tally.passed, started.elapsed());
+                println!("{mode} {} ({}): {good} passed, {bad} failed, {took:.1?}", scenario.name, scenario.about);
+                tally.failed.iter().for_each(|line| println!("  {line}"));
+                let mut total = total.lock().unwrap();
+                total.passed += tally.passed;
+                total.failed.append(&mut tally.failed);
+            }
+        });
+    });
+}
+
+async fn run_scenario(lab: &mut Lab, scenario: &Scenario, tally: &mut Tally) {
+    lab.use_config(&scenario.proxy_config).await;
+    let (mut traces, mut kept) = (Traces::default(), Kept::default());
+    for (number, step) in scenario.steps.iter().enumerate() {
+        let name = format!("{} step {}", scenario.name, number + 1);
+        if let Err(error) = run_step(lab, step, &name, &mut traces, &mut kept, tally).await {
+            tally.failed.push(format!("FAIL {name}: {error}"));
+            break;
+        }
+    }
+    drop(kept);
+    if let Err(error) = traces.undo(lab).await {
+        tally.failed.push(format!("FAIL {}: cleaning up: {error}", scenario.name));
+    }
+}
+
+async fn run_step(
+    lab: &mut Lab,
+    step: &Step,
+    name: &str,
+    traces: &mut Traces,
+    kept: &mut Kept,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    for action in &step.actions {
+        traces.act(lab, action).await?;
+    }
+    let late = match step.sync {
+        true => lab.sync().await.map_err(|error| error.to_string())?,
+        false => Vec::new(),
+    };
+    let grace = if late.is_empty() { GRACE } else { Duration::ZERO };
+    for (probe, seen) in run_probes(lab, step, kept, grace).await {
+        if probe.acceptable().any(|expected| matches(expected, &seen)) {
+            tally.passed += 1;
+            continue;
+        }
+        let expected: Vec<_> = probe.acceptable().map(Value::to_string).collect();
+        let late = if late.is_empty() { String::new() } else { format!(" [{}]", late.join(", ")) };
+        tally.failed.push(format!(
+            "FAIL {name}: {}: expected {}, got {seen}{late}",
+            probe.describe(),
+            expected.join(" or ")
+        ));
+    }
+    Ok(())
+}
+
+/// Those that must keep their order one after the other, then the others side by side.
+async fn run_probes<'a>(lab: &Lab, step: &'a Step, kept: &mut Kept, grace: Duration) -> Vec<(&'a Probe, Value)> {
+    let (beside, serial): (Vec<_>, Vec<_>) = step.probes.iter().partition(|probe| probe.beside_others());
+    let mut results = Vec::new();
+    for probe in serial {
+        let deadline = Instant::now() + grace;
+        let seen = loop {
+            let seen = kept.observe(&lab.cluster, probe, probe.recorded(lab.mode)).await;
+            if settled(probe, &seen, deadline).await {
+                break seen;
+            }
+        };
+        results.push((probe, seen));
+    }
+    let asking = beside.into_iter().map(|probe| async move {
+        let deadline = Instant::now() + grace;
+        loop {
+            let seen = probes::observe(&lab.cluster, probe, probe.recorded(lab.mode)).await;
+            if settled(probe, &seen, deadline).await {
+                return (probe, seen);
+            }
+        }
+    });
+    results.extend(stream::iter(asking).buffer_unordered(16).collect::<Vec<_>>().await);
+    results
+}
+
+/// It is right, or will not become so in time.
+async fn settled(probe: &Probe, seen: &Value, deadline: Instant) -> bool {
+    if probe.once || Instant::now() > deadline || probe.acceptable().any(|expected| matches(expected, seen)) {
+        return true;
+    }
+    sleep(Duration::from_millis(50)).await;
+    false
+}
