@@ -27,6 +27,11 @@ pub trait Dataplane: Send {
     /// is unknown: call `replace`.
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError>;
 
+    /// Whether the kernel has anything of ours, from an earlier process too. "Yes" where it cannot be told.
+    fn is_installed(&mut self) -> Result<bool, ApplyError> {
+        Ok(true)
+    }
+
     /// Remove everything of ours, and nothing else.
     fn remove(&mut self) -> Result<(), ApplyError>;
 }

@@ -2,38 +2,48 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod support;
-
 use portico_dataplane::nftables::Nftables;
 use portico_dataplane::{Dataplane, Report};
 use portico_model::table::*;
+use portico_testbed::Testbed;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
-use support::Namespace;
+use std::process::Command;
+use std::sync::Arc;
 
 /// A namespace with the dataplane in it.
 struct Host {
-    namespace: Namespace,
-    nft: Arc<Mutex<Nftables>>,
+    host: portico_testbed::Host,
+    nft: Nftables,
+    _bed: Testbed,
 }
 
 impl Host {
     fn new() -> Host {
-        let namespace = Namespace::new();
-        let nft = namespace.run(|| Nftables::open().unwrap());
-        Host { namespace, nft: Arc::new(Mutex::new(nft)) }
+        let bed = Testbed::new().unwrap();
+        let host = bed.host("node").unwrap();
+        Host { nft: host.enter(|| Nftables::open().unwrap()), host, _bed: bed }
     }
 
-    fn replace(&self, table: &ForwardingTable) -> Report {
-        self.nft.lock().unwrap().replace(table).unwrap()
+    fn restart(&mut self) {
+        self.nft = self.host.enter(|| Nftables::open().unwrap());
     }
 
-    fn apply(&self, rules: &NodeRules, changes: &[Change]) -> Report {
-        self.nft.lock().unwrap().apply(rules, changes).unwrap()
+    fn replace(&mut self, table: &ForwardingTable) -> Report {
+        self.nft.replace(table).unwrap()
+    }
+
+    fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Report {
+        self.nft.apply(rules, changes).unwrap()
+    }
+
+    fn nft(&self, command: &str) -> String {
+        let mut nft = Command::new("nft");
+        nft.arg(command);
+        self.host.run(nft, "").unwrap()
     }
 
     fn list(&self) -> String {
-        self.namespace.sh("nft list ruleset")
+        self.nft("list ruleset")
     }
 
     /// In an order that does not depend on which table or chain was made first.
@@ -134,7 +144,7 @@ fn everything() -> ForwardingTable {
 
 #[test]
 fn everything_is_accepted_listed_and_found_again() {
-    let host = Host::new();
+    let mut host = Host::new();
     let first = host.replace(&everything());
     assert!(first.operations > 100 && first.bytes > 5000, "{first:?}");
     assert_eq!(first.drift, Vec::<String>::new());
@@ -147,8 +157,8 @@ fn everything_is_accepted_listed_and_found_again() {
     }
     let second = host.replace(&everything());
     assert_eq!(second, Report::default());
-    let restarted = Host { nft: Arc::new(Mutex::new(host.namespace.run(|| Nftables::open().unwrap()))), ..host };
-    assert_eq!(restarted.replace(&everything()), Report::default());
+    host.restart();
+    assert_eq!(host.replace(&everything()), Report::default());
 }
 
 #[test]
@@ -170,11 +180,11 @@ fn what_somebody_broke_is_told_and_repaired() {
             "ip: chain pick-1 is missing",
         ),
     ];
-    let host = Host::new();
+    let mut host = Host::new();
     host.replace(&everything());
     let right = host.sorted();
     for (break_it, expected) in cases {
-        host.namespace.sh(&format!("nft '{break_it}'"));
+        host.nft(break_it);
         assert_ne!(host.sorted(), right, "{break_it}");
         let report = host.replace(&everything());
         assert!(report.drift.iter().any(|said| said == expected), "{break_it}: {:?}", report.drift);
@@ -185,23 +195,23 @@ fn what_somebody_broke_is_told_and_repaired() {
 
 #[test]
 fn chains_and_sets_of_another_version_are_rebuilt_in_place() {
-    let host = Host::new();
-    host.namespace.sh(
-        "nft 'add table ip portico; add chain ip portico nat-prerouting { type filter hook prerouting priority 7; };
+    let mut host = Host::new();
+    host.nft(
+        "add table ip portico; add chain ip portico nat-prerouting { type filter hook prerouting priority 7; };
         add map ip portico endpoints { type ipv4_addr : ipv4_addr; };
         add rule ip portico nat-prerouting ip daddr set ip daddr map @endpoints;
         add chain ip portico a; add chain ip portico b; add rule ip portico a goto b; add rule ip portico nat-prerouting jump a;
-        add map ip portico m { type ipv4_addr : verdict; elements = { 10.1.1.1 : goto b }; }'",
+        add map ip portico m { type ipv4_addr : verdict; elements = { 10.1.1.1 : goto b }; }",
     );
     assert_eq!(host.replace(&everything()).drift, Vec::<String>::new(), "nothing of ours was there");
-    let fresh = Host::new();
+    let mut fresh = Host::new();
     fresh.replace(&everything());
     assert_eq!(host.sorted(), fresh.sorted());
 }
 
 #[test]
 fn changes_of_single_ports_lead_to_what_a_restart_would_install() {
-    let host = Host::new();
+    let mut host = Host::new();
     let mut table = everything();
     host.replace(&table);
     let key = key("web", Family::V4);
@@ -217,8 +227,8 @@ fn changes_of_single_ports_lead_to_what_a_restart_would_install() {
         let report = host.apply(&table.rules, &[Change { key: key.clone(), before, after }]);
         host.list();
         assert_eq!(host.replace(&table), Report::default());
-        let restarted = host.namespace.run(|| Arc::new(Mutex::new(Nftables::open().unwrap())));
-        assert_eq!(restarted.lock().unwrap().replace(&table).unwrap(), Report::default());
+        host.restart();
+        assert_eq!(host.replace(&table), Report::default());
         report
     };
     let moved = change(&|port| port.cluster = endpoints(Family::V4, 2..12), false);
@@ -235,7 +245,7 @@ fn changes_of_single_ports_lead_to_what_a_restart_would_install() {
 
 #[test]
 fn other_rules_of_the_node_replace_only_the_chains_that_they_change() {
-    let host = Host::new();
+    let mut host = Host::new();
     let mut table = everything();
     host.replace(&table);
     table.rules.node_ports.v4 = NodePortAddresses::AllLocal { loopback: true };
@@ -253,13 +263,13 @@ fn other_rules_of_the_node_replace_only_the_chains_that_they_change() {
 
 #[test]
 fn removing_takes_our_tables_and_no_others() {
-    let host = Host::new();
-    host.namespace.sh("nft 'add table ip mine; add table ip kube-proxy; add table ip6 kube-proxy'");
+    let mut host = Host::new();
+    host.nft("add table ip mine; add table ip kube-proxy; add table ip6 kube-proxy");
     host.replace(&everything());
-    host.nft.lock().unwrap().remove().unwrap();
-    host.nft.lock().unwrap().remove().unwrap();
+    host.nft.remove().unwrap();
+    host.nft.remove().unwrap();
     assert_eq!(host.list(), "table ip mine {\n}\ntable ip kube-proxy {\n}\ntable ip6 kube-proxy {\n}\n");
     let removed = || portico_dataplane::nftables::remove_kube_proxy_nftables().unwrap();
-    assert_eq!((host.namespace.run(removed), host.namespace.run(removed)), (2, 0));
+    assert_eq!((host.host.enter(removed), host.host.enter(removed)), (2, 0));
     assert_eq!(host.list(), "table ip mine {\n}\n");
 }

@@ -3,6 +3,7 @@
 mod apiserver;
 mod controller;
 mod logging;
+mod node;
 mod signals;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +27,8 @@ enum Command {
     Apiserver(Box<apiserver::Arguments>),
     /// Keep objects in step with each other: EndpointSlices and Endpoints with Services and Pods.
     Controller(controller::Arguments),
+    /// Forward Services on this node, in place of kube-proxy.
+    Node(portico_node::config::Arguments),
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
@@ -33,11 +36,17 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    logging::start();
-    let result = match arguments.command {
-        Command::Apiserver(arguments) => apiserver::run(*arguments),
-        Command::Controller(arguments) => controller::run(arguments),
+    let result = match Arguments::parse().command {
+        Command::Apiserver(arguments) => {
+            logging::start();
+            apiserver::run(*arguments)
+        }
+        Command::Controller(arguments) => {
+            logging::start();
+            controller::run(arguments)
+        }
+        // How much it logs is part of its configuration.
+        Command::Node(arguments) => node::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -139,7 +139,7 @@ impl Installed {
         let mut all = Vec::new();
         for (pair, port) in self.ports.iter().enumerate() {
             let (pair, Some(port)) = (pair as Pair, port) else { continue };
-            port.pool_elements(pair, &mut all);
+            self.pool_elements(pair, &mut all);
             for at in port.places().into_iter().filter(|at| self.owners.get(at) == Some(&pair)) {
                 port.frontend_elements(pair, &at, &mut all);
             }
@@ -183,25 +183,43 @@ impl Installed {
     ) -> Result<(), ApplyError> {
         let Some(old) = self.port(pair).map(Port::places) else { return Ok(()) };
         let new = Port::places_of(self.family, self.port(pair).map(|p| &p.key), wanted);
-        self.contribution(pair, &old, &new, &mut delta.removed);
+        let involved = self.involved(pair, &old, &new);
+        self.contribution(&involved, &old, &new, &mut delta.removed);
         let before = self.port(pair).map(|port| port.wanted.clone()).unwrap_or_default();
         self.fill(pair, wanted, found, delta)?;
         self.move_claims(pair, &old, &new);
         self.count(&before, wanted, delta);
-        self.contribution(pair, &old, &new, &mut delta.added);
+        self.contribution(&involved, &old, &new, &mut delta.added);
         Ok(())
     }
 
-    /// What the pools of a port have, and what whoever owns these places answers there.
-    fn contribution(&self, pair: Pair, old: &[At], new: &[At], out: &mut Vec<Element>) {
-        if let Some(port) = self.port(pair) {
-            port.pool_elements(pair, out);
-        }
+    /// The port itself, and those that it contends with.
+    fn involved(&self, pair: Pair, old: &[At], new: &[At]) -> Vec<Pair> {
+        let places = || old.iter().chain(new);
+        let owners = places().filter_map(|at| self.owners.get(at));
+        let rivals = places().filter(|_| !self.contested.is_empty()).filter_map(|at| self.contested.get(at)).flatten();
+        let mut involved: Vec<Pair> = owners.chain(rivals).copied().chain([pair]).collect();
+        involved.sort_unstable();
+        involved.dedup();
+        involved
+    }
+
+    /// What the pools of these ports have, and what whoever owns these places answers there.
+    fn contribution(&self, ports: &[Pair], old: &[At], new: &[At], out: &mut Vec<Element>) {
+        ports.iter().for_each(|pair| self.pool_elements(*pair, out));
         for at in old.iter().chain(new.iter().filter(|at| old.binary_search(at).is_err())) {
             let owner = self.owners.get(at).and_then(|owner| Some((*owner, self.port(*owner)?)));
             if let Some((owner, port)) = owner {
                 port.frontend_elements(owner, at, out);
             }
+        }
+    }
+
+    /// Pools are installed only if a frontend leads to them, by which a later process finds out whose they are.
+    fn pool_elements(&self, pair: Pair, out: &mut Vec<Element>) {
+        let Some(port) = self.port(pair) else { return };
+        if port.serving_places().any(|at| self.owners.get(&at) == Some(&pair)) {
+            port.pool_elements(pair, out);
         }
     }
 

@@ -3,7 +3,7 @@
 //! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr` and `rules` the fixed part;
 //! `installed` (with `port`, `slots`, `classes`) what we believe is in the kernel and how changes change it, `adopt` takes
 //! numbers over from the kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
-//! kernel has; `kernel` is the way there.
+//! kernel has; `kernel` is the way there, `fake` one for tests.
 
 mod adopt;
 mod classes;
@@ -11,6 +11,7 @@ mod delta;
 pub mod element;
 mod encode;
 mod expr;
+pub mod fake;
 mod installed;
 pub mod kernel;
 mod number;
@@ -51,6 +52,11 @@ impl Nftables {
     /// For the network namespace of the calling thread.
     pub fn open() -> Result<Nftables, ApplyError> {
         Ok(Nftables::new(Netlink::open()?))
+    }
+
+    /// By which notifications tell our changes from others'.
+    pub fn port(&self) -> u32 {
+        self.kernel.port()
     }
 }
 
@@ -158,6 +164,11 @@ impl<K: Kernel> Dataplane for Nftables<K> {
         self.try_apply(rules, changes).inspect_err(|_| self.state = None)
     }
 
+    fn is_installed(&mut self) -> Result<bool, ApplyError> {
+        let snapshot = self.kernel.read()?;
+        Ok(Family::BOTH.iter().any(|family| snapshot.tables.get(*family).is_some()))
+    }
+
     fn remove(&mut self) -> Result<(), ApplyError> {
         self.state = None;
         self.installed_before = false;
@@ -173,3 +184,6 @@ impl<K: Kernel> Dataplane for Nftables<K> {
 pub fn remove_kube_proxy_nftables() -> Result<usize, ApplyError> {
     Netlink::open()?.delete_tables("kube-proxy")
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,6 +50,12 @@ impl Port {
         places
     }
 
+    /// Where somebody is given one of the endpoints.
+    pub fn serving_places(&self) -> impl Iterator<Item = At> {
+        let serves = |frontend: &&Frontend| matches!(frontend.inside, Outcome::Cluster | Outcome::Local);
+        self.wanted.frontends.iter().filter(serves).map(|frontend| at(&self.key, frontend))
+    }
+
     pub fn class_of(endpoints: usize, affinity: Option<u32>, local: bool) -> Option<Class> {
         let affinity = affinity.map(|seconds| Affinity { seconds, local });
         (endpoints > 0).then_some(Class { endpoints: endpoints as u32, affinity })

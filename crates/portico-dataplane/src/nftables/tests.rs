@@ -1,0 +1,346 @@
+//! The dataplane on a kernel in memory: any sequence of changes, and faults.
+
+use super::element::{At, Element, Target};
+use super::fake::{Fake, Fault};
+use super::number::{Number, Treatment};
+use super::plan::Step;
+use super::rules::Class;
+use super::*;
+use portico_model::table::*;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What packets meet, without the numbers that it is written in.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Meaning {
+    frontends: BTreeMap<At, (Treatment, Arc<str>, Pool, Option<Pool>)>,
+    others: BTreeSet<Element>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Pool {
+    class: Class,
+    endpoints: BTreeSet<Target>,
+}
+
+fn meaning(elements: &[Element]) -> Meaning {
+    let mut meaning = Meaning::default();
+    let reader = Reader::new(elements);
+    for element in elements {
+        match element {
+            Element::Frontend { at, number, name } => {
+                let local = (number.treatment() == Treatment::ExternalLocal)
+                    .then(|| reader.local_pools.get(&number.pool()).map(|local| reader.pool(*local)))
+                    .flatten();
+                let known = (number.treatment(), name.clone(), reader.pool(*number), local);
+                assert!(meaning.frontends.insert(*at, known).is_none());
+            }
+            Element::LocalPool { .. } | Element::Endpoint { .. } | Element::Class { .. } => {}
+            Element::Slot { .. } | Element::Sticky { .. } => {}
+            other => assert!(meaning.others.insert(other.clone())),
+        }
+    }
+    reader.assert_nothing_is_left_over();
+    meaning
+}
+
+#[derive(Default)]
+struct Reader {
+    classes: BTreeMap<u32, Class>,
+    local_pools: BTreeMap<u32, Number>,
+    endpoints: BTreeMap<(u32, u32), Target>,
+    slots: BTreeMap<(u32, u32), Number>,
+    sticky: BTreeMap<Number, Target>,
+    /// Pools that are chosen from, and how many slots they have.
+    used: std::cell::RefCell<BTreeMap<u32, u32>>,
+}
+
+impl Reader {
+    fn new(elements: &[Element]) -> Reader {
+        let mut reader = Reader::default();
+        for element in elements.iter().cloned() {
+            match element {
+                Element::Class { class, chain } => {
+                    reader.classes.insert(class.index(), Class::from_chain_name(&chain).unwrap());
+                }
+                Element::LocalPool { pool, number } => drop(reader.local_pools.insert(pool, number)),
+                Element::Endpoint { pool, slot, target } => drop(reader.endpoints.insert((pool, slot), target)),
+                Element::Slot { pool, slot, member } => drop(reader.slots.insert((pool, slot), member)),
+                Element::Sticky { member, target } => drop(reader.sticky.insert(member, target)),
+                _ => {}
+            }
+        }
+        reader
+    }
+
+    /// Every slot that the chain of the class may ask for is there.
+    fn pool(&self, number: Number) -> Pool {
+        let class = self.classes[&number.index()];
+        self.used.borrow_mut().insert(number.pool(), class.endpoints);
+        let endpoint = |slot| match class.affinity {
+            None => self.endpoints[&(number.pool(), slot)],
+            Some(affinity) => {
+                let member = self.slots[&(number.pool(), slot)];
+                assert_eq!((member.pool(), member.treatment()), (number.pool(), Treatment::Plain));
+                assert_eq!(affinity.local, number.pool() % 2 == 1);
+                self.sticky[&member]
+            }
+        };
+        let endpoints: BTreeSet<Target> = (0..class.endpoints).map(endpoint).collect();
+        assert_eq!(endpoints.len(), class.endpoints as usize, "each has one slot");
+        Pool { class, endpoints }
+    }
+
+    /// Every slot is one that some chain asks for.
+    fn assert_nothing_is_left_over(&self) {
+        let used = self.used.borrow();
+        for (pool, slot) in self.endpoints.keys().chain(self.slots.keys()) {
+            assert!(used.get(pool).is_none_or(|endpoints| slot < endpoints), "slot {slot} of {pool} is one too many");
+        }
+        // By one pool of a pair it is known whose both are.
+        let mut pools =
+            self.endpoints.keys().chain(self.slots.keys()).map(|(pool, _)| pool).chain(self.local_pools.keys());
+        assert!(
+            pools.all(|pool| used.contains_key(pool) || used.contains_key(&(pool ^ 1))),
+            "a pool belongs to nobody"
+        );
+        assert_eq!(self.sticky.len(), self.slots.len());
+    }
+}
+
+const FAMILY: Family = Family::V4;
+
+fn key(number: u8) -> PortKey {
+    let service = ServiceName { namespace: Arc::from("default"), name: Arc::from(format!("service-{number}")) };
+    PortKey { service, port: Arc::from("http"), protocol: Protocol::Tcp, family: FAMILY }
+}
+
+fn endpoint(number: u8) -> Endpoint {
+    Endpoint {
+        address: IpAddr::from([10, 244, 0, number]),
+        port: 8080 + u16::from(number % 2),
+        local: number.is_multiple_of(3),
+    }
+}
+
+/// A port that the model could make. Ports share addresses, so that places are contested.
+fn port() -> impl Strategy<Value = ServicePort> {
+    let endpoints = proptest::collection::btree_set(0u8..12, 0..8);
+    let frontends = proptest::collection::btree_set((0u8..4, 0u8..3), 0..4);
+    let affinity = prop_oneof![3 => Just(None), 1 => Just(Some(60)), 1 => Just(Some(10_800))];
+    (endpoints, frontends, affinity, any::<bool>()).prop_map(|(endpoints, frontends, affinity, policy_local)| {
+        let cluster: Vec<Endpoint> = endpoints.into_iter().map(endpoint).collect();
+        let local: Vec<Endpoint> = cluster.iter().filter(|endpoint| endpoint.local).copied().collect();
+        let outcome = |is_local: bool| match (is_local, cluster.is_empty(), local.is_empty()) {
+            (_, true, _) => Outcome::Reject,
+            (true, false, true) => Outcome::Drop,
+            (true, false, false) => Outcome::Local,
+            (false, false, _) => Outcome::Cluster,
+        };
+        let frontend = |(kind, number): (u8, u8)| {
+            let at = |base: u8| Some(IpAddr::from([10, base, 0, number]));
+            let of = |kind, address, inside, outside, masquerade, sources: Option<&[&str]>| Frontend {
+                kind,
+                address,
+                port: if address.is_some() { 80 } else { 30_000 + u16::from(number) },
+                inside,
+                outside,
+                masquerade,
+                sources: sources.map(|all| all.iter().map(|one| one.parse().unwrap()).collect()),
+            };
+            let masquerade = if policy_local { Masquerade::OnlyNode } else { Masquerade::Always };
+            let (inside, outside) = (outcome(false), outcome(policy_local));
+            match kind {
+                0 => {
+                    let outcome = outcome(policy_local && number == 2);
+                    of(FrontendKind::ClusterIp, at(96), outcome, outcome, Masquerade::UnlessPod, None)
+                }
+                1 => of(FrontendKind::NodePort, None, inside, outside, masquerade, None),
+                2 => of(FrontendKind::ExternalIp, at(97), inside, outside, masquerade, None),
+                _ => {
+                    let sources = ["10.0.0.0/8", "10.1.0.0/16", "192.168.0.0/24", "192.168.1.0/24"];
+                    let sources = &sources[..usize::from(number) + 1];
+                    of(FrontendKind::LoadBalancerIp, at(97 + number % 2), inside, outside, masquerade, Some(sources))
+                }
+            }
+        };
+        ServicePort {
+            frontends: frontends.into_iter().map(frontend).collect(),
+            local: if policy_local { local.clone().into() } else { Arc::from([]) },
+            cluster: cluster.clone().into(),
+            lingering: Arc::from([]),
+            affinity,
+        }
+    })
+}
+
+fn step() -> impl Strategy<Value = Vec<(u8, Option<ServicePort>)>> {
+    proptest::collection::vec((0u8..6, proptest::option::weighted(0.8, port())), 1..4)
+}
+
+fn table() -> ForwardingTable {
+    let rules = NodeRules { masquerade_mark: 0x4000, ..NodeRules::default() };
+    ForwardingTable { rules, ..ForwardingTable::default() }
+}
+
+fn set(table: &mut ForwardingTable, number: u8, port: Option<ServicePort>) -> Change {
+    let (key, after) = (key(number), port.map(Arc::new));
+    let before = match &after {
+        Some(port) => table.ports.insert(key.clone(), port.clone()),
+        None => table.ports.remove(&key),
+    };
+    Change { key, before, after }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_changes_lead_to_what_a_fresh_start_installs(steps in proptest::collection::vec(step(), 1..8)) {
+        let kernel = Fake::new();
+        let mut nft = Nftables::new(kernel.clone());
+        let mut table = table();
+        nft.replace(&table).unwrap();
+        for step in steps {
+            let changes: Vec<Change> = step.into_iter().map(|(number, port)| set(&mut table, number, port)).collect();
+            nft.apply(&table.rules, &changes).unwrap();
+            let fresh = Fake::new();
+            Nftables::new(fresh.clone()).replace(&table).unwrap();
+            prop_assert_eq!(meaning(&kernel.elements(FAMILY)), meaning(&fresh.elements(FAMILY)));
+        }
+        prop_assert_eq!(nft.replace(&table).unwrap(), Report::default());
+        prop_assert_eq!(Nftables::new(kernel.clone()).replace(&table).unwrap(), Report::default());
+    }
+
+    #[test]
+    fn a_restart_with_another_table_repairs_what_differs(one in step(), other in step(), taken in any::<prop::sample::Index>()) {
+        let kernel = Fake::new();
+        let mut before = table();
+        one.into_iter().for_each(|(number, port)| drop(set(&mut before, number, port)));
+        Nftables::new(kernel.clone()).replace(&before).unwrap();
+        let elements = kernel.elements(FAMILY);
+        if !elements.is_empty() {
+            kernel.take_element(FAMILY, taken.get(&elements));
+        }
+        let mut after = before.clone();
+        other.into_iter().for_each(|(number, port)| drop(set(&mut after, number, port)));
+        let mut nft = Nftables::new(kernel.clone());
+        nft.replace(&after).unwrap();
+        let fresh = Fake::new();
+        Nftables::new(fresh.clone()).replace(&after).unwrap();
+        prop_assert_eq!(meaning(&kernel.elements(FAMILY)), meaning(&fresh.elements(FAMILY)));
+        prop_assert_eq!(nft.replace(&after).unwrap(), Report::default());
+    }
+}
+
+/// One Service with two endpoints.
+fn simple() -> ForwardingTable {
+    let mut table = table();
+    set(&mut table, 1, Some(simple_port(2)));
+    table
+}
+
+fn simple_port(endpoints: u8) -> ServicePort {
+    let frontend = Frontend {
+        kind: FrontendKind::ClusterIp,
+        address: Some(IpAddr::from([10, 96, 0, 1])),
+        port: 80,
+        inside: Outcome::Cluster,
+        outside: Outcome::Cluster,
+        masquerade: Masquerade::UnlessPod,
+        sources: None,
+    };
+    let cluster = (1..=endpoints).map(endpoint).collect();
+    ServicePort { frontends: vec![frontend], cluster, ..ServicePort::default() }
+}
+
+#[test]
+fn a_failed_batch_changes_nothing_and_the_next_replace_installs_it() {
+    for errno in [libc::ENOBUFS, libc::EBUSY, libc::ENOMEM] {
+        let kernel = Fake::new();
+        let mut nft = Nftables::new(kernel.clone());
+        let mut table = simple();
+        nft.replace(&table).unwrap();
+        let before = kernel.elements(FAMILY);
+        kernel.faults([Fault::Errno(errno)]);
+        let change = set(&mut table, 1, Some(simple_port(3)));
+        assert!(matches!(nft.apply(&table.rules, &[change]), Err(ApplyError::Kernel { .. })));
+        assert_eq!(kernel.elements(FAMILY), before);
+        kernel.faults([Fault::Errno(errno)]);
+        assert!(nft.replace(&table).is_err());
+        let report = nft.replace(&table).unwrap();
+        assert!(report.drift.contains(&"ip: 1 elements of frontends differ".to_owned()), "{report:?}");
+        assert_eq!(nft.replace(&table).unwrap(), Report::default());
+    }
+}
+
+#[test]
+fn what_somebody_took_is_noticed_by_the_change_that_needs_it() {
+    let kernel = Fake::new();
+    let mut nft = Nftables::new(kernel.clone());
+    let mut table = simple();
+    nft.replace(&table).unwrap();
+    kernel.interfere(&Step::EmptySet(FAMILY, element::Set::Frontends));
+    let change = set(&mut table, 1, Some(simple_port(3)));
+    assert!(nft.apply(&table.rules, &[change]).is_err());
+    nft.replace(&table).unwrap();
+    assert_eq!(meaning(&kernel.elements(FAMILY)).frontends.len(), 1);
+}
+
+#[test]
+fn a_change_by_others_between_reading_and_repairing_is_seen() {
+    let kernel = Fake::new();
+    let mut nft = Nftables::new(kernel.clone());
+    let table = simple();
+    nft.replace(&table).unwrap();
+    kernel.interfere(&Step::EmptyChain(FAMILY, Arc::from("services")));
+    kernel.faults([Fault::Meanwhile(Step::DeleteTable(FAMILY)), Fault::Meanwhile(Step::AddTable(FAMILY))]);
+    let report = nft.replace(&table).unwrap();
+    assert!(report.operations > 50, "{report:?}");
+    assert_eq!(nft.replace(&table).unwrap(), Report::default());
+    assert_eq!(kernel.commits(), 2);
+}
+
+#[test]
+fn a_change_before_anything_is_installed_is_an_error() {
+    let mut nft = Nftables::new(Fake::new());
+    assert!(nft.apply(&NodeRules::default(), &[]).is_err());
+}
+
+#[test]
+fn numbers_of_what_went_are_used_again_only_in_later_batches() {
+    let kernel = Fake::new();
+    let mut nft = Nftables::new(kernel.clone());
+    let mut table = simple();
+    nft.replace(&table).unwrap();
+    let pools = || -> BTreeSet<u32> {
+        let pool = |element: Element| match element {
+            Element::Endpoint { pool, .. } => Some(pool),
+            _ => None,
+        };
+        kernel.elements(FAMILY).into_iter().filter_map(pool).collect()
+    };
+    let first = pools();
+    let changes = [set(&mut table, 1, None), set(&mut table, 2, Some(simple_port(2)))];
+    nft.apply(&table.rules, &changes).unwrap();
+    let second = pools();
+    assert!(first.is_disjoint(&second));
+    let mut third = simple_port(2);
+    third.frontends[0].port = 81;
+    let changes = [set(&mut table, 3, Some(third))];
+    nft.apply(&table.rules, &changes).unwrap();
+    assert_eq!(pools(), &first | &second);
+}
+
+#[test]
+fn a_moved_endpoint_costs_two_operations() {
+    let mut nft = Nftables::new(Fake::new());
+    let mut table = simple();
+    nft.replace(&table).unwrap();
+    let mut port = simple_port(2);
+    port.cluster = [1, 5].map(endpoint).into();
+    let change = set(&mut table, 1, Some(port));
+    assert_eq!(nft.apply(&table.rules, &[change]).unwrap().operations, 2);
+}

@@ -1,0 +1,167 @@
+//! The way to the API server: whose address and credentials, and connections that notice when the other side is gone.
+
+use crate::config::ApiAccess;
+use http::Request;
+use http_body_util::{BodyExt, Limited};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde::Deserialize;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+use tower::{BoxError, ServiceExt};
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// For the head of an answer, and for a whole answer that is not a stream.
+const ANSWER: Duration = Duration::from_secs(30);
+/// A silent connection is asked after this time, and again in smaller steps, before it counts as dead.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_STEP: Duration = Duration::from_secs(5);
+const KEEPALIVE_STEPS: u32 = 3;
+/// Of one answer. A page of a list has some megabytes.
+const MOST_BYTES: usize = 256 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    #[error("cannot use the kubeconfig {path}: {source}", path = .path.display())]
+    Kubeconfig { path: PathBuf, source: kube::config::KubeconfigError },
+    #[error("no API server is known, give --kubeconfig (there is no service account either: {0})")]
+    InCluster(#[source] kube::config::InClusterError),
+    #[error("--master={url} is not a URL")]
+    Url { url: String },
+    #[error("cannot make a client of the API server: {0}")]
+    Client(#[from] kube::Error),
+}
+
+/// A client for this access. Nothing is sent yet.
+pub async fn connect(access: &ApiAccess) -> Result<Client, AccessError> {
+    let config = config(access).await?;
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT));
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(KEEPALIVE_STEP));
+    connector.set_keepalive_retries(Some(KEEPALIVE_STEPS));
+    connector.set_tcp_user_timeout(Some(ANSWER));
+    let connector = config.rustls_https_connector_with_connector(connector)?;
+    let http: HttpClient<_, Body> =
+        HttpClient::builder(TokioExecutor::new()).pool_max_idle_per_host(1).build(connector);
+    let builder = ClientBuilder::new(http.map_err(BoxError::from), "default")
+        .with_layer(&config.base_uri_layer())
+        .with_layer(&config.extra_headers_layer()?);
+    Ok(match config.auth_layer()? {
+        Some(auth) => builder.with_layer(&auth).build(),
+        None => builder.build(),
+    })
+}
+
+async fn config(access: &ApiAccess) -> Result<Config, AccessError> {
+    let server = match &access.server {
+        None => None,
+        Some(url) => Some(url.parse::<http::Uri>().map_err(|_| AccessError::Url { url: url.clone() })?),
+    };
+    let mut config = match (&access.kubeconfig, &server) {
+        (Some(path), _) => {
+            let bad = |source| AccessError::Kubeconfig { path: path.clone(), source };
+            let read = Kubeconfig::read_from(path).map_err(bad)?;
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(bad)?
+        }
+        (None, Some(server)) => Config::new(server.clone()),
+        (None, None) => Config::incluster().map_err(AccessError::InCluster)?,
+    };
+    if let Some(server) = server {
+        config.cluster_url = server;
+    }
+    Ok(config)
+}
+
+/// Why a request brought nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error("the API server did not answer in time")]
+    Timeout,
+    #[error("{}", chain(.0))]
+    Send(#[source] kube::Error),
+    #[error("the API server refused it ({code}): {message}")]
+    Status { code: u16, message: String },
+    #[error("the answer broke off: {0}")]
+    Read(#[source] io::Error),
+    #[error("the answer makes no sense: {0}")]
+    Decode(#[source] serde_json::Error),
+}
+
+impl RequestError {
+    /// What was asked for is too old to be continued.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, RequestError::Status { code: 410, .. })
+    }
+
+    /// The server does not have this, or does not let us have it.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, RequestError::Status { code: 403 | 404, .. })
+    }
+}
+
+/// The reasons below a reason: "connection refused" is the last of three.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let next = inner.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        source = inner.source();
+    }
+    text
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+struct Refusal {
+    message: String,
+}
+
+impl Default for Refusal {
+    fn default() -> Self {
+        Refusal { message: "without a reason".to_owned() }
+    }
+}
+
+/// Ask, and return the body of a good answer as a stream.
+pub async fn open(client: &Client, request: Request<Body>) -> Result<Body, RequestError> {
+    let answer = tokio::time::timeout(ANSWER, client.send(request)).await.map_err(|_| RequestError::Timeout)?;
+    let answer = answer.map_err(RequestError::Send)?;
+    if answer.status().is_success() {
+        return Ok(answer.into_body());
+    }
+    let code = answer.status().as_u16();
+    let body = whole(answer.into_body()).await.unwrap_or_default();
+    let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+    Err(RequestError::Status { code, message: refusal.message })
+}
+
+/// Ask, and return the whole body of a good answer.
+pub async fn ask(client: &Client, request: Request<Body>) -> Result<bytes::Bytes, RequestError> {
+    whole(open(client, request).await?).await
+}
+
+pub async fn get(client: &Client, path: &str) -> Result<bytes::Bytes, RequestError> {
+    ask(client, get_request(path)?).await
+}
+
+pub fn get_request(path: &str) -> Result<Request<Body>, RequestError> {
+    let request = Request::get(path).header(http::header::ACCEPT, "application/json").body(Body::empty());
+    request.map_err(|error| RequestError::Send(kube::Error::HttpError(error)))
+}
+
+async fn whole(body: Body) -> Result<bytes::Bytes, RequestError> {
+    let collected = tokio::time::timeout(ANSWER, Limited::new(body, MOST_BYTES).collect()).await;
+    let collected = collected.map_err(|_| RequestError::Timeout)?;
+    Ok(collected.map_err(|error| RequestError::Read(io::Error::other(error)))?.to_bytes())
+}

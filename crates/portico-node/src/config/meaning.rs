@@ -1,0 +1,228 @@
+//! What the fields of the configuration mean.
+
+use super::document::Document;
+use super::{API_VERSION, ApiAccess, Arguments, Config, DataDir, KIND, Logging, Mode, Surroundings};
+use crate::sysctl;
+use ipnet::IpNet;
+use portico_model::index::{DetectLocal, NodePortSetting, Settings};
+use serde_json::Value;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const DEFAULT_DATA_DIR: &str = "/var/lib/portico/node";
+const HEALTHZ_PORT: u16 = 10256;
+const METRICS_PORT: u16 = 10249;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What is wrong is kept in the document; what comes back is of use only if nothing is.
+pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surroundings: &Surroundings) -> Config {
+    document.text("apiVersion", API_VERSION);
+    document.text("kind", KIND);
+    let mode = mode(document);
+    let own_address = own_address(document);
+    let (nftables, iptables) = (section(document, Mode::Nftables), section(document, Mode::Iptables));
+    let section = if mode == Mode::Nftables { nftables } else { iptables };
+    let kubeconfig = document.text("clientConnection.kubeconfig", "");
+    let (wildcard, localhost): (IpAddr, IpAddr) = match own_address {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()),
+    };
+    let settings = Settings {
+        node_name: node_name(document, surroundings).into(),
+        detect_local: detect_local(document),
+        node_ports: node_ports(document, mode),
+        masquerade_all: section.masquerade_all,
+        masquerade_mark: section.masquerade_mark,
+    };
+    Config {
+        mode,
+        sysctls: sysctls(document, mode, &settings.node_ports),
+        settings,
+        own_address: Some(own_address).filter(|address| !address.is_unspecified()),
+        api: ApiAccess {
+            kubeconfig: Some(kubeconfig).filter(|path| !path.is_empty()).map(PathBuf::from),
+            server: arguments.text("master").filter(|url| !url.is_empty()).map(str::to_owned),
+        },
+        healthz: listen(document, arguments, "healthz", SocketAddr::new(wildcard, HEALTHZ_PORT), file),
+        metrics: listen(document, arguments, "metrics", SocketAddr::new(localhost, METRICS_PORT), file),
+        bind_hard_fail: document.switch("bindAddressHardFail", false),
+        sync_period: section.sync_period,
+        oom_score_adj: i32::try_from(document.number("oomScoreAdj", -1000..=1000, -999)).unwrap_or_default(),
+        data_dir: match arguments.text("data-dir") {
+            None => DataDir::Default(DEFAULT_DATA_DIR.into()),
+            Some("") => DataDir::None,
+            Some(path) => DataDir::Given(path.into()),
+        },
+        logging: logging(document),
+        file: None,
+        resolved: Value::Null,
+    }
+}
+
+fn mode(document: &mut Document) -> Mode {
+    match document.text("mode", Mode::Nftables.name()).as_str() {
+        "nftables" => return Mode::Nftables,
+        "iptables" => return Mode::Iptables,
+        "ipvs" => document.problem("mode", "ipvs comes later; until then use nftables (or iptables)"),
+        other => document.problem("mode", format!("{other:?} is not known; use nftables or iptables")),
+    }
+    Mode::Nftables
+}
+
+/// The section of a mode.
+struct Section {
+    masquerade_all: bool,
+    masquerade_mark: u32,
+    sync_period: Duration,
+}
+
+fn section(document: &mut Document, mode: Mode) -> Section {
+    let path = |field: &str| format!("{}.{field}", mode.name());
+    let bit = document.number(&path("masqueradeBit"), 0..=31, 14);
+    Section {
+        masquerade_all: document.switch(&path("masqueradeAll"), false),
+        masquerade_mark: 1 << bit,
+        sync_period: document.period(&path("syncPeriod"), Duration::from_secs(30)),
+    }
+}
+
+fn own_address(document: &mut Document) -> IpAddr {
+    let text = document.text("bindAddress", "0.0.0.0");
+    text.parse().unwrap_or_else(|_| {
+        document.problem("bindAddress", format!("{text:?} is not an IP address"));
+        Ipv4Addr::UNSPECIFIED.into()
+    })
+}
+
+/// `--healthz-port` and `--metrics-port` are older than the addresses; they count only without a file.
+fn listen(
+    document: &mut Document,
+    arguments: &Arguments,
+    what: &str,
+    mut default: SocketAddr,
+    file: bool,
+) -> Option<SocketAddr> {
+    let (field, flag) = (format!("{what}BindAddress"), format!("{what}-port"));
+    if let Some(text) = arguments.text(&flag).filter(|_| !file) {
+        match text.parse() {
+            Ok(port) => default.set_port(port),
+            Err(_) => document.problem(&field, format!("--{flag}={text} is not a port")),
+        }
+    }
+    document.socket(&field, default, !file).filter(|_| default.port() != 0)
+}
+
+fn node_name(document: &mut Document, surroundings: &Surroundings) -> String {
+    let given = document.text("hostnameOverride", "");
+    let from_environment = surroundings.node_name.as_deref().unwrap_or_default();
+    let candidates = [given.trim(), from_environment.trim(), surroundings.hostname.trim()];
+    let name = candidates.into_iter().find(|name| !name.is_empty());
+    if name.is_none() {
+        document.problem("hostnameOverride", "this machine has no hostname: give the name of its Node");
+    }
+    name.unwrap_or_default().to_lowercase()
+}
+
+fn detect_local(document: &mut Document) -> DetectLocal {
+    let cluster = document.text("clusterCIDR", "");
+    let bridge = document.text("detectLocal.bridgeInterface", "");
+    let prefix = document.text("detectLocal.interfaceNamePrefix", "");
+    match document.text("detectLocalMode", "ClusterCIDR").as_str() {
+        "NodeCIDR" => DetectLocal::NodeCidr,
+        "BridgeInterface" => DetectLocal::Bridge(required(document, "detectLocal.bridgeInterface", bridge)),
+        "InterfaceNamePrefix" => {
+            DetectLocal::InterfacePrefix(required(document, "detectLocal.interfaceNamePrefix", prefix))
+        }
+        "ClusterCIDR" => DetectLocal::ClusterCidr(cluster_networks(document, &cluster)),
+        other => {
+            let known = "ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix";
+            document.problem("detectLocalMode", format!("{other:?} is not known; use {known}"));
+            DetectLocal::NodeCidr
+        }
+    }
+}
+
+fn required(document: &mut Document, path: &str, name: String) -> Arc<str> {
+    if name.is_empty() {
+        document.problem(path, "must be given with this detectLocalMode");
+    }
+    name.into()
+}
+
+/// One network, or one of each family.
+fn cluster_networks(document: &mut Document, text: &str) -> Vec<IpNet> {
+    let texts: Vec<&str> = text.split(',').map(str::trim).filter(|text| !text.is_empty()).collect();
+    let networks = networks(document, "clusterCIDR", &texts);
+    let v4 = networks.iter().filter(|network| network.addr().is_ipv4()).count();
+    if v4 > 1 || networks.len() - v4 > 1 {
+        document.problem("clusterCIDR", format!("{text:?} must be one network, or one of IPv4 and one of IPv6"));
+    }
+    networks
+}
+
+fn networks(document: &mut Document, path: &str, texts: &[&str]) -> Vec<IpNet> {
+    let mut networks = Vec::new();
+    for text in texts {
+        match text.parse::<IpNet>() {
+            Ok(network) => networks.push(network.trunc()),
+            Err(_) => document.problem(path, format!("{text:?} is not a network: write it like 10.244.0.0/16")),
+        }
+    }
+    networks
+}
+
+/// Where nothing is given the default follows the mode, as kube-proxy's does.
+fn node_ports(document: &mut Document, mode: Mode) -> NodePortSetting {
+    let localhost = document.switch("iptables.localhostNodePorts", true);
+    let given = document.list("nodePortAddresses");
+    let texts: Vec<&str> = given.iter().map(String::as_str).collect();
+    match (texts.as_slice(), mode) {
+        ([], Mode::Nftables) | (["primary"], _) => NodePortSetting::Primary,
+        ([], Mode::Iptables) => NodePortSetting::All { loopback: localhost },
+        (texts, _) if texts.contains(&"primary") => {
+            document.problem("nodePortAddresses", "`primary` cannot be combined with networks");
+            NodePortSetting::Primary
+        }
+        (texts, _) => NodePortSetting::Networks(networks(document, "nodePortAddresses", texts)),
+    }
+}
+
+fn sysctls(document: &mut Document, mode: Mode, node_ports: &NodePortSetting) -> sysctl::Settings {
+    let mut limit = |path: &str, default: i64| {
+        u32::try_from(document.number(path, 0..=i64::from(i32::MAX), default)).unwrap_or_default()
+    };
+    let (max_per_core, min) = (limit("conntrack.maxPerCore", 32 << 10), limit("conntrack.min", 128 << 10));
+    sysctl::Settings {
+        conntrack_max_per_core: max_per_core,
+        conntrack_min: min,
+        tcp_established_timeout: document.duration("conntrack.tcpEstablishedTimeout", 24 * HOUR),
+        tcp_close_wait_timeout: document.duration("conntrack.tcpCloseWaitTimeout", HOUR),
+        tcp_be_liberal: document.switch("conntrack.tcpBeLiberal", false),
+        udp_timeout: document.duration("conntrack.udpTimeout", Duration::ZERO),
+        udp_stream_timeout: document.duration("conntrack.udpStreamTimeout", Duration::ZERO),
+        loopback_node_ports: mode == Mode::Iptables && answers_on_loopback(node_ports),
+    }
+}
+
+fn answers_on_loopback(node_ports: &NodePortSetting) -> bool {
+    match node_ports {
+        NodePortSetting::Primary => false,
+        NodePortSetting::All { loopback } => *loopback,
+        NodePortSetting::Networks(networks) => networks.iter().any(|network| network.addr().is_loopback()),
+    }
+}
+
+fn logging(document: &mut Document) -> Logging {
+    let verbosity = u32::try_from(document.number("logging.verbosity", 0..=i64::from(u32::MAX), 0)).unwrap_or_default();
+    let json = match document.text("logging.format", "text").as_str() {
+        "text" => false,
+        "json" => true,
+        other => {
+            document.problem("logging.format", format!("{other:?} is not known; use text or json"));
+            false
+        }
+    };
+    Logging { verbosity, json }
+}

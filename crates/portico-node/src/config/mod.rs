@@ -1,0 +1,251 @@
+//! From arguments and a configuration file to a [`Config`], once. After that nobody looks at flags.
+//!
+//! [`flags`] has the command line, [`document`] reads values, [`meaning`] knows what they mean.
+
+mod document;
+mod duration;
+mod flags;
+mod meaning;
+
+pub use flags::Arguments;
+
+use crate::sysctl;
+use document::Document;
+use portico_model::index::Settings;
+use serde_json::Value;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
+const KIND: &str = "KubeProxyConfiguration";
+
+/// Fields of the file without a flag that mean nothing here.
+const NO_EFFECT: &[(&str, &str)] = &[
+    ("clientConnection.acceptContentTypes", "JSON is spoken"),
+    ("portRange", "there is no proxying in user space"),
+    ("windowsRunAsService", "it is for Windows"),
+    ("winkernel", "it is for Windows"),
+];
+
+/// What the daemon is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub mode: Mode,
+    pub settings: Settings,
+    /// The address of this node that its Node object may not know.
+    pub own_address: Option<IpAddr>,
+    pub api: ApiAccess,
+    pub healthz: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
+    /// A taken port ends the daemon.
+    pub bind_hard_fail: bool,
+    pub sync_period: Duration,
+    pub sysctls: sysctl::Settings,
+    pub oom_score_adj: i32,
+    pub data_dir: DataDir,
+    pub logging: Logging,
+    /// The configuration file, which ends the daemon when it changes.
+    pub file: Option<PathBuf>,
+    /// Everything with its defaults, as a `KubeProxyConfiguration`.
+    pub resolved: Value,
+}
+
+impl Config {
+    /// As a configuration file, with all defaults.
+    pub fn print(&self) -> String {
+        // A tree of texts, numbers and lists always serialises.
+        serde_saphyr::to_string(&self.resolved).unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Nftables,
+    Iptables,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Nftables => "nftables",
+            Mode::Iptables => "iptables",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApiAccess {
+    /// `None`: the pod's own.
+    pub kubeconfig: Option<PathBuf>,
+    pub server: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DataDir {
+    /// Nothing is remembered.
+    None,
+    /// Used if it can be.
+    Default(PathBuf),
+    Given(PathBuf),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Logging {
+    pub verbosity: u32,
+    pub json: bool,
+}
+
+/// What the process was started for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    Run,
+    Cleanup,
+    InitOnly,
+    WriteConfig(PathBuf),
+}
+
+/// What is known of the machine before anything is read.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// `$NODE_NAME`.
+    pub node_name: Option<String>,
+    pub hostname: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    pub config: Config,
+    pub task: Task,
+    /// What the operator should know, for the log.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read --config={path}: {source}", path = .path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{path} is not a configuration: {problem}", path = .path.display())]
+    Decode { path: PathBuf, problem: String },
+    #[error("{}", .0.join("; "))]
+    Invalid(Vec<String>),
+}
+
+/// Read the file, if there is one, and make sense of it all.
+pub fn load(arguments: &Arguments) -> Result<Loaded, ConfigError> {
+    let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let surroundings = Surroundings { node_name: std::env::var("NODE_NAME").ok(), hostname };
+    let file = match arguments.text("config").filter(|path| !path.is_empty()) {
+        None => None,
+        Some(path) => {
+            let path = PathBuf::from(path);
+            let text = fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+            Some((path, text))
+        }
+    };
+    interpret(arguments, file, &surroundings)
+}
+
+/// The pure part of [`load`].
+pub fn interpret(
+    arguments: &Arguments,
+    file: Option<(PathBuf, String)>,
+    surroundings: &Surroundings,
+) -> Result<Loaded, ConfigError> {
+    let mut warnings = Vec::new();
+    let mut document = match &file {
+        None => Document::new(arguments.tree(), flags::name_of_field),
+        Some((path, text)) => {
+            let mut tree = decode(path, text)?;
+            arguments.put_over(&mut tree, true);
+            let beside: Vec<String> =
+                arguments.given().filter(|flag| !flag.always).map(|flag| format!("--{}", flag.name)).collect();
+            if !beside.is_empty() {
+                warnings.push(format!("beside --config these flags do not count: {}", beside.join(", ")));
+            }
+            Document::new(tree, str::to_owned)
+        }
+    };
+    let mut config = meaning::read(&mut document, arguments, file.is_some(), surroundings);
+    without_effect(&mut document, arguments, file.is_some(), &mut warnings);
+    for field in document.unknown() {
+        let line = file.as_ref().and_then(|(_, text)| line_of(text, &field));
+        let line = line.map(|line| format!(" (line {line})")).unwrap_or_default();
+        warnings.push(format!("{field}{line}: there is no such field; it is ignored"));
+    }
+    let problems = document.problems();
+    if !problems.is_empty() {
+        return Err(ConfigError::Invalid(problems));
+    }
+    config.resolved = document.resolved();
+    config.file = file.map(|(path, _)| path);
+    Ok(Loaded { config, task: task(arguments), warnings })
+}
+
+fn decode(path: &Path, text: &str) -> Result<Value, ConfigError> {
+    let bad = |problem: String| ConfigError::Decode { path: path.to_owned(), problem };
+    let tree: Value = match text.trim_start().starts_with('{') {
+        true => serde_json::from_str(text).map_err(|error| bad(error.to_string()))?,
+        false => serde_saphyr::from_str(text).map_err(|error| bad(error.to_string()))?,
+    };
+    let found = (tree.get("apiVersion").and_then(Value::as_str), tree.get("kind").and_then(Value::as_str));
+    match found {
+        (Some(API_VERSION), Some(KIND)) => Ok(tree),
+        _ => Err(bad(format!("it must begin with `apiVersion: {API_VERSION}` and `kind: {KIND}`"))),
+    }
+}
+
+fn task(arguments: &Arguments) -> Task {
+    match arguments.text("write-config-to").filter(|path| !path.is_empty()) {
+        Some(path) => Task::WriteConfig(path.into()),
+        None if arguments.switch("cleanup") => Task::Cleanup,
+        None if arguments.switch("init-only") => Task::InitOnly,
+        None => Task::Run,
+    }
+}
+
+/// Say what was set in vain, in one line.
+fn without_effect(document: &mut Document, arguments: &Arguments, file: bool, warnings: &mut Vec<String>) {
+    let mut vain = Vec::new();
+    for flag in flags::FLAGS.iter().filter(|flag| !flag.effect) {
+        let given = arguments.text(flag.name).is_some();
+        let mut set = given && flag.fields.is_empty();
+        for field in flag.fields {
+            set |= document.meaningless(field);
+        }
+        // The section of another mode in a file is not meant for this one.
+        if set && (given || !flag.fields.iter().all(|field| field.starts_with("ipvs."))) {
+            let name = match (file && !given, flag.fields.first()) {
+                (true, Some(field)) => (*field).to_owned(),
+                _ => format!("--{}", flag.name),
+            };
+            vain.push(format!("{name} ({})", flag.help));
+        }
+    }
+    for (field, why) in NO_EFFECT {
+        if document.meaningless(field) {
+            vain.push(format!("{field} ({why})"));
+        }
+    }
+    if !vain.is_empty() {
+        warnings.push(format!("set without effect: {}", vain.join(", ")));
+    }
+}
+
+/// The line of a field, as well as it can be told without a parser that keeps positions.
+fn line_of(text: &str, path: &str) -> Option<usize> {
+    let mut lines = text.lines().enumerate();
+    let mut found = None;
+    for key in path.split('.') {
+        let here = |line: &str| {
+            let line = line.trim_start_matches([' ', '\t', '{', ',', '-']).trim_start_matches('"');
+            line.strip_prefix(key).is_some_and(|rest| rest.trim_start_matches('"').trim_start().starts_with(':'))
+        };
+        found = Some(lines.find(|(_, line)| here(line))?.0 + 1);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Events for people who look at a Service and wonder: a program listens where its node port is, a health-check port is
+//! taken, a node port lies where the node takes the ports of its own connections from.
+//!
+//! Nothing here is in the way of forwarding: what cannot be told in time, or may not be told, is only logged.
+
+mod ports;
+
+use crate::client;
+use http::Request;
+use http::header::CONTENT_TYPE;
+use jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use portico_model::table::{NodePortAddresses, PerFamily, PortKey, ServiceName};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Events in one go, and how long until there is room for one more.
+const BURST: u32 = 20;
+const REFILL: Duration = Duration::from_secs(10);
+/// A cluster full of trouble is told about so many Services, once each.
+const MOST_TOLD: usize = 4096;
+/// Names in the text of one Event.
+const MOST_NAMED: usize = 5;
+
+/// Something to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// `None`: about the node.
+    pub service: Option<ServiceName>,
+    pub warning: bool,
+    pub reason: &'static str,
+    pub text: String,
+}
+
+/// Where notices are left. What does not fit is dropped: it is in the log.
+#[derive(Clone)]
+pub struct Notices(mpsc::Sender<Notice>);
+
+impl Notices {
+    pub fn new() -> (Notices, mpsc::Receiver<Notice>) {
+        let (sender, receiver) = mpsc::channel(256);
+        (Notices(sender), receiver)
+    }
+
+    pub fn tell(&self, notice: Notice) {
+        match (&notice.service, notice.warning) {
+            (Some(service), _) => tracing::warn!(%service, reason = notice.reason, "{}", notice.text),
+            (None, true) => tracing::warn!(reason = notice.reason, "{}", notice.text),
+            (None, false) => tracing::debug!(reason = notice.reason, "{}", notice.text),
+        }
+        let _ = self.0.try_send(notice);
+    }
+}
+
+/// Look at node ports that are new, below a root (`/`).
+pub fn check_node_ports(
+    root: &Path,
+    new: &[(PortKey, u16)],
+    addresses: &PerFamily<NodePortAddresses>,
+    notices: &Notices,
+) {
+    let listeners = ports::listeners(root);
+    let mut told = BTreeSet::new();
+    for (key, port) in new {
+        let found = listeners.iter().find(|listener| listener.is_in_the_way(key, *port, addresses));
+        if let Some(listener) = found.filter(|_| told.insert((&key.service, *port))) {
+            let protocol = key.protocol.lower();
+            let text = format!(
+                "a program on this node listens on {protocol} {}: clients of node port {port} reach the Service instead",
+                listener.address
+            );
+            let service = Some(key.service.clone());
+            notices.tell(Notice { service, warning: true, reason: "NodePortInUse", text });
+        }
+    }
+    let ephemeral = ports::ephemeral(root);
+    let overlapping: BTreeSet<String> = new
+        .iter()
+        .filter(|(_, port)| ephemeral.contains(*port))
+        .map(|(key, port)| format!("{port} ({})", key.service))
+        .collect();
+    if !overlapping.is_empty() {
+        let text = format!(
+            "node ports {} lie in net.ipv4.ip_local_port_range of this node, so its own connections may take them: \
+             put them into net.ipv4.ip_local_reserved_ports",
+            some(&overlapping)
+        );
+        notices.tell(Notice { service: None, warning: true, reason: "NodePortsNotReserved", text });
+    }
+}
+
+fn some(names: &BTreeSet<String>) -> String {
+    let mut text = names.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST_NAMED {
+        text.push_str(&format!(" and {} more", names.len() - MOST_NAMED));
+    }
+    text
+}
+
+/// Send Events until nobody can leave notices any more.
+pub async fn send(client: Client, node: Arc<str>, mut notices: mpsc::Receiver<Notice>) {
+    let mut sender = Sender { client, node, told: BTreeSet::new(), room: BURST, since: Instant::now() };
+    while let Some(notice) = notices.recv().await {
+        sender.send(notice).await;
+    }
+}
+
+struct Sender {
+    client: Client,
+    node: Arc<str>,
+    told: BTreeSet<(Option<ServiceName>, &'static str, String)>,
+    room: u32,
+    since: Instant,
+}
+
+impl Sender {
+    async fn send(&mut self, notice: Notice) {
+        let key = (notice.service.clone(), notice.reason, notice.text.clone());
+        if self.told.len() >= MOST_TOLD || !self.told.insert(key) || !self.has_room(Instant::now()) {
+            return;
+        }
+        let uid = match &notice.service {
+            Some(service) => self.uid(service).await,
+            None => self.node.to_string(),
+        };
+        let (namespace, event) = event(&notice, &self.node, &uid, Timestamp::now());
+        let request = Request::post(format!("/api/v1/namespaces/{namespace}/events"))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Body::from(event.to_string().into_bytes()));
+        let Ok(request) = request else { return };
+        if let Err(error) = client::ask(&self.client, request).await {
+            tracing::info!(%error, reason = notice.reason, "cannot write an Event");
+        }
+    }
+
+    fn has_room(&mut self, now: Instant) -> bool {
+        let more = now.duration_since(self.since).as_secs() / REFILL.as_secs();
+        if more > 0 {
+            self.room = self.room.saturating_add(u32::try_from(more).unwrap_or(BURST)).min(BURST);
+            self.since = now;
+        }
+        self.room.checked_sub(1).map(|room| self.room = room).is_some()
+    }
+
+    /// `kubectl describe` finds Events by it.
+    async fn uid(&self, service: &ServiceName) -> String {
+        let path = format!("/api/v1/namespaces/{}/services/{}", service.namespace, service.name);
+        let body = client::get(&self.client, &path).await.unwrap_or_default();
+        let object: Value = serde_json::from_slice(&body).unwrap_or_default();
+        object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+}
+
+/// The namespace and the object.
+fn event(notice: &Notice, node: &str, uid: &str, now: Timestamp) -> (String, Value) {
+    let (namespace, about) = match &notice.service {
+        Some(service) => (
+            service.namespace.to_string(),
+            json!({"apiVersion": "v1", "kind": "Service", "namespace": &*service.namespace, "name": &*service.name, "uid": uid}),
+        ),
+        None => ("default".to_owned(), json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid})),
+    };
+    let name = notice.service.as_ref().map_or(node, |service| &service.name);
+    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let event = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": format!("{name}.{:x}", now.as_nanosecond()), "namespace": namespace},
+        "involvedObject": about,
+        "type": if notice.warning { "Warning" } else { "Normal" },
+        "reason": notice.reason,
+        "message": notice.text,
+        "source": {"component": "portico-node", "host": node},
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+    });
+    (namespace, event)
+}
+
+#[cfg(test)]
+mod tests;

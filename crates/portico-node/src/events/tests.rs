@@ -1,0 +1,109 @@
+use super::*;
+use portico_model::table::{Family, Protocol};
+use std::fs;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+fn root(files: &[(&str, &str)]) -> TempDir {
+    let root = TempDir::new().unwrap();
+    for (name, text) in files {
+        let path: PathBuf = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    root
+}
+
+fn key(name: &str, protocol: Protocol, family: Family) -> PortKey {
+    let service = ServiceName { namespace: "default".into(), name: name.into() };
+    PortKey { service, port: "".into(), protocol, family }
+}
+
+/// Listening: TCP 0.0.0.0:30080, 127.0.0.1:30081, [::]:30082; a connection on 30083; UDP 172.30.0.11:30084.
+fn sockets() -> TempDir {
+    let tcp = "  sl  local_address rem_address   st\n\
+        0: 00000000:7580 00000000:0000 0A 0 0\n\
+        1: 0100007F:7581 00000000:0000 0A 0 0\n\
+        2: 0B001EAC:7583 0A6433C6:1F90 01 0 0\n";
+    let tcp6 =
+        "  sl  local_address\n   0: 00000000000000000000000000000000:7582 00000000000000000000000000000000:0000 0A\n";
+    let udp = "  sl  local_address\n   0: 0B001EAC:7584 00000000:0000 07\n";
+    root(&[("proc/net/tcp", tcp), ("proc/net/tcp6", tcp6), ("proc/net/udp", udp)])
+}
+
+fn told(root: &TempDir, new: &[(PortKey, u16)], addresses: &PerFamily<NodePortAddresses>) -> Vec<Notice> {
+    let (notices, mut receiver) = Notices::new();
+    check_node_ports(root.path(), new, addresses, &notices);
+    std::iter::from_fn(|| receiver.try_recv().ok()).collect()
+}
+
+#[test]
+fn listeners_in_the_way_are_found() {
+    use Family::{V4, V6};
+    use Protocol::{Tcp, Udp};
+    let listed = PerFamily {
+        v4: NodePortAddresses::Listed(vec!["172.30.0.11".parse().unwrap()]),
+        v6: NodePortAddresses::AllLocal { loopback: false },
+    };
+    let everywhere = PerFamily {
+        v4: NodePortAddresses::AllLocal { loopback: true },
+        v6: NodePortAddresses::AllLocal { loopback: false },
+    };
+    let table = [
+        (30080, Tcp, V4, &listed, true),
+        (30080, Udp, V4, &listed, false),
+        (30080, Tcp, V6, &listed, false),
+        (30081, Tcp, V4, &listed, false),
+        (30081, Tcp, V4, &everywhere, true),
+        (30082, Tcp, V4, &listed, true),
+        (30082, Tcp, V6, &listed, true),
+        (30083, Tcp, V4, &listed, false),
+        (30084, Udp, V4, &listed, true),
+    ];
+    let root = sockets();
+    for (port, protocol, family, addresses, expected) in table {
+        let notices = told(&root, &[(key("a", protocol, family), port)], addresses);
+        assert_eq!(!notices.is_empty(), expected, "{port} {protocol:?} {family:?}: {notices:?}");
+    }
+    let both = [(key("a", Tcp, V4), 30082), (key("a", Tcp, V6), 30082)];
+    let notices = told(&root, &both, &listed);
+    let [notice] = notices.as_slice() else { panic!("once for a Service: {notices:?}") };
+    assert_eq!((notice.reason, notice.warning), ("NodePortInUse", true));
+    assert!(notice.text.contains("[::]:30082"), "{}", notice.text);
+}
+
+#[test]
+fn ports_that_the_node_may_take_are_told_in_one() {
+    let files = [
+        ("proc/sys/net/ipv4/ip_local_port_range", "30000\t60999\n"),
+        ("proc/sys/net/ipv4/ip_local_reserved_ports", "30000-30999,31005\n"),
+    ];
+    let root = root(&files);
+    let new: Vec<(PortKey, u16)> = (31000..31010)
+        .chain([29999, 30500])
+        .map(|port| (key(&format!("s{port}"), Protocol::Tcp, Family::V4), port))
+        .collect();
+    let notices = told(&root, &new, &PerFamily::default());
+    let [notice] = notices.as_slice() else { panic!("{notices:?}") };
+    assert_eq!(notice.service, None);
+    assert!(notice.text.starts_with("node ports 31000 (default/s31000), 31001"), "{}", notice.text);
+    assert!(notice.text.contains("and 4 more"), "{}", notice.text);
+}
+
+#[test]
+fn events_name_their_object() {
+    let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+    let service = Some(ServiceName { namespace: "shop".into(), name: "web".into() });
+    let notice = Notice { service, warning: true, reason: "NodePortInUse", text: "taken".to_owned() };
+    let (namespace, event) = event(&notice, "node1", "uid-1", now);
+    assert_eq!(namespace, "shop");
+    assert_eq!(event["involvedObject"]["kind"], "Service");
+    assert_eq!(event["involvedObject"]["uid"], "uid-1");
+    assert_eq!(
+        (event["type"].as_str(), event["lastTimestamp"].as_str()),
+        (Some("Warning"), Some("2026-01-02T03:04:05Z"))
+    );
+    let about_node = Notice { service: None, ..notice };
+    let (namespace, event) = super::event(&about_node, "node1", "node1", now);
+    assert_eq!((namespace.as_str(), event["involvedObject"]["name"].as_str()), ("default", Some("node1")));
+}

@@ -1,0 +1,55 @@
+//! First things first: the Services that everything else needs to start (the API server's own and DNS) are asked for by
+//! name, so that a node that begins with nothing does not make them wait for the thousands of others.
+
+use crate::client::{self, RequestError};
+use crate::objects::{Kind, Object, SERVICE_NAME};
+use crate::watch;
+use kube::Client;
+
+const DNS: u16 = 53;
+/// A cluster has one or two DNS Services; more are not worth more requests.
+const MOST_DNS: usize = 4;
+
+/// What could be had; nobody depends on it.
+pub async fn fetch(client: &Client) -> Vec<Object> {
+    let (api, dns) = tokio::join!(api_server(client), dns(client));
+    let mut objects = Vec::new();
+    for found in [api, dns] {
+        match found {
+            Ok(found) => objects.extend(found),
+            Err(error) => tracing::debug!(%error, "cannot ask for the first Services"),
+        }
+    }
+    objects
+}
+
+async fn api_server(client: &Client) -> Result<Vec<Object>, RequestError> {
+    let body = client::get(client, "/api/v1/namespaces/default/services/kubernetes").await?;
+    let service = Kind::Service.decode(&String::from_utf8_lossy(&body)).map_err(RequestError::Decode)?;
+    let mut objects = slices(client, "default", "kubernetes").await?;
+    objects.push(service);
+    Ok(objects)
+}
+
+async fn dns(client: &Client) -> Result<Vec<Object>, RequestError> {
+    let body = client::get(client, "/api/v1/namespaces/kube-system/services?limit=500").await?;
+    let serves_dns = |object: &Object| match object {
+        Object::Service(service) => service.spec.ports.iter().any(|port| port.port == DNS),
+        _ => false,
+    };
+    let services = watch::objects_of_list(Kind::Service, &body)?.into_iter().filter(serves_dns).take(MOST_DNS);
+    let mut objects = Vec::new();
+    for service in services {
+        objects.extend(slices(client, "kube-system", &service.metadata().name).await?);
+        objects.push(service);
+    }
+    Ok(objects)
+}
+
+async fn slices(client: &Client, namespace: &str, service: &str) -> Result<Vec<Object>, RequestError> {
+    let label = SERVICE_NAME.replace('/', "%2F");
+    let path = format!(
+        "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector={label}%3D{service}&limit=500"
+    );
+    watch::objects_of_list(Kind::Slice, &client::get(client, &path).await?)
+}

@@ -1,0 +1,248 @@
+//! The file of the journal: lines at the end, rewritten when most of it is old.
+
+use super::revision;
+use crate::objects::{Kind, Name, Object};
+use portico_model::objects::Metadata;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const VERSION: u32 = 1;
+const NAME: &str = "journal";
+/// A file this small is never rewritten.
+const SMALL: u64 = 64 << 10;
+/// Between two syncs to disk. A burst writes more often than that.
+const SYNC: Duration = Duration::from_secs(1);
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Line<T> {
+    /// The first line.
+    Journal {
+        version: u32,
+    },
+    Apply(T),
+    Delete(Name),
+}
+
+/// As much of an [`Object`] as is needed to know which it is.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Head {
+    Service(Only),
+    Slice(Only),
+    Node(Only),
+    Cidr(Only),
+}
+
+#[derive(Deserialize)]
+struct Only {
+    metadata: Metadata,
+}
+
+impl Head {
+    fn name_and_revision(self) -> (Name, u64) {
+        let (kind, metadata) = match self {
+            Head::Service(only) => (Kind::Service, only.metadata),
+            Head::Slice(only) => (Kind::Slice, only.metadata),
+            Head::Node(only) => (Kind::Node, only.metadata),
+            Head::Cidr(only) => (Kind::Cidr, only.metadata),
+        };
+        let revision = revision(&metadata);
+        (Name { kind, namespace: metadata.namespace, name: metadata.name }, revision)
+    }
+}
+
+/// The line that says an object is there.
+pub fn line(object: &Object) -> Vec<u8> {
+    terminated(serde_json::to_vec(&Line::Apply(object)))
+}
+
+fn terminated(line: serde_json::Result<Vec<u8>>) -> Vec<u8> {
+    // Objects are plain structs of texts and numbers, which always serialise.
+    let mut line = line.unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+/// Where the line of an object is.
+#[derive(Clone, Copy)]
+struct Place {
+    offset: u64,
+    length: u64,
+}
+
+pub struct File {
+    pub path: PathBuf,
+    file: fs::File,
+    end: u64,
+    /// How many bytes of the file are lines that count.
+    useful: u64,
+    places: HashMap<Name, Place>,
+    synced: Instant,
+    /// Something is written that may not be on disk yet.
+    unsynced: bool,
+}
+
+impl File {
+    /// Also what the file knows, each with its revision.
+    pub fn open(directory: &Path, node: &str) -> io::Result<(File, HashMap<Name, u64>)> {
+        let directory = directory.join(node);
+        fs::create_dir_all(&directory)?;
+        let path = directory.join(NAME);
+        let file = open_locked(&path)?;
+        let (mut places, mut known) = (HashMap::new(), HashMap::new());
+        let end = read(&file, |place, line: Line<Head>| match line {
+            Line::Apply(head) => {
+                let (name, revision) = head.name_and_revision();
+                known.insert(name.clone(), revision);
+                places.insert(name, place);
+            }
+            Line::Delete(name) => {
+                known.remove(&name);
+                places.remove(&name);
+            }
+            Line::Journal { .. } => {}
+        })?;
+        let useful = places.values().map(|place: &Place| place.length).sum();
+        let mut file = File { path, file, end, useful, places, synced: Instant::now(), unsynced: false };
+        file.file.set_len(end)?;
+        if end == 0 {
+            file.append(&header())?;
+        }
+        Ok((file, known))
+    }
+
+    /// Lines to be written, one for each object that changed.
+    pub fn write(&mut self, lines: HashMap<Name, Option<Vec<u8>>>) -> io::Result<()> {
+        let mut batch = Vec::new();
+        for (name, line) in lines {
+            let offset = self.end + batch.len() as u64;
+            let before = match line {
+                Some(line) => {
+                    let place = Place { offset, length: line.len() as u64 };
+                    self.useful += place.length;
+                    batch.extend_from_slice(&line);
+                    self.places.insert(name, place)
+                }
+                None => {
+                    let before = self.places.remove(&name);
+                    batch.extend_from_slice(&terminated(serde_json::to_vec(&Line::<Object>::Delete(name))));
+                    before
+                }
+            };
+            self.useful -= before.map_or(0, |place| place.length);
+        }
+        self.append(&batch)?;
+        if self.end > SMALL.max(2 * self.useful) {
+            return self.rewrite();
+        }
+        if self.unsynced && self.synced.elapsed() >= SYNC {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()?;
+        (self.synced, self.unsynced) = (Instant::now(), false);
+        Ok(())
+    }
+
+    pub fn is_unsynced(&self) -> bool {
+        self.unsynced
+    }
+
+    /// On an error the file is cut back to what it was, so that half a line is never followed by another.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(bytes) {
+            self.file.set_len(self.end)?;
+            return Err(error);
+        }
+        self.end += bytes.len() as u64;
+        self.unsynced |= !bytes.is_empty();
+        Ok(())
+    }
+
+    /// Copy what counts to a new file and put it in place of the old.
+    fn rewrite(&mut self) -> io::Result<()> {
+        let path = self.path.with_extension("new");
+        let new = open_locked(&path)?;
+        new.set_len(0)?;
+        let mut writer = BufWriter::new(&new);
+        writer.write_all(&header())?;
+        let mut end = header().len() as u64;
+        let mut in_order: Vec<&mut Place> = self.places.values_mut().collect();
+        in_order.sort_unstable_by_key(|place| place.offset);
+        let mut moved = Vec::with_capacity(in_order.len());
+        let mut reader = BufReader::new(&self.file);
+        let mut position = 0;
+        reader.seek(SeekFrom::Start(0))?;
+        for place in &in_order {
+            reader.seek_relative((place.offset - position).cast_signed())?;
+            io::copy(&mut reader.by_ref().take(place.length), &mut writer)?;
+            position = place.offset + place.length;
+            moved.push(end);
+            end += place.length;
+        }
+        writer.flush()?;
+        drop(writer);
+        new.sync_data()?;
+        fs::rename(&path, &self.path)?;
+        for (place, offset) in in_order.into_iter().zip(moved) {
+            place.offset = offset;
+        }
+        (self.file, self.end, self.synced, self.unsynced) = (new, end, Instant::now(), false);
+        Ok(())
+    }
+}
+
+fn header() -> Vec<u8> {
+    terminated(serde_json::to_vec(&Line::<Object>::Journal { version: VERSION }))
+}
+
+/// Another process with the same file would write over our lines.
+fn open_locked(path: &Path) -> io::Result<fs::File> {
+    let file = fs::File::options().read(true).append(true).create(true).open(path)?;
+    file.try_lock().map_err(|error| match error {
+        fs::TryLockError::WouldBlock => io::Error::other(format!("another process uses {}", path.display())),
+        fs::TryLockError::Error(error) => error,
+    })?;
+    Ok(file)
+}
+
+/// The objects that a file knows.
+pub fn objects(path: &Path) -> io::Result<Vec<Object>> {
+    let mut objects: BTreeMap<Name, Object> = BTreeMap::new();
+    read(&fs::File::open(path)?, |_, line: Line<Object>| match line {
+        Line::Apply(object) => drop(objects.insert(object.name(), object)),
+        Line::Delete(name) => drop(objects.remove(&name)),
+        Line::Journal { .. } => {}
+    })?;
+    Ok(objects.into_values().collect())
+}
+
+/// Every line, up to the last whole one; returns where that ends. A line that makes no sense is skipped; a file of another
+/// version is taken for empty.
+fn read<T: DeserializeOwned>(file: &fs::File, mut each: impl FnMut(Place, Line<T>)) -> io::Result<u64> {
+    let mut reader = BufReader::new(file);
+    let (mut line, mut end) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        let length = reader.read_until(b'\n', &mut line)? as u64;
+        if line.last() != Some(&b'\n') {
+            return Ok(end);
+        }
+        match (end, serde_json::from_slice(&line)) {
+            (0, Ok(Line::<T>::Journal { version: VERSION })) => {}
+            (0, _) => return Ok(0),
+            (_, Ok(line)) => each(Place { offset: end, length }, line),
+            (offset, Err(error)) => tracing::warn!(offset, %error, "a line of the journal makes no sense"),
+        }
+        end += length;
+    }
+}

@@ -1,0 +1,112 @@
+//! The objects that a node follows, whatever their kind: what they are called, where they are found, what is kept of them.
+
+use portico_model::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    Service,
+    Slice,
+    Node,
+    Cidr,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 4] = [Kind::Service, Kind::Slice, Kind::Node, Kind::Cidr];
+
+    /// What people call many of them.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Kind::Service => "Services",
+            Kind::Slice => "EndpointSlices",
+            Kind::Node => "Nodes",
+            Kind::Cidr => "ServiceCIDRs",
+        }
+    }
+
+    /// Where those that matter to a node are listed: without headless Services and without those of another proxy.
+    pub fn url(self, node: &str) -> String {
+        match self {
+            Kind::Service => concat!(
+                "/api/v1/services?labelSelector=%21service.kubernetes.io%2Fservice-proxy-name",
+                "&fieldSelector=spec.clusterIP%21%3DNone"
+            )
+            .to_owned(),
+            Kind::Slice => {
+                "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=%21service.kubernetes.io%2Fheadless".to_owned()
+            }
+            Kind::Node => format!("/api/v1/nodes?fieldSelector=metadata.name%3D{node}"),
+            Kind::Cidr => "/apis/networking.k8s.io/v1/servicecidrs?".to_owned(),
+        }
+    }
+
+    /// Read one object of this kind from the API's JSON.
+    pub fn decode(self, json: &str) -> Result<Object, serde_json::Error> {
+        let mut object = match self {
+            Kind::Service => Object::Service(serde_json::from_str(json)?),
+            Kind::Slice => Object::Slice(serde_json::from_str(json)?),
+            Kind::Node => Object::Node(serde_json::from_str(json)?),
+            Kind::Cidr => Object::Cidr(serde_json::from_str(json)?),
+        };
+        object.metadata_mut().annotations.retain(|name, _| name == TRIGGER_TIME);
+        Ok(object)
+    }
+}
+
+/// When what changed a slice happened: the only annotation that is of interest.
+pub const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// The Service that a slice belongs to.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Object {
+    Service(Box<Service>),
+    Slice(Box<EndpointSlice>),
+    Node(Box<Node>),
+    Cidr(Box<ServiceCidr>),
+}
+
+impl Object {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Object::Service(_) => Kind::Service,
+            Object::Slice(_) => Kind::Slice,
+            Object::Node(_) => Kind::Node,
+            Object::Cidr(_) => Kind::Cidr,
+        }
+    }
+
+    pub fn metadata(&self) -> &Metadata {
+        match self {
+            Object::Service(object) => &object.metadata,
+            Object::Slice(object) => &object.metadata,
+            Object::Node(object) => &object.metadata,
+            Object::Cidr(object) => &object.metadata,
+        }
+    }
+
+    fn metadata_mut(&mut self) -> &mut Metadata {
+        match self {
+            Object::Service(object) => &mut object.metadata,
+            Object::Slice(object) => &mut object.metadata,
+            Object::Node(object) => &mut object.metadata,
+            Object::Cidr(object) => &mut object.metadata,
+        }
+    }
+
+    pub fn name(&self) -> Name {
+        let metadata = self.metadata();
+        Name { kind: self.kind(), namespace: metadata.namespace.clone(), name: metadata.name.clone() }
+    }
+}
+
+/// Which object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Name {
+    pub kind: Kind,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+}

@@ -1,0 +1,355 @@
+//! The daemon from start to end: brings the parts together and waits for the order to stop.
+
+use crate::addresses::Addresses;
+use crate::client::{self, AccessError};
+use crate::config::{Config, DataDir};
+use crate::dataplanes;
+use crate::disturbances::Disturbances;
+use crate::events::{self, Notice, Notices};
+use crate::first;
+use crate::flows::Tracker;
+use crate::health::Monitor;
+use crate::health::service::{Failure, ServiceChecks};
+use crate::journal::{Journal, Remembered};
+use crate::metrics::Metrics;
+use crate::metrics::server::{self, Pages};
+use crate::objects::{Kind, Name, Object};
+use crate::sync::{self, FollowUp, Input, Parts};
+use crate::sysctl;
+use crate::watch::{self, Sink};
+use kube::Client;
+use portico_model::table::{Family, NodePortAddresses, PerFamily, PortKey};
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch as flag};
+use tokio::task::JoinSet;
+
+/// Inputs that wait for the loop. It drains them at once; a list fills it.
+const INPUTS: usize = 1024;
+/// Without an answer of the API server in this time, what was known last is used.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks at the configuration file.
+const CONFIG_LOOK: Duration = Duration::from_secs(10);
+/// For the loop to finish the batch that it is at.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    #[error(transparent)]
+    Dataplane(#[from] portico_dataplane::ApplyError),
+    #[error("cannot listen on {address} for {what}: {source}")]
+    Bind { what: &'static str, address: std::net::SocketAddr, source: io::Error },
+    #[error("the configuration file changed; a restart makes it count")]
+    ConfigChanged,
+    #[error("{doing}: {source}")]
+    Io { doing: &'static str, source: io::Error },
+}
+
+/// Work until `stop`. The rules stay in the kernel.
+pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+    prefer_others_to_be_killed(config.oom_score_adj);
+    let client = client::connect(&config.api).await?;
+    let metrics = Arc::new(Metrics::new(config.mode.name()));
+    let monitor = Monitor::new(2 * config.sync_period, &families_of_the_node());
+    let (inputs, received) = mpsc::channel(INPUTS);
+    let (follow_ups, followed) = mpsc::channel(64);
+    let (notices, noticed) = Notices::new();
+    let (dataplane, disturbances) = dataplanes::open(&config)?;
+    let journal = open_journal(&config.data_dir, &config.settings.node_name);
+    let parts = Parts {
+        settings: config.settings.clone(),
+        own_address: config.own_address,
+        dataplane,
+        flows: Box::new(Tracker::open()),
+        monitor: monitor.clone(),
+        metrics: Arc::clone(&metrics),
+        period: config.sync_period,
+    };
+    let looping = spawn_loop(parts, received, follow_ups)?;
+    let node = Arc::clone(&config.settings.node_name);
+    tracing::info!(node = %node, mode = config.mode.name(), version = env!("CARGO_PKG_VERSION"), "starting");
+
+    let mut tasks = JoinSet::new();
+    serve(&mut tasks, &config, &monitor, &metrics);
+    tasks.spawn(never(events::send(client.clone(), Arc::clone(&node), noticed)));
+    notices.tell(Notice { service: None, warning: false, reason: "Starting", text: "portico node is starting".into() });
+    tasks.spawn(never(follow(followed, config.clone(), monitor, notices)));
+    tasks.spawn(never(tell_addresses(inputs.clone())));
+    if let Some(disturbances) = disturbances {
+        tasks.spawn(never(tell_disturbances(disturbances, inputs.clone())));
+    }
+    if let Some(path) = config.file.clone() {
+        tasks.spawn(config_change(path));
+    }
+    spawn_watchers(&mut tasks, client, node, journal, &inputs);
+    drop(inputs);
+
+    let result = tokio::select! {
+        () = stop => Ok(()),
+        Some(ended) = tasks.join_next() => match ended {
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(())) => Ok(()),
+            Err(source) => Err(RunError::Io { doing: "a part of the daemon broke", source: io::Error::other(source) }),
+        },
+    };
+    // With their senders gone the loop ends after the batch it is at, and the journal writes its rest.
+    tasks.shutdown().await;
+    let _ = tokio::time::timeout(GOODBYE, looping).await;
+    result
+}
+
+type Ended = Result<(), RunError>;
+
+async fn never<T>(work: impl Future<Output = T>) -> Ended {
+    work.await;
+    std::future::pending().await
+}
+
+/// The loop has a thread of its own: it waits for the kernel, and health must be answered meanwhile.
+fn spawn_loop(
+    parts: Parts,
+    inputs: mpsc::Receiver<Input>,
+    follow_ups: mpsc::Sender<FollowUp>,
+) -> Result<tokio::sync::oneshot::Receiver<()>, RunError> {
+    let (done, ended) = tokio::sync::oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|source| RunError::Io { doing: "cannot start the loop", source })?;
+    let work = move || {
+        runtime.block_on(sync::run(parts, inputs, follow_ups));
+        let _ = done.send(());
+    };
+    let spawned = std::thread::Builder::new().name("sync".to_owned()).spawn(work);
+    spawned.map(|_| ended).map_err(|source| RunError::Io { doing: "cannot start the loop", source })
+}
+
+fn serve(tasks: &mut JoinSet<Ended>, config: &Config, monitor: &Monitor, metrics: &Arc<Metrics>) {
+    let fatal = config.bind_hard_fail;
+    if let Some(address) = config.healthz {
+        let (monitor, answers) = (monitor.clone(), metrics.health.clone());
+        tasks.spawn(async move {
+            let served = crate::health::node::serve(address, monitor, answers, fatal).await;
+            served.map(|never| match never {}).map_err(|source| RunError::Bind { what: "healthz", address, source })
+        });
+    }
+    if let Some(address) = config.metrics {
+        let pages = Pages { metrics: Arc::clone(metrics), mode: config.mode.name(), config: config.resolved.clone() };
+        tasks.spawn(async move {
+            let served = server::serve(address, pages, fatal).await;
+            served.map(|never| match never {}).map_err(|source| RunError::Bind { what: "metrics", address, source })
+        });
+    }
+}
+
+/// Watch everything, tell the loop and the journal, and help a start along.
+fn spawn_watchers(
+    tasks: &mut JoinSet<Ended>,
+    client: Client,
+    node: Arc<str>,
+    journal: Option<(Journal, Remembered)>,
+    inputs: &mpsc::Sender<Input>,
+) {
+    let (answered, answers) = flag::channel(false);
+    let (journal, remembered) = journal.unzip();
+    let sink = Arc::new(ToLoop { inputs: inputs.clone(), journal, answered });
+    for kind in Kind::ALL {
+        let (client, node, sink) = (client.clone(), Arc::clone(&node), Arc::clone(&sink));
+        tasks.spawn(async move { match watch::follow(client, kind, &node, &*sink).await {} });
+    }
+    let to_loop = inputs.clone();
+    tasks.spawn(never(async move {
+        let _ = to_loop.send(Input::First(first::fetch(&client).await)).await;
+    }));
+    let to_loop = inputs.clone();
+    if let Some(remembered) = remembered {
+        tasks.spawn(never(remember(remembered, answers, to_loop)));
+    }
+}
+
+/// What is known goes to the loop, and a copy to the journal.
+struct ToLoop {
+    inputs: mpsc::Sender<Input>,
+    journal: Option<Journal>,
+    answered: flag::Sender<bool>,
+}
+
+impl ToLoop {
+    async fn send(&self, input: Input) {
+        // The loop is gone only when everything ends.
+        let _ = self.inputs.send(input).await;
+    }
+}
+
+impl Sink for ToLoop {
+    async fn apply(&self, object: Object) {
+        let heard = Instant::now();
+        if let Some(journal) = &self.journal {
+            journal.apply(&object);
+        }
+        self.send(Input::Apply(object, heard)).await;
+    }
+
+    async fn delete(&self, name: Name) {
+        let heard = Instant::now();
+        if let Some(journal) = &self.journal {
+            journal.delete(&name);
+        }
+        self.send(Input::Delete(name, heard)).await;
+    }
+
+    async fn listed(&self, kind: Kind, names: HashSet<Name>) {
+        if let Some(journal) = &self.journal {
+            journal.listed(kind, &names);
+        }
+        self.send(Input::Listed(kind, names)).await;
+    }
+
+    fn answered(&self) {
+        self.answered.send_if_modified(|answered| !std::mem::replace(answered, true));
+    }
+}
+
+/// What was known last is used if the API server does not answer soon.
+async fn remember(remembered: Remembered, mut answered: flag::Receiver<bool>, inputs: mpsc::Sender<Input>) {
+    if tokio::time::timeout(PATIENCE, answered.wait_for(|answered| *answered)).await.is_ok() {
+        return;
+    }
+    match tokio::task::spawn_blocking(move || remembered.read()).await {
+        Ok(Ok(objects)) if objects.is_empty() => {
+            tracing::warn!("the API server does not answer, and nothing is remembered")
+        }
+        Ok(Ok(objects)) => {
+            let _ = inputs.send(Input::Remembered(objects)).await;
+        }
+        Ok(Err(error)) => tracing::warn!(%error, "cannot read what was known last"),
+        Err(error) => tracing::warn!(%error, "cannot read what was known last"),
+    }
+}
+
+async fn tell_addresses(inputs: mpsc::Sender<Input>) {
+    let mut addresses = match Addresses::open() {
+        Ok(addresses) => addresses,
+        Err(error) => return tracing::error!(%error, "cannot watch the addresses of this node"),
+    };
+    loop {
+        match addresses.next().await {
+            Ok(addresses) => {
+                let _ = inputs.send(Input::Addresses(addresses)).await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot list the addresses of this node, will try again");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+async fn tell_disturbances(mut disturbances: Disturbances, inputs: mpsc::Sender<Input>) {
+    loop {
+        match disturbances.next().await {
+            Ok(()) => {
+                let _ = inputs.send(Input::Disturbed).await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot watch who else changes rules, will try again");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+/// What follows from changes, beside forwarding.
+async fn follow(mut followed: mpsc::Receiver<FollowUp>, config: Config, monitor: Monitor, notices: Notices) {
+    let to_notices = notices.clone();
+    let on_failure = Arc::new(move |failure: &Failure| to_notices.tell(health_check_failed(failure)));
+    let mut checks = ServiceChecks::new(monitor, on_failure);
+    let mut addresses = PerFamily::default();
+    while let Some(follow_up) = followed.recv().await {
+        match follow_up {
+            FollowUp::HealthChecks(changes) => checks.sync(&changes).await,
+            FollowUp::NodePortAddresses(now) => {
+                checks.set_addresses(&now).await;
+                addresses = now;
+            }
+            FollowUp::NodePorts(new) => check_node_ports(new, addresses.clone(), notices.clone()),
+            FollowUp::Installed => settle(&config),
+        }
+    }
+}
+
+fn health_check_failed(failure: &Failure) -> Notice {
+    let text = format!("cannot listen on {} for health checks: {}", failure.address, failure.error);
+    let reason = "FailedToStartServiceHealthcheck";
+    Notice { service: Some(failure.service.clone()), warning: true, reason, text }
+}
+
+fn check_node_ports(new: Vec<(PortKey, u16)>, addresses: PerFamily<NodePortAddresses>, notices: Notices) {
+    tokio::task::spawn_blocking(move || events::check_node_ports(Path::new("/"), &new, &addresses, &notices));
+}
+
+/// Once our rules are in: what other modes and kube-proxy left is removed, and the kernel is told how to track connections.
+fn settle(config: &Config) {
+    let (mode, settings) = (config.mode, config.sysctls);
+    tokio::task::spawn_blocking(move || {
+        set_sysctls(&settings);
+        if let Err(error) = dataplanes::remove_others(mode) {
+            tracing::warn!(%error, "cannot remove the rules of another mode");
+        }
+    });
+}
+
+/// What needs full privileges: afterwards the daemon can run with less.
+pub fn initialise(config: &Config) {
+    set_sysctls(&config.sysctls);
+}
+
+fn set_sysctls(settings: &sysctl::Settings) {
+    sysctl::apply(Path::new("/"), &sysctl::wanted(settings, sysctl::cores()));
+}
+
+/// A new configuration counts after a restart, which whoever started us takes care of.
+async fn config_change(path: std::path::PathBuf) -> Ended {
+    let before = tokio::fs::read(&path).await.ok();
+    loop {
+        tokio::time::sleep(CONFIG_LOOK).await;
+        let now = tokio::fs::read(&path).await.ok();
+        if now.is_some() && now != before {
+            return Err(RunError::ConfigChanged);
+        }
+    }
+}
+
+fn open_journal(directory: &DataDir, node: &str) -> Option<(Journal, Remembered)> {
+    let path = match directory {
+        DataDir::None => return None,
+        DataDir::Default(path) | DataDir::Given(path) => path,
+    };
+    match Journal::open(path, node) {
+        Ok(opened) => Some(opened),
+        Err(error) => {
+            let directory = path.display();
+            tracing::warn!(%directory, %error, "nothing is remembered for a start without an API server");
+            None
+        }
+    }
+}
+
+/// The daemon forwards everybody's traffic: the kernel should rather kill something else.
+fn prefer_others_to_be_killed(adjustment: i32) {
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", adjustment.to_string()) {
+        tracing::info!(%error, adjustment, "cannot set oom_score_adj");
+    }
+}
+
+/// IPv6 may be switched off.
+fn families_of_the_node() -> Vec<Family> {
+    let disabled = std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6");
+    match disabled.is_ok_and(|disabled| disabled.trim() == "0") {
+        true => Family::BOTH.to_vec(),
+        false => vec![Family::V4],
+    }
+}

@@ -1,0 +1,466 @@
+//! Keeps the dataplane equal to the table: everything that came in becomes one batch, at once.
+//!
+//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, for a thread of its own, because the kernel is
+//! waited for. What the kernel has after an error is not guessed: everything is compared.
+
+mod gate;
+mod waiting;
+
+use crate::backoff::Backoff;
+use crate::health::Monitor;
+use crate::metrics::{Metrics, Sync, families};
+use crate::objects::{Kind, Name, Object};
+use gate::Gate;
+use portico_dataplane::{ApplyError, Dataplane, Report};
+use portico_model::index::{DetectLocal, Index, Settings, Update};
+use portico_model::objects::{Node, NodeAddress};
+use portico_model::table::{
+    Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey, ServiceName,
+    ServicePort,
+};
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use waiting::Waiting;
+
+/// So many inputs become one batch at most; what comes then waits for the next.
+const MOST_INPUTS: usize = 16 << 10;
+/// Somebody who keeps changing our rules does not keep us busy.
+const CALM: Duration = Duration::from_millis(200);
+
+/// What comes in.
+#[derive(Debug)]
+pub enum Input {
+    /// An object is there, or it changed; since when this is known.
+    Apply(Object, Instant),
+    Delete(Name, Instant),
+    /// These are all of a kind.
+    Listed(Kind, HashSet<Name>),
+    /// The Services that others need to start, known before the lists are.
+    First(Vec<Object>),
+    /// What was known when the node was last up. Counts until there is something newer.
+    Remembered(Vec<Object>),
+    /// The addresses of the node's interfaces.
+    Addresses(Vec<IpAddr>),
+    /// Somebody else touched our rules.
+    Disturbed,
+}
+
+/// What others have to do because of a change, in their own time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FollowUp {
+    HealthChecks(Vec<(ServiceName, Option<HealthCheck>)>),
+    NodePortAddresses(PerFamily<NodePortAddresses>),
+    /// Node ports that are new, with who wants them.
+    NodePorts(Vec<(PortKey, u16)>),
+    /// The first whole table is in the kernel.
+    Installed,
+}
+
+/// Ends flows to endpoints that are gone, once the rules no longer lead there. Answers with how many it were.
+pub trait Flows: Send {
+    /// These ports changed.
+    fn changed(&mut self, changes: &[Change], table: &ForwardingTable, now: Instant) -> usize;
+
+    /// Any port may have flows that it should not have.
+    fn check(&mut self, table: &ForwardingTable) -> usize;
+
+    /// Flows that were left alone for a while are due.
+    fn check_due(&mut self, table: &ForwardingTable, now: Instant) -> usize;
+
+    /// When they are.
+    fn due(&self) -> Option<Instant>;
+}
+
+/// What the loop works with.
+pub struct Parts {
+    pub settings: Settings,
+    /// An address of the node that its Node object need not know.
+    pub own_address: Option<IpAddr>,
+    pub dataplane: Box<dyn Dataplane>,
+    pub flows: Box<dyn Flows>,
+    pub monitor: Monitor,
+    pub metrics: Arc<Metrics>,
+    /// How often everything is compared though nothing happened.
+    pub period: Duration,
+}
+
+/// Work until nobody is left who could send anything.
+pub async fn run(parts: Parts, mut inputs: mpsc::Receiver<Input>, follow_ups: mpsc::Sender<FollowUp>) {
+    let mut syncer = Syncer::new(parts, Instant::now());
+    loop {
+        tokio::select! {
+            input = inputs.recv() => match input {
+                Some(input) => syncer.take(input, Instant::now()),
+                None => return,
+            },
+            () = sleep_until(syncer.deadline()) => {}
+        }
+        for _ in 0..MOST_INPUTS {
+            let Ok(input) = inputs.try_recv() else { break };
+            syncer.take(input, Instant::now());
+        }
+        for follow_up in syncer.step(Instant::now()) {
+            // Nobody listens any more only at the end.
+            let _ = follow_ups.send(follow_up).await;
+        }
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Syncer {
+    parts: Parts,
+    index: Index,
+    /// Interfaces' addresses, the Node and the ServiceCIDRs once more, for a table of the first Services.
+    addresses: Vec<IpAddr>,
+    node: Option<Box<Node>>,
+    cidrs: HashSet<String>,
+    gate: Gate,
+    /// The first whole table is in the kernel.
+    installed: bool,
+    /// Ports that changed and are not in the kernel yet, with what the kernel has.
+    owed: BTreeMap<PortKey, Option<Arc<ServicePort>>>,
+    /// Everything is to be compared, and when.
+    compare: Option<Instant>,
+    compared: Instant,
+    backoff: Backoff,
+    /// All flows are to be looked at: at start, and when node ports moved.
+    check_flows: bool,
+    waiting: Waiting,
+    follow_ups: Vec<FollowUp>,
+}
+
+impl Syncer {
+    fn new(parts: Parts, now: Instant) -> Syncer {
+        let index = Index::new(parts.settings.clone());
+        let gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
+        parts.monitor.set_eligible(index.eligible());
+        let mut syncer = Syncer {
+            parts,
+            index,
+            addresses: Vec::new(),
+            node: None,
+            cidrs: HashSet::new(),
+            gate,
+            installed: false,
+            owed: BTreeMap::new(),
+            compare: Some(now),
+            compared: now,
+            backoff: Backoff::default(),
+            check_flows: true,
+            waiting: Waiting::default(),
+            follow_ups: Vec::new(),
+        };
+        if syncer.parts.own_address.is_some() {
+            let mut node = Node::default();
+            node.metadata.name = syncer.parts.settings.node_name.to_string();
+            syncer.apply_node(node);
+        }
+        syncer
+    }
+
+    /// When [`Syncer::step`] has something to do though nothing comes in.
+    fn deadline(&self) -> Option<Instant> {
+        match self.installed {
+            true => {
+                let compare = self.compare.unwrap_or(self.compared + self.parts.period);
+                Some(self.parts.flows.due().map_or(compare, |due| due.min(compare)))
+            }
+            false => self.gate.opens().map(|opens| opens.max(self.compare.unwrap_or(opens))),
+        }
+    }
+
+    fn take(&mut self, input: Input, now: Instant) {
+        match input {
+            Input::Apply(object, heard) => {
+                if self.installed {
+                    self.waiting.applied(&object, heard);
+                    self.count(object.kind());
+                }
+                self.apply(object);
+            }
+            Input::Delete(name, heard) => {
+                self.waiting.deleted(&name, heard);
+                self.count(name.kind);
+                self.delete(&name);
+            }
+            Input::Listed(kind, names) => self.listed(kind, &names),
+            Input::First(objects) => self.first(objects),
+            Input::Remembered(objects) => self.remembered(objects),
+            Input::Addresses(addresses) => {
+                self.addresses.clone_from(&addresses);
+                self.index.set_addresses(addresses);
+            }
+            Input::Disturbed => {
+                let calm = now.max(self.compared + CALM);
+                self.compare.get_or_insert(calm);
+            }
+        }
+    }
+
+    fn count(&self, kind: Kind) {
+        let metrics = &self.parts.metrics;
+        let (total, pending) = match kind {
+            Kind::Service => (&metrics.service_changes, &metrics.service_changes_pending),
+            Kind::Slice => (&metrics.endpoint_changes, &metrics.endpoint_changes_pending),
+            Kind::Node | Kind::Cidr => return,
+        };
+        total.inc();
+        pending.inc();
+    }
+
+    fn apply(&mut self, object: Object) {
+        match object {
+            Object::Service(service) => self.index.apply_service(*service),
+            Object::Slice(slice) => self.index.apply_slice(*slice),
+            Object::Node(node) => self.apply_node(*node),
+            Object::Cidr(cidr) => {
+                self.cidrs.insert(cidr.metadata.name.clone());
+                self.index.apply_service_cidr(*cidr);
+            }
+        }
+    }
+
+    fn apply_node(&mut self, mut node: Node) {
+        if let Some(own) = self.parts.own_address {
+            let own = NodeAddress { type_: "InternalIP".to_owned(), address: own.to_string() };
+            node.status.addresses.insert(0, own);
+        }
+        if !node.spec.pod_cidr.is_empty() || !node.spec.pod_cidrs.is_empty() {
+            self.gate.pod_networks_known();
+        }
+        self.node = Some(Box::new(node.clone()));
+        self.index.apply_node(node);
+    }
+
+    fn delete(&mut self, name: &Name) {
+        match name.kind {
+            Kind::Service => self.index.delete_service(&name.namespace, &name.name),
+            Kind::Slice => self.index.delete_slice(&name.namespace, &name.name),
+            Kind::Node => self.index.delete_node(&name.name),
+            Kind::Cidr => {
+                self.cidrs.remove(&name.name);
+                self.index.delete_service_cidr(&name.name);
+            }
+        }
+    }
+
+    /// What a list does not have is gone.
+    fn listed(&mut self, kind: Kind, names: &HashSet<Name>) {
+        let known = match kind {
+            Kind::Service => self.index.service_names(),
+            Kind::Slice => self.index.slice_names(),
+            Kind::Node => Vec::new(),
+            Kind::Cidr => self.cidrs.iter().map(|name| (Arc::default(), name.as_str().into())).collect(),
+        };
+        for (namespace, name) in known {
+            let name = Name { kind, namespace: namespace.to_string(), name: name.to_string() };
+            if !names.contains(&name) {
+                self.delete(&name);
+            }
+        }
+        self.gate.listed(kind);
+    }
+
+    /// A node that forwards nothing yet begins with what others need to start. A table of its own, so that what is already
+    /// there of a list stays out.
+    fn first(&mut self, objects: Vec<Object>) {
+        if self.installed || self.parts.dataplane.is_installed().unwrap_or(true) {
+            return;
+        }
+        let mut index = Index::new(self.parts.settings.clone());
+        index.set_addresses(self.addresses.clone());
+        self.node.iter().for_each(|node| index.apply_node(Node::clone(node)));
+        for object in objects {
+            match object {
+                Object::Service(service) => index.apply_service(*service),
+                Object::Slice(slice) => index.apply_slice(*slice),
+                Object::Node(_) | Object::Cidr(_) => {}
+            }
+        }
+        index.take();
+        let ports = index.table().ports.len();
+        match self.parts.dataplane.replace(index.table()) {
+            Ok(report) => {
+                tracing::info!(ports, kernel = ?report.kernel, "installed the Services that others need to start")
+            }
+            Err(error) => tracing::warn!(%error, "cannot install the Services that others need to start"),
+        }
+    }
+
+    fn remembered(&mut self, objects: Vec<Object>) {
+        if self.installed {
+            return;
+        }
+        tracing::warn!(objects = objects.len(), "the API server does not answer: going on with what was known last");
+        objects.into_iter().for_each(|object| self.apply(object));
+        Kind::ALL.into_iter().for_each(|kind| self.gate.listed(kind));
+    }
+
+    /// Install what came in. Returns what others have to do now.
+    fn step(&mut self, now: Instant) -> Vec<FollowUp> {
+        let update = self.index.take();
+        self.note(update, now);
+        if self.installed || self.gate.is_open(now) {
+            self.install(now);
+        }
+        if self.parts.flows.due().is_some_and(|due| due <= now) {
+            self.end_flows(|flows, table| flows.check_due(table, now));
+        }
+        std::mem::take(&mut self.follow_ups)
+    }
+
+    /// Remember what an update asks for.
+    fn note(&mut self, update: Update, now: Instant) {
+        for problem in &update.problems {
+            tracing::warn!("{problem}");
+        }
+        if update.eligible {
+            self.parts.monitor.set_eligible(self.index.eligible());
+        }
+        if update.rules {
+            self.follow_ups.push(FollowUp::NodePortAddresses(self.index.table().rules.node_ports.clone()));
+            self.check_flows = true;
+            if !self.backoff.is_failing() {
+                self.compare = Some(now);
+            }
+        }
+        if !update.health_checks.is_empty() {
+            self.follow_ups.push(FollowUp::HealthChecks(update.health_checks));
+        }
+        let node_ports = new_node_ports(&update.changes);
+        if !node_ports.is_empty() {
+            self.follow_ups.push(FollowUp::NodePorts(node_ports));
+        }
+        self.parts.metrics.changed(&update.changes);
+        for family in families(&update.changes) {
+            self.parts.monitor.queued(family);
+            self.parts.metrics.queued(family);
+        }
+        // The first table is compared as a whole with what is there.
+        for change in update.changes.into_iter().filter(|_| self.installed) {
+            self.owed.entry(change.key).or_insert(change.before);
+        }
+    }
+
+    fn install(&mut self, now: Instant) {
+        let due = self.compare.unwrap_or(self.compared + self.parts.period);
+        if due <= now {
+            self.compare_all(now);
+        } else if !self.owed.is_empty() && !self.backoff.is_failing() {
+            self.apply_changes(now);
+        }
+    }
+
+    fn apply_changes(&mut self, now: Instant) {
+        let changes = self.changes();
+        if changes.is_empty() {
+            self.owed.clear();
+            return;
+        }
+        let began = Instant::now();
+        match self.parts.dataplane.apply(&self.index.table().rules, &changes) {
+            Ok(report) => self.done(Sync::Partial, &changes, began, &report),
+            Err(error) => {
+                tracing::warn!(%error, changes = changes.len(), "cannot install changes, comparing everything");
+                self.parts.metrics.failed(&families(&changes));
+                self.compare_all(now);
+            }
+        }
+    }
+
+    fn compare_all(&mut self, now: Instant) {
+        let changes = self.changes();
+        let began = Instant::now();
+        match self.parts.dataplane.replace(self.index.table()) {
+            Ok(report) => {
+                self.compare = None;
+                self.compared = now;
+                self.backoff.reset();
+                self.report_drift(&report);
+                self.done(Sync::Full, &changes, began, &report);
+                if !std::mem::replace(&mut self.installed, true) {
+                    let (ports, took) = (self.index.table().ports.len(), began.elapsed());
+                    tracing::info!(ports, ?took, kernel = ?report.kernel, "the whole table is installed");
+                    self.follow_ups.push(FollowUp::Installed);
+                }
+            }
+            Err(error) => self.failed(&error, now),
+        }
+    }
+
+    fn failed(&mut self, error: &ApplyError, now: Instant) {
+        let again = self.backoff.next();
+        self.compare = Some(now + again);
+        self.parts.metrics.failed(&Family::BOTH);
+        tracing::error!(%error, ?again, "cannot install the table, will try again");
+    }
+
+    /// The installed table differs from what we last installed: somebody else was there.
+    fn report_drift(&self, report: &Report) {
+        for difference in report.drift.iter().take(5) {
+            tracing::warn!(difference, "rules were changed by somebody else, repaired");
+        }
+        if report.drift.len() > 5 {
+            tracing::warn!(more = report.drift.len() - 5, "rules were changed by somebody else, repaired");
+        }
+    }
+
+    fn done(&mut self, sync: Sync, changes: &[Change], began: Instant, report: &Report) {
+        self.owed.clear();
+        self.waiting.installed(changes, &self.parts.metrics);
+        let touched = if sync == Sync::Full { Family::BOTH.to_vec() } else { families(changes) };
+        self.parts.metrics.synced(sync, &touched, began.elapsed(), report);
+        // All that came in is installed, also in a family that this batch had nothing of.
+        Family::BOTH.into_iter().for_each(|family| self.parts.monitor.updated(family));
+        if std::mem::take(&mut self.check_flows) {
+            self.end_flows(|flows, table| flows.check(table));
+        }
+        if !changes.is_empty() {
+            self.end_flows(|flows, table| flows.changed(changes, table, began));
+        }
+        tracing::debug!(?sync, changes = changes.len(), operations = report.operations, kernel = ?report.kernel, "installed");
+    }
+
+    fn end_flows(&mut self, end: impl FnOnce(&mut dyn Flows, &ForwardingTable) -> usize) {
+        let began = Instant::now();
+        let ended = end(self.parts.flows.as_mut(), self.index.table());
+        self.parts.metrics.flows_ended(ended, began.elapsed());
+        if ended > 0 {
+            tracing::debug!(ended, "flows ended whose endpoint is gone");
+        }
+    }
+
+    /// From what the kernel has to what it should have.
+    fn changes(&self) -> Vec<Change> {
+        let ports = &self.index.table().ports;
+        let change = |(key, before): (&PortKey, &Option<Arc<ServicePort>>)| {
+            let after = ports.get(key).cloned();
+            (*before != after).then(|| Change { key: key.clone(), before: before.clone(), after })
+        };
+        self.owed.iter().filter_map(change).collect()
+    }
+}
+
+fn new_node_ports(changes: &[Change]) -> Vec<(PortKey, u16)> {
+    let node_port = |port: &Option<Arc<ServicePort>>| {
+        let frontends = port.as_ref().map(|port| port.frontends.as_slice()).unwrap_or_default();
+        frontends.iter().find(|frontend| frontend.kind == FrontendKind::NodePort).map(|frontend| frontend.port)
+    };
+    let is_new = |change: &Change| {
+        let port = node_port(&change.after)?;
+        (node_port(&change.before) != Some(port)).then(|| (change.key.clone(), port))
+    };
+    changes.iter().filter_map(is_new).collect()
+}
+
+#[cfg(test)]
+mod tests;

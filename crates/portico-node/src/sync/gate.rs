@@ -1,0 +1,90 @@
+//! When enough is known to install a first table: what an earlier process left in the kernel must not be replaced by half
+//! of what there is.
+
+use crate::objects::Kind;
+use std::time::{Duration, Instant};
+
+/// Without its Node a node forwards all the same, but for node ports.
+const NODE: Duration = Duration::from_secs(3);
+/// Without the addresses of its pods a node masks their addresses, at worst.
+const POD_NETWORKS: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub struct Gate {
+    services: bool,
+    slices: bool,
+    /// Until when they are waited for; the past, once they are known.
+    node: Instant,
+    pod_networks: Instant,
+    began: Instant,
+}
+
+impl Gate {
+    /// `pod_networks`: the Node is to say which addresses its pods have.
+    pub fn new(now: Instant, pod_networks: bool) -> Gate {
+        let pod_networks = if pod_networks { now + POD_NETWORKS } else { now };
+        Gate { services: false, slices: false, node: now + NODE, pod_networks, began: now }
+    }
+
+    /// All of a kind are known.
+    pub fn listed(&mut self, kind: Kind) {
+        match kind {
+            Kind::Service => self.services = true,
+            Kind::Slice => self.slices = true,
+            Kind::Node => self.node = self.began,
+            Kind::Cidr => {}
+        }
+    }
+
+    pub fn pod_networks_known(&mut self) {
+        self.pod_networks = self.began;
+    }
+
+    /// Since when, or from when on, it is open; `None` where something has to come in first.
+    pub fn opens(&self) -> Option<Instant> {
+        (self.services && self.slices).then(|| self.node.max(self.pod_networks))
+    }
+
+    pub fn is_open(&self, now: Instant) -> bool {
+        self.opens().is_some_and(|opens| opens <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_when_everything_is_listed() {
+        let now = Instant::now();
+        let mut gate = Gate::new(now, false);
+        for kind in [Kind::Node, Kind::Service, Kind::Slice] {
+            assert_eq!(gate.opens(), None);
+            gate.listed(kind);
+        }
+        assert!(gate.is_open(now));
+    }
+
+    #[test]
+    fn does_not_wait_for_the_node_for_ever() {
+        let now = Instant::now();
+        for (pod_networks, longest) in [(false, NODE), (true, POD_NETWORKS)] {
+            let mut gate = Gate::new(now, pod_networks);
+            gate.listed(Kind::Service);
+            gate.listed(Kind::Slice);
+            assert!(!gate.is_open(now + longest - Duration::from_millis(1)));
+            assert_eq!(gate.opens(), Some(now + longest));
+            assert!(gate.is_open(now + longest));
+        }
+    }
+
+    #[test]
+    fn waits_for_the_networks_of_pods() {
+        let now = Instant::now();
+        let mut gate = Gate::new(now, true);
+        [Kind::Node, Kind::Service, Kind::Slice].into_iter().for_each(|kind| gate.listed(kind));
+        assert!(!gate.is_open(now));
+        gate.pod_networks_known();
+        assert!(gate.is_open(now));
+    }
+}

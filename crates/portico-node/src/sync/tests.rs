@@ -1,0 +1,439 @@
+use super::*;
+use portico_model::index::NodePortSetting;
+use portico_model::objects::{EndpointSlice, Port, Service, SliceEndpoint, SlicePort};
+use portico_model::table::{ForwardingTable, NodeRules};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Mutex;
+
+/// What a dataplane was asked for.
+#[derive(Clone, Debug, PartialEq)]
+enum Call {
+    Replace(usize),
+    Apply(usize),
+}
+
+/// A dataplane in memory. It checks what it is told as the kernel would, and fails when the script says so.
+#[derive(Default)]
+struct Kernel {
+    rules: NodeRules,
+    ports: BTreeMap<PortKey, Arc<ServicePort>>,
+    calls: Vec<Call>,
+    failures: VecDeque<bool>,
+    installed_before: bool,
+}
+
+#[derive(Clone, Default)]
+struct Fake(Arc<Mutex<Kernel>>);
+
+impl Fake {
+    fn calls(&self) -> Vec<Call> {
+        std::mem::take(&mut self.0.lock().unwrap().calls)
+    }
+
+    fn fail(&self, script: &[bool]) {
+        self.0.lock().unwrap().failures = script.iter().copied().collect();
+    }
+}
+
+impl Kernel {
+    fn result(&mut self) -> Result<Report, ApplyError> {
+        match self.failures.pop_front() {
+            Some(true) => Err(ApplyError::Kernel {
+                doing: "sending".to_owned(),
+                source: io::Error::from_raw_os_error(libc::ENOBUFS),
+            }),
+            _ => Ok(Report::default()),
+        }
+    }
+}
+
+impl Dataplane for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn replace(&mut self, table: &ForwardingTable) -> Result<Report, ApplyError> {
+        let mut kernel = self.0.lock().unwrap();
+        kernel.calls.push(Call::Replace(table.ports.len()));
+        let report = kernel.result()?;
+        (kernel.rules, kernel.ports) = (table.rules.clone(), table.ports.clone());
+        Ok(report)
+    }
+
+    fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError> {
+        let mut kernel = self.0.lock().unwrap();
+        kernel.calls.push(Call::Apply(changes.len()));
+        let report = kernel.result()?;
+        assert_eq!(kernel.rules, *rules, "new rules need a replace");
+        for change in changes {
+            assert_ne!(change.before, change.after);
+            assert_eq!(kernel.ports.get(&change.key), change.before.as_ref(), "{}", change.key);
+            match &change.after {
+                Some(port) => kernel.ports.insert(change.key.clone(), Arc::clone(port)),
+                None => kernel.ports.remove(&change.key),
+            };
+        }
+        Ok(report)
+    }
+
+    fn is_installed(&mut self) -> Result<bool, ApplyError> {
+        Ok(self.0.lock().unwrap().installed_before)
+    }
+
+    fn remove(&mut self) -> Result<(), ApplyError> {
+        Ok(())
+    }
+}
+
+#[derive(Clone, Default)]
+struct Ended(Arc<Mutex<Vec<Change>>>);
+
+impl Flows for Ended {
+    fn changed(&mut self, changes: &[Change], _: &ForwardingTable, _: Instant) -> usize {
+        self.0.lock().unwrap().extend_from_slice(changes);
+        changes.len()
+    }
+
+    fn check(&mut self, _: &ForwardingTable) -> usize {
+        0
+    }
+
+    fn check_due(&mut self, _: &ForwardingTable, _: Instant) -> usize {
+        0
+    }
+
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+}
+
+struct Rig {
+    syncer: Syncer,
+    kernel: Fake,
+    ended: Ended,
+    now: Instant,
+}
+
+fn parts(kernel: &Fake, ended: &Ended) -> Parts {
+    Parts {
+        settings: Settings {
+            node_name: "node1".into(),
+            detect_local: DetectLocal::ClusterCidr(Vec::new()),
+            node_ports: NodePortSetting::Primary,
+            masquerade_all: false,
+            masquerade_mark: 0x4000,
+        },
+        own_address: None,
+        dataplane: Box::new(kernel.clone()),
+        flows: Box::new(ended.clone()),
+        monitor: Monitor::new(Duration::from_secs(60), &Family::BOTH),
+        metrics: Arc::new(Metrics::new("nftables")),
+        period: Duration::from_secs(30),
+    }
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
+        Rig { syncer: Syncer::new(parts(&kernel, &ended), now), kernel, ended, now }
+    }
+
+    /// With one Service of one endpoint.
+    fn installed() -> Rig {
+        let mut rig = Rig::new();
+        rig.apply(service("a", "10.0.0.1"));
+        rig.apply(slice("a", &["10.1.0.1"]));
+        rig.lists_are_done();
+        assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
+        rig.ended.0.lock().unwrap().clear();
+        rig
+    }
+
+    fn take(&mut self, input: Input) {
+        self.syncer.take(input, self.now);
+    }
+
+    fn apply(&mut self, object: Object) {
+        self.take(Input::Apply(object, self.now));
+    }
+
+    fn lists_are_done(&mut self) -> Vec<FollowUp> {
+        for kind in [Kind::Service, Kind::Slice, Kind::Node] {
+            let names = match kind {
+                Kind::Service => self.syncer.index.service_names(),
+                _ => self.syncer.index.slice_names(),
+            };
+            let name = |(namespace, name): (Arc<str>, Arc<str>)| Name {
+                kind,
+                namespace: namespace.to_string(),
+                name: name.to_string(),
+            };
+            self.take(Input::Listed(kind, names.into_iter().map(name).collect()));
+        }
+        self.step()
+    }
+
+    fn step(&mut self) -> Vec<FollowUp> {
+        self.syncer.step(self.now)
+    }
+
+    /// Go to the moment at which the loop would wake up by itself.
+    fn wake(&mut self) -> Vec<FollowUp> {
+        self.now = self.now.max(self.syncer.deadline().unwrap());
+        self.step()
+    }
+
+    fn is_in_sync(&self) -> bool {
+        self.kernel.0.lock().unwrap().ports == self.syncer.index.table().ports
+    }
+}
+
+fn service(name: &str, address: &str) -> Object {
+    let mut service = Service::default();
+    service.metadata.name = name.to_owned();
+    service.metadata.namespace = "default".to_owned();
+    service.spec.type_ = "ClusterIP".to_owned();
+    service.spec.cluster_ip = address.to_owned();
+    service.spec.cluster_ips = vec![address.to_owned()];
+    service.spec.ports = vec![Port { protocol: "TCP".to_owned(), port: 80, ..Port::default() }];
+    Object::Service(Box::new(service))
+}
+
+fn slice(service: &str, addresses: &[&str]) -> Object {
+    let mut slice = EndpointSlice { address_type: "IPv4".to_owned(), ..EndpointSlice::default() };
+    slice.metadata.name = format!("{service}-1");
+    slice.metadata.namespace = "default".to_owned();
+    slice.metadata.labels.insert("kubernetes.io/service-name".to_owned(), service.to_owned());
+    let port = SlicePort { name: Some(String::new()), protocol: Some("TCP".to_owned()), port: Some(8080) };
+    slice.ports = Some(vec![port]);
+    let endpoint =
+        |address: &&str| SliceEndpoint { addresses: vec![(*address).to_owned()], ..SliceEndpoint::default() };
+    slice.endpoints = Some(addresses.iter().map(endpoint).collect());
+    Object::Slice(Box::new(slice))
+}
+
+fn node(address: &str) -> Object {
+    let mut node = Node::default();
+    node.metadata.name = "node1".to_owned();
+    node.status.addresses = vec![NodeAddress { type_: "InternalIP".to_owned(), address: address.to_owned() }];
+    Object::Node(Box::new(node))
+}
+
+#[test]
+fn nothing_is_installed_before_everything_is_listed() {
+    let mut rig = Rig::new();
+    rig.apply(service("a", "10.0.0.1"));
+    rig.step();
+    rig.take(Input::Listed(Kind::Service, HashSet::from([service("a", "").name()])));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), []);
+    assert_eq!(rig.syncer.deadline(), None);
+    let follow_ups = rig.lists_are_done();
+    assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
+    assert!(follow_ups.contains(&FollowUp::Installed));
+}
+
+#[test]
+fn a_burst_becomes_one_batch() {
+    let mut rig = Rig::installed();
+    for number in 0..100 {
+        rig.apply(service(&format!("s{number}"), &format!("10.0.1.{number}")));
+        rig.apply(slice("a", &[&format!("10.1.0.{number}")]));
+    }
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [Call::Apply(101)]);
+    assert!(rig.is_in_sync());
+    rig.apply(slice("a", &["10.1.0.99"]));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [], "what changes nothing costs nothing");
+}
+
+#[test]
+fn after_an_error_everything_is_compared() {
+    let mut rig = Rig::installed();
+    rig.kernel.fail(&[true, false]);
+    rig.apply(slice("a", &["10.1.0.2"]));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [Call::Apply(1), Call::Replace(1)]);
+    assert!(rig.is_in_sync());
+}
+
+#[test]
+fn a_kernel_that_keeps_failing_is_not_hammered() {
+    let mut rig = Rig::installed();
+    let before = rig.syncer.index.table().ports.values().next().cloned();
+    rig.kernel.fail(&[true, true, true, false]);
+    rig.apply(slice("a", &["10.1.0.2"]));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [Call::Apply(1), Call::Replace(1)]);
+    rig.apply(slice("a", &["10.1.0.3"]));
+    rig.apply(service("b", "10.0.0.2"));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [], "not before the time has come");
+    rig.wake();
+    rig.wake();
+    assert_eq!(rig.kernel.calls(), [Call::Replace(2), Call::Replace(2)]);
+    assert!(rig.is_in_sync());
+    // Flows are ended for all that changed meanwhile, seen from what the kernel had.
+    let ended = rig.ended.0.lock().unwrap();
+    let after = rig.syncer.index.table().ports.clone();
+    let of_a = ended.iter().find(|change| &*change.key.service.name == "a").unwrap();
+    assert_eq!((ended.len(), of_a.before.clone()), (2, before));
+    assert_eq!(of_a.after.as_ref(), after.get(&of_a.key));
+}
+
+#[test]
+fn new_rules_are_compared_as_a_whole() {
+    let mut rig = Rig::installed();
+    rig.apply(node("172.30.0.11"));
+    rig.take(Input::Addresses(vec!["172.30.0.11".parse().unwrap()]));
+    let follow_ups = rig.step();
+    assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
+    let listed = NodePortAddresses::Listed(vec!["172.30.0.11".parse().unwrap()]);
+    assert!(matches!(&follow_ups[..], [FollowUp::NodePortAddresses(now)] if now.v4 == listed), "{follow_ups:?}");
+}
+
+#[test]
+fn drift_is_looked_for_from_time_to_time() {
+    let mut rig = Rig::installed();
+    let before = rig.now;
+    rig.wake();
+    assert_eq!(rig.now, before + Duration::from_secs(30));
+    assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
+}
+
+#[test]
+fn a_disturbance_is_repaired_at_once_but_not_for_ever() {
+    let mut rig = Rig::installed();
+    rig.now += Duration::from_secs(1);
+    rig.take(Input::Disturbed);
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
+    let repaired = rig.now;
+    rig.take(Input::Disturbed);
+    rig.take(Input::Disturbed);
+    rig.step();
+    assert_eq!(rig.kernel.calls(), []);
+    rig.wake();
+    assert_eq!((rig.now, rig.kernel.calls()), (repaired + CALM, vec![Call::Replace(1)]));
+}
+
+#[test]
+fn a_list_deletes_what_is_gone() {
+    let mut rig = Rig::installed();
+    rig.apply(service("b", "10.0.0.2"));
+    rig.step();
+    rig.take(Input::Listed(Kind::Service, HashSet::from([service("b", "").name()])));
+    rig.step();
+    assert!(rig.is_in_sync());
+    let kernel = rig.kernel.0.lock().unwrap();
+    assert_eq!(kernel.ports.keys().map(|key| key.service.name.as_ref()).collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
+fn first_things_are_first_on_an_empty_node() {
+    let mut rig = Rig::new();
+    rig.apply(service("tail", "10.0.0.9"));
+    rig.take(Input::First(vec![service("kubernetes", "10.0.0.1"), slice("kubernetes", &["172.30.0.1"])]));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
+    rig.apply(service("kubernetes", "10.0.0.1"));
+    rig.lists_are_done();
+    assert_eq!(rig.kernel.calls(), [Call::Replace(2)]);
+}
+
+#[test]
+fn a_node_that_forwards_already_keeps_what_it_has() {
+    let mut rig = Rig::new();
+    rig.kernel.0.lock().unwrap().installed_before = true;
+    rig.take(Input::First(vec![service("kubernetes", "10.0.0.1")]));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), []);
+}
+
+#[test]
+fn what_was_known_last_counts_until_there_is_a_list() {
+    let mut rig = Rig::new();
+    rig.take(Input::Remembered(vec![service("a", "10.0.0.1"), slice("a", &["10.1.0.1"]), service("old", "10.0.0.2")]));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [Call::Replace(2)]);
+    rig.apply(service("a", "10.0.0.1"));
+    rig.take(Input::Listed(Kind::Service, HashSet::from([service("a", "").name()])));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [Call::Apply(1)]);
+    assert!(rig.is_in_sync());
+    rig.take(Input::Remembered(vec![service("old", "10.0.0.2")]));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [], "too late to matter");
+}
+
+#[test]
+fn the_own_address_counts_as_one_of_the_node() {
+    let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
+    let own = Some("172.30.0.99".parse().unwrap());
+    let mut syncer = Syncer::new(Parts { own_address: own, ..parts(&kernel, &ended) }, now);
+    syncer.take(Input::Addresses(vec!["172.30.0.99".parse().unwrap(), "172.30.0.11".parse().unwrap()]), now);
+    for object in [None, Some(node("172.30.0.11"))] {
+        object.into_iter().for_each(|object| syncer.apply(object));
+        syncer.step(now);
+        let listed = NodePortAddresses::Listed(vec!["172.30.0.99".parse().unwrap()]);
+        assert_eq!(syncer.index.table().rules.node_ports.v4, listed);
+    }
+}
+
+#[test]
+fn new_node_ports_are_told_once() {
+    let mut rig = Rig::installed();
+    let Object::Service(mut service) = service("b", "10.0.0.2") else { unreachable!() };
+    service.spec.type_ = "NodePort".to_owned();
+    service.spec.ports[0].node_port = 30080;
+    rig.apply(Object::Service(service.clone()));
+    let told = rig.step();
+    assert!(matches!(&told[..], [FollowUp::NodePorts(new)] if new.len() == 1 && new[0].1 == 30080), "{told:?}");
+    rig.apply(slice("b", &["10.1.0.5"]));
+    assert_eq!(rig.step(), []);
+}
+
+#[test]
+fn metrics_tell_what_happened() {
+    let mut rig = Rig::installed();
+    let Object::Slice(mut changed) = slice("a", &["10.1.0.2"]) else { unreachable!() };
+    changed.metadata.annotations.insert(crate::objects::TRIGGER_TIME.to_owned(), "2020-01-01T00:00:00Z".to_owned());
+    rig.apply(Object::Slice(changed));
+    rig.step();
+    let text = rig.syncer.parts.metrics.text();
+    for line in [
+        "kubeproxy_sync_proxy_rules_endpoint_changes_total 1",
+        "kubeproxy_sync_proxy_rules_endpoint_changes_pending 0",
+        "kubeproxy_sync_partial_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
+        "kubeproxy_network_programming_duration_seconds_bucket{le=\"+Inf\",ip_family=\"IPv4\"} 1",
+        "portico_service_programming_duration_seconds_count 1",
+        "portico_service_programming_slowest_seconds{namespace=\"default\",service=\"a\"}",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
+    let (kernel, ended) = (Fake::default(), Ended::default());
+    let (inputs, received) = mpsc::channel(64);
+    let (follow_ups, mut followed) = mpsc::channel(64);
+    for number in 0..10 {
+        let object = service(&format!("s{number}"), &format!("10.0.0.{number}"));
+        inputs.send(Input::Apply(object, Instant::now())).await.unwrap();
+    }
+    let names: HashSet<Name> = (0..10).map(|number| service(&format!("s{number}"), "").name()).collect();
+    for kind in [Kind::Service, Kind::Slice, Kind::Node] {
+        inputs.send(Input::Listed(kind, names.clone())).await.unwrap();
+    }
+    let looping = tokio::spawn(run(parts(&kernel, &ended), received, follow_ups));
+    let mut seen = Vec::new();
+    while !seen.contains(&FollowUp::Installed) {
+        seen.push(tokio::time::timeout(Duration::from_secs(10), followed.recv()).await.unwrap().unwrap());
+    }
+    assert_eq!(kernel.calls(), [Call::Replace(10)]);
+    drop(inputs);
+    tokio::time::timeout(Duration::from_secs(10), looping).await.unwrap().unwrap();
+}

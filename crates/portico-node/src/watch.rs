@@ -1,0 +1,267 @@
+//! Follows one kind of object of the API server: lists it page by page, watches from there, resumes where a connection
+//! broke, and lists again when the server no longer has what came in between.
+
+use crate::backoff::{Backoff, fraction};
+use crate::client::{self, RequestError};
+use crate::objects::{Kind, Name, Object};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::HashSet;
+use std::io;
+use std::time::{Duration, Instant};
+
+const PAGE: usize = 500;
+/// The server ends a watch after a time between this and twice as much, so that watches spread over servers again.
+const WATCH: Duration = Duration::from_secs(300);
+/// A server that does not end it is taken for dead after so much more.
+const OVERTIME: Duration = Duration::from_secs(30);
+/// Until a kind is asked for again that the server does not have or does not show.
+const DENIED: Duration = Duration::from_secs(600);
+/// A watch that lasted so long was a good one, even if nothing happened.
+const GOOD_WATCH: Duration = Duration::from_secs(5);
+/// Of one event.
+const MOST_LINE: usize = 64 << 20;
+
+/// Who wants to know.
+pub trait Sink: Send + Sync {
+    /// It is there, or it changed.
+    fn apply(&self, object: Object) -> impl Future<Output = ()> + Send;
+    fn delete(&self, name: Name) -> impl Future<Output = ()> + Send;
+    /// These are all that there are of a kind; whatever else is known of it is gone.
+    fn listed(&self, kind: Kind, names: HashSet<Name>) -> impl Future<Output = ()> + Send;
+    /// The server gave an answer.
+    fn answered(&self) {}
+}
+
+/// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where it has not.
+pub async fn follow<S: Sink>(client: Client, kind: Kind, node: &str, sink: &S) -> std::convert::Infallible {
+    let mut watcher = Watcher { client, kind, url: kind.url(node), revision: None, sink };
+    let mut backoff = Backoff::default();
+    loop {
+        let began = Instant::now();
+        match watcher.step().await {
+            Ok(progress) if progress || began.elapsed() > GOOD_WATCH => backoff.reset(),
+            Ok(_) => backoff.wait().await,
+            Err(error) if error.is_gone() => {
+                tracing::info!(kind = kind.plural(), "the server has no history from here on, listing again");
+                watcher.revision = None;
+                backoff.wait().await;
+            }
+            Err(error) if error.is_denied() && kind == Kind::Cidr => {
+                tracing::info!(kind = kind.plural(), %error, "going on without");
+                sink.listed(kind, HashSet::new()).await;
+                tokio::time::sleep(DENIED.mul_f64(0.5 + fraction())).await;
+            }
+            Err(error) => {
+                tracing::warn!(kind = kind.plural(), %error, "cannot follow, will try again");
+                backoff.wait().await;
+            }
+        }
+    }
+}
+
+struct Watcher<'a, S> {
+    client: Client,
+    kind: Kind,
+    url: String,
+    /// Where to go on; `None` is from the beginning.
+    revision: Option<String>,
+    sink: &'a S,
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(default)]
+    metadata: ListMetadata,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMetadata {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: String,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    what: std::borrow::Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// The little that is read of an object before, or instead of, the rest: also of bookmarks and errors.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Note {
+    metadata: Metadata,
+    code: u16,
+    message: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    namespace: String,
+    name: String,
+    resource_version: String,
+}
+
+impl<S: Sink> Watcher<'_, S> {
+    /// A list, or one watch to its end. Says whether there was anything.
+    async fn step(&mut self) -> Result<bool, RequestError> {
+        match self.revision.clone() {
+            None => self.list().await.map(|()| true),
+            Some(revision) => self.watch(&revision).await,
+        }
+    }
+
+    async fn list(&mut self) -> Result<(), RequestError> {
+        let mut names = HashSet::new();
+        let mut next = String::new();
+        loop {
+            let url = format!("{}&limit={PAGE}&continue={}", self.url, escape(&next));
+            let body = client::get(&self.client, &url).await?;
+            self.sink.answered();
+            let page: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
+            for item in page.items.iter().flatten() {
+                names.extend(self.name(item.get()));
+                if let Some(object) = self.decode(item.get()) {
+                    self.sink.apply(object).await;
+                }
+            }
+            next = page.metadata.next;
+            if next.is_empty() {
+                tracing::debug!(kind = self.kind.plural(), count = names.len(), "listed");
+                self.sink.listed(self.kind, names).await;
+                self.revision = Some(page.metadata.resource_version);
+                return Ok(());
+            }
+        }
+    }
+
+    /// An object that cannot be read is left out (what is known of it stays): one bad object must not hide the others.
+    fn decode(&self, json: &str) -> Option<Object> {
+        let decoded = self.kind.decode(json);
+        if let Err(error) = &decoded {
+            let name = self.name(json).map(|name| format!("{}/{}", name.namespace, name.name)).unwrap_or_default();
+            tracing::error!(kind = self.kind.plural(), name, %error, "cannot read it, it is left out");
+        }
+        decoded.ok()
+    }
+
+    fn name(&self, json: &str) -> Option<Name> {
+        let note: Note = serde_json::from_str(json).ok()?;
+        let (namespace, name) = (note.metadata.namespace, note.metadata.name);
+        Some(Name { kind: self.kind, namespace, name }).filter(|name| !name.name.is_empty())
+    }
+
+    async fn watch(&mut self, revision: &str) -> Result<bool, RequestError> {
+        let length = WATCH.mul_f64(1.0 + fraction());
+        let url = format!(
+            "{}&watch=1&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}",
+            self.url,
+            escape(revision),
+            length.as_secs()
+        );
+        let body = client::open(&self.client, client::get_request(&url)?).await?;
+        self.sink.answered();
+        let mut lines = Lines { body, buffer: Vec::new(), start: 0 };
+        let mut seen = false;
+        let end = tokio::time::Instant::now() + length + OVERTIME;
+        loop {
+            let line = tokio::time::timeout_at(end, lines.next()).await.map_err(|_| RequestError::Timeout)?;
+            let Some(line) = line.map_err(RequestError::Read)? else { return Ok(seen) };
+            self.event(&line).await?;
+            seen = true;
+        }
+    }
+
+    async fn event(&mut self, line: &[u8]) -> Result<(), RequestError> {
+        let event: Event<'_> = serde_json::from_slice(line).map_err(RequestError::Decode)?;
+        let json = event.object.get();
+        match event.what.as_ref() {
+            "ADDED" | "MODIFIED" => {
+                if let Some(object) = self.decode(json) {
+                    self.sink.apply(object).await;
+                }
+            }
+            "DELETED" => {
+                if let Some(name) = self.name(json) {
+                    self.sink.delete(name).await;
+                }
+            }
+            "ERROR" => {
+                let note: Note = serde_json::from_str(json).unwrap_or_default();
+                return Err(RequestError::Status { code: note.code, message: note.message });
+            }
+            // Bookmarks, and whatever else there may be one day.
+            _ => {}
+        }
+        let note: Note = serde_json::from_str(json).unwrap_or_default();
+        if !note.metadata.resource_version.is_empty() {
+            self.revision = Some(note.metadata.resource_version);
+        }
+        Ok(())
+    }
+}
+
+/// The objects of a list that can be read.
+pub fn objects_of_list(kind: Kind, body: &[u8]) -> Result<Vec<Object>, RequestError> {
+    let list: List<'_> = serde_json::from_slice(body).map_err(RequestError::Decode)?;
+    Ok(list.items.iter().flatten().filter_map(|item| kind.decode(item.get()).ok()).collect())
+}
+
+/// For the value of a query parameter.
+fn escape(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// The lines of a body as they come in.
+struct Lines {
+    body: Body,
+    buffer: Vec<u8>,
+    /// Where the next line begins in the buffer.
+    start: usize,
+}
+
+impl Lines {
+    /// `None` at the end. What has no line end when the stream ends was cut off, and is not a line.
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        let mut searched = self.start;
+        loop {
+            let rest = self.buffer.get(searched..).unwrap_or_default();
+            if let Some(length) = rest.iter().position(|byte| *byte == b'\n') {
+                let line = self.buffer.get(self.start..searched + length).unwrap_or_default();
+                let line = Bytes::copy_from_slice(line);
+                self.start = searched + length + 1;
+                return Ok(Some(line));
+            }
+            self.buffer.drain(..self.start);
+            self.start = 0;
+            searched = self.buffer.len();
+            if searched > MOST_LINE {
+                return Err(io::Error::other("an event is too long"));
+            }
+            // A burst or one huge object must not hold its memory for ever.
+            if self.buffer.is_empty() && self.buffer.capacity() > 1 << 16 {
+                self.buffer = Vec::new();
+            }
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
+                self.buffer.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

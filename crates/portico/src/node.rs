@@ -1,0 +1,37 @@
+//! `portico node`: arguments to a configuration, and a run from start to signal.
+
+use crate::logging;
+use crate::signals::Signals;
+use anyhow::Context;
+use portico_node::config::{self, Arguments, Loaded, Task};
+use std::fs;
+
+/// Do what was asked for: forward until SIGINT or SIGTERM, or something short.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let loaded = config::load(arguments);
+    logging::start_with(loaded.as_ref().map(|loaded| loaded.config.logging).unwrap_or_default());
+    let Loaded { config, task, warnings } = loaded?;
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    match task {
+        Task::WriteConfig(path) => {
+            let text = config.print();
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        }
+        Task::Cleanup => portico_node::remove_all().context("not all rules could be removed"),
+        Task::InitOnly => {
+            portico_node::initialise(&config);
+            Ok(())
+        }
+        Task::Run => runtime()?.block_on(async {
+            let mut signals = Signals::new()?;
+            portico_node::run(config, async move { signals.wait().await }).await?;
+            tracing::info!("stopped; the rules stay");
+            Ok(())
+        }),
+    }
+}
+
+/// Two workers read two lists at once; the loop has a thread of its own.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(4).enable_all().build()
+}
