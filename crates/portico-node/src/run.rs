@@ -4,8 +4,10 @@ use crate::addresses::Addresses;
 use crate::client::{self, AccessError};
 use crate::config::{Config, DataDir};
 use crate::dataplanes;
+use crate::disturbances::Disturbances;
 use crate::events::{self, Notice, Notices};
 use crate::first;
+use crate::flows::Tracker;
 use crate::health::Monitor;
 use crate::health::service::{Failure, ServiceChecks};
 use crate::journal::{Journal, Remembered};
@@ -57,13 +59,13 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     let (inputs, received) = mpsc::channel(INPUTS);
     let (follow_ups, followed) = mpsc::channel(64);
     let (notices, noticed) = Notices::new();
-    let dataplane = dataplanes::open(&config)?;
+    let (dataplane, disturbances) = dataplanes::open(&config)?;
     let journal = open_journal(&config.data_dir, &config.settings.node_name);
     let parts = Parts {
         settings: config.settings.clone(),
         own_address: config.own_address,
         dataplane,
-        flows: dataplanes::flows(),
+        flows: Box::new(Tracker::open()),
         monitor: monitor.clone(),
         metrics: Arc::clone(&metrics),
         period: config.sync_period,
@@ -78,7 +80,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     notices.tell(Notice { service: None, warning: false, reason: "Starting", text: "portico node is starting".into() });
     tasks.spawn(never(follow(followed, config.clone(), monitor, notices)));
     tasks.spawn(never(tell_addresses(inputs.clone())));
-    if let Some(disturbances) = dataplanes::disturbances(config.mode) {
+    if let Some(disturbances) = disturbances {
         tasks.spawn(never(tell_disturbances(disturbances, inputs.clone())));
     }
     if let Some(path) = config.file.clone() {
@@ -246,7 +248,7 @@ async fn tell_addresses(inputs: mpsc::Sender<Input>) {
     }
 }
 
-async fn tell_disturbances(mut disturbances: dataplanes::Disturbances, inputs: mpsc::Sender<Input>) {
+async fn tell_disturbances(mut disturbances: Disturbances, inputs: mpsc::Sender<Input>) {
     loop {
         match disturbances.next().await {
             Ok(()) => {

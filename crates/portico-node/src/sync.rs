@@ -15,7 +15,8 @@ use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Index, Settings, Update};
 use portico_model::objects::{Node, NodeAddress};
 use portico_model::table::{
-    Change, Family, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey, ServiceName, ServicePort,
+    Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey, ServiceName,
+    ServicePort,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -58,10 +59,19 @@ pub enum FollowUp {
     Installed,
 }
 
-/// Ends flows to endpoints that are gone, once the rules no longer lead there.
+/// Ends flows to endpoints that are gone, once the rules no longer lead there. Answers with how many it were.
 pub trait Flows: Send {
-    /// How many it were.
-    fn end(&mut self, changes: &[Change]) -> usize;
+    /// These ports changed.
+    fn changed(&mut self, changes: &[Change], table: &ForwardingTable, now: Instant) -> usize;
+
+    /// Any port may have flows that it should not have.
+    fn check(&mut self, table: &ForwardingTable) -> usize;
+
+    /// Flows that were left alone for a while are due.
+    fn check_due(&mut self, table: &ForwardingTable, now: Instant) -> usize;
+
+    /// When they are.
+    fn due(&self) -> Option<Instant>;
 }
 
 /// What the loop works with.
@@ -122,6 +132,8 @@ struct Syncer {
     compare: Option<Instant>,
     compared: Instant,
     backoff: Backoff,
+    /// All flows are to be looked at: at start, and when node ports moved.
+    check_flows: bool,
     waiting: Waiting,
     follow_ups: Vec<FollowUp>,
 }
@@ -143,6 +155,7 @@ impl Syncer {
             compare: Some(now),
             compared: now,
             backoff: Backoff::default(),
+            check_flows: true,
             waiting: Waiting::default(),
             follow_ups: Vec::new(),
         };
@@ -157,7 +170,10 @@ impl Syncer {
     /// When [`Syncer::step`] has something to do though nothing comes in.
     fn deadline(&self) -> Option<Instant> {
         match self.installed {
-            true => self.compare.or(Some(self.compared + self.parts.period)),
+            true => {
+                let compare = self.compare.unwrap_or(self.compared + self.parts.period);
+                Some(self.parts.flows.due().map_or(compare, |due| due.min(compare)))
+            }
             false => self.gate.opens().map(|opens| opens.max(self.compare.unwrap_or(opens))),
         }
     }
@@ -296,6 +312,9 @@ impl Syncer {
         if self.installed || self.gate.is_open(now) {
             self.install(now);
         }
+        if self.parts.flows.due().is_some_and(|due| due <= now) {
+            self.end_flows(|flows, table| flows.check_due(table, now));
+        }
         std::mem::take(&mut self.follow_ups)
     }
 
@@ -309,6 +328,7 @@ impl Syncer {
         }
         if update.rules {
             self.follow_ups.push(FollowUp::NodePortAddresses(self.index.table().rules.node_ports.clone()));
+            self.check_flows = true;
             if !self.backoff.is_failing() {
                 self.compare = Some(now);
             }
@@ -401,12 +421,22 @@ impl Syncer {
         self.parts.metrics.synced(sync, &touched, began.elapsed(), report);
         // All that came in is installed, also in a family that this batch had nothing of.
         Family::BOTH.into_iter().for_each(|family| self.parts.monitor.updated(family));
+        if std::mem::take(&mut self.check_flows) {
+            self.end_flows(|flows, table| flows.check(table));
+        }
         if !changes.is_empty() {
-            let began = Instant::now();
-            let ended = self.parts.flows.end(changes);
-            self.parts.metrics.flows_ended(ended, began.elapsed());
+            self.end_flows(|flows, table| flows.changed(changes, table, began));
         }
         tracing::debug!(?sync, changes = changes.len(), operations = report.operations, kernel = ?report.kernel, "installed");
+    }
+
+    fn end_flows(&mut self, end: impl FnOnce(&mut dyn Flows, &ForwardingTable) -> usize) {
+        let began = Instant::now();
+        let ended = end(self.parts.flows.as_mut(), self.index.table());
+        self.parts.metrics.flows_ended(ended, began.elapsed());
+        if ended > 0 {
+            tracing::debug!(ended, "flows ended whose endpoint is gone");
+        }
     }
 
     /// From what the kernel has to what it should have.

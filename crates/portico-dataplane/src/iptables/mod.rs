@@ -118,6 +118,10 @@ impl Dataplane for Iptables {
         Ok(report)
     }
 
+    fn is_installed(&mut self) -> Result<bool, ApplyError> {
+        Ok(present())
+    }
+
     fn remove(&mut self) -> Result<(), ApplyError> {
         self.installed = None;
         remove_all_iptables()

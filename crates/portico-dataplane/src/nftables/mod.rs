@@ -53,6 +53,11 @@ impl Nftables {
     pub fn open() -> Result<Nftables, ApplyError> {
         Ok(Nftables::new(Netlink::open()?))
     }
+
+    /// By which notifications tell our changes from others'.
+    pub fn port(&self) -> u32 {
+        self.kernel.port()
+    }
 }
 
 impl<K: Kernel> Nftables<K> {
@@ -157,6 +162,11 @@ impl<K: Kernel> Dataplane for Nftables<K> {
 
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError> {
         self.try_apply(rules, changes).inspect_err(|_| self.state = None)
+    }
+
+    fn is_installed(&mut self) -> Result<bool, ApplyError> {
+        let snapshot = self.kernel.read()?;
+        Ok(Family::BOTH.iter().any(|family| snapshot.tables.get(*family).is_some()))
     }
 
     fn remove(&mut self) -> Result<(), ApplyError> {

@@ -90,9 +90,21 @@ impl Dataplane for Fake {
 struct Ended(Arc<Mutex<Vec<Change>>>);
 
 impl Flows for Ended {
-    fn end(&mut self, changes: &[Change]) -> usize {
+    fn changed(&mut self, changes: &[Change], _: &ForwardingTable, _: Instant) -> usize {
         self.0.lock().unwrap().extend_from_slice(changes);
+        changes.len()
+    }
+
+    fn check(&mut self, _: &ForwardingTable) -> usize {
         0
+    }
+
+    fn check_due(&mut self, _: &ForwardingTable, _: Instant) -> usize {
+        0
+    }
+
+    fn due(&self) -> Option<Instant> {
+        None
     }
 }
 

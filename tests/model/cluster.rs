@@ -1,0 +1,215 @@
+//! Three nodes with a table each, and the way of a packet between them.
+
+use super::objects::{expand, merge, node};
+use ipnet::IpNet;
+use portico_model::explain::{Origin, Packet, Verdict, explain};
+use portico_model::index::{DetectLocal, Index, NodePortSetting, Settings};
+use portico_model::table::Protocol;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+const NODES: [u8; 3] = [1, 2, 3];
+
+pub struct Cluster {
+    nodes: BTreeMap<u8, Index>,
+    objects: BTreeMap<String, Value>,
+}
+
+/// An address of a host by its name in the scenarios.
+pub fn address(host: &str, which: &str) -> String {
+    let v6 = which.ends_with('6');
+    let pick = |v4: String, v6_: String| if v6 { v6_ } else { v4 };
+    let number = node_of(host).unwrap_or_default();
+    match (host, which) {
+        ("lb", _) => pick("172.30.0.5".into(), "fd00:30::5".into()),
+        ("client", _) => pick("198.51.100.10".into(), "2001:db8:51::10".into()),
+        ("client2", _) => pick("198.51.100.20".into(), "2001:db8:51::20".into()),
+        (_, "alt" | "alt6") => pick(format!("172.31.0.1{number}"), format!("fd00:31::1{number}")),
+        (_, "gw" | "gw6") => pick(format!("10.244.{number}.1"), format!("fd00:10:244:{number}::1")),
+        (node, _) if node.starts_with("node") => pick(format!("172.30.0.1{number}"), format!("fd00:30::1{number}")),
+        (pod, _) => {
+            let pod = pod.rsplit('-').next().unwrap_or_default();
+            pick(format!("10.244.{number}.1{pod}"), format!("fd00:10:244:{number}::1{pod}"))
+        }
+    }
+}
+
+/// The number of the node that is, or has, this host.
+pub fn node_of(host: &str) -> Option<u8> {
+    let rest = host.strip_prefix("pod").or(host.strip_prefix("node"))?;
+    rest.split('-').next()?.parse().ok()
+}
+
+fn addresses_of_node(number: u8) -> Vec<IpAddr> {
+    let name = format!("node{number}");
+    let own = ["ip", "ip6", "alt", "alt6", "gw", "gw6"].map(|which| address(&name, which));
+    own.iter().map(String::as_str).chain(["127.0.0.1", "::1"]).map(|a| a.parse().unwrap()).collect()
+}
+
+fn settings(number: u8, config: &Value) -> Settings {
+    let text = |value: &Value| value.as_str().unwrap_or_default().into();
+    let detect_local = match config["detectLocalMode"].as_str() {
+        Some("NodeCIDR") => DetectLocal::NodeCidr,
+        Some("BridgeInterface") => DetectLocal::Bridge(text(&config["detectLocal"]["bridgeInterface"])),
+        Some("InterfaceNamePrefix") => {
+            DetectLocal::InterfacePrefix(text(&config["detectLocal"]["interfaceNamePrefix"]))
+        }
+        _ => DetectLocal::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap(), "fd00:10:244::/48".parse().unwrap()]),
+    };
+    let networks = config["nodePortAddresses"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let networks: Vec<IpNet> = networks.filter_map(|network| network.parse().ok()).collect();
+    Settings {
+        node_name: format!("node{number}").into(),
+        detect_local,
+        node_ports: if networks.is_empty() { NodePortSetting::Primary } else { NodePortSetting::Networks(networks) },
+        masquerade_all: config["nftables"]["masqueradeAll"] == true,
+        masquerade_mark: 0x4000,
+    }
+}
+
+impl Cluster {
+    pub fn new(config: &Value) -> Cluster {
+        let index = |number| {
+            let mut index = Index::new(settings(number, config));
+            index.set_addresses(addresses_of_node(number));
+            (number, index)
+        };
+        let mut cluster = Cluster { nodes: NODES.map(index).into(), objects: BTreeMap::new() };
+        NODES.iter().for_each(|number| cluster.apply(node(*number)));
+        cluster.apply(json!({"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
+            "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}));
+        cluster
+    }
+
+    pub fn act(&mut self, action: &Value) {
+        for object in action["apply"].as_array().into_iter().flatten().flat_map(expand) {
+            self.apply(object);
+        }
+        if let Some(name) = action["patch"].as_str() {
+            let mut object = self.objects.get(name).unwrap_or_else(|| panic!("no {name}")).clone();
+            merge(&mut object, &action["with"]);
+            self.apply(object);
+        }
+        for name in action["delete"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            self.delete(name);
+        }
+    }
+
+    fn apply(&mut self, mut object: Value) {
+        let kind = object["kind"].as_str().unwrap().to_string();
+        let name = object["metadata"]["name"].as_str().unwrap().to_string();
+        if object["metadata"]["namespace"].is_null() && matches!(&*kind, "Service" | "EndpointSlice") {
+            object["metadata"]["namespace"] = json!("default");
+        }
+        // The API server does so.
+        if object["spec"]["type"] != "LoadBalancer" && kind == "Service" {
+            object["status"] = json!({});
+        }
+        for index in self.nodes.values_mut() {
+            let object = object.clone();
+            match &*kind {
+                "Service" => index.apply_service(serde_json::from_value(object).unwrap()),
+                "EndpointSlice" => index.apply_slice(serde_json::from_value(object).unwrap()),
+                "Node" => index.apply_node(serde_json::from_value(object).unwrap()),
+                "ServiceCIDR" => index.apply_service_cidr(serde_json::from_value(object).unwrap()),
+                _ => {}
+            }
+            index.take();
+        }
+        self.objects.insert(format!("{kind}/{name}"), object);
+    }
+
+    fn delete(&mut self, name: &str) {
+        let object = self.objects.remove(name).unwrap_or_else(|| panic!("no {name}"));
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        for index in self.nodes.values_mut() {
+            match name.split_once('/') {
+                Some(("Service", name)) => index.delete_service(namespace, name),
+                Some(("EndpointSlice", name)) => index.delete_slice(namespace, name),
+                _ => {}
+            }
+            index.take();
+        }
+    }
+
+    /// What a client sees (`fail`, or each that it can `reach` with `source` and `port`), and why.
+    pub fn connect(&self, probe: &Value) -> (Value, String) {
+        let from = probe["from"].as_str().unwrap();
+        let (destination, port) = destination(probe["to"].as_str().unwrap());
+        let protocol = match probe["proto"].as_str() {
+            Some("udp") => Protocol::Udp,
+            Some("sctp") => Protocol::Sctp,
+            _ => Protocol::Tcp,
+        };
+        let outside = || probe["via"].as_str().and_then(node_of).or_else(|| owner(destination));
+        let Some(number) = node_of(from).or_else(outside) else { return (reached_lb("own"), String::new()) };
+        let own = addresses_of_node(number);
+        let (origin, source) = match from.starts_with("node") {
+            true if own.contains(&destination) => (Origin::Node, destination),
+            true => (Origin::Node, host_address(from, destination)),
+            false if from.starts_with("pod") => (Origin::Interface("cni0".into()), host_address(from, destination)),
+            false => (Origin::Interface("eth0".into()), host_address(from, destination)),
+        };
+        self.arrive(number, Packet { origin, source, destination, port, protocol, local: own.into() })
+    }
+
+    fn arrive(&self, number: u8, packet: Packet) -> (Value, String) {
+        let explanation = explain(self.nodes[&number].table(), &packet);
+        let why = explanation.to_string();
+        let name = |masquerade| match (masquerade, owner(packet.source)) {
+            (true, _) => format!("node{number}"),
+            (false, Some(node)) => format!("node{node}"),
+            (false, None) => "own".to_string(),
+        };
+        let seen = match explanation.verdict {
+            Verdict::Reject => json!({"fail": "refused"}),
+            Verdict::Drop => json!({"fail": "timeout"}),
+            Verdict::Forward { candidates, .. } => {
+                let reach = candidates.iter().map(|candidate| {
+                    let seen = json!({"source": name(candidate.masquerade), "port": candidate.endpoint.port});
+                    (host(candidate.endpoint.address), seen)
+                });
+                json!({"reach": reach.collect::<Map<_, _>>()})
+            }
+            Verdict::NotOurs { .. } if packet.local.contains(&packet.destination) => json!({"fail": "refused"}),
+            Verdict::NotOurs { .. } => match owner(packet.destination) {
+                None => reached_lb(&name(false)),
+                Some(there) => {
+                    let local = addresses_of_node(there).into();
+                    return self.arrive(there, Packet { origin: Origin::Interface("eth0".into()), local, ..packet });
+                }
+            },
+        };
+        (seen, why)
+    }
+}
+
+fn reached_lb(source: &str) -> Value {
+    json!({"reach": {"lb": {"source": source}}})
+}
+
+/// `node1:30080`, `node1/ip6:30080`, `10.96.0.1:80` or `[fd00::1]:80`.
+fn destination(text: &str) -> (IpAddr, u16) {
+    let (host, port) = text.rsplit_once(':').unwrap();
+    let (name, which) = host.split_once('/').unwrap_or((host, "ip"));
+    let literal = host.trim_matches(['[', ']']).parse();
+    (literal.unwrap_or_else(|_| address(name, which).parse().unwrap()), port.parse().unwrap())
+}
+
+fn host_address(host: &str, like: IpAddr) -> IpAddr {
+    address(host, if like.is_ipv4() { "ip" } else { "ip6" }).parse().unwrap()
+}
+
+/// The node that has the address.
+fn owner(address: IpAddr) -> Option<u8> {
+    let has = |number: &u8| !address.is_loopback() && addresses_of_node(*number).contains(&address);
+    NODES.into_iter().find(has)
+}
+
+fn host(of: IpAddr) -> String {
+    let pods = NODES.iter().flat_map(|node| (1..=3).map(move |pod| format!("pod{node}-{pod}")));
+    let nodes = NODES.iter().map(|node| format!("node{node}"));
+    let is = |name: &String| ["ip", "ip6"].iter().any(|which| address(name, which).parse() == Ok(of));
+    pods.chain(nodes).find(is).unwrap_or_else(|| of.to_string())
+}
