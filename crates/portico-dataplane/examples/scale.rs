@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
+use portico_dataplane::netlink::Socket;
 use portico_dataplane::nftables::Nftables;
 use portico_dataplane::nftables::kernel::{CommitError, Kernel, Netlink, Sent};
 use portico_dataplane::nftables::plan::Plan;
@@ -35,7 +36,17 @@ fn main() -> Result<(), AnyError> {
 fn measure(services: u32, endpoints: u32) -> Result<(), AnyError> {
     let bed = Testbed::new()?;
     let spent = Arc::new(Mutex::new(Spent::default()));
-    let kernel = bed.host("scale")?.enter(Netlink::open)?;
+    let host = bed.host("scale")?;
+    let kernel = host.enter(Netlink::open)?;
+    // The kernel tells everybody who listens of every element.
+    let _listener = match std::env::var_os("LISTEN") {
+        Some(_) => {
+            let listener = host.enter(Socket::netfilter)?;
+            listener.join(7)?;
+            Some(listener)
+        }
+        None => None,
+    };
     let mut nft = Nftables::new(Stopwatch { kernel, spent: spent.clone() });
     let mut table = table(services, endpoints);
     let before = memory();
@@ -134,6 +145,14 @@ impl Kernel for Stopwatch {
         let snapshot = self.kernel.read();
         self.note(|spent| spent.read += start.elapsed());
         snapshot
+    }
+
+    fn tables(&mut self) -> Result<PerFamily<bool>, ApplyError> {
+        self.kernel.tables()
+    }
+
+    fn is_undisturbed(&mut self) -> bool {
+        self.kernel.is_undisturbed()
     }
 
     fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError> {

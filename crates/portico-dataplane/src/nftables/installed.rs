@@ -9,7 +9,7 @@ use super::port::Port;
 use super::rules::Class;
 use super::slots;
 use crate::ApplyError;
-use portico_model::table::{Family, FrontendKind, NodePortAddresses, PortKey, ServicePort};
+use portico_model::table::{Change, Family, ForwardingTable, FrontendKind, NodePortAddresses, PortKey, ServicePort};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
@@ -104,6 +104,21 @@ impl Installed {
     pub fn reserve(&mut self, below: Pair, will_be_adopted: impl Fn(Pair) -> bool) {
         self.ports.resize_with(below.max(1) as usize, || None);
         self.free = (1..below).rev().filter(|pair| !will_be_adopted(*pair)).collect();
+    }
+
+    /// What has to change for the table to be installed.
+    pub fn changes_to(&self, table: &ForwardingTable) -> Vec<Change> {
+        let installed = |key: &PortKey| self.pairs.get(key).and_then(|pair| self.port(*pair)).map(|port| &port.wanted);
+        let wanted = table.ports.iter().filter(|(key, _)| key.family == self.family);
+        let changed =
+            wanted.filter(|(key, port)| installed(key).is_none_or(|old| !Arc::ptr_eq(old, port) && old != *port));
+        let change = |key: &PortKey, after: Option<&Arc<ServicePort>>| Change {
+            key: key.clone(),
+            before: installed(key).cloned(),
+            after: after.cloned(),
+        };
+        let gone = self.pairs.keys().filter(|key| !table.ports.contains_key(*key));
+        changed.map(|(key, port)| change(key, Some(port))).chain(gone.map(|key| change(key, None))).collect()
     }
 
     pub fn set_node_port_addresses(&mut self, addresses: &NodePortAddresses, delta: &mut Delta) {
