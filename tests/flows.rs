@@ -108,7 +108,8 @@ fn agrees_with_the_table(open: Open) {
             assert_eq!(world.source(question), usual_source(&world.cluster.addresses, question), "{question}");
         }
         checked += flows.len();
-        let differing = runtime.block_on(world.check_all(flows.iter().map(|(question, fate)| (question, fate))));
+        let flows: Vec<_> = flows.iter().map(|(question, fate)| (question, fate)).collect();
+        let differing = runtime.block_on(world.check_all(&flows));
         wrong.extend(differing.into_iter().map(|line| format!("{}: {line}", group.about)));
         node.forget_connections().unwrap();
     }
@@ -151,7 +152,8 @@ fn does_what_explain_says(open: Open) {
             chaos.questions(index.table(), addresses, 48).into_iter().map(|question| ask(&world, &index, question));
         let asked: Vec<_> = asked.filter(|(question, fate, _)| comes_back(question, fate)).collect();
         asked.iter().for_each(|(_, fate, _)| *fates.entry(fate.name()).or_insert(0) += 1);
-        let wrong = runtime.block_on(world.check_all(asked.iter().map(|(question, fate, _)| (question, fate))));
+        let flows: Vec<_> = asked.iter().map(|(question, fate, _)| (question, fate)).collect();
+        let wrong = runtime.block_on(world.check_all(&flows));
         let why = asked.iter().map(|(_, _, why)| why.to_string()).filter(|_| !wrong.is_empty()).collect::<Vec<_>>();
         assert!(wrong.is_empty(), "{}\n{}\n{}", told(), why.join("\n"), wrong.join("\n"));
         let drift = node.enter(|| dataplane.replace(index.table())).unwrap().drift;

@@ -14,13 +14,10 @@ use crate::table::question;
 use crate::world::{Choices, NODE, Question, apply};
 
 const SERVICES: usize = 6;
-/// Port, protocol, and where pods and nodes serve it (nodes do not speak SCTP).
-const PORTS: [(u16, &str, u16, Option<u16>); 4] = [
-    (80, "TCP", 8080, Some(18080)),
-    (81, "TCP", 8081, Some(18080)),
-    (53, "UDP", 53, Some(18080)),
-    (90, "SCTP", 9000, None),
-];
+/// Port, protocol, and where pods and nodes serve it. Nodes have several addresses, and a UDP server that listens on all of
+/// them may answer from another than it was asked on; they do not speak SCTP.
+const PORTS: [(u16, &str, u16, Option<u16>); 4] =
+    [(80, "TCP", 8080, Some(18080)), (81, "TCP", 8081, Some(18080)), (53, "UDP", 53, None), (90, "SCTP", 9000, None)];
 /// Few, so that Services want the same; one is the node's own.
 const EXTERNAL: [&str; 4] = ["192.0.2.80", "192.0.2.81", "2001:db8:2::80", "172.31.0.11"];
 const RANGES: [&str; 8] = [

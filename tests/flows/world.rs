@@ -275,13 +275,23 @@ impl World {
         Flow { patience, mark: mark(question), ..Flow::new(protocol, question.to) }
     }
 
-    /// Checks many at once; a line for each that went another way.
-    pub async fn check_all<'a>(&self, flows: impl IntoIterator<Item = (&'a Question, &'a Fate)>) -> Vec<String> {
-        let checks = flows.into_iter().map(|(question, expected)| async move {
-            let differs = self.check(question, expected).await.err()?;
-            Some(format!("{question}: expected {expected:?}, {differs}"))
-        });
-        join_all(checks).await.into_iter().flatten().collect()
+    /// Checks many; a line for each that went another way. Those with affinity come one after the other, since what one
+    /// of a client decides holds for the others.
+    pub async fn check_all(&self, flows: &[(&Question, &Fate)]) -> Vec<String> {
+        let check = |(question, expected): (&Question, &Fate)| {
+            let (question, expected) = (question.clone(), expected.clone());
+            async move {
+                let differs = self.check(&question, &expected).await.err()?;
+                Some(format!("{question}: expected {expected:?}, {differs}"))
+            }
+        };
+        let (sticky, others): (Vec<_>, Vec<_>) =
+            flows.iter().partition(|(_, fate)| matches!(fate, Fate::Reach { sticky: true, .. }));
+        let mut wrong = join_all(others.into_iter().map(check)).await;
+        for flow in sticky {
+            wrong.push(check(flow).await);
+        }
+        wrong.into_iter().flatten().collect()
     }
 }
 
