@@ -225,7 +225,7 @@ impl Chaos {
                 true => self.anywhere(addresses),
                 false => {
                     let (protocol, family, frontend) = *self.random.pick(&frontends);
-                    self.to_frontend(addresses, protocol, family, frontend)
+                    self.towards(addresses, protocol, family, frontend)
                 }
             });
         }
@@ -234,13 +234,7 @@ impl Chaos {
         questions
     }
 
-    fn to_frontend(
-        &mut self,
-        addresses: &Addresses,
-        protocol: Protocol,
-        family: Family,
-        frontend: &Frontend,
-    ) -> Question {
+    fn towards(&mut self, addresses: &Addresses, protocol: Protocol, family: Family, frontend: &Frontend) -> Question {
         let which = if family == Family::V4 { ["ip", "ip", "alt"] } else { ["ip6", "ip6", "alt6"] };
         let own = addresses.of(NODE, self.random.pick::<&str>(&which)).unwrap();
         let senders = if frontend.address.is_none() && self.random.one_in(3) { &NEIGHBOURS[..] } else { &SENDERS };
