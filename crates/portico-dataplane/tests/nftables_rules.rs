@@ -273,3 +273,32 @@ fn removing_takes_our_tables_and_no_others() {
     assert_eq!((host.host.enter(removed), host.host.enter(removed)), (2, 0));
     assert_eq!(host.list(), "table ip mine {\n}\n");
 }
+
+/// Also of a batch that is too large to be told of.
+#[test]
+fn the_watch_tells_others_from_us() {
+    let mut host = Host::new();
+    let watch = host.nft.watch().unwrap();
+    let mut table = everything();
+    let template = table.ports[&key("web", Family::V4)].clone();
+    for number in 0..1500 {
+        let mut port = (*template).clone();
+        port.frontends =
+            vec![frontend(FrontendKind::ClusterIp, Some([10, 97, 7, 1].into()), number, Masquerade::Always)];
+        table.ports.insert(key(&format!("many-{number}"), Family::V4), Arc::new(port));
+    }
+    assert!(host.replace(&table).operations > 10_000);
+    assert!(!watch.touched().unwrap());
+    let rules = table.rules.clone();
+    let gone = table.ports.pop_last().unwrap();
+    host.apply(&rules, &[Change { key: gone.0, before: Some(gone.1), after: None }]);
+    host.nft("add table ip other { chain portico { }; }");
+    assert!(!watch.touched().unwrap());
+    assert_eq!(host.replace(&table), Report::default());
+    for disturbance in ["delete element ip portico cluster-ips { 10.97.7.1 }", "flush ruleset"] {
+        host.nft(disturbance);
+        assert!(watch.touched().unwrap(), "{disturbance}");
+        assert!(!host.replace(&table).drift.is_empty(), "{disturbance}");
+        assert!(!watch.touched().unwrap(), "{disturbance}");
+    }
+}
