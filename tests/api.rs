@@ -15,6 +15,8 @@ mod http;
 mod namespaces;
 #[path = "api/ranges.rs"]
 mod ranges;
+#[path = "api/service_cidrs.rs"]
+mod service_cidrs;
 #[path = "api/several.rs"]
 mod several;
 #[path = "api/spelling.rs"]

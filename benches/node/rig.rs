@@ -45,6 +45,14 @@ impl Proxy {
     }
 }
 
+impl Proxy {
+    /// Where Portico remembers what it knew.
+    fn data_dir(&self, dir: &std::path::Path) -> Vec<String> {
+        let own = self.name == "portico";
+        own.then(|| format!("--data-dir={}", dir.join("node").display())).into_iter().collect()
+    }
+}
+
 pub struct Rig {
     server: Server,
     client: Client,
@@ -88,7 +96,7 @@ impl Rig {
             .arg("--kubeconfig")
             .arg(self.server.kubeconfig())
             .args(["--hostname-override", NODE, "--cluster-cidr", "10.244.0.0/16"])
-            .env("PORTICO_DATA_DIR", self.server.dir().join("node"))
+            .args(proxy.data_dir(self.server.dir()))
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
@@ -240,7 +248,7 @@ impl Running {
     /// Time that the kernel needed for our batches until now, if the proxy tells.
     pub fn kernel(&self) -> Option<Duration> {
         let text = get(METRICS, "/metrics")?;
-        let line = text.lines().find(|line| line.starts_with("portico_node_kernel_seconds_total"))?;
+        let line = text.lines().find(|line| line.starts_with("portico_kernel_duration_seconds_sum"))?;
         Some(Duration::from_secs_f64(line.split_whitespace().last()?.parse().ok()?))
     }
 }

@@ -83,11 +83,14 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     system::bootstrap(&app.registry).await.map_err(|error| StartError::Bootstrap(error.to_string()))?;
     // Before anybody else can take its address.
     let kubernetes = system::keep_kubernetes_service(Arc::clone(&app.registry), advertised.clone()).await;
+    let service_cidr =
+        system::keep_default_service_cidr(Arc::clone(&app.registry), config.ranges.cluster_texts()).await;
     let (stop, stopped) = watch::channel(false);
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
     let serving = tokio::spawn(server::serve(Arc::clone(&app), listener, acceptor, stopped));
     let mut chores = JoinSet::new();
     chores.spawn(kubernetes);
+    chores.spawn(service_cidr);
     chores.spawn(system::finish_namespaces(Arc::clone(&app.registry)));
     chores.spawn(system::finish_deletions(Arc::clone(&app.registry)));
     chores.spawn(system::expire_events(Arc::clone(&app.registry), config.event_ttl));

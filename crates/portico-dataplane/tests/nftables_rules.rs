@@ -232,7 +232,7 @@ fn changes_of_single_ports_lead_to_what_a_restart_would_install() {
         report
     };
     let moved = change(&|port| port.cluster = endpoints(Family::V4, 2..12), false);
-    assert_eq!(moved.operations, 2, "one element in another's place");
+    assert_eq!(moved.operations, 3, "one element in another's place, and the new one may reach itself");
     change(&|port| port.cluster = endpoints(Family::V4, 2..6), false);
     change(&|port| port.affinity = Some(60), false);
     change(&|port| port.local = endpoints(Family::V4, 1..2), false);
@@ -272,4 +272,33 @@ fn removing_takes_our_tables_and_no_others() {
     let removed = || portico_dataplane::nftables::remove_kube_proxy_nftables().unwrap();
     assert_eq!((host.host.enter(removed), host.host.enter(removed)), (2, 0));
     assert_eq!(host.list(), "table ip mine {\n}\n");
+}
+
+/// Also of a batch that is too large to be told of.
+#[test]
+fn the_watch_tells_others_from_us() {
+    let mut host = Host::new();
+    let watch = host.nft.watch().unwrap();
+    let mut table = everything();
+    let template = table.ports[&key("web", Family::V4)].clone();
+    for number in 0..1500 {
+        let mut port = (*template).clone();
+        port.frontends =
+            vec![frontend(FrontendKind::ClusterIp, Some([10, 97, 7, 1].into()), number, Masquerade::Always)];
+        table.ports.insert(key(&format!("many-{number}"), Family::V4), Arc::new(port));
+    }
+    assert!(host.replace(&table).operations > 10_000);
+    assert!(!watch.touched().unwrap());
+    let rules = table.rules.clone();
+    let gone = table.ports.pop_last().unwrap();
+    host.apply(&rules, &[Change { key: gone.0, before: Some(gone.1), after: None }]);
+    host.nft("add table ip other { chain portico { }; }");
+    assert!(!watch.touched().unwrap());
+    assert_eq!(host.replace(&table), Report::default());
+    for disturbance in ["delete element ip portico cluster-ips { 10.97.7.1 }", "flush ruleset"] {
+        host.nft(disturbance);
+        assert!(watch.touched().unwrap(), "{disturbance}");
+        assert!(!host.replace(&table).drift.is_empty(), "{disturbance}");
+        assert!(!watch.touched().unwrap(), "{disturbance}");
+    }
 }

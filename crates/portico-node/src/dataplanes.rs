@@ -13,9 +13,11 @@ pub fn open(config: &Config) -> Result<(Box<dyn Dataplane>, Option<Disturbances>
     match config.mode {
         Mode::Nftables => {
             let nftables = Nftables::open()?;
-            let disturbances = Disturbances::open(nftables.port())
+            let disturbances = nftables.watch().map(Disturbances::new).transpose();
+            let disturbances = disturbances
                 .inspect_err(|error| tracing::warn!(%error, "cannot watch who else changes rules"))
-                .ok();
+                .ok()
+                .flatten();
             Ok((Box::new(nftables), disturbances))
         }
         Mode::Iptables => {

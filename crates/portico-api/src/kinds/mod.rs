@@ -13,6 +13,7 @@ mod pod;
 mod rbac;
 mod secret;
 mod service_account;
+mod service_cidr;
 pub mod table;
 
 use crate::field::Errors;
@@ -36,6 +37,7 @@ pub fn all() -> Vec<Box<dyn Kind>> {
         Box::new(event::EVENTS),
         Box::new(endpoint_slice::EndpointSlice),
         Box::new(lease::Lease),
+        Box::new(service_cidr::ServiceCidr),
         Box::new(rbac::ROLE),
         Box::new(rbac::CLUSTER_ROLE),
         Box::new(rbac::ROLE_BINDING),

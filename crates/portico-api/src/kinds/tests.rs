@@ -7,6 +7,7 @@ mod namespaces;
 mod nodes;
 mod pods;
 mod rbac;
+mod service_cidrs;
 
 use super::*;
 use crate::codec::conform;

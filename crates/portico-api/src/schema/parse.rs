@@ -41,6 +41,7 @@ const FILES: &[(&str, &str)] = &[
     ("pod", include_str!("pod.schema")),
     ("discovery", include_str!("discovery.schema")),
     ("coordination", include_str!("coordination.schema")),
+    ("networking", include_str!("networking.schema")),
     ("events", include_str!("events.schema")),
     ("rbac", include_str!("rbac.schema")),
     ("authentication", include_str!("authentication.schema")),

@@ -53,6 +53,11 @@ impl Ranges {
         Self::new(cluster, node_ports.parse()?)
     }
 
+    /// The address ranges as they are written, the first family first.
+    pub fn cluster_texts(&self) -> Vec<String> {
+        self.cluster.iter().map(ToString::to_string).collect()
+    }
+
     /// The first address of each range, which the `kubernetes` Service has.
     pub fn first_addresses(&self) -> Vec<IpAddr> {
         self.cluster.iter().map(|range| range.address(0)).collect()

@@ -6,6 +6,7 @@ mod dependents;
 mod events;
 mod kubernetes;
 mod namespaces;
+mod service_cidr;
 
 pub use access::feed as feed_access_rules;
 pub use bootstrap::bootstrap;
@@ -13,6 +14,7 @@ pub use dependents::finish as finish_deletions;
 pub use events::expire as expire_events;
 pub use kubernetes::{Advertised, keep as keep_kubernetes_service, leave};
 pub use namespaces::finish as finish_namespaces;
+pub use service_cidr::keep as keep_default_service_cidr;
 
 use crate::registry::{Part, Registry, Target, WriteOptions};
 use portico_api::kinds::Kind;

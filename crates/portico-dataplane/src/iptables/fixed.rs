@@ -1,7 +1,7 @@
 //! What does not depend on any service port: chains with fixed rules, the ends of shared chains, and the hooks, rules in the
 //! kernel's own chains that lead to ours.
 
-use super::names::{FORWARD, MARK_MASQ, MARTIANS, MASQ_UNLESS_POD, POSTROUTING, Shared, Table};
+use super::names::{FORWARD, MARK_MASQ, MARTIANS, MASQ_UNLESS_POD, POSTROUTING, SERVICES, Shared, Table};
 use super::rules::{Chain, Rule, destination, family_of, from_pod};
 use portico_model::table::{Family, NodePortAddresses, NodeRules};
 
@@ -29,6 +29,7 @@ pub fn fixed_chains(rules: &NodeRules, family: Family, features: Features) -> Ve
         nat(MARK_MASQ, vec![format!("-j MARK --set-xmark {mark}/{mark}")]),
         nat(POSTROUTING, postrouting(&mark, features)),
         Chain { table: Table::Filter, name: FORWARD.to_owned(), rules: forward(&mark, features) },
+        Chain { table: Table::Filter, name: SERVICES.to_owned(), rules: refusals(rules, family) },
         // Where kube-proxy lets health checks of load balancers in.
         Chain { table: Table::Filter, name: Shared::NodePorts.name().to_owned(), rules: Vec::new() },
     ];
@@ -78,19 +79,18 @@ pub fn tail(shared: Shared, rules: &NodeRules, family: Family) -> Vec<String> {
             "kubernetes service nodeports; NOTE: this must be the last rule in this chain",
             Shared::NodePorts,
         ),
-        Shared::RefusedExternal => {
-            node_port_jumps(rules, family, "node ports without endpoints", Shared::RefusedNodePorts)
-        }
-        Shared::RefusedServices => {
-            // The node's own packets pass only this chain.
-            let external = Rule::to(Shared::RefusedExternal.name()).comment("external addresses without endpoints");
-            std::iter::once(external.text()).chain(to_cluster_ips(rules, family)).collect()
-        }
+        Shared::Refused => node_port_jumps(rules, family, "node ports without endpoints", Shared::RefusedNodePorts),
         Shared::ClusterIps if service_cidrs(rules, family).next().is_some() => {
             vec![Rule::to("DROP").comment("cluster IPs that no Service has").text()]
         }
         Shared::NodePorts | Shared::RefusedNodePorts | Shared::Firewall | Shared::ClusterIps => Vec::new(),
     }
+}
+
+/// Forwarded packets and the node's own pass here, but not those that have arrived at an address of the node.
+fn refusals(rules: &NodeRules, family: Family) -> Vec<String> {
+    let refused = Rule::to(Shared::Refused.name()).comment("addresses without endpoints");
+    std::iter::once(refused.text()).chain(to_cluster_ips(rules, family)).collect()
 }
 
 /// What has not been given to an endpoint is still on its way to a cluster IP. Where it is not known which addresses those
@@ -143,11 +143,11 @@ pub fn hooks() -> [Hook; 6] {
     let new = |chain: &str, comment: &str| Rule::to(chain).matching(NEW).comment(comment).text();
     let all = |chain: &str, comment: &str| Rule::to(chain).comment(comment).text();
     let firewall = || new(Shared::Firewall.name(), "kubernetes load balancer firewall");
-    let services = || new(Shared::RefusedServices.name(), "kubernetes service portals");
-    let external = || new(Shared::RefusedExternal.name(), "kubernetes externally-visible service portals");
+    let services = || new(SERVICES, "kubernetes service portals");
+    let external = || new(Shared::Refused.name(), "kubernetes externally-visible service portals");
     let health = || all(Shared::NodePorts.name(), "kubernetes health check service ports");
     let forward = || all(FORWARD, "kubernetes forwarding rules");
-    let translate = || all(Shared::Services.name(), "kubernetes service portals");
+    let translate = || all(SERVICES, "kubernetes service portals");
     let filter = |chain, rules| Hook { table: Table::Filter, chain, rules };
     let nat = |chain, rules| Hook { table: Table::Nat, chain, rules };
     [

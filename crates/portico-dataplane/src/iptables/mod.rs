@@ -1,6 +1,6 @@
 //! The iptables dataplane, through `iptables-restore`, with kube-proxy's chain names and contents.
 //!
-//! [`rules`] and [`fixed`] say which chains a table needs, [`plan`] what has to be done for them, [`read`] what there is,
+//! [`rules`] and [`fixed`] say which chains a table needs, [`read`] what there is, [`plan`] and [`repair`] what has to be done,
 //! [`run`] starts the programs, [`remove`] takes everything out.
 
 mod fixed;
@@ -8,6 +8,7 @@ mod names;
 mod plan;
 mod read;
 mod remove;
+mod repair;
 mod rules;
 mod run;
 
@@ -17,7 +18,7 @@ pub use run::Variant;
 
 use crate::{ApplyError, Dataplane, Report};
 use fixed::Features;
-use plan::{Planner, Run, Sink};
+use plan::{Planner, Ports, Run, Sink};
 use portico_model::table::{Change, Family, ForwardingTable, NodeRules, PerFamily};
 use run::Programs;
 use std::time::Instant;
@@ -34,10 +35,17 @@ pub struct Options {
 pub struct Iptables {
     programs: Programs,
     features: Features,
-    /// What is installed, as far as it is known.
-    installed: Option<ForwardingTable>,
+    /// What is installed, if it is known.
+    installed: Option<Known>,
     /// Families that the node has.
     served: PerFamily<bool>,
+}
+
+/// The part of a [`ForwardingTable`] that is translated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    rules: NodeRules,
+    ports: Ports,
 }
 
 impl Iptables {
@@ -51,28 +59,49 @@ impl Iptables {
         self.programs.variant
     }
 
-    fn repair(&self, family: Family, table: &ForwardingTable, report: &mut Report) -> Result<(), ApplyError> {
+    fn repair(&self, family: Family, wanted: &Known, report: &mut Report) -> Result<(), ApplyError> {
         let start = Instant::now();
-        let mut installed = self.programs.save(family)?;
+        let installed = self.programs.save(family)?;
         report.kernel += start.elapsed();
         let mut send = |run: &Run| send(&self.programs, family, run, report);
         let mut sink = Sink::new(split_after(self.programs.variant), &mut send);
-        let planner = Planner { rules: &table.rules, family, features: self.features };
-        let drift = planner.repair(&mut installed, &table.ports, &mut sink)?;
-        if self.installed.as_ref() == Some(table) {
+        let planner = Planner { rules: &wanted.rules, family, features: self.features };
+        let drift = repair::repair(planner, installed, &wanted.ports, &mut sink)?;
+        if self.installed.as_ref() == Some(wanted) {
             report.drift.extend(drift.words());
         }
         Ok(())
     }
 
-    fn change(&self, changes: &[Change], table: &ForwardingTable) -> Result<Report, ApplyError> {
+    fn change(&self, changes: &[Change], wanted: &Known) -> Result<Report, ApplyError> {
         let mut report = Report::default();
         for family in Family::BOTH {
             let mut send = |run: &Run| send(&self.programs, family, run, &mut report);
             let mut sink = Sink::new(split_after(self.programs.variant), &mut send);
-            let planner = Planner { rules: &table.rules, family, features: self.features };
-            planner.change(changes, &table.ports, &mut sink)?;
+            let planner = Planner { rules: &wanted.rules, family, features: self.features };
+            planner.change(changes, &wanted.ports, &mut sink)?;
         }
+        Ok(report)
+    }
+
+    fn install(&mut self, wanted: Known) -> Result<Report, ApplyError> {
+        let mut report = Report::default();
+        for family in Family::BOTH {
+            let result = self.repair(family, &wanted, &mut report);
+            let needed = wanted.ports.keys().any(|key| key.family == family);
+            *self.served.get_mut(family) = result.is_ok();
+            match result {
+                Err(error) if !needed => {
+                    tracing::warn!(%error, ?family, "iptables does not work for this address family")
+                }
+                Err(error) => {
+                    self.installed = None;
+                    return Err(error);
+                }
+                Ok(()) => {}
+            }
+        }
+        self.installed = Some(wanted);
         Ok(report)
     }
 }
@@ -83,38 +112,21 @@ impl Dataplane for Iptables {
     }
 
     fn replace(&mut self, table: &ForwardingTable) -> Result<Report, ApplyError> {
-        let mut report = Report::default();
-        for family in Family::BOTH {
-            let result = self.repair(family, table, &mut report);
-            let wanted = table.ports.keys().any(|key| key.family == family);
-            *self.served.get_mut(family) = result.is_ok();
-            match result {
-                Err(error) if !wanted => {
-                    tracing::warn!(%error, ?family, "iptables does not work for this address family")
-                }
-                Err(error) => {
-                    self.installed = None;
-                    return Err(error);
-                }
-                Ok(()) => {}
-            }
-        }
-        self.installed = Some(table.clone());
-        Ok(report)
+        self.install(Known { rules: table.rules.clone(), ports: table.ports.clone() })
     }
 
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError> {
         let served = changes.iter().all(|change| *self.served.get(change.key.family));
-        let Some(mut table) = self.installed.take() else {
+        let Some(mut wanted) = self.installed.take() else {
             return Err(ApplyError::Limit("what is installed is not known; it has to be replaced first".to_owned()));
         };
-        let changes = take_over(&mut table, changes);
-        if !served || table.rules != *rules {
-            table.rules.clone_from(rules);
-            return self.replace(&table);
+        let changes = take_over(&mut wanted.ports, changes);
+        if !served || wanted.rules != *rules {
+            wanted.rules.clone_from(rules);
+            return self.install(wanted);
         }
-        let report = self.change(&changes, &table)?;
-        self.installed = Some(table);
+        let report = self.change(&changes, &wanted)?;
+        self.installed = Some(wanted);
         Ok(report)
     }
 
@@ -129,11 +141,11 @@ impl Dataplane for Iptables {
 }
 
 /// Change what is wanted; `before` becomes what is really installed.
-fn take_over(table: &mut ForwardingTable, changes: &[Change]) -> Vec<Change> {
+fn take_over(ports: &mut Ports, changes: &[Change]) -> Vec<Change> {
     let change = |change: &Change| {
         let before = match &change.after {
-            Some(port) => table.ports.insert(change.key.clone(), port.clone()),
-            None => table.ports.remove(&change.key),
+            Some(port) => ports.insert(change.key.clone(), port.clone()),
+            None => ports.remove(&change.key),
         };
         Change { key: change.key.clone(), before, after: change.after.clone() }
     };
@@ -177,9 +189,8 @@ fn choose(wanted: Option<Variant>) -> Result<Programs, ApplyError> {
         let holds = |programs: &Programs| Family::BOTH.iter().any(|family| test(programs, *family));
         [&nft, &legacy].into_iter().find(|programs| holds(programs)).cloned()
     };
-    let ours = |programs: &Programs, family| {
-        programs.has_table(family, "nat") && programs.has_chain(family, names::Shared::Services.name())
-    };
+    let ours =
+        |programs: &Programs, family| programs.has_table(family, "nat") && programs.has_chain(family, names::SERVICES);
     let count = |programs: &Programs| -> usize {
         let families = Family::BOTH.into_iter().filter(|family| programs.has_tables(*family));
         families.filter_map(|family| programs.save(family).ok()).map(|installed| installed.rules).sum()

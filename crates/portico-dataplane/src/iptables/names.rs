@@ -20,6 +20,8 @@ impl Table {
     }
 }
 
+/// In the nat table it translates ([`Shared::Services`]), in the filter table it refuses.
+pub const SERVICES: &str = "KUBE-SERVICES";
 pub const MARK_MASQ: &str = "KUBE-MARK-MASQ";
 pub const POSTROUTING: &str = "KUBE-POSTROUTING";
 pub const FORWARD: &str = "KUBE-FORWARD";
@@ -36,10 +38,8 @@ pub enum Shared {
     /// What is translated: cluster IPs, external IPs, load-balancer IPs; at its end, node ports.
     Services,
     NodePorts,
-    /// Cluster IPs without endpoints; at its end, what external addresses and cluster IPs refuse.
-    RefusedServices,
-    /// External addresses without endpoints; at its end, node ports without endpoints.
-    RefusedExternal,
+    /// Cluster IPs and external addresses without endpoints; at its end, node ports without endpoints.
+    Refused,
     RefusedNodePorts,
     /// Load-balancer IPs that only some sources may use.
     Firewall,
@@ -48,11 +48,10 @@ pub enum Shared {
 }
 
 impl Shared {
-    pub const ALL: [Shared; 7] = [
+    pub const ALL: [Shared; 6] = [
         Shared::Services,
         Shared::NodePorts,
-        Shared::RefusedServices,
-        Shared::RefusedExternal,
+        Shared::Refused,
         Shared::RefusedNodePorts,
         Shared::Firewall,
         Shared::ClusterIps,
@@ -67,9 +66,9 @@ impl Shared {
 
     pub fn name(self) -> &'static str {
         match self {
-            Shared::Services | Shared::RefusedServices => "KUBE-SERVICES",
+            Shared::Services => SERVICES,
             Shared::NodePorts => "KUBE-NODEPORTS",
-            Shared::RefusedExternal => "KUBE-EXTERNAL-SERVICES",
+            Shared::Refused => "KUBE-EXTERNAL-SERVICES",
             Shared::RefusedNodePorts => "PORTICO-NODE-PORTS",
             Shared::Firewall => "KUBE-PROXY-FIREWALL",
             Shared::ClusterIps => "PORTICO-CLUSTER-IPS",
@@ -102,7 +101,7 @@ pub fn is_port_chain(name: &str) -> bool {
 pub fn depth(name: &str) -> usize {
     let prefixes = ["KUBE-FW-", "KUBE-EXT-", "KUBE-SV", ENDPOINT_PREFIX];
     let of_port = prefixes.iter().position(|prefix| name.starts_with(prefix));
-    let first = ["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL"];
+    let first = [SERVICES, "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL"];
     match (name, first.iter().position(|other| *other == name), of_port) {
         (_, Some(position), _) => position,
         (_, _, Some(position)) => first.len() + position,

@@ -1,13 +1,13 @@
-//! Installed and wanted → the text that `iptables-restore --noflush` is given.
+//! Installed and wanted → the text that `iptables-restore --noflush` is given. Here, where what is installed is known; [`super::repair`]
+//! is for where it was read.
 //!
 //! A plan is a few [`Run`]s, nearly always one. The nft variant of `iptables-restore` takes time in the square of the number of
 //! chains that its input names (it keeps their names in a sorted list), so its input is split where it gets long: chains
 //! that nothing leads to yet, then the shared chains in one piece, then what nothing leads to any more.
 
-use super::fixed::{Features, fixed_chains, hooks, martian_hooks, tail};
-use super::names::{MARTIANS, Shared, Table};
-use super::read::{Installed, fingerprint, meaning};
-use super::rules::{Chain, PortRules, port_rules};
+use super::fixed::{Features, tail};
+use super::names::{Shared, Table, depth};
+use super::rules::{Chain, PortRules, port_rules, shared_rules};
 use portico_model::table::{Change, Family, NodeRules, PortKey, ServicePort};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
@@ -134,8 +134,9 @@ impl<'a, E> Sink<'a, E> {
     }
 }
 
-/// Deleting a rule costs a look at the whole chain: from so many on (as a share of the chain) it is written anew.
-const REWRITE_SHARE: usize = 8;
+/// Deleting a rule makes the nft variant look at the whole chain, which takes as long as writing a hundredth of it; the legacy
+/// variant does not care. So a chain that loses more rules than this is written anew.
+const MOST_DELETIONS: usize = 100;
 
 /// What is the same for everything that is planned for a family.
 #[derive(Clone, Copy)]
@@ -145,7 +146,7 @@ pub struct Planner<'a> {
     pub features: Features,
 }
 
-type Ports = BTreeMap<PortKey, Arc<ServicePort>>;
+pub type Ports = BTreeMap<PortKey, Arc<ServicePort>>;
 
 impl Planner<'_> {
     /// Changes of single ports. `ports` is what is wanted in the end.
@@ -158,238 +159,66 @@ impl Planner<'_> {
                 None => PortRules::default(),
             };
             let (before, after) = (of(&change.before), of(&change.after));
-            for chain in after.chains.iter().filter(|chain| !before.chains.contains(chain)) {
-                sink.run().write(chain);
+            let mut old: HashMap<(Table, &str), &Chain> =
+                before.chains.iter().map(|chain| (chain.id(), chain)).collect();
+            for chain in &after.chains {
+                if old.remove(&chain.id()) != Some(chain) {
+                    sink.run().write(chain);
+                }
             }
-            let stays = |chain: &Chain| after.chains.iter().any(|a| a.table == chain.table && a.name == chain.name);
-            gone.extend(
-                before.chains.iter().filter(|chain| !stays(chain)).map(|chain| (chain.table, chain.name.clone())),
-            );
+            gone.extend(old.into_keys().map(|(table, name)| (table, name.to_owned())));
             edits.missing(after.shared.iter().filter(|rule| !before.shared.contains(rule)).cloned());
             edits.surplus(before.shared.into_iter().filter(|rule| !after.shared.contains(rule)));
             sink.may_split()?;
         }
         for (shared, edit) in edits.0 {
-            let tail = tail(shared, self.rules, self.family);
-            // Every port has about one rule in each chain that is long.
-            if edit.surplus.len() > 64 && edit.surplus.len() > ports.len() / REWRITE_SHARE {
-                self.rewrite(shared, ports, &tail, sink.run());
-            } else {
-                edit.write(shared, sink.run());
+            match edit.is_large() {
+                true => self.rewrite(shared, ports, sink.run()),
+                false => edit.write(shared, sink.run()),
             }
         }
-        self.remove_all(gone, sink)?;
+        remove_all(gone, sink)?;
         sink.finish()
     }
 
-    /// Whatever is installed → the whole table. Says in words what differed.
-    pub fn repair<E>(&self, installed: &mut Installed, ports: &Ports, sink: &mut Sink<'_, E>) -> Result<Drift, E> {
-        let mut drift = Drift::default();
-        self.repair_fixed(installed, sink.run(), &mut drift);
-        let mut shared: BTreeMap<Shared, SharedRepair> = Shared::ALL
-            .into_iter()
-            .map(|shared| (shared, self.begin_shared(shared, installed, sink.run(), &mut drift)))
-            .collect();
-        for (key, port) in ports.iter().filter(|(key, _)| key.family == self.family) {
-            let wanted = port_rules(key, port, self.rules);
-            for chain in &wanted.chains {
-                let found = installed.table_mut(chain.table).ports.remove(chain.name.as_str());
-                if found != Some(fingerprint(&chain.rules)) {
-                    sink.run().write(chain);
-                    let how = if found.is_some() { "had other rules" } else { "was missing" };
-                    drift.note(format_args!("{} chain {} of {key} {how}", chain.table.name(), chain.name));
-                }
-            }
-            for (chain, rule) in wanted.shared {
-                if let Some(repair) = shared.get_mut(&chain) {
-                    repair.want(rule);
-                }
-            }
-            sink.may_split()?;
-        }
-        for (chain, repair) in shared {
-            self.repair_shared(chain, repair, ports, sink.run(), &mut drift);
-        }
-        self.repair_hooks(installed, sink.run(), &mut drift);
-        let gone = self.surplus_chains(installed);
-        for (table, name) in &gone {
-            drift.note(format_args!("{} chain {name} belonged to nothing", table.name()));
-        }
-        self.remove_all(gone, sink)?;
-        sink.finish()?;
-        Ok(drift)
-    }
-
-    fn repair_fixed(&self, installed: &mut Installed, run: &mut Run, drift: &mut Drift) {
-        for chain in fixed_chains(self.rules, self.family, self.features) {
-            let found = installed.table_mut(chain.table).others.remove(&chain.name);
-            let meanings = |rules: &[String]| rules.iter().map(|rule| meaning(rule)).collect::<Vec<_>>();
-            match found {
-                Some(found) if meanings(&found) == meanings(&chain.rules) => continue,
-                // It may be kubelet's: only what is missing is added.
-                Some(found) if chain.name == MARTIANS => {
-                    let found = meanings(&found);
-                    for rule in chain.rules.iter().filter(|rule| !found.contains(&meaning(rule))) {
-                        run.append(chain.table, &chain.name, rule);
-                        drift.note(format_args!("{} chain {} lacked a rule", chain.table.name(), chain.name));
-                    }
-                    continue;
-                }
-                Some(_) => drift.note(format_args!("{} chain {} had other rules", chain.table.name(), chain.name)),
-                None => drift.note(format_args!("{} chain {} was missing", chain.table.name(), chain.name)),
-            }
-            run.write(&chain);
-        }
-    }
-
-    fn begin_shared(
-        &self,
-        shared: Shared,
-        installed: &mut Installed,
-        run: &mut Run,
-        drift: &mut Drift,
-    ) -> SharedRepair {
-        let tail = tail(shared, self.rules, self.family);
-        let Some(mut found) = installed.table_mut(shared.table()).others.remove(shared.name()) else {
-            drift.note(format_args!("{} chain {} was missing", shared.table().name(), shared.name()));
-            run.write(&Chain { table: shared.table(), name: shared.name().to_owned(), rules: tail.clone() });
-            return SharedRepair { tail, tail_stays: true, found: HashMap::new(), length: 0, edit: Edit::default() };
-        };
-        let ends_well = found
-            .iter()
-            .rev()
-            .map(|rule| meaning(rule))
-            .take(tail.len())
-            .eq(tail.iter().rev().map(|rule| meaning(rule)));
-        if ends_well {
-            found.truncate(found.len() - tail.len());
-        }
-        let length = found.len();
-        let mut by_meaning: HashMap<u64, Vec<String>> = HashMap::new();
-        for rule in found {
-            by_meaning.entry(meaning(&rule)).or_default().push(rule);
-        }
-        SharedRepair { tail, tail_stays: ends_well, found: by_meaning, length, edit: Edit::default() }
-    }
-
-    fn repair_shared(&self, shared: Shared, mut repair: SharedRepair, ports: &Ports, run: &mut Run, drift: &mut Drift) {
-        let chain = format!("{} chain {}", shared.table().name(), shared.name());
-        repair.edit.surplus.extend(repair.found.into_values().flatten());
-        let edit = repair.edit;
-        if !edit.missing.is_empty() {
-            drift.note(format_args!("{chain} lacked {} rules", edit.missing.len()));
-        }
-        if !edit.surplus.is_empty() {
-            drift.note(format_args!("{chain} had {} rules too many", edit.surplus.len()));
-        }
-        if !repair.tail_stays {
-            drift.note(format_args!("{chain} did not end as it should"));
-        }
-        if edit.surplus.len() > 64 && edit.surplus.len() > repair.length / REWRITE_SHARE {
-            return self.rewrite(shared, ports, &repair.tail, run);
-        }
-        edit.write(shared, run);
-        if !repair.tail_stays {
-            for rule in &repair.tail {
-                run.append(shared.table(), shared.name(), rule);
-            }
-        }
-    }
-
     /// The whole shared chain.
-    fn rewrite(&self, shared: Shared, ports: &Ports, tail: &[String], run: &mut Run) {
+    pub fn rewrite(&self, shared: Shared, ports: &Ports, run: &mut Run) {
         run.declare(shared.table(), shared.name());
         for (key, port) in ports.iter().filter(|(key, _)| key.family == self.family) {
-            for (_, rule) in port_rules(key, port, self.rules).shared.iter().filter(|(chain, _)| *chain == shared) {
+            for (_, rule) in shared_rules(key, port, self.rules).iter().filter(|(chain, _)| *chain == shared) {
                 run.append(shared.table(), shared.name(), rule);
             }
         }
-        for rule in tail {
-            run.append(shared.table(), shared.name(), rule);
+        for rule in tail(shared, self.rules, self.family) {
+            run.append(shared.table(), shared.name(), &rule);
         }
-    }
-
-    fn repair_hooks(&self, installed: &Installed, run: &mut Run, drift: &mut Drift) {
-        for hook in hooks() {
-            let found = installed.table(hook.table).hooks.get(hook.chain).map(Vec::as_slice).unwrap_or_default();
-            let found: Vec<&String> = found.iter().filter(|rule| super::read::target(rule) != Some(MARTIANS)).collect();
-            if found.iter().map(|rule| meaning(rule)).eq(hook.rules.iter().map(|rule| meaning(rule))) {
-                continue;
-            }
-            drift.note(format_args!("{} chain {} did not lead to ours as it should", hook.table.name(), hook.chain));
-            for rule in found {
-                run.delete(hook.table, hook.chain, rule);
-            }
-            for rule in hook.rules.iter().rev() {
-                run.insert(hook.table, hook.chain, rule);
-            }
-        }
-        for (chain, rule) in martian_hooks(self.rules, self.family) {
-            let found = installed.filter.hooks.get(chain).map(Vec::as_slice).unwrap_or_default();
-            if !found.iter().any(|found| meaning(found) == meaning(&rule)) {
-                drift.note(format_args!("filter chain {chain} did not lead to {MARTIANS}"));
-                run.insert(Table::Filter, chain, &rule);
-            }
-        }
-    }
-
-    /// Chains of ports that are not wanted, and other chains of ours that are not needed.
-    fn surplus_chains(&self, installed: &Installed) -> Vec<(Table, String)> {
-        let mut gone = Vec::new();
-        for table in Table::BOTH {
-            let found = installed.table(table);
-            let others = found.others.keys().filter(|name| ![MARTIANS, super::names::CANARY].contains(&name.as_str()));
-            let names = found.ports.keys().map(|name| name.to_string()).chain(others.cloned());
-            gone.extend(names.filter(|name| !found.used_by_others.contains(name)).map(|name| (table, name)));
-        }
-        gone
-    }
-
-    fn remove_all<E>(&self, mut gone: Vec<(Table, String)>, sink: &mut Sink<'_, E>) -> Result<(), E> {
-        gone.sort_by_cached_key(|(_, name)| (super::names::depth(name), name.clone()));
-        for (table, name) in gone {
-            sink.run().remove(table, &name);
-            sink.may_split()?;
-        }
-        Ok(())
     }
 }
 
-/// What differed, in words.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Drift {
-    said: Vec<String>,
-    unsaid: usize,
-}
-
-impl Drift {
-    /// Where everything differs, a few examples say enough.
-    const MOST: usize = 100;
-
-    fn note(&mut self, what: fmt::Arguments<'_>) {
-        match self.said.len() < Drift::MOST {
-            true => self.said.push(what.to_string()),
-            false => self.unsaid += 1,
-        }
+/// Chains that nothing leads to any more.
+pub fn remove_all<E>(mut gone: Vec<(Table, String)>, sink: &mut Sink<'_, E>) -> Result<(), E> {
+    gone.sort_by_cached_key(|(_, name)| (depth(name), name.clone()));
+    for (table, name) in gone {
+        sink.run().remove(table, &name);
+        sink.may_split()?;
     }
-
-    pub fn words(mut self) -> Vec<String> {
-        if self.unsaid > 0 {
-            self.said.push(format!("and {} more", self.unsaid));
-        }
-        self.said
-    }
+    Ok(())
 }
 
 /// Rules to be added to a shared chain, and rules to be deleted.
 #[derive(Debug, Default)]
-struct Edit {
-    missing: Vec<String>,
-    surplus: Vec<String>,
+pub struct Edit {
+    pub missing: Vec<String>,
+    pub surplus: Vec<String>,
 }
 
 impl Edit {
-    fn write(&self, shared: Shared, run: &mut Run) {
+    /// It is cheaper to write the whole chain.
+    pub fn is_large(&self) -> bool {
+        self.surplus.len() > MOST_DELETIONS
+    }
+
+    pub fn write(&self, shared: Shared, run: &mut Run) {
         for rule in &self.surplus {
             run.delete(shared.table(), shared.name(), rule);
         }
@@ -412,25 +241,6 @@ impl Edits {
     fn surplus(&mut self, rules: impl Iterator<Item = (Shared, String)>) {
         for (shared, rule) in rules {
             self.0.entry(shared).or_default().surplus.push(rule);
-        }
-    }
-}
-
-/// A shared chain while it is compared.
-struct SharedRepair {
-    tail: Vec<String>,
-    /// The tail is where it should be.
-    tail_stays: bool,
-    /// Rules before the tail that were not asked for yet, by what they mean.
-    found: HashMap<u64, Vec<String>>,
-    length: usize,
-    edit: Edit,
-}
-
-impl SharedRepair {
-    fn want(&mut self, rule: String) {
-        if self.found.get_mut(&meaning(&rule)).and_then(Vec::pop).is_none() {
-            self.edit.missing.push(rule);
         }
     }
 }

@@ -53,7 +53,9 @@ impl Installed {
         let mut section = Section::Foreign;
         for line in save.lines() {
             let line = line?;
-            if let Some(name) = line.strip_prefix('*') {
+            if let Some(comment) = line.strip_prefix("# Table `") {
+                check_readable(comment)?;
+            } else if let Some(name) = line.strip_prefix('*') {
                 section = Section::named(name);
             } else if let Some(declared) = line.strip_prefix(':') {
                 installed.declare(section, declared);
@@ -101,6 +103,17 @@ impl Installed {
                 None => _ = table.used_by_others.insert(target.to_owned()),
             }
         }
+    }
+}
+
+/// Where other programs have put rules of their own kind into a table, its contents are not printed, only `# Table `nat' is
+/// incompatible`.
+fn check_readable(comment: &str) -> io::Result<()> {
+    match comment.split_once("' is incompatible") {
+        Some((table @ ("filter" | "nat"), _)) => Err(io::Error::other(format!(
+            "table {table} has rules that iptables cannot read; see `nft list ruleset`, or use --proxy-mode=nftables"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -224,6 +237,13 @@ mod tests {
         for (one, other) in different {
             assert_ne!(meaning(one), meaning(other), "{one} / {other}");
         }
+    }
+
+    #[test]
+    fn a_table_that_is_not_printed_is_not_taken_for_empty() {
+        let error = Installed::parse("# Table `nat' is incompatible, use 'nft' tool.\n".as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("table nat has rules that iptables cannot read"), "{error}");
+        assert!(Installed::parse("# Table `other' is incompatible, use 'nft' tool.\n".as_bytes()).is_ok());
     }
 
     #[test]

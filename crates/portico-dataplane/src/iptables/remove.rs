@@ -11,7 +11,7 @@ use portico_model::table::Family;
 /// Whether there is anything to remove. Cheap, so it may be asked at every start.
 pub fn present() -> bool {
     let found = |programs: &Programs, family: Family| {
-        programs.has_table(family, "nat") && programs.has_chain(family, super::names::Shared::Services.name())
+        programs.has_table(family, "nat") && programs.has_chain(family, super::names::SERVICES)
     };
     installed_variants().any(|programs| Family::BOTH.iter().any(|family| found(&programs, *family)))
 }

@@ -1,7 +1,8 @@
 //! One service port → its chains and its rules in the chains that all share, as `iptables-save` would print them.
 //!
-//! The contents are kube-proxy's. Only these do more: [`Shared::ClusterIps`], [`Shared::RefusedNodePorts`] and a firewall chain in the
-//! filter table, which drops denied sources before "no endpoints" is answered.
+//! The contents are kube-proxy's. Where its nftables mode does more, so does this: [`Shared::ClusterIps`], [`Shared::RefusedNodePorts`],
+//! [`Shared::Refused`] for everybody, and a firewall chain in the filter table, which drops denied sources before "no
+//! endpoints" is answered.
 
 use super::names::{MARK_MASQ, MASQ_UNLESS_POD, PortChain, Shared, Table, endpoint_chain, port_chain, socket};
 use ipnet::IpNet;
@@ -18,6 +19,12 @@ pub struct Chain {
     pub rules: Vec<String>,
 }
 
+impl Chain {
+    pub fn id(&self) -> (Table, &str) {
+        (self.table, &self.name)
+    }
+}
+
 /// What one service port needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortRules {
@@ -27,16 +34,19 @@ pub struct PortRules {
 }
 
 pub fn port_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> PortRules {
-    let writer = Writer { key, port, pods: rules.local_pods.get(key.family), name: label(&key.to_string()) };
+    PortRules { chains: Writer::new(key, port, rules).chains(), shared: shared_rules(key, port, rules) }
+}
+
+/// Only those in shared chains.
+pub fn shared_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> Vec<(Shared, String)> {
+    let writer = Writer::new(key, port, rules);
     let mut shared = Vec::new();
-    for frontend in &port.frontends {
-        for rule in writer.shared_rules(frontend) {
-            if !shared.contains(&rule) {
-                shared.push(rule);
-            }
+    for rule in port.frontends.iter().flat_map(|frontend| writer.shared_rules(frontend)) {
+        if !shared.contains(&rule) {
+            shared.push(rule);
         }
     }
-    PortRules { chains: writer.chains(), shared }
+    shared
 }
 
 /// The parts of a rule, in the order in which `iptables-save` prints them.
@@ -116,7 +126,11 @@ struct Writer<'a> {
     name: String,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(key: &'a PortKey, port: &'a ServicePort, rules: &'a NodeRules) -> Writer<'a> {
+        Writer { key, port, pods: rules.local_pods.get(key.family), name: label(&key.to_string()) }
+    }
+
     fn chain(&self, chain: PortChain) -> String {
         port_chain(self.key, chain)
     }
@@ -145,9 +159,8 @@ impl Writer<'_> {
         rules.extend(self.firewall_rule(frontend).map(|rule| (Shared::Firewall, rule)));
         if let Some((verdict, why)) = refusal(frontend, self.key.family) {
             let shared = match frontend.kind {
-                FrontendKind::ClusterIp => Shared::RefusedServices,
                 FrontendKind::NodePort => Shared::RefusedNodePorts,
-                _ => Shared::RefusedExternal,
+                _ => Shared::Refused,
             };
             rules.push((shared, self.rule_for(frontend, &format!("{} {why}", self.name), verdict).text()));
         }

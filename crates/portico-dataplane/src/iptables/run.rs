@@ -4,7 +4,7 @@ use super::names::program_stem;
 use super::read::Installed;
 use crate::ApplyError;
 use portico_model::table::Family;
-use std::io::{BufReader, ErrorKind, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -143,35 +143,39 @@ fn talk<T: Send>(
     input: &str,
     read: impl FnOnce(ChildStdout) -> T + Send,
 ) -> Result<(T, String), String> {
-    let (Some(mut stdin), Some(stdout), Some(mut stderr)) =
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(mut stdin), Some(stdout), Some(mut stderr)) = pipes else {
         return Err("has no pipes".to_owned());
     };
     let (done, ended) = mpsc::channel();
     thread::scope(|scope| {
-        // A program that fails stops reading; what it complains about says more than the broken pipe.
-        scope.spawn(move || match stdin.write_all(input.as_bytes()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => tracing::warn!(%error, "writing to a program"),
-            _ => {}
-        });
-        let reader = scope.spawn(move || read(stdout));
-        let listener = scope.spawn(move || {
-            let mut complaint = Vec::new();
-            _ = stderr.read_to_end(&mut complaint);
-            _ = done.send(());
-            String::from_utf8_lossy(&complaint).into_owned()
-        });
-        let late = ended.recv_timeout(TIME_LIMIT).is_err();
-        if late {
+        let conversation = || -> Result<(T, String), String> {
+            let no_thread = |error: std::io::Error| format!("cannot be talked to: {error}");
+            // A program that fails stops reading; what it complains about says more than the broken pipe.
+            let write = move || _ = stdin.write_all(input.as_bytes());
+            thread::Builder::new().spawn_scoped(scope, write).map_err(no_thread)?;
+            let reader = thread::Builder::new().spawn_scoped(scope, move || read(stdout)).map_err(no_thread)?;
+            let listen = move || {
+                let mut complaint = Vec::new();
+                _ = stderr.read_to_end(&mut complaint);
+                _ = done.send(());
+                String::from_utf8_lossy(&complaint).into_owned()
+            };
+            let listener = thread::Builder::new().spawn_scoped(scope, listen).map_err(no_thread)?;
+            let in_time = ended.recv_timeout(TIME_LIMIT);
+            in_time.map_err(|_| format!("took longer than {} s and was ended", TIME_LIMIT.as_secs()))?;
+            match (reader.join(), listener.join()) {
+                (Ok(output), Ok(complaint)) => Ok((output, complaint)),
+                _ => Err("could not be read".to_owned()),
+            }
+        };
+        let result = conversation();
+        if result.is_err() {
+            // The threads wait for it.
             _ = child.kill();
             _ = child.wait();
         }
-        match (late, reader.join(), listener.join()) {
-            (false, Ok(output), Ok(complaint)) => Ok((output, complaint)),
-            (true, _, _) => Err(format!("took longer than {} s and was ended", TIME_LIMIT.as_secs())),
-            _ => Err("could not be read".to_owned()),
-        }
+        result
     })
 }
 

@@ -401,3 +401,67 @@ fn the_variant_that_the_node_uses_is_found() {
     assert_eq!(chosen("iptables-legacy -A INPUT -s 192.0.2.1 -j DROP"), Variant::Legacy);
     assert_eq!(chosen("iptables-nft -A INPUT -s 192.0.2.1 -j DROP"), Variant::Nft);
 }
+
+/// What kube-proxy writes for a Service with a cluster IP and a node port.
+fn kube_proxys_rules(port: &ServicePort, key: &PortKey) -> String {
+    use names::PortChain::{Cluster, External};
+    let (svc, ext) = (names::port_chain(key, Cluster), names::port_chain(key, External));
+    let seps: Vec<String> = port.cluster.iter().map(|endpoint| names::endpoint_chain(key, endpoint)).collect();
+    let mut text = String::from(
+        "*filter\n:KUBE-SERVICES - [0:0]\n:KUBE-EXTERNAL-SERVICES - [0:0]\n:KUBE-FORWARD - [0:0]\n:KUBE-NODEPORTS - [0:0]\n\
+         :KUBE-PROXY-FIREWALL - [0:0]\n-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP\n\
+         -A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\" -m mark --mark 0x4000/0x4000 -j ACCEPT\n\
+         -A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
+         COMMIT\n*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-NODEPORTS - [0:0]\n:KUBE-POSTROUTING - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n",
+    );
+    text.extend([&svc, &ext, &seps[0], &seps[1]].map(|chain| format!(":{chain} - [0:0]\n")));
+    text += &format!(
+        "-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n-A KUBE-POSTROUTING -j MARK --xor-mark 0x4000\n\
+         -A KUBE-POSTROUTING -m comment --comment \"kubernetes service traffic requiring SNAT\" -j MASQUERADE --random-fully\n\
+         -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000\n\
+         -A KUBE-SERVICES -m comment --comment \"{key} cluster IP\" -m tcp -p tcp -d 10.96.0.1 --dport 80 -j {svc}\n\
+         -A KUBE-NODEPORTS -m comment --comment {key} -m tcp -p tcp --dport 30080 -j {ext}\n\
+         -A {svc} -m comment --comment \"{key} cluster IP\" -m tcp -p tcp -d 10.96.0.1 --dport 80 ! -s 10.244.0.0/24 -j KUBE-MARK-MASQ\n\
+         -A {ext} -m comment --comment \"masquerade traffic for {key} external destinations\" -j KUBE-MARK-MASQ\n-A {ext} -j {svc}\n\
+         -A {svc} -m comment --comment \"{key} -> {}:8080\" -m statistic --mode random --probability 0.5000000000 -j {}\n\
+         -A {svc} -m comment --comment \"{key} -> {}:8080\" -j {}\n",
+        PODS[0], seps[0], PODS[1], seps[1]
+    );
+    for (sep, pod) in seps.iter().zip(PODS) {
+        text += &format!("-A {sep} -m comment --comment {key} -s {pod} -j KUBE-MARK-MASQ\n");
+        text += &format!("-A {sep} -m comment --comment {key} -m tcp -p tcp -j DNAT --to-destination {pod}:8080\n");
+    }
+    text += "-A KUBE-SERVICES -m comment --comment \"kubernetes service nodeports; NOTE: this must be the last rule in this chain\" \
+             -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS\nCOMMIT\n";
+    text
+}
+
+#[test]
+fn what_kube_proxy_left_is_taken_over() {
+    for variant in [Variant::Nft, Variant::Legacy] {
+        let host = Host::new();
+        host.run(move || {
+            let (key, cluster_ip) =
+                (key("web", Family::V4), frontend(FrontendKind::ClusterIp, "10.96.0.1", 80, Outcome::Cluster));
+            let node_port = frontend(FrontendKind::NodePort, "", 30080, Outcome::Cluster);
+            let wanted = table(vec![(key.clone(), port(vec![cluster_ip, node_port], &PODS))]);
+            let programs = Programs::find(variant).unwrap();
+            programs.restore(Family::V4, &kube_proxys_rules(&wanted.ports[&key], &key)).unwrap();
+            let features = Features { random_fully: true, drop_invalid: true };
+            let planner = Planner { rules: &wanted.rules, family: Family::V4, features };
+            let mut sent = String::new();
+            let mut send = |run: &Run| {
+                sent += &run.to_string();
+                Ok::<(), ()>(())
+            };
+            let installed = programs.save(Family::V4).unwrap();
+            repair::repair(planner, installed, &wanted.ports, &mut Sink::new(usize::MAX, &mut send)).unwrap();
+            let nat = sent.split_once("*nat").unwrap().1;
+            assert!(
+                nat.lines().skip(1).all(|line| line.starts_with("-I ") || line == "COMMIT"),
+                "only hooks are missing: {nat}"
+            );
+            assert!(!sent.contains("-D ") && !sent.contains("-X ") && !sent.contains(":KUBE-FORWARD"), "{sent}");
+        });
+    }
+}

@@ -14,6 +14,7 @@ const RECEIVE_BUFFER: usize = 128 << 10;
 const RECEIVE_QUEUE: usize = 8 << 20;
 const SOL_NETLINK: i32 = 270;
 const ADD_MEMBERSHIP: i32 = 1;
+const DROP_MEMBERSHIP: i32 = 2;
 const CAP_ACK: i32 = 10;
 const EXT_ACK: i32 = 11;
 /// How often a dump is begun anew because what it lists changed meanwhile.
@@ -78,6 +79,25 @@ impl Socket {
     /// Notifications of the group arrive from now on.
     pub fn join(&self, group: u32) -> io::Result<()> {
         set_option(&self.fd, SOL_NETLINK, ADD_MEMBERSHIP, group as i32)
+    }
+
+    pub fn leave(&self, group: u32) -> io::Result<()> {
+        set_option(&self.fd, SOL_NETLINK, DROP_MEMBERSHIP, group as i32)
+    }
+
+    /// Notifications of what this port asked for do not arrive: all messages of one have the same origin.
+    pub fn ignore_sender(&self, port: u32) -> io::Result<()> {
+        const PORT_OF_MESSAGE: u32 = 12;
+        // A filter reads numbers in network byte order; the kernel wrote it in its own.
+        let port = u32::from_be_bytes(port.to_ne_bytes());
+        let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut program = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, PORT_OF_MESSAGE),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, port),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        ];
+        attach_filter(&self.fd, &mut program)
     }
 
     /// The address of this socket, by which notifications name who made a change.
@@ -255,6 +275,16 @@ fn set_option(fd: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<(
     // SAFETY: the value is an int that lives through the call, and its length is given.
     let result =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), size_of::<i32>() as u32) };
+    check(result as isize).map(drop)
+}
+
+#[expect(unsafe_code, reason = "the standard library has no socket filters")]
+fn attach_filter(fd: &OwnedFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let (option, length) = (libc::SO_ATTACH_FILTER, size_of::<libc::sock_fprog>() as u32);
+    // SAFETY: pointer and length are of a filter that lives, with its program, until the call is over.
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const filter).cast(), length) };
     check(result as isize).map(drop)
 }
 

@@ -20,6 +20,8 @@ pub struct Fake(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     generation: u32,
+    /// As of the last reading or batch.
+    known: u32,
     tables: PerFamily<Option<Table>>,
     commits: usize,
     faults: VecDeque<Fault>,
@@ -82,12 +84,23 @@ impl Fake {
 
 impl Kernel for Fake {
     fn read(&mut self) -> Result<Snapshot, ApplyError> {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.known = state.generation;
         let mut snapshot = Snapshot { generation: state.generation, ..Snapshot::default() };
         for family in Family::BOTH {
             *snapshot.tables.get_mut(family) = state.tables.get(family).as_ref().map(|table| table.found(family));
         }
         Ok(snapshot)
+    }
+
+    fn tables(&mut self) -> Result<PerFamily<bool>, ApplyError> {
+        let state = self.lock();
+        Ok(PerFamily { v4: state.tables.v4.is_some(), v6: state.tables.v6.is_some() })
+    }
+
+    fn is_undisturbed(&mut self) -> bool {
+        let state = self.lock();
+        state.known == state.generation
     }
 
     fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError> {
@@ -103,12 +116,16 @@ impl Kernel for Fake {
         if generation.is_some_and(|generation| generation != state.generation) {
             return Err(CommitError::Changed);
         }
+        let before_generation = state.generation;
         let before = state.tables.clone_tables();
         if let Err(problem) = state.run(plan) {
-            state.tables = before;
+            (state.tables, state.generation) = (before, before_generation);
             return Err(refused(problem));
         }
-        state.generation += 1;
+        // Its steps count as well.
+        if state.known == before_generation {
+            state.known = state.generation;
+        }
         state.commits += 1;
         Ok(Sent::default())
     }
@@ -173,6 +190,7 @@ impl State {
     }
 
     fn element(&mut self, family: Family, element: &Element, add: bool) -> Result<(), String> {
+        self.generation += 1;
         let table = self.table(family)?;
         if let (true, Element::Class { chain, .. }) = (add, element) {
             table.chain(chain)?;

@@ -1,15 +1,15 @@
 //! What one address family has installed, and how a changed port changes it. Pure: the allocation of pools, slots, classes
-//! and members, and who owns an element that several ports want.
+//! and members, and the elements that several ports share. No two ports have the same frontend: the model sees to that.
 
 use super::classes::{self, Classes};
 use super::delta::Delta;
-use super::element::{At, Element, Target};
+use super::element::{Element, Target};
 use super::number::{MEMBERS, PAIRS};
 use super::port::Port;
 use super::rules::Class;
 use super::slots;
 use crate::ApplyError;
-use portico_model::table::{Family, FrontendKind, NodePortAddresses, PortKey, ServicePort};
+use portico_model::table::{Change, Family, ForwardingTable, FrontendKind, NodePortAddresses, PortKey, ServicePort};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
@@ -27,10 +27,6 @@ pub struct Installed {
     /// Of ports that went in a batch that is not committed yet.
     freed: Vec<Pair>,
     classes: Classes,
-    /// Who answers at an address; of several that want to, the first by name.
-    owners: HashMap<At, Pair>,
-    /// All that want to, where there are several.
-    contested: HashMap<At, Vec<Pair>>,
     /// How many ports have it.
     cluster_ips: HashMap<IpAddr, u32>,
     hairpins: HashMap<IpAddr, u32>,
@@ -55,8 +51,6 @@ impl Installed {
             free: Vec::new(),
             freed: Vec::new(),
             classes: Classes::default(),
-            owners: HashMap::new(),
-            contested: HashMap::new(),
             cluster_ips: HashMap::new(),
             hairpins: HashMap::new(),
             node_port_addresses: Vec::new(),
@@ -112,6 +106,21 @@ impl Installed {
         self.free = (1..below).rev().filter(|pair| !will_be_adopted(*pair)).collect();
     }
 
+    /// What has to change for the table to be installed.
+    pub fn changes_to(&self, table: &ForwardingTable) -> Vec<Change> {
+        let installed = |key: &PortKey| self.pairs.get(key).and_then(|pair| self.port(*pair)).map(|port| &port.wanted);
+        let wanted = table.ports.iter().filter(|(key, _)| key.family == self.family);
+        let changed =
+            wanted.filter(|(key, port)| installed(key).is_none_or(|old| !Arc::ptr_eq(old, port) && old != *port));
+        let change = |key: &PortKey, after: Option<&Arc<ServicePort>>| Change {
+            key: key.clone(),
+            before: installed(key).cloned(),
+            after: after.cloned(),
+        };
+        let gone = self.pairs.keys().filter(|key| !table.ports.contains_key(*key));
+        changed.map(|(key, port)| change(key, Some(port))).chain(gone.map(|key| change(key, None))).collect()
+    }
+
     pub fn set_node_port_addresses(&mut self, addresses: &NodePortAddresses, delta: &mut Delta) {
         let mut wanted = match addresses {
             NodePortAddresses::Listed(listed) => listed.clone(),
@@ -139,10 +148,7 @@ impl Installed {
         let mut all = Vec::new();
         for (pair, port) in self.ports.iter().enumerate() {
             let (pair, Some(port)) = (pair as Pair, port) else { continue };
-            self.pool_elements(pair, &mut all);
-            for at in port.places().into_iter().filter(|at| self.owners.get(at) == Some(&pair)) {
-                port.frontend_elements(pair, &at, &mut all);
-            }
+            port.elements(pair, &mut all);
         }
         all.extend(self.cluster_ips.keys().copied().map(Element::ClusterIp));
         all.extend(self.hairpins.keys().copied().map(Element::Hairpin));
@@ -181,46 +187,13 @@ impl Installed {
         found: &Found,
         delta: &mut Delta,
     ) -> Result<(), ApplyError> {
-        let Some(old) = self.port(pair).map(Port::places) else { return Ok(()) };
-        let new = Port::places_of(self.family, self.port(pair).map(|p| &p.key), wanted);
-        let involved = self.involved(pair, &old, &new);
-        self.contribution(&involved, &old, &new, &mut delta.removed);
-        let before = self.port(pair).map(|port| port.wanted.clone()).unwrap_or_default();
+        let Some(port) = self.port(pair) else { return Ok(()) };
+        let before = port.wanted.clone();
+        port.elements(pair, &mut delta.removed);
         self.fill(pair, wanted, found, delta)?;
-        self.move_claims(pair, &old, &new);
         self.count(&before, wanted, delta);
-        self.contribution(&involved, &old, &new, &mut delta.added);
+        self.port(pair).into_iter().for_each(|port| port.elements(pair, &mut delta.added));
         Ok(())
-    }
-
-    /// The port itself, and those that it contends with.
-    fn involved(&self, pair: Pair, old: &[At], new: &[At]) -> Vec<Pair> {
-        let places = || old.iter().chain(new);
-        let owners = places().filter_map(|at| self.owners.get(at));
-        let rivals = places().filter(|_| !self.contested.is_empty()).filter_map(|at| self.contested.get(at)).flatten();
-        let mut involved: Vec<Pair> = owners.chain(rivals).copied().chain([pair]).collect();
-        involved.sort_unstable();
-        involved.dedup();
-        involved
-    }
-
-    /// What the pools of these ports have, and what whoever owns these places answers there.
-    fn contribution(&self, ports: &[Pair], old: &[At], new: &[At], out: &mut Vec<Element>) {
-        ports.iter().for_each(|pair| self.pool_elements(*pair, out));
-        for at in old.iter().chain(new.iter().filter(|at| old.binary_search(at).is_err())) {
-            let owner = self.owners.get(at).and_then(|owner| Some((*owner, self.port(*owner)?)));
-            if let Some((owner, port)) = owner {
-                port.frontend_elements(owner, at, out);
-            }
-        }
-    }
-
-    /// Pools are installed only if a frontend leads to them, by which a later process finds out whose they are.
-    fn pool_elements(&self, pair: Pair, out: &mut Vec<Element>) {
-        let Some(port) = self.port(pair) else { return };
-        if port.serving_places().any(|at| self.owners.get(&at) == Some(&pair)) {
-            port.pool_elements(pair, out);
-        }
     }
 
     /// Give the wanted endpoints slots, members' indexes and classes.
@@ -259,52 +232,6 @@ impl Installed {
         Ok(())
     }
 
-    fn move_claims(&mut self, pair: Pair, old: &[At], new: &[At]) {
-        for at in old.iter().filter(|at| new.binary_search(at).is_err()) {
-            self.unclaim(at, pair);
-        }
-        for at in new.iter().filter(|at| old.binary_search(at).is_err()) {
-            self.claim(*at, pair);
-        }
-    }
-
-    fn claim(&mut self, at: At, pair: Pair) {
-        match self.owners.entry(at) {
-            Entry::Vacant(entry) => {
-                entry.insert(pair);
-            }
-            Entry::Occupied(entry) => {
-                let first = *entry.get();
-                self.contested.entry(at).or_insert_with(|| vec![first]).push(pair);
-                self.elect(at);
-            }
-        }
-    }
-
-    fn unclaim(&mut self, at: &At, pair: Pair) {
-        match self.contested.get_mut(at) {
-            None => {
-                self.owners.remove(at);
-            }
-            Some(rivals) => {
-                rivals.retain(|rival| *rival != pair);
-                self.elect(*at);
-            }
-        }
-    }
-
-    /// The first by name owns a contested place.
-    fn elect(&mut self, at: At) {
-        let Some(rivals) = self.contested.get(&at) else { return };
-        let winner = rivals.iter().copied().min_by_key(|rival| self.port(*rival).map(|port| &port.key));
-        if let Some(winner) = winner {
-            self.owners.insert(at, winner);
-        }
-        if rivals.len() < 2 {
-            self.contested.remove(&at);
-        }
-    }
-
     fn count(&mut self, before: &ServicePort, after: &ServicePort, delta: &mut Delta) {
         let (old, new) = (cluster_ips(self.family, before), cluster_ips(self.family, after));
         recount(&mut self.cluster_ips, &old, &new, Element::ClusterIp, delta);
@@ -318,10 +245,11 @@ fn cluster_ips(family: Family, port: &ServicePort) -> Vec<IpAddr> {
     sorted(of_cluster.filter_map(|frontend| frontend.address).filter(|address| Family::of(*address) == family))
 }
 
-/// Endpoints that may be given their own connections, and then do not see the answer come back: those of this node.
+/// Endpoints that may be given their own connections, and then do not see the answer come back. Also those elsewhere: they
+/// ask for a node port here, or are here without anybody having said so.
 fn hairpins(family: Family, port: &ServicePort) -> Vec<IpAddr> {
-    let local = port.cluster.iter().chain(port.local.iter()).filter(|endpoint| endpoint.local);
-    sorted(local.map(|endpoint| endpoint.address).filter(|address| Family::of(*address) == family))
+    let all = port.cluster.iter().chain(port.local.iter());
+    sorted(all.map(|endpoint| endpoint.address).filter(|address| Family::of(*address) == family))
 }
 
 fn sorted(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {

@@ -4,14 +4,21 @@ use super::encode;
 use super::plan::Plan;
 use super::read;
 use super::snapshot::Snapshot;
+use super::watch::Watch;
 use crate::ApplyError;
 use crate::netlink::{Messages, Replies, Socket};
-use portico_model::table::Family;
+use portico_model::table::{Family, PerFamily};
 use std::io;
 use std::time::{Duration, Instant};
 
 pub trait Kernel: Send {
     fn read(&mut self) -> Result<Snapshot, ApplyError>;
+
+    /// In which families our table is there.
+    fn tables(&mut self) -> Result<PerFamily<bool>, ApplyError>;
+
+    /// Nobody else touched our tables since they were read; `false` if it cannot be told.
+    fn is_undisturbed(&mut self) -> bool;
 
     /// Do all of a plan or nothing. With a generation it is done only if nobody changed any rule since.
     fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError>;
@@ -49,34 +56,34 @@ impl From<CommitError> for ApplyError {
 pub struct Netlink {
     socket: Socket,
     messages: Messages,
+    watch: Option<Watch>,
 }
 
 /// A batch is tried so often when the kernel is short of something for a moment.
 const ATTEMPTS: usize = 3;
 /// Memory for messages beyond this is given back.
 const KEPT: usize = 1 << 20;
+/// Operations of a batch that is too large for the kernel to tell anybody of.
+const LARGE: usize = 2000;
 const ERESTART: i32 = 85;
 
 impl Netlink {
     pub fn open() -> Result<Netlink, ApplyError> {
         let socket = Socket::netfilter().map_err(|error| failed("opening a netlink socket", error))?;
-        Ok(Netlink { socket, messages: Messages::new() })
+        let watch = Watch::open(socket.port())
+            .inspect_err(|error| tracing::warn!(%error, "cannot notice who else changes nftables rules"));
+        Ok(Netlink { socket, messages: Messages::new(), watch: watch.ok() })
     }
 
-    /// By which notifications tell our changes from others'.
-    pub fn port(&self) -> u32 {
-        self.socket.port()
+    /// Tells when somebody else touches our tables, if that can be told.
+    pub fn watch(&self) -> Option<Watch> {
+        self.watch.clone()
     }
 
-    /// Delete tables of this name, in both families, as far as there are any.
+    /// Delete tables of this name, in both families, as far as there are any. Returns how many there were.
     pub fn delete_tables(&mut self, name: &str) -> Result<usize, ApplyError> {
-        let mut present = Vec::new();
-        for family in Family::BOTH {
-            let found = read::has_table(&mut self.socket, family, name);
-            if found.map_err(|error| failed("listing nftables tables", error))? {
-                present.push(family);
-            }
-        }
+        let found = self.find_tables(name)?;
+        let present: Vec<Family> = Family::BOTH.into_iter().filter(|family| *found.get(*family)).collect();
         if !present.is_empty() {
             self.messages.clear();
             encode::batch(&mut self.messages, None, |m| {
@@ -85,6 +92,14 @@ impl Netlink {
             self.exchange()?;
         }
         Ok(present.len())
+    }
+
+    fn find_tables(&mut self, name: &str) -> Result<PerFamily<bool>, ApplyError> {
+        let mut find = |family| {
+            let found = read::has_table(&mut self.socket, family, name);
+            found.map_err(|error| failed("listing nftables tables", error))
+        };
+        Ok(PerFamily { v4: find(Family::V4)?, v6: find(Family::V6)? })
     }
 
     fn exchange(&mut self) -> Result<Duration, CommitError> {
@@ -101,15 +116,51 @@ impl Netlink {
     }
 }
 
+/// A large batch, which nobody is told of; the number of the rule set shows whether it was the only one meanwhile.
+struct Unheard {
+    watch: Watch,
+    generation: Option<u32>,
+}
+
+impl Unheard {
+    fn begin(watch: &Watch, socket: &mut Socket) -> Option<Unheard> {
+        watch.pause().ok()?;
+        Some(Unheard { watch: watch.clone(), generation: read::generation(socket).ok() })
+    }
+
+    fn end(self, socket: &mut Socket, committed: bool) {
+        let joined = self.watch.resume().is_ok();
+        let expected = self.generation.map(|before| before.wrapping_add(committed.into()));
+        if !joined || expected.is_none() || read::generation(socket).ok() != expected {
+            self.watch.suspect();
+        }
+    }
+}
+
 impl Kernel for Netlink {
     fn read(&mut self) -> Result<Snapshot, ApplyError> {
+        let reset = self.watch.as_ref().map_or(Ok(()), Watch::reset);
+        reset.map_err(|error| failed("reading notifications", error))?;
         read::snapshot(&mut self.socket).map_err(|error| failed("reading nftables rules", error))
+    }
+
+    fn tables(&mut self) -> Result<PerFamily<bool>, ApplyError> {
+        self.find_tables(encode::TABLE)
+    }
+
+    fn is_undisturbed(&mut self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| matches!(watch.touched(), Ok(false)))
     }
 
     fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError> {
         self.messages.clear();
         encode::batch(&mut self.messages, generation, |m| encode::plan(m, plan));
+        let large = self.watch.as_ref().filter(|_| plan.operations() > LARGE);
+        let unheard = large.and_then(|watch| Unheard::begin(watch, &mut self.socket));
         let result = self.exchange();
+        if let Some(unheard) = unheard {
+            unheard.end(&mut self.socket, result.is_ok());
+        }
         let bytes = self.messages.len();
         if bytes > KEPT {
             self.messages = Messages::new();

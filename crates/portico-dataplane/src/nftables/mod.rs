@@ -3,7 +3,7 @@
 //! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr` and `rules` the fixed part;
 //! `installed` (with `port`, `slots`, `classes`) what we believe is in the kernel and how changes change it, `adopt` takes
 //! numbers over from the kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
-//! kernel has; `kernel` is the way there, `fake` one for tests.
+//! kernel has; `kernel` is the way there, `fake` one for tests; `watch` notices who else was there.
 
 mod adopt;
 mod classes;
@@ -22,6 +22,9 @@ mod rules;
 mod sets;
 mod slots;
 pub mod snapshot;
+mod watch;
+
+pub use watch::Watch;
 
 use crate::{ApplyError, Dataplane, Report};
 use delta::Delta;
@@ -54,9 +57,9 @@ impl Nftables {
         Ok(Nftables::new(Netlink::open()?))
     }
 
-    /// By which notifications tell our changes from others'.
-    pub fn port(&self) -> u32 {
-        self.kernel.port()
+    /// Tells when somebody else touches our tables, if that can be told; then call `replace`.
+    pub fn watch(&self) -> Option<Watch> {
+        self.kernel.watch()
     }
 }
 
@@ -113,6 +116,14 @@ impl<K: Kernel> Nftables<K> {
         Ok(Report { operations: plan.operations(), bytes: sent.bytes, kernel: sent.kernel, drift: Vec::new() })
     }
 
+    /// Where nobody else was, the kernel need not be read: that takes seconds where there are many elements.
+    fn try_replace_undisturbed(&mut self, table: &ForwardingTable) -> Option<Report> {
+        let state = self.state.as_ref().filter(|_| self.kernel.is_undisturbed())?;
+        let changes: Vec<Change> =
+            Family::BOTH.into_iter().flat_map(|family| state.families.get(family).changes_to(table)).collect();
+        self.apply(&table.rules, &changes).ok()
+    }
+
     /// Read, take over, repair; `None` if the kernel changed between reading and repairing.
     fn try_replace(&mut self, table: &ForwardingTable, may_overwrite: bool) -> Result<Option<Report>, ApplyError> {
         let snapshot = self.kernel.read()?;
@@ -147,6 +158,9 @@ impl<K: Kernel> Dataplane for Nftables<K> {
     }
 
     fn replace(&mut self, table: &ForwardingTable) -> Result<Report, ApplyError> {
+        if let Some(report) = self.try_replace_undisturbed(table) {
+            return Ok(report);
+        }
         for attempt in 1..=ATTEMPTS {
             match self.try_replace(table, attempt == ATTEMPTS) {
                 Ok(Some(report)) => return Ok(report),
@@ -165,17 +179,16 @@ impl<K: Kernel> Dataplane for Nftables<K> {
     }
 
     fn is_installed(&mut self) -> Result<bool, ApplyError> {
-        let snapshot = self.kernel.read()?;
-        Ok(Family::BOTH.iter().any(|family| snapshot.tables.get(*family).is_some()))
+        let tables = self.kernel.tables()?;
+        Ok(tables.v4 || tables.v6)
     }
 
     fn remove(&mut self) -> Result<(), ApplyError> {
         self.state = None;
         self.installed_before = false;
-        let snapshot = self.kernel.read()?;
-        let is_there = |family: &Family| snapshot.tables.get(*family).is_some();
-        let after = Family::BOTH.into_iter().filter(is_there).map(plan::Step::DeleteTable).collect();
-        let plan = Plan { after, ..Plan::default() };
+        let tables = self.kernel.tables()?;
+        let present = Family::BOTH.into_iter().filter(|family| *tables.get(*family));
+        let plan = Plan { after: present.map(plan::Step::DeleteTable).collect(), ..Plan::default() };
         self.commit(&plan, None).map(drop).map_err(ApplyError::from)
     }
 }

@@ -36,44 +36,29 @@ impl Port {
         }
     }
 
-    /// Where the port answers: sorted, each once.
-    pub fn places(&self) -> Vec<At> {
-        Port::places_of(self.key.family, Some(&self.key), &self.wanted)
-    }
-
-    pub fn places_of(family: Family, key: Option<&PortKey>, port: &ServicePort) -> Vec<At> {
-        let Some(key) = key else { return Vec::new() };
-        let is_ours = |frontend: &&Frontend| frontend.address.is_none_or(|address| Family::of(address) == family);
-        let mut places: Vec<At> = port.frontends.iter().filter(is_ours).map(|frontend| at(key, frontend)).collect();
-        places.sort_unstable();
-        places.dedup();
-        places
-    }
-
-    /// Where somebody is given one of the endpoints.
-    pub fn serving_places(&self) -> impl Iterator<Item = At> {
-        let serves = |frontend: &&Frontend| matches!(frontend.inside, Outcome::Cluster | Outcome::Local);
-        self.wanted.frontends.iter().filter(serves).map(|frontend| at(&self.key, frontend))
-    }
-
     pub fn class_of(endpoints: usize, affinity: Option<u32>, local: bool) -> Option<Class> {
         let affinity = affinity.map(|seconds| Affinity { seconds, local });
         (endpoints > 0).then_some(Class { endpoints: endpoints as u32, affinity })
     }
 
+    /// All that is installed for it alone.
+    pub fn elements(&self, pair: u32, out: &mut Vec<Element>) {
+        self.pool_elements(pair, out);
+        let is_ours = |frontend: &&Frontend| frontend.address.is_none_or(|a| Family::of(a) == self.key.family);
+        for frontend in self.wanted.frontends.iter().filter(is_ours) {
+            self.outcome_elements(pair, frontend, out);
+            self.source_elements(frontend, out);
+        }
+    }
+
     /// Slots, members, and the way from the pool of the cluster to that of this node.
-    pub fn pool_elements(&self, pair: u32, out: &mut Vec<Element>) {
+    fn pool_elements(&self, pair: u32, out: &mut Vec<Element>) {
         match self.wanted.affinity {
             None => self.plain_slots(pair, out),
             Some(_) => self.sticky_slots(pair, out),
         }
-        let mut local_pools: Vec<Element> =
-            self.wanted.frontends.iter().filter_map(|f| self.local_pool(pair, f)).collect();
-        local_pools.dedup();
-        // One way out of each pool; frontends of one port do not differ in it.
-        local_pools.sort_unstable();
-        local_pools.dedup_by_key(|element| element.key());
-        out.append(&mut local_pools);
+        // The same for all frontends that have one: a port has one external policy.
+        out.extend(self.wanted.frontends.iter().find_map(|frontend| self.local_pool(pair, frontend)));
     }
 
     fn plain_slots(&self, pair: u32, out: &mut Vec<Element>) {
@@ -101,22 +86,8 @@ impl Port {
         self.pools.iter().zip([0, 1]).map(move |(pool, side)| (pair * 2 + side, pool.slots.as_slice()))
     }
 
-    /// Everything about the place, for the frontends that the port has there (one, but for odd Services).
-    pub fn frontend_elements(&self, pair: u32, place: &At, out: &mut Vec<Element>) {
-        let start = out.len();
-        let here = |frontend: &&Frontend| at(&self.key, frontend) == *place;
-        for frontend in self.wanted.frontends.iter().filter(here) {
-            let next = out.len();
-            self.outcome_elements(pair, place, frontend, out);
-            self.source_elements(place, frontend, out);
-            if next > start {
-                drop_repeated(out, start, next);
-            }
-        }
-    }
-
-    fn outcome_elements(&self, pair: u32, place: &At, frontend: &Frontend, out: &mut Vec<Element>) {
-        let (at, name) = (*place, self.name.clone());
+    fn outcome_elements(&self, pair: u32, frontend: &Frontend, out: &mut Vec<Element>) {
+        let (at, name) = (at(&self.key, frontend), self.name.clone());
         let inside = self.number(pair, treatment(frontend), frontend.inside);
         if let Some(number) = inside {
             out.push(Element::Frontend { at, number, name: name.clone() });
@@ -129,8 +100,10 @@ impl Port {
         }
     }
 
-    fn source_elements(&self, place: &At, frontend: &Frontend, out: &mut Vec<Element>) {
-        let (at, Some(sources), true) = (*place, &frontend.sources, place.address.is_some()) else { return };
+    fn source_elements(&self, frontend: &Frontend, out: &mut Vec<Element>) {
+        let (at, Some(sources), Some(_)) = (at(&self.key, frontend), &frontend.sources, frontend.address) else {
+            return;
+        };
         out.push(Element::Guarded { at, name: self.name.clone() });
         let of_family: Vec<IpNet> =
             sources.iter().filter(|network| Family::of(network.addr()) == self.key.family).copied().collect();
@@ -172,14 +145,4 @@ fn treatment(frontend: &Frontend) -> Treatment {
         Masquerade::UnlessPod => Treatment::Internal,
         Masquerade::Never => Treatment::Plain,
     }
-}
-
-/// Of several elements with one key the first stays.
-fn drop_repeated(elements: &mut Vec<Element>, start: usize, next: usize) {
-    let known: Vec<_> = elements.iter().take(next).skip(start).map(|e| (e.set(), e.key())).collect();
-    let mut position = 0;
-    elements.retain(|element| {
-        position += 1;
-        position <= next || !known.contains(&(element.set(), element.key()))
-    });
 }

@@ -1,5 +1,8 @@
 use super::*;
+use crate::iptables::names::MARTIANS;
+use crate::iptables::read::Installed;
 use crate::iptables::remove::removal;
+use crate::iptables::repair::repair as repaired;
 use portico_model::table::{
     Endpoint, Frontend, FrontendKind, LocalPods, Masquerade, NodePortAddresses, Outcome, PerFamily, Protocol,
     ServiceName,
@@ -126,13 +129,13 @@ fn planner(rules: &NodeRules) -> Planner<'_> {
 /// Repair the kernel; the number of lines that took, the inputs, and what differed.
 fn repair(kernel: &mut Kernel, rules: &NodeRules, ports: &Ports, limit: usize) -> (usize, Vec<String>) {
     let mut lines = 0;
-    let mut installed = kernel.save();
+    let installed = kernel.save();
     let mut send = |run: &Run| {
         lines += run.lines();
         kernel.restore(&run.to_string());
         Ok::<(), Infallible>(())
     };
-    let drift = planner(rules).repair(&mut installed, ports, &mut Sink::new(limit, &mut send)).unwrap();
+    let drift = repaired(planner(rules), installed, ports, &mut Sink::new(limit, &mut send)).unwrap();
     (lines, drift.words())
 }
 
@@ -319,6 +322,55 @@ fn an_endpoint_that_moves_touches_its_own_chains_only() {
     assert_eq!(text.matches("-A KUBE-SVC").count(), 3, "{text}");
     assert_eq!(text.matches("-X KUBE-SEP").count(), 1, "{text}");
     assert_eq!(text.matches("-A KUBE-SEP").count(), 2, "{text}");
+}
+
+#[test]
+fn the_api_server_and_dns_do_not_wait_for_the_rest() {
+    let rules = node_rules();
+    let mut dns = key(7);
+    dns.service.namespace = "kube-system".into();
+    let one = |number: u16| {
+        let mut key = key(1);
+        key.port = format!("p{number}").into();
+        let mut port = port(1, vec![(1, true)], false, false, false, false);
+        port.frontends[0].port = number;
+        (key, Arc::new(port))
+    };
+    let mut all: Ports = (1..=400).map(one).collect();
+    all.insert(dns.clone(), Arc::new(port(7, vec![(7, true)], false, false, false, false)));
+    let (mut kernel, mut sent) = (Kernel::new(), Vec::new());
+    let installed = kernel.save();
+    let mut send = |run: &Run| {
+        kernel.restore(&run.to_string());
+        sent.push(run.to_string());
+        Ok::<(), Infallible>(())
+    };
+    repaired(planner(&rules), installed, &all, &mut Sink::new(usize::MAX, &mut send)).unwrap();
+    let [first, second] = sent.as_slice() else { panic!("{} runs", sent.len()) };
+    assert!(first.contains("-I PREROUTING") && first.contains("-I KUBE-SERVICES -d 10.96.0.7/32"), "{first}");
+    assert!(first.lines().count() < 60 && second.lines().count() > 2000);
+    assert_eq!(repair(&mut kernel, &rules, &all, usize::MAX), (0, vec![]));
+}
+
+#[test]
+fn a_chain_that_loses_many_rules_is_written_anew() {
+    let rules = node_rules();
+    let one = |number| (key(number), Arc::new(port(number, vec![(number, true)], true, false, false, false)));
+    let (all, few): (Ports, Ports) = ((0..200).map(one).collect(), (150..200).map(one).collect());
+    let (mut kernel, mut fresh) = (Kernel::new(), Kernel::new());
+    repair(&mut fresh, &rules, &few, usize::MAX);
+    let fresh = fresh.unordered(&planner(&rules));
+    // By a change, and by finding it so.
+    repair(&mut kernel, &rules, &all, usize::MAX);
+    let mut repaired = kernel.clone();
+    let gone = (0..150).map(|number| (key(number), None)).collect();
+    change(&mut kernel, &rules, &mut all.clone(), gone, usize::MAX);
+    assert_eq!(kernel.unordered(&planner(&rules)), fresh);
+    let (lines, drift) = repair(&mut repaired, &rules, &few, usize::MAX);
+    assert!(drift.contains(&"nat chain KUBE-SERVICES had 300 rules too many".to_owned()), "{drift:?}");
+    assert_eq!(repaired.unordered(&planner(&rules)), fresh);
+    // Three long chains with 200 rules left in them, and 150 chains of services, externals and endpoints to remove.
+    assert!(lines < 210 + 3 * 150 * 2, "{lines}");
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn nobody_serves() {
     assert_lines(
         &port,
         &pods(&["10.0.0.0/8"]),
-        "filter KUBE-SERVICES -d 10.20.30.41/32 -p tcp -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable
+        "filter KUBE-EXTERNAL-SERVICES -d 10.20.30.41/32 -p tcp -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable
          filter PORTICO-CLUSTER-IPS -d 10.20.30.41/32 -j REJECT --reject-with icmp-port-unreachable
          filter KUBE-PROXY-FIREWALL -d 1.2.3.4/32 -p tcp -m tcp --dport 80 -j KUBE-FW-XPGD46QRK7WJZT7O
          filter KUBE-EXTERNAL-SERVICES -d 1.2.3.4/32 -p tcp -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable
