@@ -143,6 +143,10 @@ impl Installed {
         self.classes.iter().map(|(_, class)| class)
     }
 
+    pub fn class_elements(&self) -> impl Iterator<Item = Element> {
+        self.classes.iter().map(|(number, class)| classes::element(number, &class))
+    }
+
     /// Everything that is installed.
     pub fn elements(&self) -> Vec<Element> {
         let mut all = Vec::new();
@@ -153,7 +157,7 @@ impl Installed {
         all.extend(self.cluster_ips.keys().copied().map(Element::ClusterIp));
         all.extend(self.hairpins.keys().copied().map(Element::Hairpin));
         all.extend(self.node_port_addresses.iter().copied().map(Element::NodePortAddress));
-        all.extend(self.classes.iter().map(|(number, class)| classes::element(number, &class)));
+        all.extend(self.class_elements());
         all
     }
 

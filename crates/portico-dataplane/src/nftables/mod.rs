@@ -73,7 +73,8 @@ impl<K: Kernel> Nftables<K> {
         let Some(state) = &self.state else { return Vec::new() };
         let mut plan = Plan::default();
         let differences = |family| {
-            let wanted = Wanted::new(family, &state.rules, state.families.get(family));
+            let installed = state.families.get(family);
+            let wanted = Wanted::new(family, &state.rules, installed, installed.elements());
             plan.repair(wanted, snapshot.tables.get(family).as_ref())
         };
         Family::BOTH.into_iter().flat_map(differences).collect()
@@ -132,8 +133,8 @@ impl<K: Kernel> Nftables<K> {
         let generation = (!may_overwrite).then_some(snapshot.generation);
         let mut repair = |family| {
             let found = snapshot.tables.get(family).as_ref();
-            let installed = adopt::installed(family, table, found)?;
-            words.append(&mut plan.repair(Wanted::new(family, &table.rules, &installed), found));
+            let (installed, elements) = adopt::installed(family, table, found)?;
+            words.append(&mut plan.repair(Wanted::new(family, &table.rules, &installed, elements), found));
             Ok::<_, ApplyError>(installed)
         };
         let families = PerFamily { v4: repair(Family::V4)?, v6: repair(Family::V6)? };
