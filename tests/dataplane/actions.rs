@@ -67,7 +67,7 @@ impl Traces {
     }
 
     async fn apply(&mut self, lab: &Lab, objects: &Value) -> Result<(), String> {
-        for object in list(objects).flat_map(|object| expand(&lab.cluster, object)) {
+        for object in list(objects).flat_map(|object| expand(&lab.cluster.addresses, object)) {
             let kind = object["kind"].as_str().unwrap_or_default().to_owned();
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
@@ -104,7 +104,7 @@ impl Traces {
             lab.control.delete(kind, namespace, name).await.map_err(|error| error.to_string())?;
         }
         for name in &self.nodes {
-            lab.control.reset_node(&node(&lab.cluster, name)).await.map_err(|error| error.to_string())?;
+            lab.control.reset_node(&node(&lab.cluster.addresses, name)).await.map_err(|error| error.to_string())?;
         }
         for (host, address) in &self.addresses {
             lab.host(host).remove_address("lo", address).map_err(|error| error.to_string())?;

@@ -47,7 +47,7 @@ impl Control {
     /// Starts Portico's API server, or a kube-apiserver with its etcd where `KUBE_APISERVER` names one. Whoever calls this is
     /// inside the host `cp`, as all requests are sent from where the caller is.
     pub async fn start(cluster: &Cluster, dir: &Path) -> Control {
-        let (host, address) = (cluster.host("cp").unwrap(), cluster.address("cp", "ip").unwrap().to_string());
+        let (host, address) = (cluster.host("cp").unwrap(), cluster.addresses.of("cp", "ip").unwrap().to_string());
         fs::write(dir.join("tokens.csv"), format!("{TOKEN},admin,1,system:masters\n")).unwrap();
         let commands = match std::env::var("KUBE_APISERVER") {
             Ok(program) => vec![etcd(dir), kube_apiserver(&program, &address, dir)],

@@ -47,7 +47,7 @@ impl Lab {
         SENTINEL_PORTS.for_each(|port| cp.serve(port).unwrap());
         let control = Control::start(&cluster, dir.path()).await;
         for name in WORKERS {
-            control.apply(&objects::node(&cluster, name)).await.unwrap();
+            control.apply(&objects::node(&cluster.addresses, name)).await.unwrap();
         }
         Lab { cluster, control, mode, nodes: BTreeMap::new(), config: None, changes: 0, dir }
     }
@@ -109,6 +109,7 @@ impl Lab {
             Err(_) => {
                 let mut portico = Command::new(env!("CARGO_BIN_EXE_portico"));
                 portico.args(["node", "--config"]).arg(path);
+                portico.arg("--data-dir").arg(self.dir.path().join(name));
                 portico
             }
         };
@@ -197,7 +198,7 @@ impl Lab {
                     "labels": {"kubernetes.io/service-name": "lab-sentinel"},
                 },
                 "addressType": family, "ports": [{"name": "p", "port": target, "protocol": "TCP"}],
-                "endpoints": [{"addresses": [self.cluster.address("cp", which)], "conditions": {"ready": true}}],
+                "endpoints": [{"addresses": [self.cluster.addresses.of("cp", which)], "conditions": {"ready": true}}],
             })
         };
         vec![service, slice("IPv4", "ip"), slice("IPv6", "ip6")]

@@ -1,7 +1,6 @@
 //! API objects of the scenarios: the shorthand for EndpointSlices, Node objects, paths, merging.
 
-use portico_testbed::Cluster;
-use portico_testbed::cluster::zone;
+use portico_testbed::cluster::{Addresses, zone};
 use serde_json::{Map, Value, json};
 
 /// The path of the collection or object.
@@ -47,7 +46,7 @@ pub fn merge(into: &mut Value, patch: &Value) {
 }
 
 /// The Node object of a node of the cluster.
-pub fn node(cluster: &Cluster, name: &str) -> Value {
+pub fn node(addresses: &Addresses, name: &str) -> Value {
     let number: u8 = name.trim_start_matches("node").parse().unwrap();
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -60,15 +59,15 @@ pub fn node(cluster: &Cluster, name: &str) -> Value {
             "podCIDRs": [format!("10.244.{number}.0/24"), format!("fd00:10:244:{number}::/64")],
         },
         "status": {"addresses": [
-            {"type": "InternalIP", "address": cluster.address(name, "ip")},
-            {"type": "InternalIP", "address": cluster.address(name, "ip6")},
+            {"type": "InternalIP", "address": addresses.of(name, "ip")},
+            {"type": "InternalIP", "address": addresses.of(name, "ip6")},
             {"type": "Hostname", "address": name},
         ]},
     })
 }
 
 /// An object as it is, or the EndpointSlices that `{"slice": …}` stands for, one per address family.
-pub fn expand(cluster: &Cluster, object: &Value) -> Vec<Value> {
+pub fn expand(addresses: &Addresses, object: &Value) -> Vec<Value> {
     let Some(slice) = object.get("slice") else { return vec![object.clone()] };
     let families: &[(&str, &str, &str)] = match slice["family"].as_str().unwrap_or("v4") {
         "dual" => &[("IPv4", "ip", "-v4"), ("IPv6", "ip6", "-v6")],
@@ -85,7 +84,7 @@ pub fn expand(cluster: &Cluster, object: &Value) -> Vec<Value> {
     let ports = ports(slice.get("ports"));
     let of_family = |(family, which, suffix): &(&str, &str, &str)| {
         let endpoints = slice["endpoints"].as_array().into_iter().flatten();
-        let endpoints: Vec<_> = endpoints.map(|endpoint| expand_endpoint(cluster, endpoint, which)).collect();
+        let endpoints: Vec<_> = endpoints.map(|endpoint| expand_endpoint(addresses, endpoint, which)).collect();
         json!({
             "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1",
             "metadata": {
@@ -115,11 +114,11 @@ fn ports(ports: Option<&Value>) -> Vec<Value> {
     ports.iter().map(expand).collect()
 }
 
-fn expand_endpoint(cluster: &Cluster, short: &Value, which: &str) -> Value {
+fn expand_endpoint(addresses: &Addresses, short: &Value, which: &str) -> Value {
     let short = if short.is_string() { json!({"pod": short}) } else { short.clone() };
     let mut endpoint = json!({});
     if let Some(pod) = short["pod"].as_str() {
-        endpoint["addresses"] = json!([cluster.address(pod, which).unwrap()]);
+        endpoint["addresses"] = json!([addresses.of(pod, which).unwrap()]);
         let number = pod.strip_prefix("pod").or(pod.strip_prefix("node")).and_then(|rest| rest[..1].parse().ok());
         if let Some(number) = number {
             endpoint["nodeName"] = json!(format!("node{number}"));

@@ -236,7 +236,7 @@ pub fn mark(probe: &Probe) -> Option<u32> {
 pub fn address(cluster: &Cluster, text: &str) -> SocketAddr {
     let (name, port) = text.rsplit_once(':').unwrap_or_else(|| panic!("no port in {text}"));
     let (name, which) = name.split_once('/').unwrap_or((name, "ip"));
-    match cluster.address(name, which) {
+    match cluster.addresses.of(name, which) {
         Some(address) => SocketAddr::new(address, port.parse().unwrap()),
         None => text.parse().unwrap_or_else(|_| panic!("no host or address {text}")),
     }
@@ -245,7 +245,7 @@ pub fn address(cluster: &Cluster, text: &str) -> SocketAddr {
 /// Whose address the endpoint saw: a node's, the client's own, or somebody else's.
 fn source(cluster: &Cluster, from: &str, answer: &Answer) -> String {
     let seen = answer.seen.source.ip();
-    match cluster.owner(seen) {
+    match cluster.addresses.owner(seen) {
         Some(owner) if owner.starts_with("node") => owner.to_owned(),
         owner if seen == answer.local || owner == Some(from) => "own".to_owned(),
         Some(owner) => owner.to_owned(),

@@ -25,7 +25,7 @@ pub async fn segment(cluster: &Cluster, probe: &Probe) -> Value {
     for _ in 0..60 {
         let Ok((answer, conversation)) = client.open(&flow).await else { break };
         if answer.seen.host == endpoint.name() {
-            let own = cluster.address(endpoint.name(), if flow.to.is_ipv4() { "ip" } else { "ip6" }).unwrap();
+            let own = cluster.addresses.of(endpoint.name(), if flow.to.is_ipv4() { "ip" } else { "ip6" }).unwrap();
             return disturb(endpoint, own, &mut sniffer, answer.seen, conversation).await;
         }
     }

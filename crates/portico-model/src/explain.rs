@@ -238,7 +238,7 @@ impl<'a> Walk<'a> {
             ));
             return Candidate { endpoint, masquerade: false };
         }
-        let hairpin = endpoint.local && address == self.packet.source;
+        let hairpin = address == self.packet.source;
         if hairpin && !masquerade {
             self.say(format!("{address} would reach itself, which works only with its source address replaced"));
         }

@@ -42,11 +42,39 @@ pub fn extra_sources(client: &str, v6: bool) -> impl Iterator<Item = String> + u
     (first..first + EXTRA_SOURCES).map(move |last| format!("{prefix}{last}"))
 }
 
-pub struct Cluster {
-    hosts: BTreeMap<String, Host>,
+/// Who has which address. It is the same in every cluster.
+pub struct Addresses {
     /// By host and by which: `ip`, `ip6`, and for nodes `alt`, `alt6`, `gw`, `gw6`.
-    addresses: BTreeMap<String, BTreeMap<&'static str, IpAddr>>,
+    by_host: BTreeMap<String, BTreeMap<&'static str, IpAddr>>,
     owners: BTreeMap<IpAddr, String>,
+}
+
+impl Default for Addresses {
+    fn default() -> Addresses {
+        let by_host = by_host();
+        Addresses { owners: owners(&by_host), by_host }
+    }
+}
+
+impl Addresses {
+    /// One of the addresses of a host, by its name in the table above.
+    pub fn of(&self, host: &str, which: &str) -> Option<IpAddr> {
+        self.by_host.get(host)?.get(which).copied()
+    }
+
+    pub fn all_of(&self, host: &str) -> impl Iterator<Item = IpAddr> {
+        self.by_host.get(host).into_iter().flat_map(|all| all.values().copied())
+    }
+
+    /// Whose address this is.
+    pub fn owner(&self, address: IpAddr) -> Option<&str> {
+        self.owners.get(&address.to_canonical()).map(String::as_str)
+    }
+}
+
+pub struct Cluster {
+    pub addresses: Addresses,
+    hosts: BTreeMap<String, Host>,
     _bed: Testbed,
 }
 
@@ -54,13 +82,13 @@ impl Cluster {
     pub fn new() -> Result<Cluster> {
         let in_all = |source| Error { host: "all".to_owned(), doing: "make the bed".to_owned(), source };
         let bed = Testbed::new().map_err(in_all)?;
-        let addresses = addresses();
+        let addresses = Addresses::default();
         let mut hosts = BTreeMap::new();
-        for name in addresses.keys() {
+        for name in addresses.by_host.keys() {
             hosts.insert(name.clone(), bed.host(name)?);
         }
         let switch = bed.host("switch")?;
-        let cluster = Cluster { hosts, owners: owners(&addresses), addresses, _bed: bed };
+        let cluster = Cluster { addresses, hosts, _bed: bed };
         cluster.build(&switch)?;
         cluster.serve()?;
         Ok(cluster)
@@ -68,16 +96,6 @@ impl Cluster {
 
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.get(name)
-    }
-
-    /// One of the addresses of a host, by its name in the table above.
-    pub fn address(&self, host: &str, which: &str) -> Option<IpAddr> {
-        self.addresses.get(host)?.get(which).copied()
-    }
-
-    /// Whose address this is.
-    pub fn owner(&self, address: IpAddr) -> Option<&str> {
-        self.owners.get(&address.to_canonical()).map(String::as_str)
     }
 
     fn build(&self, switch: &Host) -> Result<()> {
@@ -149,11 +167,11 @@ impl Cluster {
     }
 
     fn text<const N: usize>(&self, host: &str, which: [&'static str; N]) -> [String; N] {
-        which.map(|which| self.addresses[host][which].to_string())
+        which.map(|which| self.addresses.by_host[host][which].to_string())
     }
 }
 
-fn addresses() -> BTreeMap<String, BTreeMap<&'static str, IpAddr>> {
+fn by_host() -> BTreeMap<String, BTreeMap<&'static str, IpAddr>> {
     let mut all = BTreeMap::new();
     let mut add = |host: String, pairs: &[(&'static str, String)]| {
         let parsed = pairs.iter().filter_map(|(which, text)| Some((*which, text.parse().ok()?)));
@@ -183,8 +201,8 @@ fn addresses() -> BTreeMap<String, BTreeMap<&'static str, IpAddr>> {
     all
 }
 
-fn owners(addresses: &BTreeMap<String, BTreeMap<&'static str, IpAddr>>) -> BTreeMap<IpAddr, String> {
-    let named = addresses.iter().flat_map(|(host, all)| all.values().map(move |&address| (address, host.clone())));
+fn owners(by_host: &BTreeMap<String, BTreeMap<&'static str, IpAddr>>) -> BTreeMap<IpAddr, String> {
+    let named = by_host.iter().flat_map(|(host, all)| all.values().map(move |&address| (address, host.clone())));
     let extra = ["client", "client2"].into_iter().flat_map(|client| {
         let texts = extra_sources(client, false).chain(extra_sources(client, true));
         texts.filter_map(move |text| Some((text.parse().ok()?, client.to_owned())))

@@ -164,7 +164,7 @@ async fn a_cluster_is_up_at_once_and_everybody_reaches_everybody() {
     for host in hosts {
         for target in ["pod1-1", "pod1-2", "pod2-3"] {
             for which in ["ip", "ip6"] {
-                let address = SocketAddr::new(cluster.address(target, which).unwrap(), 8080);
+                let address = SocketAddr::new(cluster.addresses.of(target, which).unwrap(), 8080);
                 // A client's default route leads to the box that answers everything; the mark leads it through a node.
                 let mark = (host.name() == "client").then_some(2);
                 for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {
@@ -172,7 +172,11 @@ async fn a_cluster_is_up_at_once_and_everybody_reaches_everybody() {
                     let answer = host.ask(&flow).await;
                     let answer = answer.unwrap_or_else(|error| panic!("{host:?} {protocol:?} {address}: {error}"));
                     assert_eq!(answer.seen.host, target);
-                    assert_eq!(cluster.owner(answer.seen.source.ip()), Some(host.name()), "{host:?} {address}");
+                    assert_eq!(
+                        cluster.addresses.owner(answer.seen.source.ip()),
+                        Some(host.name()),
+                        "{host:?} {address}"
+                    );
                 }
             }
         }
@@ -188,7 +192,7 @@ async fn what_nobody_takes_ends_at_the_box_that_answers_everything() {
                 let flow = Flow { mark, ..Flow::new(protocol, to(address)) };
                 let answer = cluster.host(host).unwrap().ask(&flow).await.unwrap();
                 assert_eq!(answer.seen.host, "lb");
-                assert_eq!(cluster.owner(answer.seen.source.ip()), Some(host));
+                assert_eq!(cluster.addresses.owner(answer.seen.source.ip()), Some(host));
             }
         }
     }

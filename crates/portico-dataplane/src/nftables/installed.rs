@@ -249,10 +249,11 @@ fn cluster_ips(family: Family, port: &ServicePort) -> Vec<IpAddr> {
     sorted(of_cluster.filter_map(|frontend| frontend.address).filter(|address| Family::of(*address) == family))
 }
 
-/// Endpoints that may be given their own connections, and then do not see the answer come back: those of this node.
+/// Endpoints that may be given their own connections, and then do not see the answer come back. Also those elsewhere: they
+/// ask for a node port here, or are here without anybody having said so.
 fn hairpins(family: Family, port: &ServicePort) -> Vec<IpAddr> {
-    let local = port.cluster.iter().chain(port.local.iter()).filter(|endpoint| endpoint.local);
-    sorted(local.map(|endpoint| endpoint.address).filter(|address| Family::of(*address) == family))
+    let all = port.cluster.iter().chain(port.local.iter());
+    sorted(all.map(|endpoint| endpoint.address).filter(|address| Family::of(*address) == family))
 }
 
 fn sorted(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {

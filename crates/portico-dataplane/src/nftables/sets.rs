@@ -106,7 +106,7 @@ impl Set {
             Set::Sticky => "member: endpoint",
             Set::Classes => "number of endpoints and affinity: how to choose",
             Set::ClusterIps => "cluster IPs of Services",
-            Set::Hairpin => "endpoints on this node that may be given their own connections",
+            Set::Hairpin => "endpoints that may be given their own connections",
             Set::Refused | Set::RefusedPorts => "no endpoint anywhere",
             Set::Dropped | Set::DroppedPorts => "no endpoint on this node",
             Set::Guarded => "addresses that only some sources may reach",

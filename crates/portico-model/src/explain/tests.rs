@@ -134,7 +134,7 @@ fn verdicts() {
         ("cluster IP from outside", CLIENT, "10.96.0.1:80", "cluster M", "since it is not a pod's"),
         ("cluster IP from the node", NODE, "10.96.0.1:80", "cluster M", "it is the node's own"),
         ("hairpin", "10.244.0.1", "10.96.0.1:80", "cluster mixed", "10.244.0.1 would reach itself"),
-        ("not local, so no hairpin", "10.244.1.1", "10.96.0.1:80", "cluster -", "a pod's source address is kept"),
+        ("hairpin of a pod elsewhere", "10.244.1.1", "10.96.0.1:80", "cluster mixed", "10.244.1.1 would reach itself"),
         ("external IP", CLIENT, "192.0.2.1:80", "cluster M", "an external IP of default/web"),
         ("external IP from a pod", POD, "192.0.2.1:80", "cluster M", "so that answers come back this way"),
         ("Local policy from outside", CLIENT, "192.0.2.2:80", "local -", "as the Local policy wants it"),
