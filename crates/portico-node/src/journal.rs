@@ -22,14 +22,27 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// More than this is not left in memory for the pause.
 const MOST_WAITING: usize = 256 << 10;
 
+/// Which object, in one text: there are many of them.
+type Key = Arc<str>;
+/// What is to be written about each object; `None`: it is gone.
+type Lines = HashMap<Key, Option<Vec<u8>>>;
+
+fn key(kind: Kind, namespace: &str, name: &str) -> Key {
+    format!("{}/{namespace}/{name}", kind.plural()).into()
+}
+
+fn key_of(object: &Object) -> Key {
+    let metadata = object.metadata();
+    key(object.kind(), &metadata.namespace, &metadata.name)
+}
+
 /// What is to be written: at most one line for each object, however often it changes.
 #[derive(Default)]
 struct Waiting {
-    /// `None`: it is gone.
-    lines: HashMap<Name, Option<Vec<u8>>>,
+    lines: Lines,
     bytes: usize,
     /// What the file will have when all is written, each with its revision.
-    known: HashMap<Name, u64>,
+    known: HashMap<Key, u64>,
     closed: bool,
 }
 
@@ -65,27 +78,33 @@ impl Journal {
 
     /// It is there, or it changed. Nothing to do where this very revision is known.
     pub fn apply(&self, object: &Object) {
-        let (name, revision) = (object.name(), revision(object.metadata()));
+        let (key, revision) = (key_of(object), revision(object.metadata()));
         let mut waiting = self.shared.lock();
-        if waiting.known.insert(name.clone(), revision) != Some(revision) {
-            waiting.put(name, Some(file::line(object)));
+        if waiting.known.insert(Arc::clone(&key), revision) != Some(revision) {
+            waiting.put(key, Some(file::line(object)));
             self.notice(&waiting);
         }
     }
 
     pub fn delete(&self, name: &Name) {
+        self.delete_key(&key(name.kind, &name.namespace, &name.name));
+    }
+
+    fn delete_key(&self, key: &Key) {
         let mut waiting = self.shared.lock();
-        if waiting.known.remove(name).is_some() {
-            waiting.put(name.clone(), None);
+        if waiting.known.remove(key).is_some() {
+            waiting.put(Arc::clone(key), None);
             self.notice(&waiting);
         }
     }
 
     /// These are all of a kind.
     pub fn listed(&self, kind: Kind, names: &HashSet<Name>) {
-        let gone = |name: &&Name| name.kind == kind && !names.contains(*name);
-        let gone: Vec<Name> = self.shared.lock().known.keys().filter(gone).cloned().collect();
-        gone.iter().for_each(|name| self.delete(name));
+        let there: HashSet<Key> = names.iter().map(|name| key(name.kind, &name.namespace, &name.name)).collect();
+        let prefix = format!("{}/", kind.plural());
+        let gone = |key: &&Key| key.starts_with(&prefix) && !there.contains(*key);
+        let gone: Vec<Key> = self.shared.lock().known.keys().filter(gone).cloned().collect();
+        gone.iter().for_each(|key| self.delete_key(key));
     }
 
     fn notice(&self, waiting: &Waiting) {
@@ -116,9 +135,9 @@ impl Drop for Journal {
 }
 
 impl Waiting {
-    fn put(&mut self, name: Name, line: Option<Vec<u8>>) {
+    fn put(&mut self, key: Key, line: Option<Vec<u8>>) {
         self.bytes += line.as_ref().map_or(0, Vec::len);
-        let before = self.lines.insert(name, line);
+        let before = self.lines.insert(key, line);
         self.bytes -= before.flatten().map_or(0, |line| line.len());
     }
 }
@@ -130,29 +149,40 @@ fn revision(metadata: &Metadata) -> u64 {
     hasher.finish()
 }
 
-/// The thread: writes what has gathered until the journal is closed.
+/// The thread: writes what has gathered until the journal is closed. What cannot be written is tried again.
 fn write(mut file: File, shared: &Shared) {
     let mut failing = false;
     loop {
         let (lines, closed) = gathered(shared, file.is_unsynced());
-        let written = file.write(lines).and_then(|()| if closed { file.sync() } else { Ok(()) });
-        match written {
-            Ok(()) => failing = false,
-            // The lines are lost; the next start lists everything anyway. Told once, not for each write.
-            Err(error) if !failing => {
-                failing = true;
+        let written = file.write(&lines).and_then(|()| if closed { file.sync() } else { Ok(()) });
+        if let Err(error) = &written {
+            if !std::mem::replace(&mut failing, true) {
                 tracing::error!(%error, "cannot remember what is known: a start without an API server will know less");
             }
-            Err(_) => {}
+            put_back(shared, lines);
         }
+        failing &= written.is_err();
         if closed {
             return;
+        }
+        if failing {
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Unless there is something newer.
+fn put_back(shared: &Shared, lines: Lines) {
+    let mut waiting = shared.lock();
+    for (key, line) in lines {
+        if !waiting.lines.contains_key(&key) {
+            waiting.put(key, line);
         }
     }
 }
 
 /// Wait for something to write (or to sync), and a little longer for more.
-fn gathered(shared: &Shared, unsynced: bool) -> (HashMap<Name, Option<Vec<u8>>>, bool) {
+fn gathered(shared: &Shared, unsynced: bool) -> (Lines, bool) {
     let mut waiting = shared.lock();
     while waiting.lines.is_empty() && !waiting.closed && !unsynced {
         waiting = shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);

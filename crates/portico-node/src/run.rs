@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, watch as flag};
 use tokio::task::JoinSet;
 
 /// Inputs that wait for the loop. It drains them at once; a list fills it.
-const INPUTS: usize = 1024;
+const INPUTS: usize = 256;
 /// Without an answer of the API server in this time, what was known last is used.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at the configuration file.
@@ -53,6 +53,7 @@ pub enum RunError {
 /// Work until `stop`. The rules stay in the kernel.
 pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), RunError> {
     prefer_others_to_be_killed(config.oom_score_adj);
+    use_small_pages();
     let client = client::connect(&config.api).await?;
     let metrics = Arc::new(Metrics::new(config.mode.name()));
     let monitor = Monitor::new(2 * config.sync_period, &families_of_the_node());
@@ -342,6 +343,16 @@ fn open_journal(directory: &DataDir, node: &str) -> Option<(Journal, Remembered)
 fn prefer_others_to_be_killed(adjustment: i32) {
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", adjustment.to_string()) {
         tracing::info!(%error, adjustment, "cannot set oom_score_adj");
+    }
+}
+
+/// A heap of many small objects that come and go in bursts wastes most of a large page.
+#[expect(unsafe_code, reason = "prctl is only there as a system call")]
+fn use_small_pages() {
+    // SAFETY: takes integers, touches no memory of ours.
+    let result = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+    if result != 0 {
+        tracing::debug!(error = %io::Error::last_os_error(), "cannot do without large pages");
     }
 }
 

@@ -143,6 +143,8 @@ impl Syncer {
         let index = Index::new(parts.settings.clone());
         let gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
         parts.monitor.set_eligible(index.eligible());
+        // Some settings say it all before anything is known; later only changes are told.
+        let follow_ups = vec![FollowUp::NodePortAddresses(index.table().rules.node_ports.clone())];
         let mut syncer = Syncer {
             parts,
             index,
@@ -157,7 +159,7 @@ impl Syncer {
             backoff: Backoff::default(),
             check_flows: true,
             waiting: Waiting::default(),
-            follow_ups: Vec::new(),
+            follow_ups,
         };
         if syncer.parts.own_address.is_some() {
             let mut node = Node::default();

@@ -39,7 +39,7 @@ pub trait Sink: Send + Sync {
 
 /// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where it has not.
 pub async fn follow<S: Sink>(client: Client, kind: Kind, node: &str, sink: &S) -> std::convert::Infallible {
-    let mut watcher = Watcher { client, kind, url: kind.url(node), revision: None, sink };
+    let mut watcher = Watcher { client, kind, url: kind.url(node), revision: None, lost: false, sink };
     let mut backoff = Backoff::default();
     loop {
         let began = Instant::now();
@@ -58,6 +58,7 @@ pub async fn follow<S: Sink>(client: Client, kind: Kind, node: &str, sink: &S) -
             }
             Err(error) => {
                 tracing::warn!(kind = kind.plural(), %error, "cannot follow, will try again");
+                watcher.failed(&error);
                 backoff.wait().await;
             }
         }
@@ -70,6 +71,8 @@ struct Watcher<'a, S> {
     url: String,
     /// Where to go on; `None` is from the beginning.
     revision: Option<String>,
+    /// The connection broke: who answers next may be another server.
+    lost: bool,
     sink: &'a S,
 }
 
@@ -117,10 +120,37 @@ struct Metadata {
 impl<S: Sink> Watcher<'_, S> {
     /// A list, or one watch to its end. Says whether there was anything.
     async fn step(&mut self) -> Result<bool, RequestError> {
+        if self.lost {
+            self.recognise().await?;
+        }
         match self.revision.clone() {
             None => self.list().await.map(|()| true),
             Some(revision) => self.watch(&revision).await,
         }
+    }
+
+    fn failed(&mut self, error: &RequestError) {
+        match error {
+            // It is only busy.
+            RequestError::Status { code: 429 | 503, .. } => {}
+            // It does not want to go on from here, for whatever reason.
+            RequestError::Status { .. } | RequestError::Decode(_) => self.revision = None,
+            RequestError::Send(_) | RequestError::Read(_) | RequestError::Timeout => self.lost = true,
+        }
+    }
+
+    /// A server that came back with an older state than ours was set up anew, or restored: its history is not ours, and it
+    /// would let us wait for revisions that mean something else.
+    async fn recognise(&mut self) -> Result<(), RequestError> {
+        let body = client::get(&self.client, &format!("{}&limit=1", self.url)).await?;
+        let list: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
+        let theirs = list.metadata.resource_version.parse::<u64>().ok();
+        let ours = self.revision.as_ref().and_then(|revision| revision.parse::<u64>().ok());
+        if theirs.zip(ours).is_none_or(|(theirs, ours)| theirs < ours) {
+            self.revision = None;
+        }
+        self.lost = false;
+        Ok(())
     }
 
     async fn list(&mut self) -> Result<(), RequestError> {

@@ -1,7 +1,7 @@
 //! The file of the journal: lines at the end, rewritten when most of it is old.
 
-use super::revision;
-use crate::objects::{Kind, Name, Object};
+use super::{Key, Lines, key, key_of, revision};
+use crate::objects::{Kind, Object};
 use portico_model::objects::Metadata;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const VERSION: u32 = 1;
@@ -26,7 +27,7 @@ enum Line<T> {
         version: u32,
     },
     Apply(T),
-    Delete(Name),
+    Delete(String),
 }
 
 /// As much of an [`Object`] as is needed to know which it is.
@@ -45,15 +46,14 @@ struct Only {
 }
 
 impl Head {
-    fn name_and_revision(self) -> (Name, u64) {
-        let (kind, metadata) = match self {
-            Head::Service(only) => (Kind::Service, only.metadata),
-            Head::Slice(only) => (Kind::Slice, only.metadata),
-            Head::Node(only) => (Kind::Node, only.metadata),
-            Head::Cidr(only) => (Kind::Cidr, only.metadata),
+    fn key_and_revision(&self) -> (Key, u64) {
+        let (kind, Only { metadata }) = match self {
+            Head::Service(only) => (Kind::Service, only),
+            Head::Slice(only) => (Kind::Slice, only),
+            Head::Node(only) => (Kind::Node, only),
+            Head::Cidr(only) => (Kind::Cidr, only),
         };
-        let revision = revision(&metadata);
-        (Name { kind, namespace: metadata.namespace, name: metadata.name }, revision)
+        (key(kind, &metadata.namespace, &metadata.name), revision(metadata))
     }
 }
 
@@ -73,7 +73,7 @@ fn terminated(line: serde_json::Result<Vec<u8>>) -> Vec<u8> {
 #[derive(Clone, Copy)]
 struct Place {
     offset: u64,
-    length: u64,
+    length: u32,
 }
 
 pub struct File {
@@ -82,7 +82,7 @@ pub struct File {
     end: u64,
     /// How many bytes of the file are lines that count.
     useful: u64,
-    places: HashMap<Name, Place>,
+    places: HashMap<Key, Place>,
     synced: Instant,
     /// Something is written that may not be on disk yet.
     unsynced: bool,
@@ -90,7 +90,7 @@ pub struct File {
 
 impl File {
     /// Also what the file knows, each with its revision.
-    pub fn open(directory: &Path, node: &str) -> io::Result<(File, HashMap<Name, u64>)> {
+    pub fn open(directory: &Path, node: &str) -> io::Result<(File, HashMap<Key, u64>)> {
         let directory = directory.join(node);
         fs::create_dir_all(&directory)?;
         let path = directory.join(NAME);
@@ -98,17 +98,17 @@ impl File {
         let (mut places, mut known) = (HashMap::new(), HashMap::new());
         let end = read(&file, |place, line: Line<Head>| match line {
             Line::Apply(head) => {
-                let (name, revision) = head.name_and_revision();
-                known.insert(name.clone(), revision);
-                places.insert(name, place);
+                let (key, revision) = head.key_and_revision();
+                known.insert(Arc::clone(&key), revision);
+                places.insert(key, place);
             }
-            Line::Delete(name) => {
-                known.remove(&name);
-                places.remove(&name);
+            Line::Delete(key) => {
+                known.remove(key.as_str());
+                places.remove(key.as_str());
             }
             Line::Journal { .. } => {}
         })?;
-        let useful = places.values().map(|place: &Place| place.length).sum();
+        let useful = places.values().map(|place: &Place| u64::from(place.length)).sum();
         let mut file = File { path, file, end, useful, places, synced: Instant::now(), unsynced: false };
         file.file.set_len(end)?;
         if end == 0 {
@@ -117,27 +117,22 @@ impl File {
         Ok((file, known))
     }
 
-    /// Lines to be written, one for each object that changed.
-    pub fn write(&mut self, lines: HashMap<Name, Option<Vec<u8>>>) -> io::Result<()> {
+    /// Write lines, one for each object that changed. After an error none of them is written.
+    pub fn write(&mut self, lines: &Lines) -> io::Result<()> {
         let mut batch = Vec::new();
-        for (name, line) in lines {
-            let offset = self.end + batch.len() as u64;
-            let before = match line {
-                Some(line) => {
-                    let place = Place { offset, length: line.len() as u64 };
-                    self.useful += place.length;
-                    batch.extend_from_slice(&line);
-                    self.places.insert(name, place)
-                }
-                None => {
-                    let before = self.places.remove(&name);
-                    batch.extend_from_slice(&terminated(serde_json::to_vec(&Line::<Object>::Delete(name))));
-                    before
-                }
-            };
-            self.useful -= before.map_or(0, |place| place.length);
+        let mut places = Vec::with_capacity(lines.len());
+        for (key, line) in lines {
+            let start = batch.len();
+            match line {
+                Some(line) => batch.extend_from_slice(line),
+                None => batch.extend(terminated(serde_json::to_vec(&Line::<Object>::Delete(key.to_string())))),
+            }
+            let length = u32::try_from(batch.len() - start).map_err(io::Error::other)?;
+            let place = Place { offset: self.end + start as u64, length };
+            places.push((Arc::clone(key), line.as_ref().map(|_| place)));
         }
         self.append(&batch)?;
+        places.into_iter().for_each(|(key, place)| self.put(key, place));
         if self.end > SMALL.max(2 * self.useful) {
             return self.rewrite();
         }
@@ -145,6 +140,15 @@ impl File {
             self.sync()?;
         }
         Ok(())
+    }
+
+    fn put(&mut self, key: Key, place: Option<Place>) {
+        let before = match place {
+            Some(place) => self.places.insert(key, place),
+            None => self.places.remove(&key),
+        };
+        self.useful += place.map_or(0, |place| u64::from(place.length));
+        self.useful -= before.map_or(0, |place| u64::from(place.length));
     }
 
     pub fn sync(&mut self) -> io::Result<()> {
@@ -184,10 +188,11 @@ impl File {
         reader.seek(SeekFrom::Start(0))?;
         for place in &in_order {
             reader.seek_relative((place.offset - position).cast_signed())?;
-            io::copy(&mut reader.by_ref().take(place.length), &mut writer)?;
-            position = place.offset + place.length;
+            let length = u64::from(place.length);
+            io::copy(&mut reader.by_ref().take(length), &mut writer)?;
+            position = place.offset + length;
             moved.push(end);
-            end += place.length;
+            end += length;
         }
         writer.flush()?;
         drop(writer);
@@ -217,10 +222,10 @@ fn open_locked(path: &Path) -> io::Result<fs::File> {
 
 /// The objects that a file knows.
 pub fn objects(path: &Path) -> io::Result<Vec<Object>> {
-    let mut objects: BTreeMap<Name, Object> = BTreeMap::new();
+    let mut objects: BTreeMap<Key, Object> = BTreeMap::new();
     read(&fs::File::open(path)?, |_, line: Line<Object>| match line {
-        Line::Apply(object) => drop(objects.insert(object.name(), object)),
-        Line::Delete(name) => drop(objects.remove(&name)),
+        Line::Apply(object) => drop(objects.insert(key_of(&object), object)),
+        Line::Delete(key) => drop(objects.remove(key.as_str())),
         Line::Journal { .. } => {}
     })?;
     Ok(objects.into_values().collect())
@@ -233,7 +238,7 @@ fn read<T: DeserializeOwned>(file: &fs::File, mut each: impl FnMut(Place, Line<T
     let (mut line, mut end) = (Vec::new(), 0);
     loop {
         line.clear();
-        let length = reader.read_until(b'\n', &mut line)? as u64;
+        let length = u32::try_from(reader.read_until(b'\n', &mut line)?).map_err(io::Error::other)?;
         if line.last() != Some(&b'\n') {
             return Ok(end);
         }
@@ -243,6 +248,6 @@ fn read<T: DeserializeOwned>(file: &fs::File, mut each: impl FnMut(Place, Line<T
             (_, Ok(line)) => each(Place { offset: end, length }, line),
             (offset, Err(error)) => tracing::warn!(offset, %error, "a line of the journal makes no sense"),
         }
-        end += length;
+        end += u64::from(length);
     }
 }

@@ -383,6 +383,16 @@ fn the_own_address_counts_as_one_of_the_node() {
 }
 
 #[test]
+fn addresses_that_never_change_are_told() {
+    let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
+    let mut parts = parts(&kernel, &ended);
+    parts.settings.node_ports = NodePortSetting::All { loopback: true };
+    let told = Syncer::new(parts, now).step(now);
+    let all = NodePortAddresses::AllLocal { loopback: true };
+    assert!(matches!(&told[..], [FollowUp::NodePortAddresses(addresses)] if addresses.v4 == all), "{told:?}");
+}
+
+#[test]
 fn new_node_ports_are_told_once() {
     let mut rig = Rig::installed();
     let Object::Service(mut service) = service("b", "10.0.0.2") else { unreachable!() };

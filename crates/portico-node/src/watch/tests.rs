@@ -177,6 +177,7 @@ async fn resumes_from_the_last_revision_after_a_broken_connection() {
     let mut server = Server::start(vec![
         page(&[], "7", ""),
         Reply::Broken(vec![event("ADDED", service("a", "8"))]),
+        page(&[], "9", ""),
         Reply::Stream(vec![event("BOOKMARK", json!({"metadata": {"resourceVersion": "20"}}))]),
         Reply::Open(vec![event("MODIFIED", service("a", "21"))]),
     ])
@@ -184,9 +185,31 @@ async fn resumes_from_the_last_revision_after_a_broken_connection() {
     let mut receiver = server.follow(Kind::Service);
     server.request().await;
     assert!(server.request().await.contains("resourceVersion=7&"));
+    assert!(server.request().await.ends_with("limit=1"), "is it still the same server?");
     assert!(server.request().await.contains("resourceVersion=8&"), "half an event does not count");
     assert!(server.request().await.contains("resourceVersion=20&"), "a bookmark counts");
     assert_eq!(seen(&mut receiver, 3).await, [listed(&[]), apply("a", "8"), apply("a", "21")]);
+}
+
+#[tokio::test]
+async fn a_server_with_another_history_is_listed() {
+    for (refusal, asks) in
+        [(Reply::Broken(Vec::new()), true), (Reply::Answer(504, json!({"message": "too large"})), false)]
+    {
+        let mut script = vec![page(&[service("a", "1000")], "1000", ""), refusal];
+        if asks {
+            script.push(page(&[], "30", ""));
+        }
+        script.extend([page(&[service("b", "30")], "30", ""), Reply::Open(Vec::new())]);
+        let mut server = Server::start(script).await;
+        let mut receiver = server.follow(Kind::Service);
+        let expected = [apply("a", "1000"), listed(&["a"]), apply("b", "30"), listed(&["b"])];
+        assert_eq!(seen(&mut receiver, 4).await, expected);
+        for _ in 0..(3 + usize::from(asks)) {
+            server.request().await;
+        }
+        assert!(server.request().await.contains("resourceVersion=30&"));
+    }
 }
 
 #[tokio::test]
