@@ -33,6 +33,7 @@ pub fn installed(
     let taken = found.taken(&ports);
     installed.reserve(taken.len() as Pair, |pair| taken.get(pair as usize) == Some(&true));
     let mut all = Delta { added: installed.class_elements().collect(), ..Delta::default() };
+    installed.prepare_classes(&mut all)?;
     installed.set_node_port_addresses(table.rules.node_ports.get(family), &mut all);
     for (key, port, pair) in ports {
         let slots = pair.and_then(|pair| found.pools.remove(&pair)).unwrap_or_default();

@@ -1,12 +1,13 @@
 //! The nftables dataplane: Services and endpoints as data in maps, a few fixed chains, one atomic netlink batch per change.
 //!
 //! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr` and `rules` the fixed part;
-//! `installed` (with `port`, `slots`, `classes`) what we believe is in the kernel and how changes change it, `adopt` takes
+//! `installed` (with `port`, `slots`, `classes`, `counts`) what we believe is in the kernel and how changes change it, `adopt` takes
 //! numbers over from the kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
 //! kernel has; `kernel` is the way there, `fake` one for tests; `watch` notices who else was there.
 
 mod adopt;
 mod classes;
+mod counts;
 mod delta;
 pub mod element;
 mod encode;
