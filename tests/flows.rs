@@ -28,8 +28,8 @@ use portico_dataplane::iptables::{Iptables, Options, needs_route_localnet};
 use portico_dataplane::nftables::Nftables;
 use portico_model::explain::Explanation;
 use portico_model::index::Index;
-use portico_testbed::Cluster;
 use portico_testbed::cluster::Addresses;
+use portico_testbed::{Cluster, Host};
 use tokio::runtime::Builder;
 use world::{Fate, NODE, Question, Sight, World, foretold};
 
@@ -100,8 +100,7 @@ fn agrees_with_the_table(open: Open) {
     let (mut checked, mut wrong) = (0, Vec::new());
     for group in table::load() {
         let index = group.index(&world.cluster.addresses);
-        let loopback = if needs_route_localnet(&index.table().rules) { "1" } else { "0" };
-        node.sysctl("net/ipv4/conf/all/route_localnet", loopback).unwrap();
+        allow_loopback(node, &index);
         node.enter(|| dataplane.replace(index.table())).unwrap_or_else(|error| panic!("{}: {error}", group.about));
         let flows = group.flows(&world.cluster.addresses);
         for (question, _) in &flows {
@@ -117,6 +116,12 @@ fn agrees_with_the_table(open: Open) {
     assert!(checked > 0 && wrong.is_empty(), "{}:\n{}", dataplane.name(), wrong.join("\n"));
 }
 
+/// As the daemon does where node ports answer on loopback addresses.
+fn allow_loopback(node: &Host, index: &Index) {
+    let allowed = if needs_route_localnet(&index.table().rules) { "1" } else { "0" };
+    node.sysctl("net/ipv4/conf/all/route_localnet", allowed).unwrap();
+}
+
 /// The kernel is told everything once and changes after that; packets are sent after every change.
 fn does_what_explain_says(open: Open) {
     let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
@@ -130,13 +135,15 @@ fn does_what_explain_says(open: Open) {
     let mut index = chaos.choices().index(addresses);
     let (mut fates, mut history) = (BTreeMap::new(), Vec::new());
     for round in 0..rounds {
-        if round % 10 == 0 {
-            // The operator decides anew.
+        if round % 5 == 0 {
+            // The program is started again, and the operator may decide anew.
             let choices = chaos.choices();
             history.push(format!("{choices:?}"));
             index = choices.index(addresses);
             chaos.tell(&mut index, addresses);
             index.take();
+            allow_loopback(node, &index);
+            dataplane = node.enter(open);
             node.enter(|| dataplane.replace(index.table())).unwrap();
         }
         history.extend(chaos.change(&mut index, addresses));

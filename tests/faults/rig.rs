@@ -2,7 +2,7 @@
 //! connections all the time to tell whether forwarding ever blinked.
 
 use crate::common::{Client, Server, Store};
-use portico_testbed::{Flow, Host, Process, Protocol, Testbed};
+use portico_testbed::{Flow, Host, Process, Protocol, Route, Testbed};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
     node.cable("eth0", &uplink, "eth0").unwrap();
     node.address("eth0", "172.30.0.11/24").unwrap();
     uplink.address("eth0", "172.30.0.1/24").unwrap();
-    node.route(portico_testbed::Route::to("default").via("172.30.0.1")).unwrap();
+    node.route(Route::to("default").via("172.30.0.1")).unwrap();
     let inside = node.clone();
     inside.enter(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -63,8 +63,10 @@ pub fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
 fn pod(bed: &Testbed, node: &Host, n: usize, address: &str) -> Host {
     let pod = bed.host(&format!("pod{n}")).unwrap();
     pod.cable_to_switch("eth0", node, &format!("veth{n}"), "cni0").unwrap();
-    pod.address("eth0", &format!("{address}/24")).unwrap();
-    pod.route(portico_testbed::Route::to("default").via("10.244.1.1")).unwrap();
+    // Alone in its network: answers go back through the node, also to another pod.
+    pod.address("eth0", address).unwrap();
+    pod.route(Route::to("10.244.1.1").link("eth0")).unwrap();
+    pod.route(Route::to("default").via("10.244.1.1").link("eth0")).unwrap();
     pod.serve(8080).unwrap();
     pod
 }

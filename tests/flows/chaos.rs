@@ -1,7 +1,7 @@
 //! Random Services, endpoints and packets, all from one seed.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use portico_model::index::Index;
 use portico_model::table::{Family, ForwardingTable, Frontend, Protocol};
@@ -50,7 +50,7 @@ impl Chaos {
 
     pub fn choices(&mut self) -> Choices {
         let detect_local = *self.random.pick(&["clusterCIDR", "clusterCIDR", "nodeCIDR", "bridge=cni0", "prefix=cn"]);
-        let node_ports = *self.random.pick(&["primary", "primary", "all", "172.31.0.0/24,fd00:30::/64"]);
+        let node_ports = *self.random.pick(&["primary", "primary", "all", "loopback", "172.31.0.0/24,fd00:30::/64"]);
         let masquerade_all = self.random.one_in(6);
         Choices { detect_local: detect_local.to_owned(), node_ports: node_ports.to_owned(), masquerade_all }
     }
@@ -201,7 +201,8 @@ impl Chaos {
             _ => json!({"pod": host}),
         };
         if self.random.one_in(8) {
-            endpoint["node"] = Value::Null;
+            // Nobody says where it is, or somebody errs.
+            endpoint["node"] = if self.random.one_in(2) { Value::Null } else { json!("node3") };
         }
         if hinted && !self.random.one_in(12) {
             endpoint["forZones"] = json!([self.random.pick(&["zone-a", "zone-b"])]);
@@ -239,6 +240,8 @@ impl Chaos {
         let own = addresses.of(NODE, self.random.pick::<&str>(&which)).unwrap();
         let senders = if frontend.address.is_none() && self.random.one_in(3) { &NEIGHBOURS[..] } else { &SENDERS };
         let from = (*self.random.pick::<&str>(senders)).to_owned();
+        let loopback = from == NODE && family == Family::V4 && self.random.one_in(2);
+        let own = if loopback { Ipv4Addr::LOCALHOST.into() } else { own };
         Question { from, to: SocketAddr::new(frontend.address.unwrap_or(own), frontend.port), protocol }
     }
 

@@ -61,6 +61,11 @@ fn measure(services: u32, endpoints: u32) -> Result<(), AnyError> {
         all.bytes / 1024,
         memory().saturating_sub(before)
     );
+    println!(
+        "      of processor time: plan {}, encode and kernel {}",
+        milliseconds(all.processor - all.commit_processor),
+        milliseconds(all.commit_processor)
+    );
     let again = timed(&spent, || nft.replace(&table))?;
     assert_eq!(again.operations, 0);
     let mut other = Nftables::new(bed.host("empty")?.enter(Netlink::open)?);
@@ -112,6 +117,9 @@ struct Spent {
     read: Duration,
     commit: Duration,
     kernel: Duration,
+    /// Processor time of all, and of encoding and the kernel, which is not longer on a busy machine.
+    processor: Duration,
+    commit_processor: Duration,
     operations: usize,
     bytes: usize,
 }
@@ -156,9 +164,13 @@ impl Kernel for Stopwatch {
     }
 
     fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError> {
-        let start = Instant::now();
+        // Reading the processor time takes longer than a small batch.
+        let processor = || if plan.operations() > 1000 { processor() } else { Duration::ZERO };
+        let (start, processor_before) = (Instant::now(), processor());
         let sent = self.kernel.commit(plan, generation)?;
+        let used = processor() - processor_before;
         self.note(|spent| {
+            spent.commit_processor += used;
             spent.commit += start.elapsed();
             spent.kernel += sent.kernel;
         });
@@ -171,11 +183,11 @@ fn timed(
     call: impl FnOnce() -> Result<portico_dataplane::Report, ApplyError>,
 ) -> Result<Spent, AnyError> {
     *spent.lock().map_err(|_| "poisoned")? = Spent::default();
-    let start = Instant::now();
+    let (processor_before, start) = (processor(), Instant::now());
     let report = call()?;
-    let total = start.elapsed();
+    let (total, used) = (start.elapsed(), processor() - processor_before);
     let spent = *spent.lock().map_err(|_| "poisoned")?;
-    Ok(Spent { total, operations: report.operations, bytes: report.bytes, ..spent })
+    Ok(Spent { total, processor: used, operations: report.operations, bytes: report.bytes, ..spent })
 }
 
 fn percentiles(mut times: Vec<Duration>) -> String {
@@ -186,6 +198,13 @@ fn percentiles(mut times: Vec<Duration>) -> String {
 
 fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+/// Processor time of this thread.
+fn processor() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default();
+    Duration::from_nanos(nanoseconds)
 }
 
 /// Resident memory of this process, in KiB.

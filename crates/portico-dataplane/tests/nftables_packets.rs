@@ -40,7 +40,7 @@ impl Lab {
     fn endpoints(&self, family: Family, pods: &[&str]) -> Arc<[Endpoint]> {
         let which = if family == Family::V4 { "ip" } else { "ip6" };
         let endpoint = |pod: &&str| Endpoint {
-            address: self.cluster.address(pod, which).unwrap(),
+            address: self.cluster.addresses.of(pod, which).unwrap(),
             port: 8080,
             local: pod.starts_with("pod1"),
         };
@@ -60,7 +60,7 @@ impl Lab {
             let mark = from.starts_with("client").then_some(1);
             match host.ask(&Flow { mark, patience, ..Flow::new(over, to) }).await {
                 Ok(answer) => {
-                    let saw = self.cluster.owner(answer.seen.source.ip()).unwrap_or("?");
+                    let saw = self.cluster.addresses.owner(answer.seen.source.ip()).unwrap_or("?");
                     seen.insert(format!("{} sees {saw}", answer.seen.host));
                 }
                 // A locally dropped packet is told to who sends it.

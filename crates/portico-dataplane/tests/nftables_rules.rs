@@ -46,9 +46,11 @@ impl Host {
         self.nft("list ruleset")
     }
 
-    /// In an order that does not depend on which table or chain was made first.
+    /// In an order that does not depend on which table, chain or element was made first.
     fn sorted(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.list().lines().map(str::to_owned).collect();
+        let bare =
+            |line: &str| line.trim().trim_start_matches("elements = { ").trim_end_matches([',', ' ', '}']).to_owned();
+        let mut lines: Vec<String> = self.list().lines().map(bare).collect();
         lines.sort();
         lines
     }

@@ -23,6 +23,7 @@ const OVERTIME: Duration = Duration::from_secs(30);
 const DENIED: Duration = Duration::from_secs(600);
 /// A watch that lasted so long was a good one, even if nothing happened.
 const GOOD_WATCH: Duration = Duration::from_secs(5);
+const IDENTITY: &str = "/api/v1/namespaces/default/services?fieldSelector=metadata.name%3Dkubernetes&limit=1";
 /// Of one event.
 const MOST_LINE: usize = 64 << 20;
 
@@ -39,7 +40,8 @@ pub trait Sink: Send + Sync {
 
 /// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where it has not.
 pub async fn follow<S: Sink>(client: Client, kind: Kind, node: &str, sink: &S) -> std::convert::Infallible {
-    let mut watcher = Watcher { client, kind, url: kind.url(node), revision: None, lost: false, sink };
+    let mut watcher =
+        Watcher { client, kind, url: kind.url(node), revision: None, lost: false, identity: String::new(), sink };
     let mut backoff = Backoff::default();
     loop {
         let began = Instant::now();
@@ -81,6 +83,8 @@ struct Watcher<'a, S> {
     revision: Option<String>,
     /// The connection broke: who answers next may be another server.
     lost: bool,
+    /// Of the store that `revision` belongs to.
+    identity: String,
     sink: &'a S,
 }
 
@@ -122,6 +126,7 @@ struct Note {
 struct Metadata {
     namespace: String,
     name: String,
+    uid: String,
     resource_version: String,
 }
 
@@ -147,18 +152,25 @@ impl<S: Sink> Watcher<'_, S> {
         }
     }
 
-    /// A server that came back with an older state than ours was set up anew, or restored: its history is not ours, and it
-    /// would let us wait for revisions that mean something else.
+    /// A server that came back with another store, or with an older state than ours, was set up anew or restored: its history is
+    /// not ours, and it would let us wait for revisions that mean something else.
     async fn recognise(&mut self) -> Result<(), RequestError> {
-        let body = client::get(&self.client, &format!("{}&limit=1", self.url)).await?;
-        let list: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
-        let theirs = list.metadata.resource_version.parse::<u64>().ok();
+        let (identity, theirs) = self.identify().await?;
         let ours = self.revision.as_ref().and_then(|revision| revision.parse::<u64>().ok());
-        if theirs.zip(ours).is_none_or(|(theirs, ours)| theirs < ours) {
+        if identity != self.identity || theirs.zip(ours).is_none_or(|(theirs, ours)| theirs < ours) {
             self.revision = None;
         }
         self.lost = false;
         Ok(())
+    }
+
+    /// What tells one store from another: the Service that every API server makes for itself, and how far the store is.
+    async fn identify(&self) -> Result<(String, Option<u64>), RequestError> {
+        let body = client::get(&self.client, IDENTITY).await?;
+        let list: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
+        let first = list.items.iter().flatten().next();
+        let note: Note = first.and_then(|item| serde_json::from_str(item.get()).ok()).unwrap_or_default();
+        Ok((note.metadata.uid, list.metadata.resource_version.parse().ok()))
     }
 
     async fn list(&mut self) -> Result<(), RequestError> {
@@ -179,6 +191,7 @@ impl<S: Sink> Watcher<'_, S> {
             if next.is_empty() {
                 tracing::debug!(kind = self.kind.plural(), count = names.len(), "listed");
                 self.sink.listed(self.kind, names).await;
+                self.identity = self.identify().await.map(|(identity, _)| identity).unwrap_or_default();
                 self.revision = Some(page.metadata.resource_version);
                 return Ok(());
             }

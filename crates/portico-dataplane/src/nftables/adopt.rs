@@ -15,8 +15,12 @@ use std::sync::Arc;
 /// Slots beyond this are not taken over.
 const SLOTS: usize = 1 << 16;
 
-/// The state that is wanted, numbered as what was found as far as possible.
-pub fn installed(family: Family, table: &ForwardingTable, found: Option<&FoundTable>) -> Result<Installed, ApplyError> {
+/// The state that is wanted, numbered as what was found as far as possible, and all its elements.
+pub fn installed(
+    family: Family,
+    table: &ForwardingTable,
+    found: Option<&FoundTable>,
+) -> Result<(Installed, Vec<Element>), ApplyError> {
     let mut installed = Installed::new(family);
     let mut found = found.map(Numbers::read).unwrap_or_default();
     for (number, class) in &found.classes {
@@ -28,15 +32,19 @@ pub fn installed(family: Family, table: &ForwardingTable, found: Option<&FoundTa
     }
     let taken = found.taken(&ports);
     installed.reserve(taken.len() as Pair, |pair| taken.get(pair as usize) == Some(&true));
-    let mut unused = Delta::default();
-    installed.set_node_port_addresses(table.rules.node_ports.get(family), &mut unused);
+    let mut all = Delta { added: installed.class_elements().collect(), ..Delta::default() };
+    installed.prepare_classes(&mut all)?;
+    installed.set_node_port_addresses(table.rules.node_ports.get(family), &mut all);
     for (key, port, pair) in ports {
         let slots = pair.and_then(|pair| found.pools.remove(&pair)).unwrap_or_default();
-        installed.adopt(key, port, pair, &slots, &mut unused)?;
-        unused = Delta::default();
+        installed.adopt(key, port, pair, &slots, &mut all)?;
     }
     installed.committed();
-    Ok(installed)
+    if !all.removed.is_empty() {
+        // A class that was taken over gave its number up.
+        all.settle();
+    }
+    Ok((installed, all.added))
 }
 
 /// What the kernel has, by number.

@@ -2,6 +2,7 @@
 //! and members, and the elements that several ports share. No two ports have the same frontend: the model sees to that.
 
 use super::classes::{self, Classes};
+use super::counts::Counts;
 use super::delta::Delta;
 use super::element::{Element, Target};
 use super::number::{MEMBERS, PAIRS};
@@ -11,10 +12,11 @@ use super::slots;
 use crate::ApplyError;
 use portico_model::table::{Change, Family, ForwardingTable, FrontendKind, NodePortAddresses, PortKey, ServicePort};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// Endpoints that most Services do not have more of.
+const PREPARED: u32 = 16;
 
 /// Names a port; its pools are twice this and one more.
 pub type Pair = u32;
@@ -27,9 +29,8 @@ pub struct Installed {
     /// Of ports that went in a batch that is not committed yet.
     freed: Vec<Pair>,
     classes: Classes,
-    /// How many ports have it.
-    cluster_ips: HashMap<IpAddr, u32>,
-    hairpins: HashMap<IpAddr, u32>,
+    cluster_ips: Counts,
+    hairpins: Counts,
     node_port_addresses: Vec<IpAddr>,
 }
 
@@ -51,8 +52,8 @@ impl Installed {
             free: Vec::new(),
             freed: Vec::new(),
             classes: Classes::default(),
-            cluster_ips: HashMap::new(),
-            hairpins: HashMap::new(),
+            cluster_ips: Counts::default(),
+            hairpins: Counts::default(),
             node_port_addresses: Vec::new(),
         }
     }
@@ -100,6 +101,16 @@ impl Installed {
         self.classes.adopt(number, class);
     }
 
+    /// Make some classes before they are needed. The rule of a new chain takes the kernel the longer the more endpoints
+    /// there are, since it looks at all that the rule could find; while there are none it takes nothing.
+    pub fn prepare_classes(&mut self, delta: &mut Delta) -> Result<(), ApplyError> {
+        for endpoints in 1..=PREPARED {
+            let number = self.classes.acquire(Class { endpoints, affinity: None }, delta)?;
+            self.classes.release(number);
+        }
+        Ok(())
+    }
+
     /// Of the numbers below this one those may be given to new ports which will not be adopted.
     pub fn reserve(&mut self, below: Pair, will_be_adopted: impl Fn(Pair) -> bool) {
         self.ports.resize_with(below.max(1) as usize, || None);
@@ -143,6 +154,10 @@ impl Installed {
         self.classes.iter().map(|(_, class)| class)
     }
 
+    pub fn class_elements(&self) -> impl Iterator<Item = Element> {
+        self.classes.iter().map(|(number, class)| classes::element(number, &class))
+    }
+
     /// Everything that is installed.
     pub fn elements(&self) -> Vec<Element> {
         let mut all = Vec::new();
@@ -150,10 +165,10 @@ impl Installed {
             let (pair, Some(port)) = (pair as Pair, port) else { continue };
             port.elements(pair, &mut all);
         }
-        all.extend(self.cluster_ips.keys().copied().map(Element::ClusterIp));
-        all.extend(self.hairpins.keys().copied().map(Element::Hairpin));
+        all.extend(self.cluster_ips.addresses().map(Element::ClusterIp));
+        all.extend(self.hairpins.addresses().map(Element::Hairpin));
         all.extend(self.node_port_addresses.iter().copied().map(Element::NodePortAddress));
-        all.extend(self.classes.iter().map(|(number, class)| classes::element(number, &class)));
+        all.extend(self.class_elements());
         all
     }
 
@@ -233,10 +248,14 @@ impl Installed {
     }
 
     fn count(&mut self, before: &ServicePort, after: &ServicePort, delta: &mut Delta) {
-        let (old, new) = (cluster_ips(self.family, before), cluster_ips(self.family, after));
-        recount(&mut self.cluster_ips, &old, &new, Element::ClusterIp, delta);
-        let (old, new) = (hairpins(self.family, before), hairpins(self.family, after));
-        recount(&mut self.hairpins, &old, &new, Element::Hairpin, delta);
+        let addresses = |port| (cluster_ips(self.family, port), hairpins(self.family, port));
+        let ((old_ips, old_hairpins), (new_ips, new_hairpins)) = (addresses(before), addresses(after));
+        let (come, gone) = self.cluster_ips.exchange(&old_ips, &new_ips);
+        delta.added.extend(come.into_iter().map(Element::ClusterIp));
+        delta.removed.extend(gone.into_iter().map(Element::ClusterIp));
+        let (come, gone) = self.hairpins.exchange(&old_hairpins, &new_hairpins);
+        delta.added.extend(come.into_iter().map(Element::Hairpin));
+        delta.removed.extend(gone.into_iter().map(Element::Hairpin));
     }
 }
 
@@ -257,29 +276,4 @@ fn sorted(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
     addresses.sort_unstable();
     addresses.dedup();
     addresses
-}
-
-fn recount<T: Hash + Eq + Ord + Copy>(
-    counts: &mut HashMap<T, u32>,
-    old: &[T],
-    new: &[T],
-    element: impl Fn(T) -> Element,
-    delta: &mut Delta,
-) {
-    for item in new.iter().filter(|item| old.binary_search(item).is_err()) {
-        let count = counts.entry(*item).or_default();
-        *count += 1;
-        if *count == 1 {
-            delta.added.push(element(*item));
-        }
-    }
-    for item in old.iter().filter(|item| new.binary_search(item).is_err()) {
-        if let Entry::Occupied(mut entry) = counts.entry(*item) {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
-                delta.removed.push(element(*item));
-            }
-        }
-    }
 }

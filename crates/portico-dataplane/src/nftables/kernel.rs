@@ -65,7 +65,6 @@ const ATTEMPTS: usize = 3;
 const KEPT: usize = 1 << 20;
 /// Operations of a batch that is too large for the kernel to tell anybody of.
 const LARGE: usize = 2000;
-const ERESTART: i32 = 85;
 
 impl Netlink {
     pub fn open() -> Result<Netlink, ApplyError> {
@@ -108,7 +107,7 @@ impl Netlink {
             let start = Instant::now();
             match self.socket.exchange(&self.messages).and_then(outcome) {
                 Ok(()) => return Ok(start.elapsed()),
-                Err(error) if error.raw_os_error() == Some(ERESTART) => return Err(CommitError::Changed),
+                Err(error) if error.raw_os_error() == Some(libc::ERESTART) => return Err(CommitError::Changed),
                 Err(error) if attempt < ATTEMPTS && is_momentary(&error) => attempt += 1,
                 Err(error) => return Err(CommitError::Failed(failed("nftables batch", error))),
             }
@@ -179,7 +178,7 @@ fn outcome(replies: Replies) -> io::Result<()> {
             _ => Ok(()),
         };
     };
-    if is_momentary(&first.error) || first.error.raw_os_error() == Some(ERESTART) {
+    if is_momentary(&first.error) || first.error.raw_os_error() == Some(libc::ERESTART) {
         return Err(first.error);
     }
     let text = first.text.map(|text| format!(": {text}")).unwrap_or_default();

@@ -1,12 +1,13 @@
 //! The nftables dataplane: Services and endpoints as data in maps, a few fixed chains, one atomic netlink batch per change.
 //!
 //! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr` and `rules` the fixed part;
-//! `installed` (with `port`, `slots`, `classes`) what we believe is in the kernel and how changes change it, `adopt` takes
+//! `installed` (with `port`, `slots`, `classes`, `counts`) what we believe is in the kernel and how changes change it, `adopt` takes
 //! numbers over from the kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
 //! kernel has; `kernel` is the way there, `fake` one for tests; `watch` notices who else was there.
 
 mod adopt;
 mod classes;
+mod counts;
 mod delta;
 pub mod element;
 mod encode;
@@ -73,7 +74,8 @@ impl<K: Kernel> Nftables<K> {
         let Some(state) = &self.state else { return Vec::new() };
         let mut plan = Plan::default();
         let differences = |family| {
-            let wanted = Wanted::new(family, &state.rules, state.families.get(family));
+            let installed = state.families.get(family);
+            let wanted = Wanted::new(family, &state.rules, installed, installed.elements());
             plan.repair(wanted, snapshot.tables.get(family).as_ref())
         };
         Family::BOTH.into_iter().flat_map(differences).collect()
@@ -132,8 +134,8 @@ impl<K: Kernel> Nftables<K> {
         let generation = (!may_overwrite).then_some(snapshot.generation);
         let mut repair = |family| {
             let found = snapshot.tables.get(family).as_ref();
-            let installed = adopt::installed(family, table, found)?;
-            words.append(&mut plan.repair(Wanted::new(family, &table.rules, &installed), found));
+            let (installed, elements) = adopt::installed(family, table, found)?;
+            words.append(&mut plan.repair(Wanted::new(family, &table.rules, &installed, elements), found));
             Ok::<_, ApplyError>(installed)
         };
         let families = PerFamily { v4: repair(Family::V4)?, v6: repair(Family::V6)? };

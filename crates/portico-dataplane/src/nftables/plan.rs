@@ -90,10 +90,11 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    pub fn new(family: Family, rules: &NodeRules, installed: &Installed) -> Wanted {
+    /// With all elements of what is installed.
+    pub fn new(family: Family, rules: &NodeRules, installed: &Installed, elements: Vec<Element>) -> Wanted {
         let mut chains = fixed_chains(family, rules);
         chains.extend(installed.classes().map(|class| class.chain(family)));
-        Wanted { family, chains, elements: installed.elements() }
+        Wanted { family, chains, elements }
     }
 }
 
@@ -226,11 +227,12 @@ impl Repair<'_> {
 
     fn elements(&mut self, wanted: Wanted, found: &FoundTable, emptied: &[Set]) {
         let mut wants = wanted.elements;
-        wants.sort_unstable();
         if found.sets.is_empty() {
+            wants.sort_unstable_by_key(Element::set);
             self.plan.added.get_mut(self.family).append(&mut wants);
             return;
         }
+        wants.sort_unstable();
         let by_set: BTreeMap<Set, &[Element]> =
             wants.chunk_by(|a, b| a.set() == b.set()).filter_map(|chunk| Some((chunk.first()?.set(), chunk))).collect();
         for set in Set::ALL.into_iter().filter(|set| *set != Set::Affinity) {

@@ -22,6 +22,9 @@ pub fn targets<'a>(family: Family, endpoints: impl IntoIterator<Item = &'a Endpo
 
 /// Slots without gaps: those of `old` that are still wanted stay where they are, the last ones move into gaps.
 pub fn assign(old: &[Option<Target>], wanted: &[Target]) -> Vec<Target> {
+    if old.is_empty() {
+        return wanted.to_vec();
+    }
     let (mut slots, mut waiting) = place(old, wanted);
     while slots.len() > wanted.len() {
         waiting.extend(slots.pop().flatten());
