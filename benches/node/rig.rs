@@ -227,11 +227,10 @@ impl Running {
     pub fn cpu(&self) -> Duration {
         let id = self.child.id();
         let threads = fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
-        let own: u64 = threads
-            .filter_map(|thread| {
-                fs::read_to_string(thread.path().join("schedstat")).ok()?.split(' ').next()?.parse().ok()
-            })
-            .fold(0, |sum, time: u64| sum + time);
+        let time = |thread: fs::DirEntry| -> Option<u64> {
+            fs::read_to_string(thread.path().join("schedstat")).ok()?.split(' ').next()?.parse().ok()
+        };
+        let own: u64 = threads.filter_map(time).sum();
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         let ticks: u64 = fields[13].parse::<u64>().unwrap() + fields[14].parse::<u64>().unwrap();

@@ -1,8 +1,8 @@
 //! The last known objects on disk, so that a node that starts without an API server forwards what it last knew.
 //!
-//! A file of lines, one for each object that changed; the last line about an object counts. Who changes something leaves it
-//! in memory, where it costs no more than its own line; a thread writes what has gathered, at most once a second, and
-//! rewrites the file when more than half of it is of no use. A line that was cut off by a crash is ignored.
+//! A file of lines, one for each object that changed; the last line about an object counts. Who changes something leaves its
+//! line in memory; a thread writes what has gathered, about once a second, and rewrites the file when more than half of it
+//! is of no use. A line that was cut off by a crash is ignored.
 
 mod file;
 
@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 /// Between two writes.
 const PAUSE: Duration = Duration::from_secs(1);
 /// More than this is not left in memory for the pause.
-const MOST_WAITING: usize = 256 << 10;
+const MUCH: usize = 128 << 10;
+/// A disk that is so far behind is given up.
+const TOO_MUCH: usize = 32 << 20;
 
 /// Which object, in one text: there are many of them.
 type Key = Arc<str>;
-/// What is to be written about each object; `None`: it is gone.
-type Lines = HashMap<Key, Option<Vec<u8>>>;
 
 fn key(kind: Kind, namespace: &str, name: &str) -> Key {
     format!("{}/{namespace}/{name}", kind.plural()).into()
@@ -36,14 +36,49 @@ fn key_of(object: &Object) -> Key {
     key(object.kind(), &metadata.namespace, &metadata.name)
 }
 
-/// What is to be written: at most one line for each object, however often it changes.
+/// Objects of the same revision are the same.
+fn revision(metadata: &Metadata) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&metadata.uid, &metadata.resource_version).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Lines to be written, one after the other.
+#[derive(Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    /// What each is about, whether the object is there, and how many bytes it has.
+    entries: Vec<(Key, bool, usize)>,
+}
+
+impl Lines {
+    fn apply(&mut self, key: Key, object: &Object) {
+        self.add(key, true, |bytes| file::write_apply(bytes, object));
+    }
+
+    fn delete(&mut self, key: Key) {
+        self.add(Arc::clone(&key), false, |bytes| file::write_delete(bytes, &key));
+    }
+
+    fn add(&mut self, key: Key, there: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        self.entries.push((key, there, self.bytes.len() - start));
+    }
+
+    fn extend(&mut self, newer: Lines) {
+        self.bytes.extend(newer.bytes);
+        self.entries.extend(newer.entries);
+    }
+}
+
 #[derive(Default)]
 struct Waiting {
     lines: Lines,
-    bytes: usize,
     /// What the file will have when all is written, each with its revision.
     known: HashMap<Key, u64>,
     closed: bool,
+    given_up: bool,
 }
 
 #[derive(Default)]
@@ -80,21 +115,21 @@ impl Journal {
     pub fn apply(&self, object: &Object) {
         let (key, revision) = (key_of(object), revision(object.metadata()));
         let mut waiting = self.shared.lock();
-        if waiting.known.insert(Arc::clone(&key), revision) != Some(revision) {
-            waiting.put(key, Some(file::line(object)));
-            self.notice(&waiting);
+        if !waiting.given_up && waiting.known.insert(Arc::clone(&key), revision) != Some(revision) {
+            waiting.lines.apply(key, object);
+            self.notice(waiting);
         }
     }
 
     pub fn delete(&self, name: &Name) {
-        self.delete_key(&key(name.kind, &name.namespace, &name.name));
+        self.delete_key(key(name.kind, &name.namespace, &name.name));
     }
 
-    fn delete_key(&self, key: &Key) {
+    fn delete_key(&self, key: Key) {
         let mut waiting = self.shared.lock();
-        if waiting.known.remove(key).is_some() {
-            waiting.put(Arc::clone(key), None);
-            self.notice(&waiting);
+        if !waiting.given_up && waiting.known.remove(&key).is_some() {
+            waiting.lines.delete(key);
+            self.notice(waiting);
         }
     }
 
@@ -104,11 +139,17 @@ impl Journal {
         let prefix = format!("{}/", kind.plural());
         let gone = |key: &&Key| key.starts_with(&prefix) && !there.contains(*key);
         let gone: Vec<Key> = self.shared.lock().known.keys().filter(gone).cloned().collect();
-        gone.iter().for_each(|key| self.delete_key(key));
+        gone.into_iter().for_each(|key| self.delete_key(key));
     }
 
-    fn notice(&self, waiting: &Waiting) {
-        if waiting.lines.len() == 1 || waiting.bytes > MOST_WAITING {
+    /// Wake the writer where it sleeps, or should not go on to.
+    fn notice(&self, mut waiting: MutexGuard<'_, Waiting>) {
+        let bytes = waiting.lines.bytes.len();
+        if bytes > TOO_MUCH {
+            tracing::error!("the disk does not keep up: a start without an API server will know an older state");
+            *waiting = Waiting { given_up: true, ..Waiting::default() };
+        }
+        if waiting.lines.entries.len() == 1 || bytes > MUCH {
             self.shared.changed.notify_one();
         }
     }
@@ -134,21 +175,6 @@ impl Drop for Journal {
     }
 }
 
-impl Waiting {
-    fn put(&mut self, key: Key, line: Option<Vec<u8>>) {
-        self.bytes += line.as_ref().map_or(0, Vec::len);
-        let before = self.lines.insert(key, line);
-        self.bytes -= before.flatten().map_or(0, |line| line.len());
-    }
-}
-
-/// Objects of the same revision are the same.
-fn revision(metadata: &Metadata) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&metadata.uid, &metadata.resource_version).hash(&mut hasher);
-    hasher.finish()
-}
-
 /// The thread: writes what has gathered until the journal is closed. What cannot be written is tried again.
 fn write(mut file: File, shared: &Shared) {
     let mut failing = false;
@@ -159,7 +185,9 @@ fn write(mut file: File, shared: &Shared) {
             if !std::mem::replace(&mut failing, true) {
                 tracing::error!(%error, "cannot remember what is known: a start without an API server will know less");
             }
-            put_back(shared, lines);
+            let mut waiting = shared.lock();
+            let newer = std::mem::replace(&mut waiting.lines, lines);
+            waiting.lines.extend(newer);
         }
         failing &= written.is_err();
         if closed {
@@ -171,28 +199,17 @@ fn write(mut file: File, shared: &Shared) {
     }
 }
 
-/// Unless there is something newer.
-fn put_back(shared: &Shared, lines: Lines) {
-    let mut waiting = shared.lock();
-    for (key, line) in lines {
-        if !waiting.lines.contains_key(&key) {
-            waiting.put(key, line);
-        }
-    }
-}
-
 /// Wait for something to write (or to sync), and a little longer for more.
 fn gathered(shared: &Shared, unsynced: bool) -> (Lines, bool) {
     let mut waiting = shared.lock();
-    while waiting.lines.is_empty() && !waiting.closed && !unsynced {
+    while waiting.lines.entries.is_empty() && !waiting.closed && !unsynced {
         waiting = shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
     }
     let until = Instant::now() + PAUSE;
-    while !waiting.closed && waiting.bytes <= MOST_WAITING {
+    while !waiting.closed && waiting.lines.bytes.len() <= MUCH {
         let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) else { break };
         (waiting, _) = shared.changed.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner);
     }
-    waiting.bytes = 0;
     (std::mem::take(&mut waiting.lines), waiting.closed)
 }
 

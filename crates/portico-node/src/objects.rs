@@ -96,6 +96,7 @@ impl Object {
         }
     }
 
+    #[cfg(test)]
     pub fn name(&self) -> Name {
         let metadata = self.metadata();
         Name { kind: self.kind(), namespace: metadata.namespace.clone(), name: metadata.name.clone() }

@@ -58,15 +58,24 @@ impl Head {
 }
 
 /// The line that says an object is there.
-pub fn line(object: &Object) -> Vec<u8> {
-    terminated(serde_json::to_vec(&Line::Apply(object)))
+pub fn write_apply(bytes: &mut Vec<u8>, object: &Object) {
+    write_line(bytes, &Line::Apply(object));
 }
 
-fn terminated(line: serde_json::Result<Vec<u8>>) -> Vec<u8> {
-    // Objects are plain structs of texts and numbers, which always serialise.
-    let mut line = line.unwrap_or_default();
-    line.push(b'\n');
-    line
+pub fn write_delete(bytes: &mut Vec<u8>, key: &Key) {
+    write_line(bytes, &Line::<Object>::Delete(key.to_string()));
+}
+
+fn write_line<T: Serialize>(bytes: &mut Vec<u8>, line: &Line<T>) {
+    // Plain structs of texts and numbers always serialise, and memory always takes them.
+    let _ = serde_json::to_writer(&mut *bytes, line);
+    bytes.push(b'\n');
+}
+
+fn header() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_line(&mut bytes, &Line::<Object>::Journal { version: VERSION });
+    bytes
 }
 
 /// Where the line of an object is.
@@ -117,22 +126,15 @@ impl File {
         Ok((file, known))
     }
 
-    /// Write lines, one for each object that changed. After an error none of them is written.
+    /// After an error none of them is written.
     pub fn write(&mut self, lines: &Lines) -> io::Result<()> {
-        let mut batch = Vec::new();
-        let mut places = Vec::with_capacity(lines.len());
-        for (key, line) in lines {
-            let start = batch.len();
-            match line {
-                Some(line) => batch.extend_from_slice(line),
-                None => batch.extend(terminated(serde_json::to_vec(&Line::<Object>::Delete(key.to_string())))),
-            }
-            let length = u32::try_from(batch.len() - start).map_err(io::Error::other)?;
-            let place = Place { offset: self.end + start as u64, length };
-            places.push((Arc::clone(key), line.as_ref().map(|_| place)));
+        let mut offset = self.end;
+        self.append(&lines.bytes)?;
+        for (key, there, length) in &lines.entries {
+            let place = Place { offset, length: u32::try_from(*length).unwrap_or(u32::MAX) };
+            self.put(Arc::clone(key), there.then_some(place));
+            offset += *length as u64;
         }
-        self.append(&batch)?;
-        places.into_iter().for_each(|(key, place)| self.put(key, place));
         if self.end > SMALL.max(2 * self.useful) {
             return self.rewrite();
         }
@@ -204,10 +206,6 @@ impl File {
         (self.file, self.end, self.synced, self.unsynced) = (new, end, Instant::now(), false);
         Ok(())
     }
-}
-
-fn header() -> Vec<u8> {
-    terminated(serde_json::to_vec(&Line::<Object>::Journal { version: VERSION }))
 }
 
 /// Another process with the same file would write over our lines.

@@ -23,6 +23,12 @@ fn slice(name: &str, revision: u32) -> Object {
     Object::Slice(Box::new(slice))
 }
 
+fn lines(object: &Object) -> Lines {
+    let mut lines = Lines::default();
+    lines.apply(key_of(object), object);
+    lines
+}
+
 fn path(directory: &TempDir) -> PathBuf {
     directory.path().join("node1/journal")
 }
@@ -89,7 +95,7 @@ fn a_torn_tail_is_ignored_and_written_over() {
     drop(journal);
     let whole = fs::read(path(&directory)).unwrap();
     let mut longer = whole.clone();
-    longer.extend_from_slice(&file::line(&service("b", 2)));
+    longer.extend_from_slice(&lines(&service("b", 2)).bytes);
     for length in whole.len()..longer.len() {
         fs::write(path(&directory), &longer[..length]).unwrap();
         let journal = open(&directory);
@@ -107,7 +113,7 @@ fn a_line_without_sense_costs_only_itself() {
     drop(journal);
     let mut bytes = fs::read(path(&directory)).unwrap();
     bytes.extend_from_slice(b"{\"apply\":{\"service\":7}}\n\xff\xfe\n");
-    bytes.extend_from_slice(&file::line(&service("b", 2)));
+    bytes.extend_from_slice(&lines(&service("b", 2)).bytes);
     fs::write(path(&directory), &bytes).unwrap();
     drop(open(&directory));
     assert_eq!(read(&directory), [service("a", 1), service("b", 2)]);
@@ -139,11 +145,11 @@ fn is_rewritten_when_most_of_it_is_old() {
     let directory = TempDir::new().unwrap();
     let (mut file, _) = File::open(directory.path(), "node1").unwrap();
     let keep = service("keep", 1);
-    file.write(&HashMap::from([(key_of(&keep), Some(file::line(&keep)))])).unwrap();
+    file.write(&lines(&keep)).unwrap();
     let mut largest = 0;
     for revision in 2..2000 {
         let object = service("a", revision);
-        file.write(&HashMap::from([(key_of(&object), Some(file::line(&object)))])).unwrap();
+        file.write(&lines(&object)).unwrap();
         largest = largest.max(fs::metadata(path(&directory)).unwrap().len());
     }
     assert!(largest < 80 << 10, "{largest}");
