@@ -304,3 +304,30 @@ fn the_watch_tells_others_from_us() {
         assert!(!watch.touched().unwrap(), "{disturbance}");
     }
 }
+
+#[test]
+fn a_set_that_is_full_is_made_larger_in_place() {
+    let mut host = Host::new();
+    let mut table = everything();
+    host.replace(&table);
+    let template = table.ports[&key("web", Family::V4)].clone();
+    let mut changes = Vec::new();
+    for number in 0..1000u16 {
+        let mut port = (*template).clone();
+        let [high, low] = number.to_be_bytes();
+        let cluster_ip = Some([10, 97, high, low].into());
+        port.frontends = vec![frontend(FrontendKind::ClusterIp, cluster_ip, 80, Masquerade::Always)];
+        port.cluster =
+            (0..20).map(|n| Endpoint { address: [10, 200 + n, high, low].into(), port: 80, local: false }).collect();
+        let (key, after) = (key(&format!("many-{number}"), Family::V4), Some(Arc::new(port)));
+        table.ports.extend(after.clone().map(|port| (key.clone(), port)));
+        changes.push(Change { key, before: None, after });
+    }
+    let error = host.nft.apply(&table.rules, &changes).unwrap_err();
+    assert!(error.to_string().contains("a set is full"), "{error}");
+    let report = host.replace(&table);
+    assert!(report.drift.contains(&"ip: set endpoints is too small".to_owned()), "{:?}", report.drift);
+    assert_eq!(host.replace(&table), Report::default());
+    host.restart();
+    assert_eq!(host.replace(&table), Report::default());
+}

@@ -1,6 +1,6 @@
 //! Plans as netlink messages.
 
-use super::element::Element;
+use super::element::{Element, Set};
 use super::expr::family_number;
 use super::plan::{Plan, Step};
 use super::rules::{Base, Rule};
@@ -86,7 +86,7 @@ fn step(m: &mut Messages, step: &Step) {
             m.put_u32_be(2, 0);
         }),
         Step::DeleteTable(family) => delete_table(m, *family, TABLE),
-        Step::AddSet(family, set) => add_set(m, *family, *set),
+        Step::AddSet(family, set, size) => add_set(m, *family, *set, *size),
         Step::DeleteSet(family, name) => named(m, command::DELETE_SET, *family, 2, name),
         Step::EmptySet(family, set) => named(m, command::DELETE_ELEMENT, *family, 2, set.name()),
         Step::AddChain(family, name, base) => send(m, command::NEW_CHAIN, create | flags::EXCLUSIVE, *family, |m| {
@@ -139,7 +139,7 @@ fn comment(text: &str) -> Vec<u8> {
     [COMMENT, end as u8 + 1].into_iter().chain(text).chain([0]).collect()
 }
 
-fn add_set(m: &mut Messages, family: Family, set: super::element::Set) {
+fn add_set(m: &mut Messages, family: Family, set: Set, size: u32) {
     let (definition, details) = (set.definition(family), set.details(family));
     send(m, command::NEW_SET, flags::CREATE | flags::EXCLUSIVE, family, |m| {
         m.put_str(1, TABLE);
@@ -154,7 +154,7 @@ fn add_set(m: &mut Messages, family: Family, set: super::element::Set) {
         // The kernel wants a number that is unlike others in the batch.
         m.put_u32_be(10, set as u32 + 1);
         m.nested(9, |m| {
-            if let Some(size) = details.size {
+            if size > 0 {
                 m.put_u32_be(1, size);
             }
             if !details.parts.is_empty() {

@@ -38,7 +38,13 @@ pub enum Fault {
 #[derive(Clone, Default)]
 struct Table {
     chains: BTreeMap<Arc<str>, Chain>,
-    sets: BTreeMap<Arc<str>, BTreeMap<Bytes, Element>>,
+    sets: BTreeMap<Arc<str>, SetInMemory>,
+}
+
+#[derive(Clone, Default)]
+struct SetInMemory {
+    size: u32,
+    elements: BTreeMap<Bytes, Element>,
 }
 
 #[derive(Clone, Default)]
@@ -74,7 +80,12 @@ impl Fake {
 
     pub fn elements(&self, family: Family) -> Vec<Element> {
         let state = self.lock();
-        state.tables.get(family).iter().flat_map(|t| t.sets.values().flat_map(|set| set.values().cloned())).collect()
+        state
+            .tables
+            .get(family)
+            .iter()
+            .flat_map(|t| t.sets.values().flat_map(|set| set.elements.values().cloned()))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -171,9 +182,9 @@ impl State {
             Step::DeleteTable(family) => {
                 self.tables.get_mut(*family).take().map(drop).ok_or(format!("{step:?}: no table"))
             }
-            Step::AddSet(family, set) => self.table(*family)?.add_set(set.name()),
+            Step::AddSet(family, set, size) => self.table(*family)?.add_set(set.name(), *size),
             Step::DeleteSet(family, name) => self.table(*family)?.delete_set(name),
-            Step::EmptySet(family, set) => self.table(*family)?.set(set.name()).map(BTreeMap::clear),
+            Step::EmptySet(family, set) => self.table(*family)?.set(set.name()).map(|set| set.elements.clear()),
             Step::AddChain(family, name, base) => {
                 let base = base.as_ref().map(|base| FoundBase {
                     kind: base.kind.to_owned(),
@@ -196,16 +207,21 @@ impl State {
             table.chain(chain)?;
         }
         let set = table.set(element.set().name())?;
-        let (key, present) = (element.key(), set.get(&element.key()));
+        let (key, present) = (element.key(), set.elements.get(&element.key()));
         match (add, present) {
             (true, Some(present)) => return Err(format!("{element:?} is there already: {present:?}")),
             (false, None) => return Err(format!("{element:?} is not there")),
-            (false, Some(_)) => drop(set.remove(&key)),
+            (false, Some(_)) => drop(set.elements.remove(&key)),
             (true, None) => {
-                if set.values().any(|present| overlap(present, element)) {
+                if set.size > 0 && set.elements.len() >= set.size as usize {
+                    return Err(format!("no room for {element:?}"));
+                }
+                if element.set() == Set::AllowedSources
+                    && set.elements.values().any(|present| overlap(present, element))
+                {
                     return Err(format!("{element:?} overlaps"));
                 }
-                set.insert(key, element.clone());
+                set.elements.insert(key, element.clone());
             }
         }
         Ok(())
@@ -213,7 +229,7 @@ impl State {
 }
 
 impl Table {
-    fn set(&mut self, name: &str) -> Result<&mut BTreeMap<Bytes, Element>, String> {
+    fn set(&mut self, name: &str) -> Result<&mut SetInMemory, String> {
         self.sets.get_mut(name).ok_or_else(|| format!("no set {name}"))
     }
 
@@ -221,8 +237,8 @@ impl Table {
         self.chains.get_mut(name).ok_or_else(|| format!("no chain {name}"))
     }
 
-    fn add_set(&mut self, name: &str) -> Result<(), String> {
-        match self.sets.insert(Arc::from(name), BTreeMap::new()) {
+    fn add_set(&mut self, name: &str, size: u32) -> Result<(), String> {
+        match self.sets.insert(Arc::from(name), SetInMemory { size, elements: BTreeMap::new() }) {
             None => Ok(()),
             Some(_) => Err(format!("set {name} exists")),
         }
@@ -245,7 +261,7 @@ impl Table {
     fn delete_chain(&mut self, name: &Arc<str>) -> Result<(), String> {
         let by_rule = self.rules().any(|rule| references(rule).chains.iter().any(|chain| **chain == **name));
         let leads_there = |element: &Element| matches!(element, Element::Class { chain, .. } if chain == name);
-        if by_rule || self.sets.values().flat_map(BTreeMap::values).any(leads_there) {
+        if by_rule || self.sets.values().flat_map(|set| set.elements.values()).any(leads_there) {
             return Err(format!("chain {name} is in use"));
         }
         self.chains.remove(name).map(drop).ok_or_else(|| format!("no chain {name}"))
@@ -268,11 +284,11 @@ impl Table {
             let rules = chain.rules.iter().map(|rule| Some(rule.fingerprint)).collect();
             (name.clone(), FoundChain { base: chain.base.clone(), rules })
         };
-        let set = |(name, elements): (&Arc<str>, &BTreeMap<Bytes, Element>)| {
+        let set = |(name, set): (&Arc<str>, &SetInMemory)| {
             let definition = Set::by_name(name)?.definition(family);
-            let mut elements: Vec<Element> = elements.values().cloned().collect();
+            let mut elements: Vec<Element> = set.elements.values().cloned().collect();
             elements.sort();
-            Some((name.clone(), FoundSet { definition, elements, unknown: 0 }))
+            Some((name.clone(), FoundSet { definition, size: set.size, elements, unknown: 0 }))
         };
         FoundTable {
             flags: 0,

@@ -181,6 +181,10 @@ fn outcome(replies: Replies) -> io::Result<()> {
     if is_momentary(&first.error) || first.error.raw_os_error() == Some(libc::ERESTART) {
         return Err(first.error);
     }
+    if first.error.raw_os_error() == Some(libc::ENFILE) {
+        // Comparing everything makes it larger.
+        return Err(io::Error::new(io::ErrorKind::StorageFull, "a set is full"));
+    }
     let text = first.text.map(|text| format!(": {text}")).unwrap_or_default();
     let text = format!("{}{text} (operation {}, {count} refused)", first.error, first.sequence);
     Err(io::Error::new(first.error.kind(), text))

@@ -23,7 +23,8 @@ pub struct Plan {
 pub enum Step {
     AddTable(Family),
     DeleteTable(Family),
-    AddSet(Family, Set),
+    /// With room for so many elements; zero for one that grows by itself.
+    AddSet(Family, Set, u32),
     DeleteSet(Family, Arc<str>),
     /// Remove all its elements.
     EmptySet(Family, Set),
@@ -86,7 +87,8 @@ impl Plan {
 pub struct Wanted {
     pub family: Family,
     pub chains: Vec<Chain>,
-    pub elements: Vec<Element>,
+    elements: Vec<Element>,
+    counts: BTreeMap<Set, usize>,
 }
 
 impl Wanted {
@@ -94,7 +96,13 @@ impl Wanted {
     pub fn new(family: Family, rules: &NodeRules, installed: &Installed, elements: Vec<Element>) -> Wanted {
         let mut chains = fixed_chains(family, rules);
         chains.extend(installed.classes().map(|class| class.chain(family)));
-        Wanted { family, chains, elements }
+        let mut counts = BTreeMap::new();
+        elements.iter().for_each(|element| *counts.entry(element.set()).or_default() += 1);
+        Wanted { family, chains, elements, counts }
+    }
+
+    fn count(&self, set: Set) -> usize {
+        self.counts.get(&set).copied().unwrap_or_default()
     }
 }
 
@@ -126,9 +134,9 @@ impl Repair<'_> {
     }
 
     fn contents(&mut self, wanted: Wanted, found: &FoundTable) {
-        let wrong_sets = self.wrong_sets(found);
+        let wrong_sets = self.wrong_sets(&wanted, found);
         let chains = self.empty_chains(&wanted, found, !wrong_sets.is_empty());
-        let emptied = self.sets(found, &wrong_sets);
+        let emptied = self.sets(&wanted, found, &wrong_sets);
         self.chains(&wanted, &chains);
         self.leftovers(&wanted, found, &chains);
         self.elements(wanted, found, &emptied);
@@ -150,13 +158,18 @@ impl Repair<'_> {
         self.words.push(format!("{}: {text}", self.label()));
     }
 
-    /// Sets that are declared otherwise.
-    fn wrong_sets(&mut self, found: &FoundTable) -> Vec<Set> {
-        let is_wrong =
-            |set: &Set| found.sets.get(set.name()).is_some_and(|f| f.definition != set.definition(self.family));
-        let wrong: Vec<Set> = Set::ALL.into_iter().filter(is_wrong).collect();
-        for set in &wrong {
-            self.say(format!("set {} is another", set.name()));
+    /// Sets that are declared otherwise, or too small.
+    fn wrong_sets(&mut self, wanted: &Wanted, found: &FoundTable) -> Vec<Set> {
+        let mut wrong = Vec::new();
+        for set in Set::ALL {
+            let Some(found) = found.sets.get(set.name()) else { continue };
+            let problem = match found.definition == set.definition(self.family) {
+                false => "is another",
+                true if !set.fits(wanted.count(set), found.size) => "is too small",
+                true => continue,
+            };
+            self.say(format!("set {} {problem}", set.name()));
+            wrong.push(set);
         }
         wrong
     }
@@ -189,17 +202,18 @@ impl Repair<'_> {
     }
 
     /// Returns the sets that have lost what was found in them.
-    fn sets(&mut self, found: &FoundTable, wrong: &[Set]) -> Vec<Set> {
+    fn sets(&mut self, wanted: &Wanted, found: &FoundTable, wrong: &[Set]) -> Vec<Set> {
+        let add = |set: Set| Step::AddSet(wanted.family, set, set.size_for(wanted.count(set)));
         let mut emptied = wrong.to_vec();
         for set in wrong {
             self.plan.before.push(Step::DeleteSet(self.family, Arc::from(set.name())));
-            self.plan.before.push(Step::AddSet(self.family, *set));
+            self.plan.before.push(add(*set));
         }
         for set in Set::ALL {
             match found.sets.get(set.name()) {
                 None => {
                     self.say(format!("set {} is missing", set.name()));
-                    self.plan.before.push(Step::AddSet(self.family, set));
+                    self.plan.before.push(add(set));
                 }
                 Some(found) if found.unknown > 0 => {
                     self.say(format!("{} elements of {} are not ours", found.unknown, set.name()));

@@ -133,7 +133,7 @@ fn rule(message: Message) -> Option<(Box<str>, Option<u64>)> {
 }
 
 fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
-    let mut name = None;
+    let (mut name, mut size) = (None, 0);
     let mut definition = Definition { flags: 0, key_type: 0, key_length: 0, data_type: 0, data_length: 0 };
     for attribute in message.attributes(4) {
         match attribute.kind {
@@ -144,6 +144,7 @@ fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
             5 => definition.key_length = attribute.u32_be()?,
             6 => definition.data_type = attribute.u32_be()?,
             7 => definition.data_length = attribute.u32_be()?,
+            9 => size = attribute.nested().find_kind(1).and_then(|size| size.u32_be()).unwrap_or_default(),
             _ => {}
         }
     }
@@ -152,7 +153,7 @@ fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
     }
     const ANONYMOUS: u32 = 1;
     let is_named = definition.flags & ANONYMOUS == 0;
-    is_named.then_some((Arc::from(name?), FoundSet { definition, elements: Vec::new(), unknown: 0 }))
+    is_named.then_some((Arc::from(name?), FoundSet { definition, size, elements: Vec::new(), unknown: 0 }))
 }
 
 fn read_elements(socket: &mut Socket, family: Family, set: Set, found: &mut FoundSet) -> io::Result<()> {

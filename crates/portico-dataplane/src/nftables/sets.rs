@@ -29,6 +29,9 @@ pub const VERDICT: u32 = 0xffff_ff00;
 /// Clients with a session at any one time, in one family; the kernel makes the hash table large enough for them at once.
 const AFFINITY_SIZE: u32 = 1 << 18;
 
+/// Sets of a given size have at least this one.
+const SMALLEST: u32 = 1 << 14;
+
 /// The declaration, as far as the kernel tells it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
@@ -44,7 +47,6 @@ pub struct Definition {
 pub struct Details {
     /// Lengths of the parts of the key; empty if it has one part.
     pub parts: Vec<u8>,
-    pub size: Option<u32>,
     /// What `nft` needs to print numbers right, and a comment.
     pub userdata: Vec<u8>,
 }
@@ -94,6 +96,29 @@ impl Set {
 
     pub fn by_name(name: &str) -> Option<Set> {
         Set::ALL.into_iter().find(|set| set.name() == name)
+    }
+
+    /// How large it is made for so many elements; zero if it grows by itself.
+    ///
+    /// A hash table that grows while it is filled takes twice as long as one of a given size, and longer on a busy machine; so
+    /// the sets that have an element for each endpoint or frontend are given one, with room for as many again.
+    pub fn size_for(self, elements: usize) -> u32 {
+        match self {
+            Set::Frontends | Set::Endpoints | Set::Hairpin => {
+                u32::try_from(elements * 2).unwrap_or(u32::MAX / 2).next_power_of_two().max(SMALLEST)
+            }
+            Set::Affinity => AFFINITY_SIZE,
+            _ => 0,
+        }
+    }
+
+    /// Whether so many elements fit in.
+    pub fn fits(self, elements: usize, size: u32) -> bool {
+        match self.size_for(elements) {
+            0 => size == 0,
+            _ if self == Set::Affinity => size == AFFINITY_SIZE,
+            _ => elements <= size as usize,
+        }
     }
 
     fn comment(self) -> &'static str {
@@ -168,7 +193,6 @@ impl Set {
         userdata.extend(comment.bytes().chain([0]));
         Details {
             parts: if key.len() > 1 { key.iter().map(|part| part.length).collect() } else { Vec::new() },
-            size: (self == Set::Affinity).then_some(AFFINITY_SIZE),
             userdata,
         }
     }

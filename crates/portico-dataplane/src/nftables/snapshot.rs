@@ -39,6 +39,8 @@ pub struct FoundBase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundSet {
     pub definition: Definition,
+    /// Elements that it can have; zero if it grows by itself.
+    pub size: u32,
     /// Sorted.
     pub elements: Vec<Element>,
     /// Elements that cannot be ours.
