@@ -165,3 +165,32 @@ async fn whole(body: Body) -> Result<bytes::Bytes, RequestError> {
     let collected = collected.map_err(|_| RequestError::Timeout)?;
     Ok(collected.map_err(|error| RequestError::Read(io::Error::other(error)))?.to_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn refused(access: ApiAccess) -> String {
+        match connect(&access).await {
+            Ok(_) => panic!("{access:?} should not do"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_the_access_is_said() {
+        let missing = refused(ApiAccess { kubeconfig: Some("/nowhere/config".into()), server: None }).await;
+        assert!(missing.contains("/nowhere/config"), "{missing}");
+        let url = refused(ApiAccess { kubeconfig: None, server: Some("http://a b".to_owned()) }).await;
+        assert!(url.contains("--master=http://a b"), "{url}");
+        let nothing = refused(ApiAccess::default()).await;
+        assert!(nothing.contains("--kubeconfig"), "{nothing}");
+    }
+
+    #[tokio::test]
+    async fn the_last_reason_is_told() {
+        let access = ApiAccess { kubeconfig: None, server: Some("http://127.0.0.1:1".to_owned()) };
+        let error = get(&connect(&access).await.unwrap(), "/version").await.unwrap_err().to_string();
+        assert!(error.contains("Connection refused"), "{error}");
+    }
+}

@@ -104,7 +104,7 @@ fn some(names: &BTreeSet<String>) -> String {
 
 /// Send Events until nobody can leave notices any more.
 pub async fn send(client: Client, node: Arc<str>, mut notices: mpsc::Receiver<Notice>) {
-    let mut sender = Sender { client, node, told: BTreeSet::new(), room: BURST, since: Instant::now() };
+    let mut sender = Sender { client, node, told: BTreeSet::new(), room: Room::new(Instant::now()) };
     while let Some(notice) = notices.recv().await {
         sender.send(notice).await;
     }
@@ -114,14 +114,13 @@ struct Sender {
     client: Client,
     node: Arc<str>,
     told: BTreeSet<(Option<ServiceName>, &'static str, String)>,
-    room: u32,
-    since: Instant,
+    room: Room,
 }
 
 impl Sender {
     async fn send(&mut self, notice: Notice) {
         let key = (notice.service.clone(), notice.reason, notice.text.clone());
-        if self.told.len() >= MOST_TOLD || !self.told.insert(key) || !self.has_room(Instant::now()) {
+        if self.told.len() >= MOST_TOLD || !self.told.insert(key) || !self.room.take(Instant::now()) {
             return;
         }
         let uid = match &notice.service {
@@ -138,21 +137,33 @@ impl Sender {
         }
     }
 
-    fn has_room(&mut self, now: Instant) -> bool {
-        let more = now.duration_since(self.since).as_secs() / REFILL.as_secs();
-        if more > 0 {
-            self.room = self.room.saturating_add(u32::try_from(more).unwrap_or(BURST)).min(BURST);
-            self.since = now;
-        }
-        self.room.checked_sub(1).map(|room| self.room = room).is_some()
-    }
-
     /// `kubectl describe` finds Events by it.
     async fn uid(&self, service: &ServiceName) -> String {
         let path = format!("/api/v1/namespaces/{}/services/{}", service.namespace, service.name);
         let body = client::get(&self.client, &path).await.unwrap_or_default();
         let object: Value = serde_json::from_slice(&body).unwrap_or_default();
         object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+}
+
+/// How many Events may still be written.
+struct Room {
+    left: u32,
+    since: Instant,
+}
+
+impl Room {
+    fn new(now: Instant) -> Room {
+        Room { left: BURST, since: now }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        let more = u32::try_from(now.duration_since(self.since).as_secs() / REFILL.as_secs()).unwrap_or(BURST);
+        if more > 0 {
+            self.left = self.left.saturating_add(more).min(BURST);
+            self.since = now;
+        }
+        self.left.checked_sub(1).map(|left| self.left = left).is_some()
     }
 }
 

@@ -96,7 +96,6 @@ impl Object {
         }
     }
 
-    #[cfg(test)]
     pub fn name(&self) -> Name {
         let metadata = self.metadata();
         Name { kind: self.kind(), namespace: metadata.namespace.clone(), name: metadata.name.clone() }

@@ -182,9 +182,12 @@ impl<S: Sink> Watcher<'_, S> {
             self.sink.answered();
             let page: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
             for item in page.items.iter().flatten() {
-                names.extend(self.name(item.get()));
-                if let Some(object) = self.decode(item.get()) {
-                    self.sink.apply(object).await;
+                match self.decode(item.get()) {
+                    Some(object) => {
+                        names.insert(object.name());
+                        self.sink.apply(object).await;
+                    }
+                    None => names.extend(self.name(item.get())),
                 }
             }
             next = page.metadata.next;
@@ -241,7 +244,10 @@ impl<S: Sink> Watcher<'_, S> {
         match event.what.as_ref() {
             "ADDED" | "MODIFIED" => {
                 if let Some(object) = self.decode(json) {
+                    let revision = object.metadata().resource_version.clone();
                     self.sink.apply(object).await;
+                    self.revision = Some(revision);
+                    return Ok(());
                 }
             }
             "DELETED" => {

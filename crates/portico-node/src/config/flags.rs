@@ -285,7 +285,7 @@ impl FromArgMatches for Arguments {
 
 impl clap::Args for Arguments {
     fn augment_args(command: Command) -> Command {
-        command.args_override_self(true).args(FLAGS.iter().map(argument))
+        command.version(env!("CARGO_PKG_VERSION")).args_override_self(true).args(FLAGS.iter().map(argument))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

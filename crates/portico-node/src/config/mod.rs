@@ -11,7 +11,7 @@ pub use flags::Arguments;
 
 use crate::sysctl;
 use document::Document;
-use portico_model::index::Settings;
+use portico_model::index::{DetectLocal, Settings};
 use serde_json::Value;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -173,6 +173,10 @@ pub fn interpret(
         let line = file.as_ref().and_then(|(_, text)| line_of(text, &field));
         let line = line.map(|line| format!(" (line {line})")).unwrap_or_default();
         warnings.push(format!("{field}{line}: there is no such field; it is ignored"));
+    }
+    if config.settings.detect_local == DetectLocal::ClusterCidr(Vec::new()) {
+        let (mode, networks) = (document.name("detectLocalMode"), document.name("clusterCIDR"));
+        warnings.push(format!("{mode} is ClusterCIDR, but {networks} is not given: pods cannot be told from others"));
     }
     let problems = document.problems();
     if !problems.is_empty() {

@@ -107,3 +107,15 @@ fn events_name_their_object() {
     let (namespace, event) = super::event(&about_node, "node1", "node1", now);
     assert_eq!((namespace.as_str(), event["involvedObject"]["name"].as_str()), ("default", Some("node1")));
 }
+
+#[test]
+fn a_flood_of_events_is_dammed() {
+    let now = Instant::now();
+    let mut room = Room::new(now);
+    assert_eq!((0..100).filter(|_| room.take(now)).count(), BURST as usize);
+    assert!(!room.take(now + REFILL / 2));
+    assert!(room.take(now + REFILL));
+    assert!(!room.take(now + REFILL));
+    let later = now + 1000 * REFILL;
+    assert_eq!((0..100).filter(|_| room.take(later)).count(), BURST as usize);
+}
