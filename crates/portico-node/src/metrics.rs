@@ -210,11 +210,14 @@ impl Metrics {
             }
             self.last_sync.get_or_create(&of(*family)).set(now());
         }
-        self.endpoint_changes_pending.set(0);
-        self.service_changes_pending.set(0);
         self.kernel.observe(report.kernel.as_secs_f64());
         self.operations.inc_by(report.operations as u64);
         self.drift_repairs.inc_by(report.drift.len() as u64);
+    }
+
+    pub fn nothing_is_pending(&self) {
+        self.endpoint_changes_pending.set(0);
+        self.service_changes_pending.set(0);
     }
 
     pub fn failed(&self, families: &[IpFamily]) {

@@ -275,7 +275,7 @@ impl Syncer {
     /// A node that forwards nothing yet begins with what others need to start. A table of its own, so that what is already
     /// there of a list stays out.
     fn first(&mut self, objects: Vec<Object>) {
-        if self.installed || self.parts.dataplane.is_installed().unwrap_or(true) {
+        if objects.is_empty() || self.installed || self.parts.dataplane.is_installed().unwrap_or(true) {
             return;
         }
         let mut index = Index::new(self.parts.settings.clone());
@@ -313,6 +313,11 @@ impl Syncer {
         self.note(update, now);
         if self.installed || self.gate.is_open(now) {
             self.install(now);
+        }
+        if self.owed.is_empty() {
+            // What is left came in and changed nothing.
+            self.waiting.clear();
+            self.parts.metrics.nothing_is_pending();
         }
         if self.parts.flows.due().is_some_and(|due| due <= now) {
             self.end_flows(|flows, table| flows.check_due(table, now));
@@ -403,6 +408,8 @@ impl Syncer {
         let again = self.backoff.next();
         self.compare = Some(now + again);
         self.parts.metrics.failed(&Family::BOTH);
+        // Also where nothing came in: the kernel may not have what it should have.
+        Family::BOTH.into_iter().for_each(|family| self.parts.monitor.queued(family));
         tracing::error!(%error, ?again, "cannot install the table, will try again");
     }
 

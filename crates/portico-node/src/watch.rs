@@ -46,7 +46,12 @@ pub async fn follow<S: Sink>(client: Client, kind: Kind, node: &str, sink: &S) -
     loop {
         let began = Instant::now();
         match watcher.step().await {
-            Ok(progress) if progress || began.elapsed() > GOOD_WATCH => backoff.reset(),
+            Ok(progress) if progress || began.elapsed() > GOOD_WATCH => {
+                if backoff.is_failing() {
+                    tracing::info!(kind = kind.plural(), "following again");
+                }
+                backoff.reset();
+            }
             Ok(_) => backoff.wait().await,
             Err(error) if error.is_gone() => {
                 tracing::info!(kind = kind.plural(), "the server has no history from here on, listing again");
@@ -59,7 +64,10 @@ pub async fn follow<S: Sink>(client: Client, kind: Kind, node: &str, sink: &S) -
                 tokio::time::sleep(DENIED.mul_f64(0.5 + fraction())).await;
             }
             Err(error) => {
-                tracing::warn!(kind = kind.plural(), %error, "cannot follow, will try again");
+                match backoff.is_failing() {
+                    false => tracing::warn!(kind = kind.plural(), %error, "cannot follow, will try again"),
+                    true => tracing::debug!(kind = kind.plural(), %error, "still cannot follow"),
+                }
                 watcher.failed(&error);
                 backoff.wait().await;
             }

@@ -425,6 +425,39 @@ fn metrics_tell_what_happened() {
     }
 }
 
+#[test]
+fn what_changed_nothing_does_not_count_as_slow_later() {
+    let mut rig = Rig::installed();
+    let long_ago = Instant::now() - Duration::from_secs(3600);
+    rig.take(Input::Apply(service("a", "10.0.0.1"), long_ago));
+    rig.step();
+    assert!(rig.syncer.parts.metrics.text().contains("kubeproxy_sync_proxy_rules_service_changes_pending 0"));
+    rig.take(Input::Apply(service("a", "10.0.0.5"), Instant::now()));
+    rig.step();
+    let text = rig.syncer.parts.metrics.text();
+    assert!(text.contains("portico_service_programming_duration_seconds_bucket{le=\"26.2144\"} 1"), "{text}");
+}
+
+#[test]
+fn a_kernel_that_keeps_failing_makes_the_node_unhealthy() {
+    let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
+    let monitor = Monitor::new(Duration::ZERO, &Family::BOTH);
+    let mut syncer = Syncer::new(Parts { monitor: monitor.clone(), ..parts(&kernel, &ended) }, now);
+    [Kind::Service, Kind::Slice, Kind::Node].into_iter().for_each(|kind| syncer.listed(kind, &HashSet::new()));
+    kernel.fail(&[true]);
+    syncer.step(now);
+    assert!(!monitor.healthy());
+    syncer.step(syncer.deadline().unwrap());
+    assert!(monitor.healthy());
+}
+
+#[test]
+fn nothing_to_begin_with_is_not_installed() {
+    let mut rig = Rig::new();
+    rig.take(Input::First(Vec::new()));
+    assert_eq!(rig.kernel.calls(), []);
+}
+
 #[tokio::test]
 async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
     let (kernel, ended) = (Fake::default(), Ended::default());

@@ -55,7 +55,12 @@ impl Waiting {
         for (family, trigger) in std::mem::take(&mut self.triggers).into_values() {
             metrics.network_programmed(family, trigger);
         }
+        self.clear();
+    }
+
+    pub fn clear(&mut self) {
         self.services.clear();
+        self.triggers.clear();
     }
 }
 
