@@ -23,6 +23,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Ok(())
         }
         Task::Run => runtime()?.block_on(async {
+            give_memory_back();
             let mut signals = Signals::new()?;
             portico_node::run(config, async move { signals.wait().await }).await?;
             tracing::info!("stopped; the rules stay");
@@ -34,4 +35,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Two workers read two lists at once; the loop has a thread of its own.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(4).enable_all().build()
+}
+
+/// The lists of a start and their batch are large and soon gone, then little happens for long: what is freed goes back to the
+/// system at once, instead of when the allocator is next asked.
+#[expect(unsafe_code, reason = "options of the allocator are only there in C")]
+fn give_memory_back() {
+    // It has no name in the bindings, and stands before this one.
+    const PURGE_DELAY: libmimalloc_sys::mi_option_t = libmimalloc_sys::mi_option_use_numa_nodes - 1;
+    // SAFETY: sets a number of the allocator's own; options out of its range are ignored there.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 0) };
 }
