@@ -132,6 +132,8 @@ struct Syncer {
     compare: Option<Instant>,
     compared: Instant,
     backoff: Backoff,
+    /// Something was tried that failed, so that differences need not be somebody else's work.
+    half_done: bool,
     /// All flows are to be looked at: at start, and when node ports moved.
     check_flows: bool,
     waiting: Waiting,
@@ -157,6 +159,7 @@ impl Syncer {
             compare: Some(now),
             compared: now,
             backoff: Backoff::default(),
+            half_done: false,
             check_flows: true,
             waiting: Waiting::default(),
             follow_ups,
@@ -379,6 +382,7 @@ impl Syncer {
             Err(error) => {
                 tracing::warn!(%error, changes = changes.len(), "cannot install changes, comparing everything");
                 self.parts.metrics.failed(&families(&changes));
+                self.half_done = true;
                 self.compare_all(now);
             }
         }
@@ -388,10 +392,13 @@ impl Syncer {
         let changes = self.changes();
         let began = Instant::now();
         match self.parts.dataplane.replace(self.index.table()) {
-            Ok(report) => {
+            Ok(mut report) => {
                 self.compare = None;
                 self.compared = now;
                 self.backoff.reset();
+                if std::mem::take(&mut self.half_done) || !self.installed {
+                    report.drift.clear();
+                }
                 self.report_drift(&report);
                 self.done(Sync::Full, &changes, began, &report);
                 if !std::mem::replace(&mut self.installed, true) {
@@ -407,6 +414,7 @@ impl Syncer {
     fn failed(&mut self, error: &ApplyError, now: Instant) {
         let again = self.backoff.next();
         self.compare = Some(now + again);
+        self.half_done = true;
         self.parts.metrics.failed(&Family::BOTH);
         // Also where nothing came in: the kernel may not have what it should have.
         Family::BOTH.into_iter().for_each(|family| self.parts.monitor.queued(family));

@@ -20,6 +20,8 @@ struct Kernel {
     ports: BTreeMap<PortKey, Arc<ServicePort>>,
     calls: Vec<Call>,
     failures: VecDeque<bool>,
+    /// What it finds to be different when it next succeeds.
+    drift: Vec<String>,
     installed_before: bool,
 }
 
@@ -43,7 +45,7 @@ impl Kernel {
                 doing: "sending".to_owned(),
                 source: io::Error::from_raw_os_error(libc::ENOBUFS),
             }),
-            _ => Ok(Report::default()),
+            _ => Ok(Report { drift: std::mem::take(&mut self.drift), ..Report::default() }),
         }
     }
 }
@@ -317,6 +319,24 @@ fn a_disturbance_is_repaired_at_once_but_not_for_ever() {
     assert_eq!(rig.kernel.calls(), []);
     rig.wake();
     assert_eq!((rig.now, rig.kernel.calls()), (repaired + CALM, vec![Call::Replace(1)]));
+}
+
+#[test]
+fn differences_are_somebody_elses_only_if_nothing_of_ours_failed() {
+    let mut rig = Rig::installed();
+    let drift = |rig: &Rig| rig.kernel.0.lock().unwrap().drift = vec!["chain gone".to_owned()];
+    let repairs = |rig: &Rig, count: u32| {
+        let text = rig.syncer.parts.metrics.text();
+        assert!(text.contains(&format!("portico_drift_repairs_total {count}\n")), "{text}");
+    };
+    drift(&rig);
+    rig.kernel.fail(&[true, false]);
+    rig.apply(slice("a", &["10.1.0.2"]));
+    rig.step();
+    repairs(&rig, 0);
+    drift(&rig);
+    rig.wake();
+    repairs(&rig, 1);
 }
 
 #[test]
