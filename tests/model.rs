@@ -4,7 +4,8 @@
 
 #[path = "model/cluster.rs"]
 mod cluster;
-#[path = "model/objects.rs"]
+#[path = "dataplane/objects.rs"]
+#[allow(dead_code, reason = "an API server needs more of it than a table")]
 mod objects;
 
 use cluster::Cluster;

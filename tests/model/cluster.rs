@@ -5,9 +5,11 @@ use ipnet::IpNet;
 use portico_model::explain::{Origin, Packet, Verdict, explain};
 use portico_model::index::{DetectLocal, Index, NodePortSetting, Settings};
 use portico_model::table::Protocol;
+use portico_testbed::cluster::Addresses;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
 const NODES: [u8; 3] = [1, 2, 3];
 
@@ -16,23 +18,11 @@ pub struct Cluster {
     objects: BTreeMap<String, Value>,
 }
 
+static ADDRESSES: LazyLock<Addresses> = LazyLock::new(Addresses::default);
+
 /// An address of a host by its name in the scenarios.
 pub fn address(host: &str, which: &str) -> String {
-    let v6 = which.ends_with('6');
-    let pick = |v4: String, v6_: String| if v6 { v6_ } else { v4 };
-    let number = node_of(host).unwrap_or_default();
-    match (host, which) {
-        ("lb", _) => pick("172.30.0.5".into(), "fd00:30::5".into()),
-        ("client", _) => pick("198.51.100.10".into(), "2001:db8:51::10".into()),
-        ("client2", _) => pick("198.51.100.20".into(), "2001:db8:51::20".into()),
-        (_, "alt" | "alt6") => pick(format!("172.31.0.1{number}"), format!("fd00:31::1{number}")),
-        (_, "gw" | "gw6") => pick(format!("10.244.{number}.1"), format!("fd00:10:244:{number}::1")),
-        (node, _) if node.starts_with("node") => pick(format!("172.30.0.1{number}"), format!("fd00:30::1{number}")),
-        (pod, _) => {
-            let pod = pod.rsplit('-').next().unwrap_or_default();
-            pick(format!("10.244.{number}.1{pod}"), format!("fd00:10:244:{number}::1{pod}"))
-        }
-    }
+    ADDRESSES.of(host, which).unwrap().to_string()
 }
 
 /// The number of the node that is, or has, this host.
@@ -76,14 +66,14 @@ impl Cluster {
             (number, index)
         };
         let mut cluster = Cluster { nodes: NODES.map(index).into(), objects: BTreeMap::new() };
-        NODES.iter().for_each(|number| cluster.apply(node(*number)));
+        NODES.iter().for_each(|number| cluster.apply(node(&ADDRESSES, &format!("node{number}"))));
         cluster.apply(json!({"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
             "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}));
         cluster
     }
 
     pub fn act(&mut self, action: &Value) {
-        for object in action["apply"].as_array().into_iter().flatten().flat_map(expand) {
+        for object in action["apply"].as_array().into_iter().flatten().flat_map(|object| expand(&ADDRESSES, object)) {
             self.apply(object);
         }
         if let Some(name) = action["patch"].as_str() {
