@@ -45,7 +45,7 @@ lint: ## clippy, warnings are errors
 unit: ## unit and property tests
 	$(CARGO) test --workspace --exclude portico
 
-e2e: ## end-to-end tests of the binary: rules, conformance, kubectl, Python, crash, fuzz
+e2e: ## end-to-end tests of the binary: rules, conformance, dataplanes, flows, faults, kubectl, Python, crash, fuzz (needs root)
 	$(CARGO) test -p portico
 
 fuzz: ## throw random requests at the server from a new seed (SECONDS=60)
