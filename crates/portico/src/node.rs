@@ -32,9 +32,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Two workers read two lists at once; the loop has a thread of its own.
+/// The loop has a thread of its own; a second worker would mostly be woken for nothing.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(4).enable_all().build()
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).max_blocking_threads(4).enable_all().build()
 }
 
 /// The lists of a start and their batch are large and soon gone, then little happens for long: what is freed goes back to the
