@@ -278,17 +278,19 @@ impl Driver {
             (Some(_), Err(_)) => true,
             (None, _) => false,
         };
+        if let Err(why) = &usable {
+            self.report.trouble(Some(why.clone()));
+        }
         if changed {
             self.feed(thread::now(), Input::LinkDown);
             self.detach();
         }
         match usable {
-            Err(why) => self.report.trouble(Some(why)),
             Ok(link) if self.attached.is_none() && self.retry_at.is_none() => match self.attach(&link) {
                 Ok(()) => self.feed(thread::now(), Input::LinkUp),
                 Err(error) => self.suspend(error.to_string()),
             },
-            Ok(_) => {}
+            _ => {}
         }
     }
 
@@ -321,10 +323,10 @@ impl Driver {
     /// Without the link for a while, since something does not work that has to.
     fn suspend(&mut self, why: String) {
         tracing::error!(interface = self.settings.interface, "{why}");
+        self.report.trouble(Some(why));
         let now = thread::now();
         self.feed(now, Input::LinkDown);
         self.detach();
-        self.report.trouble(Some(why));
         self.retry_at = Some(now + RETRY);
     }
 

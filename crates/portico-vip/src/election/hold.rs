@@ -35,8 +35,8 @@ impl Hold {
         self.link = link;
     }
 
-    /// Takes off what an earlier process left on this link, and returns what somebody else put there, which stays: it goes
-    /// neither by itself nor says that it is ours. Fails if we may not change addresses at all.
+    /// Takes off what an earlier process left on this link, and returns what somebody else put there, which stays: it neither
+    /// goes by itself nor says that it is ours. Fails if we may not change addresses at all.
     pub fn clean(&mut self, link: u32) -> io::Result<Vec<IpAddr>> {
         let Some(&first) = self.addresses.first() else { return Ok(Vec::new()) };
         let all = self.kernel.query(&rtnetlink::get_addresses(first), |message| rtnetlink::address(&message))?;
@@ -88,6 +88,9 @@ impl Drop for Hold {
 
 /// What is not there, or on a link that is not there any more, is gone as wanted.
 fn drop_all(kernel: &mut Socket, request: &Messages) -> io::Result<()> {
+    if request.is_empty() {
+        return Ok(());
+    }
     let mut replies = kernel.exchange(request)?;
     let gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV));
     replies.refused.retain(|refusal| !gone(&refusal.error));

@@ -84,13 +84,13 @@ pub fn get_addresses(family_of: IpAddr) -> Messages {
 }
 
 /// An address that answers and that nobody chooses as the source of a connection by itself: IPv6 does not choose one that is
-/// past its preferred time, IPv4 none that is for this link only, for what goes further. The kernel removes it after `lifetime`
+/// past its preferred time, IPv4 none that is for this host only when it goes further. The kernel removes it after `lifetime`
 /// (in whole seconds). If it is there already, only its lifetime changes.
 ///
 /// IPv6 adds no route to its network: the next message would have that expire as well, though it is not ours alone.
 pub fn hold_address(request: &mut Messages, link: u32, (address, prefix): (IpAddr, u8), lifetime: Duration) {
     let (scope, flags) = match address {
-        IpAddr::V4(_) => (libc::RT_SCOPE_LINK, 0),
+        IpAddr::V4(_) => (libc::RT_SCOPE_HOST, 0),
         IpAddr::V6(_) => (libc::RT_SCOPE_UNIVERSE, libc::IFA_F_NODAD | libc::IFA_F_NOPREFIXROUTE),
     };
     let valid = u32::try_from(lifetime.as_millis().div_ceil(1000)).unwrap_or(FOREVER - 1).clamp(1, FOREVER - 1);

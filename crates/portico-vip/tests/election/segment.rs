@@ -137,3 +137,12 @@ pub fn shown(host: &Host, link: &str, address: &str) -> String {
     let all = ip(host, &format!("-o addr show dev {link}"));
     all.lines().find(|line| line.contains(&format!(" {address}/"))).unwrap_or_default().to_owned()
 }
+
+/// Waits until something is so.
+pub async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(tokio::time::Instant::now() < deadline, "not {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
