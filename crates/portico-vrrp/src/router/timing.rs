@@ -26,6 +26,16 @@ pub fn patience(interval: Duration) -> Duration {
     3 * interval
 }
 
+/// A standby runs at least this often while it waits, adverts or not.
+pub fn attention(interval: Duration) -> Duration {
+    interval * 5 / 4
+}
+
+/// A standby that did not run for longer than this has missed something; with less, it missed one advert at most.
+pub fn inattention(interval: Duration) -> Duration {
+    interval * 7 / 4
+}
+
 /// For how long the kernel keeps the address without a word from us, in whole seconds: until the slowest of the others has
 /// taken over, and not so short that an owner which is late but within its patience loses it. With a refresh every quarter of
 /// it, that is two intervals and a quarter.
