@@ -266,6 +266,7 @@ impl Router {
         match &mut self.state {
             State::Stopped => {}
             State::Standby(standby) => standby.hear(now, from, &advert, &self.config),
+            State::Owner(owner) if advert.priority > 0 && owner.overtook(now, from, &self.config) => {}
             State::Owner(owner) => {
                 let outranked = (advert.priority, from) > (owner.priority(&self.config), self.config.own);
                 match (outranked, owner.leaves()) {
@@ -358,7 +359,7 @@ impl Router {
     }
 
     fn take_over(&mut self, now: Time, reason: Reason, out: &mut Vec<Output>) {
-        let owner = Owner::begin(now, &self.config, out);
+        let owner = Owner::begin(now, &reason, &self.config, out);
         out.extend([Output::Announce, Output::Became(Role::Owner, reason)]);
         self.state = State::Owner(owner);
     }

@@ -1,10 +1,14 @@
 //! What an owner does: it says so in time, keeps the kernel from removing the address, and leaves without a gap.
 
-use super::{Config, Output, Time, send, timing};
+use super::{Config, Output, Reason, Time, send, timing};
+use std::net::IpAddr;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct Owner {
+    began: Time,
+    /// Who gave the address up for us.
+    predecessor: Option<IpAddr>,
     /// When the last advert was sent.
     sent: Time,
     /// When the last one out of turn was sent.
@@ -17,10 +21,11 @@ pub struct Owner {
 
 impl Owner {
     /// First the address, then the advert on which the owner of before drops it.
-    pub fn begin(now: Time, config: &Config, out: &mut Vec<Output>) -> Self {
+    pub fn begin(now: Time, reason: &Reason, config: &Config, out: &mut Vec<Output>) -> Self {
         out.push(Output::Take { lifetime: timing::lifetime(config.version, config.sent_interval()) });
         send(config, config.priority, out);
-        Self { sent: now, asserted: None, refreshed: now, leaves_by: None }
+        let predecessor = if let Reason::OwnerLeft(owner) = reason { Some(*owner) } else { None };
+        Self { began: now, predecessor, sent: now, asserted: None, refreshed: now, leaves_by: None }
     }
 
     pub fn deadline(&self, config: &Config) -> Time {
@@ -33,6 +38,11 @@ impl Owner {
 
     pub fn silent_for(&self, now: Time) -> Duration {
         now.saturating_sub(self.sent)
+    }
+
+    /// An advert that our predecessor sent before it left, and that came after its leave.
+    pub fn overtook(&self, now: Time, from: IpAddr, config: &Config) -> bool {
+        self.predecessor == Some(from) && now.saturating_sub(self.began) < config.sent_interval()
     }
 
     pub fn leaves(&self) -> bool {

@@ -88,7 +88,7 @@ impl Standby {
 
     pub fn hear(&mut self, now: Time, from: IpAddr, advert: &Advert, config: &Config) {
         if advert.priority == 0 {
-            return self.hear_leave(now, from, config);
+            return self.hear_leave(now, from, advert.interval, config);
         }
         if self.owner == Some((from, 0)) {
             return; // sent before it said that it leaves, and overtaken by that
@@ -106,13 +106,14 @@ impl Standby {
 
     /// Only the owner's own leave counts: one of somebody else's, or of before, says nothing about who has it now. It may be
     /// told again, and that must not put off the end.
-    fn hear_leave(&mut self, now: Time, from: IpAddr, config: &Config) {
+    fn hear_leave(&mut self, now: Time, from: IpAddr, interval: Duration, config: &Config) {
         if self.owner.is_some_and(|(owner, _)| owner != from) {
             return;
         }
         self.owner = Some((from, 0));
+        self.interval = interval;
         self.preempt_at = None;
-        self.silent_at = self.silent_at.min(now + timing::skew(config.version, self.interval, config.priority));
+        self.silent_at = self.silent_at.min(now + timing::skew(config.version, interval, config.priority));
     }
 
     /// The wait for silence is as long as it would have been with this priority from the start.

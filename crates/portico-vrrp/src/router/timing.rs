@@ -43,7 +43,7 @@ pub fn lifetime(version: Version, interval: Duration) -> Duration {
     let late = patience(interval) + KERNEL_MARGIN;
     let late_after_refresh = (2 * interval + KERNEL_MARGIN) * 4 / 3;
     let enough = silence(version, interval, 1).max(late).max(late_after_refresh);
-    Duration::from_secs(enough.as_millis().div_ceil(1000) as u64)
+    Duration::from_secs(enough.as_nanos().div_ceil(1_000_000_000) as u64)
 }
 
 /// Who leaves says so this often, should one get lost: everybody who heard it has taken over before the next.

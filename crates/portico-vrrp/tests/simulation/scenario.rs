@@ -118,7 +118,10 @@ fn fault(world: &mut World) {
             let priority = 1 + world.random.below(254) as u8;
             world.set_priority(node, priority);
         }
-        8 if world.nodes[node].runs() => world.handle(node, Input::Release),
+        8 if world.nodes[node].runs() => {
+            world.handle(node, Input::Release);
+            world.forget_overlaps();
+        }
         9 => {
             let other = world.random.below(world.nodes.len());
             world.cut[node][other] ^= true;
