@@ -2,8 +2,9 @@
 
 use crate::config::Config;
 use crate::election::{Counters, Settings, State};
-use crate::forward::Applied;
+use crate::forward::{Applied, Mode};
 use crate::servers::Known;
+use clap::ValueEnum;
 use jiff::Timestamp;
 use portico_vrrp::{Role, Version};
 use serde::{Deserialize, Serialize};
@@ -176,12 +177,16 @@ impl Forwarding {
         let mut problems = applied.map(|applied| applied.problems.clone()).unwrap_or_default();
         problems.extend(attempt.error.clone());
         Forwarding {
-            mode: applied.map_or("none".to_owned(), |applied| applied.mode.name().to_owned()),
+            mode: applied.map_or("none".to_owned(), |applied| mode(applied.mode)),
             why: applied.map_or("nothing is forwarded yet".to_owned(), |applied| applied.why.clone()),
             problems,
             rules,
         }
     }
+}
+
+fn mode(mode: Mode) -> String {
+    mode.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
 }
 
 fn role(role: Role) -> String {

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 const API_VERSION: &str = "portico.dev/v1";
 const KIND: &str = "VipConfiguration";
+/// Where status is served on the loopback address.
+pub const STATUS_PORT: u16 = 10246;
 const PASSWORD_BYTES: usize = 8;
 
 /// What the daemon is to do.
@@ -130,7 +132,7 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
             },
             rediscover: span(given.discover_every, Duration::from_secs(2)).max(Duration::from_millis(100)),
         },
-        status: given.status_address.unwrap_or(StatusAddress(Some(([127, 0, 0, 1], 10246).into()))).0,
+        status: given.status_address.unwrap_or(StatusAddress(Some(([127, 0, 0, 1], STATUS_PORT).into()))).0,
         addresses,
         port,
     })

@@ -7,6 +7,7 @@ mod choose;
 mod direct;
 mod flows;
 mod route;
+pub mod worker;
 
 pub use choose::Mode;
 
