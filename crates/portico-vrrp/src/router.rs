@@ -1,31 +1,35 @@
 //! One node's part in one virtual router.
+//!
+//! ```text
+//!            Start, LinkUp                 silence, the owner left, or its priority is lower
+//!  Stopped ────────────────▶ Standby ──────────────────────────────────────────────────────▶ Owner
+//!     ▲                         │  ◀──────────────────────────────────────────────────────    │
+//!     └──── LinkDown, Release ──┘          outranked by another owner, or paused              │
+//!     └──────────────────────────── LinkDown, Release (once another has taken over) ──────────┘
+//! ```
+//! RFC 9568 section 6.4 and, where keepalived is stricter or faster, as it does.
 
-use crate::packet::Version;
+mod accept;
+mod config;
+mod owner;
+mod standby;
+pub mod timing;
+
+pub use accept::Refused;
+pub use config::{Config, Unfit};
+
+use crate::packet::{self, Advert};
+use owner::Owner;
+use standby::{Due, Standby};
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Since some moment that does not change while the process lives, on a clock that goes on while the machine sleeps.
 pub type Time = Duration;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    pub version: Version,
-    pub vrid: u8,
-    /// The virtual addresses, all of one family.
-    pub addresses: Vec<IpAddr>,
-    /// The address we send from: the greater one wins between equals.
-    pub own: IpAddr,
-    /// 1 to 254; 255 is for who really has the address.
-    pub priority: u8,
-    /// Between adverts.
-    pub interval: Duration,
-    pub preempt: bool,
-    /// For how long someone of higher priority waits before it takes over from an owner that works.
-    pub preempt_delay: Duration,
-    pub password: Option<[u8; 8]>,
-    /// Others that may take part; empty with multicast, where everybody on the link may.
-    pub peers: Vec<IpAddr>,
-}
+/// A conflict is told, and the address defended, at most this often (RFC 5227 would even allow one in ten seconds).
+const DEFEND: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -35,7 +39,8 @@ pub enum Role {
     Owner,
 }
 
-/// What happened. Inputs come in the order in which they happened; [`Input::Tick`] at (or after) each deadline.
+/// What happened. Inputs come in the order in which they happened; [`Input::Tick`] at (or after) each deadline, once the
+/// packets that came before are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     Start,
@@ -64,13 +69,15 @@ pub enum Input<'a> {
 /// What is to be done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Send an advert to the peers, or to the group where there are none.
+    /// Send an advert to the group.
     Send(Vec<u8>),
+    /// Send an advert to one peer: in place of `Send`, and once for each, where there are peers.
+    SendTo(IpAddr, Vec<u8>),
     /// Put the addresses on the link, and have the kernel take them off by itself after `lifetime` unless this comes again.
     Take { lifetime: Duration },
     /// Tell the link where the addresses are: gratuitous ARP, unsolicited neighbour advertisements.
     Announce,
-    /// Take the addresses off the link.
+    /// Take the addresses off the link, if they are there.
     Drop,
     /// Ask the link whether somebody has the address (an ARP probe, a neighbour solicitation).
     Probe,
@@ -78,6 +85,10 @@ pub enum Output {
     Became(Role, Reason),
     /// Somebody else has the address as well.
     Conflict(Conflict),
+    /// An advert of this virtual router.
+    Heard { from: IpAddr, advert: Advert },
+    /// A packet that was not for us or not right.
+    Ignored { from: IpAddr, why: Refused },
     /// After `Release`: it is over.
     Released,
 }
@@ -104,7 +115,25 @@ pub enum Reason {
         missed: Duration,
     },
     LinkDown,
+    LinkUp,
     Asked,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started => write!(f, "started"),
+            Self::OwnerSilent { last: Some(last) } => write!(f, "no advert from {last} any more"),
+            Self::OwnerSilent { last: None } => write!(f, "no advert from anybody"),
+            Self::OwnerLeft(owner) => write!(f, "{owner} gave it up"),
+            Self::Preempted(owner) => write!(f, "{owner} has a lower priority"),
+            Self::Outranked { by, priority } => write!(f, "{by} has it with priority {priority}"),
+            Self::Paused { missed } => write!(f, "did not run for {missed:.1?}"),
+            Self::LinkDown => write!(f, "the link is down"),
+            Self::LinkUp => write!(f, "the link is up"),
+            Self::Asked => write!(f, "asked to stop"),
+        }
+    }
 }
 
 /// Somebody who is not part of the election has the address, or an owner of before still does.
@@ -118,30 +147,251 @@ pub struct Conflict {
 #[derive(Clone, Debug)]
 pub struct Router {
     config: Config,
-    role: Role,
-    deadline: Option<Time>,
+    state: State,
+    /// Started, and not asked to stop since.
+    started: bool,
+    link: bool,
+    /// When the address was last defended, or a conflict told.
+    defended: Option<Time>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Stopped,
+    Standby(Standby),
+    Owner(Owner),
 }
 
 impl Router {
+    /// Stopped until [`Input::Start`]. The link is taken to be up until [`Input::LinkDown`].
     pub fn new(config: Config) -> Self {
-        Self { config, role: Role::Stopped, deadline: None }
+        Self { config, state: State::Stopped, started: false, link: true, defended: None }
     }
 
     pub fn role(&self) -> Role {
-        self.role
+        match self.state {
+            State::Stopped => Role::Stopped,
+            State::Standby(_) => Role::Standby,
+            State::Owner(_) => Role::Owner,
+        }
     }
 
+    /// With the priority of now.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
     /// When the next [`Input::Tick`] is due.
     pub fn deadline(&self) -> Option<Time> {
-        self.deadline
+        match &self.state {
+            State::Stopped => None,
+            State::Standby(standby) => Some(standby.deadline()),
+            State::Owner(owner) => Some(owner.deadline(&self.config)),
+        }
     }
 
     /// What becomes of an input. Time never goes back; where it jumps ahead, we were paused.
-    pub fn handle(&mut self, _now: Time, _input: Input<'_>) -> Vec<Output> {
-        Vec::new()
+    pub fn handle(&mut self, now: Time, input: Input<'_>) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.notice_pause(now, &mut out);
+        match input {
+            Input::Start => self.start(now, &mut out),
+            Input::Tick => self.tick(now, &mut out),
+            Input::Packet { from, to, hops, payload } => self.packet(now, (from, to), hops, payload, &mut out),
+            Input::LinkDown => self.link_down(&mut out),
+            Input::LinkUp => self.link_up(now, &mut out),
+            Input::Priority(priority) => self.priority(now, priority, &mut out),
+            Input::Claimed { address, by } => self.claimed(now, Conflict { address, by }, &mut out),
+            Input::Release => self.release(now, &mut out),
+        }
+        out
+    }
+
+    /// An owner that did not run for longer than the others wait may have been replaced: it is one no more, and says nothing.
+    fn notice_pause(&mut self, now: Time, out: &mut Vec<Output>) {
+        let State::Owner(owner) = &self.state else { return };
+        let missed = owner.silent_for(now);
+        if missed <= timing::patience(self.config.sent_interval()) {
+            return;
+        }
+        match owner.leaves() {
+            true => self.stop(Reason::Asked, out),
+            false => {
+                out.push(Output::Drop);
+                self.stand_by(now, Reason::Paused { missed }, out);
+            }
+        }
+    }
+
+    /// Whatever an earlier process left is removed.
+    fn start(&mut self, now: Time, out: &mut Vec<Output>) {
+        if std::mem::replace(&mut self.started, true) {
+            return;
+        }
+        out.push(Output::Drop);
+        if self.link {
+            self.stand_by(now, Reason::Started, out);
+        }
+    }
+
+    fn tick(&mut self, now: Time, out: &mut Vec<Output>) {
+        match &mut self.state {
+            State::Stopped => {}
+            State::Standby(standby) => match standby.due(now, &self.config) {
+                Due::Nothing => {}
+                Due::Probe => out.push(Output::Probe),
+                Due::TakeOver(reason) => self.take_over(now, reason, out),
+            },
+            State::Owner(owner) if owner.is_over(now) => self.stop(Reason::Asked, out),
+            State::Owner(owner) => {
+                if now >= owner.deadline(&self.config) {
+                    owner.advertise(now, &self.config, out);
+                }
+            }
+        }
+    }
+
+    fn packet(&mut self, now: Time, (from, to): (IpAddr, IpAddr), hops: u8, payload: &[u8], out: &mut Vec<Output>) {
+        if matches!(self.state, State::Stopped) {
+            return;
+        }
+        let advert = match accept::accept(&self.config, from, to, hops, payload) {
+            Ok(advert) => advert,
+            Err(why) => return out.push(Output::Ignored { from, why }),
+        };
+        out.push(Output::Heard { from, advert: advert.clone() });
+        match &mut self.state {
+            State::Stopped => {}
+            State::Standby(standby) => standby.hear(now, from, &advert, &self.config),
+            State::Owner(owner) if owner.leaves() => {
+                if advert.priority > 0 {
+                    self.stop(Reason::Asked, out);
+                }
+            }
+            State::Owner(owner) => {
+                if (advert.priority, from) > (self.config.priority, self.config.own) {
+                    out.push(Output::Drop);
+                    let reason = Reason::Outranked { by: from, priority: advert.priority };
+                    self.stand_by(now, reason, out);
+                    self.follow(now, from, &advert);
+                } else {
+                    owner.assert(now, &self.config, out);
+                    if advert.priority > 0 && self.may_defend(now) {
+                        out.push(Output::Announce); // the other one has announced itself
+                    }
+                }
+            }
+        }
+    }
+
+    fn follow(&mut self, now: Time, from: IpAddr, advert: &Advert) {
+        if let State::Standby(standby) = &mut self.state {
+            standby.hear(now, from, advert, &self.config);
+        }
+    }
+
+    fn link_down(&mut self, out: &mut Vec<Output>) {
+        self.link = false;
+        match &self.state {
+            State::Owner(owner) if owner.leaves() => self.stop(Reason::Asked, out),
+            _ => self.stop(Reason::LinkDown, out),
+        }
+    }
+
+    fn link_up(&mut self, now: Time, out: &mut Vec<Output>) {
+        self.link = true;
+        if self.started && matches!(self.state, State::Stopped) {
+            self.stand_by(now, Reason::LinkUp, out);
+        }
+    }
+
+    /// The others learn of it at once: who is better may begin to wait.
+    fn priority(&mut self, now: Time, priority: u8, out: &mut Vec<Output>) {
+        let priority = priority.clamp(1, 254);
+        let before = std::mem::replace(&mut self.config.priority, priority);
+        match &mut self.state {
+            State::Standby(standby) => standby.priority_changed(before, &self.config),
+            State::Owner(owner) if priority != before && !owner.leaves() => owner.assert(now, &self.config, out),
+            _ => {}
+        }
+    }
+
+    /// Who claims the address and does not take part in the election does not decide it: everybody on the link could. A
+    /// standby takes over nevertheless, an owner defends what it has, and people are told.
+    fn claimed(&mut self, now: Time, conflict: Conflict, out: &mut Vec<Output>) {
+        if !self.config.addresses.contains(&conflict.address) {
+            return;
+        }
+        let defends = match &self.state {
+            State::Stopped => return,
+            State::Standby(standby) if !standby.probed() => return, // the owner announces itself
+            State::Owner(owner) if owner.leaves() => return,        // it has come to who follows us
+            State::Standby(_) => false,
+            State::Owner(_) => true,
+        };
+        if self.may_defend(now) {
+            out.push(Output::Conflict(conflict));
+            out.extend(defends.then_some(Output::Announce));
+        }
+    }
+
+    fn may_defend(&mut self, now: Time) -> bool {
+        let may = self.defended.is_none_or(|last| now.saturating_sub(last) >= DEFEND);
+        if may {
+            self.defended = Some(now);
+        }
+        may
+    }
+
+    /// An owner says that it leaves, and goes when another has come: until then it still has the address, and does its work.
+    fn release(&mut self, now: Time, out: &mut Vec<Output>) {
+        self.started = false;
+        match &mut self.state {
+            State::Stopped => out.push(Output::Released),
+            State::Standby(_) => self.stop(Reason::Asked, out),
+            State::Owner(owner) => owner.leave(now, &self.config, out),
+        }
+    }
+
+    fn take_over(&mut self, now: Time, reason: Reason, out: &mut Vec<Output>) {
+        let owner = Owner::begin(now, &self.config, out);
+        out.extend([Output::Announce, Output::Became(Role::Owner, reason)]);
+        self.state = State::Owner(owner);
+    }
+
+    fn stand_by(&mut self, now: Time, reason: Reason, out: &mut Vec<Output>) {
+        self.state = State::Standby(Standby::begin(now, &self.config));
+        out.push(Output::Became(Role::Standby, reason));
+    }
+
+    fn stop(&mut self, reason: Reason, out: &mut Vec<Output>) {
+        let before = std::mem::replace(&mut self.state, State::Stopped);
+        if matches!(before, State::Owner(_)) {
+            out.push(Output::Drop);
+        }
+        let asked = reason == Reason::Asked;
+        if !matches!(before, State::Stopped) {
+            out.push(Output::Became(Role::Stopped, reason));
+        }
+        out.extend(asked.then_some(Output::Released));
     }
 }
+
+/// An advert of ours for everybody it is for.
+fn send(config: &Config, priority: u8, out: &mut Vec<Output>) {
+    let advert = Advert {
+        version: config.version,
+        vrid: config.vrid,
+        priority,
+        interval: config.interval,
+        addresses: config.addresses.clone(),
+        password: config.password,
+    };
+    if config.peers.is_empty() {
+        out.push(Output::Send(advert.encode(config.own, packet::group(config.own))));
+    }
+    out.extend(config.peers.iter().map(|&peer| Output::SendTo(peer, advert.encode(config.own, peer))));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! What an owner does: it says so in time, keeps the kernel from removing the address, and leaves without a gap.
+
+use super::{Config, Output, Time, send, timing};
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// When the last advert was sent.
+    sent: Time,
+    /// When the kernel was last told for how long it is to keep the address.
+    refreshed: Time,
+    /// We say that we leave, and go at this time at the latest.
+    leaves_by: Option<Time>,
+}
+
+impl Owner {
+    /// First the address, then the advert on which the owner of before drops it.
+    pub fn begin(now: Time, config: &Config, out: &mut Vec<Output>) -> Self {
+        out.push(Output::Take { lifetime: timing::lifetime(config.version, config.sent_interval()) });
+        send(config, config.priority, out);
+        Self { sent: now, refreshed: now, leaves_by: None }
+    }
+
+    pub fn deadline(&self, config: &Config) -> Time {
+        let interval = config.sent_interval();
+        match self.leaves_by {
+            None => self.sent + interval,
+            Some(by) => by.min(self.sent + timing::leave_again(config.version, interval)),
+        }
+    }
+
+    pub fn silent_for(&self, now: Time) -> Duration {
+        now.saturating_sub(self.sent)
+    }
+
+    pub fn leaves(&self) -> bool {
+        self.leaves_by.is_some()
+    }
+
+    /// It said that it leaves, and nobody came.
+    pub fn is_over(&self, now: Time) -> bool {
+        self.leaves_by.is_some_and(|by| now >= by)
+    }
+
+    pub fn leave(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
+        if self.leaves_by.is_none() {
+            self.leaves_by = Some(now + timing::leave(config.version, config.sent_interval()));
+            self.advertise(now, config, out);
+        }
+    }
+
+    /// The address is refreshed if it could not wait for the next advert.
+    pub fn advertise(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
+        let interval = config.sent_interval();
+        let lifetime = timing::lifetime(config.version, interval);
+        if now.saturating_sub(self.refreshed) + interval > lifetime / 4 {
+            out.push(Output::Take { lifetime });
+            self.refreshed = now;
+        }
+        send(config, if self.leaves() { 0 } else { config.priority }, out);
+        self.sent = now;
+    }
+
+    /// An advert out of turn, unless the last one is so fresh that it serves: nobody can make us flood the link.
+    pub fn assert(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
+        if self.silent_for(now) >= config.sent_interval() / 4 {
+            self.advertise(now, config, out);
+        }
+    }
+}

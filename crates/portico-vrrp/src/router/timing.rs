@@ -1,0 +1,50 @@
+//! How long everybody waits. The formulas of both versions, and what follows from them.
+
+use crate::packet::Version;
+use std::time::Duration;
+
+/// How early the kernel may remove an address (a quarter of a second), and how late an advert may be that still saves it.
+const KERNEL_MARGIN: Duration = Duration::from_millis(350);
+const SHORTEST_LEAVE: Duration = Duration::from_millis(300);
+
+/// So that of several who wait, the one with the highest priority is first.
+pub fn skew(version: Version, interval: Duration, priority: u8) -> Duration {
+    let unit = match version {
+        Version::V2 => Duration::from_secs(1),
+        Version::V3 => interval,
+    };
+    unit * (256 - u32::from(priority)) / 256
+}
+
+/// After this long without an advert, who has this priority takes over.
+pub fn silence(version: Version, interval: Duration, priority: u8) -> Duration {
+    3 * interval + skew(version, interval, priority)
+}
+
+/// An owner that was silent for longer than this is not one any more: nobody waits for less.
+pub fn patience(interval: Duration) -> Duration {
+    3 * interval
+}
+
+/// For how long the kernel keeps the address without a word from us, in whole seconds: until the slowest of the others has
+/// taken over, and not so short that an owner which is late but within its patience loses it. With a refresh every quarter of
+/// it, that is two intervals and a quarter.
+pub fn lifetime(version: Version, interval: Duration) -> Duration {
+    let late = patience(interval) + KERNEL_MARGIN;
+    let late_after_refresh = (2 * interval + KERNEL_MARGIN) * 4 / 3;
+    let enough = silence(version, interval, 1).max(late).max(late_after_refresh);
+    Duration::from_secs(enough.as_millis().div_ceil(1000) as u64)
+}
+
+/// Who leaves says so this often, should one get lost: everybody who heard it has taken over before the next.
+pub fn leave_again(version: Version, interval: Duration) -> Duration {
+    match version {
+        Version::V2 => Duration::from_secs(1),
+        Version::V3 => interval,
+    }
+}
+
+/// Who leaves keeps the address at most for this long: nobody is there to take it.
+pub fn leave(version: Version, interval: Duration) -> Duration {
+    (3 * leave_again(version, interval)).max(SHORTEST_LEAVE)
+}
