@@ -2,6 +2,7 @@
 //! is seen here.
 
 use super::filter;
+use super::ready::readable;
 use super::wire::chunk;
 use portico_vrrp::Config;
 use portico_vrrp::packet::{GROUP_V4, GROUP_V6, HOPS, PROTOCOL, group};
@@ -42,7 +43,7 @@ impl Adverts {
     pub fn open(config: &Config, name: &str, link: u32) -> io::Result<Adverts> {
         let receiver = receiver(config, name, link)?;
         Ok(Adverts {
-            receiver: AsyncFd::with_interest(receiver, Interest::READABLE)?,
+            receiver: readable(receiver)?,
             sender: sender(config.own, name, link)?,
             virtual_sender: None,
             group: on_link(group(config.own), link),
@@ -72,7 +73,8 @@ impl Adverts {
     /// Nothing is lost if it is dropped half way.
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         loop {
-            let received = self.receiver.async_io(Interest::READABLE, |socket| receive(socket, &self.group, buffer)).await?;
+            let received =
+                self.receiver.async_io(Interest::READABLE, |socket| receive(socket, &self.group, buffer)).await?;
             if let Some(received) = received {
                 return Ok(received);
             }
@@ -91,7 +93,7 @@ fn receiver(config: &Config, name: &str, link: u32) -> io::Result<Socket> {
     let multicast = config.peers.is_empty();
     match config.own {
         IpAddr::V4(_) => {
-            let mut steps = filter::byte_after_ipv4(VRID).to_vec();
+            let mut steps = Vec::from(filter::byte_after_ipv4(VRID));
             steps.extend(filter::require(config.vrid.into()));
             steps.push(filter::accept());
             socket.attach_filter(&steps)?;

@@ -11,6 +11,7 @@ pub const ETHERTYPE: u16 = 0x0806;
 const HEADER: [u8; 6] = [0, 1, 8, 0, 6, 4];
 const REQUEST: u16 = 1;
 const REPLY: u16 = 2;
+const LENGTH: usize = 28;
 const SENDER_HARDWARE: usize = 8;
 const SENDER: usize = 14;
 
@@ -26,9 +27,7 @@ pub fn probe(mac: Mac, address: Ipv4Addr) -> Vec<u8> {
 
 /// Who says to have which address, in a packet without its link header.
 pub fn claim(packet: &[u8]) -> Option<(Ipv4Addr, Mac)> {
-    if packet.get(..HEADER.len())? != HEADER {
-        return None;
-    }
+    let packet = packet.get(..LENGTH).filter(|packet| packet.starts_with(&HEADER))?;
     Some((chunk::<4>(packet, SENDER)?.into(), chunk(packet, SENDER_HARDWARE)?))
 }
 

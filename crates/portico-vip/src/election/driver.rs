@@ -57,7 +57,9 @@ enum Wake {
     Events(io::Result<Vec<Event>>),
     Priority(u8),
     /// Planned or at once.
-    Stop { planned: bool },
+    Stop {
+        planned: bool,
+    },
 }
 
 impl Driver {
@@ -294,10 +296,15 @@ impl Driver {
         let attached = Attached::open(&self.settings, link)?;
         self.hold.place(Some(attached.holder()));
         for link in [attached.holder(), link.index] {
-            let foreign = self.hold.clean(link).map_err(ElectionError::doing("take off what an earlier process left"))?;
+            let foreign =
+                self.hold.clean(link).map_err(ElectionError::doing("take off what an earlier process left"))?;
             if !foreign.is_empty() {
                 let interface = &self.settings.interface;
-                tracing::warn!(?foreign, interface, "somebody else put virtual addresses on the link for good: while they are there, no other host can own them");
+                tracing::warn!(
+                    ?foreign,
+                    interface,
+                    "somebody else put virtual addresses on the link for good: while they are there, no other host can own them"
+                );
             }
         }
         self.attached = Some(attached);

@@ -16,6 +16,7 @@ mod driver;
 mod filter;
 mod hold;
 mod neighbour;
+mod ready;
 mod report;
 mod rtnetlink;
 mod state;

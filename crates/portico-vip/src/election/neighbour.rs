@@ -51,7 +51,7 @@ pub fn claim(packet: &[u8]) -> Option<(Ipv6Addr, Mac)> {
     loop {
         match *options {
             [TARGET_LINK_ADDRESS, 1, ..] => return Some((address, chunk(options, 2)?)),
-            [_, units @ 1.., ..] => options = options.get(OPTION_UNIT * usize::from(units)..)?,
+            [_, units, ..] if units > 0 => options = options.get(OPTION_UNIT * usize::from(units)..)?,
             _ => return None,
         }
     }

@@ -1,17 +1,23 @@
 //! What there is to know of the host: the link and our own address on it. Kept up to date from what the kernel tells.
 
+use super::ready::readable;
 use super::rtnetlink::{self, GROUP_LINK, GROUP_V4_ADDRESS, GROUP_V6_ADDRESS, Held, Link};
 use portico_dataplane::netlink::{Message, Socket};
 use std::io;
 use std::net::IpAddr;
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Something that the kernel told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    Link { link: Link, present: bool },
-    Address { held: Held, present: bool },
+    Link {
+        link: Link,
+        present: bool,
+    },
+    Address {
+        held: Held,
+        present: bool,
+    },
     /// So much happened that some of it was not told.
     Lost,
 }
@@ -98,7 +104,7 @@ impl Watch {
         for group in [GROUP_LINK, GROUP_V4_ADDRESS, GROUP_V6_ADDRESS] {
             socket.join(group)?;
         }
-        watched(socket).map(Watch)
+        readable(socket).map(Watch)
     }
 
     /// What happened of all that is `wanted`. Nothing is lost if it is dropped half way.
@@ -121,12 +127,6 @@ impl Watch {
 fn event(message: &Message) -> Option<Event> {
     let link = rtnetlink::link(message).map(|(link, present)| Event::Link { link, present });
     link.or_else(|| rtnetlink::address(message).map(|(held, present)| Event::Address { held, present }))
-}
-
-#[expect(unsafe_code, reason = "the runtime has to be promised that the descriptor stays open")]
-fn watched(socket: Socket) -> io::Result<AsyncFd<Socket>> {
-    // SAFETY: a `Socket` owns its descriptor, always returns the same one, and closes it only when dropped.
-    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
 }
 
 #[cfg(test)]

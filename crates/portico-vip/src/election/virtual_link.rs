@@ -61,20 +61,27 @@ impl VirtualLink {
     /// Of two links on one wire each is to answer for its own addresses only. What comes in here and is answered through the
     /// parent is right, and the link needs no addresses but those it is given.
     fn settle(&mut self, parent: &str) -> io::Result<()> {
-        let settings =
-            [("ipv4", "arp_ignore", "1"), ("ipv4", "rp_filter", "2"), ("ipv6", "addr_gen_mode", "1"), ("ipv6", "accept_ra", "0")];
+        let settings = [
+            ("ipv4", "arp_ignore", "1"),
+            ("ipv4", "rp_filter", "2"),
+            ("ipv6", "addr_gen_mode", "1"),
+            ("ipv6", "accept_ra", "0"),
+        ];
         for (family, setting, value) in settings {
             let path = path(family, &self.name, setting);
             match fs::write(&path, value) {
                 // A host without IPv6.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && family == "ipv6" => {}
-                done => done.map_err(|error| io::Error::new(error.kind(), format!("write {value} to {path}: {error}")))?,
+                done => {
+                    done.map_err(|error| io::Error::new(error.kind(), format!("write {value} to {path}: {error}")))?
+                }
             }
         }
         let path = path("ipv4", parent, "arp_ignore");
         let before = fs::read_to_string(&path)?.trim().to_owned();
         if before == "0" {
-            fs::write(&path, "1").map_err(|error| io::Error::new(error.kind(), format!("write 1 to {path}: {error}")))?;
+            fs::write(&path, "1")
+                .map_err(|error| io::Error::new(error.kind(), format!("write 1 to {path}: {error}")))?;
             self.before = Some((path, before));
         }
         Ok(())
@@ -83,7 +90,8 @@ impl VirtualLink {
 
 impl Drop for VirtualLink {
     fn drop(&mut self) {
-        let removed = self.kernel.exchange(&rtnetlink::delete_link(self.index)).and_then(|replies| replies.into_result());
+        let removed =
+            self.kernel.exchange(&rtnetlink::delete_link(self.index)).and_then(|replies| replies.into_result());
         match removed {
             Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
                 tracing::warn!(%error, link = self.name, "the link could not be removed");

@@ -1,6 +1,7 @@
 //! The link below IP: announcements and probes out, what others say to have in. Which bytes they are is for [`arp`] and
 //! [`neighbour`].
 
+use super::ready::readable;
 use super::{arp, neighbour};
 use socket2::{Domain, SockAddr, SockAddrStorage, SockFilter, Socket, Type};
 use std::io::{self, Read};
@@ -46,8 +47,7 @@ impl Wire {
         listener.set_nonblocking(true)?;
         listener.attach_filter(&filter)?;
         listener.bind(&link_address(link, ethertype))?;
-        let listener = AsyncFd::with_interest(listener, Interest::READABLE)?;
-        Ok(Wire { sender, listener, read })
+        Ok(Wire { sender, listener: readable(listener)?, read })
     }
 
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
@@ -78,9 +78,9 @@ fn listening(addresses: &[IpAddr]) -> (u16, Vec<SockFilter>, Claim) {
         IpAddr::V6(address) => Some(*address),
     });
     match addresses.first() {
-        Some(IpAddr::V6(_)) => {
-            (neighbour::ETHERTYPE, neighbour::filter(v6), |packet| neighbour::claim(packet).map(|(a, mac)| (a.into(), mac)))
-        }
+        Some(IpAddr::V6(_)) => (neighbour::ETHERTYPE, neighbour::filter(v6), |packet| {
+            neighbour::claim(packet).map(|(a, mac)| (a.into(), mac))
+        }),
         _ => (arp::ETHERTYPE, arp::filter(v4), |packet| arp::claim(packet).map(|(a, mac)| (a.into(), mac))),
     }
 }

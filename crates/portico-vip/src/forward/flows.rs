@@ -1,4 +1,4 @@
-//! Ends connections through a virtual address to servers that are out. Who has a connection that nobody answers any more would
+//! Ends connections through a virtual address to servers that are gone. Who has a connection that nobody answers any more would
 //! wait for minutes; this way its next packet is answered with a reset, and it begins anew with a server that lives.
 
 use super::Wanted;
@@ -12,25 +12,25 @@ pub struct Flows {
     /// Opened when first needed; belongs to the network namespace of the calling thread.
     conntrack: Option<Conntrack>,
     /// Servers whose connections were ended already.
-    out: BTreeSet<SocketAddr>,
+    gone: BTreeSet<SocketAddr>,
 }
 
 impl Flows {
     /// After the rules no longer lead there.
     pub fn end(&mut self, wanted: &Wanted) {
-        let out: BTreeSet<SocketAddr> = wanted.out().into_iter().collect();
-        for server in out.difference(&self.out) {
+        let gone: BTreeSet<SocketAddr> = wanted.gone().into_iter().collect();
+        for server in gone.difference(&self.gone) {
             let same_family = |address: &&std::net::IpAddr| Family::of(**address) == Family::of(server.ip());
             for address in wanted.addresses.iter().filter(same_family) {
                 let frontend = SocketAddr::new(*address, wanted.port);
                 match end(&mut self.conntrack, *server, frontend) {
                     Ok(0) => {}
-                    Ok(ended) => tracing::info!(%server, ended, "ended connections to a server that is out"),
-                    Err(error) => tracing::warn!(%server, %error, "cannot end connections to a server that is out"),
+                    Ok(ended) => tracing::info!(%server, ended, "ended connections to a server that is gone"),
+                    Err(error) => tracing::warn!(%server, %error, "cannot end connections to a server that is gone"),
                 }
             }
         }
-        self.out = out;
+        self.gone = gone;
     }
 }
 

@@ -46,10 +46,12 @@ impl Wanted {
         Family::BOTH.into_iter().filter_map(|family| self.route(family))
     }
 
-    /// Servers that get no connections.
-    pub(super) fn out(&self) -> Vec<SocketAddr> {
-        let of_route = |route: Route| route.servers.into_iter().filter(move |server| !route.eligible.contains(server));
-        self.routes().flat_map(of_route).collect()
+    /// Servers that get no connections, and whose connections lead nowhere. One that only is not ready goes on with those
+    /// that it has.
+    pub(super) fn gone(&self) -> Vec<SocketAddr> {
+        let gone = |address: &SocketAddr| self.servers.iter().any(|server| server.address == *address && server.gone);
+        let out = |route: Route| route.servers.into_iter().filter(move |server| !route.eligible.contains(server));
+        self.routes().flat_map(out).filter(gone).collect()
     }
 }
 
@@ -97,8 +99,11 @@ mod tests {
     use super::*;
 
     fn wanted(addresses: &[&str], servers: &[(&str, bool)], cluster: &[&str]) -> Wanted {
-        let server =
-            |(address, healthy): &(&str, bool)| Server { address: address.parse().unwrap(), healthy: *healthy };
+        let server = |(address, healthy): &(&str, bool)| Server {
+            address: address.parse().unwrap(),
+            healthy: *healthy,
+            gone: !healthy,
+        };
         Wanted {
             addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
             port: 6443,
@@ -126,7 +131,7 @@ mod tests {
         let v6 = wanted.route(Family::V6).unwrap();
         assert_eq!(text(&v6.eligible), ["[2001:db8::1]:6443"], "the only one, though it does not answer");
         assert_eq!(v6.cluster, None);
-        assert_eq!(text(&wanted.out()), ["192.0.2.1:6443"]);
+        assert_eq!(text(&wanted.gone()), ["192.0.2.1:6443"]);
     }
 
     #[test]

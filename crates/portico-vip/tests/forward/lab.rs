@@ -34,10 +34,12 @@ pub fn cluster_ip(v6: bool) -> SocketAddr {
     if v6 { "[fd00:10:244:ff::1]:443" } else { "10.244.255.1:443" }.parse().unwrap()
 }
 
-/// All masters serve, these of them in good health.
+/// All masters serve, these of them in good health; the others do not answer.
 pub fn wanted(healthy: &[usize]) -> Wanted {
     let server = |v6: bool| {
-        (1..=3).map(move |n| Server { address: SocketAddr::new(master(n, v6), PORT), healthy: healthy.contains(&n) })
+        let at = move |n| SocketAddr::new(master(n, v6), PORT);
+        let health = |n| (healthy.contains(&n), !healthy.contains(&n));
+        (1..=3).map(move |n| (at(n), health(n))).map(|(address, (healthy, gone))| Server { address, healthy, gone })
     };
     Wanted {
         addresses: vec![vip(false).ip(), vip(true).ip()],
@@ -169,8 +171,15 @@ pub async fn go_all_the_way(lab: &Lab, daemons: &mut Daemons<'_>) {
 
     let mut cut = [lab.connection_to("master3", false).await, lab.connection_to("master3", true).await];
     let mut kept = [lab.connection_to("master2", false).await, lab.connection_to("master1", true).await];
+    let mut unready = wanted(&[1, 2]);
+    unready.servers.iter_mut().for_each(|server| server.gone = false);
+    daemons.apply(&unready);
+    lab.check(&[1, 2], "one is not ready").await;
+    for conversation in cut.iter_mut().chain(&mut kept) {
+        conversation.again(SOON).await.expect("it goes on with what it has");
+    }
     daemons.apply(&wanted(&[1, 2]));
-    lab.check(&[1, 2], "one is out").await;
+    lab.check(&[1, 2], "it is gone").await;
     for conversation in &mut cut {
         assert!(matches!(conversation.again(SOON).await, Err(Failure::Reset | Failure::Closed)), "it begins anew");
     }

@@ -20,7 +20,7 @@ fn an_announcement_is_what_others_send() {
 fn a_probe_has_no_sender_and_goes_to_whom_it_concerns() {
     let expected = "3333ff000099 0e82162a156a 86dd 60000000 0018 3a ff \
                     00000000000000000000000000000000 ff0200000000000000000001ff000099 \
-                    8700 7ed4 00000000 fd000000000000000000000000000099";
+                    8700 7c75 00000000 fd000000000000000000000000000099";
     assert_eq!(hex(&probe(MAC, ADDRESS)), expected.replace(' ', ""));
 }
 
