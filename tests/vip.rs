@@ -53,13 +53,16 @@ fn run(forward: &'static str, proxy: Proxy) {
 
 /// The seed's list of tests.
 fn everybody_reaches_both(rig: &Rig) {
-    for (what, to, places) in [("the virtual address", VIP, &PLACES[..]), ("the cluster IP", CLUSTER_IP, &PLACES[1..])] {
+    for (what, to, places) in [("the virtual address", VIP, &PLACES[..]), ("the cluster IP", CLUSTER_IP, &PLACES[1..])]
+    {
         let to: SocketAddr = to.parse().unwrap();
         let mut seen = BTreeSet::new();
         for place in places {
             let mut here = Vec::new();
             for _ in 0..REQUESTS {
-                here.push(rig.ask(place, to).unwrap_or_else(|error| panic!("{what} from {place}: {error}\n{}", rig.logs())));
+                here.push(
+                    rig.ask(place, to).unwrap_or_else(|error| panic!("{what} from {place}: {error}\n{}", rig.logs())),
+                );
             }
             println!("{what} from {place}: {}", here.join(" "));
             seen.extend(here);

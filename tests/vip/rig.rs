@@ -106,7 +106,8 @@ impl Rig {
 
     /// Starts a program in a host, with a log of its own.
     fn spawn(&self, host: &str, what: &str, mut command: Command) -> Process {
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{what}-{host}.log"))).unwrap();
+        let log =
+            fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{what}-{host}.log"))).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         command.env("XTABLES_LOCKFILE", self.path(&format!("{host}.lock")));
         self.host(host).spawn(command).unwrap()
@@ -137,7 +138,14 @@ impl Rig {
         fs::write(self.path("tokens.csv"), TOKENS).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
         command.args(["apiserver", "--etcd-servers", &format!("http://{ETCD}:2379"), "--secure-port", "6443"]);
-        command.args(["--bind-address", "0.0.0.0", "--advertise-address", own, "--tls-san", VIP.split(':').next().unwrap()]);
+        command.args([
+            "--bind-address",
+            "0.0.0.0",
+            "--advertise-address",
+            own,
+            "--tls-san",
+            VIP.split(':').next().unwrap(),
+        ]);
         command.args(["--service-cluster-ip-range", SERVICE_CIDR]).arg("--cert-dir").arg(&pki);
         command.arg("--token-auth-file").arg(self.path("tokens.csv"));
         let server = self.spawn(master, "apiserver", command);
@@ -176,7 +184,9 @@ impl Rig {
             Proxy::Node(mode) => {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
                 command.args(["node", "--proxy-mode", mode]).arg("--data-dir").arg(self.path(&format!("node-{node}")));
-                command.arg("--static-services").arg(self.static_services(node));
+                if self.forward == "portico" {
+                    command.arg("--static-services").arg(self.static_services(node));
+                }
                 command
             }
             Proxy::KubeProxy(path, mode) => {
@@ -225,7 +235,10 @@ impl Rig {
     /// Who has the virtual address.
     pub fn owners(&self) -> Vec<&'static str> {
         let vip = VIP.split(':').next().unwrap();
-        MASTERS.into_iter().filter(|master| self.program(master, "ip addr show dev eth0").contains(&format!(" {vip}/"))).collect()
+        MASTERS
+            .into_iter()
+            .filter(|master| self.program(master, "ip addr show dev eth0").contains(&format!(" {vip}/")))
+            .collect()
     }
 
     pub fn owner_and_other(&self) -> (&'static str, &'static str) {
@@ -322,7 +335,8 @@ impl Rig {
     fn call(&self, master: &str, method: &str, path: &str, body: &str) -> Result<String, String> {
         let to = SocketAddr::new(address(master).parse().unwrap(), 6443);
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let head = format!("Authorization: Bearer admin-token\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
+        let head =
+            format!("Authorization: Bearer admin-token\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
         let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{head}\r\n{body}");
         self.asker(master).exchange(to, &request).map(|(_, answer)| answer)
     }
@@ -342,7 +356,8 @@ impl Asker {
     }
 
     fn exchange(&self, to: SocketAddr, request: &str) -> Result<(String, String), String> {
-        let stream = self.host.enter(|| TcpStream::connect_timeout(&to, ANSWER)).map_err(|error| format!("connect: {error}"))?;
+        let stream =
+            self.host.enter(|| TcpStream::connect_timeout(&to, ANSWER)).map_err(|error| format!("connect: {error}"))?;
         stream.set_read_timeout(Some(ANSWER)).unwrap();
         stream.set_write_timeout(Some(ANSWER)).unwrap();
         let connection = ClientConnection::new(Arc::clone(&self.tls), ServerName::IpAddress(to.ip().into())).unwrap();

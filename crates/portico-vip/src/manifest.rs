@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn flags_survive_the_manifest() {
         let given = given();
-        let manifest = Manifest { given: &given, config_file: None, image: "portico", program: Path::new("/usr/bin/portico") };
+        let manifest =
+            Manifest { given: &given, config_file: None, image: "portico", program: Path::new("/usr/bin/portico") };
         let arguments = manifest.arguments();
         let command = <Flags as clap::CommandFactory>::command();
         let again = Flags::from_arg_matches(&command.get_matches_from(&arguments)).unwrap();
@@ -177,12 +178,16 @@ mod tests {
     #[test]
     fn the_pod_has_what_it_reads_and_little_else() {
         let given = given();
-        let manifest = Manifest { given: &given, config_file: None, image: "img:1", program: Path::new("/usr/bin/portico") };
+        let manifest =
+            Manifest { given: &given, config_file: None, image: "img:1", program: Path::new("/usr/bin/portico") };
         let pod: Value = serde_saphyr::from_str(&manifest.static_pod()).unwrap();
         let container = &pod["spec"]["containers"][0];
         assert_eq!(container["image"], "img:1");
         assert_eq!(container["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
-        assert_eq!(container["volumeMounts"].as_array().unwrap().len(), pod["spec"]["volumes"].as_array().unwrap().len());
+        assert_eq!(
+            container["volumeMounts"].as_array().unwrap().len(),
+            pod["spec"]["volumes"].as_array().unwrap().len()
+        );
         assert!(pod.to_string().contains("/etc/kubernetes/admin.conf"));
         assert!(manifest.systemd_unit().contains("ExecStart=/usr/bin/portico vip --address=172.16.64.58,fd00::58 "));
     }

@@ -71,7 +71,8 @@ async fn answer(source: Arc<impl Source>, request: Request<Incoming>) -> Result<
 
 /// The status of the daemon that serves it at this address.
 pub async fn fetch(address: SocketAddr) -> anyhow::Result<Status> {
-    let hint = || format!("cannot read the status at {address}: does `portico vip` run here, with this --status-address?");
+    let hint =
+        || format!("cannot read the status at {address}: does `portico vip` run here, with this --status-address?");
     let asked = tokio::time::timeout(PATIENCE, ask(address)).await;
     let asked = asked.map_err(|_| anyhow::anyhow!("no answer within {PATIENCE:?}").context(hint()))?;
     asked.map_err(|error| anyhow::anyhow!("{}", chain(&*error)).context(hint()))

@@ -83,9 +83,9 @@ async fn follow(
     elections: &[Election],
     states: Vec<watch::Receiver<State>>,
 ) -> RunError {
-    let died = future::select_all(states.into_iter().map(|mut state| {
-        Box::pin(async move { while state.changed().await.is_ok() {} })
-    }));
+    let died = future::select_all(
+        states.into_iter().map(|mut state| Box::pin(async move { while state.changed().await.is_ok() {} })),
+    );
     let work = async {
         loop {
             let known = knowing.borrow_and_update().clone();

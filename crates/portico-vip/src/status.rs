@@ -103,7 +103,12 @@ impl Status {
     pub fn new(config: &Config, states: &[State], known: &Known, attempt: &Attempt, rules: Vec<String>) -> Status {
         Status {
             port: config.port,
-            routers: config.elections.iter().zip(states).map(|(settings, state)| Router::new(settings, state)).collect(),
+            routers: config
+                .elections
+                .iter()
+                .zip(states)
+                .map(|(settings, state)| Router::new(settings, state))
+                .collect(),
             servers: known
                 .servers
                 .iter()
@@ -143,7 +148,11 @@ impl Router {
             transitions: state
                 .transitions
                 .iter()
-                .map(|change| Transition { at: at(change.at), role: role(change.role), reason: change.reason.to_string() })
+                .map(|change| Transition {
+                    at: at(change.at),
+                    role: role(change.role),
+                    reason: change.reason.to_string(),
+                })
                 .collect(),
             conflict: state.conflict.as_ref().map(|(when, conflict)| Conflict {
                 at: at(*when),

@@ -125,6 +125,9 @@ settings! {
     /// Do not run HAProxy: somebody else does, and takes a new configuration when this command is run
     #[arg(long, value_name = "COMMAND")]
     haproxy_reload_command: String,
+    /// Where the node daemon of this node looks for static Services [default: /run/portico/services]
+    #[arg(long, value_name = "DIRECTORY")]
+    static_services: PathBuf,
     /// API servers that are there whatever is found (ADDRESS:PORT)
     #[arg(long = "api-server", value_name = "ADDRESS:PORT", value_delimiter = ',')]
     api_servers: Vec<SocketAddr>,
@@ -173,7 +176,10 @@ impl FromStr for StatusAddress {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "none" => Ok(StatusAddress(None)),
-            _ => text.parse().map(|address| StatusAddress(Some(address))).map_err(|_| "write it like 127.0.0.1:10246, or none".to_owned()),
+            _ => text
+                .parse()
+                .map(|address| StatusAddress(Some(address)))
+                .map_err(|_| "write it like 127.0.0.1:10246, or none".to_owned()),
         }
     }
 }

@@ -123,7 +123,10 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
         servers: Servers {
             fixed: given.api_servers.unwrap_or_default(),
             access: Access { kubeconfig: given.kubeconfig, ca: given.ca_file, server_name: given.tls_server_name },
-            remembered: given.data_dir.unwrap_or_else(|| "/var/lib/portico/vip".into()).join(format!("servers-{port}.json")),
+            remembered: given
+                .data_dir
+                .unwrap_or_else(|| "/var/lib/portico/vip".into())
+                .join(format!("servers-{port}.json")),
             interval,
             timeout: span(given.probe_timeout, Duration::from_millis(400)),
             thresholds: Thresholds {
@@ -138,7 +141,12 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
     })
 }
 
-fn election(given: &Given, addresses: Vec<IpAddr>, priority: u8, around: &Surroundings) -> Result<Settings, ConfigError> {
+fn election(
+    given: &Given,
+    addresses: Vec<IpAddr>,
+    priority: u8,
+    around: &Surroundings,
+) -> Result<Settings, ConfigError> {
     let Some(&first) = addresses.first() else { return wrong("address", "there is none") };
     let (interface, own) = place(given, first, &addresses, around)?;
     let version = match given.vrrp_version {
@@ -244,7 +252,10 @@ fn place(
         (None, None, Some(own)) => {
             wrong("nodeIPs", format!("no link of this machine has {own}: give --interface to wait for it"))
         }
-        _ => wrong("interface", format!("no link of this machine is in the network of {virtual_address}: give --interface")),
+        _ => wrong(
+            "interface",
+            format!("no link of this machine is in the network of {virtual_address}: give --interface"),
+        ),
     }
 }
 

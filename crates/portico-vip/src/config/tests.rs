@@ -51,7 +51,8 @@ fn a_flag_goes_before_the_file() {
 
 #[test]
 fn unicast_peers_may_be_the_same_list_everywhere() {
-    let config = config("addresses: [172.16.64.58]\nunicastPeers: [172.16.64.35, 172.16.64.48, 'fd00:16::48']").unwrap();
+    let config =
+        config("addresses: [172.16.64.58]\nunicastPeers: [172.16.64.35, 172.16.64.48, 'fd00:16::48']").unwrap();
     assert_eq!(config.elections[0].router.peers, ["172.16.64.48".parse::<IpAddr>().unwrap()]);
 }
 
