@@ -71,7 +71,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
         metrics: Arc::clone(&metrics),
         period: config.sync_period,
     };
-    let looping = spawn_loop(parts, received, follow_ups)?;
+    let looping = tokio::spawn(sync::run(parts, received, follow_ups));
     let node = Arc::clone(&config.settings.node_name);
     tracing::info!(node = %node, mode = config.mode.name(), version = env!("CARGO_PKG_VERSION"), "starting");
 
@@ -109,23 +109,6 @@ type Ended = Result<(), RunError>;
 async fn never<T>(work: impl Future<Output = T>) -> Ended {
     work.await;
     std::future::pending().await
-}
-
-/// The loop has a thread of its own: it waits for the kernel, and health must be answered meanwhile.
-fn spawn_loop(
-    parts: Parts,
-    inputs: mpsc::Receiver<Input>,
-    follow_ups: mpsc::Sender<FollowUp>,
-) -> Result<tokio::sync::oneshot::Receiver<()>, RunError> {
-    let (done, ended) = tokio::sync::oneshot::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|source| RunError::Io { doing: "cannot start the loop", source })?;
-    let work = move || {
-        runtime.block_on(sync::run(parts, inputs, follow_ups));
-        let _ = done.send(());
-    };
-    let spawned = std::thread::Builder::new().name("sync".to_owned()).spawn(work);
-    spawned.map(|_| ended).map_err(|source| RunError::Io { doing: "cannot start the loop", source })
 }
 
 fn serve(tasks: &mut JoinSet<Ended>, config: &Config, monitor: &Monitor, metrics: &Arc<Metrics>) {

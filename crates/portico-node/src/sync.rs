@@ -1,7 +1,7 @@
 //! Keeps the dataplane equal to the table: everything that came in becomes one batch, at once.
 //!
-//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, for a thread of its own, because the kernel is
-//! waited for. What the kernel has after an error is not guessed: everything is compared.
+//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, on the thread that reads the watches: to wake
+//! another for each change would cost more than the change. What the kernel has after an error is not guessed: everything is compared.
 
 mod gate;
 mod waiting;
@@ -22,11 +22,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 use waiting::Waiting;
 
 /// So many inputs become one batch at most; what comes then waits for the next.
 const MOST_INPUTS: usize = 16 << 10;
+/// So many inputs are taken and installed in a millisecond or two.
+const SMALL_STEP: usize = 32;
 /// Somebody who keeps changing our rules does not keep us busy.
 const CALM: Duration = Duration::from_millis(200);
 
@@ -98,11 +101,14 @@ pub async fn run(parts: Parts, mut inputs: mpsc::Receiver<Input>, follow_ups: mp
             },
             () = sleep_until(syncer.deadline()) => {}
         }
-        for _ in 0..MOST_INPUTS {
-            let Ok(input) = inputs.try_recv() else { break };
+        let mut taken = 0;
+        while taken < MOST_INPUTS
+            && let Ok(input) = inputs.try_recv()
+        {
             syncer.take(input, Instant::now());
+            taken += 1;
         }
-        for follow_up in syncer.step(Instant::now()) {
+        for follow_up in syncer.step_aside(taken, Instant::now()) {
             // Nobody listens any more only at the end.
             let _ = follow_ups.send(follow_up).await;
         }
@@ -180,6 +186,16 @@ impl Syncer {
                 Some(self.parts.flows.due().map_or(compare, |due| due.min(compare)))
             }
             false => self.gate.opens().map(|opens| opens.max(self.compare.unwrap_or(opens))),
+        }
+    }
+
+    /// A step that waits long for the kernel leaves the thread's other work, health above all, to another thread. To change
+    /// threads costs more than a small step takes.
+    fn step_aside(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
+        let large = self.compare.is_some() || inputs > SMALL_STEP;
+        match large && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+            true => tokio::task::block_in_place(|| self.step(now)),
+            false => self.step(now),
         }
     }
 

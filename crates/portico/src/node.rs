@@ -32,7 +32,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// The loop has a thread of its own; a second worker would mostly be woken for nothing.
+/// One worker reads and installs; while it waits long for the kernel, another thread takes its place.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).max_blocking_threads(4).enable_all().build()
 }
