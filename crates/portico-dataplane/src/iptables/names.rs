@@ -118,6 +118,11 @@ pub fn is_ours(name: &str) -> bool {
         || Shared::ALL.iter().any(|shared| shared.name() == name)
 }
 
+/// Whether only our own chains lead to this one of ours. A rule of the kernel's chains that does is somebody else's.
+pub fn is_inner(name: &str) -> bool {
+    is_port_chain(name) || [MARK_MASQ, MASQ_UNLESS_POD].contains(&name)
+}
+
 pub fn port_chain(key: &PortKey, chain: PortChain) -> String {
     let prefix = match chain {
         PortChain::Cluster => "KUBE-SVC-",

@@ -1,7 +1,10 @@
 //! Which way fits the node, and why.
 
-use super::{ForwardSettings, Wanted};
+use super::Wanted;
+use super::kube_proxy::{self, service_chain};
 use clap::ValueEnum;
+use portico_dataplane::iptables::Programs;
+use portico_model::table::Family;
 use serde::{Deserialize, Serialize};
 
 /// How to forward.
@@ -25,7 +28,7 @@ pub enum Mode {
 
 impl Mode {
     /// All that forward.
-    pub(super) const WAYS: [Mode; 1] = [Mode::Direct];
+    pub(super) const WAYS: [Mode; 3] = [Mode::Iptables, Mode::Ipvs, Mode::Direct];
 }
 
 /// A way and why it fits.
@@ -35,17 +38,43 @@ pub struct Choice {
     pub why: String,
 }
 
+/// The link that holds cluster IPs where IPVS serves them.
+const IPVS_LINK: &str = "kube-ipvs0";
+
 /// What is on the node, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {}
+pub struct Surroundings {
+    /// Which `iptables` has kube-proxy's chain of the API server.
+    pub kube_proxy_chain: Option<String>,
+    pub ipvs_link: bool,
+}
 
 impl Surroundings {
-    pub fn look(_wanted: &Wanted, _settings: &ForwardSettings) -> Surroundings {
-        Surroundings::default()
+    pub fn look(wanted: &Wanted, programs: &[Programs]) -> Surroundings {
+        let families: Vec<Family> = wanted.routes().map(|route| route.family).collect();
+        let serving = |programs: &&Programs| families.iter().any(|family| kube_proxy::serves(programs, *family));
+        Surroundings {
+            kube_proxy_chain: programs.iter().find(serving).map(|programs| programs.name(Family::V4, "")),
+            ipvs_link: has_link(IPVS_LINK),
+        }
     }
 }
 
+fn has_link(name: &str) -> bool {
+    let links = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    links.lines().any(|line| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))
+}
+
 /// The best first. The last one needs nobody.
-pub fn choices(_found: &Surroundings) -> Vec<Choice> {
-    vec![Choice { mode: Mode::Direct, why: "no proxy was found on this node".to_owned() }]
+pub fn choices(found: &Surroundings) -> Vec<Choice> {
+    let mut choices = Vec::new();
+    let mut fits = |mode, why: String| choices.push(Choice { mode, why });
+    if let Some(program) = &found.kube_proxy_chain {
+        fits(Mode::Iptables, format!("kube-proxy's chain {} is in {program}", service_chain(Family::V4)));
+    }
+    if found.ipvs_link {
+        fits(Mode::Ipvs, format!("there is a link {IPVS_LINK}, where IPVS serves cluster IPs"));
+    }
+    fits(Mode::Direct, "no proxy was found on this node".to_owned());
+    choices
 }

@@ -1,12 +1,14 @@
 //! What comes to the virtual address goes to an API server. One way a file; all are chosen at run time.
 //!
-//! [`direct`] needs nobody. [`choose`] decides which way, from what is on the node; [`Forwarding`] is all of it for who has an
+//! [`direct`] needs nobody, [`kube_proxy`] stands beside kube-proxy. [`choose`] decides which way, from what is on the node; [`Forwarding`] is all of it for who has an
 //! address to forward. [`flows`] ends connections to servers that are out.
 
 mod choose;
 mod direct;
 mod flows;
+mod kube_proxy;
 mod route;
+pub mod worker;
 
 pub use choose::Mode;
 
@@ -14,6 +16,8 @@ use crate::servers::Server;
 use choose::{Choice, Surroundings};
 use direct::Direct;
 use flows::Flows;
+use kube_proxy::{Kind, KubeProxy};
+use portico_dataplane::iptables::Programs;
 use std::net::{IpAddr, SocketAddr};
 
 /// What is to be forwarded where, on every node that runs `portico vip`, whether it has the address or not: a take-over finds
@@ -83,6 +87,8 @@ pub struct Applied {
 /// own, and for the network namespace of that thread.
 pub struct Forwarding {
     settings: ForwardSettings,
+    /// iptables, as far as it is installed.
+    programs: Vec<Programs>,
     current: Option<Current>,
     /// What was last applied.
     wanted: Option<Wanted>,
@@ -96,7 +102,13 @@ struct Current {
 
 impl Forwarding {
     pub fn new(settings: ForwardSettings) -> Forwarding {
-        Forwarding { settings, current: None, wanted: None, flows: Flows::default() }
+        Forwarding {
+            settings,
+            programs: kube_proxy::installed_programs(),
+            current: None,
+            wanted: None,
+            flows: Flows::default(),
+        }
     }
 
     /// Make it so. To be called when anything of it changed, which is then done at once, and on a slow timer with what it was
@@ -150,7 +162,7 @@ impl Forwarding {
 
     fn choices(&self, wanted: &Wanted) -> Vec<Choice> {
         match self.settings.mode {
-            Mode::Auto => choose::choices(&Surroundings::look(wanted, &self.settings)),
+            Mode::Auto => choose::choices(&Surroundings::look(wanted, &self.programs)),
             mode => vec![Choice { mode, why: "the configuration says so".to_owned() }],
         }
     }
@@ -178,8 +190,13 @@ impl Forwarding {
         Ok(())
     }
 
-    fn open(&self, _mode: Mode) -> Result<Box<dyn Forwarder>, ForwardError> {
-        Ok(Box::new(Direct::open(self.settings.masquerade_mark)?))
+    fn open(&self, mode: Mode) -> Result<Box<dyn Forwarder>, ForwardError> {
+        let beside = |kind| KubeProxy::new(kind, self.programs.clone());
+        Ok(match mode {
+            Mode::Iptables => Box::new(beside(Kind::Iptables)),
+            Mode::Ipvs => Box::new(beside(Kind::Ipvs)),
+            _ => Box::new(Direct::open(self.settings.masquerade_mark)?),
+        })
     }
 
     fn remove_way(&self, mode: Mode) -> Result<(), ForwardError> {

@@ -2,5 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod beside_kube_proxy;
 mod direct;
 mod lab;
