@@ -1,6 +1,6 @@
 //! How to have `portico vip` run on a node: a static pod for the kubelet, and a unit for systemd.
 
-use crate::config::Given;
+use crate::config::{DRAIN, Given, Span};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -53,7 +53,7 @@ impl Manifest<'_> {
                 "hostNetwork": true,
                 "dnsPolicy": "Default",
                 "priorityClassName": "system-node-critical",
-                "terminationGracePeriodSeconds": 10,
+                "terminationGracePeriodSeconds": seconds_to_stop(given),
                 "containers": [{
                     "name": "portico-vip",
                     "image": self.image,
@@ -89,7 +89,7 @@ impl Manifest<'_> {
              ExecStart={program} {}\n\
              Restart=always\n\
              RestartSec=1\n\
-             TimeoutStopSec=10\n\
+             TimeoutStopSec={}\n\
              OOMScoreAdjust=-998\n\
              AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_NICE\n\
              CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_NICE CAP_DAC_READ_SEARCH\n\
@@ -102,9 +102,15 @@ impl Manifest<'_> {
              \n\
              [Install]\n\
              WantedBy=multi-user.target\n",
-            words.join(" ")
+            words.join(" "),
+            seconds_to_stop(self.given)
         )
     }
+}
+
+/// The address goes to another, and what is in flight ends.
+fn seconds_to_stop(given: &Given) -> u64 {
+    10 + given.drain.map_or(DRAIN, |Span(drain)| drain).as_secs()
 }
 
 fn data_dir(given: &Given) -> String {

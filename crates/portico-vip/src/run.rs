@@ -2,9 +2,10 @@
 
 use crate::access::AccessError;
 use crate::config::Config;
-use crate::election::{Election, ElectionError, State};
+use crate::election::{self, Election, ElectionError, State};
 use crate::forward::worker::Worker;
 use crate::forward::{ForwardError, Wanted};
+use crate::handover::{self, Handover};
 use crate::metrics;
 use crate::page::{self, Source};
 use crate::servers::discover::Discovery;
@@ -13,10 +14,11 @@ use crate::servers::remembered::Remembered;
 use crate::servers::{self, Following, Known};
 use crate::status::Status;
 use futures_util::future;
+use portico_vrrp::Role;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -46,6 +48,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     // Nothing of the rest is needed to hold the address.
     let elections = config.elections.iter().cloned().map(Election::start).collect::<Result<Vec<_>, _>>()?;
     let states: Vec<watch::Receiver<State>> = elections.iter().map(Election::state).collect();
+    let handovers = handovers(&config, &states)?;
 
     let mut tasks = JoinSet::new();
     let following = Following {
@@ -59,7 +62,13 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     };
     tasks.spawn(servers::follow(following, known));
     let config = Arc::new(config);
-    let desk = Arc::new(Desk { config: Arc::clone(&config), states: states.clone(), knowing: knowing.clone(), worker });
+    let desk = Arc::new(Desk {
+        config: Arc::clone(&config),
+        states: states.clone(),
+        knowing: knowing.clone(),
+        worker,
+        handovers,
+    });
     if let Some(address) = config.status {
         tasks.spawn(serve(address, Arc::clone(&desk)));
     }
@@ -69,10 +78,39 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
         Some(ended) = tasks.join_next() => Err(RunError::Broken(format!("{ended:?}"))),
     };
     tracing::info!("giving the address to another");
-    future::join_all(elections.into_iter().map(Election::release)).await;
+    if release(elections, &desk.states).await {
+        tracing::info!(drain = ?config.drain, "another has the address, what is in flight ends here");
+        tokio::time::sleep(config.drain).await;
+    }
     tasks.shutdown().await;
+    future::join_all(desk.handovers.iter().map(Handover::end)).await;
     desk.worker.end().await?;
     stopped
+}
+
+fn handovers(config: &Config, states: &[watch::Receiver<State>]) -> Result<Vec<Handover>, RunError> {
+    let start = |(settings, state): (&election::Settings, &watch::Receiver<State>)| {
+        let frontends = settings.router.addresses.iter().map(|address| SocketAddr::new(*address, config.port));
+        let settings = handover::Settings {
+            interface: settings.interface.clone(),
+            frontends: frontends.collect(),
+            relay_for: config.relay_for,
+        };
+        let bad = |source| RunError::Io { doing: "cannot start the thread that hands over", source };
+        Handover::start(settings, state.clone()).map_err(bad)
+    };
+    config.elections.iter().zip(states).map(start).collect()
+}
+
+/// Gives every address to another; whether there was one that had to be, and somebody who took it.
+async fn release(elections: Vec<Election>, states: &[watch::Receiver<State>]) -> bool {
+    let began = SystemTime::now();
+    let owned: Vec<bool> = states.iter().map(|state| state.borrow().role == Role::Owner).collect();
+    future::join_all(elections.into_iter().map(Election::release)).await;
+    let is_taken = |state: &watch::Receiver<State>| {
+        state.borrow().peers.iter().any(|peer| peer.priority > 0 && peer.last_heard >= began)
+    };
+    states.iter().zip(owned).any(|(state, owned)| owned && is_taken(state))
 }
 
 /// What is known of the API servers decides what is forwarded, and how good this node is. Ends only with an error.
@@ -130,12 +168,14 @@ struct Desk {
     states: Vec<watch::Receiver<State>>,
     knowing: watch::Receiver<Known>,
     worker: Worker,
+    handovers: Vec<Handover>,
 }
 
 impl Desk {
     fn status_with(&self, rules: Vec<String>) -> Status {
         let states: Vec<State> = self.states.iter().map(|state| state.borrow().clone()).collect();
         Status::new(&self.config, &states, &self.knowing.borrow(), &self.worker.attempt(), rules)
+            .handing_over(self.handovers.iter().map(Handover::relaying))
     }
 }
 

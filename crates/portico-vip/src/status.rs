@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::election::{Counters, Settings, State};
 use crate::forward::{Applied, Mode};
+use crate::handover::Relaying;
 use crate::servers::Known;
 use clap::ValueEnum;
 use jiff::Timestamp;
@@ -44,6 +45,11 @@ pub struct Router {
     pub conflict: Option<Conflict>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trouble: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub relay: Option<Relay>,
+    /// Why connections would not outlive a hand-over.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub relay_trouble: Option<String>,
     /// How often things happened, by name.
     pub counters: BTreeMap<String, u64>,
     /// Adverts that did not count, by why.
@@ -70,6 +76,13 @@ pub struct Conflict {
     pub at: Timestamp,
     pub address: IpAddr,
     pub hardware: String,
+}
+
+/// The owner of before, who is sent the connections that it has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Relay {
+    pub to: IpAddr,
+    pub since: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,6 +137,15 @@ impl Status {
             forwarding: Forwarding::new(attempt, rules),
         }
     }
+
+    /// With how the routers hand over, in their order.
+    pub fn handing_over(mut self, each: impl IntoIterator<Item = Relaying>) -> Status {
+        for (router, relaying) in self.routers.iter_mut().zip(each) {
+            router.relay = relaying.to.map(|(to, since)| Relay { to, since: at(since) });
+            router.relay_trouble = relaying.trouble;
+        }
+        self
+    }
 }
 
 impl Router {
@@ -160,6 +182,8 @@ impl Router {
                 hardware: conflict.by.map(|byte| format!("{byte:02x}")).join(":"),
             }),
             trouble: state.trouble.clone(),
+            relay: None,
+            relay_trouble: None,
             counters: counters(&state.counters),
             adverts_ignored: state.counters.adverts_ignored.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect(),
         }
@@ -263,6 +287,12 @@ impl Router {
             Some(owner) if owner == self.own => writeln!(f, "  owner: this node ({owner})")?,
             Some(owner) => writeln!(f, "  owner: {owner}")?,
             None => writeln!(f, "  owner: nobody was heard")?,
+        }
+        if let Some(relay) = &self.relay {
+            writeln!(f, "  connections of before are relayed to {} since {:.0}", relay.to, relay.since)?;
+        }
+        if let Some(trouble) = &self.relay_trouble {
+            writeln!(f, "  a hand-over would end connections: {trouble}")?;
         }
         for peer in &self.peers {
             writeln!(f, "  peer {}: priority {}, heard at {:.0}", peer.address, peer.priority, peer.last_heard)?;

@@ -13,6 +13,7 @@ const VERDICT: u32 = 0;
 
 const EQUAL: u32 = 0;
 const NOT_EQUAL: u32 = 1;
+const GREATER: u32 = 4;
 const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
 
@@ -23,6 +24,7 @@ const META_PROTOCOL: u32 = 16;
 
 const CT_STATE: u32 = 0;
 const CT_STATUS: u32 = 2;
+const STATE_INVALID: u32 = 1;
 const STATE_NEW: u32 = 8;
 const STATUS_DNAT: u32 = 1 << 5;
 
@@ -174,6 +176,11 @@ impl Expressions {
         self.connection(CT_STATE, STATE_NEW)
     }
 
+    /// `ct state new,invalid`
+    pub fn when_unknown(self) -> Self {
+        self.connection(CT_STATE, STATE_NEW | STATE_INVALID)
+    }
+
     /// `ct status dnat`
     pub fn when_translated(self) -> Self {
         self.connection(CT_STATUS, STATUS_DNAT)
@@ -254,6 +261,73 @@ impl Expressions {
             false => self.bitwise(REGISTER, &mask, &vec![0; mask.len()]),
         };
         masked.compare(REGISTER, operation, &address)
+    }
+
+    /// `ip daddr address tcp dport port`
+    pub fn tcp_to(self, at: std::net::SocketAddr) -> Self {
+        const TCP: u8 = 6;
+        self.destination(REGISTER)
+            .compare(REGISTER, EQUAL, &octets(at.ip()))
+            .meta(META_PROTOCOL, REGISTER)
+            .compare(REGISTER, EQUAL, &[TCP])
+            .payload(TRANSPORT_HEADER, 2, 2, REGISTER)
+            .compare(REGISTER, EQUAL, &at.port().to_be_bytes())
+    }
+
+    /// `tcp flags & (fin | syn | rst | ack) != syn`
+    pub fn unless_opening(self) -> Self {
+        const FLAGS: u32 = 13;
+        const FIN_SYN_RST_ACK: u8 = 0x17;
+        const SYN: u8 = 0x02;
+        self.payload(TRANSPORT_HEADER, FLAGS, 1, REGISTER)
+            .bitwise(REGISTER, &[FIN_SYN_RST_ACK], &[0])
+            .compare(REGISTER, NOT_EQUAL, &[SYN])
+    }
+
+    /// `ip ttl > hops ip ttl set hops`, or `ip6 hoplimit`
+    pub fn lower_hops(self, hops: u8) -> Self {
+        match self.family {
+            Family::V4 => {
+                let (at, checksum) = (8, 10);
+                let fresh = self.payload(NETWORK_HEADER, at, 1, REGISTER).compare(REGISTER, GREATER, &[hops]);
+                // With the byte behind it: a checksum is over pairs.
+                let lowered = fresh.payload(NETWORK_HEADER, at, 2, REGISTER).bitwise(REGISTER, &[0, 0xff], &[hops, 0]);
+                lowered.set_payload(at, 2, Some(checksum))
+            }
+            Family::V6 => {
+                let at = 7;
+                let fresh = self.payload(NETWORK_HEADER, at, 1, REGISTER).compare(REGISTER, GREATER, &[hops]);
+                fresh.constant(REGISTER, &[hops]).set_payload(at, 1, None)
+            }
+        }
+    }
+
+    /// Writes to the network header, and to its checksum.
+    fn set_payload(self, offset: u32, length: u32, checksum: Option<u32>) -> Self {
+        self.add("payload", |m| {
+            m.put_u32_be(2, NETWORK_HEADER);
+            m.put_u32_be(3, offset);
+            m.put_u32_be(4, length);
+            m.put_u32_be(5, REGISTER);
+            if let Some(checksum) = checksum {
+                m.put_u32_be(6, 1);
+                m.put_u32_be(7, checksum);
+            }
+        })
+    }
+
+    /// `counter`
+    pub fn count(self) -> Self {
+        self.add("counter", |_| {})
+    }
+
+    /// `dup to address device link`
+    pub fn copy_to(self, host: std::net::IpAddr, link: u32) -> Self {
+        let device = REGISTER + self.width();
+        self.constant(REGISTER, &octets(host)).constant(device, &link.to_ne_bytes()).add("dup", |m| {
+            m.put_u32_be(1, REGISTER);
+            m.put_u32_be(2, device);
+        })
     }
 
     /// `iifname "name"`, or `"name*"` if it is a prefix; or `!=`

@@ -75,10 +75,22 @@ const LARGE: usize = 2000;
 
 impl Netlink {
     pub fn open(table: Table) -> Result<Netlink, ApplyError> {
-        let socket = Socket::netfilter().map_err(|error| failed("opening a netlink socket", error))?;
-        let watch = Watch::open(socket.port(), table.name)
+        let unwatched = Netlink::unwatched(table)?;
+        let watch = Watch::open(unwatched.socket.port(), table.name)
             .inspect_err(|error| tracing::warn!(%error, "cannot notice who else changes nftables rules"));
-        Ok(Netlink { table, socket, messages: Messages::new(), watch: watch.ok() })
+        Ok(Netlink { watch: watch.ok(), ..unwatched })
+    }
+
+    /// For a table that is read each time.
+    pub fn unwatched(table: Table) -> Result<Netlink, ApplyError> {
+        let socket = Socket::netfilter().map_err(|error| failed("opening a netlink socket", error))?;
+        Ok(Netlink { table, socket, messages: Messages::new(), watch: None })
+    }
+
+    /// Our rules in one family, by their fingerprints.
+    pub fn fingerprints(&mut self, family: Family) -> Result<Vec<Option<u64>>, ApplyError> {
+        let found = read::fingerprints(&mut self.socket, family, self.table.name);
+        found.map_err(|error| failed("reading nftables rules", error))
     }
 
     /// Tells when somebody else touches our tables, if that can be told.

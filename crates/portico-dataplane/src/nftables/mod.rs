@@ -3,7 +3,8 @@
 //! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr` and `rules` the fixed part;
 //! `installed` (with `port`, `slots`, `classes`, `counts`) what we believe is in the kernel and how changes change it, `adopt` takes
 //! numbers over from the kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
-//! kernel has; `kernel` is the way there, `fake` one for tests; `watch` notices who else was there.
+//! kernel has; `kernel` is the way there, `fake` one for tests; `watch` notices who else was there. `relay` is a table of its own, for
+//! who hands an address over.
 
 mod adopt;
 mod classes;
@@ -19,6 +20,7 @@ mod number;
 pub mod plan;
 mod port;
 mod read;
+pub mod relay;
 mod rules;
 mod sets;
 mod slots;

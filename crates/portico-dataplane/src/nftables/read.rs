@@ -42,6 +42,12 @@ pub fn generation(socket: &mut Socket) -> io::Result<u32> {
     answers.first().copied().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no generation in the answer"))
 }
 
+/// Of the rules of a table, as far as they have one.
+pub fn fingerprints(socket: &mut Socket, family: Family, name: &str) -> io::Result<Vec<Option<u64>>> {
+    let ours = |message: &Message| message.attributes(4).find_kind(1).and_then(|found| found.text()) == Some(name);
+    dump(socket, family, command::GET_RULE, &[(1, name)], |m| ours(&m).then(|| Some(rule(m)?.1))?)
+}
+
 /// Whether there is a table of that name.
 pub fn has_table(socket: &mut Socket, family: Family, name: &str) -> io::Result<bool> {
     Ok(table_flags(socket, family, name)?.is_some())

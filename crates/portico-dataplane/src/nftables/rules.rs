@@ -295,17 +295,17 @@ fn loopback(family: Family) -> IpNet {
     }
 }
 
-fn chain(name: &str, base: Option<Base>, rules: Vec<Rule>) -> Chain {
+pub fn chain(name: &str, base: Option<Base>, rules: Vec<Rule>) -> Chain {
     Chain { name: Arc::from(name), base, rules }
 }
 
-fn rule(expressions: Expressions) -> Rule {
+pub fn rule(expressions: Expressions) -> Rule {
     let expressions = expressions.bytes().to_vec();
     Rule { fingerprint: fingerprint(&expressions), expressions, comment: None }
 }
 
 impl Rule {
-    fn because(mut self, comment: &'static str) -> Rule {
+    pub fn because(mut self, comment: &'static str) -> Rule {
         self.comment = Some(comment);
         self
     }

@@ -113,6 +113,12 @@ settings! {
     /// Announce it again so often while it is owned; 0s for never [default: 1m]
     #[arg(long, value_name = "DURATION")]
     announce_every: Duration,
+    /// For how long after a take-over connections that the owner before has are sent there; 0s for not at all [default: 5m]
+    #[arg(long, value_name = "DURATION")]
+    relay_for: Duration,
+    /// For how long an owner that was asked to stop goes on with its connections after another has the address [default: 3s]
+    #[arg(long, value_name = "DURATION")]
+    drain: Duration,
     /// How the address is forwarded to the API servers [default: auto]
     #[arg(long, value_enum)]
     forward: Mode,

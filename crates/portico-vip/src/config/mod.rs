@@ -21,6 +21,8 @@ const KIND: &str = "VipConfiguration";
 /// Where status is served on the loopback address.
 pub const STATUS_PORT: u16 = 10246;
 const PASSWORD_BYTES: usize = 8;
+/// Longer than what is in flight takes to end.
+pub const DRAIN: Duration = Duration::from_secs(3);
 
 /// What the daemon is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,10 @@ pub struct Config {
     pub own_addresses: Vec<IpAddr>,
     pub priority: u8,
     pub priority_penalty: u8,
+    /// For how long after a take-over the owner of before is sent its connections.
+    pub relay_for: Duration,
+    /// For how long an owner that was asked to stop goes on with them.
+    pub drain: Duration,
     pub forward: ForwardSettings,
     pub check_every: Duration,
     pub servers: Servers,
@@ -118,6 +124,8 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
         own_addresses,
         priority,
         priority_penalty: given.priority_penalty.unwrap_or(50),
+        relay_for: span(given.relay_for, Duration::from_secs(300)),
+        drain: span(given.drain, DRAIN),
         forward: ForwardSettings { mode: given.forward.unwrap_or(Mode::Auto), ..ForwardSettings::default() },
         check_every: span(given.check_every, Duration::from_secs(5)).max(Duration::from_millis(100)),
         servers: Servers {

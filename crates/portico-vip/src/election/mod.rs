@@ -18,7 +18,7 @@ mod hold;
 mod neighbour;
 mod ready;
 mod report;
-mod rtnetlink;
+pub(crate) mod rtnetlink;
 mod state;
 mod thread;
 mod view;
