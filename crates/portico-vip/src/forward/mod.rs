@@ -9,6 +9,7 @@ mod flows;
 mod kube_proxy;
 mod node;
 mod route;
+pub mod worker;
 
 pub use choose::Mode;
 
