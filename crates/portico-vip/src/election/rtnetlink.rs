@@ -110,6 +110,24 @@ pub fn drop_address(request: &mut Messages, link: u32, (address, prefix): (IpAdd
     });
 }
 
+/// The way to an address: see [`is_local`].
+pub fn get_route(link: u32, address: IpAddr) -> Messages {
+    let mut request = Messages::new();
+    let [family, prefix, ..] = address_header(address, super::longest_prefix(address), 0, 0);
+    request.message(libc::RTM_GETROUTE, 0, |m| {
+        m.raw(&[family, prefix, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        put_octets(m, libc::RTA_DST, address);
+        m.put_u32(libc::RTA_OIF, link);
+    });
+    request
+}
+
+/// What goes to an address is for this host, as a message says that answers [`get_route`].
+pub fn is_local(message: &Message) -> Option<bool> {
+    let kind = *message.payload.get(7)?;
+    (message.kind == libc::RTM_NEWROUTE).then_some(kind == libc::RTN_LOCAL)
+}
+
 /// The link that a message tells of, and whether it is there. What a bridge tells about its ports is not about links.
 pub fn link(message: &Message) -> Option<(Link, bool)> {
     let present = match message.kind {
@@ -185,10 +203,14 @@ fn address_header(address: IpAddr, prefix: u8, scope: u8, link: u32) -> [u8; ADD
 
 fn put_address(m: &mut Messages, address: IpAddr) {
     for kind in [libc::IFA_LOCAL, libc::IFA_ADDRESS] {
-        match address {
-            IpAddr::V4(address) => m.put(kind, &address.octets()),
-            IpAddr::V6(address) => m.put(kind, &address.octets()),
-        }
+        put_octets(m, kind, address);
+    }
+}
+
+fn put_octets(m: &mut Messages, kind: u16, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => m.put(kind, &address.octets()),
+        IpAddr::V6(address) => m.put(kind, &address.octets()),
     }
 }
 
