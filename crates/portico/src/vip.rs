@@ -102,7 +102,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Some(Command::Cleanup { settings }) => {
             logging::start();
             let config = settings.resolve()?;
-            portico_vip::forward::Forwarding::new(config.forward).remove().context("not all rules could be removed")
+            let forwarding = portico_vip::forward::Forwarding::new(config.forward).remove().map_err(anyhow::Error::from);
+            let handing_over = portico_vip::handover::remove().map_err(anyhow::Error::from);
+            forwarding.and(handing_over).context("not all rules could be removed")
         }
     }
 }

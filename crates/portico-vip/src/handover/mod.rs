@@ -78,6 +78,11 @@ impl Handover {
     }
 }
 
+/// What a killed process left.
+pub fn remove() -> Result<(), ApplyError> {
+    Family::BOTH.into_iter().try_for_each(|family| RelayTable::open(TABLE, family)?.set(None))
+}
+
 struct Work {
     settings: Settings,
     course: Course,

@@ -6,11 +6,7 @@ use portico_testbed::{Host, Process};
 use portico_vrrp::{Reason, Role, Version};
 use std::fs::{self, File};
 use std::process::Command;
-use std::time::Duration;
 use tempfile::TempDir;
-
-/// For how long two may have the address, or nobody, when it goes from one that works to another that works.
-const HAND_OVER: Duration = Duration::from_millis(100);
 
 /// A keepalived that takes part, and ends with this.
 struct Keepalived {

@@ -14,6 +14,9 @@ pub const V6_LINK: &str = "fe80::100";
 pub const VRID: u8 = 101;
 /// For what takes less than a second when nothing else runs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// For how long two may have the address, or nobody, when it goes from one that works to another that works: a few
+/// milliseconds, and as much again as a busy machine needs to notice. Nobody takes over from silence in that time.
+pub const HAND_OVER: Duration = Duration::from_millis(200);
 
 /// Hosts on one switch; each has `eth0` with `10.0.0.N/24`, `fd00::N/64` and `fe80::N/64`, where N is 1, 2, ….
 pub struct Segment {

@@ -4,3 +4,4 @@
 mod load;
 mod masters;
 mod moves;
+mod silence;

@@ -13,11 +13,13 @@ use std::time::Duration;
 pub const PORT: u16 = 6443;
 /// For what takes less than a second when nothing else runs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const RELAY_FOR: Duration = Duration::from_secs(300);
 /// Longer than any request.
 const DRAIN: Duration = Duration::from_millis(500);
 
 pub struct Lab {
     pub client: Host,
+    pub switch: Host,
     pub servers: Vec<Host>,
     _bed: Testbed,
 }
@@ -59,7 +61,7 @@ impl Lab {
                 host.sysctl(setting, value).unwrap();
             }
         }
-        Lab { client, servers, _bed: bed }
+        Lab { client, switch, servers, _bed: bed }
     }
 }
 
@@ -69,6 +71,39 @@ pub fn run(host: &Host, line: &str) -> String {
     let mut command = Command::new(words.next().unwrap());
     command.args(words);
     host.run(command, "").unwrap_or_default()
+}
+
+pub fn forwarding() -> Forwarding {
+    Forwarding::new(ForwardSettings { mode: Mode::Direct, ..ForwardSettings::default() })
+}
+
+pub fn wanted(v6: bool) -> Wanted {
+    let server = |number| Server { address: SocketAddr::new(address(number, v6), PORT), healthy: true, gone: false };
+    Wanted { addresses: vec![vip(v6).ip()], port: PORT, servers: (1..=3).map(server).collect(), cluster: Vec::new() }
+}
+
+pub fn election(number: usize, v6: bool, priority: u8) -> Settings {
+    let router = Config {
+        version: Version::V3,
+        vrid: 59,
+        addresses: vec![vip(v6).ip()],
+        own: address(number, v6),
+        priority,
+        interval: Duration::from_millis(100),
+        preempt: true,
+        preempt_delay: Duration::ZERO,
+        password: None,
+        peers: Vec::new(),
+    };
+    Settings {
+        router,
+        interface: "eth0".to_owned(),
+        prefix: if v6 { 128 } else { 32 },
+        announcements: 3,
+        announcement_gap: Duration::from_millis(50),
+        announce_every: None,
+        virtual_mac: false,
+    }
 }
 
 /// What runs on a master.
@@ -83,9 +118,8 @@ pub struct Master {
 
 impl Master {
     pub fn new(lab: &Lab, number: usize, v6: bool, relay_for: Duration) -> Master {
-        let settings = ForwardSettings { mode: Mode::Direct, ..ForwardSettings::default() };
         let host = lab.servers[number - 1].clone();
-        Master { host, number, v6, relay_for, forwarding: Forwarding::new(settings), running: None }
+        Master { host, number, v6, relay_for, forwarding: forwarding(), running: None }
     }
 
     pub fn own(&self) -> IpAddr {
@@ -93,15 +127,7 @@ impl Master {
     }
 
     pub fn start(&mut self, priority: u8) {
-        let server =
-            |number| Server { address: SocketAddr::new(address(number, self.v6), PORT), healthy: true, gone: false };
-        let wanted = Wanted {
-            addresses: vec![vip(self.v6).ip()],
-            port: PORT,
-            servers: (1..=3).map(server).collect(),
-            cluster: Vec::new(),
-        };
-        let settings = self.settings(priority);
+        let (wanted, settings) = (wanted(self.v6), election(self.number, self.v6, priority));
         let over = handover::Settings {
             interface: "eth0".to_owned(),
             frontends: vec![vip(self.v6)],
@@ -118,30 +144,6 @@ impl Master {
         }));
     }
 
-    fn settings(&self, priority: u8) -> Settings {
-        let router = Config {
-            version: Version::V3,
-            vrid: 59,
-            addresses: vec![vip(self.v6).ip()],
-            own: self.own(),
-            priority,
-            interval: Duration::from_millis(100),
-            preempt: true,
-            preempt_delay: Duration::ZERO,
-            password: None,
-            peers: Vec::new(),
-        };
-        Settings {
-            router,
-            interface: "eth0".to_owned(),
-            prefix: if self.v6 { 128 } else { 32 },
-            announcements: 3,
-            announcement_gap: Duration::from_millis(50),
-            announce_every: None,
-            virtual_mac: false,
-        }
-    }
-
     fn parts(&self) -> &(Election, Handover) {
         self.running.as_ref().expect("it runs")
     }
@@ -150,8 +152,10 @@ impl Master {
         self.parts().0.set_priority(priority);
     }
 
-    pub fn relaying(&self) -> Option<IpAddr> {
-        self.parts().1.relaying().to.map(|(to, _)| to)
+    /// To whom it sends what it does not know, as an owner.
+    pub async fn until_relaying(&self, to: Option<IpAddr>) {
+        let relaying = || self.parts().1.relaying().to.map(|(to, _)| to);
+        eventually(&format!("relaying to {to:?}"), || relaying() == to).await;
     }
 
     pub async fn until(&self, what: &str, fits: impl Fn(&State) -> bool) -> State {
@@ -179,7 +183,7 @@ impl Master {
         run(&self.host, &format!("nft list table {family} portico-vip-handover"))
     }
 
-    /// Packets that were sent on since this owner took over.
+    /// Packets that were sent on, as long as it is to the same host.
     pub fn relayed(&self) -> u64 {
         let rules = self.rules();
         let count = rules.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());

@@ -1,11 +1,10 @@
 //! Planned moves: not one request fails.
 
 use crate::load::{Load, Outcome, serve};
-use crate::masters::{Lab, Master, eventually, run, vip};
+use crate::masters::{Lab, Master, RELAY_FOR, run, vip};
 use portico_vrrp::Reason;
 use std::time::Duration;
 
-const RELAY_FOR: Duration = Duration::from_secs(300);
 /// Between two moves.
 const REQUESTS: u64 = 100;
 
@@ -59,7 +58,6 @@ fn check(outcome: &Outcome, what: &str, relayed: u64) {
 async fn preempt_there_and_back(v6: bool) {
     let Scene { lab, masters } = Scene::new(v6, RELAY_FOR).await;
     let load = Load::start(&lab.client, vip(v6), true).await;
-    let mut relayed = 0;
     for round in 0..2 * rounds() {
         let (from, to) = (&masters[round % 2], &masters[(round + 1) % 2]);
         load.go_on(REQUESTS).await;
@@ -67,16 +65,12 @@ async fn preempt_there_and_back(v6: bool) {
         from.set_priority(100);
         let state = to.until_owner().await;
         assert_eq!(state.transitions.last().unwrap().reason, Reason::Preempted(from.own()));
-        to_relays(to, from).await;
-        load.go_on(REQUESTS).await;
-        relayed += to.relayed();
+        to.until_relaying(Some(from.own())).await;
         from.until_ready(to.own()).await;
     }
+    load.go_on(REQUESTS).await;
+    let relayed = masters.iter().map(Master::relayed).sum();
     check(&load.stop().await, &format!("{} moves by priority", 2 * rounds()), relayed);
-}
-
-async fn to_relays(to: &Master, from: &Master) {
-    eventually("relaying", || to.relaying() == Some(from.own())).await;
 }
 
 /// The owner is asked to stop, and comes back as a standby. Connections outlive that where something else keeps the kernel
@@ -95,7 +89,7 @@ async fn release_there_and_back(v6: bool, beside_a_proxy: bool) {
         from.stop().await;
         let state = to.until_owner().await;
         assert_eq!(state.transitions.last().unwrap().reason, Reason::OwnerLeft(from.own()));
-        to_relays(to, from).await;
+        to.until_relaying(Some(from.own())).await;
         load.go_on(REQUESTS).await;
         relayed += to.relayed();
         from.start(100);
