@@ -1,6 +1,6 @@
 //! The virtual address of the control plane, end to end: two masters with an API server each, a worker, a pod on it and a host
 //! outside, in network namespaces. From every place ten requests to the virtual address and to the cluster IP, over TLS,
-//! spread over both API servers; then one API server is killed, then the owner of the address.
+//! spread over both API servers; then one API server is killed, then the owner of the address is asked to stop, then killed.
 //!
 //! One test for each way to forward. The proxy on the nodes is `portico node`; `KUBE_PROXY=/path/to/kube-proxy` runs the real one
 //! for the ways that stand beside it. `PORTICO_KEEP=1` keeps the logs.
@@ -47,6 +47,7 @@ fn run(forward: &'static str, proxy: Proxy) {
     let mut rig = Rig::start(forward, proxy);
     everybody_reaches_both(&rig);
     a_dead_server_gets_nothing(&mut rig);
+    nobody_notices_a_planned_move(&mut rig);
     the_address_moves(&mut rig);
     nothing_is_left(&mut rig);
 }
@@ -89,6 +90,25 @@ fn a_dead_server_gets_nothing(rig: &mut Rig) {
     assert_eq!(rig.owners(), [owner], "the address stays where its own server is ready");
     rig.start_server(victim);
     rig.wait_until("both API servers are ready again", |rig| rig.healthy_servers(owner) == MASTERS.len());
+}
+
+/// The owner is asked to stop; then it comes back and takes the address again.
+fn nobody_notices_a_planned_move(rig: &mut Rig) {
+    let (owner, other) = rig.owner_and_other();
+    rig.wait_until("the other one is ready for it", |rig| rig.is_ready_to_relay(other));
+    let requests = Requests::start(rig, VIP.parse().unwrap());
+    rig.stop_vip(owner);
+    rig.wait_until("the address is at the other master", |rig| rig.owners() == [other]);
+    rig.wait_until("connections go on where they are", |rig| rig.relays(other, owner));
+    rig.start_vip(owner);
+    rig.wait_until("the address is back", |rig| rig.owners() == [owner]);
+    rig.wait_until("connections go on where they are", |rig| rig.relays(owner, other));
+    std::thread::sleep(WATCHED);
+    let seen = requests.stop();
+    let failed: Vec<_> = seen.iter().filter(|one| one.result.is_err()).collect();
+    println!("two planned moves: {} requests, {} failed", seen.len(), failed.len());
+    assert!(failed.is_empty(), "{failed:?}\n{}", rig.logs());
+    rig.wait_until("both take part", |rig| rig.healthy_servers(owner) == MASTERS.len());
 }
 
 fn the_address_moves(rig: &mut Rig) {

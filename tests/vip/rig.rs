@@ -121,6 +121,8 @@ impl Rig {
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         let etcd = self.spawn("etcd", "etcd", command);
         self.others.push(etcd);
+        let at: SocketAddr = format!("{ETCD}:2379").parse().unwrap();
+        self.wait_until("etcd answers", |rig| rig.host("etcd").enter(|| TcpStream::connect(at)).is_ok());
     }
 
     pub fn start_server(&mut self, master: &'static str) {
@@ -174,7 +176,10 @@ impl Rig {
             address(MASTERS[0]),
             self.path("pki-master0/ca.crt").display()
         );
-        fs::write(&path, text).unwrap();
+        // Somebody may be reading it.
+        if !path.exists() {
+            fs::write(&path, text).unwrap();
+        }
         path
     }
 
@@ -268,6 +273,16 @@ impl Rig {
     fn forwards(&self, master: &str) -> bool {
         let forwarding = &self.status(master).unwrap_or_default()["forwarding"];
         forwarding["mode"] == self.forward && forwarding["rules"].as_array().is_some_and(|rules| !rules.is_empty())
+    }
+
+    /// It knows an owner whose connections it would send on.
+    pub fn is_ready_to_relay(&self, master: &str) -> bool {
+        self.program(master, "nft list table ip portico-vip-handover").contains("dup to")
+    }
+
+    /// One master sends connections that it does not know to the other.
+    pub fn relays(&self, master: &str, to: &str) -> bool {
+        self.status(master).unwrap_or_default()["routers"][0]["relay"]["to"] == address(to)
     }
 
     /// What of `portico vip` is in the kernel or on disk.

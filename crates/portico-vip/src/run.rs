@@ -25,6 +25,8 @@ use tokio::task::JoinSet;
 
 /// A port that is taken is tried again so often.
 const RETRY: Duration = Duration::from_secs(5);
+/// Who begins takes part in the election when it forwards, or after this time.
+const HEAD_START: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -45,11 +47,6 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     let credentials = config.servers.access.open().await?;
     let (known, knowing) = watch::channel(Known::default());
     let worker = Worker::start(config.forward.clone(), config.check_every)?;
-    // Nothing of the rest is needed to hold the address.
-    let elections = config.elections.iter().cloned().map(Election::start).collect::<Result<Vec<_>, _>>()?;
-    let states: Vec<watch::Receiver<State>> = elections.iter().map(Election::state).collect();
-    let handovers = handovers(&config, &states)?;
-
     let mut tasks = JoinSet::new();
     let (doubts, doubted) = mpsc::channel(8);
     let following = Following {
@@ -63,6 +60,18 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
         doubts: doubted,
     };
     tasks.spawn(servers::follow(following, known));
+    let _ = tokio::time::timeout(HEAD_START, begin_to_forward(&config, knowing.clone(), &worker)).await;
+    // Nothing of the rest is needed to hold the address.
+    let elections = match config.elections.iter().cloned().map(Election::start).collect::<Result<Vec<_>, _>>() {
+        Ok(elections) => elections,
+        Err(error) => {
+            worker.end().await?;
+            return Err(error.into());
+        }
+    };
+    let states: Vec<watch::Receiver<State>> = elections.iter().map(Election::state).collect();
+    let handovers = handovers(&config, &states)?;
+
     let config = Arc::new(config);
     let desk = Arc::new(Desk {
         config: Arc::clone(&config),
@@ -88,6 +97,15 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     future::join_all(desk.handovers.iter().map(Handover::end)).await;
     desk.worker.end().await?;
     stopped
+}
+
+/// What comes to an owner that does not forward yet stays there, and ends with the next hand-over.
+async fn begin_to_forward(config: &Config, mut knowing: watch::Receiver<Known>, worker: &Worker) {
+    let known = knowing.wait_for(|known| known.complete).await.map(|known| known.clone());
+    if let Ok(known) = known {
+        worker.want(wanted(config, &known));
+        worker.attempted().await;
+    }
 }
 
 fn handovers(config: &Config, states: &[watch::Receiver<State>]) -> Result<Vec<Handover>, RunError> {

@@ -102,7 +102,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Some(Command::Cleanup { settings }) => {
             logging::start();
             let config = settings.resolve()?;
-            let forwarding = portico_vip::forward::Forwarding::new(config.forward).remove().map_err(anyhow::Error::from);
+            let forwarding =
+                portico_vip::forward::Forwarding::new(config.forward).remove().map_err(anyhow::Error::from);
             let handing_over = portico_vip::handover::remove().map_err(anyhow::Error::from);
             forwarding.and(handing_over).context("not all rules could be removed")
         }

@@ -279,9 +279,11 @@ impl Expressions {
         const FLAGS: u32 = 13;
         const FIN_SYN_RST_ACK: u8 = 0x17;
         const SYN: u8 = 0x02;
-        self.payload(TRANSPORT_HEADER, FLAGS, 1, REGISTER)
-            .bitwise(REGISTER, &[FIN_SYN_RST_ACK], &[0])
-            .compare(REGISTER, NOT_EQUAL, &[SYN])
+        self.payload(TRANSPORT_HEADER, FLAGS, 1, REGISTER).bitwise(REGISTER, &[FIN_SYN_RST_ACK], &[0]).compare(
+            REGISTER,
+            NOT_EQUAL,
+            &[SYN],
+        )
     }
 
     /// `ip ttl > hops ip ttl set hops`, or `ip6 hoplimit`

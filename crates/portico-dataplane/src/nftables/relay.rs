@@ -69,7 +69,8 @@ fn wanted(family: Family, relay: &Relay) -> Chain {
     let frontends = relay.frontends.iter().filter(|at| Family::of(at.ip()) == family);
     let send_on = |at: &SocketAddr| {
         let unknown = Expressions::new(family).tcp_to(*at).unless_opening().when_unknown();
-        rule(unknown.lower_hops(HOPS).count().copy_to(relay.to, relay.link).drop()).because("known to who had it before")
+        rule(unknown.lower_hops(HOPS).count().copy_to(relay.to, relay.link).drop())
+            .because("known to who had it before")
     };
     let base = Base { kind: "filter", hook: 0, priority: PRIORITY };
     chain("relay", Some(base), frontends.map(send_on).collect())

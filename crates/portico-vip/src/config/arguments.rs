@@ -68,7 +68,7 @@ settings! {
     /// The link that has the address [default: the one whose network it is in]
     #[arg(long)]
     interface: String,
-    /// Prefix length with which the address is added [default: 32, or 128 for IPv6]
+    /// Prefix length with which the address is added [default: that of the node's own in its network; 32, or 128 for IPv6]
     #[arg(long)]
     prefix: u8,
     /// The addresses of this node from which it speaks to the others [default: those on the interface]

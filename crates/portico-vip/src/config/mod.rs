@@ -193,7 +193,7 @@ fn election(
         return wrong(field_of(&unfit), unfit.to_string());
     }
     let whole = if first.is_ipv4() { 32 } else { 128 };
-    let prefix = given.prefix.unwrap_or(whole);
+    let prefix = given.prefix.unwrap_or_else(|| usual_prefix(first, own, &interface, around).unwrap_or(whole));
     if prefix > whole {
         return wrong("prefix", format!("{prefix} is more than the {whole} bits of {first}"));
     }
@@ -207,6 +207,13 @@ fn election(
         announce_every: (!announce_every.is_zero()).then_some(announce_every),
         virtual_mac: given.virtual_mac.unwrap_or(false),
     })
+}
+
+/// That of our own address, where it is in the same network: then the kernel takes ours as the source of connections from this
+/// node to the virtual one, and they outlive its loss. IPv6 takes the virtual one in any case.
+fn usual_prefix(address: IpAddr, own: IpAddr, interface: &str, around: &Surroundings) -> Option<u8> {
+    let mut ours = around.addresses.iter().filter(|(link, network)| link == interface && network.addr() == own);
+    ours.find(|(_, network)| own.is_ipv4() && network.contains(&address)).map(|(_, network)| network.prefix_len())
 }
 
 /// The last byte of the address plus one, so that clusters in one network do not meet.

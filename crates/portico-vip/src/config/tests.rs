@@ -28,7 +28,7 @@ fn an_address_is_enough() {
     assert_eq!(election.interface, "eth0");
     assert_eq!(election.router.own, "172.16.64.35".parse::<IpAddr>().unwrap());
     assert_eq!(election.router.vrid, 59);
-    assert_eq!((election.prefix, election.router.version), (32, Version::V3));
+    assert_eq!((election.prefix, election.router.version), (24, Version::V3));
     assert_eq!(config.port, 6443);
     assert!(config.own_addresses.contains(&"172.16.64.35".parse().unwrap()));
     assert!(!config.own_addresses.contains(&"127.0.0.1".parse().unwrap()));
@@ -38,7 +38,7 @@ fn an_address_is_enough() {
 fn each_family_has_a_router() {
     let config = config("addresses: [172.16.64.0, 'fd00:16::ff01']\ninterval: 100ms").unwrap();
     let found: Vec<_> = config.elections.iter().map(|e| (e.router.own.to_string(), e.router.vrid, e.prefix)).collect();
-    assert_eq!(found, [("172.16.64.35".to_owned(), 1, 32), ("fd00:16::35".to_owned(), 2, 128)]);
+    assert_eq!(found, [("172.16.64.35".to_owned(), 1, 24), ("fd00:16::35".to_owned(), 2, 128)]);
 }
 
 #[test]

@@ -41,7 +41,8 @@ pub struct Settings {
     pub router: portico_vrrp::Config,
     /// The link that has the addresses, for example `eth0`. Our own address has to be on it.
     pub interface: String,
-    /// Prefix length with which the addresses are added: 32 or 128, unless the host has no other address in their network.
+    /// Prefix length with which the addresses are added: that of our own address where they are in one IPv4 network, otherwise
+    /// 32 or 128, unless the host has no other address in their network.
     pub prefix: u8,
     /// Announcements are repeated so often after a take-over, and so far apart; then at `announce_every` while it is owned.
     pub announcements: u32,

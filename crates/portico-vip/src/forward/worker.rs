@@ -50,6 +50,12 @@ impl Worker {
         self.attempts.borrow().clone()
     }
 
+    /// Returns when something has become of it.
+    pub async fn attempted(&self) {
+        let happened = |attempt: &Attempt| attempt.applied.is_some() || attempt.errors > 0;
+        let _ = self.attempts.clone().wait_for(happened).await;
+    }
+
     /// The rules in force, or why they cannot be told.
     pub async fn rules(&self) -> Vec<String> {
         let (answer, answered) = oneshot::channel();

@@ -98,7 +98,7 @@ pub fn election(number: usize, v6: bool, priority: u8) -> Settings {
     Settings {
         router,
         interface: "eth0".to_owned(),
-        prefix: if v6 { 128 } else { 32 },
+        prefix: if v6 { 128 } else { 24 },
         announcements: 3,
         announcement_gap: Duration::from_millis(50),
         announce_every: None,
@@ -109,6 +109,8 @@ pub fn election(number: usize, v6: bool, priority: u8) -> Settings {
 /// What runs on a master.
 pub struct Master {
     pub host: Host,
+    /// With the hardware address of the virtual router.
+    pub virtual_mac: bool,
     number: usize,
     v6: bool,
     relay_for: Duration,
@@ -119,7 +121,7 @@ pub struct Master {
 impl Master {
     pub fn new(lab: &Lab, number: usize, v6: bool, relay_for: Duration) -> Master {
         let host = lab.servers[number - 1].clone();
-        Master { host, number, v6, relay_for, forwarding: forwarding(), running: None }
+        Master { host, virtual_mac: false, number, v6, relay_for, forwarding: forwarding(), running: None }
     }
 
     pub fn own(&self) -> IpAddr {
@@ -127,7 +129,8 @@ impl Master {
     }
 
     pub fn start(&mut self, priority: u8) {
-        let (wanted, settings) = (wanted(self.v6), election(self.number, self.v6, priority));
+        let wanted = wanted(self.v6);
+        let settings = Settings { virtual_mac: self.virtual_mac, ..election(self.number, self.v6, priority) };
         let over = handover::Settings {
             interface: "eth0".to_owned(),
             frontends: vec![vip(self.v6)],

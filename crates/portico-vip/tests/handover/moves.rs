@@ -21,9 +21,14 @@ struct Scene {
 
 impl Scene {
     async fn new(v6: bool, relay_for: Duration) -> Scene {
+        Scene::with(v6, relay_for, |_| {}).await
+    }
+
+    async fn with(v6: bool, relay_for: Duration, change: impl Fn(&mut Master)) -> Scene {
         let lab = Lab::new();
         serve(&lab);
         let mut masters = [1, 2].map(|number| Master::new(&lab, number, v6, relay_for));
+        masters.iter_mut().for_each(change);
         masters[0].start(150);
         masters[0].until_owner().await;
         masters[1].start(100);
@@ -55,8 +60,8 @@ fn check(outcome: &Outcome, what: &str, relayed: u64) {
 }
 
 /// The priorities change and change back.
-async fn preempt_there_and_back(v6: bool) {
-    let Scene { lab, masters } = Scene::new(v6, RELAY_FOR).await;
+async fn preempt_there_and_back(v6: bool, scene: Scene) {
+    let Scene { lab, masters } = scene;
     let load = Load::start(&lab.client, vip(v6), true).await;
     for round in 0..2 * rounds() {
         let (from, to) = (&masters[round % 2], &masters[(round + 1) % 2]);
@@ -70,6 +75,11 @@ async fn preempt_there_and_back(v6: bool) {
     }
     load.go_on(REQUESTS).await;
     let relayed = masters.iter().map(Master::relayed).sum();
+    println!(
+        "REDIR {} {}",
+        run(&lab.client, "nstat -asz IcmpInRedirects Icmp6InRedirects"),
+        run(&masters[0].host, "nstat -asz IcmpOutRedirects Icmp6OutRedirects")
+    );
     check(&load.stop().await, &format!("{} moves by priority", 2 * rounds()), relayed);
 }
 
@@ -104,12 +114,20 @@ async fn release_there_and_back(v6: bool, beside_a_proxy: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_notices_a_change_of_priorities() {
-    preempt_there_and_back(false).await;
+    preempt_there_and_back(false, Scene::new(false, RELAY_FOR).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_notices_a_change_of_priorities_with_ipv6() {
-    preempt_there_and_back(true).await;
+    preempt_there_and_back(true, Scene::new(true, RELAY_FOR).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_notices_a_change_of_priorities_with_a_virtual_hardware_address() {
+    for v6 in [false, true] {
+        let scene = Scene::with(v6, RELAY_FOR, |master| master.virtual_mac = true).await;
+        preempt_there_and_back(v6, scene).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
