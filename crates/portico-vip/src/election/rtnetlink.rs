@@ -19,8 +19,9 @@ const REPLACE: u16 = 0x100;
 const IFA_PROTO: u16 = 11;
 pub const OURS: u8 = 112;
 const IFLA_MACVLAN_MODE: u16 = 1;
-/// The links of one parent do not see each other.
-const MACVLAN_PRIVATE: u32 = 1;
+/// The links of one parent do not see each other. (A private one would take what others send from the same hardware address
+/// away from its parent: an owner must hear another owner.)
+const MACVLAN_VEPA: u32 = 2;
 const FOREVER: u32 = u32::MAX;
 const UP: u32 = libc::IFF_UP as u32;
 const RUNNING: u32 = libc::IFF_RUNNING as u32;
@@ -63,7 +64,7 @@ pub fn new_macvlan(name: &str, parent: u32, mac: Mac) -> Messages {
         m.put(libc::IFLA_ADDRESS, &mac);
         m.nested(libc::IFLA_LINKINFO, |m| {
             m.put_str(libc::IFLA_INFO_KIND, "macvlan");
-            m.nested(libc::IFLA_INFO_DATA, |m| m.put_u32(IFLA_MACVLAN_MODE, MACVLAN_PRIVATE));
+            m.nested(libc::IFLA_INFO_DATA, |m| m.put_u32(IFLA_MACVLAN_MODE, MACVLAN_VEPA));
         });
     })
 }

@@ -75,11 +75,6 @@ async fn preempt_there_and_back(v6: bool, scene: Scene) {
     }
     load.go_on(REQUESTS).await;
     let relayed = masters.iter().map(Master::relayed).sum();
-    println!(
-        "REDIR {} {}",
-        run(&lab.client, "nstat -asz IcmpInRedirects Icmp6InRedirects"),
-        run(&masters[0].host, "nstat -asz IcmpOutRedirects Icmp6OutRedirects")
-    );
     check(&load.stop().await, &format!("{} moves by priority", 2 * rounds()), relayed);
 }
 
