@@ -118,7 +118,7 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
         own_addresses,
         priority,
         priority_penalty: given.priority_penalty.unwrap_or(50),
-        forward: ForwardSettings { mode: given.forward.unwrap_or(Mode::Auto), ..ForwardSettings::default() },
+        forward: forward(&given),
         check_every: span(given.check_every, Duration::from_secs(5)).max(Duration::from_millis(100)),
         servers: Servers {
             fixed: given.api_servers.unwrap_or_default(),
@@ -139,6 +139,15 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
         addresses,
         port,
     })
+}
+
+fn forward(given: &Given) -> ForwardSettings {
+    let default = ForwardSettings::default();
+    ForwardSettings {
+        mode: given.forward.unwrap_or(Mode::Auto),
+        static_services: given.static_services.clone().unwrap_or(default.static_services),
+        ..default
+    }
 }
 
 fn election(
