@@ -13,6 +13,7 @@ mod process;
 use super::direct::Translation;
 use super::route::Route;
 use super::{ForwardError, Forwarder, Wanted};
+use crate::access::KUBEADM_CA;
 use config::{Config, SECTIONS};
 use portico_dataplane::nftables::Table;
 use process::Process;
@@ -37,7 +38,7 @@ pub struct HaproxySettings {
     /// Addresses of this node, at which HAProxy listens, one of each family.
     pub own_addresses: Vec<IpAddr>,
     pub port: u16,
-    /// Who signed the certificates of the servers. Without it they are not checked.
+    /// Who signed the certificates of the servers: where it is not given kubeadm's, and without any they are not checked.
     pub ca_file: Option<PathBuf>,
     pub check_interval: Duration,
     pub check_timeout: Duration,
@@ -73,7 +74,8 @@ pub struct Haproxy {
 }
 
 impl Haproxy {
-    pub fn open(settings: HaproxySettings, masquerade_mark: u32) -> Result<Haproxy, ForwardError> {
+    pub fn open(mut settings: HaproxySettings, masquerade_mark: u32) -> Result<Haproxy, ForwardError> {
+        settings.ca_file = settings.ca_file.or_else(|| Some(KUBEADM_CA.into()).filter(|path: &PathBuf| path.exists()));
         Ok(Haproxy {
             settings,
             translation: Translation::open(TABLE, masquerade_mark)?,
