@@ -151,6 +151,20 @@ async fn rules_stay_where_others_change_theirs() {
     lab.check(&[1, 2, 3], "it has them all again").await;
 }
 
+/// kube-proxy removes the chain of a Service that has lost its last endpoint, which it cannot while somebody else leads there.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_leads_to_a_chain_that_may_have_to_go() {
+    let lab = Lab::new();
+    let mut proxies = KubeProxies::start(&lab, Variant::Nft);
+    proxies.sync(&[1]);
+    let mut daemons = Daemons::new(&lab, |_| ForwardSettings::default());
+    let mut one = wanted(&[1]);
+    one.servers.retain(|server| server.healthy);
+    assert_eq!(daemons.apply(&one).mode, Mode::Iptables);
+    assert_eq!(jumps(&lab, Variant::Nft, "PREROUTING"), ["KUBE-MARK-MASQ", OWN, "KUBE-MARK-MASQ", OWN]);
+    lab.check(&[1], "a single server").await;
+}
+
 /// kube-proxy comes later, or goes: the way changes, and nobody notices.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_way_follows_what_is_on_the_node() {

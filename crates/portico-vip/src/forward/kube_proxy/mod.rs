@@ -82,6 +82,9 @@ impl KubeProxy {
     fn target(&self, programs: &Programs, route: &Route) -> Target {
         let complete = match self.kind {
             _ if !route.all_healthy => None,
+            // kube-proxy cannot remove a chain that we lead to, nor install anything else with it. It wants to when the last
+            // server goes; of several one goes first, and then we do not lead there any more.
+            Kind::Iptables if route.servers.len() < 2 => None,
             Kind::Iptables => {
                 let chain = programs.list_chain(route.family, &service_chain(route.family)).unwrap_or_default();
                 rules::covers(&chain, &route.servers, route.family).then_some(Target::Service)
