@@ -25,7 +25,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use chaos::Chaos;
 use portico_dataplane::Dataplane;
 use portico_dataplane::iptables::{Iptables, Options, needs_route_localnet};
-use portico_dataplane::nftables::Nftables;
+use portico_dataplane::nftables::{Nftables, Table};
 use portico_model::explain::Explanation;
 use portico_model::index::Index;
 use portico_testbed::cluster::Addresses;
@@ -85,7 +85,7 @@ fn iptables_does_what_explain_says() {
 type Open = fn() -> Box<dyn Dataplane>;
 
 fn nftables() -> Box<dyn Dataplane> {
-    Box::new(Nftables::open().unwrap())
+    Box::new(Nftables::open(Table::NODE).unwrap())
 }
 
 fn iptables() -> Box<dyn Dataplane> {

@@ -6,10 +6,10 @@
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
 use portico_dataplane::netlink::Socket;
-use portico_dataplane::nftables::Nftables;
 use portico_dataplane::nftables::kernel::{CommitError, Kernel, Netlink, Sent};
 use portico_dataplane::nftables::plan::Plan;
 use portico_dataplane::nftables::snapshot::Snapshot;
+use portico_dataplane::nftables::{Nftables, Table};
 use portico_dataplane::{ApplyError, Dataplane};
 use portico_model::table::*;
 use portico_testbed::Testbed;
@@ -37,7 +37,7 @@ fn measure(services: u32, endpoints: u32) -> Result<(), AnyError> {
     let bed = Testbed::new()?;
     let spent = Arc::new(Mutex::new(Spent::default()));
     let host = bed.host("scale")?;
-    let kernel = host.enter(Netlink::open)?;
+    let kernel = host.enter(|| Netlink::open(Table::NODE))?;
     // The kernel tells everybody who listens of every element.
     let _listener = match std::env::var_os("LISTEN") {
         Some(_) => {
@@ -69,7 +69,7 @@ fn measure(services: u32, endpoints: u32) -> Result<(), AnyError> {
     let again = timed(&spent, || nft.replace(&table))?;
     assert_eq!(again.operations, 0);
     println!("  compare all, undisturbed: {}", milliseconds(again.total));
-    let mut nft = Nftables::new(Stopwatch { kernel: host.enter(Netlink::open)?, spent: spent.clone() });
+    let mut nft = Nftables::new(Stopwatch { kernel: host.enter(|| Netlink::open(Table::NODE))?, spent: spent.clone() });
     let restart = timed(&spent, || nft.replace(&table))?;
     assert_eq!(restart.operations, 0);
     println!("  restart: {} of which reading {}", milliseconds(restart.total), milliseconds(restart.read));

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use portico_dataplane::Dataplane;
-use portico_dataplane::nftables::Nftables;
+use portico_dataplane::nftables::{Nftables, Table};
 use portico_model::table::*;
 use portico_testbed::cluster::{POD_RANGES, SERVICE_RANGES, extra_sources};
 use portico_testbed::{Cluster, Failure, Flow, Protocol as Over};
@@ -21,7 +21,7 @@ struct Lab {
 impl Lab {
     fn new(rules: impl FnOnce(&mut NodeRules)) -> Lab {
         let cluster = Cluster::new().unwrap();
-        let nft = cluster.host("node1").unwrap().enter(|| Nftables::open().unwrap());
+        let nft = cluster.host("node1").unwrap().enter(|| Nftables::open(Table::NODE).unwrap());
         let mut table = ForwardingTable { rules: node_rules(), ..ForwardingTable::default() };
         rules(&mut table.rules);
         Lab { cluster, nft, table }
@@ -309,7 +309,7 @@ async fn affinity_lasts_as_long_as_the_endpoint() {
         assert_eq!(used, BTreeSet::from(PODS), "32 clients use all endpoints");
 
         // A new process takes over, an endpoint goes and another comes: only the clients of the one that went move.
-        lab.nft = lab.cluster.host("node1").unwrap().enter(|| Nftables::open().unwrap());
+        lab.nft = lab.cluster.host("node1").unwrap().enter(|| Nftables::open(Table::NODE).unwrap());
         assert_eq!(lab.nft.replace(&lab.table).unwrap().operations, 0);
         let key = key("sticky", Protocol::Tcp, family);
         let before = lab.table.ports[&key].clone();

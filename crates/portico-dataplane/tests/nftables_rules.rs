@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use portico_dataplane::nftables::Nftables;
+use portico_dataplane::nftables::{Nftables, Table};
 use portico_dataplane::{Dataplane, Report};
 use portico_model::table::*;
 use portico_testbed::Testbed;
@@ -21,11 +21,11 @@ impl Host {
     fn new() -> Host {
         let bed = Testbed::new().unwrap();
         let host = bed.host("node").unwrap();
-        Host { nft: host.enter(|| Nftables::open().unwrap()), host, _bed: bed }
+        Host { nft: host.enter(|| Nftables::open(Table::NODE).unwrap()), host, _bed: bed }
     }
 
     fn restart(&mut self) {
-        self.nft = self.host.enter(|| Nftables::open().unwrap());
+        self.nft = self.host.enter(|| Nftables::open(Table::NODE).unwrap());
     }
 
     fn replace(&mut self, table: &ForwardingTable) -> Report {
@@ -330,4 +330,27 @@ fn a_set_that_is_full_is_made_larger_in_place() {
     assert_eq!(host.replace(&table), Report::default());
     host.restart();
     assert_eq!(host.replace(&table), Report::default());
+}
+
+/// Each has its own table; neither sees, repairs nor removes the other's.
+#[test]
+fn tables_of_other_names_are_left_alone() {
+    let mut host = Host::new();
+    let table = ForwardingTable { rules: rules(), ..ForwardingTable::default() };
+    let mut other = host.host.enter(|| Nftables::open(Table::small("portico-other")).unwrap());
+    host.replace(&table);
+    assert!(!other.is_installed().unwrap());
+    other.replace(&table).unwrap();
+    assert_eq!(host.replace(&table), Report::default());
+    let both = host.sorted();
+    host.restart();
+    assert_eq!(host.replace(&table), Report::default());
+    assert_eq!(other.replace(&table).unwrap(), Report::default());
+    assert_eq!(host.sorted(), both);
+    other.remove().unwrap();
+    assert!(host.list().contains("table ip portico {") && !host.list().contains("portico-other"));
+    other.replace(&table).unwrap();
+    host.nft.remove().unwrap();
+    assert!(host.list().contains("table ip6 portico-other {") && !host.list().contains("portico {"));
+    assert_eq!(other.replace(&table).unwrap(), Report::default());
 }

@@ -7,7 +7,9 @@
 //! - [`table`]: the table itself: service ports with their frontends and pools of endpoints, and the rules of the node.
 //! - [`index`]: objects in, changes out; an update costs what it touches.
 //! - [`explain`]: walks the table for one packet.
+//! - [`duration`]: durations as Kubernetes writes them.
 
+pub mod duration;
 pub mod explain;
 pub mod index;
 pub mod objects;

@@ -4,7 +4,7 @@ use crate::config::{Config, Mode};
 use crate::disturbances::Disturbances;
 use crate::sysctl;
 use portico_dataplane::iptables::{self, Iptables};
-use portico_dataplane::nftables::{Nftables, remove_kube_proxy_nftables};
+use portico_dataplane::nftables::{Nftables, Table, remove_kube_proxy_nftables};
 use portico_dataplane::{ApplyError, Dataplane};
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 pub fn open(config: &Config) -> Result<(Box<dyn Dataplane>, Option<Disturbances>), ApplyError> {
     match config.mode {
         Mode::Nftables => {
-            let nftables = Nftables::open()?;
+            let nftables = Nftables::open(Table::NODE)?;
             let disturbances = nftables.watch().map(Disturbances::new).transpose();
             let disturbances = disturbances
                 .inspect_err(|error| tracing::warn!(%error, "cannot watch who else changes rules"))
@@ -46,7 +46,7 @@ pub fn remove_others(mode: Mode) -> Result<(), ApplyError> {
 }
 
 fn remove_nftables() -> Result<(), ApplyError> {
-    let mut nftables = Nftables::open()?;
+    let mut nftables = Nftables::open(Table::NODE)?;
     if nftables.is_installed()? {
         nftables.remove()?;
         tracing::info!("removed the rules of nftables mode");

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use crate::testing::own_network;
     use portico_dataplane::Dataplane;
-    use portico_dataplane::nftables::Nftables;
+    use portico_dataplane::nftables::{Nftables, Table};
     use portico_model::table::ForwardingTable;
     use std::process::Command;
     use std::time::Duration;
@@ -50,7 +50,7 @@ mod tests {
     #[tokio::test]
     async fn others_are_noticed_and_we_are_not() {
         own_network();
-        let mut nftables = Nftables::open().unwrap();
+        let mut nftables = Nftables::open(Table::NODE).unwrap();
         let mut disturbances = Disturbances::new(nftables.watch().unwrap()).unwrap();
         let mut next = async || timeout(Duration::from_secs(10), disturbances.next()).await.unwrap().unwrap();
         nftables.replace(&ForwardingTable::default()).unwrap();

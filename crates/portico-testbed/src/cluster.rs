@@ -267,18 +267,20 @@ fn lb(host: &Host) -> Result<()> {
     host.route(Route::to("default").local().table(100))?;
     host.route(Route::to("default6").local().table(100))?;
     host.rule(Rule { mark: None, input: Some("eth0"), table: 100, priority: 10 })?;
-    let remember =
-        NODES.map(|node| format!("ct direction original ether saddr 02:fa:00:00:00:{node:02x} ct mark set {node}"));
+    // With iptables, which every kernel has in one way or the other.
+    let remember = NODES.map(|node| {
+        format!("-A PREROUTING -m mac --mac-source 02:fa:00:00:00:{node:02x} -m conntrack --ctdir ORIGINAL -j CONNMARK --set-mark {node}\n")
+    });
+    let answer = ["tcp", "udp"]
+        .map(|protocol| format!("-A PREROUTING -i eth0 -p {protocol} -j REDIRECT --to-ports {CATCH_ALL}\n"));
     let rules = format!(
-        "table inet catch-all {{
-           chain in {{ type filter hook prerouting priority -150; {}; }}
-           chain out {{ type route hook output priority -150; ct mark != 0 meta mark set ct mark; }}
-           chain answer {{ type nat hook prerouting priority -100;
-             iifname eth0 meta l4proto {{ tcp, udp }} redirect to :{CATCH_ALL}; }}
-         }}",
-        remember.join("; ")
+        "*mangle\n{}-A OUTPUT -m connmark ! --mark 0 -j CONNMARK --restore-mark\nCOMMIT\n*nat\n{}COMMIT\n",
+        remember.concat(),
+        answer.concat()
     );
-    let mut nft = Command::new("nft");
-    nft.args(["-f", "-"]);
-    host.run(nft, &rules).map(drop)
+    ["iptables-restore", "ip6tables-restore"].into_iter().try_for_each(|program| {
+        let mut restore = Command::new(program);
+        restore.arg("--wait");
+        host.run(restore, &rules).map(drop)
+    })
 }

@@ -7,6 +7,7 @@
 //! - [`process`]: programs inside a host.
 //! - [`echo`]: servers that answer who they are and whom they saw; [`flow`]: asking them over TCP, UDP and SCTP.
 //! - [`cluster`]: a small dual-stack cluster with nodes, pods, clients and a box that answers everything else.
+//! - [`uml`]: another kernel, for tests of what this one does not have.
 
 pub mod cluster;
 pub mod echo;
@@ -14,6 +15,7 @@ pub mod flow;
 pub mod host;
 pub mod network;
 pub mod process;
+pub mod uml;
 
 mod namespace;
 mod netlink;

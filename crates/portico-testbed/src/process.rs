@@ -4,8 +4,9 @@ use crate::Result;
 use crate::host::Host;
 use crate::namespace;
 use std::io::{self, Write};
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ impl Host {
     /// Starts a program inside this host.
     pub fn spawn(&self, command: Command) -> Result<Process> {
         let doing = format!("start {command:?}");
-        let child = start(self.namespace_fd(), command).map_err(self.failed(doing))?;
+        let child = start(Some(self.namespace_fd()), command).map_err(self.failed(doing))?;
         Ok(Process { child })
     }
 
@@ -27,12 +28,23 @@ impl Host {
     pub fn run(&self, mut command: Command, input: &str) -> Result<String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let doing = format!("run {command:?}");
-        let output = start(self.namespace_fd(), command).and_then(|child| finish(child, input));
+        let output = start(Some(self.namespace_fd()), command).and_then(|child| finish(child, input));
         output.and_then(good).map_err(self.failed(doing))
     }
 }
 
+impl From<Child> for Process {
+    fn from(child: Child) -> Process {
+        Process { child }
+    }
+}
+
 impl Process {
+    /// What was asked for of its standard input, output and error.
+    pub(crate) fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+    }
+
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -96,8 +108,8 @@ fn good(output: Output) -> io::Result<String> {
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Starts a child from a thread that lives as long as this program: the kernel takes the end of the *thread* that started
-/// a child for the death of its parent.
-fn start(namespace: i32, mut command: Command) -> io::Result<Child> {
+/// a child for the death of its parent. It runs in the namespace, if one is given.
+pub(crate) fn start(namespace: Option<RawFd>, mut command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (sender, jobs) = mpsc::channel::<Job>();
@@ -113,13 +125,13 @@ fn start(namespace: i32, mut command: Command) -> io::Result<Child> {
 }
 
 #[expect(unsafe_code, reason = "what a child does between fork and exec is unsafe to say")]
-fn prepare(command: &mut Command, namespace: i32) {
+fn prepare(command: &mut Command, namespace: Option<RawFd>) {
     let parent = std::process::id() as i32;
     command.process_group(0);
     // SAFETY: the closure makes system calls and nothing else: it allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(move || {
-            namespace::join(namespace)?;
+            namespace.map_or(Ok(()), namespace::join)?;
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(io::Error::last_os_error());
             }

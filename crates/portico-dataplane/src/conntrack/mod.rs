@@ -1,8 +1,8 @@
 //! Ends UDP and SCTP flows in the connection tracker whose endpoint is gone.
 //!
 //! The kernel decides where a flow goes by its first packet. A UDP client that keeps its port keeps sending to an endpoint
-//! that is long gone; an SCTP association that begins anew between the same ports does so too. TCP is never cut: its
-//! connections end by themselves.
+//! that is long gone; an SCTP association that begins anew between the same ports does so too. TCP connections end by
+//! themselves and are not cut, but for who asks for it by name ([`Conntrack::end_served_by`]).
 //!
 //! [`stale`] says which flows (pure), [`flow`] is how the kernel writes them (pure), [`Conntrack`] asks and deletes.
 
@@ -15,7 +15,10 @@ pub use stale::{ABANDONED_AFTER, Stale, check, plan};
 use crate::netlink::{Messages, Socket};
 use flow::Flow;
 use local::LocalAddresses;
+use portico_model::table::{Family, Protocol};
+use stale::Scope;
 use std::io;
+use std::net::SocketAddr;
 
 /// As many are deleted with one system call.
 const BATCH: usize = 1_000;
@@ -41,14 +44,34 @@ impl Conntrack {
                 let flow = Flow::parse(&message, scope.protocol)?;
                 stale.ends(&flow, |address| self.local.has(address)).then_some(flow)
             })?;
-            for batch in flows.chunks(BATCH) {
-                ended += self.delete(batch)?;
-            }
+            ended += self.delete(&flows)?;
         }
         Ok(ended)
     }
 
+    /// End the flows to a frontend that one endpoint answers, to be called when no rule leads there any more; how many were
+    /// ended. The next packet of each goes to another endpoint, which does not know it and says so (a TCP reset), so that
+    /// the client begins anew at once instead of waiting for one who does not answer.
+    pub fn end_served_by(
+        &mut self,
+        endpoint: SocketAddr,
+        frontend: SocketAddr,
+        protocol: Protocol,
+    ) -> io::Result<usize> {
+        let (address, port) = (Some(frontend.ip()), Some(frontend.port()));
+        let scope = Scope { family: Family::of(frontend.ip()), protocol, address, port };
+        let flows = self.tracker.query(&flow::list(&scope), |message| {
+            let flow = Flow::parse(&message, protocol)?;
+            (flow.to == frontend && flow.answered_by == endpoint).then_some(flow)
+        })?;
+        self.delete(&flows)
+    }
+
     fn delete(&mut self, flows: &[Flow]) -> io::Result<usize> {
+        flows.chunks(BATCH).try_fold(0, |ended, batch| Ok(ended + self.delete_batch(batch)?))
+    }
+
+    fn delete_batch(&mut self, flows: &[Flow]) -> io::Result<usize> {
         let mut requests = Messages::new();
         for flow in flows {
             flow.delete(&mut requests);

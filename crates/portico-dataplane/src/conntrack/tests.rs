@@ -263,3 +263,29 @@ fn a_flow_moves_to_the_endpoint_that_is_left() {
     client.send(b"333").unwrap();
     assert_eq!(two.recv(&mut buffer).unwrap(), 3);
 }
+
+#[test]
+fn connections_of_one_endpoint_through_one_frontend_end() {
+    let host = host();
+    let flows = [
+        ("tcp", "192.0.2.9:1001", "192.0.2.100:6443", "10.0.0.1:6443"),
+        ("tcp", "192.0.2.9:1002", "192.0.2.100:6443", "10.0.0.2:6443"),
+        ("tcp", "192.0.2.9:1003", "192.0.2.100:443", "10.0.0.1:6443"),
+        ("tcp", "192.0.2.9:1004", "10.0.0.1:6443", "10.0.0.1:6443"),
+        ("tcp", "192.0.2.9:1005", "192.0.2.101:6443", "10.0.0.1:6443"),
+        ("udp", "192.0.2.9:1006", "192.0.2.100:6443", "10.0.0.1:6443"),
+        ("tcp", "[2001:db8::9]:2001", "[2001:db8::100]:6443", "[fd00::1]:6443"),
+        ("tcp", "[2001:db8::9]:2002", "[2001:db8::100]:6443", "[fd00::2]:6443"),
+    ];
+    for (protocol, client, to, by) in flows {
+        inject(&host, protocol, client, to, by, "");
+    }
+    let mut conntrack = host.enter(|| Conntrack::open().unwrap());
+    let mut end = |endpoint: &str, frontend: &str| {
+        conntrack.end_served_by(endpoint.parse().unwrap(), frontend.parse().unwrap(), Protocol::Tcp).unwrap()
+    };
+    assert_eq!(end("10.0.0.1:6443", "192.0.2.100:6443"), 1);
+    assert_eq!(end("[fd00::1]:6443", "[2001:db8::100]:6443"), 1);
+    assert_eq!(end("10.0.0.1:6443", "192.0.2.100:6443"), 0);
+    assert_eq!(remaining(&host), [1002, 1003, 1004, 1005, 1006, 2002]);
+}

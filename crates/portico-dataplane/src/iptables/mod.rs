@@ -13,14 +13,16 @@ pub(crate) mod rules;
 pub(crate) mod run;
 
 pub use fixed::needs_route_localnet;
+pub use names::{MARK_MASQ, PortChain, endpoint_chain, port_chain};
+pub use read::{meaning, target};
 pub use remove::{present, remove_all_iptables};
-pub use run::Variant;
+pub use rules::probability;
+pub use run::{Programs, Variant, plain_variant};
 
 use crate::{ApplyError, Dataplane, Report};
 use fixed::Features;
 use plan::{Planner, Ports, Run, Sink};
 use portico_model::table::{Change, Family, ForwardingTable, NodeRules, PerFamily};
-use run::Programs;
 use std::time::Instant;
 
 /// What the operator may decide.

@@ -135,10 +135,9 @@ pub fn is_ours(name: &str) -> bool {
         || Shared::ALL.iter().any(|shared| shared.name() == name)
 }
 
-/// Whether a rule of the kernel's own chains that leads there is one of ours. What others, too, send their packets through
-/// to have them marked or given to an endpoint is not.
-pub fn is_hooked(name: &str) -> bool {
-    is_ours(name) && !is_port_chain(name) && name != MARK_MASQ
+/// Whether only our own chains lead to this one of ours. A rule of the kernel's chains that does is somebody else's.
+pub fn is_inner(name: &str) -> bool {
+    is_port_chain(name) || [MARK_MASQ, MASQ_UNLESS_POD].contains(&name)
 }
 
 pub fn port_chain(key: &PortKey, chain: PortChain) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Chains of service ports are most of it; of them only a fingerprint is kept.
 
-use super::names::{MARTIANS, Table, is_hooked, is_ours, is_port_chain};
+use super::names::{MARTIANS, Table, is_inner, is_ours, is_port_chain};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
@@ -97,7 +97,7 @@ impl Installed {
         } else if let Some(rules) = table.others.get_mut(chain) {
             rules.push(rule.to_owned());
         } else if let Some(target) = target(rule).filter(|target| is_ours(target) || *target == MARTIANS) {
-            match table.hooks.get_mut(chain).filter(|_| is_hooked(target) || target == MARTIANS) {
+            match table.hooks.get_mut(chain).filter(|_| !is_inner(target)) {
                 Some(rules) => rules.push(rule.to_owned()),
                 None => _ = table.used_by_others.insert(target.to_owned()),
             }
@@ -249,13 +249,14 @@ mod tests {
         let save = "# Generated\n*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n*nat\n:PREROUTING ACCEPT [1:2]\n:DOCKER - [0:0]\n\
                     :KUBE-SERVICES - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n:KUBE-SVC-A - [0:0]\n\
                     -A PREROUTING -m comment --comment \"to -j KUBE-SVC-A\" -j DOCKER\n-A PREROUTING -j KUBE-SERVICES\n\
+                    -A PREROUTING -d 2.2.2.2/32 -j KUBE-SVC-A\n\
                     -A DOCKER -s 1.1.1.1/32 -j KUBE-MARK-MASQ\n-A KUBE-SERVICES -d 1.1.1.1/32 -j KUBE-SVC-A\n\
                     -A KUBE-SVC-A -m comment --comment x -j KUBE-SEP-B\nCOMMIT\n";
         let installed = Installed::parse(save.as_bytes()).unwrap();
         assert!(installed.kubelet);
-        assert_eq!(installed.rules, 5);
+        assert_eq!(installed.rules, 6);
         assert_eq!(installed.nat.hooks["PREROUTING"], ["-j KUBE-SERVICES"]);
-        assert_eq!(installed.nat.used_by_others.iter().collect::<Vec<_>>(), ["KUBE-MARK-MASQ"]);
+        assert_eq!(installed.nat.used_by_others.iter().collect::<Vec<_>>(), ["KUBE-MARK-MASQ", "KUBE-SVC-A"]);
         assert_eq!(installed.nat.others["KUBE-SERVICES"], ["-d 1.1.1.1/32 -j KUBE-SVC-A"]);
         assert_eq!(installed.nat.ports["KUBE-SVC-A"], fingerprint(&["-j KUBE-SEP-B".to_owned()]));
     }

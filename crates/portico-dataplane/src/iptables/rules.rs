@@ -389,7 +389,7 @@ fn label(name: &str) -> String {
 }
 
 /// One in `left`, as it is printed after the kernel rounded what kube-proxy writes (ten digits).
-fn probability(left: usize) -> String {
+pub fn probability(left: usize) -> String {
     const ONE: f64 = 2_147_483_648.0;
     let written = (1e10 / left as f64).round() / 1e10;
     format!("{:.11}", (written * ONE).round() / ONE)

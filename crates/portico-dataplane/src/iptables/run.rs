@@ -48,7 +48,8 @@ impl Programs {
         self.version >= (1, 6, 2)
     }
 
-    fn name(&self, family: Family, what: &str) -> String {
+    /// What the programs of this variant are called: `iptables-nft`, or with what follows, `iptables-nft-restore`.
+    pub fn name(&self, family: Family, what: &str) -> String {
         format!("{}{}{what}", program_stem(family), self.infix)
     }
 
@@ -59,6 +60,7 @@ impl Programs {
         parsed.map_err(|source| ApplyError::Kernel { doing: format!("reading what {program} prints"), source })
     }
 
+    /// One `iptables-restore --noflush`: all of the input of a table is done, or nothing.
     pub fn restore(&self, family: Family, input: &str) -> Result<(), ApplyError> {
         run(&self.name(family, "-restore"), &["--noflush", "--wait"], input, read_all).map(drop)
     }
@@ -67,6 +69,18 @@ impl Programs {
     pub fn has_chain(&self, family: Family, chain: &str) -> bool {
         let arguments = ["--wait", "-t", "nat", "-n", "-L", chain, "1"];
         run(&self.name(family, ""), &arguments, "", read_all).is_ok()
+    }
+
+    /// The rules of a chain of the nat table, without the `-A NAME` before each; `None` if there is no such chain, or it cannot be
+    /// read. Costs what the chain has, not what the table has.
+    pub fn list_chain(&self, family: Family, chain: &str) -> Option<Vec<String>> {
+        if !self.has_table(family, "nat") {
+            return None;
+        }
+        let arguments = ["--wait", "-t", "nat", "-S", chain];
+        let printed = run(&self.name(family, ""), &arguments, "", read_all).ok()?;
+        let rule = |line: &str| line.strip_prefix("-A ")?.strip_prefix(chain)?.strip_prefix(' ').map(str::to_owned);
+        Some(printed.lines().filter_map(rule).collect())
     }
 
     /// kubelet leaves chains in the mangle table of the variant that the node uses.

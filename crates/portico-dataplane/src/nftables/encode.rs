@@ -7,8 +7,6 @@ use super::rules::{Base, Rule};
 use crate::netlink::{Messages, flags};
 use portico_model::table::Family;
 
-pub const TABLE: &str = "portico";
-
 /// The netfilter subsystem.
 pub const NFTABLES: u8 = 10;
 
@@ -59,52 +57,57 @@ fn marker(messages: &mut Messages, kind: u16, generation: Option<u32>) {
     });
 }
 
-pub fn plan(m: &mut Messages, plan: &Plan) {
-    plan.before.iter().for_each(|one| step(m, one));
+pub fn plan(m: &mut Messages, table: &str, plan: &Plan) {
+    plan.before.iter().for_each(|one| step(m, table, one));
     for family in Family::BOTH {
-        elements(m, family, plan.removed.get(family), false);
+        elements(m, Place { family, table }, plan.removed.get(family), false);
     }
     for family in Family::BOTH {
-        elements(m, family, plan.added.get(family), true);
+        elements(m, Place { family, table }, plan.added.get(family), true);
     }
-    plan.after.iter().for_each(|one| step(m, one));
+    plan.after.iter().for_each(|one| step(m, table, one));
 }
 
 pub fn delete_table(m: &mut Messages, family: Family, table: &str) {
-    send(m, command::DELETE_TABLE, 0, family, |m| m.put_str(1, table));
+    send(m, command::DELETE_TABLE, 0, Place { family, table }, |_| {});
 }
 
-fn send(m: &mut Messages, command: u8, flags: u16, family: Family, body: impl FnOnce(&mut Messages)) {
-    m.netfilter(NFTABLES, command, flags, family_number(family), body);
+/// The table that a message is about.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    family: Family,
+    table: &'a str,
 }
 
-fn step(m: &mut Messages, step: &Step) {
+/// Every message begins with the name of the table.
+fn send(m: &mut Messages, command: u8, flags: u16, place: Place<'_>, body: impl FnOnce(&mut Messages)) {
+    m.netfilter(NFTABLES, command, flags, family_number(place.family), |m| {
+        m.put_str(1, place.table);
+        body(m);
+    });
+}
+
+fn step(m: &mut Messages, table: &str, step: &Step) {
     let create = flags::CREATE;
+    let at = |family: &Family| Place { family: *family, table };
     match step {
-        Step::AddTable(family) => send(m, command::NEW_TABLE, create, *family, |m| {
-            m.put_str(1, TABLE);
-            m.put_u32_be(2, 0);
-        }),
-        Step::DeleteTable(family) => delete_table(m, *family, TABLE),
-        Step::AddSet(family, set, size) => add_set(m, *family, *set, *size),
-        Step::DeleteSet(family, name) => named(m, command::DELETE_SET, *family, 2, name),
-        Step::EmptySet(family, set) => named(m, command::DELETE_ELEMENT, *family, 2, set.name()),
-        Step::AddChain(family, name, base) => send(m, command::NEW_CHAIN, create | flags::EXCLUSIVE, *family, |m| {
-            m.put_str(1, TABLE);
+        Step::AddTable(family) => send(m, command::NEW_TABLE, create, at(family), |m| m.put_u32_be(2, 0)),
+        Step::DeleteTable(family) => delete_table(m, *family, table),
+        Step::AddSet(family, set, size) => add_set(m, at(family), *set, *size),
+        Step::DeleteSet(family, name) => named(m, command::DELETE_SET, at(family), 2, name),
+        Step::EmptySet(family, set) => named(m, command::DELETE_ELEMENT, at(family), 2, set.name()),
+        Step::AddChain(family, name, base) => send(m, command::NEW_CHAIN, create | flags::EXCLUSIVE, at(family), |m| {
             m.put_str(3, name);
             base.iter().for_each(|base| hook(m, base));
         }),
-        Step::DeleteChain(family, name) => named(m, command::DELETE_CHAIN, *family, 3, name),
-        Step::EmptyChain(family, name) => named(m, command::DELETE_RULE, *family, 2, name),
-        Step::AddRule(family, chain, rule) => add_rule(m, *family, chain, rule),
+        Step::DeleteChain(family, name) => named(m, command::DELETE_CHAIN, at(family), 3, name),
+        Step::EmptyChain(family, name) => named(m, command::DELETE_RULE, at(family), 2, name),
+        Step::AddRule(family, chain, rule) => add_rule(m, at(family), chain, rule),
     }
 }
 
-fn named(m: &mut Messages, command: u8, family: Family, attribute: u16, name: &str) {
-    send(m, command, 0, family, |m| {
-        m.put_str(1, TABLE);
-        m.put_str(attribute, name);
-    });
+fn named(m: &mut Messages, command: u8, place: Place<'_>, attribute: u16, name: &str) {
+    send(m, command, 0, place, |m| m.put_str(attribute, name));
 }
 
 fn hook(m: &mut Messages, base: &Base) {
@@ -117,9 +120,8 @@ fn hook(m: &mut Messages, base: &Base) {
     m.put_str(7, base.kind);
 }
 
-fn add_rule(m: &mut Messages, family: Family, chain: &str, rule: &Rule) {
-    send(m, command::NEW_RULE, flags::CREATE | flags::APPEND, family, |m| {
-        m.put_str(1, TABLE);
+fn add_rule(m: &mut Messages, place: Place<'_>, chain: &str, rule: &Rule) {
+    send(m, command::NEW_RULE, flags::CREATE | flags::APPEND, place, |m| {
         m.put_str(2, chain);
         m.nested(4, |m| m.raw(&rule.expressions));
         let mut userdata = vec![FINGERPRINT, 8];
@@ -139,10 +141,9 @@ fn comment(text: &str) -> Vec<u8> {
     [COMMENT, end as u8 + 1].into_iter().chain(text).chain([0]).collect()
 }
 
-fn add_set(m: &mut Messages, family: Family, set: Set, size: u32) {
-    let (definition, details) = (set.definition(family), set.details(family));
-    send(m, command::NEW_SET, flags::CREATE | flags::EXCLUSIVE, family, |m| {
-        m.put_str(1, TABLE);
+fn add_set(m: &mut Messages, place: Place<'_>, set: Set, size: u32) {
+    let (definition, details) = (set.definition(place.family), set.details(place.family));
+    send(m, command::NEW_SET, flags::CREATE | flags::EXCLUSIVE, place, |m| {
         m.put_str(2, set.name());
         m.put_u32_be(3, definition.flags);
         m.put_u32_be(4, definition.key_type);
@@ -167,7 +168,7 @@ fn add_set(m: &mut Messages, family: Family, set: Set, size: u32) {
 }
 
 /// Elements, which are in the order of their sets, in as few messages as they fit into.
-fn elements(m: &mut Messages, family: Family, mut elements: &[Element], add: bool) {
+fn elements(m: &mut Messages, place: Place<'_>, mut elements: &[Element], add: bool) {
     let (command, flags) = match add {
         true => (command::NEW_ELEMENT, flags::CREATE | flags::EXCLUSIVE),
         false => (command::DELETE_ELEMENT, 0),
@@ -175,8 +176,7 @@ fn elements(m: &mut Messages, family: Family, mut elements: &[Element], add: boo
     while let Some(first) = elements.first() {
         let set = first.set();
         let mut sent = 0;
-        send(m, command, flags, family, |m| {
-            m.put_str(1, TABLE);
+        send(m, command, flags, place, |m| {
             m.put_str(2, set.name());
             let start = m.len();
             m.nested(3, |m| {

@@ -3,6 +3,7 @@
 use super::encode;
 use super::plan::Plan;
 use super::read;
+use super::sets::Table;
 use super::snapshot::Snapshot;
 use super::watch::Watch;
 use crate::ApplyError;
@@ -12,6 +13,11 @@ use std::io;
 use std::time::{Duration, Instant};
 
 pub trait Kernel: Send {
+    /// Which table is ours.
+    fn table(&self) -> Table {
+        Table::NODE
+    }
+
     fn read(&mut self) -> Result<Snapshot, ApplyError>;
 
     /// In which families our table is there.
@@ -54,6 +60,7 @@ impl From<CommitError> for ApplyError {
 
 /// The kernel of the network namespace that it was opened in.
 pub struct Netlink {
+    table: Table,
     socket: Socket,
     messages: Messages,
     watch: Option<Watch>,
@@ -67,11 +74,11 @@ const KEPT: usize = 1 << 20;
 const LARGE: usize = 2000;
 
 impl Netlink {
-    pub fn open() -> Result<Netlink, ApplyError> {
+    pub fn open(table: Table) -> Result<Netlink, ApplyError> {
         let socket = Socket::netfilter().map_err(|error| failed("opening a netlink socket", error))?;
-        let watch = Watch::open(socket.port())
+        let watch = Watch::open(socket.port(), table.name)
             .inspect_err(|error| tracing::warn!(%error, "cannot notice who else changes nftables rules"));
-        Ok(Netlink { socket, messages: Messages::new(), watch: watch.ok() })
+        Ok(Netlink { table, socket, messages: Messages::new(), watch: watch.ok() })
     }
 
     /// Tells when somebody else touches our tables, if that can be told.
@@ -137,14 +144,18 @@ impl Unheard {
 }
 
 impl Kernel for Netlink {
+    fn table(&self) -> Table {
+        self.table
+    }
+
     fn read(&mut self) -> Result<Snapshot, ApplyError> {
         let reset = self.watch.as_ref().map_or(Ok(()), Watch::reset);
         reset.map_err(|error| failed("reading notifications", error))?;
-        read::snapshot(&mut self.socket).map_err(|error| failed("reading nftables rules", error))
+        read::snapshot(&mut self.socket, self.table.name).map_err(|error| failed("reading nftables rules", error))
     }
 
     fn tables(&mut self) -> Result<PerFamily<bool>, ApplyError> {
-        self.find_tables(encode::TABLE)
+        self.find_tables(self.table.name)
     }
 
     fn is_undisturbed(&mut self) -> bool {
@@ -153,7 +164,7 @@ impl Kernel for Netlink {
 
     fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError> {
         self.messages.clear();
-        encode::batch(&mut self.messages, generation, |m| encode::plan(m, plan));
+        encode::batch(&mut self.messages, generation, |m| encode::plan(m, self.table.name, plan));
         let large = self.watch.as_ref().filter(|_| plan.operations() > LARGE);
         let unheard = large.and_then(|watch| Unheard::begin(watch, &mut self.socket));
         let result = self.exchange();

@@ -25,6 +25,7 @@ mod slots;
 pub mod snapshot;
 mod watch;
 
+pub use sets::Table;
 pub use watch::Watch;
 
 use crate::{ApplyError, Dataplane, Report};
@@ -38,7 +39,7 @@ use snapshot::Snapshot;
 /// So often is the kernel read anew because somebody changed rules between reading and writing.
 const ATTEMPTS: usize = 5;
 
-/// The tables `ip portico` and `ip6 portico`.
+/// One table in each family, `ip portico` and `ip6 portico` for the node daemon.
 pub struct Nftables<K = Netlink> {
     kernel: K,
     /// What we know to be installed; nothing at start and after an error.
@@ -53,9 +54,9 @@ struct State {
 }
 
 impl Nftables {
-    /// For the network namespace of the calling thread.
-    pub fn open() -> Result<Nftables, ApplyError> {
-        Ok(Nftables::new(Netlink::open()?))
+    /// For the network namespace of the calling thread. Tables of other names are nobody's business here.
+    pub fn open(table: Table) -> Result<Nftables, ApplyError> {
+        Ok(Nftables::new(Netlink::open(table)?))
     }
 
     /// Tells when somebody else touches our tables, if that can be told; then call `replace`.
@@ -75,7 +76,7 @@ impl<K: Kernel> Nftables<K> {
         let mut plan = Plan::default();
         let differences = |family| {
             let installed = state.families.get(family);
-            let wanted = Wanted::new(family, &state.rules, installed, installed.elements());
+            let wanted = Wanted::new(self.kernel.table(), family, &state.rules, installed, installed.elements());
             plan.repair(wanted, snapshot.tables.get(family).as_ref())
         };
         Family::BOTH.into_iter().flat_map(differences).collect()
@@ -130,12 +131,12 @@ impl<K: Kernel> Nftables<K> {
     fn try_replace(&mut self, table: &ForwardingTable, may_overwrite: bool) -> Result<Option<Report>, ApplyError> {
         let snapshot = self.kernel.read()?;
         let mut drift = self.drift(&snapshot);
-        let (mut plan, mut words) = (Plan::default(), Vec::new());
+        let (ours, mut plan, mut words) = (self.kernel.table(), Plan::default(), Vec::new());
         let generation = (!may_overwrite).then_some(snapshot.generation);
         let mut repair = |family| {
             let found = snapshot.tables.get(family).as_ref();
             let (installed, elements) = adopt::installed(family, table, found)?;
-            words.append(&mut plan.repair(Wanted::new(family, &table.rules, &installed, elements), found));
+            words.append(&mut plan.repair(Wanted::new(ours, family, &table.rules, &installed, elements), found));
             Ok::<_, ApplyError>(installed)
         };
         let families = PerFamily { v4: repair(Family::V4)?, v6: repair(Family::V6)? };
@@ -197,7 +198,7 @@ impl<K: Kernel> Dataplane for Nftables<K> {
 
 /// Delete kube-proxy's nftables tables, if there are any, and nothing else. Returns how many there were.
 pub fn remove_kube_proxy_nftables() -> Result<usize, ApplyError> {
-    Netlink::open()?.delete_tables("kube-proxy")
+    Netlink::open(Table::NODE)?.delete_tables("kube-proxy")
 }
 
 #[cfg(test)]

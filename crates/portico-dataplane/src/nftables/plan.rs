@@ -4,6 +4,7 @@ use super::delta::{Delta, differences};
 use super::element::{Bytes, Element, Set};
 use super::installed::Installed;
 use super::rules::{Base, Chain, Rule, fixed_chains};
+use super::sets::Table;
 use super::snapshot::{FoundBase, FoundChain, FoundTable};
 use portico_model::table::{Family, NodeRules, PerFamily};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +68,7 @@ impl Plan {
 
     /// Make the kernel's table what it is to be, and say in words what it was not.
     pub fn repair(&mut self, wanted: Wanted, found: Option<&FoundTable>) -> Vec<String> {
-        let mut repair = Repair { family: wanted.family, plan: self, words: Vec::new() };
+        let mut repair = Repair { table: wanted.table, family: wanted.family, plan: self, words: Vec::new() };
         repair.table(wanted, found);
         repair.words
     }
@@ -85,6 +86,7 @@ impl Plan {
 
 /// All that one family's table is to be.
 pub struct Wanted {
+    table: Table,
     pub family: Family,
     pub chains: Vec<Chain>,
     elements: Vec<Element>,
@@ -93,12 +95,18 @@ pub struct Wanted {
 
 impl Wanted {
     /// With all elements of what is installed.
-    pub fn new(family: Family, rules: &NodeRules, installed: &Installed, elements: Vec<Element>) -> Wanted {
+    pub fn new(
+        table: Table,
+        family: Family,
+        rules: &NodeRules,
+        installed: &Installed,
+        elements: Vec<Element>,
+    ) -> Wanted {
         let mut chains = fixed_chains(family, rules);
         chains.extend(installed.classes().map(|class| class.chain(family)));
         let mut counts = BTreeMap::new();
         elements.iter().for_each(|element| *counts.entry(element.set()).or_default() += 1);
-        Wanted { family, chains, elements, counts }
+        Wanted { table, family, chains, elements, counts }
     }
 
     fn count(&self, set: Set) -> usize {
@@ -107,6 +115,7 @@ impl Wanted {
 }
 
 struct Repair<'a> {
+    table: Table,
     family: Family,
     plan: &'a mut Plan,
     words: Vec<String>,
@@ -123,7 +132,7 @@ impl Repair<'_> {
             }
             None => {
                 self.contents_of_new(wanted);
-                self.words = vec![format!("table {} portico is missing", self.label())];
+                self.words = vec![format!("table {} {} is missing", self.label(), self.table.name)];
             }
         }
     }
@@ -143,7 +152,7 @@ impl Repair<'_> {
     }
 
     fn fix(&mut self, what: &str, step: Step) {
-        self.words.push(format!("table {} portico {what}", self.label()));
+        self.words.push(format!("table {} {} {what}", self.label(), self.table.name));
         self.plan.before.push(step);
     }
 
@@ -165,7 +174,7 @@ impl Repair<'_> {
             let Some(found) = found.sets.get(set.name()) else { continue };
             let problem = match found.definition == set.definition(self.family) {
                 false => "is another",
-                true if !set.fits(wanted.count(set), found.size) => "is too small",
+                true if !set.fits(wanted.count(set), found.size, self.table) => "is too small",
                 true => continue,
             };
             self.say(format!("set {} {problem}", set.name()));
@@ -203,7 +212,7 @@ impl Repair<'_> {
 
     /// Returns the sets that have lost what was found in them.
     fn sets(&mut self, wanted: &Wanted, found: &FoundTable, wrong: &[Set]) -> Vec<Set> {
-        let add = |set: Set| Step::AddSet(wanted.family, set, set.size_for(wanted.count(set)));
+        let add = |set: Set| Step::AddSet(wanted.family, set, set.size_for(wanted.count(set), wanted.table));
         let mut emptied = wrong.to_vec();
         for set in wrong {
             self.plan.before.push(Step::DeleteSet(self.family, Arc::from(set.name())));

@@ -1,7 +1,7 @@
 //! Reads our tables from the kernel.
 
 use super::element::{Element, Raw, Set};
-use super::encode::{COMMENT, FINGERPRINT, NFTABLES, TABLE, command};
+use super::encode::{COMMENT, FINGERPRINT, NFTABLES, command};
 use super::expr::family_number;
 use super::sets::{Definition, VERDICT};
 use super::snapshot::{FoundBase, FoundChain, FoundSet, FoundTable, Snapshot};
@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 /// All of it, as of one moment if nobody changes rules all the time; who sends a batch with the generation is told if
 /// somebody did.
-pub fn snapshot(socket: &mut Socket) -> io::Result<Snapshot> {
+pub fn snapshot(socket: &mut Socket, name: &str) -> io::Result<Snapshot> {
     const ATTEMPTS: usize = 5;
     let mut snapshot = Snapshot::default();
     for _ in 0..ATTEMPTS {
         snapshot = Snapshot { generation: generation(socket)?, ..Snapshot::default() };
         let mut vanished = false;
         for family in Family::BOTH {
-            match table(socket, family) {
+            match table(socket, family, name) {
                 Ok(table) => *snapshot.tables.get_mut(family) = table,
                 // It went while it was read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => vanished = true,
@@ -62,21 +62,24 @@ fn table_flags(socket: &mut Socket, family: Family, name: &str) -> io::Result<Op
     Ok(found.first().copied())
 }
 
-fn table(socket: &mut Socket, family: Family) -> io::Result<Option<FoundTable>> {
-    let Some(flags) = table_flags(socket, family, TABLE)? else { return Ok(None) };
+fn table(socket: &mut Socket, family: Family, name: &str) -> io::Result<Option<FoundTable>> {
+    let Some(flags) = table_flags(socket, family, name)? else { return Ok(None) };
     let mut table = FoundTable { flags, ..FoundTable::default() };
-    table.chains.extend(dump(socket, family, command::GET_CHAIN, &[], chain)?);
-    for (chain, fingerprint) in dump(socket, family, command::GET_RULE, &[(1, TABLE)], rule)? {
+    let ours = |message: &Message| message.attributes(4).find_kind(1).and_then(|found| found.text()) == Some(name);
+    let chains = dump(socket, family, command::GET_CHAIN, &[], |m| ours(&m).then(|| chain(m))?)?;
+    table.chains.extend(chains);
+    let rules = dump(socket, family, command::GET_RULE, &[(1, name)], |m| ours(&m).then(|| rule(m))?)?;
+    for (chain, fingerprint) in rules {
         if let Some(chain) = table.chains.get_mut(&*chain) {
             chain.rules.push(fingerprint);
         }
     }
-    table.sets.extend(dump(socket, family, command::GET_SET, &[(1, TABLE)], set)?);
-    for (name, found) in &mut table.sets {
-        match Set::by_name(name) {
+    table.sets.extend(dump(socket, family, command::GET_SET, &[(1, name)], |m| ours(&m).then(|| set(m))?)?);
+    for (set, found) in &mut table.sets {
+        match Set::by_name(set) {
             None | Some(Set::Affinity) => {}
             Some(set) if set.definition(family) != found.definition => {}
-            Some(set) => read_elements(socket, family, set, found)?,
+            Some(set) => read_elements(socket, family, name, set, found)?,
         }
     }
     Ok(Some(table))
@@ -96,16 +99,11 @@ fn dump<T>(
     socket.query(&request, parse)
 }
 
-fn is_ours(attribute: &Attribute) -> Option<()> {
-    (attribute.text() == Some(TABLE)).then_some(())
-}
-
 fn chain(message: Message) -> Option<(Arc<str>, FoundChain)> {
     const ACCEPT: u32 = 1;
     let (mut name, mut hook, mut kind, mut accepts) = (None, None, String::new(), true);
     for attribute in message.attributes(4) {
         match attribute.kind {
-            1 => is_ours(&attribute)?,
             3 => name = attribute.text(),
             4 => hook = Some(attribute.nested()),
             5 => accepts = attribute.u32_be() == Some(ACCEPT),
@@ -122,7 +120,6 @@ fn rule(message: Message) -> Option<(Box<str>, Option<u64>)> {
     let (mut chain, mut fingerprint) = (None, None);
     for attribute in message.attributes(4) {
         match attribute.kind {
-            1 => is_ours(&attribute)?,
             2 => chain = attribute.text(),
             7 => fingerprint = userdata(attribute.data, FINGERPRINT),
             _ => {}
@@ -137,7 +134,6 @@ fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
     let mut definition = Definition { flags: 0, key_type: 0, key_length: 0, data_type: 0, data_length: 0 };
     for attribute in message.attributes(4) {
         match attribute.kind {
-            1 => is_ours(&attribute)?,
             2 => name = attribute.text(),
             3 => definition.flags = attribute.u32_be()?,
             4 => definition.key_type = attribute.u32_be()?,
@@ -156,8 +152,8 @@ fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
     is_named.then_some((Arc::from(name?), FoundSet { definition, size, elements: Vec::new(), unknown: 0 }))
 }
 
-fn read_elements(socket: &mut Socket, family: Family, set: Set, found: &mut FoundSet) -> io::Result<()> {
-    let filter = [(1, TABLE), (2, set.name())];
+fn read_elements(socket: &mut Socket, family: Family, table: &str, set: Set, found: &mut FoundSet) -> io::Result<()> {
+    let filter = [(1, table), (2, set.name())];
     let parts = dump(socket, family, command::GET_ELEMENT, &filter, |message| {
         let (mut known, mut unknown) = (Vec::new(), 0);
         for attribute in message.attributes(4).find_kind(3)?.nested() {

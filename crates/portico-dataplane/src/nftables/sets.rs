@@ -26,11 +26,25 @@ const MARK: Type = Type { number: 19, length: 4, host_order: true };
 const CLASS_ID: Type = Type { number: 23, length: 4, host_order: true };
 pub const VERDICT: u32 = 0xffff_ff00;
 
-/// Clients with a session at any one time, in one family; the kernel makes the hash table large enough for them at once.
-const AFFINITY_SIZE: u32 = 1 << 18;
+/// A table of ours, in both families: its name, and how much is to fit into it without making it anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    pub name: &'static str,
+    /// Sets of a given size have at least this one.
+    pub room: u32,
+    /// Clients with a session at any one time, in one family; the kernel makes the hash table large enough for them at once.
+    pub sessions: u32,
+}
 
-/// Sets of a given size have at least this one.
-const SMALLEST: u32 = 1 << 14;
+impl Table {
+    /// The node daemon's.
+    pub const NODE: Table = Table { name: "portico", room: 1 << 14, sessions: 1 << 18 };
+
+    /// For a few Services, which takes the kernel next to no memory.
+    pub const fn small(name: &'static str) -> Table {
+        Table { name, room: 1 << 6, sessions: 1 << 10 }
+    }
+}
 
 /// The declaration, as far as the kernel tells it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,21 +116,21 @@ impl Set {
     ///
     /// A hash table that grows while it is filled takes twice as long as one of a given size, and longer on a busy machine; so
     /// the sets that have an element for each endpoint or frontend are given one, with room for as many again.
-    pub fn size_for(self, elements: usize) -> u32 {
+    pub fn size_for(self, elements: usize, table: Table) -> u32 {
         match self {
             Set::Frontends | Set::Endpoints | Set::Hairpin => {
-                u32::try_from(elements * 2).unwrap_or(u32::MAX / 2).next_power_of_two().max(SMALLEST)
+                u32::try_from(elements * 2).unwrap_or(u32::MAX / 2).next_power_of_two().max(table.room)
             }
-            Set::Affinity => AFFINITY_SIZE,
+            Set::Affinity => table.sessions,
             _ => 0,
         }
     }
 
     /// Whether so many elements fit in.
-    pub fn fits(self, elements: usize, size: u32) -> bool {
-        match self.size_for(elements) {
+    pub fn fits(self, elements: usize, size: u32, table: Table) -> bool {
+        match self.size_for(elements, table) {
             0 => size == 0,
-            _ if self == Set::Affinity => size == AFFINITY_SIZE,
+            _ if self == Set::Affinity => size == table.sessions,
             _ => elements <= size as usize,
         }
     }

@@ -5,7 +5,6 @@
 //! that a cold start would take a gigabyte. During large batches nobody listens.
 
 use super::element::Set;
-use super::encode::TABLE;
 use crate::netlink::{Message, Socket};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -19,6 +18,7 @@ const GROUP: u32 = 7;
 pub struct Watch {
     listener: Arc<Mutex<Listener>>,
     fd: RawFd,
+    table: &'static str,
 }
 
 struct Listener {
@@ -27,13 +27,13 @@ struct Listener {
 }
 
 impl Watch {
-    /// `own` is the port of the socket whose changes do not count.
-    pub fn open(own: u32) -> io::Result<Watch> {
+    /// Watches the tables of this name; `own` is the port of the socket whose changes do not count.
+    pub fn open(own: u32, table: &'static str) -> io::Result<Watch> {
         let socket = Socket::netfilter()?;
         socket.ignore_sender(own)?;
         socket.join(GROUP)?;
         let fd = socket.as_raw_fd();
-        Ok(Watch { listener: Arc::new(Mutex::new(Listener { socket, touched: false })), fd })
+        Ok(Watch { listener: Arc::new(Mutex::new(Listener { socket, touched: false })), fd, table })
     }
 
     /// Somebody else touched our tables since they were last read; or so much happened that it cannot be told. When the
@@ -41,7 +41,7 @@ impl Watch {
     pub fn touched(&self) -> io::Result<bool> {
         let mut listener = self.lock();
         let mut touched = false;
-        match listener.socket.notifications(|message| touched |= is_about_us(&message)) {
+        match listener.socket.notifications(|message| touched |= is_about(self.table, &message)) {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => touched = true,
             Err(error) => return Err(error),
@@ -83,7 +83,7 @@ impl AsRawFd for Watch {
 
 /// Every message but that of a new generation begins with the name of the table. What packets do to the map of clients is
 /// nobody's interference.
-fn is_about_us(message: &Message) -> bool {
+fn is_about(table: &str, message: &Message) -> bool {
     let text = |kind| message.attributes(4).find_kind(kind).and_then(|attribute| attribute.text());
-    text(1) == Some(TABLE) && text(2) != Some(Set::Affinity.name())
+    text(1) == Some(table) && text(2) != Some(Set::Affinity.name())
 }

@@ -3,7 +3,7 @@
 //! Reading a leaf checks it, gives it its default, and remembers what came of it. So in the end it is known what was wrong,
 //! what nobody asked for, and how the whole configuration looks with its defaults.
 
-use super::duration;
+use portico_model::duration;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

@@ -3,7 +3,6 @@
 //! [`flags`] has the command line, [`document`] reads values, [`meaning`] knows what they mean.
 
 mod document;
-mod duration;
 mod flags;
 mod meaning;
 

@@ -1,0 +1,104 @@
+//! With what credentials API servers are asked, and whom to believe that they are.
+
+use http::HeaderValue;
+use kube::client::ConfigExt;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use secrecy::ExposeSecret;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where kubeadm puts the authority that signs the API servers' certificates.
+pub const KUBEADM_CA: &str = "/etc/kubernetes/pki/ca.crt";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    pub kubeconfig: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
+    /// The name in the servers' certificates, where their addresses are not in there.
+    pub server_name: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    #[error("cannot use the kubeconfig {}: {source}", path.display())]
+    Kubeconfig { path: PathBuf, source: kube::config::KubeconfigError },
+    #[error("cannot use the credentials of the kubeconfig: {0}")]
+    Credentials(#[source] kube::Error),
+    #[error("cannot read the certificates in {}: {problem}", path.display())]
+    Ca { path: PathBuf, problem: String },
+    #[error(
+        "nothing says which certificates of API servers to believe: give --kubeconfig or --ca-file ({KUBEADM_CA} is not there)"
+    )]
+    NoCa,
+    #[error("--tls-server-name={name} is not a name: {source}")]
+    Name { name: String, source: InvalidDnsNameError },
+    #[error("cannot set TLS up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// What probes need.
+pub struct Credentials {
+    pub tls: ClientConfig,
+    pub name: Option<ServerName<'static>>,
+    pub token: Option<HeaderValue>,
+    /// To read objects with, where there is a kubeconfig.
+    pub kube: Option<kube::Config>,
+}
+
+impl Access {
+    pub async fn open(&self) -> Result<Credentials, AccessError> {
+        let parse = |name: &String| {
+            let bad = |source| AccessError::Name { name: name.clone(), source };
+            ServerName::try_from(name.clone()).map_err(bad)
+        };
+        let name = self.server_name.as_ref().map(parse).transpose()?;
+        let kube = match &self.kubeconfig {
+            Some(path) => Some(self.read_kubeconfig(path).await?),
+            None => None,
+        };
+        let tls = match (&self.ca, &kube) {
+            (None, Some(kube)) => kube.rustls_client_config().map_err(AccessError::Credentials)?,
+            (Some(path), _) => believing(path)?,
+            (None, None) if Path::new(KUBEADM_CA).exists() => believing(Path::new(KUBEADM_CA))?,
+            (None, None) => return Err(AccessError::NoCa),
+        };
+        Ok(Credentials { tls, name, token: kube.as_ref().and_then(token), kube })
+    }
+
+    async fn read_kubeconfig(&self, path: &Path) -> Result<kube::Config, AccessError> {
+        let bad = |source| AccessError::Kubeconfig { path: path.to_owned(), source };
+        let read = Kubeconfig::read_from(path).map_err(bad)?;
+        let mut config =
+            kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(bad)?;
+        if let Some(name) = &self.server_name {
+            config.tls_server_name = Some(name.clone());
+        }
+        Ok(config)
+    }
+}
+
+/// Client certificates are part of TLS; of the other ways only a token that stands there is of use for a probe.
+fn token(config: &kube::Config) -> Option<HeaderValue> {
+    let token = config.auth_info.token.as_ref()?;
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn believing(path: &Path) -> Result<ClientConfig, AccessError> {
+    let bad = |problem: String| AccessError::Ca { path: path.to_owned(), problem };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(error.to_string()))? {
+        let certificate = certificate.map_err(|error| bad(error.to_string()))?;
+        roots.add(certificate).map_err(|error| bad(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(bad("there is none in it".to_owned()));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}

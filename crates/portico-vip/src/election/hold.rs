@@ -1,0 +1,95 @@
+//! The virtual addresses on a link of this host: putting them there, for a time, and taking them off.
+
+use super::rtnetlink;
+use portico_dataplane::netlink::{Messages, Socket};
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Takes the addresses off when it is dropped. Belongs to the network namespace of the thread that opened it.
+pub struct Hold {
+    kernel: Socket,
+    addresses: Vec<IpAddr>,
+    prefix: u8,
+    /// The link that has them or is to have them.
+    link: Option<u32>,
+    held: bool,
+}
+
+impl Hold {
+    pub fn open(addresses: Vec<IpAddr>, prefix: u8) -> io::Result<Hold> {
+        Ok(Hold { kernel: Socket::open(libc::NETLINK_ROUTE)?, addresses, prefix, link: None, held: false })
+    }
+
+    /// By which the kernel names us when it tells others of changes.
+    pub fn port(&self) -> u32 {
+        self.kernel.port()
+    }
+
+    pub fn link(&self) -> Option<u32> {
+        self.link
+    }
+
+    /// Where the addresses go from now on.
+    pub fn place(&mut self, link: Option<u32>) {
+        self.link = link;
+    }
+
+    /// Takes off what an earlier process left on this link, and returns what somebody else put there, which stays: it goes
+    /// neither by itself nor says that it is ours. Fails if we may not change addresses at all.
+    pub fn clean(&mut self, link: u32) -> io::Result<Vec<IpAddr>> {
+        let Some(&first) = self.addresses.first() else { return Ok(Vec::new()) };
+        let all = self.kernel.query(&rtnetlink::get_addresses(first), |message| rtnetlink::address(&message))?;
+        let (mut request, mut foreign) = (Messages::new(), Vec::new());
+        for (held, _) in all {
+            match held.link == link && self.addresses.contains(&held.address) {
+                true if held.ours => rtnetlink::drop_address(&mut request, link, (held.address, held.prefix)),
+                true => foreign.push(held.address),
+                false => {}
+            }
+        }
+        for &address in self.addresses.iter().filter(|address| !foreign.contains(address)) {
+            rtnetlink::drop_address(&mut request, link, (address, self.prefix));
+        }
+        drop_all(&mut self.kernel, &request)?;
+        Ok(foreign)
+    }
+
+    /// The kernel takes them off by itself after `lifetime`, unless this comes again.
+    pub fn take(&mut self, lifetime: Duration) -> io::Result<()> {
+        let link = self.link.ok_or(io::ErrorKind::NotFound)?;
+        let mut request = Messages::new();
+        for &address in &self.addresses {
+            rtnetlink::hold_address(&mut request, link, (address, self.prefix), lifetime);
+        }
+        self.held = true;
+        self.kernel.exchange(&request)?.into_result().map(drop)
+    }
+
+    pub fn give_up(&mut self) -> io::Result<()> {
+        let Some(link) = self.link.filter(|_| self.held) else { return Ok(()) };
+        let mut request = Messages::new();
+        for &address in &self.addresses {
+            rtnetlink::drop_address(&mut request, link, (address, self.prefix));
+        }
+        drop_all(&mut self.kernel, &request)?;
+        self.held = false;
+        Ok(())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Err(error) = self.give_up() {
+            tracing::error!(%error, addresses = ?self.addresses, "the addresses could not be taken off; the kernel will");
+        }
+    }
+}
+
+/// What is not there, or on a link that is not there any more, is gone as wanted.
+fn drop_all(kernel: &mut Socket, request: &Messages) -> io::Result<()> {
+    let mut replies = kernel.exchange(request)?;
+    let gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV));
+    replies.refused.retain(|refusal| !gone(&refusal.error));
+    replies.into_result().map(drop)
+}

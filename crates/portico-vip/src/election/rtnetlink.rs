@@ -1,0 +1,196 @@
+//! Links and addresses as messages to and from the kernel: encoding and decoding, nothing is sent here.
+
+use super::wire::{Mac, chunk};
+use portico_dataplane::netlink::{Message, Messages, flags};
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub const GROUP_LINK: u32 = 1;
+pub const GROUP_V4_ADDRESS: u32 = 5;
+pub const GROUP_V6_ADDRESS: u32 = 9;
+
+/// struct ifinfomsg and struct ifaddrmsg
+const LINK_HEADER: usize = 16;
+const ADDRESS_HEADER: usize = 8;
+
+/// Of a request that is to change what is there already.
+const REPLACE: u16 = 0x100;
+/// An address says who put it there (since Linux 5.18); ours have the number of the protocol that moves them.
+const IFA_PROTO: u16 = 11;
+pub const OURS: u8 = 112;
+const IFLA_MACVLAN_MODE: u16 = 1;
+/// The links of one parent do not see each other.
+const MACVLAN_PRIVATE: u32 = 1;
+const FOREVER: u32 = u32::MAX;
+const UP: u32 = libc::IFF_UP as u32;
+const RUNNING: u32 = libc::IFF_RUNNING as u32;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub index: u32,
+    pub name: String,
+    pub mac: Mac,
+    pub running: bool,
+}
+
+/// An address on a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub link: u32,
+    pub address: IpAddr,
+    pub prefix: u8,
+    /// It can be used, and is not still being asked about.
+    pub usable: bool,
+    /// It goes by itself, or says that it is ours.
+    pub ours: bool,
+}
+
+pub fn get_link(name: &str) -> Messages {
+    let mut request = Messages::new();
+    request.message(libc::RTM_GETLINK, 0, |m| {
+        m.raw(&[0; LINK_HEADER]);
+        m.put_str(libc::IFLA_IFNAME, name);
+    });
+    request
+}
+
+/// A link with a hardware address of its own, which goes in and out through another one; down.
+pub fn new_macvlan(name: &str, parent: u32, mac: Mac) -> Messages {
+    acknowledged(libc::RTM_NEWLINK, flags::CREATE | flags::EXCLUSIVE, |m| {
+        m.raw(&[0; LINK_HEADER]);
+        m.put_str(libc::IFLA_IFNAME, name);
+        m.put_u32(libc::IFLA_LINK, parent);
+        m.put(libc::IFLA_ADDRESS, &mac);
+        m.nested(libc::IFLA_LINKINFO, |m| {
+            m.put_str(libc::IFLA_INFO_KIND, "macvlan");
+            m.nested(libc::IFLA_INFO_DATA, |m| m.put_u32(IFLA_MACVLAN_MODE, MACVLAN_PRIVATE));
+        });
+    })
+}
+
+pub fn set_up(link: u32, up: bool) -> Messages {
+    acknowledged(libc::RTM_NEWLINK, 0, |m| m.raw(&link_header(link, if up { UP } else { 0 }, UP)))
+}
+
+pub fn delete_link(link: u32) -> Messages {
+    acknowledged(libc::RTM_DELLINK, 0, |m| m.raw(&link_header(link, 0, 0)))
+}
+
+pub fn get_addresses(family_of: IpAddr) -> Messages {
+    let mut request = Messages::new();
+    let [family, ..] = address_header(family_of, 0, 0, 0);
+    request.message(libc::RTM_GETADDR, flags::DUMP, |m| m.raw(&[family, 0, 0, 0, 0, 0, 0, 0]));
+    request
+}
+
+/// An address that answers and that nobody chooses as the source of a connection by itself: IPv6 does not choose one that is
+/// past its preferred time, IPv4 none that is for this link only, for what goes further. The kernel removes it after `lifetime`
+/// (in whole seconds). If it is there already, only its lifetime changes.
+///
+/// IPv6 adds no route to its network: the next message would have that expire as well, though it is not ours alone.
+pub fn hold_address(request: &mut Messages, link: u32, (address, prefix): (IpAddr, u8), lifetime: Duration) {
+    let (scope, flags) = match address {
+        IpAddr::V4(_) => (libc::RT_SCOPE_LINK, 0),
+        IpAddr::V6(_) => (libc::RT_SCOPE_UNIVERSE, libc::IFA_F_NODAD | libc::IFA_F_NOPREFIXROUTE),
+    };
+    let valid = u32::try_from(lifetime.as_millis().div_ceil(1000)).unwrap_or(FOREVER - 1).clamp(1, FOREVER - 1);
+    request.message(libc::RTM_NEWADDR, flags::ACK | flags::CREATE | REPLACE, |m| {
+        m.raw(&address_header(address, prefix, scope, link));
+        put_address(m, address);
+        m.put(libc::IFA_CACHEINFO, &[0, valid, 0, 0].map(u32::to_ne_bytes).concat());
+        m.put_u32(libc::IFA_FLAGS, flags);
+        m.put_u8(IFA_PROTO, OURS);
+    });
+}
+
+pub fn drop_address(request: &mut Messages, link: u32, (address, prefix): (IpAddr, u8)) {
+    request.message(libc::RTM_DELADDR, flags::ACK, |m| {
+        m.raw(&address_header(address, prefix, 0, link));
+        put_address(m, address);
+    });
+}
+
+/// The link that a message tells of, and whether it is there. What a bridge tells about its ports is not about links.
+pub fn link(message: &Message) -> Option<(Link, bool)> {
+    let present = match message.kind {
+        libc::RTM_NEWLINK => true,
+        libc::RTM_DELLINK => false,
+        _ => return None,
+    };
+    if message.family()? != libc::AF_UNSPEC as u8 {
+        return None;
+    }
+    let attributes = message.attributes(LINK_HEADER);
+    let flags = u32::from_ne_bytes(chunk(message.payload, 8)?);
+    let mac = attributes.clone().find_kind(libc::IFLA_ADDRESS).and_then(|mac| Mac::try_from(mac.data).ok());
+    let link = Link {
+        index: u32::from_ne_bytes(chunk(message.payload, 4)?),
+        name: attributes.find_kind(libc::IFLA_IFNAME)?.text()?.to_owned(),
+        mac: mac.unwrap_or_default(),
+        running: flags & UP != 0 && flags & RUNNING != 0,
+    };
+    Some((link, present))
+}
+
+/// The address that a message tells of, and whether it is there.
+pub fn address(message: &Message) -> Option<(Held, bool)> {
+    let present = match message.kind {
+        libc::RTM_NEWADDR => true,
+        libc::RTM_DELADDR => false,
+        _ => return None,
+    };
+    let &[_, prefix, short_flags, ..] = message.payload else { return None };
+    let attributes = message.attributes(ADDRESS_HEADER);
+    let find = |kind| attributes.clone().find_kind(kind);
+    // At the end of a tunnel IFA_ADDRESS is the other side's.
+    let bytes = find(libc::IFA_LOCAL).or_else(|| find(libc::IFA_ADDRESS))?.data;
+    let address = match i32::from(message.family()?) {
+        libc::AF_INET => <[u8; 4]>::try_from(bytes).ok()?.into(),
+        libc::AF_INET6 => <[u8; 16]>::try_from(bytes).ok()?.into(),
+        _ => return None,
+    };
+    let flags = find(libc::IFA_FLAGS).and_then(|flags| flags.u32()).unwrap_or(short_flags.into());
+    let valid = find(libc::IFA_CACHEINFO).and_then(|info| chunk(info.data, 4)).map(u32::from_ne_bytes);
+    let held = Held {
+        link: u32::from_ne_bytes(chunk(message.payload, 4)?),
+        address,
+        prefix,
+        usable: flags & (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) == 0,
+        ours: valid.is_some_and(|valid| valid != FOREVER)
+            || find(IFA_PROTO).and_then(|protocol| protocol.u8()) == Some(OURS),
+    };
+    Some((held, present))
+}
+
+fn acknowledged(kind: u16, flags: u16, body: impl FnOnce(&mut Messages)) -> Messages {
+    let mut request = Messages::new();
+    request.message(kind, flags | flags::ACK, body);
+    request
+}
+
+fn link_header(link: u32, flags: u32, which: u32) -> [u8; LINK_HEADER] {
+    let mut header = [0; LINK_HEADER];
+    let (words, _) = header.as_chunks_mut::<4>();
+    for (place, value) in words.iter_mut().skip(1).zip([link, flags, which]) {
+        *place = value.to_ne_bytes();
+    }
+    header
+}
+
+fn address_header(address: IpAddr, prefix: u8, scope: u8, link: u32) -> [u8; ADDRESS_HEADER] {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
+    let [a, b, c, d] = link.to_ne_bytes();
+    [family, prefix, 0, scope, a, b, c, d]
+}
+
+fn put_address(m: &mut Messages, address: IpAddr) {
+    for kind in [libc::IFA_LOCAL, libc::IFA_ADDRESS] {
+        match address {
+            IpAddr::V4(address) => m.put(kind, &address.octets()),
+            IpAddr::V6(address) => m.put(kind, &address.octets()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

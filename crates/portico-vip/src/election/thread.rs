@@ -1,0 +1,61 @@
+//! The thread that the election runs on: its clock, and that it runs when it has to.
+
+use portico_vrrp::Time;
+use std::io;
+use std::time::Duration;
+
+/// The lowest of those that go before all ordinary threads.
+const REALTIME_PRIORITY: i32 = 1;
+/// Where that is not allowed: before most ordinary threads.
+const NICE: i32 = -15;
+/// Who goes before all others must sleep now and then. Without that the kernel ends the process, and the addresses go with it.
+const LONGEST_RUN: Duration = Duration::from_secs(2);
+
+/// Since the machine was started, on a clock that goes on while it sleeps.
+#[expect(unsafe_code, reason = "the clock of the standard library stands still while the machine sleeps")]
+pub fn now() -> Time {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec. The clock is there in every kernel since 2.6.39, so it does not fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Has the calling thread run before others, as far as that is allowed: an advert that is late for want of a processor costs
+/// us the address.
+pub fn run_on_time() {
+    if let Err(error) = limit_run().and_then(|()| become_realtime()) {
+        let nice = be_unkind();
+        tracing::debug!(%error, ?nice, "the election does not run in real time");
+    }
+}
+
+#[expect(unsafe_code, reason = "limits are only there as a system call")]
+fn limit_run() -> io::Result<()> {
+    // SAFETY: the kernel reads and writes one rlimit.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        check(libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit))?;
+        limit.rlim_cur = limit.rlim_max.min(LONGEST_RUN.as_micros() as u64);
+        check(libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit))
+    }
+}
+
+#[expect(unsafe_code, reason = "scheduling is only there as a system call")]
+fn become_realtime() -> io::Result<()> {
+    // SAFETY: all zero is a valid sched_param, which the kernel only reads. 0 is the calling thread.
+    unsafe {
+        let mut parameters: libc::sched_param = std::mem::zeroed();
+        parameters.sched_priority = REALTIME_PRIORITY;
+        check(libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &raw const parameters))
+    }
+}
+
+#[expect(unsafe_code, reason = "scheduling is only there as a system call")]
+fn be_unkind() -> io::Result<()> {
+    // SAFETY: takes integers only. 0 is the calling thread, not its process, in Linux.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) })
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,117 @@
+//! The link with the hardware address of the virtual router (RFC 9568, section 7.3), which has the addresses in place of the
+//! host's own link. Whoever owns the address, its hardware address stays the same.
+//!
+//! It is up only while we own the address: what a switch sends to everybody for want of knowledge is none of a standby's
+//! business. After a crash the link stays without its addresses, and the next start removes it.
+
+use super::rtnetlink::{self, Link};
+use super::wire::Mac;
+use portico_dataplane::netlink::Socket;
+use std::fs;
+use std::io;
+
+pub struct VirtualLink {
+    kernel: Socket,
+    pub name: String,
+    pub index: u32,
+    pub mac: Mac,
+    up: bool,
+    /// Of the parent's ARP setting, what it was before.
+    before: Option<(String, String)>,
+}
+
+/// `00:00:5e:00:01:vrid`, or `…:02:…` for IPv6.
+pub fn mac(vrid: u8, v4: bool) -> Mac {
+    [0, 0, 0x5e, 0, if v4 { 1 } else { 2 }, vrid]
+}
+
+pub fn name(vrid: u8, v4: bool) -> String {
+    format!("vrrp{}.{vrid}", if v4 { "" } else { "6" })
+}
+
+impl VirtualLink {
+    /// A new one, down, after one that an earlier process left was removed.
+    pub fn create(parent: &Link, vrid: u8, v4: bool) -> io::Result<VirtualLink> {
+        let (name, mac) = (name(vrid, v4), mac(vrid, v4));
+        let mut kernel = Socket::open(libc::NETLINK_ROUTE)?;
+        match find(&mut kernel, &name)? {
+            Some(old) if old.mac == mac => drop(kernel.exchange(&rtnetlink::delete_link(old.index))?.into_result()?),
+            Some(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{name} is somebody else's"))),
+            None => {}
+        }
+        kernel.exchange(&rtnetlink::new_macvlan(&name, parent.index, mac))?.into_result()?;
+        let link = find(&mut kernel, &name)?.ok_or(io::ErrorKind::NotFound)?;
+        let mut made = VirtualLink { kernel, name, index: link.index, mac, up: false, before: None };
+        made.settle(&parent.name)?;
+        Ok(made)
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
+    pub fn set_up(&mut self, up: bool) -> io::Result<()> {
+        if self.up != up {
+            self.kernel.exchange(&rtnetlink::set_up(self.index, up))?.into_result()?;
+            self.up = up;
+        }
+        Ok(())
+    }
+
+    /// Of two links on one wire each is to answer for its own addresses only. What comes in here and is answered through the
+    /// parent is right, and the link needs no addresses but those it is given.
+    fn settle(&mut self, parent: &str) -> io::Result<()> {
+        let settings = [
+            ("ipv4", "arp_ignore", "1"),
+            ("ipv4", "rp_filter", "2"),
+            ("ipv6", "addr_gen_mode", "1"),
+            ("ipv6", "accept_ra", "0"),
+        ];
+        for (family, setting, value) in settings {
+            let path = path(family, &self.name, setting);
+            match fs::write(&path, value) {
+                // A host without IPv6.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && family == "ipv6" => {}
+                done => {
+                    done.map_err(|error| io::Error::new(error.kind(), format!("write {value} to {path}: {error}")))?
+                }
+            }
+        }
+        let path = path("ipv4", parent, "arp_ignore");
+        let before = fs::read_to_string(&path)?.trim().to_owned();
+        if before == "0" {
+            fs::write(&path, "1")
+                .map_err(|error| io::Error::new(error.kind(), format!("write 1 to {path}: {error}")))?;
+            self.before = Some((path, before));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for VirtualLink {
+    fn drop(&mut self) {
+        let removed =
+            self.kernel.exchange(&rtnetlink::delete_link(self.index)).and_then(|replies| replies.into_result());
+        match removed {
+            Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
+                tracing::warn!(%error, link = self.name, "the link could not be removed");
+            }
+            _ => {}
+        }
+        if let Some((path, value)) = &self.before {
+            let _ = fs::write(path, value); // it goes with its link
+        }
+    }
+}
+
+fn path(family: &str, link: &str, setting: &str) -> String {
+    format!("/proc/sys/net/{family}/conf/{link}/{setting}")
+}
+
+fn find(kernel: &mut Socket, name: &str) -> io::Result<Option<Link>> {
+    match kernel.query(&rtnetlink::get_link(name), |message| rtnetlink::link(&message)) {
+        Ok(links) => Ok(links.into_iter().map(|(link, _)| link).find(|link| link.name == name)),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,105 @@
+//! The link below IP: announcements and probes out, what others say to have in. Which bytes they are is for [`arp`] and
+//! [`neighbour`].
+
+use super::ready::readable;
+use super::{arp, neighbour};
+use socket2::{Domain, SockAddr, SockAddrStorage, SockFilter, Socket, Type};
+use std::io::{self, Read};
+use std::net::IpAddr;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+pub type Mac = [u8; 6];
+pub const BROADCAST: Mac = [0xff; 6];
+
+/// Frames that say that an address is here.
+pub fn announcements(mac: Mac, address: IpAddr) -> Vec<Vec<u8>> {
+    match address {
+        IpAddr::V4(address) => arp::announcements(mac, address).into(),
+        IpAddr::V6(address) => vec![neighbour::announcement(mac, address)],
+    }
+}
+
+/// A frame that asks whether somebody has an address.
+pub fn probe(mac: Mac, address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => arp::probe(mac, address),
+        IpAddr::V6(address) => neighbour::probe(mac, address),
+    }
+}
+
+/// One link. Belongs to the network namespace of the thread that opened it.
+pub struct Wire {
+    sender: Socket,
+    listener: AsyncFd<Socket>,
+    read: Claim,
+}
+
+impl Wire {
+    /// The link with this number; claims of these addresses are heard, all of one family. To be called in an async runtime.
+    pub fn open(link: u32, addresses: &[IpAddr]) -> io::Result<Wire> {
+        // Without a protocol it hears nothing.
+        let sender = Socket::new(Domain::PACKET, Type::RAW, None)?;
+        sender.set_nonblocking(true)?;
+        sender.bind(&link_address(link, 0))?;
+        let (ethertype, filter, read) = listening(addresses);
+        let listener = Socket::new(Domain::PACKET, Type::DGRAM, None)?;
+        listener.set_nonblocking(true)?;
+        listener.attach_filter(&filter)?;
+        listener.bind(&link_address(link, ethertype))?;
+        Ok(Wire { sender, listener: readable(listener)?, read })
+    }
+
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        self.sender.send(frame).map(drop)
+    }
+
+    /// Who says to have which of the addresses. Nothing is lost if it is dropped half way.
+    pub async fn claim(&self) -> io::Result<(IpAddr, Mac)> {
+        let mut buffer = [0; 128];
+        loop {
+            let length = self.listener.async_io(Interest::READABLE, |mut socket| socket.read(&mut buffer)).await?;
+            if let Some(claim) = buffer.get(..length).and_then(self.read) {
+                return Ok(claim);
+            }
+        }
+    }
+}
+
+type Claim = fn(&[u8]) -> Option<(IpAddr, Mac)>;
+
+fn listening(addresses: &[IpAddr]) -> (u16, Vec<SockFilter>, Claim) {
+    let v4 = addresses.iter().filter_map(|address| match address {
+        IpAddr::V4(address) => Some(*address),
+        IpAddr::V6(_) => None,
+    });
+    let v6 = addresses.iter().filter_map(|address| match address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(address) => Some(*address),
+    });
+    match addresses.first() {
+        Some(IpAddr::V6(_)) => (neighbour::ETHERTYPE, neighbour::filter(v6), |packet| {
+            neighbour::claim(packet).map(|(a, mac)| (a.into(), mac))
+        }),
+        _ => (arp::ETHERTYPE, arp::filter(v4), |packet| arp::claim(packet).map(|(a, mac)| (a.into(), mac))),
+    }
+}
+
+/// A link, and what is to be heard from it.
+#[expect(unsafe_code, reason = "the addresses of packet sockets are plain C structs")]
+fn link_address(link: u32, ethertype: u16) -> SockAddr {
+    let mut storage = SockAddrStorage::zeroed();
+    // SAFETY: the storage is zero and large enough for any address, so it is a valid sockaddr_ll, whose length is given.
+    unsafe {
+        let address = storage.view_as::<libc::sockaddr_ll>();
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = ethertype.to_be();
+        address.sll_ifindex = link as i32;
+        SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as u32)
+    }
+}
+
+/// So many bytes at a place.
+pub fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}

@@ -1,0 +1,217 @@
+//! What comes to the virtual address goes to an API server. One way a file; all are chosen at run time.
+//!
+//! [`direct`] needs nobody, [`kube_proxy`] stands beside kube-proxy. [`choose`] decides which way, from what is on the node; [`Forwarding`] is all of it for who has an
+//! address to forward. [`flows`] ends connections to servers that are out.
+
+mod choose;
+mod direct;
+mod flows;
+mod kube_proxy;
+mod route;
+
+pub use choose::Mode;
+
+use crate::servers::Server;
+use choose::{Choice, Surroundings};
+use direct::Direct;
+use flows::Flows;
+use kube_proxy::{Kind, KubeProxy};
+use portico_dataplane::iptables::Programs;
+use std::net::{IpAddr, SocketAddr};
+
+/// What is to be forwarded where, on every node that runs `portico vip`, whether it has the address or not: a take-over finds
+/// it ready, and who is on the node needs no owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub addresses: Vec<IpAddr>,
+    pub port: u16,
+    /// All that are known, in a stable order. [`crate::servers::eligible`] says which of them get connections.
+    pub servers: Vec<Server>,
+    /// The cluster IPs and the port of `default/kubernetes`, where they are known.
+    pub cluster: Vec<SocketAddr>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardError {
+    #[error(transparent)]
+    Dataplane(#[from] portico_dataplane::ApplyError),
+    #[error("{doing}: {source}")]
+    Io { doing: String, source: std::io::Error },
+    #[error("{0}")]
+    Unfit(String),
+}
+
+/// One way to forward.
+pub trait Forwarder: Send {
+    fn name(&self) -> &'static str;
+
+    /// Make it so; called when something changed, and on a slow timer to put back what others removed. What is right already is
+    /// not touched.
+    fn apply(&mut self, wanted: &Wanted) -> Result<(), ForwardError>;
+
+    /// The rules in force, as their own tool prints them, for `portico vip status`.
+    fn rules(&mut self) -> Result<Vec<String>, ForwardError>;
+
+    /// Remove everything of ours, also what an earlier process left, and nothing else.
+    fn remove(&mut self) -> Result<(), ForwardError>;
+}
+
+/// What the operator decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardSettings {
+    pub mode: Mode,
+    /// The bit of the packet mark that asks for masquerading, where we masquerade ourselves. kube-proxy's, which everybody keeps
+    /// clear of.
+    pub masquerade_mark: u32,
+}
+
+impl Default for ForwardSettings {
+    fn default() -> Self {
+        Self { mode: Mode::Auto, masquerade_mark: 1 << 14 }
+    }
+}
+
+/// What is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Never [`Mode::Auto`].
+    pub mode: Mode,
+    /// Why it was chosen, for people.
+    pub why: String,
+    /// What keeps some from being forwarded, with the way out.
+    pub problems: Vec<String>,
+}
+
+/// Forwards by the way that fits this node. Everything here waits for the kernel and for programs: it is for a thread of its
+/// own, and for the network namespace of that thread.
+pub struct Forwarding {
+    settings: ForwardSettings,
+    /// iptables, as far as it is installed.
+    programs: Vec<Programs>,
+    current: Option<Current>,
+    /// What was last applied.
+    wanted: Option<Wanted>,
+    flows: Flows,
+}
+
+struct Current {
+    choice: Choice,
+    way: Box<dyn Forwarder>,
+}
+
+impl Forwarding {
+    pub fn new(settings: ForwardSettings) -> Forwarding {
+        Forwarding {
+            settings,
+            programs: kube_proxy::installed_programs(),
+            current: None,
+            wanted: None,
+            flows: Flows::default(),
+        }
+    }
+
+    /// Make it so. To be called when anything of it changed, which is then done at once, and on a slow timer with what it was
+    /// before: then what others changed is put back, and it is looked again which way fits.
+    pub fn apply(&mut self, wanted: &Wanted) -> Result<Applied, ForwardError> {
+        let changed = self.wanted.as_ref() != Some(wanted);
+        if !(changed && self.apply_at_once(wanted)) {
+            self.choose_and_apply(wanted)?;
+        }
+        self.wanted = Some(wanted.clone());
+        self.flows.end(wanted);
+        self.applied(wanted)
+    }
+
+    /// The rules in force, as their own tool prints them.
+    pub fn rules(&mut self) -> Result<Vec<String>, ForwardError> {
+        self.current.as_mut().map_or(Ok(Vec::new()), |current| current.way.rules())
+    }
+
+    /// Remove everything of ours, whichever way installed it, also what an earlier process left.
+    pub fn remove(&mut self) -> Result<(), ForwardError> {
+        self.wanted = None;
+        let removed = self.current.take().map_or(Ok(()), |mut current| current.way.remove());
+        Mode::WAYS.into_iter().fold(removed, |so_far, mode| so_far.and(self.remove_way(mode)))
+    }
+
+    /// By the way that is in force. There is no time to look around where a server is dead.
+    fn apply_at_once(&mut self, wanted: &Wanted) -> bool {
+        let Some(current) = &mut self.current else { return false };
+        let applied = current.way.apply(wanted);
+        if let Err(error) = &applied {
+            tracing::warn!(way = current.way.name(), %error, "cannot forward this way any more");
+        }
+        applied.is_ok()
+    }
+
+    /// The first way that fits and works.
+    fn choose_and_apply(&mut self, wanted: &Wanted) -> Result<(), ForwardError> {
+        let mut failure: Option<ForwardError> = None;
+        for mut choice in self.choices(wanted) {
+            if let Some(failure) = &failure {
+                choice.why = format!("{}; the better way does not work: {failure}", choice.why);
+            }
+            match self.apply_by(choice, wanted) {
+                Ok(()) => return Ok(()),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.unwrap_or_else(|| ForwardError::Unfit("there is no way to forward".to_owned())))
+    }
+
+    fn choices(&self, wanted: &Wanted) -> Vec<Choice> {
+        match self.settings.mode {
+            Mode::Auto => choose::choices(&Surroundings::look(wanted, &self.programs)),
+            mode => vec![Choice { mode, why: "the configuration says so".to_owned() }],
+        }
+    }
+
+    /// Another way is in force before the one it replaces goes.
+    fn apply_by(&mut self, choice: Choice, wanted: &Wanted) -> Result<(), ForwardError> {
+        if let Some(current) = self.current.as_mut().filter(|current| current.choice.mode == choice.mode) {
+            current.choice = choice;
+            return current.way.apply(wanted);
+        }
+        let mut way = self.open(choice.mode)?;
+        if let Err(error) = way.apply(wanted) {
+            _ = way.remove();
+            return Err(error);
+        }
+        tracing::info!(way = way.name(), why = choice.why, "forwarding the virtual address");
+        let mode = choice.mode;
+        match self.current.replace(Current { choice, way }) {
+            Some(mut old) => note_leftovers(old.choice.mode, old.way.remove()),
+            None => {
+                let others = Mode::WAYS.into_iter().filter(|other| *other != mode);
+                others.for_each(|other| note_leftovers(other, self.remove_way(other)));
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, mode: Mode) -> Result<Box<dyn Forwarder>, ForwardError> {
+        let beside = |kind| KubeProxy::new(kind, self.programs.clone());
+        Ok(match mode {
+            Mode::Iptables => Box::new(beside(Kind::Iptables)),
+            Mode::Ipvs => Box::new(beside(Kind::Ipvs)),
+            _ => Box::new(Direct::open(self.settings.masquerade_mark)?),
+        })
+    }
+
+    fn remove_way(&self, mode: Mode) -> Result<(), ForwardError> {
+        self.open(mode)?.remove()
+    }
+
+    fn applied(&self, wanted: &Wanted) -> Result<Applied, ForwardError> {
+        let nothing = || ForwardError::Unfit("nothing is in force".to_owned());
+        let Choice { mode, why } = self.current.as_ref().ok_or_else(nothing)?.choice.clone();
+        Ok(Applied { mode, why, problems: route::problems(wanted) })
+    }
+}
+
+/// What a way left may be gone with what it needs: a kernel without nftables has no nftables rules.
+fn note_leftovers(mode: Mode, removed: Result<(), ForwardError>) {
+    if let Err(error) = removed {
+        tracing::debug!(?mode, %error, "cannot look for what this way may have left");
+    }
+}

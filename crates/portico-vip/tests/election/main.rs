@@ -1,0 +1,6 @@
+//! Elections on a link of network namespaces: who owns the address, what of it the kernel and the others see.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod roles;
+mod segment;
+mod timeline;

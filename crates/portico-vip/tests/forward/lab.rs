@@ -1,0 +1,198 @@
+//! Three masters with an API server each (which says who it is), a pod on the first, a host outside, and a virtual address that
+//! the first master has. Every master forwards.
+
+use portico_testbed::{Failure, Flow, Host, Protocol, Route, Testbed};
+use portico_vip::forward::{Applied, ForwardSettings, Forwarding, Wanted};
+use portico_vip::servers::Server;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+use std::time::Duration;
+
+pub const PORT: u16 = 6443;
+pub const MASTERS: [&str; 3] = ["master1", "master2", "master3"];
+
+pub struct Lab {
+    pub outside: Host,
+    pub pod: Host,
+    pub masters: Vec<Host>,
+    _bed: Testbed,
+}
+
+/// One of the masters, counted from one.
+pub fn master(number: usize, v6: bool) -> IpAddr {
+    let text = if v6 { format!("fd00:64::3{number}") } else { format!("172.16.64.3{number}") };
+    text.parse().unwrap()
+}
+
+pub fn vip(v6: bool) -> SocketAddr {
+    let address: IpAddr = if v6 { "fd00:64::58" } else { "172.16.64.58" }.parse().unwrap();
+    SocketAddr::new(address, PORT)
+}
+
+pub fn cluster_ip(v6: bool) -> SocketAddr {
+    if v6 { "[fd00:10:244:ff::1]:443" } else { "10.244.255.1:443" }.parse().unwrap()
+}
+
+/// All masters serve, these of them in good health; the others do not answer.
+pub fn wanted(healthy: &[usize]) -> Wanted {
+    let server = |v6: bool| {
+        let at = move |n| SocketAddr::new(master(n, v6), PORT);
+        let health = |n| (healthy.contains(&n), !healthy.contains(&n));
+        (1..=3).map(move |n| (at(n), health(n))).map(|(address, (healthy, gone))| Server { address, healthy, gone })
+    };
+    Wanted {
+        addresses: vec![vip(false).ip(), vip(true).ip()],
+        port: PORT,
+        servers: server(false).chain(server(true)).collect(),
+        cluster: vec![cluster_ip(false), cluster_ip(true)],
+    }
+}
+
+impl Lab {
+    pub fn new() -> Lab {
+        let bed = Testbed::new().unwrap();
+        let [switch, outside, pod] = ["switch", "outside", "pod"].map(|name| bed.host(name).unwrap());
+        let masters: Vec<Host> = MASTERS.iter().map(|name| bed.host(name).unwrap()).collect();
+        switch.bridge("br0").unwrap();
+        let plug = |host: &Host, v4: String, v6: String| {
+            host.cable_to_switch("eth0", &switch, host.name(), "br0").unwrap();
+            host.address("eth0", &format!("{v4}/24")).unwrap();
+            host.address("eth0", &format!("{v6}/64")).unwrap();
+        };
+        plug(&outside, "172.16.64.9".to_owned(), "fd00:64::9".to_owned());
+        for (number, host) in (1..).zip(&masters) {
+            plug(host, master(number, false).to_string(), master(number, true).to_string());
+            host.sysctl("net/ipv4/ip_forward", "1").unwrap();
+            host.sysctl("net/ipv6/conf/all/forwarding", "1").unwrap();
+            host.serve(PORT).unwrap();
+        }
+        let lab = Lab { outside, pod, masters, _bed: bed };
+        lab.build_pod();
+        lab.owner().address("eth0", &vip(false).ip().to_string()).unwrap();
+        lab.owner().address("eth0", &vip(true).ip().to_string()).unwrap();
+        lab
+    }
+
+    pub fn owner(&self) -> &Host {
+        &self.masters[0]
+    }
+
+    /// It is known to nobody but its node, so it is masqueraded, or nobody answers.
+    fn build_pod(&self) {
+        let node = self.owner();
+        node.bridge("cni0").unwrap();
+        self.pod.cable_to_switch("eth0", node, "veth1", "cni0").unwrap();
+        for (of_node, of_pod, default) in [
+            ("10.244.1.1/24", "10.244.1.11/24", "default"),
+            ("fd00:10:244:1::1/64", "fd00:10:244:1::11/64", "default6"),
+        ] {
+            node.address("cni0", of_node).unwrap();
+            self.pod.address("eth0", of_pod).unwrap();
+            self.pod.route(Route::to(default).via(of_node.split('/').next().unwrap())).unwrap();
+        }
+    }
+
+    /// Who answers who asks there so often that everybody would have answered.
+    pub async fn who(&self, from: &Host, to: SocketAddr) -> BTreeSet<String> {
+        let mut seen = BTreeSet::new();
+        for _ in 0..24 {
+            let answer = from.ask(&Flow::new(Protocol::Tcp, to)).await;
+            seen.insert(answer.map_or_else(|failure: Failure| failure.to_string(), |answer| answer.seen.host));
+        }
+        seen
+    }
+
+    /// From outside, from the pod, from its owner and from another master, in both families.
+    pub async fn check(&self, expected: &[usize], when: &str) {
+        let names: BTreeSet<String> = expected.iter().map(|number| MASTERS[number - 1].to_owned()).collect();
+        for v6 in [false, true] {
+            for from in [&self.outside, &self.pod, self.owner(), &self.masters[1]] {
+                assert_eq!(self.who(from, vip(v6)).await, names, "{when}: from {} to {}", from.name(), vip(v6));
+            }
+        }
+    }
+
+    /// A connection from outside through the virtual address to one of the masters.
+    pub async fn connection_to(&self, name: &str, v6: bool) -> portico_testbed::flow::Conversation {
+        for _ in 0..200 {
+            let (answer, conversation) = self.outside.open(&Flow::new(Protocol::Tcp, vip(v6))).await.unwrap();
+            if answer.seen.host == name {
+                return conversation;
+            }
+        }
+        panic!("{name} never answers");
+    }
+}
+
+/// Runs a program in a host, its output.
+pub fn run(host: &Host, line: &str) -> String {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words);
+    host.run(command, "").unwrap()
+}
+
+/// What each master runs.
+pub struct Daemons<'a> {
+    lab: &'a Lab,
+    pub each: Vec<Forwarding>,
+}
+
+impl<'a> Daemons<'a> {
+    pub fn new(lab: &'a Lab, settings: impl Fn(usize) -> ForwardSettings) -> Daemons<'a> {
+        Daemons { lab, each: (1..=3).map(|number| Forwarding::new(settings(number))).collect() }
+    }
+
+    pub fn apply(&mut self, wanted: &Wanted) -> Applied {
+        let all = self.each.iter_mut().zip(&self.lab.masters);
+        let mut applied: Vec<Applied> =
+            all.map(|(daemon, host)| host.enter(|| daemon.apply(wanted)).unwrap()).collect();
+        applied.remove(0)
+    }
+
+    pub fn rules(&mut self) -> Vec<String> {
+        self.lab.owner().enter(|| self.each[0].rules()).unwrap()
+    }
+
+    pub fn remove(&mut self) {
+        for (daemon, host) in self.each.iter_mut().zip(&self.lab.masters) {
+            host.enter(|| daemon.remove()).unwrap();
+        }
+    }
+}
+
+/// The way that every way of forwarding has to go. What the way is to be like when it is in force, and what is left when it is
+/// gone, `look` checks, from what `rules` says and what the kernel of the first master has.
+pub async fn go_all_the_way(lab: &Lab, daemons: &mut Daemons<'_>) {
+    const SOON: Duration = Duration::from_secs(5);
+    daemons.apply(&wanted(&[1, 2, 3]));
+    lab.check(&[1, 2, 3], "all healthy").await;
+
+    let mut cut = [lab.connection_to("master3", false).await, lab.connection_to("master3", true).await];
+    let mut kept = [lab.connection_to("master2", false).await, lab.connection_to("master1", true).await];
+    let mut unready = wanted(&[1, 2]);
+    unready.servers.iter_mut().for_each(|server| server.gone = false);
+    daemons.apply(&unready);
+    lab.check(&[1, 2], "one is not ready").await;
+    for conversation in cut.iter_mut().chain(&mut kept) {
+        conversation.again(SOON).await.expect("it goes on with what it has");
+    }
+    daemons.apply(&wanted(&[1, 2]));
+    lab.check(&[1, 2], "it is gone").await;
+    for conversation in &mut cut {
+        assert!(matches!(conversation.again(SOON).await, Err(Failure::Reset | Failure::Closed)), "it begins anew");
+    }
+    for conversation in &mut kept {
+        conversation.again(SOON).await.expect("nobody else is disturbed");
+    }
+    daemons.apply(&wanted(&[1, 2, 3]));
+    lab.check(&[1, 2, 3], "it is back").await;
+    daemons.apply(&wanted(&[2]));
+    lab.check(&[2], "the owner's own is out too").await;
+    daemons.apply(&wanted(&[]));
+    lab.check(&[1, 2, 3], "none is healthy").await;
+    for conversation in &mut kept[..1] {
+        conversation.again(SOON).await.expect("nobody is cut where nobody is better");
+    }
+}

@@ -1,0 +1,7 @@
+//! Real packets through every way of forwarding, in network namespaces. Needs root.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod beside_kube_proxy;
+mod direct;
+mod lab;
