@@ -55,6 +55,7 @@ impl Installed {
                 plan.server(at, snapshot.servers.get(&at), after, &mut leaving, now);
             }
         }
+        wanted.entries.extend(leaving.whole_servers().map(kept));
         repair_entries(&mut plan, snapshot, &wanted);
         repair_addresses(&mut plan, snapshot, &wanted, &leaving);
         let here = Surroundings { shadows: std::mem::take(&mut wanted.shadows), ..here };
@@ -71,8 +72,8 @@ impl Installed {
         &self.here.own
     }
 
-    pub fn into_parts(self) -> (Ports, Leaving) {
-        (self.ports, self.leaving)
+    pub fn into_leaving(self) -> Leaving {
+        self.leaving
     }
 
     /// Whether a change has an effect on other ports: a frontend on an address of the node takes it from a node port.
@@ -105,23 +106,24 @@ impl Installed {
     /// `found`: what the kernel says of servers that are removed.
     pub fn change(
         &mut self,
-        Prepared { before, after }: Prepared,
+        Prepared { mut before, mut after }: Prepared,
         found: &BTreeMap<At, Vec<Destination>>,
         now: Instant,
     ) -> Vec<Operation> {
         let mut plan = Plan::default();
-        plan.entries(&before.entries, &after.entries);
         for at in keys(&before.endpoints, &after.endpoints) {
             let (had, has) = count(&mut self.endpoints, at, before.endpoints.get(&at), after.endpoints.get(&at));
             plan.entry(Set::LoopBack, Entry::Loop(at), had, has);
         }
-        let touched: BTreeSet<IpAddr> =
-            keys(&before.servers, &after.servers).into_iter().map(|at| at.address).collect();
-        let was = self.bounds(&touched);
-        for at in keys(&before.servers, &after.servers) {
+        let servers = keys(&before.servers, &after.servers);
+        let was = self.bounds(&servers.iter().map(|at| at.address).collect());
+        for at in servers {
             let as_it_is = self.as_it_is(at, before.servers.get(&at), found.get(&at));
+            before.entries.extend(self.leaving.is_whole(&at).then(|| kept(at)));
             plan.server(at, as_it_is.as_ref(), after.servers.get(&at), &mut self.leaving, now);
+            after.entries.extend(self.leaving.is_whole(&at).then(|| kept(at)));
         }
+        plan.entries(&before.entries, &after.entries);
         for address in keys(&before.addresses, &after.addresses) {
             count(&mut self.addresses, address, before.addresses.get(&address), after.addresses.get(&address));
         }
@@ -177,12 +179,19 @@ impl Installed {
         let was = self.bounds(&found.keys().map(|at| at.address).collect());
         let mut plan = Plan::default();
         for (at, destinations) in found {
+            let whole = self.leaving.is_whole(at);
             plan.operations.append(&mut self.leaving.look(*at, destinations, now));
+            plan.entry(Set::Plain, Entry::At(*at), whole, self.leaving.is_whole(at));
         }
         self.bind(&mut plan, was);
         self.leaving.looked(now);
         plan.ordered()
     }
+}
+
+/// How it is known that a server without a frontend is ours.
+fn kept(at: At) -> (Set, Entry) {
+    (Set::Plain, Entry::At(at))
 }
 
 /// What changed ports had, and what they have.
@@ -214,7 +223,8 @@ fn repair_entries(plan: &mut Plan, snapshot: &Snapshot, wanted: &Wanted) {
 
 fn repair_addresses(plan: &mut Plan, snapshot: &Snapshot, wanted: &Wanted, leaving: &Leaving) {
     let own = |address: &IpAddr| snapshot.own.binary_search(address).is_ok();
-    let leaving: BTreeSet<IpAddr> = leaving.addresses().filter(|address| !own(address)).collect();
+    let leaving: BTreeSet<IpAddr> =
+        leaving.whole_servers().map(|at| at.address).filter(|address| !own(address)).collect();
     let listed = snapshot.entries.iter().filter_map(|(_, entry)| match entry {
         Entry::Address(address) => Some(*address),
         _ => None,

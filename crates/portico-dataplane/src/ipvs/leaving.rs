@@ -75,11 +75,16 @@ impl Leaving {
 
     /// Whether an address is needed for a server that is leaving.
     pub fn needs(&self, address: IpAddr) -> bool {
-        self.addresses().any(|needed| needed == address)
+        self.whole_servers().any(|needed| needed.address == address)
     }
 
-    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.servers.iter().filter(|(_, server)| server.whole).map(|(at, _)| at.address)
+    /// Servers that nobody wants any more.
+    pub fn whole_servers(&self) -> impl Iterator<Item = At> {
+        self.servers.iter().filter(|(_, server)| server.whole).map(|(at, _)| *at)
+    }
+
+    pub fn is_whole(&self, at: &At) -> bool {
+        self.servers.get(at).is_some_and(|server| server.whole)
     }
 
     pub fn servers(&self) -> Vec<At> {

@@ -32,7 +32,7 @@ use ipnet::IpNet;
 use kernel::{Kernel, Netlink};
 use leaving::Leaving;
 use plan::Operation;
-use portico_model::table::{Change, Family, ForwardingTable, NodeRules, PerFamily};
+use portico_model::table::{Change, Family, ForwardingTable, NodeRules, PerFamily, PortKey};
 use server::{At, Destination};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,14 +85,13 @@ impl<K: Kernel> Ipvs<K> {
     }
 
     /// Make everything equal to the table, whatever is there.
-    fn install(&mut self, rules: &NodeRules, ports: Ports) -> Result<Report, ApplyError> {
-        let known = self.installed.take();
+    fn install(&mut self, rules: &NodeRules, ports: Ports, known: Option<Installed>) -> Result<Report, ApplyError> {
         self.prepare(&ports)?;
         let snapshot = self.kernel.read()?;
         let same = known
             .as_ref()
             .is_some_and(|known| known.rules() == rules && known.ports == ports && **known.own() == *snapshot.own);
-        let leaving = known.map(|known| known.into_parts().1).unwrap_or_default();
+        let leaving = known.map(Installed::into_leaving).unwrap_or_default();
         let (installed, operations) = self.plan(rules, ports, &snapshot, leaving);
         drop(snapshot);
         let mut report = Report::default();
@@ -192,7 +191,8 @@ impl<K: Kernel> Dataplane for Ipvs<K> {
     }
 
     fn replace(&mut self, table: &ForwardingTable) -> Result<Report, ApplyError> {
-        self.install(&table.rules, table.ports.clone())
+        let known = self.installed.take();
+        self.install(&table.rules, table.ports.clone(), known)
     }
 
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError> {
@@ -200,10 +200,10 @@ impl<K: Kernel> Dataplane for Ipvs<K> {
         let Some(mut installed) = self.installed.take() else {
             return Err(ApplyError::Limit("what is installed is not known; it has to be replaced first".to_owned()));
         };
-        let changes = take_over(&mut installed.ports, changes);
+        let changes = collapsed(take_over(&mut installed.ports, changes));
         if !served || installed.rules() != rules || installed.reaches_further(&changes) {
-            let (ports, _) = installed.into_parts();
-            return self.install(rules, ports);
+            let ports = std::mem::take(&mut installed.ports);
+            return self.install(rules, ports, Some(installed));
         }
         self.change(installed, &changes)
     }
@@ -235,6 +235,18 @@ impl<K: Kernel> Dataplane for Ipvs<K> {
         crate::iptables::remove_all_iptables()?;
         remove_leftovers()
     }
+}
+
+/// One change for each port.
+fn collapsed(changes: Vec<Change>) -> Vec<Change> {
+    let mut collapsed: BTreeMap<PortKey, Change> = BTreeMap::new();
+    for change in changes {
+        match collapsed.get_mut(&change.key) {
+            Some(earlier) => earlier.after = change.after,
+            None => _ = collapsed.insert(change.key.clone(), change),
+        }
+    }
+    collapsed.into_values().collect()
 }
 
 /// Where everything differs, a few examples say enough.

@@ -40,12 +40,12 @@ impl Operation {
             AddServer(..) | EditServer(..) | AddDestination(..) | Weigh(_, _, 1..) => 2,
             Bind(_) => 4,
             DeleteEntry(Set::Inside | Set::Guarded | Set::DroppedOutside, _) => 5,
-            Weigh(_, _, 0) | DeleteDestination(..) => 6,
-            DeleteEntry(Set::Sources | Set::Bound | Set::LoopBack | Set::Leaving, _) => 9,
+            DeleteEntry(Set::Sources | Set::Bound | Set::LoopBack | Set::Leaving, _) => 10,
             // Without it the filter rejects what is sent to the port.
             DeleteEntry(..) => 6,
-            DeleteServer(_) => 7,
-            Unbind(_) => 8,
+            Weigh(_, _, 0) | DeleteDestination(..) => 7,
+            DeleteServer(_) => 8,
+            Unbind(_) => 9,
         }
     }
 }

@@ -19,7 +19,7 @@ pub enum Set {
     LoadBalancerLocal,
     NodePort,
     NodePortLocal,
-    /// Never masqueraded.
+    /// Never masqueraded. Servers that are left for their connections are here as well, so that it is known whose they are.
     Plain,
     /// Only the sources in [`Set::Sources`] may use them; nobody, where there is none.
     Guarded,

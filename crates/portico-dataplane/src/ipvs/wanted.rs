@@ -38,11 +38,6 @@ impl Surroundings {
             |address: &&IpAddr| Family::of(**address) == family && !address.is_loopback() && !is_link_local(**address);
         all.iter().filter(usable).copied().collect()
     }
-
-    /// Where the server for this node and its pods is. Where two addresses have the same shadow the first has it.
-    fn shadow_of(&self, address: IpAddr) -> Option<IpAddr> {
-        shadow(address).filter(|shadow| self.shadows.get(shadow).is_none_or(|owner| *owner == address))
-    }
 }
 
 fn is_link_local(address: IpAddr) -> bool {
@@ -115,7 +110,7 @@ impl Wanted {
         };
         self.entries.insert((Set::of_frontend(frontend.kind, frontend.masquerade), Entry::At(at)));
         self.server(at, port, server, here);
-        if let Some((other, shadow)) = other.and_then(|other| Some((other, here.shadow_of(address)?))) {
+        if let Some((other, shadow)) = other.and_then(|other| Some((other, self.shadow_of(address, here)?))) {
             self.entries.insert((Set::Inside, Entry::At(at)));
             self.shadows.insert(shadow, address);
             self.server(At { address: shadow, ..at }, port, other, here);
@@ -125,6 +120,12 @@ impl Wanted {
             self.entries.insert((set, Entry::At(at)));
         }
         self.guard(at, frontend);
+    }
+
+    /// Where the server for this node and its pods is. Where two addresses have the same shadow the first has it.
+    fn shadow_of(&self, address: IpAddr, here: &Surroundings) -> Option<IpAddr> {
+        let owner = |shadow: &IpAddr| here.shadows.get(shadow).or_else(|| self.shadows.get(shadow));
+        shadow(address).filter(|shadow| owner(shadow).is_none_or(|owner| *owner == address))
     }
 
     /// A set of networks has none of length 0, which would be no guard either.
