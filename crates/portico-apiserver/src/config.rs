@@ -17,6 +17,8 @@ pub struct Config {
     pub cert_dir: PathBuf,
     pub tls_cert_file: Option<PathBuf>,
     pub tls_private_key_file: Option<PathBuf>,
+    /// Further names and addresses in the own certificate.
+    pub tls_san: Vec<String>,
     pub client_ca_file: Option<PathBuf>,
     pub token_auth_file: Option<PathBuf>,
     pub service_account_issuer: String,

@@ -226,7 +226,7 @@ fn certificate_options(config: &Config, advertised: &Advertised) -> tls::Options
         dir: config.cert_dir.clone(),
         local: reachable(SocketAddr::new(config.bind, advertised.address.port())),
         addresses,
-        names: Vec::new(),
+        names: config.tls_san.clone(),
         cert_file: config.tls_cert_file.clone(),
         key_file: config.tls_private_key_file.clone(),
         client_ca_file: config.client_ca_file.clone(),

@@ -2,9 +2,20 @@
 //!
 //! [`election`] decides who has the virtual address and holds it (VRRP, a thread of its own, needs nobody), [`servers`] knows
 //! which API servers there are and which of them answer, [`forward`] sends what comes to the address to those that do.
+//! [`run()`] brings them together as [`config`] says; [`status`], [`page`] and [`metrics`] show how it goes; [`manifest`] has
+//! what a node needs to start it.
 
 pub mod access;
+pub mod config;
 pub mod election;
 pub mod error;
 pub mod forward;
+pub mod machine;
+pub mod manifest;
+pub mod metrics;
+pub mod page;
+pub mod run;
 pub mod servers;
+pub mod status;
+
+pub use run::run;

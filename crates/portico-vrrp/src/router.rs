@@ -209,6 +209,9 @@ impl Router {
 
     /// An owner that did not run for longer than the others wait may have been replaced: it is one no more, and says nothing.
     fn notice_pause(&mut self, now: Time, out: &mut Vec<Output>) {
+        if let State::Standby(standby) = &mut self.state {
+            standby.notice_pause(now);
+        }
         let State::Owner(owner) = &self.state else { return };
         let missed = owner.silent_for(now);
         if missed <= timing::patience(self.config.sent_interval()) {
@@ -225,7 +228,7 @@ impl Router {
 
     /// Whatever an earlier process left is removed.
     fn start(&mut self, now: Time, out: &mut Vec<Output>) {
-        if std::mem::replace(&mut self.started, true) {
+        if !matches!(self.state, State::Stopped) || std::mem::replace(&mut self.started, true) {
             return;
         }
         out.push(Output::Drop);
@@ -237,7 +240,7 @@ impl Router {
     fn tick(&mut self, now: Time, out: &mut Vec<Output>) {
         match &mut self.state {
             State::Stopped => {}
-            State::Standby(standby) => match standby.due(now, &self.config) {
+            State::Standby(standby) => match standby.due(now) {
                 Due::Nothing => {}
                 Due::Probe => out.push(Output::Probe),
                 Due::TakeOver(reason) => self.take_over(now, reason, out),
@@ -263,21 +266,23 @@ impl Router {
         match &mut self.state {
             State::Stopped => {}
             State::Standby(standby) => standby.hear(now, from, &advert, &self.config),
-            State::Owner(owner) if owner.leaves() => {
-                if advert.priority > 0 {
-                    self.stop(Reason::Asked, out);
-                }
-            }
+            State::Owner(owner) if advert.priority > 0 && owner.overtook(now, from, &self.config) => {}
             State::Owner(owner) => {
-                if (advert.priority, from) > (self.config.priority, self.config.own) {
-                    out.push(Output::Drop);
-                    let reason = Reason::Outranked { by: from, priority: advert.priority };
-                    self.stand_by(now, reason, out);
-                    self.follow(now, from, &advert);
-                } else {
-                    owner.assert(now, &self.config, out);
-                    if advert.priority > 0 && self.may_defend(now) {
-                        out.push(Output::Announce); // the other one has announced itself
+                let outranked = (advert.priority, from) > (owner.priority(&self.config), self.config.own);
+                match (outranked, owner.leaves()) {
+                    (true, true) => self.stop(Reason::Asked, out),
+                    (true, false) => {
+                        out.push(Output::Drop);
+                        let reason = Reason::Outranked { by: from, priority: advert.priority };
+                        self.stand_by(now, reason, out);
+                        self.follow(now, from, &advert);
+                    }
+                    (false, true) => {}
+                    (false, false) => {
+                        owner.assert(now, &self.config, out);
+                        if advert.priority > 0 && self.may_defend(now) {
+                            out.push(Output::Announce); // the other one has announced itself
+                        }
                     }
                 }
             }
@@ -354,8 +359,8 @@ impl Router {
     }
 
     fn take_over(&mut self, now: Time, reason: Reason, out: &mut Vec<Output>) {
-        let owner = Owner::begin(now, &self.config, out);
-        out.extend([Output::Announce, Output::Became(Role::Owner, reason)]);
+        let owner = Owner::begin(now, &reason, &self.config, out);
+        out.push(Output::Became(Role::Owner, reason));
         self.state = State::Owner(owner);
     }
 

@@ -55,6 +55,9 @@ pub struct Arguments {
     /// Its key.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
+    /// Further names and addresses that the server's own certificate is good for, such as a virtual address.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    tls_san: Vec<String>,
     /// The CA of client certificates of your own.
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
@@ -124,6 +127,7 @@ impl Arguments {
             cert_dir,
             tls_cert_file: self.tls_cert_file.clone(),
             tls_private_key_file: self.tls_private_key_file.clone(),
+            tls_san: self.tls_san.clone(),
             client_ca_file: self.client_ca_file.clone(),
             token_auth_file: self.token_auth_file.clone(),
             service_account_issuer: self.service_account_issuer.clone(),

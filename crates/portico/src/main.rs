@@ -5,6 +5,7 @@ mod controller;
 mod logging;
 mod node;
 mod signals;
+mod vip;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ enum Command {
     Controller(controller::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
+    /// Keep the API servers reachable on one virtual address.
+    Vip(Box<vip::Arguments>),
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         }
         // How much it logs is part of its configuration.
         Command::Node(arguments) => node::run(&arguments),
+        Command::Vip(arguments) => vip::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

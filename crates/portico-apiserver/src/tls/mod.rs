@@ -44,7 +44,7 @@ pub struct Options {
     pub local: SocketAddr,
     /// Addresses the server listens on, is advertised on, and the first address of each service range.
     pub addresses: Vec<IpAddr>,
-    /// Further DNS names.
+    /// Further DNS names and addresses.
     pub names: Vec<String>,
     /// `--tls-cert-file` and `--tls-private-key-file`, used instead of the own server certificate.
     pub cert_file: Option<PathBuf>,

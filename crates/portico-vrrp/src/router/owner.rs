@@ -1,12 +1,18 @@
 //! What an owner does: it says so in time, keeps the kernel from removing the address, and leaves without a gap.
 
-use super::{Config, Output, Time, send, timing};
+use super::{Config, Output, Reason, Time, send, timing};
+use std::net::IpAddr;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct Owner {
+    began: Time,
+    /// Who gave the address up for us.
+    predecessor: Option<IpAddr>,
     /// When the last advert was sent.
     sent: Time,
+    /// When the last one out of turn was sent.
+    asserted: Option<Time>,
     /// When the kernel was last told for how long it is to keep the address.
     refreshed: Time,
     /// We say that we leave, and go at this time at the latest.
@@ -14,11 +20,14 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// First the address, then the advert on which the owner of before drops it.
-    pub fn begin(now: Time, config: &Config, out: &mut Vec<Output>) -> Self {
+    /// First the address, then everybody is told where it is, and then comes the advert on which the owner of before drops it:
+    /// nobody still sends to who does not answer any more.
+    pub fn begin(now: Time, reason: &Reason, config: &Config, out: &mut Vec<Output>) -> Self {
         out.push(Output::Take { lifetime: timing::lifetime(config.version, config.sent_interval()) });
+        out.push(Output::Announce);
         send(config, config.priority, out);
-        Self { sent: now, refreshed: now, leaves_by: None }
+        let predecessor = if let Reason::OwnerLeft(owner) = reason { Some(*owner) } else { None };
+        Self { began: now, predecessor, sent: now, asserted: None, refreshed: now, leaves_by: None }
     }
 
     pub fn deadline(&self, config: &Config) -> Time {
@@ -33,8 +42,18 @@ impl Owner {
         now.saturating_sub(self.sent)
     }
 
+    /// An advert that our predecessor sent before it left, and that came after its leave.
+    pub fn overtook(&self, now: Time, from: IpAddr, config: &Config) -> bool {
+        self.predecessor == Some(from) && now.saturating_sub(self.began) < config.sent_interval()
+    }
+
     pub fn leaves(&self) -> bool {
         self.leaves_by.is_some()
+    }
+
+    /// What it says: 0 if it leaves, so that everybody outranks it who does not, and of two who leave one stays for now.
+    pub fn priority(&self, config: &Config) -> u8 {
+        if self.leaves() { 0 } else { config.priority }
     }
 
     /// It said that it leaves, and nobody came.
@@ -57,13 +76,15 @@ impl Owner {
             out.push(Output::Take { lifetime });
             self.refreshed = now;
         }
-        send(config, if self.leaves() { 0 } else { config.priority }, out);
+        send(config, self.priority(config), out);
         self.sent = now;
     }
 
-    /// An advert out of turn, unless the last one is so fresh that it serves: nobody can make us flood the link.
+    /// An advert out of turn, at most four in an interval: nobody can make us flood the link.
     pub fn assert(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
-        if self.silent_for(now) >= config.sent_interval() / 4 {
+        let gap = config.sent_interval() / 4;
+        if self.asserted.is_none_or(|last| now.saturating_sub(last) >= gap) {
+            self.asserted = Some(now);
             self.advertise(now, config, out);
         }
     }

@@ -16,6 +16,8 @@ pub struct Standby {
     /// Then we take over from an owner that works.
     preempt_at: Option<Time>,
     probed: bool,
+    /// When we last ran.
+    ran: Time,
 }
 
 pub enum Due {
@@ -28,7 +30,7 @@ impl Standby {
     pub fn begin(now: Time, config: &Config) -> Self {
         let interval = config.sent_interval();
         let silent_at = now + timing::silence(config.version, interval, config.priority);
-        Self { owner: None, interval, silent_at, preempt_at: None, probed: false }
+        Self { owner: None, interval, silent_at, preempt_at: None, probed: false, ran: now }
     }
 
     /// The link was asked who has the address, and the owner is still silent.
@@ -36,8 +38,18 @@ impl Standby {
         self.probed
     }
 
+    /// Between adverts we run only to know that we did.
     pub fn deadline(&self) -> Time {
-        self.probe_at().unwrap_or(self.take_over_at())
+        self.probe_at().unwrap_or(self.take_over_at()).min(self.ran + timing::attention(self.interval))
+    }
+
+    /// For how long we did not run does not count: the owner's adverts of that time may be lost, or not read yet.
+    pub fn notice_pause(&mut self, now: Time) {
+        let missed = now.saturating_sub(std::mem::replace(&mut self.ran, now));
+        if missed > timing::inattention(self.interval) {
+            self.silent_at += missed;
+            self.preempt_at = self.preempt_at.map(|at| at.saturating_add(missed));
+        }
     }
 
     fn take_over_at(&self) -> Time {
@@ -55,14 +67,8 @@ impl Standby {
         matches!(self.owner, Some((_, 0)))
     }
 
-    pub fn due(&mut self, now: Time, config: &Config) -> Due {
-        let at = self.take_over_at();
-        if now > at + self.interval {
-            // We did not run either: the owner's adverts of that time may be lost, so it gets the time again.
-            let owner = self.owner;
-            *self = Self { owner, ..Self::begin(now, config) };
-            Due::Nothing
-        } else if now >= at {
+    pub fn due(&mut self, now: Time) -> Due {
+        if now >= self.take_over_at() {
             Due::TakeOver(self.reason())
         } else if self.probe_at().is_some_and(|at| now >= at) {
             self.probed = true;
@@ -82,7 +88,10 @@ impl Standby {
 
     pub fn hear(&mut self, now: Time, from: IpAddr, advert: &Advert, config: &Config) {
         if advert.priority == 0 {
-            return self.hear_leave(now, from, config);
+            return self.hear_leave(now, from, advert.interval, config);
+        }
+        if self.owner == Some((from, 0)) {
+            return; // sent before it said that it leaves, and overtaken by that
         }
         let skew = timing::skew(config.version, advert.interval, config.priority);
         self.preempt_at = match config.preempt && advert.priority < config.priority {
@@ -97,13 +106,14 @@ impl Standby {
 
     /// Only the owner's own leave counts: one of somebody else's, or of before, says nothing about who has it now. It may be
     /// told again, and that must not put off the end.
-    fn hear_leave(&mut self, now: Time, from: IpAddr, config: &Config) {
+    fn hear_leave(&mut self, now: Time, from: IpAddr, interval: Duration, config: &Config) {
         if self.owner.is_some_and(|(owner, _)| owner != from) {
             return;
         }
         self.owner = Some((from, 0));
+        self.interval = interval;
         self.preempt_at = None;
-        self.silent_at = self.silent_at.min(now + timing::skew(config.version, self.interval, config.priority));
+        self.silent_at = self.silent_at.min(now + timing::skew(config.version, interval, config.priority));
     }
 
     /// The wait for silence is as long as it would have been with this priority from the start.

@@ -26,6 +26,16 @@ pub fn patience(interval: Duration) -> Duration {
     3 * interval
 }
 
+/// A standby runs at least this often while it waits, adverts or not.
+pub fn attention(interval: Duration) -> Duration {
+    interval * 5 / 4
+}
+
+/// A standby that did not run for longer than this has missed something; with less, it missed one advert at most.
+pub fn inattention(interval: Duration) -> Duration {
+    interval * 7 / 4
+}
+
 /// For how long the kernel keeps the address without a word from us, in whole seconds: until the slowest of the others has
 /// taken over, and not so short that an owner which is late but within its patience loses it. With a refresh every quarter of
 /// it, that is two intervals and a quarter.
@@ -33,7 +43,7 @@ pub fn lifetime(version: Version, interval: Duration) -> Duration {
     let late = patience(interval) + KERNEL_MARGIN;
     let late_after_refresh = (2 * interval + KERNEL_MARGIN) * 4 / 3;
     let enough = silence(version, interval, 1).max(late).max(late_after_refresh);
-    Duration::from_secs(enough.as_millis().div_ceil(1000) as u64)
+    Duration::from_secs(enough.as_nanos().div_ceil(1_000_000_000) as u64)
 }
 
 /// Who leaves says so this often, should one get lost: everybody who heard it has taken over before the next.

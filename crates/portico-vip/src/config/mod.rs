@@ -1,0 +1,272 @@
+//! From flags, a file and what is known of the machine to a [`Config`], once. After that nobody looks at flags.
+
+mod arguments;
+#[cfg(test)]
+mod tests;
+
+pub use arguments::{Duration as Span, Given, StatusAddress};
+
+use crate::access::Access;
+use crate::election::Settings;
+use crate::forward::{ForwardSettings, Mode};
+use crate::servers::health::Thresholds;
+use ipnet::IpNet;
+use portico_vrrp::Version;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const API_VERSION: &str = "portico.dev/v1";
+const KIND: &str = "VipConfiguration";
+/// Where status is served on the loopback address.
+pub const STATUS_PORT: u16 = 10246;
+const PASSWORD_BYTES: usize = 8;
+
+/// What the daemon is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// One for each family.
+    pub elections: Vec<Settings>,
+    pub addresses: Vec<IpAddr>,
+    pub port: u16,
+    /// Addresses of this machine: an API server with one of them is its own.
+    pub own_addresses: Vec<IpAddr>,
+    pub priority: u8,
+    pub priority_penalty: u8,
+    pub forward: ForwardSettings,
+    pub check_every: Duration,
+    pub servers: Servers,
+    pub status: Option<SocketAddr>,
+}
+
+/// How API servers are found and asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Servers {
+    pub fixed: Vec<SocketAddr>,
+    pub access: Access,
+    pub remembered: PathBuf,
+    pub interval: Duration,
+    pub timeout: Duration,
+    pub thresholds: Thresholds,
+    pub rediscover: Duration,
+}
+
+/// What is known of the machine before anything is read: its links and their addresses.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    pub addresses: Vec<(String, IpNet)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{field}: {problem}")]
+    Field { field: &'static str, problem: String },
+    #[error("cannot read {}: {problem}", path.display())]
+    File { path: PathBuf, problem: String },
+}
+
+fn wrong<T>(field: &'static str, problem: impl Into<String>) -> Result<T, ConfigError> {
+    Err(ConfigError::Field { field, problem: problem.into() })
+}
+
+/// The settings in a configuration file.
+pub fn read_file(path: &Path) -> Result<Given, ConfigError> {
+    let bad = |problem: String| ConfigError::File { path: path.to_owned(), problem };
+    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    parse(&text).map_err(bad)
+}
+
+fn parse(text: &str) -> Result<Given, String> {
+    let document: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let serde_json::Value::Object(mut fields) = document else {
+        return Err(format!("it is no {KIND}"));
+    };
+    for (field, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        match fields.remove(field) {
+            Some(value) if value == expected => {}
+            value => return Err(format!("{field} must be {expected}, not {}", value.unwrap_or_default())),
+        }
+    }
+    serde_json::from_value(fields.into()).map_err(|error| error.to_string())
+}
+
+/// What was set, with defaults for the rest.
+pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, ConfigError> {
+    let addresses = given.addresses.clone().unwrap_or_default();
+    if addresses.is_empty() {
+        return wrong("address", "give the virtual address, for example --address 172.16.64.58");
+    }
+    let priority = given.priority.unwrap_or(100);
+    let port = given.port.unwrap_or(6443);
+    let elections = [true, false]
+        .into_iter()
+        .filter_map(|v4| {
+            let family: Vec<IpAddr> = addresses.iter().copied().filter(|address| address.is_ipv4() == v4).collect();
+            (!family.is_empty()).then(|| election(&given, family, priority, surroundings))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let span = |value: Option<Span>, default| value.map_or(default, |Span(value)| value);
+    let interval = span(given.probe_interval, Duration::from_millis(500));
+    if interval.is_zero() {
+        return wrong("probeInterval", "it must be longer than 0s");
+    }
+    let mut own_addresses: Vec<IpAddr> = given.node_ips.clone().unwrap_or_default();
+    own_addresses.extend(surroundings.addresses.iter().map(|(_, network)| network.addr()));
+    own_addresses.retain(|address| !addresses.contains(address) && !address.is_loopback());
+    Ok(Config {
+        elections,
+        own_addresses,
+        priority,
+        priority_penalty: given.priority_penalty.unwrap_or(50),
+        forward: ForwardSettings { mode: given.forward.unwrap_or(Mode::Auto), ..ForwardSettings::default() },
+        check_every: span(given.check_every, Duration::from_secs(5)).max(Duration::from_millis(100)),
+        servers: Servers {
+            fixed: given.api_servers.unwrap_or_default(),
+            access: Access { kubeconfig: given.kubeconfig, ca: given.ca_file, server_name: given.tls_server_name },
+            remembered: given
+                .data_dir
+                .unwrap_or_else(|| "/var/lib/portico/vip".into())
+                .join(format!("servers-{port}.json")),
+            interval,
+            timeout: span(given.probe_timeout, Duration::from_millis(400)),
+            thresholds: Thresholds {
+                healthy_after: given.healthy_after.unwrap_or(2),
+                unhealthy_after: given.unhealthy_after.unwrap_or(1),
+            },
+            rediscover: span(given.discover_every, Duration::from_secs(2)).max(Duration::from_millis(100)),
+        },
+        status: given.status_address.unwrap_or(StatusAddress(Some(([127, 0, 0, 1], STATUS_PORT).into()))).0,
+        addresses,
+        port,
+    })
+}
+
+fn election(
+    given: &Given,
+    addresses: Vec<IpAddr>,
+    priority: u8,
+    around: &Surroundings,
+) -> Result<Settings, ConfigError> {
+    let Some(&first) = addresses.first() else { return wrong("address", "there is none") };
+    let (interface, own) = place(given, first, &addresses, around)?;
+    let version = match given.vrrp_version {
+        None | Some(3) => Version::V3,
+        Some(2) => Version::V2,
+        Some(other) => return wrong("vrrpVersion", format!("{other} is no version of VRRP: 2 or 3")),
+    };
+    let span = |value: Option<Span>, default| value.map_or(default, |Span(value)| value);
+    let peers = given.unicast_peers.iter().flatten().copied();
+    let router = portico_vrrp::Config {
+        version,
+        vrid: match given.virtual_router_id {
+            Some(vrid) => vrid,
+            None => router_id(first)?,
+        },
+        own,
+        priority,
+        interval: span(given.interval, Duration::from_secs(1)),
+        preempt: given.preempt.unwrap_or(true),
+        preempt_delay: span(given.preempt_delay, Duration::ZERO),
+        password: given.password_file.as_deref().map(read_password).transpose()?,
+        // The list may be the same on all nodes.
+        peers: peers.filter(|peer| peer.is_ipv4() == first.is_ipv4() && *peer != own).collect(),
+        addresses,
+    };
+    if let Err(unfit) = router.check() {
+        return wrong(field_of(&unfit), unfit.to_string());
+    }
+    let whole = if first.is_ipv4() { 32 } else { 128 };
+    let prefix = given.prefix.unwrap_or(whole);
+    if prefix > whole {
+        return wrong("prefix", format!("{prefix} is more than the {whole} bits of {first}"));
+    }
+    let announce_every = span(given.announce_every, Duration::from_secs(60));
+    Ok(Settings {
+        router,
+        interface,
+        prefix,
+        announcements: given.announcements.unwrap_or(5),
+        announcement_gap: span(given.announcement_gap, Duration::from_millis(200)),
+        announce_every: (!announce_every.is_zero()).then_some(announce_every),
+        virtual_mac: given.virtual_mac.unwrap_or(false),
+    })
+}
+
+/// The last byte of the address plus one, so that clusters in one network do not meet.
+fn router_id(address: IpAddr) -> Result<u8, ConfigError> {
+    let last = match address {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(address) => address.octets()[15],
+    };
+    match last.checked_add(1) {
+        Some(id) => Ok(id),
+        None => wrong(
+            "address",
+            format!(
+                "{address} ends in 255, and the id of a virtual router is the last byte plus one and at most 255: \
+                 take another address, or give --virtual-router-id"
+            ),
+        ),
+    }
+}
+
+fn field_of(unfit: &portico_vrrp::router::Unfit) -> &'static str {
+    use portico_vrrp::router::Unfit;
+    match unfit {
+        Unfit::Vrid => "virtualRouterId",
+        Unfit::Priority(_) => "priority",
+        Unfit::Addresses(_) | Unfit::Family { .. } => "address",
+        Unfit::Version2 => "vrrpVersion",
+        Unfit::Interval(_) => "interval",
+        Unfit::Password => "passwordFile",
+        Unfit::Peer(_) => "unicastPeers",
+    }
+}
+
+/// The link, and our own address on it: as given, or the one in whose network the virtual address is.
+fn place(
+    given: &Given,
+    virtual_address: IpAddr,
+    addresses: &[IpAddr],
+    around: &Surroundings,
+) -> Result<(String, IpAddr), ConfigError> {
+    let same_family = |address: &IpAddr| address.is_ipv4() == virtual_address.is_ipv4();
+    let own = given.node_ips.iter().flatten().copied().find(same_family);
+    let candidates = around.addresses.iter().filter(|(link, network)| {
+        given.interface.as_ref().is_none_or(|interface| interface == link)
+            && same_family(&network.addr())
+            && !addresses.contains(&network.addr())
+            && own.is_none_or(|own| own == network.addr())
+    });
+    // The nearest network; addresses that only count on the link are a last resort for IPv6, where VRRP is sent from them.
+    let near = |network: &IpNet| network.contains(&virtual_address);
+    let found = candidates.max_by_key(|(_, network)| (near(network), network.prefix_len()));
+    match (found, &given.interface, own) {
+        (_, Some(interface), Some(own)) => Ok((interface.clone(), own)),
+        (Some((link, network)), Some(_), None) => Ok((link.clone(), network.addr())),
+        (Some((link, network)), None, _) if own.is_some() || near(network) => Ok((link.clone(), network.addr())),
+        (None, Some(interface), None) => wrong(
+            "interface",
+            format!("{interface} has no address of the family of {virtual_address} yet: give --node-ip to wait for it"),
+        ),
+        (None, None, Some(own)) => {
+            wrong("nodeIPs", format!("no link of this machine has {own}: give --interface to wait for it"))
+        }
+        _ => wrong(
+            "interface",
+            format!("no link of this machine is in the network of {virtual_address}: give --interface"),
+        ),
+    }
+}
+
+fn read_password(path: &Path) -> Result<[u8; PASSWORD_BYTES], ConfigError> {
+    let bad = |problem: String| ConfigError::File { path: path.to_owned(), problem };
+    let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+    let text = text.trim_ascii_end();
+    let mut password = [0; PASSWORD_BYTES];
+    match password.get_mut(..text.len()) {
+        Some(start) => start.copy_from_slice(text),
+        None => return Err(bad(format!("a password of VRRP has at most {PASSWORD_BYTES} bytes"))),
+    }
+    Ok(password)
+}

@@ -1,0 +1,204 @@
+//! The daemon from start to end: brings the parts together and waits for the order to stop.
+
+use crate::access::AccessError;
+use crate::config::Config;
+use crate::election::{Election, ElectionError, State, Transition};
+use crate::forward::worker::Worker;
+use crate::forward::{ForwardError, Wanted};
+use crate::metrics;
+use crate::page::{self, Source};
+use crate::servers::discover::Discovery;
+use crate::servers::probe::Prober;
+use crate::servers::remembered::Remembered;
+use crate::servers::{self, Following, Known};
+use crate::status::Status;
+use futures_util::future;
+use portico_vrrp::{Reason, Role};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// A port that is taken is tried again so often.
+const RETRY: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    #[error(transparent)]
+    Election(#[from] ElectionError),
+    #[error("{doing}: {source}")]
+    Io { doing: &'static str, source: io::Error },
+    #[error("a part of the daemon broke: {0}")]
+    Broken(String),
+    #[error(transparent)]
+    Forward(#[from] ForwardError),
+}
+
+/// Work until `stop`, then give the address away and take everything back.
+pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+    let credentials = config.servers.access.open().await?;
+    let (known, knowing) = watch::channel(Known::default());
+    let worker = Worker::start(config.forward.clone(), config.check_every)?;
+    // Nothing of the rest is needed to hold the address.
+    let elections = config.elections.iter().cloned().map(Election::start).collect::<Result<Vec<_>, _>>()?;
+    let states: Vec<watch::Receiver<State>> = elections.iter().map(Election::state).collect();
+
+    let mut tasks = JoinSet::new();
+    let (doubts, doubted) = mpsc::channel(8);
+    let following = Following {
+        fixed: config.servers.fixed.clone(),
+        discovery: credentials.kube.map(Discovery::new),
+        remembered: Some(Remembered::new(config.servers.remembered.clone())),
+        prober: Prober::new(credentials.tls, credentials.name, credentials.token, config.servers.timeout),
+        interval: config.servers.interval,
+        thresholds: config.servers.thresholds,
+        rediscover: config.servers.rediscover,
+        doubts: doubted,
+    };
+    tasks.spawn(servers::follow(following, known));
+    let config = Arc::new(config);
+    let desk = Arc::new(Desk { config: Arc::clone(&config), states: states.clone(), knowing: knowing.clone(), worker });
+    if let Some(address) = config.status {
+        tasks.spawn(serve(address, Arc::clone(&desk)));
+    }
+    let stopped = tokio::select! {
+        () = stop => Ok(()),
+        error = follow(&config, knowing, &desk.worker, &elections, states, doubts) => Err(error),
+        Some(ended) = tasks.join_next() => Err(RunError::Broken(format!("{ended:?}"))),
+    };
+    tracing::info!("giving the address to another");
+    future::join_all(elections.into_iter().map(Election::release)).await;
+    tasks.shutdown().await;
+    desk.worker.end().await?;
+    stopped
+}
+
+/// What is known of the API servers decides what is forwarded, and how good this node is. Ends only with an error.
+async fn follow(
+    config: &Config,
+    mut knowing: watch::Receiver<Known>,
+    worker: &Worker,
+    elections: &[Election],
+    states: Vec<watch::Receiver<State>>,
+    doubts: mpsc::Sender<IpAddr>,
+) -> RunError {
+    let died = future::select_all(states.into_iter().map(|state| Box::pin(notice_silence(state, doubts.clone()))));
+    let work = async {
+        loop {
+            let known = knowing.borrow_and_update().clone();
+            if known.complete {
+                worker.want(wanted(config, &known));
+            }
+            let priority = priority(config, &known);
+            elections.iter().for_each(|election| election.set_priority(priority));
+            if knowing.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = work => RunError::Broken("nobody follows the API servers any more".to_owned()),
+        _ = died => RunError::Broken("the election ended".to_owned()),
+        () = worker.died() => RunError::Broken("nobody forwards any more".to_owned()),
+    }
+}
+
+/// An owner that went silent takes its API server with it. Ends with the election.
+async fn notice_silence(mut state: watch::Receiver<State>, doubts: mpsc::Sender<IpAddr>) {
+    let mut noticed = None;
+    while state.changed().await.is_ok() {
+        let last = state.borrow_and_update().transitions.last().cloned();
+        if last != noticed
+            && let Some(Transition { role: Role::Owner, reason: Reason::OwnerSilent { last: Some(machine) }, .. }) =
+                &last
+        {
+            // Where so many wait, everybody is in doubt already.
+            let _ = doubts.try_send(*machine);
+        }
+        noticed = last;
+    }
+}
+
+fn wanted(config: &Config, known: &Known) -> Wanted {
+    Wanted {
+        addresses: config.addresses.clone(),
+        port: config.port,
+        servers: known.list(),
+        cluster: known.cluster.clone(),
+    }
+}
+
+/// A node whose own API server does not answer should not be the one that everybody comes to.
+fn priority(config: &Config, known: &Known) -> u8 {
+    let own = known.servers.iter().find(|(server, _)| config.own_addresses.contains(&server.ip()));
+    match own {
+        Some((_, health)) if !health.healthy => config.priority.saturating_sub(config.priority_penalty).max(1),
+        _ => config.priority,
+    }
+}
+
+/// Answers those who ask how things are.
+struct Desk {
+    config: Arc<Config>,
+    states: Vec<watch::Receiver<State>>,
+    knowing: watch::Receiver<Known>,
+    worker: Worker,
+}
+
+impl Desk {
+    fn status_with(&self, rules: Vec<String>) -> Status {
+        let states: Vec<State> = self.states.iter().map(|state| state.borrow().clone()).collect();
+        Status::new(&self.config, &states, &self.knowing.borrow(), &self.worker.attempt(), rules)
+    }
+}
+
+impl Source for Desk {
+    async fn status(&self) -> Status {
+        let rules = self.worker.rules().await;
+        self.status_with(rules)
+    }
+
+    async fn metrics(&self) -> String {
+        metrics::text(&self.status_with(Vec::new()), &self.worker.attempt())
+    }
+}
+
+async fn serve(address: SocketAddr, desk: Arc<Desk>) {
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) => tracing::error!(%address, %error, "cannot serve the status, will try again"),
+        }
+        tokio::time::sleep(RETRY).await;
+    };
+    match page::serve(listener, desk).await {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Given, Surroundings, resolve};
+    use crate::servers::health::{Finding, Health};
+    use std::time::SystemTime;
+
+    #[test]
+    fn losing_ones_own_server_lowers_the_priority() {
+        let given = Given { addresses: Some(vec!["10.0.0.9".parse().unwrap()]), ..Given::default() };
+        let around = Surroundings { addresses: vec![("eth0".to_owned(), "10.0.0.1/24".parse().unwrap())] };
+        let config = resolve(given, &around).unwrap();
+        let health = |finding| Health::new(&finding, SystemTime::UNIX_EPOCH);
+        let bad = || health(Finding::Unreachable("refused".to_owned()));
+        let (own, other) = ("10.0.0.1:6443".parse().unwrap(), "10.0.0.2:6443".parse().unwrap());
+        let mut known = Known::default();
+        assert_eq!(priority(&config, &known), 100);
+        known.servers = [(own, health(Finding::Ready)), (other, bad())].into();
+        assert_eq!(priority(&config, &known), 100);
+        known.servers.insert(own, bad());
+        assert_eq!(priority(&config, &known), 50);
+    }
+}

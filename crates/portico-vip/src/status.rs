@@ -1,0 +1,275 @@
+//! What `portico vip status` shows: who has the address and why, which API servers answer, what is in force.
+
+use crate::config::Config;
+use crate::election::{Counters, Settings, State};
+use crate::forward::{Applied, Mode};
+use crate::servers::Known;
+use clap::ValueEnum;
+use jiff::Timestamp;
+use portico_vrrp::{Role, Version};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub port: u16,
+    pub routers: Vec<Router>,
+    pub servers: Vec<ServerStatus>,
+    /// Why it is not known which there are.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub servers_trouble: Option<String>,
+    pub forwarding: Forwarding,
+}
+
+/// One virtual router: the addresses of one family.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Router {
+    pub addresses: Vec<IpAddr>,
+    pub interface: String,
+    pub own: IpAddr,
+    pub virtual_router_id: u8,
+    pub vrrp_version: u8,
+    pub role: String,
+    pub priority: u8,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub owner: Option<IpAddr>,
+    pub peers: Vec<Peer>,
+    pub transitions: Vec<Transition>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub conflict: Option<Conflict>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trouble: Option<String>,
+    /// How often things happened, by name.
+    pub counters: BTreeMap<String, u64>,
+    /// Adverts that did not count, by why.
+    pub adverts_ignored: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Peer {
+    pub address: IpAddr,
+    pub priority: u8,
+    pub last_heard: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Transition {
+    pub at: Timestamp,
+    pub role: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Conflict {
+    pub at: Timestamp,
+    pub address: IpAddr,
+    pub hardware: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerStatus {
+    pub address: SocketAddr,
+    pub healthy: bool,
+    /// It runs on this node.
+    pub own: bool,
+    pub since: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Forwarding {
+    pub mode: String,
+    pub why: String,
+    pub problems: Vec<String>,
+    pub rules: Vec<String>,
+}
+
+/// What became of the last attempt to forward.
+#[derive(Clone, Debug, Default)]
+pub struct Attempt {
+    pub applied: Option<Applied>,
+    pub error: Option<String>,
+    pub errors: u64,
+}
+
+impl Status {
+    pub fn new(config: &Config, states: &[State], known: &Known, attempt: &Attempt, rules: Vec<String>) -> Status {
+        Status {
+            port: config.port,
+            routers: config
+                .elections
+                .iter()
+                .zip(states)
+                .map(|(settings, state)| Router::new(settings, state))
+                .collect(),
+            servers: known
+                .servers
+                .iter()
+                .map(|(&address, health)| ServerStatus {
+                    address,
+                    healthy: health.healthy,
+                    own: config.own_addresses.contains(&address.ip()),
+                    since: at(health.since),
+                    note: health.last.clone(),
+                })
+                .collect(),
+            servers_trouble: known.trouble.clone(),
+            forwarding: Forwarding::new(attempt, rules),
+        }
+    }
+}
+
+impl Router {
+    fn new(settings: &Settings, state: &State) -> Router {
+        Router {
+            addresses: settings.router.addresses.clone(),
+            interface: settings.interface.clone(),
+            own: settings.router.own,
+            virtual_router_id: settings.router.vrid,
+            vrrp_version: match settings.router.version {
+                Version::V2 => 2,
+                Version::V3 => 3,
+            },
+            role: role(state.role),
+            priority: state.priority,
+            owner: state.owner,
+            peers: state
+                .peers
+                .iter()
+                .map(|peer| Peer { address: peer.address, priority: peer.priority, last_heard: at(peer.last_heard) })
+                .collect(),
+            transitions: state
+                .transitions
+                .iter()
+                .map(|change| Transition {
+                    at: at(change.at),
+                    role: role(change.role),
+                    reason: change.reason.to_string(),
+                })
+                .collect(),
+            conflict: state.conflict.as_ref().map(|(when, conflict)| Conflict {
+                at: at(*when),
+                address: conflict.address,
+                hardware: conflict.by.map(|byte| format!("{byte:02x}")).join(":"),
+            }),
+            trouble: state.trouble.clone(),
+            counters: counters(&state.counters),
+            adverts_ignored: state.counters.adverts_ignored.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect(),
+        }
+    }
+}
+
+fn counters(counters: &Counters) -> BTreeMap<String, u64> {
+    let table = [
+        ("adverts_sent", counters.adverts_sent),
+        ("adverts_received", counters.adverts_received),
+        ("send_errors", counters.send_errors),
+        ("transitions", counters.transitions),
+        ("became_owner", counters.became_owner),
+        ("conflicts", counters.conflicts),
+        ("announcements", counters.announcements),
+        ("restored", counters.restored),
+    ];
+    table.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+impl Forwarding {
+    fn new(attempt: &Attempt, rules: Vec<String>) -> Forwarding {
+        let applied = attempt.applied.as_ref();
+        let mut problems = applied.map(|applied| applied.problems.clone()).unwrap_or_default();
+        problems.extend(attempt.error.clone());
+        Forwarding {
+            mode: applied.map_or("none".to_owned(), |applied| mode(applied.mode)),
+            why: applied.map_or("nothing is forwarded yet".to_owned(), |applied| applied.why.clone()),
+            problems,
+            rules,
+        }
+    }
+}
+
+fn mode(mode: Mode) -> String {
+    mode.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+}
+
+fn role(role: Role) -> String {
+    match role {
+        Role::Stopped => "stopped",
+        Role::Standby => "standby",
+        Role::Owner => "owner",
+    }
+    .to_owned()
+}
+
+/// A clock beyond the year 9999 shows the epoch.
+fn at(time: SystemTime) -> Timestamp {
+    Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// For people.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for router in &self.routers {
+            router.print(self.port, f)?;
+        }
+        writeln!(f, "\nAPI servers")?;
+        for server in &self.servers {
+            let state = if server.healthy { "ready" } else { "not ready" };
+            let own = if server.own { " (this node)" } else { "" };
+            let note = server.note.as_ref().map_or(String::new(), |note| format!(": {note}"));
+            writeln!(f, "  {}{own}  {state} since {:.0}{note}", server.address, server.since)?;
+        }
+        if self.servers.is_empty() {
+            writeln!(f, "  none is known")?;
+        }
+        if let Some(trouble) = &self.servers_trouble {
+            writeln!(f, "  which there are cannot be found out: {trouble}")?;
+        }
+        writeln!(f, "\nForwarding: {} ({})", self.forwarding.mode, self.forwarding.why)?;
+        for problem in &self.forwarding.problems {
+            writeln!(f, "  problem: {problem}")?;
+        }
+        for rule in &self.forwarding.rules {
+            writeln!(f, "  {rule}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Router {
+    fn print(&self, port: u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut addresses = String::new();
+        for address in &self.addresses {
+            write!(addresses, "{} ", SocketAddr::new(*address, port))?;
+        }
+        writeln!(
+            f,
+            "{addresses}on {}: {}, priority {} (VRRP {}, id {})",
+            self.interface, self.role, self.priority, self.vrrp_version, self.virtual_router_id
+        )?;
+        if let Some(trouble) = &self.trouble {
+            writeln!(f, "  trouble: {trouble}")?;
+        }
+        if let Some(conflict) = &self.conflict {
+            writeln!(f, "  conflict: {} was used by {} at {:.0}", conflict.address, conflict.hardware, conflict.at)?;
+        }
+        match self.owner {
+            Some(owner) if owner == self.own => writeln!(f, "  owner: this node ({owner})")?,
+            Some(owner) => writeln!(f, "  owner: {owner}")?,
+            None => writeln!(f, "  owner: nobody was heard")?,
+        }
+        for peer in &self.peers {
+            writeln!(f, "  peer {}: priority {}, heard at {:.0}", peer.address, peer.priority, peer.last_heard)?;
+        }
+        for change in self.transitions.iter().rev() {
+            writeln!(f, "  {:.0} {}: {}", change.at, change.role, change.reason)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! One machine: a process with a router in it, a kernel that has the address for a time, a link and a clock.
+
+use portico_vrrp::{Config, Role, Router, Time};
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    Running,
+    /// It gets nothing done, but its kernel answers, and keeps packets for it.
+    Stopped,
+    /// The whole machine stands still, and maybe its clock as well.
+    Frozen,
+    Dead,
+}
+
+/// The address on the link, until the kernel removes it.
+pub struct Held {
+    pub until: Time,
+    pub generation: u64,
+}
+
+pub struct Node {
+    pub router: Router,
+    pub process: Process,
+    pub link: bool,
+    pub address: Option<Held>,
+    /// Asked to stop, and not gone yet.
+    pub leaves: bool,
+    /// Of the tick that was ordered last; earlier ones are void.
+    pub tick: u64,
+    /// How far its clock is from that of the world.
+    ahead: Duration,
+    behind: Duration,
+    pub paused_at: Time,
+    pub pauses: u64,
+    pub clock_goes_on: bool,
+    /// What waits for a process that is stopped.
+    pub inbox: Vec<super::world::Event>,
+    /// When it last announced without having become the owner, on its own clock.
+    pub announced: Option<Time>,
+    pub conflict_told: Option<Time>,
+}
+
+impl Node {
+    pub fn new(config: Config) -> Self {
+        Self {
+            router: Router::new(config),
+            process: Process::Dead,
+            link: true,
+            address: None,
+            leaves: false,
+            tick: 0,
+            ahead: Duration::from_secs(1000),
+            behind: Duration::ZERO,
+            paused_at: Duration::ZERO,
+            pauses: 0,
+            clock_goes_on: true,
+            inbox: vec![],
+            announced: None,
+            conflict_told: None,
+        }
+    }
+
+    /// A process that was started anew, by the same command.
+    pub fn restart(&mut self) {
+        self.router = Router::new(self.router.config().clone());
+        self.process = Process::Running;
+        (self.announced, self.conflict_told) = (None, None);
+        self.leaves = false;
+        self.inbox.clear();
+    }
+
+    pub fn clock(&self, now: Time) -> Time {
+        now + self.ahead - self.behind
+    }
+
+    /// When its clock will show that, in the time of the world.
+    pub fn when(&self, clock: Time) -> Time {
+        (clock + self.behind).saturating_sub(self.ahead)
+    }
+
+    pub fn jump(&mut self, by: Duration) {
+        self.ahead += by;
+    }
+
+    pub fn stand_still(&mut self, by: Duration) {
+        self.behind += by;
+    }
+
+    pub fn runs(&self) -> bool {
+        self.process == Process::Running
+    }
+
+    /// Answers for the address on the link.
+    pub fn holds(&self) -> bool {
+        self.address.is_some() && self.link && self.process != Process::Frozen
+    }
+
+    /// Holds the address and keeps it.
+    pub fn owns(&self) -> bool {
+        self.runs() && self.link && self.router.role() == Role::Owner
+    }
+
+    pub fn takes_part(&self) -> bool {
+        self.runs() && self.link && self.router.role() != Role::Stopped && !self.leaves
+    }
+
+    pub fn priority(&self) -> u8 {
+        self.router.config().priority
+    }
+}

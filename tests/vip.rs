@@ -1,0 +1,125 @@
+//! The virtual address of the control plane, end to end: two masters with an API server each, a worker, a pod on it and a host
+//! outside, in network namespaces. From every place ten requests to the virtual address and to the cluster IP, over TLS,
+//! spread over both API servers; then one API server is killed, then the owner of the address.
+//!
+//! One test for each way to forward. The proxy on the nodes is `portico node`; `KUBE_PROXY=/path/to/kube-proxy` runs the real one
+//! for the ways that stand beside it. `PORTICO_KEEP=1` keeps the logs.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+
+mod common;
+#[path = "vip/requests.rs"]
+mod requests;
+#[path = "vip/rig.rs"]
+mod rig;
+
+use requests::Requests;
+use rig::{CLUSTER_IP, MASTERS, PLACES, Proxy, Rig, VIP};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const REQUESTS: usize = 10;
+/// From the death of an API server until nobody is sent to it any more.
+const DEAD_SERVER_BOUND: Duration = Duration::from_secs(1);
+const WATCHED: Duration = Duration::from_secs(3);
+
+#[test]
+fn by_the_node_daemon() {
+    run("portico", Proxy::Node("nftables"));
+}
+
+#[test]
+fn beside_iptables() {
+    run("iptables", Proxy::beside("iptables"));
+}
+
+#[test]
+fn straight_by_nftables() {
+    run("direct", Proxy::Node("nftables"));
+}
+
+#[test]
+fn through_haproxy() {
+    run("haproxy", Proxy::Node("nftables"));
+}
+
+fn run(forward: &'static str, proxy: Proxy) {
+    let mut rig = Rig::start(forward, proxy);
+    everybody_reaches_both(&rig);
+    a_dead_server_gets_nothing(&mut rig);
+    the_address_moves(&mut rig);
+    nothing_is_left(&mut rig);
+}
+
+/// The seed's list of tests.
+fn everybody_reaches_both(rig: &Rig) {
+    for (what, to, places) in [("the virtual address", VIP, &PLACES[..]), ("the cluster IP", CLUSTER_IP, &PLACES[1..])]
+    {
+        let to: SocketAddr = to.parse().unwrap();
+        let mut seen = BTreeSet::new();
+        for place in places {
+            let mut here = Vec::new();
+            for _ in 0..REQUESTS {
+                here.push(
+                    rig.ask(place, to).unwrap_or_else(|error| panic!("{what} from {place}: {error}\n{}", rig.logs())),
+                );
+            }
+            println!("{what} from {place}: {}", here.join(" "));
+            seen.extend(here);
+        }
+        assert_eq!(seen.len(), MASTERS.len(), "{what} leads to both API servers");
+    }
+}
+
+/// The owner's own server stays, so that the address stays.
+fn a_dead_server_gets_nothing(rig: &mut Rig) {
+    let (owner, victim) = rig.owner_and_other();
+    let requests = Requests::start(rig, VIP.parse().unwrap());
+    let killed = Instant::now();
+    rig.kill_server(victim);
+    std::thread::sleep(DEAD_SERVER_BOUND + WATCHED);
+    let seen = requests.stop();
+    let late = killed + DEAD_SERVER_BOUND;
+    let failed: Vec<_> = seen.iter().filter(|one| one.result.is_err() && one.started > late).collect();
+    assert!(failed.is_empty(), "after {DEAD_SERVER_BOUND:?}: {failed:?}\n{}", rig.logs());
+    let good = seen.iter().filter(|one| one.started > late).count();
+    let before = seen.iter().filter(|one| one.result.is_err()).map(|one| one.started.duration_since(killed)).max();
+    println!("server killed: the last request that failed began after {before:?}; then {good} good ones");
+    assert!(good > 20 * PLACES.len(), "{good}");
+    assert_eq!(rig.owners(), [owner], "the address stays where its own server is ready");
+    rig.start_server(victim);
+    rig.wait_until("both API servers are ready again", |rig| rig.healthy_servers(owner) == MASTERS.len());
+}
+
+fn the_address_moves(rig: &mut Rig) {
+    let (owner, other) = rig.owner_and_other();
+    let requests = Requests::start(rig, VIP.parse().unwrap());
+    let killed = Instant::now();
+    rig.kill_vip(owner);
+    rig.wait_until("the address is at the other master", |rig| rig.owners() == [other]);
+    let moved = killed.elapsed();
+    std::thread::sleep(WATCHED);
+    let seen = requests.stop();
+    let failed = |one: &&requests::Seen| one.result.is_err();
+    let outage = seen.iter().filter(failed).map(|one| one.ended.duration_since(killed)).max().unwrap_or_default();
+    for one in seen.iter().filter(failed) {
+        let (started, ended) = (one.started - killed, one.ended - killed);
+        println!("  failed from {} at {started:?} to {ended:?}: {:?}", one.place, one.result);
+    }
+    println!("owner killed: the address moved after {moved:?}, the last request that failed ended after {outage:?}");
+    let recovered = seen.iter().filter(|one| one.started > killed + Duration::from_secs(2));
+    let failed: Vec<_> = recovered.filter(failed).collect();
+    assert!(failed.is_empty(), "{failed:?}\n{}", rig.logs());
+    rig.start_vip(owner);
+    rig.wait_until("the killed one takes part again", |rig| rig.healthy_servers(owner) == MASTERS.len());
+}
+
+/// After an orderly end there is no address and no rule.
+fn nothing_is_left(rig: &mut Rig) {
+    MASTERS.iter().for_each(|master| rig.stop_vip(master));
+    assert_eq!(rig.owners(), [""; 0]);
+    for master in MASTERS {
+        let left = rig.traces(master);
+        assert!(left.is_empty(), "{master}: {left:?}");
+    }
+}

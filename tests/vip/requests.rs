@@ -1,0 +1,50 @@
+//! Requests without end from every place, each on a connection of its own, until somebody says stop.
+
+use crate::rig::{PLACES, Rig};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Between two requests of one place.
+const GAP: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub struct Seen {
+    #[allow(dead_code, reason = "for people who read a failure")]
+    pub place: &'static str,
+    pub started: Instant,
+    pub ended: Instant,
+    pub result: Result<String, String>,
+}
+
+pub struct Requests {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<Seen>>>,
+}
+
+impl Requests {
+    pub fn start(rig: &Rig, to: SocketAddr) -> Requests {
+        let stop = Arc::new(AtomicBool::new(false));
+        let place = |place: &'static str| {
+            let (asker, stop) = (rig.asker(place), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                let mut seen = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let started = Instant::now();
+                    let result = asker.ask(to);
+                    seen.push(Seen { place, started, ended: Instant::now(), result });
+                    std::thread::sleep(GAP.saturating_sub(started.elapsed()));
+                }
+                seen
+            })
+        };
+        Requests { threads: PLACES.into_iter().map(place).collect(), stop }
+    }
+
+    pub fn stop(self) -> Vec<Seen> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    }
+}
