@@ -127,6 +127,3 @@ impl Leaving {
         operations
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -38,9 +38,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Those that the kernel may have.
-pub const SCHEDULERS: [&str; 12] = ["rr", "wrr", "lc", "wlc", "sh", "dh", "sed", "nq", "mh", "fo", "ovf", "lblc"];
-
 /// What the operator may decide.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {

@@ -208,6 +208,3 @@ impl Bound {
         Bound { linked: live || leaving, live, leaving: leaving && !live }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -75,7 +75,7 @@ impl Writer<'_> {
     }
 
     /// A rule for each way in which a packet may be one of a pod of this node.
-    fn from_pod(&self, target: &str) -> Vec<String> {
+    fn for_pods(&self, target: &str) -> Vec<String> {
         let conditions = from_pod(self.rules.local_pods.get(self.family), self.family);
         conditions
             .into_iter()
@@ -84,8 +84,8 @@ impl Writer<'_> {
     }
 
     /// Packets of pods of this node, and the node's own.
-    fn from_inside(&self, target: &str) -> Vec<String> {
-        let mut rules = self.from_pod(target);
+    fn for_inside(&self, target: &str) -> Vec<String> {
+        let mut rules = self.for_pods(target);
         rules.push(Rule::to(target).matching(FROM_NODE).text());
         rules
     }
@@ -105,7 +105,7 @@ impl Writer<'_> {
     }
 
     fn outside(&self) -> Vec<String> {
-        let mut rules = self.from_inside("RETURN");
+        let mut rules = self.for_inside("RETURN");
         rules.push(Rule::to("DROP").text());
         rules
     }
@@ -138,7 +138,7 @@ impl Writer<'_> {
     }
 
     fn inside(&self) -> Vec<String> {
-        self.from_inside(&format!("NETMAP --to {}", shadow::network(self.family)))
+        self.for_inside(&format!("NETMAP --to {}", shadow::network(self.family)))
     }
 
     fn postrouting(&self, mark: &str, features: Features) -> Vec<String> {

@@ -307,7 +307,7 @@ fn a_fault_half_way_is_repaired() {
         kernel.state().fails_after = Some(after);
         let moved = port(vec![frontend(FrontendKind::LoadBalancerIp, Some("10.98.0.1"), 80)], &[2, 4]);
         let change = set(&mut table, key(1, TCP), Some(moved));
-        assert!(ipvs.apply(&table.rules, &[change.clone()]).is_err(), "{after}");
+        assert!(ipvs.apply(&table.rules, std::slice::from_ref(&change)).is_err(), "{after}");
         assert!(ipvs.apply(&table.rules, &[change]).is_err(), "what is installed is not known");
         ipvs.replace(&table).unwrap();
         assert_eq!(ipvs.replace(&table).unwrap(), Report::default());
