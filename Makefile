@@ -10,9 +10,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/python
 # Debian packages that the tests need, each with the command that shows whether it is there.
 PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack ip:iproute2 \
-  linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm
+  linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived
 
-.PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store clean
+.PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,9 @@ bench-node: ## benchmarks of the node (KUBE_PROXY=path runs the rival beside it;
 
 bench-store: ## durable commits per second of the store
 	$(CARGO) run --release -p portico-store --example commit_rate
+
+bench-vip: ## outages when the owner of the control plane's address is lost, beside keepalived (ROUNDS=20, QUICK=1)
+	$(CARGO) bench -p portico --bench vip
 
 clean: ## remove what was built
 	$(CARGO) clean

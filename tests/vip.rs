@@ -102,6 +102,10 @@ fn the_address_moves(rig: &mut Rig) {
     let seen = requests.stop();
     let failed = |one: &&requests::Seen| one.result.is_err();
     let outage = seen.iter().filter(failed).map(|one| one.ended.duration_since(killed)).max().unwrap_or_default();
+    for one in seen.iter().filter(failed) {
+        let (started, ended) = (one.started - killed, one.ended - killed);
+        println!("  failed from {} at {started:?} to {ended:?}: {:?}", one.place, one.result);
+    }
     println!("owner killed: the address moved after {moved:?}, the last request that failed ended after {outage:?}");
     let recovered = seen.iter().filter(|one| one.started > killed + Duration::from_secs(2));
     let failed: Vec<_> = recovered.filter(failed).collect();

@@ -49,7 +49,8 @@ impl Proxy {
     /// Where Portico remembers what it knew.
     fn data_dir(&self, dir: &std::path::Path) -> Vec<String> {
         let own = self.name == "portico";
-        own.then(|| format!("--data-dir={}", dir.join("node").display())).into_iter().collect()
+        let flags = [format!("--data-dir={}", dir.join("node").display()), "--static-services=".to_owned()];
+        if own { flags.to_vec() } else { Vec::new() }
     }
 }
 

@@ -109,7 +109,7 @@ impl Lab {
             Err(_) => {
                 let mut portico = Command::new(env!("CARGO_BIN_EXE_portico"));
                 portico.args(["node", "--config"]).arg(path);
-                portico.arg("--data-dir").arg(self.dir.path().join(name));
+                portico.arg("--data-dir").arg(self.dir.path().join(name)).arg("--static-services=");
                 portico
             }
         };

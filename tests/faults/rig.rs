@@ -110,7 +110,7 @@ impl Rig {
         ]);
         command.arg("--kubeconfig").arg(self.server.kubeconfig()).arg("--data-dir").arg(self.dir.path().join("data"));
         // A slow timer that never fires here: what is repaired is repaired because somebody noticed.
-        command.args(["--iptables-sync-period", "1h"]);
+        command.args(["--iptables-sync-period", "1h", "--static-services="]);
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         command.env("XTABLES_LOCKFILE", self.dir.path().join("xtables.lock"));

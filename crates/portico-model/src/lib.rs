@@ -4,6 +4,7 @@
 //! Nothing here touches a socket, a file, the kernel or the clock.
 //!
 //! - [`objects`]: the parts of Services, EndpointSlices, Nodes and ServiceCIDRs that forwarding needs, as they come from the API.
+//! - [`statics`]: where such objects come from beside the API.
 //! - [`table`]: the table itself: service ports with their frontends and pools of endpoints, and the rules of the node.
 //! - [`index`]: objects in, changes out; an update costs what it touches.
 //! - [`explain`]: walks the table for one packet.
@@ -13,4 +14,5 @@ pub mod duration;
 pub mod explain;
 pub mod index;
 pub mod objects;
+pub mod statics;
 pub mod table;

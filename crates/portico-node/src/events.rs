@@ -11,6 +11,7 @@ use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use portico_model::statics::is_static;
 use portico_model::table::{NodePortAddresses, PerFamily, PortKey, ServiceName};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -53,7 +54,10 @@ impl Notices {
             (None, true) => tracing::warn!(reason = notice.reason, "{}", notice.text),
             (None, false) => tracing::debug!(reason = notice.reason, "{}", notice.text),
         }
-        let _ = self.0.try_send(notice);
+        // The API does not know Services that come from a file.
+        if !notice.service.as_ref().is_some_and(|service| is_static(&service.namespace)) {
+            let _ = self.0.try_send(notice);
+        }
     }
 }
 

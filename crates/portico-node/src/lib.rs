@@ -14,6 +14,7 @@ mod journal;
 mod metrics;
 mod objects;
 mod run;
+mod statics;
 mod sync;
 pub mod sysctl;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::journal::{Journal, Remembered};
 use crate::metrics::Metrics;
 use crate::metrics::server::{self, Pages};
 use crate::objects::{Kind, Name, Object};
+use crate::statics::{self, InForce};
 use crate::sync::{self, FollowUp, Input, Parts};
 use crate::sysctl;
 use crate::watch::{self, Sink};
@@ -79,7 +80,11 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     serve(&mut tasks, &config, &monitor, &metrics);
     tasks.spawn(never(events::send(client.clone(), Arc::clone(&node), noticed)));
     notices.tell(Notice { service: None, warning: false, reason: "Starting", text: "portico node is starting".into() });
-    tasks.spawn(never(follow(followed, config.clone(), monitor, notices)));
+    let (statics, in_force) = flag::channel(InForce::new());
+    tasks.spawn(never(follow(followed, config.clone(), monitor, notices, statics)));
+    if let Some(folder) = config.static_services.clone() {
+        tasks.spawn(never(statics::serve(folder, config.mode.name(), inputs.clone(), in_force)));
+    }
     tasks.spawn(never(tell_addresses(inputs.clone())));
     if let Some(disturbances) = disturbances {
         tasks.spawn(never(tell_disturbances(disturbances, inputs.clone())));
@@ -247,7 +252,13 @@ async fn tell_disturbances(mut disturbances: Disturbances, inputs: mpsc::Sender<
 }
 
 /// What follows from changes, beside forwarding.
-async fn follow(mut followed: mpsc::Receiver<FollowUp>, config: Config, monitor: Monitor, notices: Notices) {
+async fn follow(
+    mut followed: mpsc::Receiver<FollowUp>,
+    config: Config,
+    monitor: Monitor,
+    notices: Notices,
+    statics: flag::Sender<InForce>,
+) {
     let to_notices = notices.clone();
     let on_failure = Arc::new(move |failure: &Failure| to_notices.tell(health_check_failed(failure)));
     let mut checks = ServiceChecks::new(monitor, on_failure);
@@ -260,6 +271,7 @@ async fn follow(mut followed: mpsc::Receiver<FollowUp>, config: Config, monitor:
                 addresses = now;
             }
             FollowUp::NodePorts(new) => check_node_ports(new, addresses.clone(), notices.clone()),
+            FollowUp::Statics(in_force) => _ = statics.send_replace(in_force),
             FollowUp::Installed => settle(&config),
         }
     }

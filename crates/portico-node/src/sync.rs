@@ -3,6 +3,7 @@
 //! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, on the thread that reads the watches: to wake
 //! another for each change would cost more than the change. What the kernel has after an error is not guessed: everything is compared.
 
+mod early;
 mod gate;
 mod waiting;
 
@@ -10,10 +11,13 @@ use crate::backoff::Backoff;
 use crate::health::Monitor;
 use crate::metrics::{Metrics, Sync, families};
 use crate::objects::{Kind, Name, Object};
+use crate::statics::{self, InForce};
+use early::Early;
 use gate::Gate;
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Index, Settings, Update};
 use portico_model::objects::{Node, NodeAddress};
+use portico_model::statics::is_static;
 use portico_model::table::{
     Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey, ServiceName,
     ServicePort,
@@ -45,6 +49,8 @@ pub enum Input {
     First(Vec<Object>),
     /// What was known when the node was last up. Counts until there is something newer.
     Remembered(Vec<Object>),
+    /// A file of static Services.
+    Static(statics::Change),
     /// The addresses of the node's interfaces.
     Addresses(Vec<IpAddr>),
     /// Somebody else touched our rules.
@@ -58,6 +64,8 @@ pub enum FollowUp {
     NodePortAddresses(PerFamily<NodePortAddresses>),
     /// Node ports that are new, with who wants them.
     NodePorts(Vec<(PortKey, u16)>),
+    /// Files of static Services that are in the kernel.
+    Statics(InForce),
     /// The first whole table is in the kernel.
     Installed,
 }
@@ -130,6 +138,10 @@ struct Syncer {
     node: Option<Box<Node>>,
     cidrs: HashSet<String>,
     gate: Gate,
+    early: Early,
+    /// Files of static Services, and those that were last told to be in the kernel.
+    statics: InForce,
+    told: InForce,
     /// The first whole table is in the kernel.
     installed: bool,
     /// Ports that changed and are not in the kernel yet, with what the kernel has.
@@ -160,6 +172,9 @@ impl Syncer {
             node: None,
             cidrs: HashSet::new(),
             gate,
+            early: Early::default(),
+            statics: InForce::new(),
+            told: InForce::new(),
             installed: false,
             owed: BTreeMap::new(),
             compare: Some(now),
@@ -214,7 +229,8 @@ impl Syncer {
                 self.delete(&name);
             }
             Input::Listed(kind, names) => self.listed(kind, &names),
-            Input::First(objects) => self.first(objects),
+            Input::First(objects) => self.early.set_first(objects),
+            Input::Static(change) => self.take_static(change),
             Input::Remembered(objects) => self.remembered(objects),
             Input::Addresses(addresses) => {
                 self.addresses.clone_from(&addresses);
@@ -282,7 +298,7 @@ impl Syncer {
             Kind::Node => Vec::new(),
             Kind::Cidr => self.cidrs.iter().map(|name| (Arc::default(), name.as_str().into())).collect(),
         };
-        for (namespace, name) in known {
+        for (namespace, name) in known.into_iter().filter(|(namespace, _)| !is_static(namespace)) {
             let name = Name { kind, namespace: namespace.to_string(), name: name.to_string() };
             if !names.contains(&name) {
                 self.delete(&name);
@@ -291,12 +307,21 @@ impl Syncer {
         self.gate.listed(kind);
     }
 
-    /// A node that forwards nothing yet begins with what others need to start. A table of its own, so that what is already
-    /// there of a list stays out.
-    fn first(&mut self, objects: Vec<Object>) {
-        if objects.is_empty() || self.installed || self.parts.dataplane.is_installed().unwrap_or(true) {
-            return;
+    fn take_static(&mut self, change: statics::Change) {
+        if !self.installed {
+            self.early.set_static(&change);
         }
+        match change.version {
+            Some(version) => self.statics.insert(change.file, version),
+            None => self.statics.remove(&change.file),
+        };
+        change.gone.iter().for_each(|name| self.delete(name));
+        change.objects.into_iter().for_each(|object| self.apply(object));
+    }
+
+    /// A table of its own, so that what is already there of a list stays out.
+    fn install_early(&mut self) {
+        let Some(objects) = self.early.take(self.parts.dataplane.as_mut()) else { return };
         let mut index = Index::new(self.parts.settings.clone());
         index.set_addresses(self.addresses.clone());
         self.node.iter().for_each(|node| index.apply_node(Node::clone(node)));
@@ -311,7 +336,8 @@ impl Syncer {
         let ports = index.table().ports.len();
         match self.parts.dataplane.replace(index.table()) {
             Ok(report) => {
-                tracing::info!(ports, kernel = ?report.kernel, "installed the Services that others need to start")
+                tracing::info!(ports, kernel = ?report.kernel, "installed the Services that others need to start");
+                self.tell_statics();
             }
             Err(error) => tracing::warn!(%error, "cannot install the Services that others need to start"),
         }
@@ -330,18 +356,29 @@ impl Syncer {
     fn step(&mut self, now: Instant) -> Vec<FollowUp> {
         let update = self.index.take();
         self.note(update, now);
-        if self.installed || self.gate.is_open(now) {
-            self.install(now);
+        match self.installed || self.gate.is_open(now) {
+            true => self.install(now),
+            false => self.install_early(),
         }
         if self.owed.is_empty() {
             // What is left came in and changed nothing.
             self.waiting.clear();
             self.parts.metrics.nothing_is_pending();
         }
+        if self.installed && self.owed.is_empty() && !self.backoff.is_failing() {
+            self.tell_statics();
+        }
         if self.parts.flows.due().is_some_and(|due| due <= now) {
             self.end_flows(|flows, table| flows.check_due(table, now));
         }
         std::mem::take(&mut self.follow_ups)
+    }
+
+    fn tell_statics(&mut self) {
+        if self.told != self.statics {
+            self.told.clone_from(&self.statics);
+            self.follow_ups.push(FollowUp::Statics(self.told.clone()));
+        }
     }
 
     /// Remember what an update asks for.

@@ -2,7 +2,7 @@
 
 use crate::access::AccessError;
 use crate::config::Config;
-use crate::election::{Election, ElectionError, State};
+use crate::election::{Election, ElectionError, State, Transition};
 use crate::forward::worker::Worker;
 use crate::forward::{ForwardError, Wanted};
 use crate::metrics;
@@ -13,12 +13,13 @@ use crate::servers::remembered::Remembered;
 use crate::servers::{self, Following, Known};
 use crate::status::Status;
 use futures_util::future;
+use portico_vrrp::{Reason, Role};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 /// A port that is taken is tried again so often.
@@ -48,6 +49,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     let states: Vec<watch::Receiver<State>> = elections.iter().map(Election::state).collect();
 
     let mut tasks = JoinSet::new();
+    let (doubts, doubted) = mpsc::channel(8);
     let following = Following {
         fixed: config.servers.fixed.clone(),
         discovery: credentials.kube.map(Discovery::new),
@@ -56,6 +58,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
         interval: config.servers.interval,
         thresholds: config.servers.thresholds,
         rediscover: config.servers.rediscover,
+        doubts: doubted,
     };
     tasks.spawn(servers::follow(following, known));
     let config = Arc::new(config);
@@ -65,7 +68,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     }
     let stopped = tokio::select! {
         () = stop => Ok(()),
-        error = follow(&config, knowing, &desk.worker, &elections, states) => Err(error),
+        error = follow(&config, knowing, &desk.worker, &elections, states, doubts) => Err(error),
         Some(ended) = tasks.join_next() => Err(RunError::Broken(format!("{ended:?}"))),
     };
     tracing::info!("giving the address to another");
@@ -82,10 +85,9 @@ async fn follow(
     worker: &Worker,
     elections: &[Election],
     states: Vec<watch::Receiver<State>>,
+    doubts: mpsc::Sender<IpAddr>,
 ) -> RunError {
-    let died = future::select_all(
-        states.into_iter().map(|mut state| Box::pin(async move { while state.changed().await.is_ok() {} })),
-    );
+    let died = future::select_all(states.into_iter().map(|state| Box::pin(notice_silence(state, doubts.clone()))));
     let work = async {
         loop {
             let known = knowing.borrow_and_update().clone();
@@ -103,6 +105,22 @@ async fn follow(
         () = work => RunError::Broken("nobody follows the API servers any more".to_owned()),
         _ = died => RunError::Broken("the election ended".to_owned()),
         () = worker.died() => RunError::Broken("nobody forwards any more".to_owned()),
+    }
+}
+
+/// An owner that went silent takes its API server with it. Ends with the election.
+async fn notice_silence(mut state: watch::Receiver<State>, doubts: mpsc::Sender<IpAddr>) {
+    let mut noticed = None;
+    while state.changed().await.is_ok() {
+        let last = state.borrow_and_update().transitions.last().cloned();
+        if last != noticed
+            && let Some(Transition { role: Role::Owner, reason: Reason::OwnerSilent { last: Some(machine) }, .. }) =
+                &last
+        {
+            // Where so many wait, everybody is in doubt already.
+            let _ = doubts.try_send(*machine);
+        }
+        noticed = last;
     }
 }
 

@@ -360,7 +360,7 @@ impl Router {
 
     fn take_over(&mut self, now: Time, reason: Reason, out: &mut Vec<Output>) {
         let owner = Owner::begin(now, &reason, &self.config, out);
-        out.extend([Output::Announce, Output::Became(Role::Owner, reason)]);
+        out.push(Output::Became(Role::Owner, reason));
         self.state = State::Owner(owner);
     }
 

@@ -88,7 +88,7 @@ impl<K: Kernel> Nftables<K> {
         for family in Family::BOTH {
             let (mut delta, installed) = (Delta::default(), state.families.get_mut(family));
             if *rules != state.rules {
-                plan.change_rules(family, &state.rules, rules);
+                plan.change_rules(self.kernel.table(), family, &state.rules, rules);
                 installed.set_node_port_addresses(rules.node_ports.get(family), &mut delta);
             }
             for change in changes.iter().filter(|change| change.key.family == family) {

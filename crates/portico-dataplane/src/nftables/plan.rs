@@ -57,8 +57,8 @@ impl Plan {
     }
 
     /// The fixed chains of other rules.
-    pub fn change_rules(&mut self, family: Family, before: &NodeRules, after: &NodeRules) {
-        for (old, new) in fixed_chains(family, before).iter().zip(&fixed_chains(family, after)) {
+    pub fn change_rules(&mut self, table: Table, family: Family, before: &NodeRules, after: &NodeRules) {
+        for (old, new) in fixed_chains(family, before, table).iter().zip(&fixed_chains(family, after, table)) {
             if old != new {
                 self.before.push(Step::EmptyChain(family, new.name.clone()));
                 self.add_rules(family, new);
@@ -102,7 +102,7 @@ impl Wanted {
         installed: &Installed,
         elements: Vec<Element>,
     ) -> Wanted {
-        let mut chains = fixed_chains(family, rules);
+        let mut chains = fixed_chains(family, rules, table);
         chains.extend(installed.classes().map(|class| class.chain(family)));
         let mut counts = BTreeMap::new();
         elements.iter().for_each(|element| *counts.entry(element.set()).or_default() += 1);

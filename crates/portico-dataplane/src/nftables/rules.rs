@@ -3,6 +3,7 @@
 use super::element::Set;
 use super::expr::Expressions;
 use super::number::{CLASS_MASK, PAIR_MASK, POOL_MASK, TREATMENT_MASK, Treatment};
+use super::sets::Table;
 use ipnet::IpNet;
 use portico_model::table::{Family, LocalPods, NodePortAddresses, NodeRules};
 use std::sync::Arc;
@@ -80,7 +81,7 @@ impl Class {
 }
 
 /// All chains but those of classes, base chains first.
-pub fn fixed_chains(family: Family, rules: &NodeRules) -> Vec<Chain> {
+pub fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> Vec<Chain> {
     let node = Node { family, rules };
     let mut chains = vec![
         node.base("firewall-prerouting", "filter", 0, -110, &[("firewall", true)]),
@@ -94,8 +95,8 @@ pub fn fixed_chains(family: Family, rules: &NodeRules) -> Vec<Chain> {
         ),
         node.base("filter-forward", "filter", 2, 0, &[("without-endpoints", true), ("cluster-ips-rest", true)]),
         node.base("filter-output", "filter", 3, 0, &[("without-endpoints", true), ("cluster-ips-rest", true)]),
-        node.base("nat-prerouting", "nat", 0, -100, &[("services", false)]),
-        node.base("nat-output", "nat", 3, -100, &[("services", false)]),
+        node.base("nat-prerouting", "nat", 0, table.priority, &[("services", false)]),
+        node.base("nat-output", "nat", 3, table.priority, &[("services", false)]),
         node.base("nat-postrouting", "nat", 4, 100, &[("masquerading", false)]),
     ];
     chains.extend([
@@ -335,7 +336,10 @@ mod tests {
     #[test]
     fn rules_differ_by_fingerprint_where_settings_differ() {
         let prints = |rules: &NodeRules| -> Vec<u64> {
-            fixed_chains(Family::V4, rules).iter().flat_map(|c| c.rules.iter().map(|r| r.fingerprint)).collect()
+            fixed_chains(Family::V4, rules, Table::NODE)
+                .iter()
+                .flat_map(|c| c.rules.iter().map(|r| r.fingerprint))
+                .collect()
         };
         let one = NodeRules { masquerade_mark: 0x4000, ..NodeRules::default() };
         let other = NodeRules { masquerade_mark: 0x8000, ..NodeRules::default() };

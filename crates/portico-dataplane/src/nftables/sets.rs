@@ -26,10 +26,12 @@ const MARK: Type = Type { number: 19, length: 4, host_order: true };
 const CLASS_ID: Type = Type { number: 23, length: 4, host_order: true };
 pub const VERDICT: u32 = 0xffff_ff00;
 
-/// A table of ours, in both families: its name, and how much is to fit into it without making it anew.
+/// A table of ours, in both families: its name, its place among others', and how much is to fit into it without making it anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
     pub name: &'static str,
+    /// Of the chains that translate destinations: of those that know an address the one with the least number decides.
+    pub priority: i32,
     /// Sets of a given size have at least this one.
     pub room: u32,
     /// Clients with a session at any one time, in one family; the kernel makes the hash table large enough for them at once.
@@ -38,11 +40,11 @@ pub struct Table {
 
 impl Table {
     /// The node daemon's.
-    pub const NODE: Table = Table { name: "portico", room: 1 << 14, sessions: 1 << 18 };
+    pub const NODE: Table = Table { name: "portico", priority: -100, room: 1 << 14, sessions: 1 << 18 };
 
-    /// For a few Services, which takes the kernel next to no memory.
+    /// For a few Services, which takes the kernel next to no memory. What it has it decides, also where other tables have it.
     pub const fn small(name: &'static str) -> Table {
-        Table { name, room: 1 << 6, sessions: 1 << 10 }
+        Table { name, priority: -101, room: 1 << 6, sessions: 1 << 10 }
     }
 }
 

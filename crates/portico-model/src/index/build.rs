@@ -143,8 +143,9 @@ fn shared(endpoints: Vec<Endpoint>) -> Arc<[Endpoint]> {
 }
 
 fn ports(record: &ServiceRecord) -> impl Iterator<Item = (&PortRecord, Family)> {
-    let families = || Family::BOTH.into_iter().filter(|family| record.cluster_ips.get(*family).is_some());
-    record.ports.iter().flat_map(move |port| families().map(move |family| (port, family)))
+    let families = record.families();
+    let served = move || Family::BOTH.into_iter().filter(move |family| *families.get(*family));
+    record.ports.iter().flat_map(move |port| served().map(move |family| (port, family)))
 }
 
 fn port_key(name: &ServiceName, port: &PortRecord, family: Family) -> PortKey {

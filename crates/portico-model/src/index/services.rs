@@ -16,6 +16,8 @@ pub(super) struct ServiceRecord {
     /// Orders like the time of creation.
     pub created: u64,
     pub cluster_ips: PerFamily<Option<IpAddr>>,
+    /// It has no cluster IP, and is not meant to.
+    pub external_only: bool,
     pub external_ips: Box<[IpAddr]>,
     /// Addresses of load balancers that deliver packets with the address still in them.
     pub load_balancer_ips: Box<[IpAddr]>,
@@ -48,11 +50,15 @@ pub(super) struct Address {
 }
 
 impl ServiceRecord {
-    /// `None` if it is not for this proxy: headless, an alias, or another proxy's.
+    /// `None` if it is not for this proxy: headless, an alias, without any address, or another proxy's.
     pub fn read(service: &Service, names: &mut Names, complaints: &mut Complaints<'_>) -> Option<ServiceRecord> {
         let spec = &service.spec;
-        let unproxied = matches!(spec.cluster_ip.as_str(), "" | "None") || spec.type_ == "ExternalName";
-        if unproxied || service.metadata.labels.contains_key(SERVICE_PROXY_NAME) {
+        let unproxied = match spec.cluster_ip.as_str() {
+            // The API server gives every Service one; those of the node's operator may do without.
+            "" => spec.external_ips.is_empty(),
+            address => address == "None",
+        };
+        if unproxied || spec.type_ == "ExternalName" || service.metadata.labels.contains_key(SERVICE_PROXY_NAME) {
             return None;
         }
         let external_local = spec.external_traffic_policy == "Local" && may_be_external(spec);
@@ -64,6 +70,7 @@ impl ServiceRecord {
         Some(ServiceRecord {
             created: order_of_time(service.metadata.creation_timestamp.as_deref()),
             cluster_ips: cluster_ips(spec, complaints),
+            external_only: spec.cluster_ip.is_empty(),
             external_ips: sorted(spec.external_ips.iter().filter_map(|ip| complaints.address(ip, "external IP"))),
             load_balancer_ips,
             proxied_ips,
@@ -78,8 +85,13 @@ impl ServiceRecord {
 
     /// Every address of one port in one family, each once, in a fixed order. Empty if the Service is not of that family.
     pub fn addresses(&self, port: &PortRecord, family: Family) -> Vec<Address> {
-        let Some(cluster_ip) = *self.cluster_ips.get(family) else { return Vec::new() };
-        let mut all = vec![Address { kind: FrontendKind::ClusterIp, address: Some(cluster_ip), port: port.port }];
+        if !self.families().get(family) {
+            return Vec::new();
+        }
+        let cluster_ip = self.cluster_ips.get(family).iter();
+        let mut all: Vec<Address> = cluster_ip
+            .map(|&ip| Address { kind: FrontendKind::ClusterIp, address: Some(ip), port: port.port })
+            .collect();
         // An address that is both is guarded by the source ranges, so the load balancer's comes first.
         let load_balancer = self.load_balancer_ips.iter().map(|&ip| (FrontendKind::LoadBalancerIp, ip));
         let external = self.external_ips.iter().map(|&ip| (FrontendKind::ExternalIp, ip));
@@ -96,8 +108,15 @@ impl ServiceRecord {
         all
     }
 
+    /// Those of its cluster IPs; where it has none, those of its external IPs.
     pub fn families(&self) -> PerFamily<bool> {
-        PerFamily { v4: self.cluster_ips.v4.is_some(), v6: self.cluster_ips.v6.is_some() }
+        let has = |family| match self.cluster_ips {
+            PerFamily { v4: None, v6: None } if self.external_only => {
+                self.external_ips.iter().any(|ip| Family::of(*ip) == family)
+            }
+            cluster_ips => cluster_ips.get(family).is_some(),
+        };
+        PerFamily { v4: has(Family::V4), v6: has(Family::V6) }
     }
 }
 

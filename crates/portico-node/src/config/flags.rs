@@ -186,6 +186,12 @@ pub const FLAGS: &[Flag] = &[
         &[],
         "Remember the last known Services here, for a start without an API server; empty for nowhere [default: /var/lib/portico/node]",
     ),
+    always(
+        "static-services",
+        One("DIR"),
+        &[],
+        "Serve the Services and EndpointSlices in these files too, with or without an API server; empty for none [default: /run/portico/services]",
+    ),
     always("cleanup", Switch, &[], "Remove the rules of all modes and exit"),
     always("init-only", Switch, &[], "Do what needs full privileges and exit"),
     always("write-config-to", One("FILE"), &[], "Write the configuration with its defaults and exit"),

@@ -5,6 +5,7 @@ use super::{API_VERSION, ApiAccess, Arguments, Config, DataDir, KIND, Logging, M
 use crate::sysctl;
 use ipnet::IpNet;
 use portico_model::index::{DetectLocal, NodePortSetting, Settings};
+use portico_model::statics;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -54,6 +55,10 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
             None => DataDir::Default(DEFAULT_DATA_DIR.into()),
             Some("") => DataDir::None,
             Some(path) => DataDir::Given(path.into()),
+        },
+        static_services: match arguments.text("static-services").unwrap_or(statics::FOLDER) {
+            "" => None,
+            path => Some(path.into()),
         },
         logging: logging(document),
         file: None,

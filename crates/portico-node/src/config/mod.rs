@@ -44,6 +44,8 @@ pub struct Config {
     pub sysctls: sysctl::Settings,
     pub oom_score_adj: i32,
     pub data_dir: DataDir,
+    /// The folder of static Services.
+    pub static_services: Option<PathBuf>,
     pub logging: Logging,
     /// The configuration file, which ends the daemon when it changes.
     pub file: Option<PathBuf>,

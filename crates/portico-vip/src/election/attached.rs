@@ -63,9 +63,11 @@ impl Attached {
     }
 
     /// After the addresses went.
-    pub fn calm(&mut self) -> io::Result<()> {
+    pub fn calm(&mut self) {
         self.adverts.send_through_own_link();
-        self.virtual_link.as_mut().map_or(Ok(()), |link| link.set_up(false))
+        if let Some(Err(error)) = self.virtual_link.as_mut().map(|link| link.set_up(false)) {
+            tracing::warn!(%error, "the virtual link cannot be set down");
+        }
     }
 
     /// How many packets that took.

@@ -9,7 +9,7 @@ use super::view::{Event, View, Watch};
 use super::wire::Mac;
 use super::{ElectionError, Settings, thread};
 use portico_dataplane::netlink::Socket;
-use portico_vrrp::{Input, Output, Role, Router, Time};
+use portico_vrrp::{Input, Output, Reason, Role, Router, Time};
 use std::io;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
@@ -20,6 +20,10 @@ use tokio::sync::{oneshot, watch};
 const RETRY: Duration = Duration::from_secs(1);
 /// Who deletes the addresses again and again finds them put back this often at most; then with the next refresh.
 const RESTORE_GAP: Duration = Duration::from_millis(100);
+/// Who takes over announces itself just before its advert comes: a claim is looked at when it has had the time to come.
+const CLAIM_RESTS: Duration = Duration::from_millis(20);
+/// What was on its way to us when another took over still gets its answer, after a planned end.
+const LINGER: Duration = Duration::from_millis(10);
 /// After so many packets the others on this host get a chance: nobody on the link can keep a processor busy.
 const BURST: u32 = 64;
 const BREATH: Duration = Duration::from_millis(1);
@@ -44,6 +48,8 @@ pub struct Driver {
     /// What could not be done, and means that we cannot take part for now.
     failed: Option<String>,
     retry_at: Option<Time>,
+    /// Somebody said to have an address, and when that is to be looked at.
+    claim: Option<(Time, IpAddr, Mac)>,
     restored_at: Option<Time>,
     lifetime: Duration,
     sending_fails: bool,
@@ -97,6 +103,7 @@ impl Driver {
             released: false,
             failed: None,
             retry_at: None,
+            claim: None,
             restored_at: None,
             lifetime: Duration::ZERO,
             sending_fails: false,
@@ -133,13 +140,14 @@ impl Driver {
                 }
             }
             if self.handle(wake, &mut buffer).is_break() {
-                return;
+                return tokio::time::sleep(LINGER).await;
             }
         }
     }
 
     async fn next(&mut self, buffer: &mut [u8]) -> Wake {
-        let deadlines = [self.router.deadline(), self.announcing.deadline(), self.retry_at];
+        let claim_at = self.claim.map(|(at, ..)| at);
+        let deadlines = [self.router.deadline(), self.announcing.deadline(), self.retry_at, claim_at];
         let wait = deadlines.into_iter().flatten().min().map_or(FAR, |at| at.saturating_sub(thread::now()));
         if wait.is_zero() {
             return Wake::Timer;
@@ -173,7 +181,7 @@ impl Driver {
             Wake::Packet(Ok(received)) => self.hear(&received, buffer),
             Wake::Claim(Ok((address, by))) => {
                 if self.attached.as_ref().is_some_and(|attached| !attached.is_ours(by)) {
-                    self.feed(thread::now(), Input::Claimed { address, by });
+                    self.claim.get_or_insert_with(|| (thread::now() + CLAIM_RESTS, address, by));
                 }
             }
             Wake::Events(Ok(events)) => {
@@ -209,6 +217,9 @@ impl Driver {
         let now = thread::now();
         if self.router.deadline().is_some_and(|at| at <= now) {
             self.feed(now, Input::Tick);
+        }
+        if let Some((_, address, by)) = self.claim.take_if(|(at, ..)| *at <= now) {
+            self.feed(now, Input::Claimed { address, by });
         }
         if self.retry_at.take_if(|at| *at <= now).is_some() {
             self.notice(&[Event::Lost]);
@@ -278,17 +289,19 @@ impl Driver {
             (Some(_), Err(_)) => true,
             (None, _) => false,
         };
+        if let Err(why) = &usable {
+            self.report.trouble(Some(why.clone()));
+        }
         if changed {
             self.feed(thread::now(), Input::LinkDown);
             self.detach();
         }
         match usable {
-            Err(why) => self.report.trouble(Some(why)),
             Ok(link) if self.attached.is_none() && self.retry_at.is_none() => match self.attach(&link) {
                 Ok(()) => self.feed(thread::now(), Input::LinkUp),
                 Err(error) => self.suspend(error.to_string()),
             },
-            Ok(_) => {}
+            _ => {}
         }
     }
 
@@ -321,10 +334,10 @@ impl Driver {
     /// Without the link for a while, since something does not work that has to.
     fn suspend(&mut self, why: String) {
         tracing::error!(interface = self.settings.interface, "{why}");
+        self.report.trouble(Some(why));
         let now = thread::now();
         self.feed(now, Input::LinkDown);
         self.detach();
-        self.report.trouble(Some(why));
         self.retry_at = Some(now + RETRY);
     }
 
@@ -356,10 +369,14 @@ impl Driver {
                 self.announcing.begin(now);
                 self.announce(now);
             }
+            Output::Drop if self.leaving => {} // with everything else, at the end
             Output::Drop => self.drop_addresses(),
             Output::Probe => self.probe(),
             Output::Became(role, reason) => {
                 tracing::info!(vrid = self.settings.router.vrid, addresses = ?self.settings.router.addresses, "{role:?}: {reason}");
+                if !matches!(reason, Reason::OwnerSilent { .. }) {
+                    self.claim = None; // the owner of before was right to say so
+                }
                 self.report.became(role, reason, self.settings.router.own);
             }
             Output::Conflict(conflict) => {
@@ -395,10 +412,9 @@ impl Driver {
 
     fn drop_addresses(&mut self) {
         self.announcing.stop();
-        let given_up = self.hold.give_up();
-        let calmed = self.attached.as_mut().map_or(Ok(()), Attached::calm);
-        if let Err(error) = given_up.and(calmed) {
-            tracing::error!(%error, "the addresses cannot be taken off; the kernel will do it in {:?}", self.lifetime);
+        self.hold.give_up();
+        if let Some(attached) = &mut self.attached {
+            attached.calm();
         }
     }
 

@@ -4,7 +4,10 @@ use super::rtnetlink;
 use portico_dataplane::netlink::{Messages, Socket};
 use std::io;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// For what takes a tenth of a millisecond on a host that has nothing else to do. The others wait for our advert meanwhile.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// Takes the addresses off when it is dropped. Belongs to the network namespace of the thread that opened it.
 pub struct Hold {
@@ -30,13 +33,16 @@ impl Hold {
         self.link
     }
 
-    /// Where the addresses go from now on.
+    /// Where the addresses go from now on; from where they are they are taken off.
     pub fn place(&mut self, link: Option<u32>) {
-        self.link = link;
+        if self.link != link {
+            self.give_up();
+            self.link = link;
+        }
     }
 
-    /// Takes off what an earlier process left on this link, and returns what somebody else put there, which stays: it goes
-    /// neither by itself nor says that it is ours. Fails if we may not change addresses at all.
+    /// Takes off what an earlier process left on this link, and returns what somebody else put there, which stays: it neither
+    /// goes by itself nor says that it is ours. Fails if we may not change addresses at all.
     pub fn clean(&mut self, link: u32) -> io::Result<Vec<IpAddr>> {
         let Some(&first) = self.addresses.first() else { return Ok(Vec::new()) };
         let all = self.kernel.query(&rtnetlink::get_addresses(first), |message| rtnetlink::address(&message))?;
@@ -62,11 +68,36 @@ impl Hold {
         for &address in &self.addresses {
             rtnetlink::hold_address(&mut request, link, (address, self.prefix), lifetime);
         }
-        self.held = true;
-        self.kernel.exchange(&request)?.into_result().map(drop)
+        let is_new = !std::mem::replace(&mut self.held, true);
+        self.kernel.exchange(&request)?.into_result()?;
+        if is_new {
+            self.wait_until_they_answer(link);
+        }
+        Ok(())
     }
 
-    pub fn give_up(&mut self) -> io::Result<()> {
+    /// An IPv6 address is there at once, but what comes to it is taken for ours only when a worker of the kernel has been there.
+    /// Who is told too early that we have it sends to nobody.
+    fn wait_until_they_answer(&mut self, link: u32) {
+        let deadline = Instant::now() + LONGEST_WAIT;
+        for &address in self.addresses.iter().filter(|address| address.is_ipv6()) {
+            let request = rtnetlink::get_route(link, address);
+            let is_local = |kernel: &mut Socket| kernel.query(&request, |message| rtnetlink::is_local(&message));
+            // Until it is, there may be no way at all.
+            while !is_local(&mut self.kernel).is_ok_and(|found| found == [true]) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+
+    /// An error is for people only: the kernel will take them off.
+    pub fn give_up(&mut self) {
+        if let Err(error) = self.try_give_up() {
+            tracing::error!(%error, addresses = ?self.addresses, "the addresses could not be taken off; the kernel will do it");
+        }
+    }
+
+    fn try_give_up(&mut self) -> io::Result<()> {
         let Some(link) = self.link.filter(|_| self.held) else { return Ok(()) };
         let mut request = Messages::new();
         for &address in &self.addresses {
@@ -80,14 +111,15 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Err(error) = self.give_up() {
-            tracing::error!(%error, addresses = ?self.addresses, "the addresses could not be taken off; the kernel will");
-        }
+        self.give_up();
     }
 }
 
 /// What is not there, or on a link that is not there any more, is gone as wanted.
 fn drop_all(kernel: &mut Socket, request: &Messages) -> io::Result<()> {
+    if request.is_empty() {
+        return Ok(());
+    }
     let mut replies = kernel.exchange(request)?;
     let gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV));
     replies.refused.retain(|refusal| !gone(&refusal.error));

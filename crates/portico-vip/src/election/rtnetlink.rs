@@ -84,13 +84,13 @@ pub fn get_addresses(family_of: IpAddr) -> Messages {
 }
 
 /// An address that answers and that nobody chooses as the source of a connection by itself: IPv6 does not choose one that is
-/// past its preferred time, IPv4 none that is for this link only, for what goes further. The kernel removes it after `lifetime`
+/// past its preferred time, IPv4 none that is for this host only when it goes further. The kernel removes it after `lifetime`
 /// (in whole seconds). If it is there already, only its lifetime changes.
 ///
 /// IPv6 adds no route to its network: the next message would have that expire as well, though it is not ours alone.
 pub fn hold_address(request: &mut Messages, link: u32, (address, prefix): (IpAddr, u8), lifetime: Duration) {
     let (scope, flags) = match address {
-        IpAddr::V4(_) => (libc::RT_SCOPE_LINK, 0),
+        IpAddr::V4(_) => (libc::RT_SCOPE_HOST, 0),
         IpAddr::V6(_) => (libc::RT_SCOPE_UNIVERSE, libc::IFA_F_NODAD | libc::IFA_F_NOPREFIXROUTE),
     };
     let valid = u32::try_from(lifetime.as_millis().div_ceil(1000)).unwrap_or(FOREVER - 1).clamp(1, FOREVER - 1);
@@ -108,6 +108,24 @@ pub fn drop_address(request: &mut Messages, link: u32, (address, prefix): (IpAdd
         m.raw(&address_header(address, prefix, 0, link));
         put_address(m, address);
     });
+}
+
+/// The way to an address: see [`is_local`].
+pub fn get_route(link: u32, address: IpAddr) -> Messages {
+    let mut request = Messages::new();
+    let [family, prefix, ..] = address_header(address, super::longest_prefix(address), 0, 0);
+    request.message(libc::RTM_GETROUTE, 0, |m| {
+        m.raw(&[family, prefix, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        put_octets(m, libc::RTA_DST, address);
+        m.put_u32(libc::RTA_OIF, link);
+    });
+    request
+}
+
+/// What goes to an address is for this host, as a message says that answers [`get_route`].
+pub fn is_local(message: &Message) -> Option<bool> {
+    let kind = *message.payload.get(7)?;
+    (message.kind == libc::RTM_NEWROUTE).then_some(kind == libc::RTN_LOCAL)
 }
 
 /// The link that a message tells of, and whether it is there. What a bridge tells about its ports is not about links.
@@ -185,10 +203,14 @@ fn address_header(address: IpAddr, prefix: u8, scope: u8, link: u32) -> [u8; ADD
 
 fn put_address(m: &mut Messages, address: IpAddr) {
     for kind in [libc::IFA_LOCAL, libc::IFA_ADDRESS] {
-        match address {
-            IpAddr::V4(address) => m.put(kind, &address.octets()),
-            IpAddr::V6(address) => m.put(kind, &address.octets()),
-        }
+        put_octets(m, kind, address);
+    }
+}
+
+fn put_octets(m: &mut Messages, kind: u16, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => m.put(kind, &address.octets()),
+        IpAddr::V6(address) => m.put(kind, &address.octets()),
     }
 }
 

@@ -10,14 +10,22 @@ use portico_dataplane::netlink::Socket;
 use std::fs;
 use std::io;
 
+const SETTINGS: &[(&str, &str, &str)] = &[
+    ("ipv4", "arp_ignore", "1"),
+    ("ipv4", "rp_filter", "2"),
+    ("ipv6", "addr_gen_mode", "1"),
+    ("ipv6", "accept_ra", "0"),
+];
+const PARENT_SETTINGS: &[(&str, &str)] = &[("arp_ignore", "1"), ("arp_announce", "2")];
+
 pub struct VirtualLink {
     kernel: Socket,
     pub name: String,
     pub index: u32,
     pub mac: Mac,
     up: bool,
-    /// Of the parent's ARP setting, what it was before.
-    before: Option<(String, String)>,
+    /// What settings of the parent were before.
+    before: Vec<(String, String)>,
 }
 
 /// `00:00:5e:00:01:vrid`, or `…:02:…` for IPv6.
@@ -41,7 +49,7 @@ impl VirtualLink {
         }
         kernel.exchange(&rtnetlink::new_macvlan(&name, parent.index, mac))?.into_result()?;
         let link = find(&mut kernel, &name)?.ok_or(io::ErrorKind::NotFound)?;
-        let mut made = VirtualLink { kernel, name, index: link.index, mac, up: false, before: None };
+        let mut made = VirtualLink { kernel, name, index: link.index, mac, up: false, before: Vec::new() };
         made.settle(&parent.name)?;
         Ok(made)
     }
@@ -58,31 +66,23 @@ impl VirtualLink {
         Ok(())
     }
 
-    /// Of two links on one wire each is to answer for its own addresses only. What comes in here and is answered through the
-    /// parent is right, and the link needs no addresses but those it is given.
+    /// Of two links on one wire each is to speak and to answer for its own addresses only. What comes in here and is answered
+    /// through the parent is right, and the link needs no addresses but those it is given.
     fn settle(&mut self, parent: &str) -> io::Result<()> {
-        let settings = [
-            ("ipv4", "arp_ignore", "1"),
-            ("ipv4", "rp_filter", "2"),
-            ("ipv6", "addr_gen_mode", "1"),
-            ("ipv6", "accept_ra", "0"),
-        ];
-        for (family, setting, value) in settings {
-            let path = path(family, &self.name, setting);
-            match fs::write(&path, value) {
+        for (family, setting, value) in SETTINGS {
+            match write(&path(family, &self.name, setting), value) {
                 // A host without IPv6.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && family == "ipv6" => {}
-                done => {
-                    done.map_err(|error| io::Error::new(error.kind(), format!("write {value} to {path}: {error}")))?
-                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound && *family == "ipv6" => {}
+                done => done?,
             }
         }
-        let path = path("ipv4", parent, "arp_ignore");
-        let before = fs::read_to_string(&path)?.trim().to_owned();
-        if before == "0" {
-            fs::write(&path, "1")
-                .map_err(|error| io::Error::new(error.kind(), format!("write 1 to {path}: {error}")))?;
-            self.before = Some((path, before));
+        for (setting, value) in PARENT_SETTINGS {
+            let path = path("ipv4", parent, setting);
+            let before = fs::read_to_string(&path)?.trim().to_owned();
+            if before.as_str() < *value {
+                write(&path, value)?;
+                self.before.push((path, before));
+            }
         }
         Ok(())
     }
@@ -98,10 +98,14 @@ impl Drop for VirtualLink {
             }
             _ => {}
         }
-        if let Some((path, value)) = &self.before {
+        for (path, value) in &self.before {
             let _ = fs::write(path, value); // it goes with its link
         }
     }
+}
+
+fn write(path: &str, value: &str) -> io::Result<()> {
+    fs::write(path, value).map_err(|error| io::Error::new(error.kind(), format!("write {value} to {path}: {error}")))
 }
 
 fn path(family: &str, link: &str, setting: &str) -> String {

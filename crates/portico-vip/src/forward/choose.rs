@@ -2,10 +2,12 @@
 
 use super::Wanted;
 use super::kube_proxy::{self, service_chain};
+use super::node;
 use clap::ValueEnum;
 use portico_dataplane::iptables::Programs;
 use portico_model::table::Family;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// How to forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -28,7 +30,7 @@ pub enum Mode {
 
 impl Mode {
     /// All that forward.
-    pub(super) const WAYS: [Mode; 3] = [Mode::Iptables, Mode::Ipvs, Mode::Direct];
+    pub(super) const WAYS: [Mode; 4] = [Mode::Portico, Mode::Iptables, Mode::Ipvs, Mode::Direct];
 }
 
 /// A way and why it fits.
@@ -44,16 +46,19 @@ const IPVS_LINK: &str = "kube-ipvs0";
 /// What is on the node, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
+    /// The mode of Portico's node daemon, where it serves static Services.
+    pub node_daemon: Option<String>,
     /// Which `iptables` has kube-proxy's chain of the API server.
     pub kube_proxy_chain: Option<String>,
     pub ipvs_link: bool,
 }
 
 impl Surroundings {
-    pub fn look(wanted: &Wanted, programs: &[Programs]) -> Surroundings {
+    pub fn look(wanted: &Wanted, programs: &[Programs], static_services: &Path) -> Surroundings {
         let families: Vec<Family> = wanted.routes().map(|route| route.family).collect();
         let serving = |programs: &&Programs| families.iter().any(|family| kube_proxy::serves(programs, *family));
         Surroundings {
+            node_daemon: node::daemon(static_services).map(|installed| installed.mode),
             kube_proxy_chain: programs.iter().find(serving).map(|programs| programs.name(Family::V4, "")),
             ipvs_link: has_link(IPVS_LINK),
         }
@@ -69,6 +74,10 @@ fn has_link(name: &str) -> bool {
 pub fn choices(found: &Surroundings) -> Vec<Choice> {
     let mut choices = Vec::new();
     let mut fits = |mode, why: String| choices.push(Choice { mode, why });
+    // In IPVS mode an address that is served is on a link of every node, and the one who is to have it is not the only one.
+    if let Some(mode) = found.node_daemon.as_ref().filter(|mode| *mode != "ipvs") {
+        fits(Mode::Portico, format!("Portico's node daemon ({mode}) serves static Services"));
+    }
     if let Some(program) = &found.kube_proxy_chain {
         fits(Mode::Iptables, format!("kube-proxy's chain {} is in {program}", service_chain(Family::V4)));
     }
@@ -77,4 +86,47 @@ pub fn choices(found: &Surroundings) -> Vec<Choice> {
     }
     fits(Mode::Direct, "no proxy was found on this node".to_owned());
     choices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_decides() {
+        let found = |node: &str, chain: bool, ipvs_link| Surroundings {
+            node_daemon: Some(node).filter(|node| !node.is_empty()).map(str::to_owned),
+            kube_proxy_chain: chain.then(|| "iptables-nft".to_owned()),
+            ipvs_link,
+        };
+        use Mode::{Direct, Iptables, Ipvs, Portico};
+        for (surroundings, expected) in [
+            (found("", false, false), vec![Direct]),
+            (found("nftables", false, false), vec![Portico, Direct]),
+            (found("iptables", true, false), vec![Portico, Iptables, Direct]),
+            (found("ipvs", false, true), vec![Ipvs, Direct]),
+            (found("", true, false), vec![Iptables, Direct]),
+            (found("", false, true), vec![Ipvs, Direct]),
+        ] {
+            let modes: Vec<Mode> = choices(&surroundings).iter().map(|choice| choice.mode).collect();
+            assert_eq!(modes, expected, "{surroundings:?}");
+        }
+        assert_eq!(
+            choices(&found("", true, false))[0].why,
+            "kube-proxy's chain KUBE-SVC-NPX46M4PTMTKRN6Y is in iptables-nft"
+        );
+    }
+
+    #[test]
+    fn modes_are_written_in_lower_case() {
+        for mode in Mode::value_variants() {
+            let name = mode.to_possible_value().unwrap().get_name().to_owned();
+            assert_eq!(serde_json::from_value::<Mode>(name.into()).unwrap(), *mode);
+        }
+    }
+
+    #[test]
+    fn links_are_known_by_their_whole_name() {
+        assert!(has_link("lo") && !has_link("l") && !has_link("lo2"));
+    }
 }

@@ -1,12 +1,13 @@
 //! What comes to the virtual address goes to an API server. One way a file; all are chosen at run time.
 //!
-//! [`direct`] needs nobody, [`kube_proxy`] stands beside kube-proxy. [`choose`] decides which way, from what is on the node; [`Forwarding`] is all of it for who has an
+//! [`direct`] needs nobody, [`kube_proxy`] stands beside kube-proxy, [`node`] has Portico's node daemon do it. [`choose`] decides which way, from what is on the node; [`Forwarding`] is all of it for who has an
 //! address to forward. [`flows`] ends connections to servers that are out.
 
 mod choose;
 mod direct;
 mod flows;
 mod kube_proxy;
+mod node;
 mod route;
 pub mod worker;
 
@@ -17,8 +18,11 @@ use choose::{Choice, Surroundings};
 use direct::Direct;
 use flows::Flows;
 use kube_proxy::{Kind, KubeProxy};
+use node::Node;
 use portico_dataplane::iptables::Programs;
+use portico_model::statics;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 /// What is to be forwarded where, on every node that runs `portico vip`, whether it has the address or not: a take-over finds
 /// it ready, and who is on the node needs no owner.
@@ -61,6 +65,8 @@ pub trait Forwarder: Send {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardSettings {
     pub mode: Mode,
+    /// Where Portico's node daemon looks for static Services.
+    pub static_services: PathBuf,
     /// The bit of the packet mark that asks for masquerading, where we masquerade ourselves. kube-proxy's, which everybody keeps
     /// clear of.
     pub masquerade_mark: u32,
@@ -68,7 +74,7 @@ pub struct ForwardSettings {
 
 impl Default for ForwardSettings {
     fn default() -> Self {
-        Self { mode: Mode::Auto, masquerade_mark: 1 << 14 }
+        Self { mode: Mode::Auto, static_services: statics::FOLDER.into(), masquerade_mark: 1 << 14 }
     }
 }
 
@@ -162,7 +168,7 @@ impl Forwarding {
 
     fn choices(&self, wanted: &Wanted) -> Vec<Choice> {
         match self.settings.mode {
-            Mode::Auto => choose::choices(&Surroundings::look(wanted, &self.programs)),
+            Mode::Auto => choose::choices(&Surroundings::look(wanted, &self.programs, &self.settings.static_services)),
             mode => vec![Choice { mode, why: "the configuration says so".to_owned() }],
         }
     }
@@ -193,6 +199,7 @@ impl Forwarding {
     fn open(&self, mode: Mode) -> Result<Box<dyn Forwarder>, ForwardError> {
         let beside = |kind| KubeProxy::new(kind, self.programs.clone());
         Ok(match mode {
+            Mode::Portico => Box::new(Node::new(&self.settings.static_services)),
             Mode::Iptables => Box::new(beside(Kind::Iptables)),
             Mode::Ipvs => Box::new(beside(Kind::Ipvs)),
             _ => Box::new(Direct::open(self.settings.masquerade_mark)?),

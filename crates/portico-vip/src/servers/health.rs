@@ -38,6 +38,16 @@ impl Health {
         Health { healthy, since: now, last, gone: is_gone(finding), against: 0 }
     }
 
+    /// Something else says that it is gone: until the next good probe it counts as that. Whether that is new.
+    pub fn doubt(&mut self, why: &str, thresholds: Thresholds, now: SystemTime) -> bool {
+        if !self.healthy {
+            return false;
+        }
+        let against = thresholds.healthy_after.saturating_sub(1);
+        *self = Health { healthy: false, since: now, last: Some(why.to_owned()), gone: true, against };
+        true
+    }
+
     /// Whether something changed that matters to others.
     pub fn record(&mut self, finding: &Finding, thresholds: Thresholds, now: SystemTime) -> bool {
         let before = (self.healthy, self.gone, self.last.is_some());
@@ -92,6 +102,17 @@ mod tests {
             health.record(finding, thresholds, SystemTime::UNIX_EPOCH);
             assert_eq!(health.healthy, healthy, "step {step}");
         }
+    }
+
+    #[test]
+    fn a_doubt_lasts_until_the_next_good_probe() {
+        let thresholds = Thresholds { healthy_after: 3, unhealthy_after: 1 };
+        let mut health = Health::new(&Finding::Ready, SystemTime::UNIX_EPOCH);
+        assert!(health.doubt("silent", thresholds, SystemTime::UNIX_EPOCH));
+        assert!(!health.doubt("silent", thresholds, SystemTime::UNIX_EPOCH));
+        assert!(!health.healthy && health.gone);
+        health.record(&Finding::Ready, thresholds, SystemTime::UNIX_EPOCH);
+        assert!(health.healthy && !health.gone);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use health::{Finding, Health, Thresholds};
 use probe::Prober;
 use remembered::Remembered;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -67,11 +67,13 @@ pub struct Following {
     pub thresholds: Thresholds,
     /// Between two looks at who there is.
     pub rediscover: Duration,
+    /// Machines that went silent, as others noticed.
+    pub doubts: mpsc::Receiver<IpAddr>,
 }
 
 /// Keep `known` up to date until dropped.
 pub async fn follow(following: Following, known: watch::Sender<Known>) {
-    let Following { fixed, discovery, remembered, prober, interval, thresholds, rediscover } = following;
+    let Following { fixed, discovery, remembered, prober, interval, thresholds, rediscover, mut doubts } = following;
     let (findings, mut found) = mpsc::channel(64);
     let (discovered, mut discoveries) = mpsc::channel(1);
     let last = remembered.as_ref().map(Remembered::read).unwrap_or_default();
@@ -87,6 +89,7 @@ pub async fn follow(following: Following, known: watch::Sender<Known>) {
                     record(&known, &crowd, server, &finding, thresholds);
                 }
             }
+            Some(machine) = doubts.recv() => doubt(&known, machine, thresholds),
             Some(looked) = discoveries.recv() => match looked {
                 Ok(found) => {
                     crowd.set(fixed.iter().copied().chain(found.servers.iter().copied()).collect());
@@ -191,6 +194,21 @@ fn record(known: &watch::Sender<Known>, crowd: &Crowd, server: SocketAddr, findi
         let complete = known.complete;
         known.complete = crowd.members.keys().all(|member| known.servers.contains_key(member));
         changed || complete != known.complete
+    });
+}
+
+/// A probe would find out as well, later: what is sent to a machine that is gone until then is lost.
+fn doubt(known: &watch::Sender<Known>, machine: IpAddr, thresholds: Thresholds) {
+    let now = SystemTime::now();
+    known.send_if_modified(|known| {
+        let mut changed = false;
+        for (server, health) in known.servers.iter_mut().filter(|(server, _)| server.ip() == machine) {
+            if health.doubt("its machine went silent", thresholds, now) {
+                tell(*server, health);
+                changed = true;
+            }
+        }
+        changed
     });
 }
 

@@ -14,6 +14,9 @@ pub const V6_LINK: &str = "fe80::100";
 pub const VRID: u8 = 101;
 /// For what takes less than a second when nothing else runs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// For how long two may have the address, or nobody, when it goes from one that works to another that works: a few
+/// milliseconds, and as much again as a busy machine needs to notice. Nobody takes over from silence in that time.
+pub const HAND_OVER: Duration = Duration::from_millis(200);
 
 /// Hosts on one switch; each has `eth0` with `10.0.0.N/24`, `fd00::N/64` and `fe80::N/64`, where N is 1, 2, ….
 pub struct Segment {
@@ -136,4 +139,13 @@ pub async fn until_role(election: &Election, role: Role) -> State {
 pub fn shown(host: &Host, link: &str, address: &str) -> String {
     let all = ip(host, &format!("-o addr show dev {link}"));
     all.lines().find(|line| line.contains(&format!(" {address}/"))).unwrap_or_default().to_owned()
+}
+
+/// Waits until something is so.
+pub async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(tokio::time::Instant::now() < deadline, "not {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

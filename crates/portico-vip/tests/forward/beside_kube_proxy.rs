@@ -130,7 +130,7 @@ async fn rules_stay_where_others_change_theirs() {
 
     proxies.sync(&[1, 2, 3]);
     assert_eq!(targets("PREROUTING"), good, "kube-proxy leaves them");
-    let untouched = || run(lab.owner(), "nft -a list ruleset");
+    let untouched = || run(lab.owner(), "nft -s -a list ruleset");
     let before = untouched();
     daemons.apply(&wanted(&[1, 2, 3]));
     assert_eq!(untouched(), before, "what is right is not touched");

@@ -21,9 +21,9 @@ async fn what_others_removed_comes_back_and_what_is_right_stays() {
     let lab = Lab::new();
     let mut daemons = Daemons::new(&lab, |_| ForwardSettings::default());
     daemons.apply(&wanted(&[1, 2]));
-    let rules = || run(lab.owner(), "nft -n list ruleset");
+    let rules = || run(lab.owner(), "nft -s -n list ruleset");
     let before = rules();
-    let generation = || run(lab.owner(), "nft -a list ruleset");
+    let generation = || run(lab.owner(), "nft -s -a list ruleset");
     let untouched = generation();
     daemons.apply(&wanted(&[1, 2]));
     assert_eq!(generation(), untouched);
@@ -40,10 +40,10 @@ async fn what_a_crashed_process_left_is_adopted_or_removed() {
     let lab = Lab::new();
     let owner = lab.owner();
     Daemons::new(&lab, |_| ForwardSettings::default()).apply(&wanted(&[1, 2]));
-    let left = run(owner, "nft -a list ruleset");
+    let left = run(owner, "nft -s -a list ruleset");
     let mut next = Daemons::new(&lab, |_| ForwardSettings::default());
     next.apply(&wanted(&[1, 2]));
-    assert_eq!(run(owner, "nft -a list ruleset"), left, "nothing was written anew");
+    assert_eq!(run(owner, "nft -s -a list ruleset"), left, "nothing was written anew");
     drop(next);
     owner.enter(|| Forwarding::new(ForwardSettings::default()).remove()).unwrap();
     assert_eq!(run(owner, "nft list tables"), "");

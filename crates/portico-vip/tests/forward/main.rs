@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod beside_kube_proxy;
+mod by_node;
 mod direct;
 mod lab;

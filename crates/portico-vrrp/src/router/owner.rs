@@ -20,9 +20,11 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// First the address, then the advert on which the owner of before drops it.
+    /// First the address, then everybody is told where it is, and then comes the advert on which the owner of before drops it:
+    /// nobody still sends to who does not answer any more.
     pub fn begin(now: Time, reason: &Reason, config: &Config, out: &mut Vec<Output>) -> Self {
         out.push(Output::Take { lifetime: timing::lifetime(config.version, config.sent_interval()) });
+        out.push(Output::Announce);
         send(config, config.priority, out);
         let predecessor = if let Reason::OwnerLeft(owner) = reason { Some(*owner) } else { None };
         Self { began: now, predecessor, sent: now, asserted: None, refreshed: now, leaves_by: None }

@@ -287,7 +287,7 @@ fn the_first_owner_probes_then_takes_then_says_so() {
     let mut router = standby();
     let silence = 3 * 250 + 152;
     let timeline = run(&mut router, NOON + 1500 * MS);
-    let take = "take 2s, send 100, announce, Owner: no advert from anybody";
+    let take = "take 2s, announce, send 100, Owner: no advert from anybody";
     let expected =
         [(silence - 250, "probe"), (silence, take), (silence + 250, "send 100"), (silence + 500, "take 2s, send 100")];
     assert_eq!(timeline, expected.map(|(time, text)| (time, text.to_owned())));
@@ -340,7 +340,7 @@ fn an_owner_with_a_longer_interval_is_waited_for() {
     let mut router = standby();
     hear(&mut router, NOON, 9, &Advert { interval: 1000 * MS, ..advert(100) });
     let timeline = run(&mut router, NOON + 3700 * MS);
-    let text = "take 2s, send 100, announce, Owner: no advert from 172.16.64.9 any more";
+    let text = "take 2s, announce, send 100, Owner: no advert from 172.16.64.9 any more";
     assert_eq!(timeline, [(2609, "probe".to_owned()), (3609, text.to_owned())]);
 }
 
@@ -351,7 +351,7 @@ fn who_leaves_is_followed_after_the_skew() {
     hear(&mut router, NOON + 251 * MS, 9, &advert(100)); // was overtaken
     hear(&mut router, NOON + 300 * MS, 9, &advert(0)); // said again: nothing is put off
     let timeline = run(&mut router, NOON + 500 * MS);
-    assert_eq!(timeline, [(402, "take 2s, send 100, announce, Owner: 172.16.64.9 gave it up".to_owned())]);
+    assert_eq!(timeline, [(402, "take 2s, announce, send 100, Owner: 172.16.64.9 gave it up".to_owned())]);
     let mut router = following();
     hear(&mut router, NOON + 250 * MS, 6, &advert(0));
     assert_eq!(run(&mut router, NOON + 500 * MS), [], "6 is not the owner");
@@ -381,7 +381,7 @@ fn of_two_owners_the_lesser_one_does_not_shorten_the_wait() {
 #[test]
 fn who_is_worse_is_preempted_when_it_may_be() {
     let preempted =
-        |millis| vec![(millis, "take 2s, send 100, announce, Owner: 172.16.64.9 has a lower priority".to_owned())];
+        |millis| vec![(millis, "take 2s, announce, send 100, Owner: 172.16.64.9 has a lower priority".to_owned())];
     for (preempt, delay, expected) in [(true, 0, preempted(902)), (true, 2000, preempted(2252)), (false, 0, vec![])] {
         let mut router = Router::new(Config { preempt, preempt_delay: delay * MS, ..config() });
         router.handle(NOON, Input::Start);
@@ -402,7 +402,7 @@ fn priority_changes_while_it_waits() {
     let mut router = standby();
     hear(&mut router, NOON, 9, &advert(50));
     router.handle(NOON, Input::Priority(50));
-    let silent = "take 2s, send 50, announce, Owner: no advert from 172.16.64.9 any more";
+    let silent = "take 2s, announce, send 50, Owner: no advert from 172.16.64.9 any more";
     assert_eq!(run(&mut router, NOON + 2000 * MS).get(1), Some(&(951, silent.to_owned())), "not better any more");
     let mut router = following();
     router.handle(NOON, Input::Priority(0));
@@ -474,7 +474,7 @@ fn peers_get_an_advert_each() {
     let mut router = Router::new(Config { peers: vec![ip(6), ip(9)], ..config() });
     router.handle(NOON, Input::Start);
     let timeline = run(&mut router, NOON + 903 * MS);
-    let sent = "take 2s, send 100 to 172.16.64.6, send 100 to 172.16.64.9, announce, Owner: no advert from anybody";
+    let sent = "take 2s, announce, send 100 to 172.16.64.6, send 100 to 172.16.64.9, Owner: no advert from anybody";
     assert_eq!(timeline.last(), Some(&(902, sent.to_owned())));
     let outputs = router.handle(NOON + 1153 * MS, Input::Tick);
     let payloads: Vec<_> = outputs

@@ -20,6 +20,26 @@ fn services_that_are_not_for_this_proxy() {
     }
 }
 
+/// The API server gives every Service a cluster IP; those that the operator of a node wrote need none.
+#[test]
+fn a_service_with_external_addresses_alone() {
+    let spec =
+        json!({"clusterIP": "", "clusterIPs": [], "ipFamilies": [], "externalIPs": ["192.0.2.1", "2001:db8::1"]});
+    let index = index(&[service(spec), slice("a", json!([here("10.244.0.1")]))]);
+    for (family, served) in [(Family::V4, 1), (Family::V6, 0)] {
+        let web = web_of(&index, family);
+        let kinds: Vec<FrontendKind> = web.frontends.iter().map(|frontend| frontend.kind).collect();
+        assert_eq!(kinds, [FrontendKind::ExternalIp], "{family:?}");
+        assert_eq!(web.cluster.len(), served, "{family:?}");
+    }
+    for (rule, spec) in [
+        ("headless all the same", json!({"clusterIP": "None", "externalIPs": ["192.0.2.1"]})),
+        ("a broken cluster IP is none", json!({"clusterIP": "x", "ipFamilies": [], "externalIPs": ["192.0.2.1"]})),
+    ] {
+        assert!(super::harness::index(&[service(spec)]).table().ports.is_empty(), "{rule}");
+    }
+}
+
 #[test]
 fn a_service_that_stops_being_for_this_proxy_goes() {
     let mut index = index(&[service(json!({}))]);

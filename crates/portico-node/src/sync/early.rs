@@ -1,0 +1,42 @@
+//! What a node that forwards nothing yet begins with, before the lists are there: the Services that others need to start, and
+//! the static ones, one of which may be the way to the API server.
+
+use crate::objects::Object;
+use crate::statics::Change;
+use portico_dataplane::Dataplane;
+use std::collections::BTreeMap;
+
+#[derive(Default)]
+pub struct Early {
+    first: Vec<Object>,
+    statics: BTreeMap<String, Vec<Object>>,
+    /// The kernel had nothing of ours when we began; unknown until somebody asks.
+    is_fresh: Option<bool>,
+    due: bool,
+}
+
+impl Early {
+    pub fn set_first(&mut self, objects: Vec<Object>) {
+        self.due |= !objects.is_empty();
+        self.first = objects;
+    }
+
+    pub fn set_static(&mut self, change: &Change) {
+        self.due = true;
+        match change.version {
+            Some(_) => self.statics.insert(change.file.clone(), change.objects.clone()),
+            None => self.statics.remove(&change.file),
+        };
+    }
+
+    /// What is to be installed now. Where an earlier process left rules these stay until everything is known: they are more
+    /// than what we could put in their place.
+    pub fn take(&mut self, dataplane: &mut dyn Dataplane) -> Option<Vec<Object>> {
+        if !std::mem::take(&mut self.due) {
+            return None;
+        }
+        let is_fresh = || !dataplane.is_installed().unwrap_or(true);
+        let is_fresh = *self.is_fresh.get_or_insert_with(is_fresh);
+        is_fresh.then(|| self.first.iter().chain(self.statics.values().flatten()).cloned().collect())
+    }
+}
