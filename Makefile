@@ -9,7 +9,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/python
 # Debian packages that the tests need, each with the command that shows whether it is there.
-PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack ip:iproute2 \
+PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack haproxy:haproxy ip:iproute2 \
   linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived
 
 .PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip clean

@@ -233,5 +233,11 @@ fn receive_message(socket: &Socket, buffer: &mut [u8], control: &mut [u8]) -> io
     }
 }
 
+/// For tests: whatever reads bytes here.
+#[cfg(test)]
+pub(super) fn read(bytes: &[u8]) {
+    let _ = (received_v4(bytes), ancillary(bytes));
+}
+
 #[cfg(test)]
 mod tests;

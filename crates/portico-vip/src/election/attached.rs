@@ -83,7 +83,11 @@ impl Attached {
         }
     }
 
+    /// A link without hardware addresses has nobody to tell.
     fn send(&self, frame: &[u8]) -> bool {
+        if self.link.mac == Mac::default() {
+            return false;
+        }
         let sent = self.wire.send(frame);
         if let Err(error) = &sent {
             tracing::warn!(%error, link = self.link.name, "an announcement or probe cannot be sent");

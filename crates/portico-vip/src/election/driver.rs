@@ -1,25 +1,24 @@
-//! The loop: what happens goes into the state machine, and what it says is done.
+//! The loop: what happens goes into the state machine, and what it says is done (`act`). `link` follows the link.
 
+mod act;
+mod link;
+
+use super::adverts::Received;
 use super::announcing::Announcing;
 use super::attached::Attached;
 use super::hold::Hold;
 use super::report::Report;
-use super::rtnetlink::Link;
 use super::view::{Event, View, Watch};
 use super::wire::Mac;
 use super::{ElectionError, Settings, thread};
 use portico_dataplane::netlink::Socket;
-use portico_vrrp::{Input, Output, Reason, Role, Router, Time};
+use portico_vrrp::{Input, Router, Time};
 use std::io;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
-/// After a failure that only time can heal.
-const RETRY: Duration = Duration::from_secs(1);
-/// Who deletes the addresses again and again finds them put back this often at most; then with the next refresh.
-const RESTORE_GAP: Duration = Duration::from_millis(100);
 /// Who takes over announces itself just before its advert comes: a claim is looked at when it has had the time to come.
 const CLAIM_RESTS: Duration = Duration::from_millis(20);
 /// What was on its way to us when another took over still gets its answer, after a planned end.
@@ -58,7 +57,7 @@ pub struct Driver {
 /// What ends a wait.
 enum Wake {
     Timer,
-    Packet(io::Result<super::adverts::Received>),
+    Packet(io::Result<Received>),
     Claim(io::Result<(IpAddr, Mac)>),
     Events(io::Result<Vec<Event>>),
     Priority(u8),
@@ -188,6 +187,10 @@ impl Driver {
                 self.catch_up(buffer);
                 self.notice(&events);
             }
+            // That is told as an event as well, but maybe later.
+            Wake::Packet(Err(error)) | Wake::Claim(Err(error)) if error.raw_os_error() == Some(libc::ENETDOWN) => {
+                self.notice(&[Event::Lost]);
+            }
             Wake::Packet(Err(error)) | Wake::Claim(Err(error)) => self.suspend(format!("cannot receive: {error}")),
             Wake::Events(Err(error)) => {
                 tracing::error!(%error, "cannot hear what happens to links and addresses");
@@ -199,6 +202,7 @@ impl Driver {
             }
             Wake::Stop { planned } => {
                 self.leaving = true;
+                self.announcing.stop();
                 self.feed(thread::now(), Input::Release);
                 self.released |= !planned;
             }
@@ -227,118 +231,10 @@ impl Driver {
         self.announce(now);
     }
 
-    fn hear(&mut self, received: &super::adverts::Received, buffer: &[u8]) {
+    fn hear(&mut self, received: &Received, buffer: &[u8]) {
         let payload = buffer.get(received.payload.clone()).unwrap_or_default();
         let (from, to, hops) = (received.from, received.to, received.hops);
         self.feed(thread::now(), Input::Packet { from, to, hops, payload });
-    }
-
-    /// Something happened to a link or an address.
-    fn notice(&mut self, events: &[Event]) {
-        let mut unsure = false;
-        for event in events {
-            unsure |= self.view.apply(event);
-        }
-        if unsure && let Err(error) = self.view.read(&mut self.lister) {
-            return self.suspend(format!("cannot list links and addresses: {error}"));
-        }
-        if events.iter().any(|event| self.lost_virtual_link(event)) {
-            self.suspend("the virtual link was deleted".to_owned());
-            self.retry_at = None;
-        }
-        self.follow_link();
-        if events.iter().any(|event| self.lost_address(event)) {
-            self.restore();
-        }
-    }
-
-    fn lost_virtual_link(&self, event: &Event) -> bool {
-        matches!(event, Event::Link { link, present: false } if self.hold.link() == Some(link.index))
-    }
-
-    fn lost_address(&self, event: &Event) -> bool {
-        match event {
-            Event::Lost => true,
-            Event::Address { held, present: false } => {
-                self.hold.link() == Some(held.link) && self.settings.router.addresses.contains(&held.address)
-            }
-            _ => false,
-        }
-    }
-
-    /// Somebody took an address off that is ours.
-    fn restore(&mut self) {
-        let now = thread::now();
-        let recently = self.restored_at.is_some_and(|at| now.saturating_sub(at) < RESTORE_GAP);
-        if self.router.role() != Role::Owner || recently {
-            return;
-        }
-        self.restored_at = Some(now);
-        self.report.count(|state| state.counters.restored += 1);
-        tracing::warn!(addresses = ?self.settings.router.addresses, "somebody took the addresses off, they are put back");
-        self.act(now, Output::Take { lifetime: self.lifetime });
-        self.act(now, Output::Announce);
-        self.give_way();
-    }
-
-    /// Takes part through the link as it is now, or not at all.
-    fn follow_link(&mut self) {
-        let usable = self.view.usable().cloned();
-        let changed = match (&self.attached, &usable) {
-            (Some(attached), Ok(link)) => !attached.is_on(link),
-            (Some(_), Err(_)) => true,
-            (None, _) => false,
-        };
-        if let Err(why) = &usable {
-            self.report.trouble(Some(why.clone()));
-        }
-        if changed {
-            self.feed(thread::now(), Input::LinkDown);
-            self.detach();
-        }
-        match usable {
-            Ok(link) if self.attached.is_none() && self.retry_at.is_none() => match self.attach(&link) {
-                Ok(()) => self.feed(thread::now(), Input::LinkUp),
-                Err(error) => self.suspend(error.to_string()),
-            },
-            _ => {}
-        }
-    }
-
-    fn attach(&mut self, link: &Link) -> Result<(), ElectionError> {
-        let attached = Attached::open(&self.settings, link)?;
-        self.hold.place(Some(attached.holder()));
-        for link in [attached.holder(), link.index] {
-            let foreign =
-                self.hold.clean(link).map_err(ElectionError::doing("take off what an earlier process left"))?;
-            if !foreign.is_empty() {
-                let interface = &self.settings.interface;
-                tracing::warn!(
-                    ?foreign,
-                    interface,
-                    "somebody else put virtual addresses on the link for good: while they are there, no other host can own them"
-                );
-            }
-        }
-        self.attached = Some(attached);
-        self.report.trouble(None);
-        Ok(())
-    }
-
-    fn detach(&mut self) {
-        self.attached = None;
-        self.hold.place(None);
-        self.announcing.stop();
-    }
-
-    /// Without the link for a while, since something does not work that has to.
-    fn suspend(&mut self, why: String) {
-        tracing::error!(interface = self.settings.interface, "{why}");
-        self.report.trouble(Some(why));
-        let now = thread::now();
-        self.feed(now, Input::LinkDown);
-        self.detach();
-        self.retry_at = Some(now + RETRY);
     }
 
     fn feed(&mut self, now: Time, input: Input<'_>) {
@@ -354,98 +250,6 @@ impl Driver {
             self.suspend(why);
         }
     }
-
-    fn act(&mut self, now: Time, output: Output) {
-        match output {
-            Output::Send(payload) => self.send(|attached| attached.adverts.send(&payload)),
-            Output::SendTo(peer, payload) => self.send(|attached| attached.adverts.send_to(peer, &payload)),
-            Output::Take { lifetime } => {
-                self.lifetime = lifetime;
-                if let Err(error) = self.take() {
-                    self.failed = Some(format!("cannot put the addresses on the link: {error}"));
-                }
-            }
-            Output::Announce => {
-                self.announcing.begin(now);
-                self.announce(now);
-            }
-            Output::Drop if self.leaving => {} // with everything else, at the end
-            Output::Drop => self.drop_addresses(),
-            Output::Probe => self.probe(),
-            Output::Became(role, reason) => {
-                tracing::info!(vrid = self.settings.router.vrid, addresses = ?self.settings.router.addresses, "{role:?}: {reason}");
-                if !matches!(reason, Reason::OwnerSilent { .. }) {
-                    self.claim = None; // the owner of before was right to say so
-                }
-                self.report.became(role, reason, self.settings.router.own);
-            }
-            Output::Conflict(conflict) => {
-                tracing::warn!(address = %conflict.address, by = %mac_text(conflict.by), "somebody else has the address as well");
-                self.report.conflict(conflict);
-            }
-            Output::Heard { from, advert } => self.report.heard(from, &advert),
-            Output::Ignored { from, why } => self.ignored(from, &why),
-            Output::Released => self.released = true,
-        }
-    }
-
-    fn send(&mut self, send: impl FnOnce(&Attached) -> io::Result<()>) {
-        let sent = self.attached.as_ref().map_or(Err(io::ErrorKind::NotConnected.into()), send);
-        match &sent {
-            Ok(()) => self.report.count(|state| state.counters.adverts_sent += 1),
-            Err(error) => {
-                self.report.count(|state| state.counters.send_errors += 1);
-                if !self.sending_fails {
-                    tracing::warn!(%error, "an advert cannot be sent");
-                }
-            }
-        }
-        self.sending_fails = sent.is_err();
-    }
-
-    fn take(&mut self) -> io::Result<()> {
-        if let Some(attached) = &mut self.attached {
-            attached.enliven(self.settings.router.own)?;
-        }
-        self.hold.take(self.lifetime)
-    }
-
-    fn drop_addresses(&mut self) {
-        self.announcing.stop();
-        self.hold.give_up();
-        if let Some(attached) = &mut self.attached {
-            attached.calm();
-        }
-    }
-
-    /// Tells the link where the addresses are, if that is due.
-    fn announce(&mut self, now: Time) {
-        if self.announcing.due(now)
-            && let Some(attached) = &self.attached
-        {
-            let sent = attached.announce(&self.settings.router.addresses);
-            self.report.count(|state| state.counters.announcements += sent);
-        }
-    }
-
-    fn probe(&self) {
-        if let Some(attached) = &self.attached {
-            attached.probe(&self.settings.router.addresses);
-        }
-    }
-
-    fn ignored(&self, from: IpAddr, why: &portico_vrrp::Refused) {
-        let mut before = 0;
-        self.report.count(|state| {
-            let count = state.counters.adverts_ignored.entry(why.name()).or_default();
-            before = *count;
-            *count += 1;
-        });
-        match before {
-            0 => tracing::warn!(%from, "an advert is ignored: {why}"),
-            _ => tracing::debug!(%from, "an advert is ignored: {why}"),
-        }
-    }
 }
 
 /// Waits for ever where there is nothing to wait for.
@@ -454,8 +258,4 @@ async fn maybe<T>(future: Option<impl Future<Output = T>>) -> T {
         Some(future) => future.await,
         None => std::future::pending().await,
     }
-}
-
-fn mac_text(mac: Mac) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
 }

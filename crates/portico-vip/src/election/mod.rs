@@ -173,3 +173,6 @@ fn check(settings: &Settings) -> Result<(), ElectionError> {
 fn longest_prefix(family_of: IpAddr) -> u8 {
     if family_of.is_ipv4() { 32 } else { 128 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,13 @@ async fn the_better_of_two_owns_the_address_in_every_dialect() {
 
         // The other one takes over when this one goes at once.
         drop(better);
-        assert_eq!(timeline.holders(), [] as [usize; 0], "{dialect:?}: it is gone as soon as the owner is");
+        for address in dialect.addresses() {
+            assert_eq!(
+                shown(&segment.hosts[1], "eth0", &address.to_string()),
+                "",
+                "{dialect:?}: it goes with the owner"
+            );
+        }
         let state = until_role(&worse, Role::Owner).await;
         assert_eq!(state.transitions.last().unwrap().reason, Reason::OwnerLeft(dialect.own(2)));
         timeline.wait_for(&[0], PATIENCE);
@@ -65,6 +71,26 @@ async fn of_three_the_next_best_takes_over_when_the_link_of_the_owner_is_cut() {
     let (overlap, gap) = timeline.longest_overlap_and_gap();
     assert!(overlap < HAND_OVER, "{overlap:?} {timeline:?}");
     assert!(gap < Duration::from_secs(1), "{gap:?} {timeline:?}");
+}
+
+#[tokio::test]
+async fn an_owner_whose_link_is_set_down_owns_nothing_until_it_is_up() {
+    for dialect in [MULTICAST, Dialect { v6: true, ..MULTICAST }] {
+        let segment = Segment::new(1);
+        let host = &segment.hosts[0];
+        let election = dialect.start(&segment, 1, 100);
+        until_role(&election, Role::Owner).await;
+        ip(host, "link set eth0 down");
+        let state = until_role(&election, Role::Stopped).await;
+        assert_eq!(state.trouble.as_deref(), Some("eth0 is down or has no carrier"));
+        assert_eq!(shown(host, "eth0", &dialect.addresses()[0].to_string()), "");
+        ip(host, "link set eth0 up");
+        if dialect.v6 {
+            ip(host, "addr add fe80::1/64 dev eth0 nodad"); // it went with the link
+        }
+        let state = until_role(&election, Role::Owner).await;
+        assert_eq!((state.trouble, state.counters.became_owner), (None, 2));
+    }
 }
 
 #[tokio::test]

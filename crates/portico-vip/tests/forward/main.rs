@@ -5,4 +5,5 @@
 mod beside_kube_proxy;
 mod by_node;
 mod direct;
+mod haproxy;
 mod lab;
