@@ -1,9 +1,9 @@
 //! Beside what kube-proxy installs in IPVS mode, in a kernel that has IPVS. Its tools stand in for it.
 
-use crate::lab::{Daemons, Lab, PORT, cluster_ip, go_all_the_way, master, run, wanted};
+use crate::lab::{Daemons, Lab, PORT, alone, cluster_ip, go_all_the_way, master, run, wanted};
 use portico_testbed::Host;
 use portico_testbed::uml::test_with_ipvs;
-use portico_vip::forward::{ForwardSettings, Mode};
+use portico_vip::forward::Mode;
 use std::process::Command;
 
 /// How kube-proxy masquerades what is marked.
@@ -53,7 +53,7 @@ fn packets_beside_ipvs() {
 async fn all_the_way() {
     let lab = Lab::new();
     lab.masters.iter().for_each(start_kube_proxy);
-    let mut daemons = Daemons::new(&lab, |_| ForwardSettings::default());
+    let mut daemons = Daemons::new(&lab, |_| alone());
     let applied = daemons.apply(&wanted(&[1, 2, 3]));
     assert_eq!(applied.mode, Mode::Ipvs, "{}", applied.why);
     let by_ipvs = ["KUBE-MARK-MASQ", "DNAT --to-destination 10.244.255.1:443"];

@@ -1,6 +1,6 @@
 //! Through HAProxy, the real one.
 
-use crate::lab::{Daemons, Lab, MASTERS, go_all_the_way, master, run, vip, wanted};
+use crate::lab::{Daemons, Lab, MASTERS, alone, go_all_the_way, master, run, vip, wanted};
 use portico_testbed::{Flow, Host, Protocol};
 use portico_vip::forward::{ForwardSettings, HaproxySettings, Mode};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -23,7 +23,7 @@ fn settings(dir: &Path) -> impl Fn(usize) -> ForwardSettings {
             own_addresses: vec![master(number, false), master(number, true)],
             ..HaproxySettings::default()
         },
-        ..ForwardSettings::default()
+        ..alone()
     }
 }
 

@@ -2,7 +2,7 @@
 //! the first master has. Every master forwards.
 
 use portico_testbed::{Failure, Flow, Host, Protocol, Route, Testbed};
-use portico_vip::forward::{Applied, ForwardSettings, Forwarding, Wanted};
+use portico_vip::forward::{Applied, ForwardSettings, Forwarding, HaproxySettings, Wanted};
 use portico_vip::servers::Server;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -32,6 +32,13 @@ pub fn vip(v6: bool) -> SocketAddr {
 
 pub fn cluster_ip(v6: bool) -> SocketAddr {
     if v6 { "[fd00:10:244:ff::1]:443" } else { "10.244.255.1:443" }.parse().unwrap()
+}
+
+/// Settings that know nobody: what else is on this machine uses the usual folders.
+pub fn alone() -> ForwardSettings {
+    let nowhere = "/nonexistent/portico";
+    let haproxy = HaproxySettings { folder: nowhere.into(), ..HaproxySettings::default() };
+    ForwardSettings { static_services: nowhere.into(), haproxy, ..ForwardSettings::default() }
 }
 
 /// All masters serve, these of them in good health; the others do not answer.
