@@ -17,6 +17,7 @@ use requests::Requests;
 use rig::{CLUSTER_IP, MASTERS, PLACES, Proxy, Rig, VIP, pace};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const REQUESTS: usize = 10;
@@ -47,7 +48,11 @@ fn through_haproxy() {
     run("haproxy", Proxy::Node("nftables"));
 }
 
+/// One after the other: they measure time.
+static TURN: Mutex<()> = Mutex::new(());
+
 fn run(forward: &'static str, proxy: Proxy) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut rig = Rig::start(forward, proxy);
     everybody_reaches_both(&rig);
     a_dead_server_gets_nothing(&mut rig);

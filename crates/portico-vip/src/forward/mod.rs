@@ -148,7 +148,10 @@ impl Forwarding {
     pub fn remove(&mut self) -> Result<(), ForwardError> {
         self.wanted = None;
         let removed = self.current.take().map_or(Ok(()), |mut current| current.way.remove());
-        Mode::WAYS.into_iter().fold(removed, |so_far, mode| so_far.and(self.remove_way(mode)))
+        Mode::WAYS.into_iter().fold(removed, |so_far, mode| match self.remove_way(mode) {
+            Err(error) if is_not_there(&error) => so_far,
+            removed => so_far.and(removed),
+        })
     }
 
     /// By the way that is in force. There is no time to look around where a server is dead.
@@ -226,6 +229,16 @@ impl Forwarding {
         let Choice { mode, why } = self.current.as_ref().ok_or_else(nothing)?.choice.clone();
         Ok(Applied { mode, why, problems: route::problems(wanted) })
     }
+}
+
+/// A kernel that does not know a kind of rules has none of them.
+fn is_not_there(error: &ForwardError) -> bool {
+    let source = match error {
+        ForwardError::Dataplane(portico_dataplane::ApplyError::Kernel { source, .. }) => source,
+        ForwardError::Io { source, .. } => source,
+        _ => return false,
+    };
+    matches!(source.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT))
 }
 
 /// What a way left may be gone with what it needs: a kernel without nftables has no nftables rules.
