@@ -147,11 +147,14 @@ impl Forwarding {
     /// Remove everything of ours, whichever way installed it, also what an earlier process left.
     pub fn remove(&mut self) -> Result<(), ForwardError> {
         self.wanted = None;
-        let removed = self.current.take().map_or(Ok(()), |mut current| current.way.remove());
-        Mode::WAYS.into_iter().fold(removed, |so_far, mode| match self.remove_way(mode) {
-            Err(error) if is_not_there(&error) => so_far,
-            removed => so_far.and(removed),
-        })
+        match self.current.take() {
+            // What other ways had left went when this one came.
+            Some(mut current) => current.way.remove(),
+            None => Mode::WAYS.into_iter().fold(Ok(()), |so_far, mode| match self.remove_way(mode) {
+                Err(error) if is_not_there(&error) => so_far,
+                removed => so_far.and(removed),
+            }),
+        }
     }
 
     /// By the way that is in force. There is no time to look around where a server is dead.
