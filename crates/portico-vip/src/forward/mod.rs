@@ -167,8 +167,12 @@ impl Forwarding {
     /// Remove everything of ours, whichever way installed it, also what an earlier process left.
     pub fn remove(&mut self) -> Result<(), ForwardError> {
         self.wanted = None;
-        let removed = self.current.take().map_or(Ok(()), |mut current| current.way.remove());
-        Mode::WAYS.into_iter().fold(removed, |so_far, mode| so_far.and(self.remove_way(mode)))
+        match self.current.take() {
+            // What other ways had left went when this one came.
+            Some(mut current) => current.way.remove(),
+            // One that cannot be removed does not keep the others.
+            None => Mode::WAYS.map(|mode| self.remove_way(mode)).into_iter().collect(),
+        }
     }
 
     /// The first way that fits and works, but for the one that was just found not to.
