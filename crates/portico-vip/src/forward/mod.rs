@@ -150,10 +150,12 @@ impl Forwarding {
         match self.current.take() {
             // What other ways had left went when this one came.
             Some(mut current) => current.way.remove(),
-            None => Mode::WAYS.into_iter().fold(Ok(()), |so_far, mode| match self.remove_way(mode) {
-                Err(error) if is_not_there(&error) => so_far,
-                removed => so_far.and(removed),
-            }),
+            None => {
+                // One that cannot be removed does not keep the others.
+                let removed = Mode::WAYS.map(|mode| self.remove_way(mode));
+                let failed = removed.into_iter().filter_map(Result::err).find(|error| !is_not_there(error));
+                failed.map_or(Ok(()), Err)
+            }
         }
     }
 
