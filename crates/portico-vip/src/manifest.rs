@@ -110,7 +110,7 @@ impl Manifest<'_> {
 
 /// The address goes to another, and what is in flight ends.
 fn seconds_to_stop(given: &Given) -> u64 {
-    10 + given.drain.map_or(DRAIN, |Span(drain)| drain).as_secs()
+    27 + given.drain.map_or(DRAIN, |Span(drain)| drain).as_secs()
 }
 
 fn data_dir(given: &Given) -> String {
