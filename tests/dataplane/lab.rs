@@ -209,14 +209,17 @@ impl Lab {
 async fn follow(host: &Host, address: &str, port: u16, target: u16, deadline: Instant) -> bool {
     let to = std::net::SocketAddr::new(address.parse().unwrap(), port);
     let mut flow = Flow { patience: Duration::from_millis(60), ..Flow::new(Protocol::Tcp, to) };
+    // Asking takes time from those who are waited for.
+    let mut pause = Duration::from_millis(4);
     while Instant::now() < deadline {
         match host.ask(&flow).await {
             Ok(answer) if answer.seen.host == "cp" && answer.seen.port == target => return false,
             Err(portico_testbed::Failure::Timeout) => {
                 flow.patience = (flow.patience * 3 / 2).min(Duration::from_secs(1))
             }
-            _ => sleep(Duration::from_millis(5)).await,
+            _ => sleep(pause).await,
         }
+        pause = (pause * 5 / 4).min(Duration::from_millis(100));
     }
     true
 }
