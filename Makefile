@@ -9,7 +9,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/python
 # Debian packages that the tests need, each with the command that shows whether it is there.
-PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack ip:iproute2 \
+PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack haproxy:haproxy ip:iproute2 \
   linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived
 
 .PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip clean
@@ -52,7 +52,7 @@ e2e: ## end-to-end tests of the binary: rules, conformance, dataplanes, flows, f
 uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has none (CMD='ipvsadm -ln')
 	@$(CARGO) run -q -p portico-testbed --example uml -- sh -c '$(subst ','\'',$(or $(CMD),uname -a))'
 
-fuzz: ## throw random requests at the server from a new seed (SECONDS=60)
+fuzz: ## throw random requests at the server, and packets at VRRP, from a new seed (SECONDS=60)
 	PORTICO_FUZZ_SEED=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') PORTICO_FUZZ_SECONDS=$(or $(SECONDS),60) \
 	  $(CARGO) test -p portico --test fuzz -- --nocapture
 

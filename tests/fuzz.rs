@@ -1,4 +1,4 @@
-//! Throws random and mutated requests at every resource and subresource.
+//! Throws random and mutated requests at every resource and subresource, and packets at VRRP (`fuzz/vrrp.rs`).
 //!
 //! Whatever comes, the server answers, never with a 5xx, never by dropping the connection; it
 //! lives on, and no port is lost. Runs for `PORTICO_FUZZ_SECONDS` (20) from `PORTICO_FUZZ_SEED`, which is fixed
@@ -12,6 +12,8 @@ mod common;
 mod protobuf;
 #[path = "fuzz/target.rs"]
 mod target;
+#[path = "fuzz/vrrp.rs"]
+mod vrrp;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -114,7 +114,9 @@ impl Rig {
         let server = self.spawn(n, "apiserver", command);
         self.servers.push(server);
         let address = format!("{}:6443", MASTERS[n].1);
-        self.wait("the API server listens", |rig| rig.masters[n].enter(|| TcpStream::connect(&address).is_ok()));
+        self.wait("the API server listens", |rig| {
+            pki.join("admin.kubeconfig").exists() && rig.masters[n].enter(|| TcpStream::connect(&address).is_ok())
+        });
     }
 
     fn start_daemon(&mut self, n: usize) {

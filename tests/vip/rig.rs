@@ -279,7 +279,9 @@ impl Rig {
             found.extend(text.lines().filter(ours).map(str::to_owned));
         }
         let files = fs::read_dir(self.static_services(master)).unwrap().flatten();
-        found.extend(files.map(|file| file.path().display().to_string()));
+        // Hidden ones are the node daemon's own.
+        let visible = files.filter(|file| !file.file_name().to_string_lossy().starts_with('.'));
+        found.extend(visible.map(|file| file.path().display().to_string()));
         found
     }
 

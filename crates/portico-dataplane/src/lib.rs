@@ -6,11 +6,12 @@
 
 pub mod conntrack;
 pub mod iptables;
+pub mod ipvs;
 pub mod netlink;
 pub mod nftables;
 
 use portico_model::table::{Change, ForwardingTable, NodeRules};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The kernel's side of a node, whichever way it forwards.
 ///
@@ -26,6 +27,22 @@ pub trait Dataplane: Send {
     /// Install changes of single ports in one atomic batch, without reading the kernel. After an error what is installed
     /// is unknown: call `replace`.
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError>;
+
+    /// Whether the node's addresses count beyond what the table says of them: then `replace` is called when they change.
+    fn depends_on_addresses(&self) -> bool {
+        false
+    }
+
+    /// When [`Dataplane::tend`] has something to do.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Finish what had to wait, such as removing an endpoint when its connections have ended. After an error what is
+    /// installed is unknown: call `replace`.
+    fn tend(&mut self, _now: Instant) -> Result<Report, ApplyError> {
+        Ok(Report::default())
+    }
 
     /// Whether the kernel has anything of ours, from an earlier process too. "Yes" where it cannot be told.
     fn is_installed(&mut self) -> Result<bool, ApplyError> {

@@ -1,15 +1,23 @@
-//! The addresses of the node's interfaces: all of them, and again whenever they change.
+//! The addresses of the node's interfaces: all of them, and again whenever they change. Those of Services, which are on a link
+//! of their own in ipvs mode, are not the node's.
 
+use crate::dataplanes::LINK;
 use portico_dataplane::netlink::{Message, Messages, Socket, flags};
 use std::io;
 use std::net::IpAddr;
 use tokio::io::unix::AsyncFd;
 
+const GET_LINK: u16 = 18;
 const GET_ADDRESS: u16 = 22;
 const GROUP_V4: u32 = 5;
 const GROUP_V6: u32 = 9;
+/// struct ifinfomsg
+const LINK_HEADER: usize = 16;
+const LINK_NAME: u16 = 3;
 /// struct ifaddrmsg
 const HEADER: usize = 8;
+/// Where both have the number of the link.
+const INDEX_AT: usize = 4;
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 const FLAGS: u16 = 8;
@@ -23,6 +31,8 @@ const DUPLICATE: u32 = 0x08;
 pub struct Addresses {
     changes: AsyncFd<Socket>,
     lister: Socket,
+    /// The number of the link that is not the node's, if it is there.
+    services: Option<u32>,
     told: Option<Vec<IpAddr>>,
 }
 
@@ -32,7 +42,8 @@ impl Addresses {
         let changes = Socket::open(libc::NETLINK_ROUTE)?;
         changes.join(GROUP_V4)?;
         changes.join(GROUP_V6)?;
-        Ok(Addresses { changes: watched(changes)?, lister: Socket::open(libc::NETLINK_ROUTE)?, told: None })
+        let lister = Socket::open(libc::NETLINK_ROUTE)?;
+        Ok(Addresses { changes: watched(changes)?, lister, services: None, told: None })
     }
 
     /// All addresses, sorted: at once when asked for the first time, then when they are no longer what was told last.
@@ -42,7 +53,8 @@ impl Addresses {
             if self.told.is_some() {
                 self.changed().await?;
             }
-            let now = list(&mut self.lister)?;
+            self.services = number_of(&mut self.lister, LINK);
+            let now = list(&mut self.lister, self.services)?;
             if self.told.as_ref() != Some(&now) {
                 self.told = Some(now.clone());
                 return Ok(now);
@@ -50,14 +62,21 @@ impl Addresses {
         }
     }
 
-    /// What changed does not matter, only that something did; so notifications that were lost do no harm.
+    /// What changed does not matter, only that something did; so notifications that were lost do no harm. To list all
+    /// addresses for each that a Service gets would be much work.
     async fn changed(&mut self) -> io::Result<()> {
-        let mut ready = self.changes.readable_mut().await?;
-        let read = ready.get_inner_mut().notifications(|_| {});
-        ready.clear_ready();
-        match read {
-            Err(error) if error.raw_os_error() != Some(libc::ENOBUFS) => Err(error),
-            _ => Ok(()),
+        loop {
+            let mut ready = self.changes.readable_mut().await?;
+            let (services, mut of_node) = (self.services, false);
+            let read = ready.get_inner_mut().notifications(|message| {
+                of_node |= services.is_none() || index(&message) != services;
+            });
+            ready.clear_ready();
+            match read {
+                Err(error) if error.raw_os_error() != Some(libc::ENOBUFS) => return Err(error),
+                Ok(()) if !of_node => {}
+                _ => return Ok(()),
+            }
         }
     }
 }
@@ -68,10 +87,25 @@ fn watched(socket: Socket) -> io::Result<AsyncFd<Socket>> {
     unsafe { AsyncFd::register(socket) }.map_err(io::Error::from)
 }
 
-fn list(socket: &mut Socket) -> io::Result<Vec<IpAddr>> {
+fn index(message: &Message) -> Option<u32> {
+    message.payload.get(INDEX_AT..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+/// `None` if there is no such link.
+fn number_of(socket: &mut Socket, link: &str) -> Option<u32> {
+    let mut request = Messages::new();
+    request.message(GET_LINK, 0, |m| {
+        m.raw(&[0; LINK_HEADER]);
+        m.put_str(LINK_NAME, link);
+    });
+    socket.query(&request, |message| index(&message)).ok()?.first().copied()
+}
+
+fn list(socket: &mut Socket, except: Option<u32>) -> io::Result<Vec<IpAddr>> {
     let mut request = Messages::new();
     request.message(GET_ADDRESS, flags::DUMP, |m| m.raw(&[0; HEADER]));
-    let mut addresses = socket.query(&request, usable_address)?;
+    let of_node = |message: &Message| except.is_none() || index(message) != except;
+    let mut addresses = socket.query(&request, |message| Some(message).filter(of_node).and_then(usable_address))?;
     addresses.sort_unstable();
     addresses.dedup();
     Ok(addresses)

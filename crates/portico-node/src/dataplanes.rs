@@ -4,6 +4,7 @@ use crate::config::{Config, Mode};
 use crate::disturbances::Disturbances;
 use crate::sysctl;
 use portico_dataplane::iptables::{self, Iptables};
+use portico_dataplane::ipvs::{self, Ipvs};
 use portico_dataplane::nftables::{Nftables, Table, remove_kube_proxy_nftables};
 use portico_dataplane::{ApplyError, Dataplane};
 use std::path::Path;
@@ -26,8 +27,25 @@ pub fn open(config: &Config) -> Result<(Box<dyn Dataplane>, Option<Disturbances>
             tracing::info!(variant = ?iptables.variant(), "using iptables");
             Ok((Box::new(iptables), None))
         }
+        Mode::Ipvs => Ok((Box::new(Ipvs::open(&ipvs_options(config))?), None)),
     }
 }
+
+fn ipvs_options(config: &Config) -> ipvs::Options {
+    let ipvs = config.ipvs.clone();
+    ipvs::Options {
+        scheduler: ipvs.scheduler,
+        excluded: ipvs.excluded,
+        strict_arp: ipvs.strict_arp,
+        tcp_timeout: ipvs.tcp_timeout,
+        tcp_fin_timeout: ipvs.tcp_fin_timeout,
+        udp_timeout: ipvs.udp_timeout,
+        variant: None,
+    }
+}
+
+/// The link whose addresses are not the node's but those of Services.
+pub const LINK: &str = ipvs::LINK;
 
 /// Remove what kube-proxy, or we ourselves in another mode, left behind. In iptables mode the chains are kube-proxy's own.
 pub fn remove_others(mode: Mode) -> Result<(), ApplyError> {
@@ -36,13 +54,28 @@ pub fn remove_others(mode: Mode) -> Result<(), ApplyError> {
         tracing::info!(tables = removed, "removed kube-proxy's nftables rules");
     }
     let others = match mode {
-        Mode::Nftables if !iptables::present() => Ok(()),
-        Mode::Nftables => {
-            iptables::remove_all_iptables().inspect(|()| tracing::info!("removed the rules of iptables mode"))
-        }
-        Mode::Iptables => remove_nftables(),
+        Mode::Nftables => remove_iptables().and_then(|()| remove_ipvs()),
+        // Its rules went when ours were installed: the chains are the same.
+        Mode::Iptables => remove_nftables().and_then(|()| remove_ipvs()),
+        Mode::Ipvs => remove_nftables(),
     };
     tables.map(drop).and(others)
+}
+
+fn remove_iptables() -> Result<(), ApplyError> {
+    if iptables::present() {
+        iptables::remove_all_iptables()?;
+        tracing::info!("removed the rules of iptables mode");
+    }
+    Ok(())
+}
+
+fn remove_ipvs() -> Result<(), ApplyError> {
+    if ipvs::present() {
+        ipvs::remove_leftovers()?;
+        tracing::info!("removed the virtual servers of ipvs mode");
+    }
+    Ok(())
 }
 
 fn remove_nftables() -> Result<(), ApplyError> {
@@ -56,6 +89,7 @@ fn remove_nftables() -> Result<(), ApplyError> {
 
 /// Remove the rules of all modes, kube-proxy's as well. Goes on where one cannot be removed; nothing there is no error.
 pub fn remove_all() -> Result<(), ApplyError> {
-    let results = [remove_kube_proxy_nftables().map(drop), remove_nftables(), iptables::remove_all_iptables()];
-    results.into_iter().fold(Ok(()), Result::and)
+    let rules = [remove_kube_proxy_nftables().map(drop), remove_nftables(), iptables::remove_all_iptables()];
+    // Sets can be removed when no rule looks into them.
+    rules.into_iter().chain([remove_ipvs()]).fold(Ok(()), Result::and)
 }

@@ -198,7 +198,8 @@ impl Syncer {
         match self.installed {
             true => {
                 let compare = self.compare.unwrap_or(self.compared + self.parts.period);
-                Some(self.parts.flows.due().map_or(compare, |due| due.min(compare)))
+                let due = [self.parts.flows.due(), self.parts.dataplane.due()];
+                due.into_iter().flatten().chain([compare]).min()
             }
             false => self.gate.opens().map(|opens| opens.max(self.compare.unwrap_or(opens))),
         }
@@ -233,6 +234,9 @@ impl Syncer {
             Input::Static(change) => self.take_static(change),
             Input::Remembered(objects) => self.remembered(objects),
             Input::Addresses(addresses) => {
+                if self.addresses != addresses && self.parts.dataplane.depends_on_addresses() {
+                    self.compare.get_or_insert(now);
+                }
                 self.addresses.clone_from(&addresses);
                 self.index.set_addresses(addresses);
             }
@@ -370,6 +374,13 @@ impl Syncer {
         }
         if self.parts.flows.due().is_some_and(|due| due <= now) {
             self.end_flows(|flows, table| flows.check_due(table, now));
+        }
+        if self.parts.dataplane.due().is_some_and(|due| due <= now)
+            && let Err(error) = self.parts.dataplane.tend(now)
+        {
+            tracing::warn!(%error, "cannot finish what had to wait, comparing everything");
+            self.half_done = true;
+            self.compare = Some(now);
         }
         std::mem::take(&mut self.follow_ups)
     }

@@ -57,7 +57,8 @@ pub enum Input<'a> {
     LinkUp,
     /// Health of what the address is for changed.
     Priority(u8),
-    /// Somebody else on the link claims a virtual address (an ARP or neighbour packet from another hardware address).
+    /// Somebody else on the link claims a virtual address (an ARP or neighbour packet from another hardware address). Who takes
+    /// over claims it just before its advert comes: a claim is told when that has had the time to come.
     Claimed {
         address: IpAddr,
         by: [u8; 6],
@@ -266,24 +267,28 @@ impl Router {
         match &mut self.state {
             State::Stopped => {}
             State::Standby(standby) => standby.hear(now, from, &advert, &self.config),
-            State::Owner(owner) if advert.priority > 0 && owner.overtook(now, from, &self.config) => {}
-            State::Owner(owner) => {
-                let outranked = (advert.priority, from) > (owner.priority(&self.config), self.config.own);
-                match (outranked, owner.leaves()) {
-                    (true, true) => self.stop(Reason::Asked, out),
-                    (true, false) => {
-                        out.push(Output::Drop);
-                        let reason = Reason::Outranked { by: from, priority: advert.priority };
-                        self.stand_by(now, reason, out);
-                        self.follow(now, from, &advert);
-                    }
-                    (false, true) => {}
-                    (false, false) => {
-                        owner.assert(now, &self.config, out);
-                        if advert.priority > 0 && self.may_defend(now) {
-                            out.push(Output::Announce); // the other one has announced itself
-                        }
-                    }
+            State::Owner(_) => self.hear_rival(now, from, &advert, out),
+        }
+    }
+
+    /// One of the two yields: who leaves to everybody, otherwise the one with the lower priority, or the lesser address.
+    fn hear_rival(&mut self, now: Time, from: IpAddr, advert: &Advert, out: &mut Vec<Output>) {
+        let State::Owner(owner) = &mut self.state else { return };
+        let stale = advert.priority > 0 && owner.overtook(now, from, &self.config);
+        let outranked = (advert.priority, from) > (owner.priority(&self.config), self.config.own);
+        match (outranked, owner.leaves()) {
+            _ if stale => {}
+            (true, true) => self.stop(Reason::Asked, out),
+            (true, false) => {
+                out.push(Output::Drop);
+                self.stand_by(now, Reason::Outranked { by: from, priority: advert.priority }, out);
+                self.follow(now, from, advert);
+            }
+            (false, true) => {}
+            (false, false) => {
+                owner.assert(now, &self.config, out);
+                if advert.priority > 0 && self.may_defend(now) {
+                    out.push(Output::Announce); // the other one has announced itself
                 }
             }
         }

@@ -33,16 +33,22 @@ pub fn fixed_chains(rules: &NodeRules, family: Family, features: Features) -> Ve
         // Where kube-proxy lets health checks of load balancers in.
         Chain { table: Table::Filter, name: Shared::NodePorts.name().to_owned(), rules: Vec::new() },
     ];
-    let pods = from_pod(rules.local_pods.get(family), family);
-    if pods.len() > 1 {
-        let spared =
-            pods.into_iter().map(|(source, interface)| Rule { source, interface, ..Rule::to("RETURN") }.text());
-        chains.push(nat(MASQ_UNLESS_POD, spared.chain([Rule::to(MARK_MASQ).text()]).collect()));
-    }
+    chains.extend(masq_unless_pod(rules, family));
     if family == Family::V4 && needs_route_localnet(rules) {
         chains.push(Chain { table: Table::Filter, name: MARTIANS.to_owned(), rules: vec![MARTIAN_RULE.to_owned()] });
     }
     chains
+}
+
+/// For where one condition does not tell pods of this node from others.
+pub fn masq_unless_pod(rules: &NodeRules, family: Family) -> Option<Chain> {
+    let pods = from_pod(rules.local_pods.get(family), family);
+    if pods.len() < 2 {
+        return None;
+    }
+    let spared = pods.into_iter().map(|(source, interface)| Rule { source, interface, ..Rule::to("RETURN") }.text());
+    let rules = spared.chain([Rule::to(MARK_MASQ).text()]).collect();
+    Some(Chain { table: Table::Nat, name: MASQ_UNLESS_POD.to_owned(), rules })
 }
 
 /// Letting packets to 127.0.0.0/8 be routed opens the node's own services to its neighbours; this closes them again.
@@ -50,7 +56,7 @@ pub const MARTIAN_RULE: &str = "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --com
                             -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP";
 
 /// The mark is taken off, so that a packet that passes here again is not translated again.
-fn postrouting(mark: &str, features: Features) -> Vec<String> {
+pub fn postrouting(mark: &str, features: Features) -> Vec<String> {
     let masquerade = if features.random_fully { "MASQUERADE --random-fully" } else { "MASQUERADE" };
     vec![
         format!("-m mark ! --mark {mark}/{mark} -j RETURN"),
@@ -60,7 +66,7 @@ fn postrouting(mark: &str, features: Features) -> Vec<String> {
 }
 
 /// What was marked may pass even where the node forwards nothing else.
-fn forward(mark: &str, features: Features) -> Vec<String> {
+pub fn forward(mark: &str, features: Features) -> Vec<String> {
     let invalid = features.drop_invalid.then(|| "-m conntrack --ctstate INVALID -j DROP".to_owned());
     let marked =
         Rule::to("ACCEPT").comment("kubernetes forwarding rules").matching(&format!("-m mark --mark {mark}/{mark}"));
@@ -105,7 +111,7 @@ fn to_cluster_ips(rules: &NodeRules, family: Family) -> Vec<String> {
     known
 }
 
-fn service_cidrs(rules: &NodeRules, family: Family) -> impl Iterator<Item = String> {
+pub fn service_cidrs(rules: &NodeRules, family: Family) -> impl Iterator<Item = String> {
     let networks =
         rules.service_cidrs.iter().filter(move |network| family_of(network) == family && network.prefix_len() > 0);
     networks.map(|network| format!("-d {}", network.trunc()))

@@ -3,14 +3,14 @@
 //! [`rules`] and [`fixed`] say which chains a table needs, [`read`] what there is, [`plan`] and [`repair`] what has to be done,
 //! [`run`] starts the programs, [`remove`] takes everything out.
 
-mod fixed;
-mod names;
-mod plan;
-mod read;
+pub(crate) mod fixed;
+pub(crate) mod names;
+pub(crate) mod plan;
+pub(crate) mod read;
 mod remove;
-mod repair;
-mod rules;
-mod run;
+pub(crate) mod repair;
+pub(crate) mod rules;
+pub(crate) mod run;
 
 pub use fixed::needs_route_localnet;
 pub use names::{MARK_MASQ, PortChain, endpoint_chain, port_chain};
@@ -143,7 +143,7 @@ impl Dataplane for Iptables {
 }
 
 /// Change what is wanted; `before` becomes what is really installed.
-fn take_over(ports: &mut Ports, changes: &[Change]) -> Vec<Change> {
+pub(crate) fn take_over(ports: &mut Ports, changes: &[Change]) -> Vec<Change> {
     let change = |change: &Change| {
         let before = match &change.after {
             Some(port) => ports.insert(change.key.clone(), port.clone()),
@@ -154,7 +154,7 @@ fn take_over(ports: &mut Ports, changes: &[Change]) -> Vec<Change> {
     changes.iter().map(change).collect()
 }
 
-fn send(programs: &Programs, family: Family, run: &Run, report: &mut Report) -> Result<(), ApplyError> {
+pub(crate) fn send(programs: &Programs, family: Family, run: &Run, report: &mut Report) -> Result<(), ApplyError> {
     let text = run.to_string();
     report.operations += run.lines();
     report.bytes += text.len();
@@ -165,7 +165,7 @@ fn send(programs: &Programs, family: Family, run: &Run, report: &mut Report) -> 
 }
 
 /// How long one input gets. The legacy variant writes the whole table each time, whatever the input, so it is never split.
-fn split_after(variant: Variant) -> usize {
+pub(crate) fn split_after(variant: Variant) -> usize {
     match variant {
         Variant::Nft => 3000,
         Variant::Legacy => usize::MAX,
@@ -174,7 +174,7 @@ fn split_after(variant: Variant) -> usize {
 
 /// The variant that the node uses already: where kubelet left its hint, where our rules or kube-proxy's are, where most rules
 /// are; else what the distribution prefers.
-fn choose(wanted: Option<Variant>) -> Result<Programs, ApplyError> {
+pub(crate) fn choose(wanted: Option<Variant>) -> Result<Programs, ApplyError> {
     let missing = || ApplyError::Program {
         program: "iptables-restore".to_owned(),
         problem: "is not installed, or not in this variant; install iptables or use --proxy-mode=nftables".to_owned(),

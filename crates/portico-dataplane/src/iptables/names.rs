@@ -7,15 +7,18 @@ use std::net::SocketAddr;
 pub enum Table {
     Filter,
     Nat,
+    /// Only IPVS mode has chains in it.
+    Mangle,
 }
 
 impl Table {
-    pub const BOTH: [Table; 2] = [Table::Filter, Table::Nat];
+    pub const ALL: [Table; 3] = [Table::Filter, Table::Nat, Table::Mangle];
 
     pub fn name(self) -> &'static str {
         match self {
             Table::Filter => "filter",
             Table::Nat => "nat",
+            Table::Mangle => "mangle",
         }
     }
 }
@@ -31,6 +34,19 @@ pub const MARTIANS: &str = "KUBE-FIREWALL";
 pub const MASQ_UNLESS_POD: &str = "PORTICO-MASQ-UNLESS-POD";
 /// kube-proxy looks after these to see whether its rules were flushed.
 pub const CANARY: &str = "KUBE-PROXY-CANARY";
+
+/// Chains that only IPVS mode has, ours or kube-proxy's.
+pub mod ipvs {
+    pub const FIREWALL: &str = "KUBE-PROXY-FIREWALL";
+    pub const SOURCE_RANGES: &str = "KUBE-SOURCE-RANGES-FIREWALL";
+    pub const NODE_PORT: &str = "KUBE-NODE-PORT";
+    pub const FILTER: &str = "KUBE-IPVS-FILTER";
+    pub const INSIDE: &str = "PORTICO-INSIDE";
+    pub const OUTSIDE: &str = "PORTICO-OUTSIDE";
+
+    pub(super) const ALL: [&str; 8] =
+        [FIREWALL, SOURCE_RANGES, NODE_PORT, FILTER, INSIDE, OUTSIDE, "KUBE-LOAD-BALANCER", "KUBE-IPVS-OUT-FILTER"];
+}
 
 /// Chains to which every service port contributes rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,6 +131,7 @@ pub fn depth(name: &str) -> usize {
 pub fn is_ours(name: &str) -> bool {
     is_port_chain(name)
         || [MARK_MASQ, POSTROUTING, FORWARD, MASQ_UNLESS_POD, CANARY, "KUBE-NODEPORTS"].contains(&name)
+        || ipvs::ALL.contains(&name)
         || Shared::ALL.iter().any(|shared| shared.name() == name)
 }
 

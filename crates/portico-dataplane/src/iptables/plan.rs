@@ -18,6 +18,7 @@ use std::sync::Arc;
 pub struct Run {
     filter: Part,
     nat: Part,
+    mangle: Part,
 }
 
 /// One table's part of a run, as text.
@@ -33,7 +34,7 @@ struct Part {
 
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for table in Table::BOTH {
+        for table in Table::ALL {
             let part = self.part(table);
             if part.lines > 0 {
                 write!(f, "*{}\n{}{}{}COMMIT\n", table.name(), part.declared, part.rules, part.removed)?;
@@ -45,13 +46,14 @@ impl fmt::Display for Run {
 
 impl Run {
     pub fn lines(&self) -> usize {
-        self.filter.lines + self.nat.lines
+        self.filter.lines + self.nat.lines + self.mangle.lines
     }
 
     fn part(&self, table: Table) -> &Part {
         match table {
             Table::Filter => &self.filter,
             Table::Nat => &self.nat,
+            Table::Mangle => &self.mangle,
         }
     }
 
@@ -59,6 +61,7 @@ impl Run {
         match table {
             Table::Filter => &mut self.filter,
             Table::Nat => &mut self.nat,
+            Table::Mangle => &mut self.mangle,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Chains of service ports are most of it; of them only a fingerprint is kept.
 
-use super::names::{CANARY, MARTIANS, Table, is_inner, is_ours, is_port_chain};
+use super::names::{MARTIANS, Table, is_inner, is_ours, is_port_chain};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
@@ -13,10 +13,9 @@ use std::io::{self, BufRead};
 pub struct Installed {
     pub filter: InstalledTable,
     pub nat: InstalledTable,
+    pub mangle: InstalledTable,
     /// kubelet left its mark in the mangle table.
     pub kubelet: bool,
-    /// kube-proxy watches a chain of the mangle table.
-    pub mangle_canary: bool,
     /// How many rules there are, ours or not.
     pub rules: usize,
 }
@@ -38,6 +37,7 @@ impl Installed {
         match table {
             Table::Filter => &self.filter,
             Table::Nat => &self.nat,
+            Table::Mangle => &self.mangle,
         }
     }
 
@@ -45,6 +45,7 @@ impl Installed {
         match table {
             Table::Filter => &mut self.filter,
             Table::Nat => &mut self.nat,
+            Table::Mangle => &mut self.mangle,
         }
     }
 
@@ -71,6 +72,8 @@ impl Installed {
     fn declare(&mut self, section: Section, declared: &str) {
         let mut words = declared.split(' ');
         let (name, policy) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        self.kubelet |= ["KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT"].contains(&name)
+            && matches!(section, Section::Ours(Table::Mangle));
         match section {
             Section::Ours(table) if policy != "-" => {
                 self.table_mut(table).hooks.insert(name.to_owned(), Vec::new());
@@ -80,10 +83,6 @@ impl Installed {
             }
             Section::Ours(table) if is_ours(name) || name == MARTIANS => {
                 self.table_mut(table).others.insert(name.to_owned(), Vec::new());
-            }
-            Section::Mangle => {
-                self.kubelet |= ["KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT"].contains(&name);
-                self.mangle_canary |= name == CANARY;
             }
             Section::Ours(_) | Section::Foreign => {}
         }
@@ -120,7 +119,6 @@ fn check_readable(comment: &str) -> io::Result<()> {
 #[derive(Clone, Copy)]
 enum Section {
     Ours(Table),
-    Mangle,
     Foreign,
 }
 
@@ -129,7 +127,7 @@ impl Section {
         match name {
             "filter" => Section::Ours(Table::Filter),
             "nat" => Section::Ours(Table::Nat),
-            "mangle" => Section::Mangle,
+            "mangle" => Section::Ours(Table::Mangle),
             _ => Section::Foreign,
         }
     }

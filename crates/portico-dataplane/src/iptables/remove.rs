@@ -1,7 +1,7 @@
 //! Takes everything out that is ours or kube-proxy's, in both variants and families, and nothing else.
 
 use super::fixed::MARTIAN_RULE;
-use super::names::{CANARY, MARTIANS, Table, depth, is_ours};
+use super::names::{MARTIANS, Table, depth, is_ours};
 use super::plan::{Run, Sink};
 use super::read::{Installed, meaning, target};
 use super::run::{Programs, Variant};
@@ -16,7 +16,7 @@ pub fn present() -> bool {
     installed_variants().any(|programs| Family::BOTH.iter().any(|family| found(&programs, *family)))
 }
 
-/// Remove all rules of iptables mode, whoever of us installed them.
+/// Remove all rules of iptables mode, and the fixed ones of IPVS mode, whoever of us installed them.
 pub fn remove_all_iptables() -> Result<(), ApplyError> {
     let mut result = Ok(());
     for programs in installed_variants() {
@@ -35,17 +35,13 @@ fn installed_variants() -> impl Iterator<Item = Programs> {
 fn remove_from(programs: &Programs, family: Family) -> Result<(), ApplyError> {
     let installed = programs.save(family)?;
     let mut send = |run: &Run| programs.restore(family, &run.to_string());
-    removal(&installed, &mut Sink::new(super::split_after(programs.variant), &mut send))?;
-    if installed.mangle_canary {
-        programs.restore(family, &format!("*mangle\n:{CANARY} - [0:0]\n-X {CANARY}\nCOMMIT\n"))?;
-    }
-    Ok(())
+    removal(&installed, &mut Sink::new(super::split_after(programs.variant), &mut send))
 }
 
 /// Unhook, then delete. A chain that somebody else's rules lead to stays, empty.
 pub(super) fn removal<E>(installed: &Installed, sink: &mut Sink<'_, E>) -> Result<(), E> {
     let mut gone = Vec::new();
-    for table in Table::BOTH {
+    for table in Table::ALL {
         let found = installed.table(table);
         let martians = table == Table::Filter && martians_are_ours(installed);
         let goes = |name: &str| is_ours(name) || (martians && name == MARTIANS);

@@ -1,6 +1,6 @@
 //! What was read and what is wanted → a plan that touches only what differs, and what differed in words.
 
-use super::fixed::{fixed_chains, hooks, martian_hooks, tail};
+use super::fixed::{Hook, fixed_chains, hooks, martian_hooks, tail};
 use super::names::{CANARY, MARTIANS, SERVICES, Shared, Table};
 use super::plan::{Edit, Planner, Ports, Sink, remove_all};
 use super::read::{Installed, fingerprint, meaning, target};
@@ -27,9 +27,10 @@ pub fn repair<E>(
 ) -> Result<Drift, E> {
     let cold = !installed.nat.others.contains_key(SERVICES);
     let mut repair = Repair { planner, installed, shared: BTreeMap::new(), sink, drift: Drift::default() };
-    repair.fixed();
+    repair.fixed(&fixed_chains(planner.rules, planner.family, planner.features));
     repair.begin_shared();
-    repair.hooks();
+    repair.hooks(&hooks());
+    repair.martians();
     let ours = || ports.iter().filter(|(key, _)| key.family == planner.family);
     for (key, port) in ours().filter(|(key, _)| is_urgent(key)) {
         repair.port(key, port)?;
@@ -46,6 +47,22 @@ pub fn repair<E>(
     Ok(repair.drift)
 }
 
+/// Whatever is installed → these chains and hooks, and nothing else of ours.
+pub fn repair_fixed<E>(
+    planner: Planner<'_>,
+    installed: Installed,
+    chains: &[Chain],
+    hooks: &[Hook],
+    sink: &mut Sink<'_, E>,
+) -> Result<Drift, E> {
+    let mut repair = Repair { planner, installed, shared: BTreeMap::new(), sink, drift: Drift::default() };
+    repair.fixed(chains);
+    repair.hooks(hooks);
+    repair.surplus_chains()?;
+    repair.sink.finish()?;
+    Ok(repair.drift)
+}
+
 struct Repair<'a, 's, E> {
     planner: Planner<'a>,
     /// What was found and not asked for yet.
@@ -56,8 +73,8 @@ struct Repair<'a, 's, E> {
 }
 
 impl<E> Repair<'_, '_, E> {
-    fn fixed(&mut self) {
-        for chain in fixed_chains(self.planner.rules, self.planner.family, self.planner.features) {
+    fn fixed(&mut self, chains: &[Chain]) {
+        for chain in chains {
             let found = self.installed.table_mut(chain.table).others.remove(&chain.name);
             match found {
                 Some(found) if meanings(&found) == meanings(&chain.rules) => continue,
@@ -72,7 +89,7 @@ impl<E> Repair<'_, '_, E> {
                 }
                 found => self.drift.chain(chain.table, &chain.name, found.is_some()),
             }
-            self.sink.run().write(&chain);
+            self.sink.run().write(chain);
         }
     }
 
@@ -96,31 +113,47 @@ impl<E> Repair<'_, '_, E> {
         }
     }
 
-    fn hooks(&mut self) {
-        for hook in hooks() {
-            let found = self.installed.table(hook.table).hooks.get(hook.chain).map(Vec::as_slice).unwrap_or_default();
-            let found: Vec<&String> = found.iter().filter(|rule| target(rule) != Some(MARTIANS)).collect();
-            if found.iter().map(|rule| meaning(rule)).eq(hook.rules.iter().map(|rule| meaning(rule))) {
-                continue;
-            }
-            self.drift.note(format_args!(
-                "{} chain {} did not lead to ours as it should",
-                hook.table.name(),
-                hook.chain
-            ));
-            for rule in found {
-                self.sink.run().delete(hook.table, hook.chain, rule);
-            }
-            for rule in hook.rules.iter().rev() {
-                self.sink.run().insert(hook.table, hook.chain, rule);
-            }
+    fn hooks(&mut self, hooks: &[Hook]) {
+        for hook in hooks {
+            self.hook(hook.table, hook.chain, &hook.rules);
         }
+        // Those of another mode, in chains where this one has none.
+        let wanted = |table: Table, chain: &str| hooks.iter().any(|hook| (hook.table, hook.chain) == (table, chain));
+        let chains = Table::ALL
+            .into_iter()
+            .flat_map(|table| self.installed.table(table).hooks.keys().map(move |chain| (table, chain)));
+        let others: Vec<(Table, String)> = chains
+            .filter(|(table, chain)| !wanted(*table, chain))
+            .map(|(table, chain)| (table, chain.clone()))
+            .collect();
+        for (table, chain) in others {
+            self.hook(table, &chain, &[]);
+        }
+    }
+
+    fn martians(&mut self) {
         for (chain, rule) in martian_hooks(self.planner.rules, self.planner.family) {
             let found = self.installed.filter.hooks.get(chain).map(Vec::as_slice).unwrap_or_default();
             if !meanings(found).contains(&meaning(&rule)) {
                 self.drift.note(format_args!("filter chain {chain} did not lead to {MARTIANS}"));
                 self.sink.run().insert(Table::Filter, chain, &rule);
             }
+        }
+    }
+
+    /// The rules of one of the kernel's chains that lead to ours.
+    fn hook(&mut self, table: Table, chain: &str, wanted: &[String]) {
+        let found = self.installed.table(table).hooks.get(chain).map(Vec::as_slice).unwrap_or_default();
+        let found: Vec<&String> = found.iter().filter(|rule| target(rule) != Some(MARTIANS)).collect();
+        if found.iter().map(|rule| meaning(rule)).eq(wanted.iter().map(|rule| meaning(rule))) {
+            return;
+        }
+        self.drift.note(format_args!("{} chain {chain} did not lead to ours as it should", table.name()));
+        for rule in found {
+            self.sink.run().delete(table, chain, rule);
+        }
+        for rule in wanted.iter().rev() {
+            self.sink.run().insert(table, chain, rule);
         }
     }
 
@@ -169,7 +202,7 @@ impl<E> Repair<'_, '_, E> {
     /// Chains of ports that are not wanted, and other chains of ours that are not needed.
     fn surplus_chains(&mut self) -> Result<(), E> {
         let mut gone = Vec::new();
-        for table in Table::BOTH {
+        for table in Table::ALL {
             let found = self.installed.table(table);
             let others = found.others.keys().filter(|name| ![MARTIANS, CANARY].contains(&name.as_str()));
             let names = found.ports.keys().map(|name| name.to_string()).chain(others.cloned());

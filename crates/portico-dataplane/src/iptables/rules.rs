@@ -51,7 +51,7 @@ pub fn shared_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> Vec
 
 /// The parts of a rule, in the order in which `iptables-save` prints them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rule {
+pub struct Rule {
     pub source: String,
     pub destination: String,
     pub interface: String,
@@ -85,7 +85,7 @@ impl Rule {
 }
 
 /// Rules' conditions under which a packet comes from a pod of this node: one of these (source, interface).
-pub(super) fn from_pod(pods: &LocalPods, family: Family) -> Vec<(String, String)> {
+pub fn from_pod(pods: &LocalPods, family: Family) -> Vec<(String, String)> {
     match pods {
         LocalPods::Unknown => Vec::new(),
         LocalPods::Sources(networks) => {
@@ -98,7 +98,7 @@ pub(super) fn from_pod(pods: &LocalPods, family: Family) -> Vec<(String, String)
 }
 
 /// A rule that asks for masquerading of everybody but pods of this node, if there may be anybody else.
-fn masquerade_unless_pod(pods: &LocalPods, family: Family, mut rule: Rule) -> Option<Rule> {
+pub fn masquerade_unless_pod(pods: &LocalPods, family: Family, mut rule: Rule) -> Option<Rule> {
     let conditions = from_pod(pods, family);
     if conditions.iter().any(|(source, interface)| source.is_empty() && interface.is_empty()) {
         return None;
@@ -338,7 +338,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-const FROM_NODE: &str = "-m addrtype --src-type LOCAL";
+pub const FROM_NODE: &str = "-m addrtype --src-type LOCAL";
 
 /// Somebody's packets are given to an endpoint.
 fn translates(frontend: &Frontend) -> bool {
@@ -358,7 +358,7 @@ fn refusal(frontend: &Frontend, family: Family) -> Option<(&'static str, &'stati
     })
 }
 
-pub(super) fn reject(family: Family) -> &'static str {
+pub fn reject(family: Family) -> &'static str {
     match family {
         Family::V4 => "REJECT --reject-with icmp-port-unreachable",
         Family::V6 => "REJECT --reject-with icmp6-port-unreachable",
@@ -378,7 +378,7 @@ pub(super) fn source(network: &IpNet) -> String {
     if network.prefix_len() == 0 { String::new() } else { format!("-s {}", network.trunc()) }
 }
 
-pub(super) fn family_of(network: &IpNet) -> Family {
+pub fn family_of(network: &IpNet) -> Family {
     Family::of(network.addr())
 }
 

@@ -126,6 +126,11 @@ impl Messages {
     }
 
     /// In the byte order of the machine, as generic netlink has it.
+    pub fn put_u16(&mut self, kind: u16, value: u16) {
+        self.put(kind, &value.to_ne_bytes());
+    }
+
+    /// In the byte order of the machine.
     pub fn put_u32(&mut self, kind: u16, value: u32) {
         self.put(kind, &value.to_ne_bytes());
     }
@@ -252,6 +257,11 @@ impl<'a> Attribute<'a> {
 
     pub fn u64_be(&self) -> Option<u64> {
         self.data.first_chunk().map(|b| u64::from_be_bytes(*b))
+    }
+
+    /// In the byte order of the machine.
+    pub fn u16(&self) -> Option<u16> {
+        u16_at(self.data, 0)
     }
 
     /// In the byte order of the machine.

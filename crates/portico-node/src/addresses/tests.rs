@@ -61,3 +61,18 @@ async fn waiting_can_be_given_up_and_taken_up_again() {
         assert_eq!(next(&mut addresses).await.len(), 2 + number);
     }
 }
+
+#[tokio::test]
+async fn addresses_of_services_are_not_the_nodes() {
+    own_network();
+    ip("link add v0 type veth peer name v1");
+    let mut addresses = Addresses::open().unwrap();
+    next(&mut addresses).await;
+    ip(&format!("link add {LINK} type veth peer name v2"));
+    ip(&format!("addr add 10.96.0.1/32 dev {LINK}"));
+    ip(&format!("addr add fd00:10:96::1/128 dev {LINK}"));
+    ip("addr add 192.0.2.1/24 dev v0");
+    assert_eq!(next(&mut addresses).await, ["127.0.0.1", "192.0.2.1", "::1"]);
+    ip(&format!("addr add 10.96.0.2/32 dev {LINK}"));
+    assert!(tokio::time::timeout(Duration::from_millis(50), addresses.next()).await.is_err());
+}

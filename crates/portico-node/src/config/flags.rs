@@ -45,7 +45,6 @@ const fn no_effect(name: &'static str, takes: Takes, fields: &'static [&'static 
     Flag { name, takes, fields, always: true, effect: false, help: why }
 }
 
-const ONLY_IPVS: &str = "it is for ipvs mode";
 const ONLY_GO: &str = "there is nothing like it here";
 
 pub const FLAGS: &[Flag] = &[
@@ -63,7 +62,7 @@ pub const FLAGS: &[Flag] = &[
         &["hostnameOverride"],
         "The name of this Node [default: $NODE_NAME, the hostname]",
     ),
-    flag("proxy-mode", One("MODE"), &["mode"], "How to forward: nftables or iptables [default: nftables]"),
+    flag("proxy-mode", One("MODE"), &["mode"], "How to forward: nftables, iptables or ipvs [default: nftables]"),
     flag(
         "cluster-cidr",
         One("CIDR[,CIDR]"),
@@ -92,7 +91,7 @@ pub const FLAGS: &[Flag] = &[
         "nodeport-addresses",
         List("CIDR,..."),
         &["nodePortAddresses"],
-        "Where node ports answer: networks, or `primary` for the addresses of the Node [default: primary; in iptables mode all]",
+        "Where node ports answer: networks, or `primary` for the addresses of the Node [default: primary; in iptables and ipvs mode all]",
     ),
     flag(
         "masquerade-all",
@@ -117,6 +116,48 @@ pub const FLAGS: &[Flag] = &[
         One("DURATION"),
         &["iptables.syncPeriod", "nftables.syncPeriod"],
         "How often to look for rules that others changed [default: 30s]",
+    ),
+    flag(
+        "ipvs-scheduler",
+        One("NAME"),
+        &["ipvs.scheduler"],
+        "How an endpoint is chosen, in ipvs mode: rr, wrr, lc, wlc, sh, dh, sed, nq, mh [default: rr]",
+    ),
+    flag(
+        "ipvs-strict-arp",
+        Switch,
+        &["ipvs.strictARP"],
+        "Do not answer for the addresses of Services when somebody asks who has them, in ipvs mode",
+    ),
+    flag(
+        "ipvs-exclude-cidrs",
+        List("CIDR,..."),
+        &["ipvs.excludeCIDRs"],
+        "Virtual servers there are somebody else's, in ipvs mode",
+    ),
+    flag(
+        "ipvs-sync-period",
+        One("DURATION"),
+        &["ipvs.syncPeriod"],
+        "How often to look for what others changed, in ipvs mode [default: 30s]",
+    ),
+    flag(
+        "ipvs-tcp-timeout",
+        One("DURATION"),
+        &["ipvs.tcpTimeout"],
+        "After which IPVS forgets an idle TCP connection, 0 to leave it",
+    ),
+    flag(
+        "ipvs-tcpfin-timeout",
+        One("DURATION"),
+        &["ipvs.tcpFinTimeout"],
+        "After which IPVS forgets a TCP connection that was closed, 0 to leave it",
+    ),
+    flag(
+        "ipvs-udp-timeout",
+        One("DURATION"),
+        &["ipvs.udpTimeout"],
+        "After which IPVS forgets an idle UDP flow, 0 to leave it",
     ),
     flag(
         "healthz-bind-address",
@@ -212,14 +253,7 @@ pub const FLAGS: &[Flag] = &[
     no_effect("kube-api-content-type", One("TYPE"), &["clientConnection.contentType"], "JSON is spoken"),
     no_effect("profiling", Switch, &["enableProfiling"], ONLY_GO),
     no_effect("show-hidden-metrics-for-version", One("VERSION"), &["showHiddenMetricsForVersion"], ONLY_GO),
-    no_effect("ipvs-exclude-cidrs", List("CIDR,..."), &["ipvs.excludeCIDRs"], ONLY_IPVS),
-    no_effect("ipvs-min-sync-period", One("DURATION"), &["ipvs.minSyncPeriod"], ONLY_IPVS),
-    no_effect("ipvs-scheduler", One("NAME"), &["ipvs.scheduler"], ONLY_IPVS),
-    no_effect("ipvs-strict-arp", Switch, &["ipvs.strictARP"], ONLY_IPVS),
-    no_effect("ipvs-sync-period", One("DURATION"), &["ipvs.syncPeriod"], ONLY_IPVS),
-    no_effect("ipvs-tcp-timeout", One("DURATION"), &["ipvs.tcpTimeout"], ONLY_IPVS),
-    no_effect("ipvs-tcpfin-timeout", One("DURATION"), &["ipvs.tcpFinTimeout"], ONLY_IPVS),
-    no_effect("ipvs-udp-timeout", One("DURATION"), &["ipvs.udpTimeout"], ONLY_IPVS),
+    no_effect("ipvs-min-sync-period", One("DURATION"), &["ipvs.minSyncPeriod"], "changes are installed at once"),
     no_effect("boot-id-file", One("FILE,..."), &[], ONLY_GO),
     no_effect("machine-id-file", One("FILE,..."), &[], ONLY_GO),
     no_effect("vmodule", One("PATTERN=N,..."), &["logging.vmodule"], "PORTICO_LOG chooses what is logged"),

@@ -1,7 +1,7 @@
 //! What the fields of the configuration mean.
 
 use super::document::Document;
-use super::{API_VERSION, ApiAccess, Arguments, Config, DataDir, KIND, Logging, Mode, Surroundings};
+use super::{API_VERSION, ApiAccess, Arguments, Config, DataDir, Ipvs, KIND, Logging, Mode, Surroundings};
 use crate::sysctl;
 use ipnet::IpNet;
 use portico_model::index::{DetectLocal, NodePortSetting, Settings};
@@ -15,6 +15,7 @@ use std::time::Duration;
 const DEFAULT_DATA_DIR: &str = "/var/lib/portico/node";
 const HEALTHZ_PORT: u16 = 10256;
 const METRICS_PORT: u16 = 10249;
+const SYNC_PERIOD: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What is wrong is kept in the document; what comes back is of use only if nothing is.
@@ -24,7 +25,13 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
     let mode = mode(document);
     let own_address = own_address(document);
     let (nftables, iptables) = (section(document, Mode::Nftables), section(document, Mode::Iptables));
-    let section = if mode == Mode::Nftables { nftables } else { iptables };
+    let (ipvs, ipvs_period) = ipvs(document);
+    let section = match mode {
+        Mode::Nftables => nftables,
+        Mode::Iptables => iptables,
+        // As with kube-proxy, whose own section says nothing about masquerading.
+        Mode::Ipvs => Section { sync_period: ipvs_period, ..iptables },
+    };
     let kubeconfig = document.text("clientConnection.kubeconfig", "");
     let (wildcard, localhost): (IpAddr, IpAddr) = match own_address {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into()),
@@ -41,6 +48,7 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
         mode,
         sysctls: sysctls(document, mode, &settings.node_ports),
         settings,
+        ipvs,
         own_address: Some(own_address).filter(|address| !address.is_unspecified()),
         api: ApiAccess {
             kubeconfig: Some(kubeconfig).filter(|path| !path.is_empty()).map(PathBuf::from),
@@ -70,8 +78,8 @@ fn mode(document: &mut Document) -> Mode {
     match document.text("mode", Mode::Nftables.name()).as_str() {
         "nftables" => return Mode::Nftables,
         "iptables" => return Mode::Iptables,
-        "ipvs" => document.problem("mode", "ipvs comes later; until then use nftables (or iptables)"),
-        other => document.problem("mode", format!("{other:?} is not known; use nftables or iptables")),
+        "ipvs" => return Mode::Ipvs,
+        other => document.problem("mode", format!("{other:?} is not known; use nftables, iptables or ipvs")),
     }
     Mode::Nftables
 }
@@ -89,8 +97,30 @@ fn section(document: &mut Document, mode: Mode) -> Section {
     Section {
         masquerade_all: document.switch(&path("masqueradeAll"), false),
         masquerade_mark: 1 << bit,
-        sync_period: document.period(&path("syncPeriod"), Duration::from_secs(30)),
+        sync_period: document.period(&path("syncPeriod"), SYNC_PERIOD),
     }
+}
+
+/// What the kernel may have as modules `ip_vs_…`.
+const SCHEDULERS: [&str; 13] = ["rr", "wrr", "lc", "wlc", "sh", "dh", "sed", "nq", "mh", "lblc", "lblcr", "fo", "ovf"];
+
+/// The section of ipvs mode, and how often it is compared.
+fn ipvs(document: &mut Document) -> (Ipvs, Duration) {
+    let scheduler = document.text("ipvs.scheduler", "rr");
+    if !SCHEDULERS.contains(&scheduler.as_str()) {
+        document.problem("ipvs.scheduler", format!("{scheduler:?} is not known; use one of {}", SCHEDULERS.join(", ")));
+    }
+    let excluded = document.list("ipvs.excludeCIDRs");
+    let texts: Vec<&str> = excluded.iter().map(String::as_str).collect();
+    let ipvs = Ipvs {
+        scheduler,
+        excluded: networks(document, "ipvs.excludeCIDRs", &texts),
+        strict_arp: document.switch("ipvs.strictARP", false),
+        tcp_timeout: document.duration("ipvs.tcpTimeout", Duration::ZERO),
+        tcp_fin_timeout: document.duration("ipvs.tcpFinTimeout", Duration::ZERO),
+        udp_timeout: document.duration("ipvs.udpTimeout", Duration::ZERO),
+    };
+    (ipvs, document.period("ipvs.syncPeriod", SYNC_PERIOD))
 }
 
 fn own_address(document: &mut Document) -> IpAddr {
@@ -186,6 +216,7 @@ fn node_ports(document: &mut Document, mode: Mode) -> NodePortSetting {
     match (texts.as_slice(), mode) {
         ([], Mode::Nftables) | (["primary"], _) => NodePortSetting::Primary,
         ([], Mode::Iptables) => NodePortSetting::All { loopback: localhost },
+        ([], Mode::Ipvs) => NodePortSetting::All { loopback: false },
         (texts, _) if texts.contains(&"primary") => {
             document.problem("nodePortAddresses", "`primary` cannot be combined with networks");
             NodePortSetting::Primary

@@ -10,7 +10,8 @@ pub use flags::Arguments;
 
 use crate::sysctl;
 use document::Document;
-use portico_model::index::{DetectLocal, Settings};
+use ipnet::IpNet;
+use portico_model::index::{DetectLocal, NodePortSetting, Settings};
 use serde_json::Value;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -33,6 +34,7 @@ const NO_EFFECT: &[(&str, &str)] = &[
 pub struct Config {
     pub mode: Mode,
     pub settings: Settings,
+    pub ipvs: Ipvs,
     /// The address of this node that its Node object may not know.
     pub own_address: Option<IpAddr>,
     pub api: ApiAccess,
@@ -65,6 +67,7 @@ impl Config {
 pub enum Mode {
     Nftables,
     Iptables,
+    Ipvs,
 }
 
 impl Mode {
@@ -72,8 +75,22 @@ impl Mode {
         match self {
             Mode::Nftables => "nftables",
             Mode::Iptables => "iptables",
+            Mode::Ipvs => "ipvs",
         }
     }
+}
+
+/// What counts in ipvs mode only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ipvs {
+    pub scheduler: String,
+    /// Virtual servers there are somebody else's.
+    pub excluded: Vec<IpNet>,
+    pub strict_arp: bool,
+    /// Zero leaves what the kernel has.
+    pub tcp_timeout: Duration,
+    pub tcp_fin_timeout: Duration,
+    pub udp_timeout: Duration,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,7 +186,7 @@ pub fn interpret(
         }
     };
     let mut config = meaning::read(&mut document, arguments, file.is_some(), surroundings);
-    without_effect(&mut document, arguments, file.is_some(), &mut warnings);
+    without_effect(&mut document, arguments, (file.is_some(), config.mode), &mut warnings);
     for field in document.unknown() {
         let line = file.as_ref().and_then(|(_, text)| line_of(text, &field));
         let line = line.map(|line| format!(" (line {line})")).unwrap_or_default();
@@ -179,6 +196,10 @@ pub fn interpret(
         let (mode, networks) = (document.name("detectLocalMode"), document.name("clusterCIDR"));
         warnings.push(format!("{mode} is ClusterCIDR, but {networks} is not given: pods cannot be told from others"));
     }
+    if config.mode == Mode::Ipvs && names_loopback(&config.settings.node_ports) {
+        let name = document.name("nodePortAddresses");
+        warnings.push(format!("{name}: in ipvs mode node ports do not answer on loopback addresses"));
+    }
     let problems = document.problems();
     if !problems.is_empty() {
         return Err(ConfigError::Invalid(problems));
@@ -186,6 +207,10 @@ pub fn interpret(
     config.resolved = document.resolved();
     config.file = file.map(|(path, _)| path);
     Ok(Loaded { config, task: task(arguments), warnings })
+}
+
+fn names_loopback(node_ports: &NodePortSetting) -> bool {
+    matches!(node_ports, NodePortSetting::Networks(networks) if networks.iter().any(|network| network.addr().is_loopback()))
 }
 
 fn decode(path: &Path, text: &str) -> Result<Value, ConfigError> {
@@ -211,7 +236,12 @@ fn task(arguments: &Arguments) -> Task {
 }
 
 /// Say what was set in vain, in one line.
-fn without_effect(document: &mut Document, arguments: &Arguments, file: bool, warnings: &mut Vec<String>) {
+fn without_effect(
+    document: &mut Document,
+    arguments: &Arguments,
+    (file, mode): (bool, Mode),
+    warnings: &mut Vec<String>,
+) {
     let mut vain = Vec::new();
     for flag in flags::FLAGS.iter().filter(|flag| !flag.effect) {
         let given = arguments.text(flag.name).is_some();
@@ -220,7 +250,7 @@ fn without_effect(document: &mut Document, arguments: &Arguments, file: bool, wa
             set |= document.meaningless(field);
         }
         // The section of another mode in a file is not meant for this one.
-        if set && (given || !flag.fields.iter().all(|field| field.starts_with("ipvs."))) {
+        if set && (given || mode == Mode::Ipvs || !flag.fields.iter().all(|field| field.starts_with("ipvs."))) {
             let name = match (file && !given, flag.fields.first()) {
                 (true, Some(field)) => (*field).to_owned(),
                 _ => format!("--{}", flag.name),

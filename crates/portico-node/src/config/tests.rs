@@ -149,10 +149,51 @@ fn the_section_of_the_mode_counts() {
 }
 
 #[test]
+fn ipvs() {
+    let fields = json!({"mode": "ipvs", "iptables": {"masqueradeAll": true, "masqueradeBit": 15, "syncPeriod": "5s"},
+                        "ipvs": {"syncPeriod": "6s", "scheduler": "wlc", "strictARP": true, "excludeCIDRs": ["10.1.2.3/16"],
+                                 "tcpTimeout": "1m", "tcpFinTimeout": "2s", "udpTimeout": "0s"}});
+    let from_file = with_file(fields, &[]).unwrap().config;
+    let flags = [
+        "--proxy-mode=ipvs",
+        "--masquerade-all",
+        "--iptables-masquerade-bit=15",
+        "--ipvs-sync-period=6s",
+        "--ipvs-scheduler=wlc",
+        "--ipvs-strict-arp",
+        "--ipvs-exclude-cidrs=10.1.0.0/16",
+        "--ipvs-tcp-timeout=60s",
+        "--ipvs-tcpfin-timeout=2s",
+    ];
+    let from_flags = with_flags(&flags).unwrap().config;
+    for config in [from_file, from_flags] {
+        assert_eq!(config.mode, Mode::Ipvs);
+        assert!(config.settings.masquerade_all, "as kube-proxy, from the section of iptables");
+        assert_eq!(config.settings.masquerade_mark, 1 << 15);
+        assert_eq!(config.settings.node_ports, NodePortSetting::All { loopback: false });
+        assert_eq!(config.sync_period, Duration::from_secs(6));
+        let expected = Ipvs {
+            scheduler: "wlc".into(),
+            excluded: vec!["10.1.0.0/16".parse().unwrap()],
+            strict_arp: true,
+            tcp_timeout: Duration::from_secs(60),
+            tcp_fin_timeout: Duration::from_secs(2),
+            udp_timeout: Duration::ZERO,
+        };
+        assert_eq!(config.ipvs, expected);
+    }
+    let loaded =
+        with_flags(&["--proxy-mode=ipvs", "--nodeport-addresses=127.0.0.0/8", "--cluster-cidr=10.0.0.0/8"]).unwrap();
+    assert_eq!(loaded.config.ipvs.scheduler, "rr");
+    assert!(loaded.warnings[0].contains("in ipvs mode node ports do not answer on loopback"), "{:?}", loaded.warnings);
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let table: &[(Value, &str)] = &[
-        (json!({"mode": "ipvs"}), "mode: ipvs comes later"),
-        (json!({"mode": "userspace"}), "mode: \"userspace\" is not known"),
+        (json!({"ipvs": {"scheduler": "random"}}), "ipvs.scheduler: \"random\" is not known; use one of rr, wrr"),
+        (json!({"ipvs": {"excludeCIDRs": ["10.0.0.1"]}}), "ipvs.excludeCIDRs"),
+        (json!({"mode": "userspace"}), "mode: \"userspace\" is not known; use nftables, iptables or ipvs"),
         (json!({"clusterCIDR": "10.0.0.0"}), "clusterCIDR: \"10.0.0.0\" is not a network"),
         (json!({"clusterCIDR": "10.0.0.0/8,11.0.0.0/8"}), "one of IPv4 and one of IPv6"),
         (json!({"detectLocalMode": "Bridge"}), "detectLocalMode: \"Bridge\" is not known"),
@@ -207,9 +248,12 @@ fn what_has_no_effect_is_told_once() {
     assert_eq!(with_file(zero, &[]).unwrap().warnings, Vec::<String>::new());
     let windows = json!({"winkernel": {"enableDSR": true}});
     assert_eq!(with_file(windows, &[]).unwrap().warnings, ["set without effect: winkernel (it is for Windows)"]);
-    let loaded = with_flags(&["--kube-api-qps=50", "--profiling", "--ipvs-scheduler=rr", "--boot-id-file=x"]).unwrap();
+    let loaded =
+        with_flags(&["--kube-api-qps=50", "--profiling", "--ipvs-min-sync-period=1s", "--boot-id-file=x"]).unwrap();
     let [warning] = loaded.warnings.as_slice() else { panic!("{:?}", loaded.warnings) };
-    for name in ["--kube-api-qps", "--profiling", "--ipvs-scheduler (it is for ipvs mode)", "--boot-id-file"] {
+    for name in
+        ["--kube-api-qps", "--profiling", "--ipvs-min-sync-period (changes are installed at once)", "--boot-id-file"]
+    {
         assert!(warning.contains(name), "{warning}");
     }
 }

@@ -8,7 +8,7 @@ pub use arguments::{Duration as Span, Given, StatusAddress};
 
 use crate::access::Access;
 use crate::election::Settings;
-use crate::forward::{ForwardSettings, Mode};
+use crate::forward::{ForwardSettings, HaproxySettings, Mode};
 use crate::servers::health::Thresholds;
 use ipnet::IpNet;
 use portico_vrrp::Version;
@@ -113,12 +113,28 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
     let mut own_addresses: Vec<IpAddr> = given.node_ips.clone().unwrap_or_default();
     own_addresses.extend(surroundings.addresses.iter().map(|(_, network)| network.addr()));
     own_addresses.retain(|address| !addresses.contains(address) && !address.is_loopback());
+    let thresholds = Thresholds {
+        healthy_after: given.healthy_after.unwrap_or(2),
+        unhealthy_after: given.unhealthy_after.unwrap_or(1),
+    };
+    let timeout = span(given.probe_timeout, Duration::from_millis(400));
+    let forward = ForwardSettings {
+        haproxy: HaproxySettings {
+            own_addresses: elections.iter().map(|election| election.router.own).collect(),
+            check_interval: interval,
+            check_timeout: timeout,
+            healthy_after: thresholds.healthy_after,
+            unhealthy_after: thresholds.unhealthy_after,
+            ..haproxy(&given)
+        },
+        ..forward(&given)
+    };
     Ok(Config {
         elections,
         own_addresses,
         priority,
         priority_penalty: given.priority_penalty.unwrap_or(50),
-        forward: ForwardSettings { mode: given.forward.unwrap_or(Mode::Auto), ..ForwardSettings::default() },
+        forward,
         check_every: span(given.check_every, Duration::from_secs(5)).max(Duration::from_millis(100)),
         servers: Servers {
             fixed: given.api_servers.unwrap_or_default(),
@@ -128,17 +144,35 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
                 .unwrap_or_else(|| "/var/lib/portico/vip".into())
                 .join(format!("servers-{port}.json")),
             interval,
-            timeout: span(given.probe_timeout, Duration::from_millis(400)),
-            thresholds: Thresholds {
-                healthy_after: given.healthy_after.unwrap_or(2),
-                unhealthy_after: given.unhealthy_after.unwrap_or(1),
-            },
+            timeout,
+            thresholds,
             rediscover: span(given.discover_every, Duration::from_secs(2)).max(Duration::from_millis(100)),
         },
         status: given.status_address.unwrap_or(StatusAddress(Some(([127, 0, 0, 1], STATUS_PORT).into()))).0,
         addresses,
         port,
     })
+}
+
+fn forward(given: &Given) -> ForwardSettings {
+    let default = ForwardSettings::default();
+    ForwardSettings {
+        mode: given.forward.unwrap_or(Mode::Auto),
+        static_services: given.static_services.clone().unwrap_or(default.static_services),
+        ..default
+    }
+}
+
+fn haproxy(given: &Given) -> HaproxySettings {
+    let default = HaproxySettings::default();
+    let words = |command: &String| command.split_whitespace().map(str::to_owned).collect();
+    HaproxySettings {
+        program: given.haproxy.clone().unwrap_or(default.program),
+        port: given.haproxy_port.unwrap_or(default.port),
+        ca_file: given.ca_file.clone(),
+        reload: given.haproxy_reload_command.as_ref().map(words),
+        ..default
+    }
 }
 
 fn election(

@@ -50,6 +50,18 @@ fn a_flag_goes_before_the_file() {
 }
 
 #[test]
+fn haproxy_listens_where_the_node_speaks() {
+    let yaml = "addresses: [172.16.64.58, 'fd00:16::58']\nforward: haproxy\nhaproxyPort: 7000\nprobeInterval: 1s\n\
+                haproxyReloadCommand: systemctl reload haproxy\ncaFile: /ca.crt";
+    let haproxy = config(yaml).unwrap().forward.haproxy;
+    let own: Vec<String> = haproxy.own_addresses.iter().map(IpAddr::to_string).collect();
+    assert_eq!(own, ["172.16.64.35", "fd00:16::35"]);
+    assert_eq!((haproxy.port, haproxy.check_interval), (7000, Duration::from_secs(1)));
+    assert_eq!(haproxy.reload.unwrap(), ["systemctl", "reload", "haproxy"]);
+    assert_eq!(haproxy.ca_file, Some("/ca.crt".into()));
+}
+
+#[test]
 fn unicast_peers_may_be_the_same_list_everywhere() {
     let config =
         config("addresses: [172.16.64.58]\nunicastPeers: [172.16.64.35, 172.16.64.48, 'fd00:16::48']").unwrap();

@@ -78,24 +78,22 @@ pub fn delete_link(link: u32) -> Messages {
 
 pub fn get_addresses(family_of: IpAddr) -> Messages {
     let mut request = Messages::new();
-    let [family, ..] = address_header(family_of, 0, 0, 0);
+    let [family, ..] = address_header(family_of, 0, 0);
     request.message(libc::RTM_GETADDR, flags::DUMP, |m| m.raw(&[family, 0, 0, 0, 0, 0, 0, 0]));
     request
 }
 
 /// An address that answers and that nobody chooses as the source of a connection by itself: IPv6 does not choose one that is
-/// past its preferred time, IPv4 none that is for this host only when it goes further. The kernel removes it after `lifetime`
-/// (in whole seconds). If it is there already, only its lifetime changes.
+/// past its preferred time, IPv4 takes the first, and this one comes after our own, which was there before. (In a narrower scope
+/// it would not be chosen either, but be listed first, and programs that look for the address of their host take that.) The
+/// kernel removes it after `lifetime` (in whole seconds). If it is there already, only its lifetime changes.
 ///
 /// IPv6 adds no route to its network: the next message would have that expire as well, though it is not ours alone.
 pub fn hold_address(request: &mut Messages, link: u32, (address, prefix): (IpAddr, u8), lifetime: Duration) {
-    let (scope, flags) = match address {
-        IpAddr::V4(_) => (libc::RT_SCOPE_HOST, 0),
-        IpAddr::V6(_) => (libc::RT_SCOPE_UNIVERSE, libc::IFA_F_NODAD | libc::IFA_F_NOPREFIXROUTE),
-    };
+    let flags = if address.is_ipv4() { 0 } else { libc::IFA_F_NODAD | libc::IFA_F_NOPREFIXROUTE };
     let valid = u32::try_from(lifetime.as_millis().div_ceil(1000)).unwrap_or(FOREVER - 1).clamp(1, FOREVER - 1);
     request.message(libc::RTM_NEWADDR, flags::ACK | flags::CREATE | REPLACE, |m| {
-        m.raw(&address_header(address, prefix, scope, link));
+        m.raw(&address_header(address, prefix, link));
         put_address(m, address);
         m.put(libc::IFA_CACHEINFO, &[0, valid, 0, 0].map(u32::to_ne_bytes).concat());
         m.put_u32(libc::IFA_FLAGS, flags);
@@ -105,7 +103,7 @@ pub fn hold_address(request: &mut Messages, link: u32, (address, prefix): (IpAdd
 
 pub fn drop_address(request: &mut Messages, link: u32, (address, prefix): (IpAddr, u8)) {
     request.message(libc::RTM_DELADDR, flags::ACK, |m| {
-        m.raw(&address_header(address, prefix, 0, link));
+        m.raw(&address_header(address, prefix, link));
         put_address(m, address);
     });
 }
@@ -113,7 +111,7 @@ pub fn drop_address(request: &mut Messages, link: u32, (address, prefix): (IpAdd
 /// The way to an address: see [`is_local`].
 pub fn get_route(link: u32, address: IpAddr) -> Messages {
     let mut request = Messages::new();
-    let [family, prefix, ..] = address_header(address, super::longest_prefix(address), 0, 0);
+    let [family, prefix, ..] = address_header(address, super::longest_prefix(address), 0);
     request.message(libc::RTM_GETROUTE, 0, |m| {
         m.raw(&[family, prefix, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         put_octets(m, libc::RTA_DST, address);
@@ -195,10 +193,11 @@ fn link_header(link: u32, flags: u32, which: u32) -> [u8; LINK_HEADER] {
     header
 }
 
-fn address_header(address: IpAddr, prefix: u8, scope: u8, link: u32) -> [u8; ADDRESS_HEADER] {
+/// Of an address that is good everywhere.
+fn address_header(address: IpAddr, prefix: u8, link: u32) -> [u8; ADDRESS_HEADER] {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
     let [a, b, c, d] = link.to_ne_bytes();
-    [family, prefix, 0, scope, a, b, c, d]
+    [family, prefix, 0, libc::RT_SCOPE_UNIVERSE, a, b, c, d]
 }
 
 fn put_address(m: &mut Messages, address: IpAddr) {

@@ -30,7 +30,7 @@ pub enum Mode {
 
 impl Mode {
     /// All that forward.
-    pub(super) const WAYS: [Mode; 4] = [Mode::Portico, Mode::Iptables, Mode::Ipvs, Mode::Direct];
+    pub(super) const WAYS: [Mode; 5] = [Mode::Portico, Mode::Iptables, Mode::Ipvs, Mode::Direct, Mode::Haproxy];
 }
 
 /// A way and why it fits.

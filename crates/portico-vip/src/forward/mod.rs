@@ -1,22 +1,26 @@
 //! What comes to the virtual address goes to an API server. One way a file; all are chosen at run time.
 //!
-//! [`direct`] needs nobody, [`kube_proxy`] stands beside kube-proxy, [`node`] has Portico's node daemon do it. [`choose`] decides which way, from what is on the node; [`Forwarding`] is all of it for who has an
-//! address to forward. [`flows`] ends connections to servers that are out.
+//! [`direct`] needs nobody, [`kube_proxy`] stands beside kube-proxy (in iptables and IPVS mode), [`node`] has Portico's node
+//! daemon do it, [`haproxy`] runs HAProxy. [`choose`] decides which way, from what is on the node; [`Forwarding`] is all of it for
+//! who has an address to forward. [`flows`] ends connections to servers that are gone.
 
 mod choose;
 mod direct;
 mod flows;
+mod haproxy;
 mod kube_proxy;
 mod node;
 mod route;
 pub mod worker;
 
 pub use choose::Mode;
+pub use haproxy::HaproxySettings;
 
 use crate::servers::Server;
 use choose::{Choice, Surroundings};
 use direct::Direct;
 use flows::Flows;
+use haproxy::Haproxy;
 use kube_proxy::{Kind, KubeProxy};
 use node::Node;
 use portico_dataplane::iptables::Programs;
@@ -70,11 +74,17 @@ pub struct ForwardSettings {
     /// The bit of the packet mark that asks for masquerading, where we masquerade ourselves. kube-proxy's, which everybody keeps
     /// clear of.
     pub masquerade_mark: u32,
+    pub haproxy: HaproxySettings,
 }
 
 impl Default for ForwardSettings {
     fn default() -> Self {
-        Self { mode: Mode::Auto, static_services: statics::FOLDER.into(), masquerade_mark: 1 << 14 }
+        Self {
+            mode: Mode::Auto,
+            static_services: statics::FOLDER.into(),
+            masquerade_mark: 1 << 14,
+            haproxy: HaproxySettings::default(),
+        }
     }
 }
 
@@ -202,7 +212,8 @@ impl Forwarding {
             Mode::Portico => Box::new(Node::new(&self.settings.static_services)),
             Mode::Iptables => Box::new(beside(Kind::Iptables)),
             Mode::Ipvs => Box::new(beside(Kind::Ipvs)),
-            _ => Box::new(Direct::open(self.settings.masquerade_mark)?),
+            Mode::Haproxy => Box::new(Haproxy::open(self.settings.haproxy.clone(), self.settings.masquerade_mark)?),
+            Mode::Direct | Mode::Auto => Box::new(Direct::open(self.settings.masquerade_mark)?),
         })
     }
 

@@ -76,14 +76,18 @@ async fn connections_of_the_owner_have_its_own_address() {
     let (accepted, _) = listener.accept().unwrap();
     assert_eq!(accepted.local_addr().unwrap(), client.peer_addr().unwrap());
 
-    // Also after the host's own address went and came back behind the virtual one.
+    // Also after the host's own address went and came back.
     ip(owner, "addr del 10.0.0.1/24 dev eth0");
-    ip(owner, "addr add 10.0.0.100/32 dev eth0 scope host");
+    until_role(&v4, Role::Stopped).await;
     ip(owner, "addr add 10.0.0.1/24 dev eth0");
     routes_v4(owner);
+    until_role(&v4, Role::Owner).await;
     for (to, from) in own {
         assert_eq!(source(owner, to.parse().unwrap()).to_string(), from, "to {to}, later");
     }
+    // Programs that look for the address of their host take the first.
+    let listed = ip(owner, "-4 -o addr show dev eth0");
+    assert!(listed.find("10.0.0.1/").unwrap() < listed.find(V4).unwrap(), "{listed}");
 }
 
 fn routes_v4(owner: &Host) {

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod beside_ipvs;
 mod beside_kube_proxy;
 mod by_node;
 mod direct;
+mod haproxy;
 mod lab;

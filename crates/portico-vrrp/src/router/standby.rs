@@ -98,9 +98,12 @@ impl Standby {
             true => self.preempt_at.or(Some(self.silent_at.max((now + skew).saturating_add(config.preempt_delay)))),
             false => None,
         };
+        let silent_at = now + timing::silence(config.version, advert.interval, config.priority);
+        // Of two owners the lesser one is about to yield, and its word must not shorten the wait for the other.
+        let lesser = self.owner.is_some_and(|(owner, priority)| (priority, owner) > (advert.priority, from));
+        self.silent_at = if lesser { silent_at.max(self.silent_at) } else { silent_at };
         self.owner = Some((from, advert.priority));
         self.interval = advert.interval;
-        self.silent_at = now + timing::silence(config.version, advert.interval, config.priority);
         self.probed = false;
     }
 

@@ -358,6 +358,27 @@ fn who_leaves_is_followed_after_the_skew() {
 }
 
 #[test]
+fn an_advert_that_was_overtaken_by_the_leave_changes_nothing() {
+    let mut router = following();
+    hear(&mut router, NOON + 250 * MS, 9, &advert(0));
+    run(&mut router, NOON + 403 * MS);
+    assert_eq!(short(&hear(&mut router, NOON + 410 * MS, 9, &advert(200))), "");
+    assert_eq!(short(&hear(&mut router, NOON + 420 * MS, 9, &advert(0))), "send 100", "it has not heard of us");
+    let outputs = hear(&mut router, NOON + 653 * MS, 9, &advert(200));
+    assert_eq!(short(&outputs), "drop, Standby: 172.16.64.9 has it with priority 200", "it has come back");
+}
+
+#[test]
+fn of_two_owners_the_lesser_one_does_not_shorten_the_wait() {
+    let mut router = standby();
+    hear(&mut router, NOON, 9, &Advert { interval: 1000 * MS, ..advert(200) });
+    hear(&mut router, NOON + 100 * MS, 4, &advert(150));
+    assert_eq!(run(&mut router, NOON + 3600 * MS).last(), Some(&(3359, "probe".to_owned())));
+    assert_eq!(run(&mut router, NOON + 3610 * MS).len(), 1);
+    assert_eq!(router.role(), Role::Owner);
+}
+
+#[test]
 fn who_is_worse_is_preempted_when_it_may_be() {
     let preempted =
         |millis| vec![(millis, "take 2s, announce, send 100, Owner: 172.16.64.9 has a lower priority".to_owned())];

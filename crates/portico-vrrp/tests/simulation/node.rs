@@ -23,6 +23,8 @@ pub struct Node {
     pub router: Router,
     pub process: Process,
     pub link: bool,
+    /// As the world knows it.
+    pub priority: u8,
     pub address: Option<Held>,
     /// Asked to stop, and not gone yet.
     pub leaves: bool,
@@ -44,6 +46,7 @@ pub struct Node {
 impl Node {
     pub fn new(config: Config) -> Self {
         Self {
+            priority: config.priority,
             router: Router::new(config),
             process: Process::Dead,
             link: true,
@@ -103,9 +106,5 @@ impl Node {
 
     pub fn takes_part(&self) -> bool {
         self.runs() && self.link && self.router.role() != Role::Stopped && !self.leaves
-    }
-
-    pub fn priority(&self) -> u8 {
-        self.router.config().priority
     }
 }

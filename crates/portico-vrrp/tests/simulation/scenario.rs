@@ -216,8 +216,8 @@ fn settled(world: &mut World) {
             return world.fail(format!("in the end '{names}' have the address"));
         };
         let better = part.iter().find(|node| {
-            let other = world.nodes[**node].router.config();
-            other.preempt && other.priority > world.nodes[owner].priority()
+            let other = &world.nodes[**node];
+            other.router.config().preempt && other.priority > world.nodes[owner].priority
         });
         if let Some(better) = better {
             return world.fail(format!("in the end {} has it, not {}", name(owner), name(*better)));
@@ -262,7 +262,7 @@ fn lose(world: &mut World, owner: usize, others: &[usize], how: fn(&mut World, u
     world.note(|| format!("--- {} is lost", name(owner)));
     world.count("owner lost");
     world.guarded.clear();
-    let part: Vec<u8> = others.iter().map(|node| world.nodes[*node].priority()).collect();
+    let part: Vec<u8> = others.iter().map(|node| world.nodes[*node].priority).collect();
     how(world, owner);
     settle(world);
     let first = part.iter().max().copied().unwrap_or_default();
@@ -305,7 +305,7 @@ fn release(world: &mut World, owner: usize, others: &[usize]) {
     }
     world.handle(owner, Input::Release);
     let bound = match !others.is_empty() && world.network.in_a_row == 0 {
-        true => timing::leave_again(config.version, config.sent_interval()) + 2 * world.network.most_delay,
+        true => world.skew() + 2 * world.network.most_delay,
         false => timing::leave(config.version, config.sent_interval()),
     };
     world.run_for(bound + 3 * world.network.late);
@@ -377,16 +377,21 @@ fn join(world: &mut World) {
     }
     world.start(node);
     let Some(owner) = owner else { return settle(world) };
-    let may = newcomer.preempt && newcomer.priority > world.nodes[owner].priority();
+    let may = newcomer.preempt && newcomer.priority > world.nodes[owner].priority;
     world.became_owner.clear();
     world.guarded = parts(world);
+    // One with a shorter interval does not wait long enough for the first advert of an owner with a longer one, and losses
+    // of two owners, one after the other, add up.
+    let sure = world.network.in_a_row == 0
+        && world.nodes.iter().all(|other| other.router.config().interval == newcomer.interval);
+    world.run_for(newcomer.preempt_delay);
+    if sure && !newcomer.preempt_delay.is_zero() && !world.became_owner.is_empty() {
+        world.fail(format!("{:?} did not wait for {:?}", world.became_owner, newcomer.preempt_delay));
+    }
     world.run_for(world.settle_bound());
     settled(world);
     let expected: &[usize] = if may { &[node] } else { &[] };
-    // One with a shorter interval does not wait long enough for the first advert of an owner with a longer one.
-    let alike = world.nodes.iter().all(|other| other.router.config().interval == newcomer.interval);
-    // And losses of two owners, one after the other, add up.
-    if alike && world.network.in_a_row == 0 && world.became_owner != expected {
+    if sure && world.became_owner != expected {
         world.fail(format!("{:?} took over, not {expected:?}", world.became_owner));
     }
     hold_still(world);

@@ -3,7 +3,7 @@
 use crate::node::{Held, Node, Process};
 use crate::random::Random;
 use portico_vrrp::router::timing;
-use portico_vrrp::{Config, Input, Output, Role, Time, packet};
+use portico_vrrp::{Config, Input, Output, Role, Time, Version, packet};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::IpAddr;
@@ -262,6 +262,7 @@ impl World {
 
     pub fn set_priority(&mut self, node: usize, priority: u8) {
         if self.nodes[node].runs() {
+            self.nodes[node].priority = priority;
             self.handle(node, Input::Priority(priority));
             self.forget_overlaps();
         }
@@ -445,7 +446,7 @@ impl World {
 
     /// A kernel keeps the address of a process that does not run for so long.
     pub fn kernel_bound(&self) -> Duration {
-        self.longest(|config| timing::lifetime(config.version, config.sent_interval())) + KERNEL_LATE
+        self.silence() + Duration::from_millis(1500) + KERNEL_LATE
     }
 
     /// Somebody owns the address after so long, if nothing happens.
@@ -453,14 +454,21 @@ impl World {
         self.silence() + self.network.most_delay + 3 * self.network.late
     }
 
+    /// For who has the lowest priority. The skew is less than a second in version 2, and than an interval in version 3.
     fn silence(&self) -> Duration {
-        self.longest(|config| timing::silence(config.version, self.interval(), 1))
+        3 * self.interval() + self.skew()
+    }
+
+    pub fn skew(&self) -> Duration {
+        match self.nodes[0].router.config().version {
+            Version::V2 => Duration::from_secs(1),
+            Version::V3 => self.interval(),
+        }
     }
 
     /// Nothing changes any more after so long, if nothing happens.
     pub fn settle_bound(&self) -> Duration {
-        let skew = self.longest(|config| timing::skew(config.version, self.interval(), 1));
-        let delay = self.longest(|config| config.preempt_delay) + skew;
+        let delay = self.longest(|config| config.preempt_delay) + self.skew();
         let preempted = self.owner_bound() + self.yield_bound() + delay.max(self.silence()) + 2 * self.network.late;
         preempted.max(self.kernel_bound()) + self.yield_bound()
     }

@@ -36,7 +36,7 @@ impl Kernel {
         let mut table = Table::Filter;
         for line in input.lines() {
             match line.split_at(1) {
-                ("*", name) => table = Table::BOTH.into_iter().find(|table| table.name() == name).unwrap(),
+                ("*", name) => table = Table::ALL.into_iter().find(|table| table.name() == name).unwrap(),
                 (":", chain) => {
                     _ = self.chains.insert((table, chain.split(' ').next().unwrap().to_owned()), Vec::new())
                 }
@@ -76,7 +76,7 @@ impl Kernel {
 
     fn save(&self) -> Installed {
         let mut text = String::new();
-        for table in Table::BOTH {
+        for table in Table::ALL {
             let of_table =
                 || self.chains.iter().filter(|((of, _), _)| *of == table).map(|((_, name), rules)| (name, rules));
             writeln!(text, "*{}", table.name()).unwrap();
@@ -423,7 +423,7 @@ fn drift_is_repaired_and_told() {
 
 impl Kernel {
     fn rules(&mut self, table: &str, chain: &str) -> &mut Vec<String> {
-        let table = Table::BOTH.into_iter().find(|of| of.name() == table).unwrap();
+        let table = Table::ALL.into_iter().find(|of| of.name() == table).unwrap();
         self.chains.get_mut(&(table, chain.to_owned())).unwrap()
     }
 }

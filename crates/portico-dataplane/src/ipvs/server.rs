@@ -1,0 +1,112 @@
+//! What IPVS calls a service and its destinations: a virtual server, and the real servers behind it.
+
+use portico_model::table::{Endpoint, Family, Protocol};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Where somebody listens, be it a virtual server or an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct At {
+    pub address: IpAddr,
+    pub port: u16,
+    pub protocol: Protocol,
+}
+
+impl At {
+    pub fn family(&self) -> Family {
+        Family::of(self.address)
+    }
+
+    pub fn socket(&self) -> SocketAddr {
+        SocketAddr::new(self.address, self.port)
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.socket(), self.protocol.lower())
+    }
+}
+
+/// How a virtual server chooses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub scheduler: Arc<str>,
+    pub flags: u32,
+    /// For so many seconds a client stays with its endpoint.
+    pub timeout: u32,
+}
+
+/// A client stays with its endpoint.
+const PERSISTENT: u32 = 0x1;
+/// The scheduler `mh` looks at the client's port as well, not only at its address.
+const MH_PORT: u32 = 0x10;
+/// Flags that are for the operator to decide; the others are the kernel's own.
+pub const DECIDED: u32 = 0x3d;
+
+impl Settings {
+    pub fn new(scheduler: &Arc<str>, affinity: Option<u32>) -> Settings {
+        let of_scheduler = if &**scheduler == "mh" { MH_PORT } else { 0 };
+        let of_affinity = if affinity.is_some() { PERSISTENT } else { 0 };
+        Settings {
+            scheduler: scheduler.clone(),
+            flags: of_scheduler | of_affinity,
+            timeout: affinity.unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.scheduler)?;
+        if self.flags & PERSISTENT != 0 {
+            write!(f, " persistent {}", self.timeout)?;
+        }
+        Ok(())
+    }
+}
+
+/// A virtual server as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    pub settings: Settings,
+    /// Who gets new connections; sorted.
+    pub pool: Arc<[Endpoint]>,
+    /// Who gets none but keeps those it has; sorted.
+    pub lingering: Arc<[Endpoint]>,
+}
+
+/// A virtual server as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub settings: Settings,
+    pub destinations: Vec<Destination>,
+}
+
+/// A real server as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    pub at: SocketAddr,
+    /// With 0 it gets no new connection.
+    pub weight: u32,
+    /// Connections that are established.
+    pub active: u32,
+    /// Connections that begin or end.
+    pub inactive: u32,
+}
+
+impl Destination {
+    pub fn idle(at: SocketAddr, weight: u32) -> Destination {
+        Destination { at, weight, active: 0, inactive: 0 }
+    }
+}
+
+pub fn socket(endpoint: &Endpoint) -> SocketAddr {
+    SocketAddr::new(endpoint.address, endpoint.port)
+}
+
+/// Whether an endpoint at this place is among those; they are sorted.
+pub fn contains(endpoints: &[Endpoint], at: SocketAddr) -> bool {
+    endpoints.binary_search_by_key(&(at.ip(), at.port()), |endpoint| (endpoint.address, endpoint.port)).is_ok()
+}

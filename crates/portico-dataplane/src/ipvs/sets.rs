@@ -1,0 +1,206 @@
+//! The sets that the fixed rules look into, and what is in them. Where kube-proxy has a set for the same purpose, it has the
+//! same name and type here.
+
+use super::server::At;
+use ipnet::IpNet;
+use portico_model::table::{Family, FrontendKind, Masquerade};
+use std::fmt;
+use std::net::IpAddr;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Set {
+    /// Masqueraded unless the sender is a pod of this node: cluster IPs.
+    ClusterIp,
+    /// Masqueraded always: external IPs (and cluster IPs, with `--masquerade-all`).
+    ExternalIp,
+    /// Only the node's own packets are masqueraded: external IPs with a Local policy.
+    ExternalIpLocal,
+    LoadBalancer,
+    LoadBalancerLocal,
+    NodePort,
+    NodePortLocal,
+    /// Never masqueraded. Servers that are left for their connections are here as well, so that it is known whose they are.
+    Plain,
+    /// Only the sources in [`Set::Sources`] may use them; nobody, where there is none.
+    Guarded,
+    Sources,
+    /// Silent to everybody but this node and its pods.
+    DroppedOutside,
+    /// This node and its pods use the server on the other address.
+    Inside,
+    /// An endpoint, and itself as the sender.
+    LoopBack,
+    /// Addresses of the link, and of a Service.
+    Bound,
+    /// Addresses of the link that no Service has any more, kept for connections that live on.
+    Leaving,
+}
+
+impl Set {
+    pub const ALL: [Set; 15] = [
+        Set::ClusterIp,
+        Set::ExternalIp,
+        Set::ExternalIpLocal,
+        Set::LoadBalancer,
+        Set::LoadBalancerLocal,
+        Set::NodePort,
+        Set::NodePortLocal,
+        Set::Plain,
+        Set::Guarded,
+        Set::Sources,
+        Set::DroppedOutside,
+        Set::Inside,
+        Set::LoopBack,
+        Set::Bound,
+        Set::Leaving,
+    ];
+
+    /// The sets of which every frontend is in exactly one.
+    pub const FRONTENDS: [Set; 8] = [
+        Set::ClusterIp,
+        Set::ExternalIp,
+        Set::ExternalIpLocal,
+        Set::LoadBalancer,
+        Set::LoadBalancerLocal,
+        Set::NodePort,
+        Set::NodePortLocal,
+        Set::Plain,
+    ];
+
+    pub fn of_frontend(kind: FrontendKind, masquerade: Masquerade) -> Set {
+        match (masquerade, kind) {
+            (Masquerade::Never, _) => Set::Plain,
+            (Masquerade::UnlessPod, _) => Set::ClusterIp,
+            (Masquerade::Always, FrontendKind::LoadBalancerIp) => Set::LoadBalancer,
+            (Masquerade::Always, FrontendKind::NodePort) => Set::NodePort,
+            (Masquerade::Always, _) => Set::ExternalIp,
+            (Masquerade::OnlyNode, FrontendKind::LoadBalancerIp) => Set::LoadBalancerLocal,
+            (Masquerade::OnlyNode, FrontendKind::NodePort) => Set::NodePortLocal,
+            (Masquerade::OnlyNode, _) => Set::ExternalIpLocal,
+        }
+    }
+
+    /// Whose packets are masqueraded, for a set of frontends.
+    pub fn masquerade(self) -> Masquerade {
+        match self {
+            Set::ClusterIp => Masquerade::UnlessPod,
+            Set::ExternalIp | Set::LoadBalancer | Set::NodePort => Masquerade::Always,
+            Set::ExternalIpLocal | Set::LoadBalancerLocal | Set::NodePortLocal => Masquerade::OnlyNode,
+            _ => Masquerade::Never,
+        }
+    }
+
+    /// At most 31 characters, which is why one of them is cut off.
+    pub fn name(self, family: Family) -> &'static str {
+        let (v4, v6) = match self {
+            Set::ClusterIp => ("KUBE-CLUSTER-IP", "KUBE-6-CLUSTER-IP"),
+            Set::ExternalIp => ("KUBE-EXTERNAL-IP", "KUBE-6-EXTERNAL-IP"),
+            Set::ExternalIpLocal => ("KUBE-EXTERNAL-IP-LOCAL", "KUBE-6-EXTERNAL-IP-LOCAL"),
+            Set::LoadBalancer => ("KUBE-LOAD-BALANCER", "KUBE-6-LOAD-BALANCER"),
+            Set::LoadBalancerLocal => ("KUBE-LOAD-BALANCER-LOCAL", "KUBE-6-LOAD-BALANCER-LOCAL"),
+            Set::NodePort => ("KUBE-NODE-PORT", "KUBE-6-NODE-PORT"),
+            Set::NodePortLocal => ("KUBE-NODE-PORT-LOCAL", "KUBE-6-NODE-PORT-LOCAL"),
+            Set::Plain => ("PORTICO-PLAIN", "PORTICO-6-PLAIN"),
+            Set::Guarded => ("KUBE-LOAD-BALANCER-FW", "KUBE-6-LOAD-BALANCER-FW"),
+            Set::Sources => ("KUBE-LOAD-BALANCER-SOURCE-CIDR", "KUBE-6-LOAD-BALANCER-SOURCE-CID"),
+            Set::DroppedOutside => ("PORTICO-DROPPED-OUTSIDE", "PORTICO-6-DROPPED-OUTSIDE"),
+            Set::Inside => ("PORTICO-INSIDE", "PORTICO-6-INSIDE"),
+            Set::LoopBack => ("KUBE-LOOP-BACK", "KUBE-6-LOOP-BACK"),
+            Set::Bound => ("KUBE-IPVS-IPS", "KUBE-6-IPVS-IPS"),
+            Set::Leaving => ("PORTICO-LEAVING", "PORTICO-6-LEAVING"),
+        };
+        if family == Family::V4 { v4 } else { v6 }
+    }
+
+    pub fn kind(self) -> &'static str {
+        match self {
+            Set::Sources => "hash:ip,port,net",
+            Set::LoopBack => "hash:ip,port,ip",
+            Set::Bound | Set::Leaving => "hash:ip",
+            _ => "hash:ip,port",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<(Set, Family)> {
+        let all = Family::BOTH.into_iter().flat_map(|family| Set::ALL.map(|set| (set, family)));
+        all.into_iter().find(|(set, family)| set.name(*family) == name)
+    }
+}
+
+/// Sets of kube-proxy that have no counterpart here.
+pub fn is_kube_proxys(name: &str) -> bool {
+    const NAMES: [&str; 8] = [
+        "LOAD-BALANCER-SOURCE-IP",
+        "NODE-PORT-TCP",
+        "NODE-PORT-LOCAL-TCP",
+        "NODE-PORT-UDP",
+        "NODE-PORT-LOCAL-UDP",
+        "NODE-PORT-SCTP-HASH",
+        "NODE-PORT-LOCAL-SCTP-HASH",
+        "HEALTH-CHECK-NODE-PORT",
+    ];
+    let rest = name.strip_prefix("KUBE-6-").or_else(|| name.strip_prefix("KUBE-"));
+    rest.is_some_and(|rest| NAMES.contains(&rest))
+}
+
+/// What a set has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Entry {
+    At(At),
+    /// A frontend, and who may use it.
+    Source(At, IpNet),
+    /// An endpoint, with its own address as the sender's.
+    Loop(At),
+    Address(IpAddr),
+}
+
+impl Entry {
+    pub fn family(&self) -> Family {
+        match self {
+            Entry::At(at) | Entry::Source(at, _) | Entry::Loop(at) => at.family(),
+            Entry::Address(address) => Family::of(*address),
+        }
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::At(at) => write!(f, "{at}"),
+            Entry::Source(at, network) => write!(f, "{at} from {network}"),
+            Entry::Loop(at) => write!(f, "{at} from {}", at.address),
+            Entry::Address(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_and_are_found() {
+        for set in Set::ALL {
+            for family in Family::BOTH {
+                let name = set.name(family);
+                assert!(name.len() <= 31, "{name}");
+                assert_eq!(Set::named(name), Some((set, family)));
+                assert!(!is_kube_proxys(name));
+            }
+        }
+        assert!(is_kube_proxys("KUBE-NODE-PORT-TCP") && is_kube_proxys("KUBE-6-NODE-PORT-LOCAL-SCTP-HASH"));
+        assert_eq!(Set::named("KUBE-NODE-PORT-TCP"), None);
+    }
+
+    #[test]
+    fn a_set_of_frontends_treats_them_as_they_want() {
+        use FrontendKind::*;
+        for kind in [ClusterIp, ExternalIp, LoadBalancerIp, NodePort] {
+            for masquerade in [Masquerade::Always, Masquerade::UnlessPod, Masquerade::OnlyNode, Masquerade::Never] {
+                let set = Set::of_frontend(kind, masquerade);
+                assert_eq!(set.masquerade(), masquerade);
+                assert!(Set::FRONTENDS.contains(&set));
+            }
+        }
+    }
+}
