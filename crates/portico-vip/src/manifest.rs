@@ -90,6 +90,7 @@ impl Manifest<'_> {
              Restart=always\n\
              RestartSec=1\n\
              TimeoutStopSec={}\n\
+             KillMode=mixed\n\
              OOMScoreAdjust=-998\n\
              AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_NICE\n\
              CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_NICE CAP_DAC_READ_SEARCH\n\

@@ -83,6 +83,8 @@ impl Supervisor {
     fn spawn(&self) -> io::Result<Child> {
         let mut command = Command::new(&self.program);
         command.args(["-W", "-db", "-f"]).arg(&self.config).stdin(Stdio::null());
+        // Who asks all of us to end means us: it goes when the address is another's and what is in flight is over.
+        command.process_group(0);
         die_with_us(&mut command);
         command.spawn()
     }
