@@ -7,7 +7,7 @@
 //! [`stale`] says which flows (pure), [`flow`] is how the kernel writes them (pure), [`Conntrack`] asks and deletes.
 
 mod flow;
-mod local;
+pub(crate) mod local;
 pub mod stale;
 
 pub use stale::{ABANDONED_AFTER, Stale, check, plan};
