@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
+use portico_testbed::Host;
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -53,7 +54,7 @@ impl Traces {
             "start-proxy" => workers(value).for_each(|name| lab.start_node(name)),
             "cleanup-proxy" => workers(value).for_each(|name| lab.clean_up_node(name)),
             "foreign-rules" => workers(value).try_for_each(|name| self.add_foreign_rules(lab, name))?,
-            "flush-rules" => workers(value).for_each(|name| drop(lab.host(name).run(nft(&["flush", "ruleset"]), ""))),
+            "flush-rules" => workers(value).try_for_each(|name| flush_rules(lab.host(name)))?,
             "add-address" => {
                 let (Some(host), Some(address)) = (value[0].as_str(), value[1].as_str()) else {
                     return Err(format!("which host and address: {value}"));
@@ -127,6 +128,20 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 fn workers(names: &Value) -> impl Iterator<Item = &'static str> {
     let wanted: Vec<_> = list(names).cloned().collect();
     WORKERS.into_iter().filter(move |name| wanted.iter().any(|wanted| wanted == name))
+}
+
+/// Removes all rules, whoever made them and in whatever way: which ways there are depends on the kernel.
+fn flush_rules(host: &Host) -> Result<(), String> {
+    let _ = host.run(nft(&["flush", "ruleset"]), "");
+    let mut ipvsadm = Command::new("ipvsadm");
+    ipvsadm.arg("--clear");
+    let _ = host.run(ipvsadm, "");
+    ["iptables-restore", "ip6tables-restore"].into_iter().try_for_each(|program| {
+        let mut restore = Command::new(program);
+        restore.arg("--wait");
+        let emptied = host.run(restore, "*nat\nCOMMIT\n*mangle\nCOMMIT\n*filter\nCOMMIT\n");
+        emptied.map(drop).map_err(|error| format!("{error}: {}", error.source))
+    })
 }
 
 fn nft(arguments: &[&str]) -> Command {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use portico_testbed::cluster::POD_RANGES;
+use portico_testbed::uml::is_inside;
 use portico_testbed::{Cluster, Flow, Host, Process, Protocol};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -21,7 +22,7 @@ pub const WORKERS: [&str; 3] = ["node1", "node2", "node3"];
 /// A Service that is changed after all others: who forwards its newest port has seen what came before it.
 const SENTINEL: [&str; 2] = ["10.96.255.254", "fd00:10:96::fffe"];
 const SENTINEL_PORTS: std::ops::Range<u16> = 9900..9964;
-/// How long a program may take to start, and to follow a change.
+/// How long a program may take to start, and to follow a change; four times as long inside user-mode-linux.
 const START: Duration = Duration::from_secs(60);
 const FOLLOW: Duration = Duration::from_secs(15);
 
@@ -168,7 +169,7 @@ impl Lab {
         for object in self.sentinel(port, target) {
             self.control.apply(&object).await?;
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + patience * if is_inside() { 4 } else { 1 };
         let cluster = &self.cluster;
         let waits = self.nodes.iter_mut().map(|(name, process)| async move {
             let host = cluster.host(name).unwrap();
@@ -209,14 +210,17 @@ impl Lab {
 async fn follow(host: &Host, address: &str, port: u16, target: u16, deadline: Instant) -> bool {
     let to = std::net::SocketAddr::new(address.parse().unwrap(), port);
     let mut flow = Flow { patience: Duration::from_millis(60), ..Flow::new(Protocol::Tcp, to) };
+    // Asking takes time from those who are waited for.
+    let mut pause = Duration::from_millis(4);
     while Instant::now() < deadline {
         match host.ask(&flow).await {
             Ok(answer) if answer.seen.host == "cp" && answer.seen.port == target => return false,
             Err(portico_testbed::Failure::Timeout) => {
                 flow.patience = (flow.patience * 3 / 2).min(Duration::from_secs(1))
             }
-            _ => sleep(Duration::from_millis(5)).await,
+            _ => sleep(pause).await,
         }
+        pause = (pause * 5 / 4).min(Duration::from_millis(100));
     }
     true
 }

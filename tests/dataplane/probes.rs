@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use portico_testbed::cluster::extra_sources;
 use portico_testbed::flow::{Answer, Conversation};
+use portico_testbed::uml::is_inside;
 use portico_testbed::{Cluster, Failure, Flow, Host, Protocol};
 use serde_json::{Value, json};
 
@@ -206,7 +207,11 @@ fn attempts(recorded: &Value) -> usize {
 }
 
 fn patience(recorded: &Value) -> Duration {
-    Duration::from_millis(if recorded["fail"] == "timeout" { 1300 } else { 3500 })
+    Duration::from_millis(match recorded["fail"] == "timeout" {
+        true => 1300,
+        false if is_inside() => 10_000,
+        false => 3500,
+    })
 }
 
 fn host<'a>(cluster: &'a Cluster, name: &str) -> &'a Host {

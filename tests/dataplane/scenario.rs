@@ -1,7 +1,7 @@
 //! Scenarios as they are on disk: steps of actions and probes, with what was recorded.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -123,20 +123,30 @@ impl Probe {
     }
 }
 
-/// All scenarios, or those whose name has one of the texts in `PORTICO_SCENARIO=text,…` or whose file is called so; those with the same configuration together, the
-/// usual configuration first.
-pub fn load() -> Vec<Scenario> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/dataplane/scenarios");
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/dataplane/scenarios")
+}
+
+/// What the files with scenarios are called.
+pub fn files() -> Vec<String> {
+    let paths = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<_> = paths.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// All scenarios of these files, or those of them whose name has one of the texts in `PORTICO_SCENARIO=text,…` or whose file
+/// is called so; those with the same configuration together, the usual configuration first.
+pub fn load(files: &[&str]) -> Vec<Scenario> {
     let wanted = std::env::var("PORTICO_SCENARIO").unwrap_or_default();
     let wanted: Vec<_> = wanted.split(',').collect();
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
     let mut all = Vec::new();
-    for path in files {
+    for name in files {
+        let path = folder().join(format!("{name}.json"));
         let file: File = serde_json::from_slice(&fs::read(&path).unwrap())
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let whole = path.file_stem().is_some_and(|stem| wanted.iter().any(|text| stem == *text));
         let named = |scenario: &Scenario| wanted.iter().any(|text| scenario.name.contains(text));
+        let whole = wanted.contains(name);
         all.extend(file.scenarios.into_iter().filter(|scenario| whole || named(scenario)));
     }
     all.sort_by_key(|scenario| match scenario.proxy_config.is_empty() {

@@ -1,18 +1,14 @@
 //! Requests without end from every place, each on a connection of its own, until somebody says stop.
 
-use crate::rig::{PLACES, Rig};
+use crate::rig::{PLACES, Rig, pace};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// Between two requests of one place.
-const GAP: Duration = Duration::from_millis(50);
+use std::time::Instant;
 
 #[derive(Debug)]
 pub struct Seen {
-    #[allow(dead_code, reason = "for people who read a failure")]
     pub place: &'static str,
     pub started: Instant,
     pub ended: Instant,
@@ -35,7 +31,7 @@ impl Requests {
                     let started = Instant::now();
                     let result = asker.ask(to);
                     seen.push(Seen { place, started, ended: Instant::now(), result });
-                    std::thread::sleep(GAP.saturating_sub(started.elapsed()));
+                    std::thread::sleep(pace().gap.saturating_sub(started.elapsed()));
                 }
                 seen
             })

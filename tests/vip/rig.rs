@@ -1,6 +1,7 @@
 //! Two masters, a worker with a pod, and a host outside, on one switch; etcd behind them; everything that runs there.
 
 use crate::common::tls;
+use portico_testbed::uml::has_ipvs;
 use portico_testbed::{Host, Process, Route, Testbed};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -30,9 +31,41 @@ const CLUSTER_CIDR: &str = "10.244.0.0/17";
 const SERVICE_CIDR: &str = "10.244.255.0/24";
 const STATUS: &str = "127.0.0.1:10246";
 const TOKENS: &str = "admin-token,admin,admin,\"system:masters\"\n";
-const PATIENCE: Duration = Duration::from_secs(40);
-/// Shorter than the interval at which requests must not fail any more, longer than any that is answered.
-const ANSWER: Duration = Duration::from_millis(900);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How fast things can be expected to go: a kernel that is a program has one slow CPU for all of them.
+pub struct Pace {
+    /// Between two requests of one place.
+    pub gap: Duration,
+    /// For an answer.
+    pub answer: Duration,
+    /// For the answer to a probe. A server that is dead does not need it: its connections are refused.
+    pub probe: &'static str,
+    /// From the death of an API server until nobody is sent to it any more: a second, where starting iptables does not take that
+    /// long by itself.
+    pub dead_server: Duration,
+    /// From the death of the owner until the address answers.
+    pub dead_owner: Duration,
+}
+
+pub fn pace() -> Pace {
+    match has_ipvs() {
+        true => Pace {
+            gap: Duration::from_secs(1),
+            answer: Duration::from_secs(10),
+            probe: "5s",
+            dead_server: Duration::from_secs(12),
+            dead_owner: Duration::from_secs(12),
+        },
+        false => Pace {
+            gap: Duration::from_millis(50),
+            answer: Duration::from_millis(900),
+            probe: "400ms",
+            dead_server: Duration::from_secs(1),
+            dead_owner: Duration::from_secs(2),
+        },
+    }
+}
 
 /// What forwards Services on the nodes.
 #[derive(Clone, Debug)]
@@ -53,7 +86,7 @@ impl Proxy {
 }
 
 pub struct Rig {
-    forward: &'static str,
+    pub forward: &'static str,
     hosts: BTreeMap<&'static str, Host>,
     servers: BTreeMap<&'static str, Process>,
     vips: BTreeMap<&'static str, Process>,
@@ -88,6 +121,7 @@ impl Rig {
         rig.start_etcd();
         MASTERS.iter().for_each(|master| rig.start_server(master));
         rig.learn_certificates();
+        rig.write_kubeconfig();
         for (node, _) in NODES {
             rig.start_proxy(node, &proxy);
         }
@@ -165,7 +199,10 @@ impl Rig {
     }
 
     fn kubeconfig(&self) -> PathBuf {
-        let path = self.path("kubeconfig");
+        self.path("kubeconfig")
+    }
+
+    fn write_kubeconfig(&self) {
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
              clusters: [{{name: test, cluster: {{server: 'https://{}:6443', certificate-authority: '{}'}}}}]\n\
@@ -174,8 +211,7 @@ impl Rig {
             address(MASTERS[0]),
             self.path("pki-master0/ca.crt").display()
         );
-        fs::write(&path, text).unwrap();
-        path
+        fs::write(self.kubeconfig(), text).unwrap();
     }
 
     fn start_proxy(&mut self, node: &'static str, proxy: &Proxy) {
@@ -184,9 +220,7 @@ impl Rig {
             Proxy::Node(mode) => {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
                 command.args(["node", "--proxy-mode", mode]).arg("--data-dir").arg(self.path(&format!("node-{node}")));
-                if self.forward == "portico" {
-                    command.arg("--static-services").arg(self.static_services(node));
-                }
+                command.arg("--static-services").arg(self.static_services(node));
                 command
             }
             Proxy::KubeProxy(path, mode) => {
@@ -216,9 +250,11 @@ impl Rig {
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
         command.args(["vip", "--address", VIP.split(':').next().unwrap(), "--forward", self.forward]);
         command.args(["--interval", "100ms", "--status-address", STATUS, "--check-every", "1s"]);
+        command.args(["--probe-timeout", pace().probe]);
         command.args(["--priority", if master == MASTERS[0] { "200" } else { "150" }]);
         command.arg("--kubeconfig").arg(self.kubeconfig()).arg("--data-dir").arg(self.path(&format!("vip-{master}")));
         command.arg("--static-services").arg(self.static_services(master));
+        command.arg("--haproxy-dir").arg(self.path(&format!("haproxy-{master}")));
         let vip = self.spawn(master, "vip", command);
         self.vips.insert(master, vip);
     }
@@ -358,10 +394,11 @@ impl Asker {
     }
 
     fn exchange(&self, to: SocketAddr, request: &str) -> Result<(String, String), String> {
-        let stream =
-            self.host.enter(|| TcpStream::connect_timeout(&to, ANSWER)).map_err(|error| format!("connect: {error}"))?;
-        stream.set_read_timeout(Some(ANSWER)).unwrap();
-        stream.set_write_timeout(Some(ANSWER)).unwrap();
+        let answer_within = pace().answer;
+        let connect = || TcpStream::connect_timeout(&to, answer_within);
+        let stream = self.host.enter(connect).map_err(|error| format!("connect: {error}"))?;
+        stream.set_read_timeout(Some(answer_within)).unwrap();
+        stream.set_write_timeout(Some(answer_within)).unwrap();
         let connection = ClientConnection::new(Arc::clone(&self.tls), ServerName::IpAddress(to.ip().into())).unwrap();
         let mut tls = StreamOwned::new(connection, stream);
         tls.write_all(request.as_bytes()).map_err(|error| format!("write: {error}"))?;

@@ -101,7 +101,7 @@ impl Cluster {
     fn build(&self, switch: &Host) -> Result<()> {
         switch.bridge("br0")?;
         for (name, host) in self.hosts.iter().filter(|(name, _)| !name.starts_with("pod")) {
-            host.cable_to_switch("eth0", switch, &format!("to-{name}"), "br0")?;
+            host.cable_to_silent_switch("eth0", switch, &format!("to-{name}"), "br0")?;
             let [ip, ip6] = self.text(name, ["ip", "ip6"]);
             host.address("eth0", &format!("{ip}/24"))?;
             host.address("eth0", &format!("{ip6}/64"))?;
@@ -113,7 +113,9 @@ impl Cluster {
             }
         }
         // The nodes' MAC addresses are known to `lb`, and change before anybody asks for them.
-        NODES.iter().try_for_each(|&node| self.build_node(node))
+        NODES.iter().try_for_each(|&node| self.build_node(node))?;
+        NODES.iter().try_for_each(|node| self.hosts[&format!("node{node}")].wait_until_it_carries("cni0"))?;
+        switch.wait_until_it_carries("br0")
     }
 
     fn build_node(&self, node: u8) -> Result<()> {
@@ -141,7 +143,7 @@ impl Cluster {
 
     fn build_pod(&self, node: &Host, name: &str, pod: u8, gw: &str, gw6: &str) -> Result<()> {
         let host = &self.hosts[name];
-        host.cable_to_switch("eth0", node, &format!("veth{pod}"), "cni0")?;
+        host.cable_to_silent_switch("eth0", node, &format!("veth{pod}"), "cni0")?;
         let [ip, ip6] = self.text(name, ["ip", "ip6"]);
         for (address, gateway, everything) in [(&ip, gw, "default"), (&ip6, gw6, "default6")] {
             host.address("eth0", address)?;

@@ -112,19 +112,29 @@ impl Host {
 
     /// Plugs a link into a bridge of this host.
     pub fn plug(&self, link: &str, bridge: &str) -> Result<()> {
+        self.plug_without_waiting(link, bridge)?;
+        self.wait_until_it_carries(bridge)
+    }
+
+    fn plug_without_waiting(&self, link: &str, bridge: &str) -> Result<()> {
         let (master, _) = self.link(bridge)?;
         let message = Message::new(libc::RTM_NEWLINK, 0)
             .fixed(&link_header(UP))
             .text(libc::IFLA_IFNAME, link)
             .number(libc::IFLA_MASTER, master);
-        self.request(format!("plug {link} into {bridge}"), message)?;
-        self.wait_until_it_carries(bridge)
+        self.request(format!("plug {link} into {bridge}"), message)
     }
 
     /// A cable from this host's `name` to a port of the switch's bridge.
     pub fn cable_to_switch(&self, name: &str, switch: &Host, port: &str, bridge: &str) -> Result<()> {
+        self.cable_to_silent_switch(name, switch, port, bridge)?;
+        switch.wait_until_it_carries(bridge)
+    }
+
+    /// The same for a bridge that may not carry yet: older kernels take up to a second until they say that it does.
+    pub(crate) fn cable_to_silent_switch(&self, name: &str, switch: &Host, port: &str, bridge: &str) -> Result<()> {
         switch.cable(port, self, name)?;
-        switch.plug(port, bridge)
+        switch.plug_without_waiting(port, bridge)
     }
 
     /// Gives a link an address with the length of its network: `10.0.0.1/24`. It can be used at once.
@@ -224,7 +234,7 @@ impl Host {
     }
 
     /// Until then the kernel drops what is sent, and a bridge leaves the port out.
-    fn wait_until_it_carries(&self, name: &str) -> Result<()> {
+    pub(crate) fn wait_until_it_carries(&self, name: &str) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.link(name)?.1 != OPERATIONAL {
             if Instant::now() > deadline {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 mod test;
 
-pub use test::{has_ipvs, test_inside, test_with_ipvs};
+pub use test::{has_ipvs, is_inside, test_inside, test_with_ipvs};
 
 /// Commands that have to be there, with the Debian packages they come in.
 const NEEDED: [(&str, &str); 5] = [
@@ -50,7 +50,7 @@ pub struct Uml {
 
 impl Default for Uml {
     fn default() -> Uml {
-        Uml { memory: "2G".to_owned(), patience: Duration::from_secs(600) }
+        Uml { memory: "2G".to_owned(), patience: Duration::from_secs(900) }
     }
 }
 

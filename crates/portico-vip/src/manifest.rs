@@ -53,7 +53,7 @@ impl Manifest<'_> {
                 "hostNetwork": true,
                 "dnsPolicy": "Default",
                 "priorityClassName": "system-node-critical",
-                "terminationGracePeriodSeconds": 10,
+                "terminationGracePeriodSeconds": 30,
                 "containers": [{
                     "name": "portico-vip",
                     "image": self.image,
@@ -89,7 +89,7 @@ impl Manifest<'_> {
              ExecStart={program} {}\n\
              Restart=always\n\
              RestartSec=1\n\
-             TimeoutStopSec=10\n\
+             TimeoutStopSec=30\n\
              OOMScoreAdjust=-998\n\
              AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_NICE\n\
              CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_NICE CAP_DAC_READ_SEARCH\n\

@@ -3,6 +3,7 @@
 use super::names::program_stem;
 use super::read::Installed;
 use crate::ApplyError;
+use crate::nftables;
 use portico_model::table::Family;
 use std::io::{BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -91,14 +92,17 @@ impl Programs {
         self.has_table(family, "mangle") && run(&program, &["-t", "mangle"], "", parse).unwrap_or(false)
     }
 
-    /// Whether the table is there, without making the kernel load it.
+    /// Whether the table is there, without making the kernel load it, and without starting a program.
     pub fn has_table(&self, family: Family, table: &str) -> bool {
         let file = match family {
             Family::V4 => "/proc/thread-self/net/ip_tables_names",
             Family::V6 => "/proc/thread-self/net/ip6_tables_names",
         };
-        self.variant == Variant::Nft
-            || std::fs::read_to_string(file).is_ok_and(|names| names.lines().any(|name| name == table))
+        match self.variant {
+            // Where it cannot be told the program is asked.
+            Variant::Nft => nftables::has_table(family, table).unwrap_or(true),
+            Variant::Legacy => std::fs::read_to_string(file).is_ok_and(|names| names.lines().any(|name| name == table)),
+        }
     }
 
     pub fn has_tables(&self, family: Family) -> bool {

@@ -28,6 +28,7 @@ mod watch;
 pub use sets::Table;
 pub use watch::Watch;
 
+use crate::netlink::Socket;
 use crate::{ApplyError, Dataplane, Report};
 use delta::Delta;
 use installed::Installed;
@@ -199,6 +200,11 @@ impl<K: Kernel> Dataplane for Nftables<K> {
 /// Delete kube-proxy's nftables tables, if there are any, and nothing else. Returns how many there were.
 pub fn remove_kube_proxy_nftables() -> Result<usize, ApplyError> {
     Netlink::open(Table::NODE)?.delete_tables("kube-proxy")
+}
+
+/// Whether anybody has a table of this name.
+pub fn has_table(family: Family, name: &str) -> std::io::Result<bool> {
+    read::has_table(&mut Socket::netfilter()?, family, name)
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ exec </dev/null >/dev/ttyS0 2>&1
 
 # The package keeps its modules where nobody looks for them.
 ln -s /usr/lib/uml/modules /run/lib/modules
-printf '#!/bin/sh\nexec %s -d /run "$@"\n' "$(command -v modprobe)" >/run/bin/modprobe
+# bpfilter takes every question of iptables to a program that answers none.
+printf '#!/bin/sh\ncase $* in *bpfilter*) exit 1 ;; esac\nexec %s -d /run "$@"\n' "$(command -v modprobe)" >/run/bin/modprobe
 chmod +x /run/bin/modprobe
 echo /run/bin/modprobe >/proc/sys/kernel/modprobe
 # This kernel's nf_tables knows neither IPv4 nor IPv6.

@@ -7,6 +7,11 @@ use std::process::Command;
 /// Set inside.
 const INSIDE: &str = "PORTICO_INSIDE_UML";
 
+/// Whether this is the kernel inside, where everything takes longer.
+pub fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
 /// Whether this kernel has IPVS; loads it where it is a module.
 pub fn has_ipvs() -> bool {
     let there = || Path::new("/proc/net/ip_vs").exists();
@@ -22,7 +27,7 @@ pub fn test_with_ipvs(name: &str, run: impl FnOnce()) {
 /// that test, and passes its output and its end on.
 #[expect(clippy::print_stdout, reason = "it is the output of the test that calls it")]
 pub fn test_inside(name: &str, run: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
+    if is_inside() {
         return run();
     }
     let mut again = Command::new(std::env::current_exe().expect("a test has a program"));

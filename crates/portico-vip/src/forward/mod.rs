@@ -23,6 +23,7 @@ use flows::Flows;
 use haproxy::Haproxy;
 use kube_proxy::{Kind, KubeProxy};
 use node::Node;
+use portico_dataplane::ApplyError;
 use portico_dataplane::iptables::Programs;
 use portico_model::statics;
 use std::net::{IpAddr, SocketAddr};
@@ -43,7 +44,7 @@ pub struct Wanted {
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
     #[error(transparent)]
-    Dataplane(#[from] portico_dataplane::ApplyError),
+    Dataplane(#[from] ApplyError),
     #[error("{doing}: {source}")]
     Io { doing: String, source: std::io::Error },
     #[error("{0}")]
@@ -116,6 +117,21 @@ struct Current {
     way: Box<dyn Forwarder>,
 }
 
+/// A way that does not work any more.
+struct Broken {
+    mode: Mode,
+    error: ForwardError,
+}
+
+impl Current {
+    fn apply(&mut self, wanted: &Wanted) -> Result<(), Broken> {
+        self.way.apply(wanted).map_err(|error| {
+            tracing::warn!(way = self.way.name(), %error, "cannot forward this way any more");
+            Broken { mode: self.choice.mode, error }
+        })
+    }
+}
+
 impl Forwarding {
     pub fn new(settings: ForwardSettings) -> Forwarding {
         Forwarding {
@@ -131,8 +147,12 @@ impl Forwarding {
     /// before: then what others changed is put back, and it is looked again which way fits.
     pub fn apply(&mut self, wanted: &Wanted) -> Result<Applied, ForwardError> {
         let changed = self.wanted.as_ref() != Some(wanted);
-        if !(changed && self.apply_at_once(wanted)) {
-            self.choose_and_apply(wanted)?;
+        let urgent = self.current.as_mut().filter(|_| changed).map(|current| current.apply(wanted));
+        match urgent {
+            Some(Ok(())) => {}
+            // There is no time to try twice what just failed.
+            Some(Err(broken)) => self.choose_and_apply(wanted, Some(broken))?,
+            None => self.choose_and_apply(wanted, None)?,
         }
         self.wanted = Some(wanted.clone());
         self.flows.end(wanted);
@@ -147,24 +167,18 @@ impl Forwarding {
     /// Remove everything of ours, whichever way installed it, also what an earlier process left.
     pub fn remove(&mut self) -> Result<(), ForwardError> {
         self.wanted = None;
-        let removed = self.current.take().map_or(Ok(()), |mut current| current.way.remove());
-        Mode::WAYS.into_iter().fold(removed, |so_far, mode| so_far.and(self.remove_way(mode)))
-    }
-
-    /// By the way that is in force. There is no time to look around where a server is dead.
-    fn apply_at_once(&mut self, wanted: &Wanted) -> bool {
-        let Some(current) = &mut self.current else { return false };
-        let applied = current.way.apply(wanted);
-        if let Err(error) = &applied {
-            tracing::warn!(way = current.way.name(), %error, "cannot forward this way any more");
+        match self.current.take() {
+            // What other ways had left went when this one came.
+            Some(mut current) => current.way.remove(),
+            // One that cannot be removed does not keep the others.
+            None => Mode::WAYS.map(|mode| self.remove_way(mode)).into_iter().collect(),
         }
-        applied.is_ok()
     }
 
-    /// The first way that fits and works.
-    fn choose_and_apply(&mut self, wanted: &Wanted) -> Result<(), ForwardError> {
-        let mut failure: Option<ForwardError> = None;
-        for mut choice in self.choices(wanted) {
+    /// The first way that fits and works, but for the one that was just found not to.
+    fn choose_and_apply(&mut self, wanted: &Wanted, broken: Option<Broken>) -> Result<(), ForwardError> {
+        let (broken, mut failure) = broken.map(|Broken { mode, error }| (mode, error)).unzip();
+        for mut choice in self.choices(wanted).into_iter().filter(|choice| Some(choice.mode) != broken) {
             if let Some(failure) = &failure {
                 choice.why = format!("{}; the better way does not work: {failure}", choice.why);
             }
@@ -218,7 +232,10 @@ impl Forwarding {
     }
 
     fn remove_way(&self, mode: Mode) -> Result<(), ForwardError> {
-        self.open(mode)?.remove()
+        match self.open(mode).and_then(|mut way| way.remove()) {
+            Err(ForwardError::Dataplane(error)) if is_absent(&error) => Ok(()),
+            removed => removed,
+        }
     }
 
     fn applied(&self, wanted: &Wanted) -> Result<Applied, ForwardError> {
@@ -228,9 +245,15 @@ impl Forwarding {
     }
 }
 
-/// What a way left may be gone with what it needs: a kernel without nftables has no nftables rules.
 fn note_leftovers(mode: Mode, removed: Result<(), ForwardError>) {
     if let Err(error) = removed {
-        tracing::debug!(?mode, %error, "cannot look for what this way may have left");
+        tracing::warn!(?mode, %error, "cannot remove what this way may have left");
     }
+}
+
+/// The kernel does not know what it was asked for: without nftables there are no nftables rules.
+fn is_absent(error: &ApplyError) -> bool {
+    let ApplyError::Kernel { source, .. } = error else { return false };
+    let absent = [libc::EINVAL, libc::EOPNOTSUPP, libc::EPROTONOSUPPORT, libc::EAFNOSUPPORT];
+    source.raw_os_error().is_some_and(|code| absent.contains(&code))
 }

@@ -15,11 +15,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const FILE: &str = "portico-vip.json";
-/// The node takes some milliseconds. Where it takes longer another way is better.
+/// The node takes some milliseconds. Where it takes longer another way is better; there is more time while another is in force.
 const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE_AT_FIRST: Duration = Duration::from_secs(1);
 
 pub struct Node {
     folder: PathBuf,
+    in_force: bool,
 }
 
 /// What the node daemon that serves this folder says, if there is one.
@@ -36,7 +38,7 @@ fn is_served(folder: &Path) -> bool {
 
 impl Node {
     pub fn new(folder: &Path) -> Node {
-        Node { folder: folder.to_owned() }
+        Node { folder: folder.to_owned(), in_force: false }
     }
 
     fn path(&self) -> PathBuf {
@@ -64,7 +66,7 @@ impl Node {
 
     fn wait_until_in_force(&self, version: Option<&str>) -> Result<(), ForwardError> {
         let unfit = |text: &str| Err(ForwardError::Unfit(format!("the node daemon {text} {}", self.path().display())));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + if self.in_force { PATIENCE } else { PATIENCE_AT_FIRST };
         loop {
             if !is_served(&self.folder) {
                 return unfit("is not there to serve");
@@ -90,7 +92,9 @@ impl Forwarder for Node {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), ForwardError> {
         let text = services(&wanted.routes().collect::<Vec<_>>());
         self.write(&text)?;
-        self.wait_until_in_force(Some(&version(text.as_bytes())))
+        self.wait_until_in_force(Some(&version(text.as_bytes())))?;
+        self.in_force = true;
+        Ok(())
     }
 
     fn rules(&mut self) -> Result<Vec<String>, ForwardError> {

@@ -6,8 +6,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// For the rules to be read, and for everything to be removed.
+/// For the rules to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// For everything to be removed: programs wait for each other's locks.
+const REMOVAL: Duration = Duration::from_secs(20);
 
 enum Order {
     Rules(oneshot::Sender<Vec<String>>),
@@ -68,8 +70,8 @@ impl Worker {
             self.orders.send(Order::End(answer)).await.ok()?;
             answered.await.ok()
         };
-        let slow = || Err(ForwardError::Unfit(format!("the rules could not be removed within {PATIENCE:?}")));
-        tokio::time::timeout(PATIENCE, asked).await.ok().flatten().unwrap_or_else(slow)
+        let slow = || Err(ForwardError::Unfit(format!("the rules could not be removed within {REMOVAL:?}")));
+        tokio::time::timeout(REMOVAL, asked).await.ok().flatten().unwrap_or_else(slow)
     }
 
     /// Returns when the thread is gone.

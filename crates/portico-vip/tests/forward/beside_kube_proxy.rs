@@ -1,7 +1,7 @@
 //! Beside the rules that kube-proxy installs in iptables mode. Portico's own iptables dataplane stands in for it: it has the same
 //! chains.
 
-use crate::lab::{Daemons, Lab, PORT, cluster_ip, go_all_the_way, master, run, wanted};
+use crate::lab::{Daemons, Lab, PORT, alone, cluster_ip, go_all_the_way, master, run, wanted};
 use portico_dataplane::Dataplane;
 use portico_dataplane::iptables::{Iptables, Options, Variant};
 use portico_model::table::{
@@ -81,7 +81,7 @@ async fn all_the_way(variant: Variant) {
     let lab = Lab::new();
     let _proxies = KubeProxies::start(&lab, variant);
     let before = nat(lab.owner(), variant);
-    let mut daemons = Daemons::new(&lab, |_| ForwardSettings::default());
+    let mut daemons = Daemons::new(&lab, |_| alone());
     let applied = daemons.apply(&wanted(&[1, 2, 3]));
     assert_eq!(applied.mode, Mode::Iptables, "{}", applied.why);
     for chain in ["PREROUTING", "OUTPUT"] {
@@ -123,7 +123,7 @@ async fn packets_beside_kube_proxy_with_legacy_tables() {
 async fn rules_stay_where_others_change_theirs() {
     let lab = Lab::new();
     let mut proxies = KubeProxies::start(&lab, Variant::Nft);
-    let mut daemons = Daemons::new(&lab, |_| ForwardSettings::default());
+    let mut daemons = Daemons::new(&lab, |_| alone());
     daemons.apply(&wanted(&[1, 2, 3]));
     let targets = |chain: &str| jumps(&lab, Variant::Nft, chain);
     let good = ["KUBE-MARK-MASQ", CHAIN, "KUBE-MARK-MASQ", CHAIN];
@@ -151,11 +151,25 @@ async fn rules_stay_where_others_change_theirs() {
     lab.check(&[1, 2, 3], "it has them all again").await;
 }
 
+/// kube-proxy removes the chain of a Service that has lost its last endpoint, which it cannot while somebody else leads there.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_leads_to_a_chain_that_may_have_to_go() {
+    let lab = Lab::new();
+    let mut proxies = KubeProxies::start(&lab, Variant::Nft);
+    proxies.sync(&[1]);
+    let mut daemons = Daemons::new(&lab, |_| alone());
+    let mut one = wanted(&[1]);
+    one.servers.retain(|server| server.healthy);
+    assert_eq!(daemons.apply(&one).mode, Mode::Iptables);
+    assert_eq!(jumps(&lab, Variant::Nft, "PREROUTING"), ["KUBE-MARK-MASQ", OWN, "KUBE-MARK-MASQ", OWN]);
+    lab.check(&[1], "a single server").await;
+}
+
 /// kube-proxy comes later, or goes: the way changes, and nobody notices.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_way_follows_what_is_on_the_node() {
     let lab = Lab::new();
-    let mut daemons = Daemons::new(&lab, |_| ForwardSettings::default());
+    let mut daemons = Daemons::new(&lab, |_| alone());
     let all = wanted(&[1, 2, 3]);
     assert_eq!(daemons.apply(&all).mode, Mode::Direct);
     let proxies = KubeProxies::start(&lab, Variant::Nft);
@@ -171,7 +185,7 @@ async fn the_way_follows_what_is_on_the_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_kube_proxy_iptables_forwards_all_the_same() {
     let lab = Lab::new();
-    let settings = |_| ForwardSettings { mode: Mode::Iptables, ..ForwardSettings::default() };
+    let settings = |_| ForwardSettings { mode: Mode::Iptables, ..alone() };
     let mut daemons = Daemons::new(&lab, settings);
     go_all_the_way(&lab, &mut daemons).await;
     drop(daemons);

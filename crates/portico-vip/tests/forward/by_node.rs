@@ -1,6 +1,6 @@
 //! By Portico's node daemon, the real one, without any API server.
 
-use crate::lab::{Daemons, Lab, go_all_the_way, run, wanted};
+use crate::lab::{Daemons, Lab, alone, go_all_the_way, run, wanted};
 use clap::{Args, FromArgMatches};
 use portico_node::config::{self, Arguments};
 use portico_testbed::Host;
@@ -67,10 +67,7 @@ fn folder(dir: &Path, host: &str) -> PathBuf {
 }
 
 fn settings(dir: &Path) -> impl Fn(usize) -> ForwardSettings {
-    move |number| ForwardSettings {
-        static_services: folder(dir, &format!("master{number}")),
-        ..ForwardSettings::default()
-    }
+    move |number| ForwardSettings { static_services: folder(dir, &format!("master{number}")), ..alone() }
 }
 
 /// Until every daemon has its folder.

@@ -1,12 +1,12 @@
 //! Straight to the servers.
 
-use crate::lab::{Daemons, Lab, go_all_the_way, run, wanted};
-use portico_vip::forward::{ForwardSettings, Forwarding, Mode};
+use crate::lab::{Daemons, Lab, alone, go_all_the_way, run, wanted};
+use portico_vip::forward::{Forwarding, Mode};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn packets_reach_the_servers_directly() {
     let lab = Lab::new();
-    let mut daemons = Daemons::new(&lab, |_| ForwardSettings::default());
+    let mut daemons = Daemons::new(&lab, |_| alone());
     let applied = daemons.apply(&wanted(&[1, 2, 3]));
     assert_eq!((applied.mode, applied.problems), (Mode::Direct, vec![]));
     go_all_the_way(&lab, &mut daemons).await;
@@ -19,7 +19,7 @@ async fn packets_reach_the_servers_directly() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_removed_comes_back_and_what_is_right_stays() {
     let lab = Lab::new();
-    let mut daemons = Daemons::new(&lab, |_| ForwardSettings::default());
+    let mut daemons = Daemons::new(&lab, |_| alone());
     daemons.apply(&wanted(&[1, 2]));
     let rules = || run(lab.owner(), "nft -s -n list ruleset");
     let before = rules();
@@ -39,12 +39,12 @@ async fn what_others_removed_comes_back_and_what_is_right_stays() {
 async fn what_a_crashed_process_left_is_adopted_or_removed() {
     let lab = Lab::new();
     let owner = lab.owner();
-    Daemons::new(&lab, |_| ForwardSettings::default()).apply(&wanted(&[1, 2]));
+    Daemons::new(&lab, |_| alone()).apply(&wanted(&[1, 2]));
     let left = run(owner, "nft -s -a list ruleset");
-    let mut next = Daemons::new(&lab, |_| ForwardSettings::default());
+    let mut next = Daemons::new(&lab, |_| alone());
     next.apply(&wanted(&[1, 2]));
     assert_eq!(run(owner, "nft -s -a list ruleset"), left, "nothing was written anew");
     drop(next);
-    owner.enter(|| Forwarding::new(ForwardSettings::default()).remove()).unwrap();
+    owner.enter(|| Forwarding::new(alone()).remove()).unwrap();
     assert_eq!(run(owner, "nft list tables"), "");
 }

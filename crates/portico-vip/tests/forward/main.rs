@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod beside_ipvs;
 mod beside_kube_proxy;
 mod by_node;
 mod direct;

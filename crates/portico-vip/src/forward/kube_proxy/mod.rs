@@ -13,7 +13,7 @@ pub use rules::{Kind, service_chain};
 use super::route::Route;
 use super::{ForwardError, Forwarder, Wanted};
 use portico_dataplane::iptables::{MARK_MASQ, Programs, Variant, plain_variant};
-use portico_model::table::Family;
+use portico_model::table::{Family, PerFamily};
 use rules::{HOOKS, Rules, Target};
 use std::net::SocketAddr;
 
@@ -28,60 +28,81 @@ pub fn installed_programs() -> Vec<Programs> {
 pub struct KubeProxy {
     kind: Kind,
     programs: Vec<Programs>,
+    /// What we installed. Trusted where it is to become something else, since that is urgent, and compared with what is there
+    /// on the slow timer.
+    installed: PerFamily<Option<Installed>>,
     /// Where nothing of ours is, because we looked.
     clean: Vec<(Variant, Family)>,
 }
 
+struct Installed {
+    programs: Programs,
+    route: Route,
+    /// kube-proxy's chain that marks for masquerading is there.
+    marks: bool,
+    rules: Rules,
+}
+
 impl KubeProxy {
     pub fn new(kind: Kind, programs: Vec<Programs>) -> KubeProxy {
-        KubeProxy { kind, programs, clean: Vec::new() }
+        KubeProxy { kind, programs, installed: PerFamily { v4: None, v6: None }, clean: Vec::new() }
     }
 
-    /// Everything in the variant that kube-proxy uses, nothing in the other.
     fn apply_family(&mut self, family: Family, route: Option<Route>) -> Result<(), ForwardError> {
-        let chosen = route.as_ref().and_then(|_| self.choose(family));
-        if route.is_some() && chosen.is_none() {
-            return Err(ForwardError::Unfit("iptables is not installed".to_owned()));
+        let known = self.installed.get_mut(family).take();
+        let changed = known.filter(|known| route.as_ref().is_some_and(|route| known.route != *route));
+        if let (Some(known), Some(route)) = (changed, &route)
+            && let Ok(installed) = self.change(known, route)
+        {
+            *self.installed.get_mut(family) = Some(installed);
+            return Ok(());
         }
-        for programs in self.programs.clone() {
-            let place = (programs.variant, family);
-            match route.as_ref().filter(|_| chosen == Some(programs.variant)) {
-                Some(route) => {
-                    self.clean.retain(|clean| *clean != place);
-                    self.install(&programs, route)?;
-                }
-                None if self.clean.contains(&place) => {}
-                None => self.clear(&programs, family)?,
+        if let Some(route) = route {
+            *self.installed.get_mut(family) = Some(self.install(route)?);
+        }
+        self.clear_others(family)
+    }
+
+    /// From what we installed to what is wanted now.
+    fn change(&self, known: Installed, route: &Route) -> Result<Installed, ForwardError> {
+        let Installed { programs, marks, rules: before, .. } = known;
+        let rules = rules::rules(self.kind, route, &self.target(&programs, route), marks);
+        self.restore(&programs, route.family, &before, &rules)?;
+        Ok(Installed { programs, route: route.clone(), marks, rules })
+    }
+
+    /// From what is there to what is wanted.
+    fn install(&mut self, route: Route) -> Result<Installed, ForwardError> {
+        let missing = || ForwardError::Unfit("iptables is not installed".to_owned());
+        let programs = self.choose(route.family).ok_or_else(missing)?;
+        self.clean.retain(|clean| *clean != (programs.variant, route.family));
+        let mut attempt = 1;
+        loop {
+            let marks = marks(&programs, route.family);
+            let rules = rules::rules(self.kind, &route, &self.target(&programs, &route), marks);
+            match self.restore(&programs, route.family, &self.read(&programs, route.family), &rules) {
+                Ok(()) => return Ok(Installed { programs, route, marks, rules }),
+                Err(_) if attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
     }
 
     /// Where kube-proxy's chains are; else what the distribution prefers.
-    fn choose(&self, family: Family) -> Option<Variant> {
+    fn choose(&self, family: Family) -> Option<Programs> {
         let holds = |test: &dyn Fn(&Programs) -> bool| self.programs.iter().find(|programs| test(programs));
         let serves = |programs: &Programs| self.kind == Kind::Iptables && serves(programs, family);
         let found = holds(&serves).or_else(|| holds(&|programs| marks(programs, family)));
         let preferred = || holds(&|programs| plain_variant() == Some(programs.variant));
-        found.or_else(preferred).or(self.programs.first()).map(|programs| programs.variant)
-    }
-
-    fn install(&self, programs: &Programs, route: &Route) -> Result<(), ForwardError> {
-        let mut result = Ok(());
-        for _ in 0..ATTEMPTS {
-            let target = self.target(programs, route);
-            let wanted = rules::rules(self.kind, route, &target, marks(programs, route.family));
-            result = self.change(programs, route.family, &wanted);
-            if result.is_ok() {
-                break;
-            }
-        }
-        result
+        found.or_else(preferred).or(self.programs.first()).cloned()
     }
 
     fn target(&self, programs: &Programs, route: &Route) -> Target {
         let complete = match self.kind {
             _ if !route.all_healthy => None,
+            // kube-proxy cannot remove a chain that we lead to, nor install anything else with it. It wants to when the last
+            // server goes; of several one goes first, and then we do not lead there any more.
+            Kind::Iptables if route.servers.len() < 2 => None,
             Kind::Iptables => {
                 let chain = programs.list_chain(route.family, &service_chain(route.family)).unwrap_or_default();
                 rules::covers(&chain, &route.servers, route.family).then_some(Target::Service)
@@ -95,14 +116,24 @@ impl KubeProxy {
         complete.unwrap_or(Target::Servers)
     }
 
+    /// Nothing in the variant that we do not use, nor in a family that is not served.
+    fn clear_others(&mut self, family: Family) -> Result<(), ForwardError> {
+        let used = self.installed.get(family).as_ref().map(|installed| installed.programs.variant);
+        let others: Vec<Programs> =
+            self.programs.iter().filter(|programs| Some(programs.variant) != used).cloned().collect();
+        others.iter().try_for_each(|programs| self.clear(programs, family))
+    }
+
     fn clear(&mut self, programs: &Programs, family: Family) -> Result<(), ForwardError> {
-        self.change(programs, family, &Rules::default())?;
-        self.clean.push((programs.variant, family));
+        if !self.clean.contains(&(programs.variant, family)) {
+            self.restore(programs, family, &self.read(programs, family), &Rules::default())?;
+            self.clean.push((programs.variant, family));
+        }
         Ok(())
     }
 
-    fn change(&self, programs: &Programs, family: Family, wanted: &Rules) -> Result<(), ForwardError> {
-        match rules::plan(self.kind, &self.read(programs, family), wanted) {
+    fn restore(&self, programs: &Programs, family: Family, before: &Rules, after: &Rules) -> Result<(), ForwardError> {
+        match rules::plan(self.kind, before, after) {
             Some(input) => Ok(programs.restore(family, &input)?),
             None => Ok(()),
         }
@@ -150,6 +181,8 @@ impl Forwarder for KubeProxy {
     }
 
     fn remove(&mut self) -> Result<(), ForwardError> {
+        self.installed = PerFamily { v4: None, v6: None };
+        self.clean.clear();
         let mut result = Ok(());
         for programs in self.programs.clone() {
             // One family that is not there does not keep the other's rules.
