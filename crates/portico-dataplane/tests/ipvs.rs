@@ -312,6 +312,31 @@ fn what_the_operator_decides() {
     });
 }
 
+#[test]
+fn an_address_that_nobody_can_have_is_in_nobodys_way() {
+    test_with_ipvs("an_address_that_nobody_can_have_is_in_nobodys_way", || {
+        let (node, mut table) = (Node::new(), table());
+        let odd = [
+            frontend(FrontendKind::ExternalIp, "255.255.255.255", 80),
+            frontend(FrontendKind::ExternalIp, "ff02::1", 80),
+        ];
+        let key = |name, family| key(name, Protocol::Tcp, family);
+        table.ports.insert(key("odd", Family::V4), port(&odd[..1], &["172.30.0.255", "0.0.0.0", "10.244.1.1"]));
+        table.ports.insert(key("odd", Family::V6), port(&odd[1..], &["ff02::2", "fe80::2"]));
+        let mut ipvs = node.open();
+        node.replace(&mut ipvs, &table);
+        let servers = node.servers();
+        assert!(servers.contains(&"-a -t 10.96.0.1:80 -r 10.244.2.1:8080 -m -w 1".to_owned()), "{servers:?}");
+        assert!(servers.contains(&"-a -t 255.255.255.255:80 -r 10.244.1.1:8080 -m -w 1".to_owned()), "{servers:?}");
+        for family in Family::BOTH {
+            let before = table.ports.remove(&key("odd", family));
+            let change = Change { key: key("odd", family), before, after: None };
+            node.host.enter(|| ipvs.apply(&table.rules, &[change])).unwrap();
+        }
+        assert_eq!(node.replace(&mut ipvs, &table).operations, 0);
+    });
+}
+
 /// An address that another link of the node has is served and not taken; when the link loses it, ours gets it.
 #[test]
 fn addresses_of_the_node_stay_where_they_are() {

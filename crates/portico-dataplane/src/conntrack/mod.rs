@@ -6,7 +6,7 @@
 //!
 //! [`stale`] says which flows (pure), [`flow`] is how the kernel writes them (pure), [`Conntrack`] asks and deletes.
 
-mod flow;
+pub(crate) mod flow;
 pub(crate) mod local;
 pub mod stale;
 

@@ -189,8 +189,12 @@ impl Netlink {
             let operation =
                 batch.first.get(refusal.sequence.wrapping_sub(1) as usize).and_then(|at| operations.get(*at));
             let operation = operation.unwrap_or(first);
-            if !is_done(operation, &refusal.error) {
-                return Err(failed(operation.to_string(), set::explain(refusal.error)));
+            match (is_done(operation, &refusal.error), is_unusable(operation, &refusal.error)) {
+                (true, _) => {}
+                (_, true) => {
+                    tracing::warn!(error = %refusal.error, "cannot {operation}: the kernel does not take such an address")
+                }
+                _ => return Err(failed(operation.to_string(), set::explain(refusal.error))),
             }
         }
         self.await_local(operations);
@@ -373,12 +377,19 @@ impl Batch {
 fn is_done(operation: &Operation, error: &io::Error) -> bool {
     let gone = [libc::ENOENT, libc::ESRCH, libc::EADDRNOTAVAIL];
     match operation {
-        Operation::DeleteServer(_) | Operation::DeleteDestination(..) | Operation::Unbind(_) => {
-            error.raw_os_error().is_some_and(|number| gone.contains(&number))
-        }
+        Operation::DeleteServer(_)
+        | Operation::DeleteDestination(..)
+        | Operation::Weigh(_, _, 0)
+        | Operation::Unbind(_) => error.raw_os_error().is_some_and(|number| gone.contains(&number)),
         Operation::Bind(_) => error.raw_os_error() == Some(libc::EEXIST),
         _ => false,
     }
+}
+
+/// Somebody wrote an address into an object that nobody can have, such as a network's broadcast address. All others are served.
+fn is_unusable(operation: &Operation, error: &io::Error) -> bool {
+    let adds = matches!(operation, Operation::AddDestination(..) | Operation::Bind(_));
+    adds && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EADDRNOTAVAIL))
 }
 
 pub fn failed(doing: impl Into<String>, source: io::Error) -> ApplyError {

@@ -15,12 +15,12 @@ mod read;
 mod remove;
 mod rules;
 mod server;
-mod sets;
+pub(crate) mod sets;
 mod shadow;
 mod snapshot;
 mod sysctls;
 mod wanted;
-pub mod wire;
+pub(crate) mod wire;
 
 pub use remove::{present, remove_leftovers};
 pub use wire::link::LINK;

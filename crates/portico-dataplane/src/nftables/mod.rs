@@ -18,7 +18,7 @@ pub mod kernel;
 mod number;
 pub mod plan;
 mod port;
-mod read;
+pub(crate) mod read;
 mod rules;
 mod sets;
 mod slots;

@@ -216,6 +216,3 @@ pub fn explain(error: io::Error) -> io::Error {
     };
     io::Error::other(words)
 }
-
-/// How [`explain`] knows that a set is used by rules.
-pub const BUSY: i32 = 4100;
