@@ -52,7 +52,7 @@ e2e: ## end-to-end tests of the binary: rules, conformance, dataplanes, flows, f
 uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has none (CMD='ipvsadm -ln')
 	@$(CARGO) run -q -p portico-testbed --example uml -- sh -c '$(subst ','\'',$(or $(CMD),uname -a))'
 
-fuzz: ## throw random requests at the server, and packets at VRRP, from a new seed (SECONDS=60)
+fuzz: ## throw random requests at the server, packets at VRRP and answers of the kernel at their readers, from a new seed (SECONDS=60)
 	PORTICO_FUZZ_SEED=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') PORTICO_FUZZ_SECONDS=$(or $(SECONDS),60) \
 	  $(CARGO) test -p portico --test fuzz -- --nocapture
 

@@ -1,4 +1,5 @@
-//! Throws random and mutated requests at every resource and subresource, and packets at VRRP (`fuzz/vrrp.rs`).
+//! Throws random and mutated requests at every resource and subresource, packets at VRRP (`fuzz/vrrp.rs`) and answers of
+//! the kernel at who reads them (`fuzz/netlink.rs`).
 //!
 //! Whatever comes, the server answers, never with a 5xx, never by dropping the connection; it
 //! lives on, and no port is lost. Runs for `PORTICO_FUZZ_SECONDS` (20) from `PORTICO_FUZZ_SEED`, which is fixed
@@ -8,6 +9,8 @@
 #[path = "fuzz/body.rs"]
 mod body;
 mod common;
+#[path = "fuzz/netlink.rs"]
+mod netlink;
 #[path = "fuzz/protobuf.rs"]
 mod protobuf;
 #[path = "fuzz/target.rs"]

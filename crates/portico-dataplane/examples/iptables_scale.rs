@@ -1,9 +1,11 @@
-//! How long the iptables dataplane takes, in a network namespace of its own:
-//! `iptables_scale nft|legacy SERVICES ENDPOINTS`.
+//! How long the iptables and the IPVS dataplane take, in a network namespace of its own:
+//! `iptables_scale nft|legacy|ipvs SERVICES ENDPOINTS`, the last inside user-mode-linux if need be
+//! (`make uml CMD='target/debug/examples/iptables_scale ipvs 1000 10'`).
 
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
 use portico_dataplane::iptables::{Iptables, Options, Variant};
+use portico_dataplane::ipvs::{self, Ipvs};
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::table::{
     Change, Endpoint, Family, ForwardingTable, Frontend, FrontendKind, LocalPods, Masquerade, NodePortAddresses,
@@ -44,7 +46,7 @@ fn port(number: u32, endpoints: u32, generation: u32) -> Arc<ServicePort> {
 }
 
 struct Bench {
-    dataplane: Iptables,
+    dataplane: Box<dyn Dataplane>,
     table: ForwardingTable,
     endpoints: u32,
 }
@@ -94,7 +96,7 @@ impl Watch {
     fn show(self, what: &str, report: &Report) {
         let elapsed = self.start.elapsed();
         println!(
-            "{what:24} {:8.1} ms ({:8.2} in the programs), {:6} ms of processor; {} lines, {} KiB",
+            "{what:24} {:8.1} ms ({:8.2} in programs or the kernel), {:6} ms of processor; {} lines or operations, {} KiB",
             elapsed.as_secs_f64() * 1e3,
             report.kernel.as_secs_f64() * 1e3,
             (processor_time() - self.processor).as_millis(),
@@ -107,18 +109,24 @@ impl Watch {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, variant, services, endpoints] = arguments.as_slice() else {
-        return Err("usage: iptables_scale nft|legacy SERVICES ENDPOINTS".into());
+        return Err("usage: iptables_scale nft|legacy|ipvs SERVICES ENDPOINTS".into());
     };
-    let variant = if variant == "legacy" { Variant::Legacy } else { Variant::Nft };
     let (services, endpoints): (u32, u32) = (services.parse()?, endpoints.parse()?);
     enter_new_namespace()?;
+    std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status()?;
     let mut table = ForwardingTable::default();
     table.rules.masquerade_mark = 0x4000;
     table.rules.local_pods.v4 = LocalPods::Sources(vec!["10.244.0.0/16".parse()?]);
     table.rules.node_ports.v4 = NodePortAddresses::AllLocal { loopback: true };
     table.rules.service_cidrs = vec!["10.96.0.0/12".parse()?];
     table.ports = (0..services).map(|number| (key(number), port(number, endpoints, 0))).collect();
-    let dataplane = Iptables::new(Options { variant: Some(variant), liberal: false })?;
+    let dataplane: Box<dyn Dataplane> = match variant.as_str() {
+        "ipvs" => Box::new(Ipvs::open(&ipvs::Options::default())?),
+        variant => {
+            let variant = if variant == "legacy" { Variant::Legacy } else { Variant::Nft };
+            Box::new(Iptables::new(Options { variant: Some(variant), liberal: false })?)
+        }
+    };
     let mut bench = Bench { dataplane, table, endpoints };
     bench.replace("cold start")?;
     bench.replace("nothing to repair")?;

@@ -9,6 +9,8 @@ pub mod iptables;
 pub mod ipvs;
 pub mod netlink;
 pub mod nftables;
+#[doc(hidden)]
+pub mod parsers;
 
 use portico_model::table::{Change, ForwardingTable, NodeRules};
 use std::time::{Duration, Instant};

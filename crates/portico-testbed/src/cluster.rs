@@ -246,12 +246,6 @@ fn routes_by_mark(host: &Host) -> Result<()> {
 }
 
 fn client(host: &Host) -> Result<()> {
-    // What a node sends on to its own neighbour would be sent there directly from then on, past the node.
-    for family in ["ipv4", "ipv6"] {
-        for link in ["all", "eth0"] {
-            host.sysctl(&format!("net/{family}/conf/{link}/accept_redirects"), "0")?;
-        }
-    }
     for (v6, length) in [(false, 32), (true, 128)] {
         for address in extra_sources(host.name(), v6) {
             host.secondary_address("eth0", &format!("{address}/{length}"))?;

@@ -6,8 +6,8 @@
 //!
 //! [`stale`] says which flows (pure), [`flow`] is how the kernel writes them (pure), [`Conntrack`] asks and deletes.
 
-mod flow;
-mod local;
+pub(crate) mod flow;
+pub(crate) mod local;
 pub mod stale;
 
 pub use stale::{ABANDONED_AFTER, Stale, check, plan};

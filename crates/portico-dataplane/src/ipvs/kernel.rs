@@ -9,6 +9,7 @@ use super::sets::{Entry, Set, is_kube_proxys};
 use super::snapshot::Snapshot;
 use super::sysctls;
 use super::wire::{link, server, set};
+use crate::conntrack::local::LocalAddresses;
 use crate::iptables::fixed::Features;
 use crate::iptables::plan::{Planner, Run, Sink};
 use crate::iptables::repair::repair_fixed;
@@ -18,6 +19,7 @@ use crate::netlink::{Messages, Socket, generic};
 use crate::{ApplyError, Report};
 use portico_model::table::{Family, NodeRules};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,11 +65,14 @@ pub struct Netlink {
     links: Socket,
     /// The number of our link, once it is known.
     link: Option<u32>,
+    local: LocalAddresses,
     programs: Programs,
 }
 
 /// Bytes of messages that are sent at once.
 const TOGETHER: usize = 1 << 20;
+/// For the kernel to finish what it does later.
+const A_MOMENT: Duration = Duration::from_millis(100);
 /// Takes a set's place while it is made anew.
 const SPARE: &str = "PORTICO-SPARE";
 
@@ -85,6 +90,7 @@ impl Netlink {
             sets: open(libc::NETLINK_NETFILTER)?,
             links: open(libc::NETLINK_ROUTE)?,
             link: None,
+            local: LocalAddresses::open().map_err(|error| failed("opening a netlink socket", error))?,
             programs: iptables::choose(options.variant)?,
         };
         sysctls::apply(options.strict_arp)?;
@@ -183,11 +189,33 @@ impl Netlink {
             let operation =
                 batch.first.get(refusal.sequence.wrapping_sub(1) as usize).and_then(|at| operations.get(*at));
             let operation = operation.unwrap_or(first);
-            if !is_done(operation, &refusal.error) {
-                return Err(failed(operation.to_string(), set::explain(refusal.error)));
+            match (is_done(operation, &refusal.error), is_unusable(operation, &refusal.error)) {
+                (true, _) => {}
+                (_, true) => {
+                    tracing::warn!(error = %refusal.error, "cannot {operation}: the kernel does not take such an address")
+                }
+                _ => return Err(failed(operation.to_string(), set::explain(refusal.error))),
             }
         }
+        self.await_local(operations);
         Ok(())
+    }
+
+    /// The kernel takes an IPv6 address for its own a moment after it said that it has it; until then packets pass by.
+    fn await_local(&mut self, operations: &[Operation]) {
+        let bound = |operation: &Operation| match operation {
+            Operation::Bind(address @ IpAddr::V6(_)) => Some(*address),
+            _ => None,
+        };
+        let Some(last) = operations.iter().filter_map(bound).next_back() else { return };
+        let deadline = Instant::now() + A_MOMENT;
+        loop {
+            self.local.forget();
+            if self.local.has(last) || Instant::now() > deadline {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 
     fn make_link_if_unknown(&mut self) -> Result<u32, ApplyError> {
@@ -349,12 +377,19 @@ impl Batch {
 fn is_done(operation: &Operation, error: &io::Error) -> bool {
     let gone = [libc::ENOENT, libc::ESRCH, libc::EADDRNOTAVAIL];
     match operation {
-        Operation::DeleteServer(_) | Operation::DeleteDestination(..) | Operation::Unbind(_) => {
-            error.raw_os_error().is_some_and(|number| gone.contains(&number))
-        }
+        Operation::DeleteServer(_)
+        | Operation::DeleteDestination(..)
+        | Operation::Weigh(_, _, 0)
+        | Operation::Unbind(_) => error.raw_os_error().is_some_and(|number| gone.contains(&number)),
         Operation::Bind(_) => error.raw_os_error() == Some(libc::EEXIST),
         _ => false,
     }
+}
+
+/// Somebody wrote an address into an object that nobody can have, such as a network's broadcast address. All others are served.
+fn is_unusable(operation: &Operation, error: &io::Error) -> bool {
+    let adds = matches!(operation, Operation::AddDestination(..) | Operation::Bind(_));
+    adds && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EADDRNOTAVAIL))
 }
 
 pub fn failed(doing: impl Into<String>, source: io::Error) -> ApplyError {

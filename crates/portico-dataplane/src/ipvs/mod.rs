@@ -15,12 +15,12 @@ mod read;
 mod remove;
 mod rules;
 mod server;
-mod sets;
+pub(crate) mod sets;
 mod shadow;
 mod snapshot;
 mod sysctls;
 mod wanted;
-pub mod wire;
+pub(crate) mod wire;
 
 pub use remove::{present, remove_leftovers};
 pub use wire::link::LINK;
@@ -122,8 +122,9 @@ impl<K: Kernel> Ipvs<K> {
     /// A family that the node does not have is no error if nobody needs it.
     fn prepare(&mut self, ports: &Ports) -> Result<(), ApplyError> {
         for family in Family::BOTH {
-            let result = self.kernel.prepare(family);
-            self.serve(family, result, ports)?;
+            if let Err(error) = self.kernel.prepare(family) {
+                self.do_without(family, error, ports)?;
+            }
         }
         Ok(())
     }
@@ -136,24 +137,25 @@ impl<K: Kernel> Ipvs<K> {
     ) -> Result<Vec<String>, ApplyError> {
         let mut drift = Vec::new();
         for family in Family::BOTH {
-            if *self.served.get(family) {
-                let result = self.kernel.repair_rules(family, rules, report).map(|mut words| drift.append(&mut words));
-                self.serve(family, result, ports)?;
+            match self.kernel.repair_rules(family, rules, report) {
+                Ok(mut words) => {
+                    *self.served.get_mut(family) = true;
+                    drift.append(&mut words);
+                }
+                Err(error) => self.do_without(family, error, ports)?,
             }
         }
         Ok(drift)
     }
 
-    fn serve(&mut self, family: Family, result: Result<(), ApplyError>, ports: &Ports) -> Result<(), ApplyError> {
-        *self.served.get_mut(family) = result.is_ok();
-        let needed = ports.keys().any(|key| key.family == family);
-        match result {
-            Err(error) if !needed => {
-                tracing::warn!(%error, ?family, "IPVS mode does not work for this address family");
-                Ok(())
-            }
-            result => result,
+    fn do_without(&mut self, family: Family, error: ApplyError, ports: &Ports) -> Result<(), ApplyError> {
+        if ports.keys().any(|key| key.family == family) {
+            return Err(error);
         }
+        if std::mem::replace(self.served.get_mut(family), false) {
+            tracing::warn!(%error, ?family, "IPVS mode does not work for this address family");
+        }
+        Ok(())
     }
 
     fn send(&mut self, operations: &[Operation], report: &mut Report) -> Result<(), ApplyError> {

@@ -19,7 +19,7 @@ pub mod kernel;
 mod number;
 pub mod plan;
 mod port;
-mod read;
+pub(crate) mod read;
 pub mod relay;
 mod rules;
 mod sets;

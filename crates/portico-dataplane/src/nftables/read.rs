@@ -160,22 +160,34 @@ fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
 
 fn read_elements(socket: &mut Socket, family: Family, table: &str, set: Set, found: &mut FoundSet) -> io::Result<()> {
     let filter = [(1, table), (2, set.name())];
-    let parts = dump(socket, family, command::GET_ELEMENT, &filter, |message| {
-        let (mut known, mut unknown) = (Vec::new(), 0);
-        for attribute in message.attributes(4).find_kind(3)?.nested() {
-            match Element::decode(set, family, &raw(attribute.nested())) {
-                Some(element) => known.push(element),
-                None => unknown += 1,
-            }
-        }
-        Some((known, unknown))
-    })?;
+    let parts = dump(socket, family, command::GET_ELEMENT, &filter, |message| elements(message, family, set))?;
     for (mut known, unknown) in parts {
         found.elements.append(&mut known);
         found.unknown += unknown;
     }
     found.elements.sort_unstable();
     Ok(())
+}
+
+/// Those that are known, and how many are not.
+fn elements(message: Message, family: Family, set: Set) -> Option<(Vec<Element>, usize)> {
+    let (mut known, mut unknown) = (Vec::new(), 0);
+    for attribute in message.attributes(4).find_kind(3)?.nested() {
+        match Element::decode(set, family, &raw(attribute.nested())) {
+            Some(element) => known.push(element),
+            None => unknown += 1,
+        }
+    }
+    Some((known, unknown))
+}
+
+/// How many readers understand a message; for those who throw anything at them.
+pub(crate) fn understood(message: Message) -> usize {
+    let chain = usize::from(chain(message).is_some());
+    let parts = [rule(message).is_some(), set(message).is_some()].into_iter().map(usize::from);
+    let in_set = |family, set| elements(message, family, set).map_or(0, |(known, _)| known.len());
+    let elements = Family::BOTH.into_iter().flat_map(|family| Set::ALL.map(|set| in_set(family, set)));
+    chain + parts.sum::<usize>() + elements.sum::<usize>()
 }
 
 fn raw(attributes: Attributes<'_>) -> Raw<'_> {

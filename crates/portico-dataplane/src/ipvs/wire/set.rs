@@ -65,10 +65,20 @@ fn command(m: &mut Messages, command: u8, flags: u16, name: &str, body: impl FnO
 pub fn create(m: &mut Messages, name: &str, set: Set, family: Family) {
     command(m, CREATE, flags::CREATE | flags::EXCLUSIVE, name, |m| {
         m.put_str(TYPE, set.kind());
-        m.put_u8(REVISION, 0);
+        m.put_u8(REVISION, revision(set));
         m.put_u8(FAMILY, family_number(family));
         m.nested(DATA, |m| m.put_u32_be(MOST | NETWORK_ORDER, CAPACITY));
     });
+}
+
+/// Which version of a type: one that kernels since 3.18 have, and that the program `ipset` has known for as long. The first
+/// ones it does not know.
+fn revision(set: Set) -> u8 {
+    match set.kind() {
+        "hash:ip" => 4,
+        "hash:ip,port,net" => 7,
+        _ => 5,
+    }
 }
 
 pub fn destroy(m: &mut Messages, name: &str) {
@@ -206,6 +216,3 @@ pub fn explain(error: io::Error) -> io::Error {
     };
     io::Error::other(words)
 }
-
-/// How [`explain`] knows that a set is used by rules.
-pub const BUSY: i32 = 4100;
