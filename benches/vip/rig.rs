@@ -142,7 +142,7 @@ impl Rig {
         command.args(["--interval", &format!("{}ms", self.interval.as_millis())]);
         let servers: Vec<String> = MASTERS.iter().map(|(_, address)| format!("{address}:6443")).collect();
         command.args(["--api-server", &servers.join(",")]).arg("--ca-file").arg(self.path("pki0/ca.crt"));
-        command.arg("--data-dir").arg(self.path(&format!("vip{n}")));
+        command.arg("--data-dir").arg(self.path(&format!("vip{n}"))).arg("--static-services").arg(self.path("none"));
         command
     }
 

@@ -220,9 +220,7 @@ impl Rig {
             Proxy::Node(mode) => {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
                 command.args(["node", "--proxy-mode", mode]).arg("--data-dir").arg(self.path(&format!("node-{node}")));
-                if self.forward == "portico" {
-                    command.arg("--static-services").arg(self.static_services(node));
-                }
+                command.arg("--static-services").arg(self.static_services(node));
                 command
             }
             Proxy::KubeProxy(path, mode) => {
@@ -256,6 +254,7 @@ impl Rig {
         command.args(["--priority", if master == MASTERS[0] { "200" } else { "150" }]);
         command.arg("--kubeconfig").arg(self.kubeconfig()).arg("--data-dir").arg(self.path(&format!("vip-{master}")));
         command.arg("--static-services").arg(self.static_services(master));
+        command.arg("--haproxy-dir").arg(self.path(&format!("haproxy-{master}")));
         let vip = self.spawn(master, "vip", command);
         self.vips.insert(master, vip);
     }

@@ -1,5 +1,7 @@
 //! With what credentials API servers are asked, and whom to believe that they are.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -7,6 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use secrecy::ExposeSecret;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,6 +49,25 @@ pub struct Credentials {
     pub token: Option<HeaderValue>,
     /// To read objects with, where there is a kubeconfig.
     pub kube: Option<kube::Config>,
+}
+
+impl Credentials {
+    /// The authorities of the kubeconfig as a file for other programs, where it has any.
+    pub fn write_authorities(&self, path: &Path) -> io::Result<bool> {
+        let authorities = self.kube.as_ref().and_then(|kube| kube.root_cert.clone()).unwrap_or_default();
+        if authorities.is_empty() {
+            return Ok(false);
+        }
+        let pem = |der: &Vec<u8>| {
+            let text = STANDARD.encode(der);
+            let lines: Vec<&str> =
+                (0..text.len()).step_by(64).filter_map(|at| text.get(at..text.len().min(at + 64))).collect();
+            format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+        };
+        let text: String = authorities.iter().map(pem).collect();
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        std::fs::write(path, text).map(|()| true)
+    }
 }
 
 impl Access {
@@ -101,4 +123,28 @@ fn believing(path: &Path) -> Result<ClientConfig, AccessError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_authorities_of_a_kubeconfig_become_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = rcgen::generate_simple_self_signed(vec!["kubernetes".to_owned()]).unwrap().cert;
+        let inline = STANDARD.encode(made.pem());
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: c, cluster: {{server: 'https://10.0.0.1:6443', certificate-authority-data: {inline}}}}}]\n\
+             users: [{{name: c, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n"
+        );
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, text).unwrap();
+        let credentials = Access { kubeconfig: Some(kubeconfig), ..Access::default() }.open().await.unwrap();
+        assert!(credentials.token.is_some());
+        let path = folder.path().join("new/ca.crt");
+        assert!(credentials.write_authorities(&path).unwrap());
+        assert_eq!(CertificateDer::from_pem_file(path).unwrap(), *made.der());
+    }
 }

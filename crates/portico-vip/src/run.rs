@@ -1,10 +1,10 @@
 //! The daemon from start to end: brings the parts together and waits for the order to stop.
 
-use crate::access::AccessError;
+use crate::access::{AccessError, Credentials};
 use crate::config::Config;
 use crate::election::{Election, ElectionError, State, Transition};
 use crate::forward::worker::Worker;
-use crate::forward::{ForwardError, Wanted};
+use crate::forward::{ForwardError, Mode, Wanted};
 use crate::metrics;
 use crate::page::{self, Source};
 use crate::servers::discover::Discovery;
@@ -40,8 +40,9 @@ pub enum RunError {
 }
 
 /// Work until `stop`, then give the address away and take everything back.
-pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+pub async fn run(mut config: Config, stop: impl Future<Output = ()>) -> Result<(), RunError> {
     let credentials = config.servers.access.open().await?;
+    give_haproxy_the_authorities(&mut config, &credentials);
     let (known, knowing) = watch::channel(Known::default());
     let worker = Worker::start(config.forward.clone(), config.check_every)?;
     // Nothing of the rest is needed to hold the address.
@@ -76,6 +77,19 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     tasks.shutdown().await;
     desk.worker.end().await?;
     stopped
+}
+
+/// HAProxy verifies servers as we do, and reads no kubeconfig.
+fn give_haproxy_the_authorities(config: &mut Config, credentials: &Credentials) {
+    let haproxy = &mut config.forward.haproxy;
+    if haproxy.ca_file.is_some() || config.forward.mode != Mode::Haproxy {
+        return;
+    }
+    let path = haproxy.folder.join("ca.crt");
+    match credentials.write_authorities(&path) {
+        Ok(written) => haproxy.ca_file = written.then_some(path),
+        Err(error) => tracing::warn!(path = %path.display(), %error, "HAProxy cannot verify the API servers"),
+    }
 }
 
 /// What is known of the API servers decides what is forwarded, and how good this node is. Ends only with an error.

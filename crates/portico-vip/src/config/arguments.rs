@@ -122,6 +122,9 @@ settings! {
     /// The HAProxy to run [default: haproxy]
     #[arg(long, value_name = "PATH")]
     haproxy: PathBuf,
+    /// Where its configuration and its socket are [default: /run/portico/haproxy]
+    #[arg(long, value_name = "DIRECTORY")]
+    haproxy_dir: PathBuf,
     /// Do not run HAProxy: somebody else does, and takes a new configuration when this command is run
     #[arg(long, value_name = "COMMAND")]
     haproxy_reload_command: String,

@@ -168,6 +168,7 @@ fn haproxy(given: &Given) -> HaproxySettings {
     let words = |command: &String| command.split_whitespace().map(str::to_owned).collect();
     HaproxySettings {
         program: given.haproxy.clone().unwrap_or(default.program),
+        folder: given.haproxy_dir.clone().unwrap_or(default.folder),
         port: given.haproxy_port.unwrap_or(default.port),
         ca_file: given.ca_file.clone(),
         reload: given.haproxy_reload_command.as_ref().map(words),
