@@ -31,7 +31,7 @@ use portico_model::explain::Explanation;
 use portico_model::index::Index;
 use portico_model::table::ForwardingTable;
 use portico_testbed::cluster::Addresses;
-use portico_testbed::uml::test_with_ipvs;
+use portico_testbed::uml::{test_inside, test_with_ipvs};
 use portico_testbed::{Cluster, Host};
 use tokio::runtime::Builder;
 use world::{Fate, NODE, Question, Sight, World, foretold};
@@ -73,6 +73,12 @@ fn nftables_agrees_with_the_table() {
 #[test]
 fn iptables_agrees_with_the_table() {
     agrees_with_the_table(iptables);
+}
+
+/// Where the legacy kind and an older kernel could make a difference.
+#[test]
+fn iptables_legacy_agrees_with_the_table() {
+    test_inside("iptables_legacy_agrees_with_the_table", || agrees_with_the_table(iptables));
 }
 
 #[test]
