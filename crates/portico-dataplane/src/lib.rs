@@ -1,8 +1,8 @@
 //! A forwarding table becomes a plan, a plan becomes kernel state.
 //!
 //! Each dataplane is a folder of the same shape: `plan` (pure: installed and wanted → operations), `read` (what the kernel
-//! has), `mod` (the [`Dataplane`]: remembers what is installed, sends one atomic batch per change). `netlink` has the
-//! message encoding and the socket that they share, `conntrack` ends flows whose endpoint is gone.
+//! has), `mod` (the [`Dataplane`]: remembers what is installed, sends one batch per change, atomic where the kernel has such).
+//! `netlink` has the message encoding and the socket that they share, `conntrack` ends flows whose endpoint is gone.
 
 pub mod conntrack;
 pub mod iptables;
@@ -22,11 +22,11 @@ pub trait Dataplane: Send {
     fn name(&self) -> &'static str;
 
     /// Make the kernel equal to the table: reads what is there, adopts what is right (also what an earlier process
-    /// installed), repairs the rest in one atomic batch. Nothing that is already right is touched, so that forwarding
-    /// does not blink.
+    /// installed), repairs the rest in one batch. Nothing that is already right is touched, so that forwarding does not
+    /// blink.
     fn replace(&mut self, table: &ForwardingTable) -> Result<Report, ApplyError>;
 
-    /// Install changes of single ports in one atomic batch, without reading the kernel. After an error what is installed
+    /// Install changes of single ports in one batch, without reading the kernel. After an error what is installed
     /// is unknown: call `replace`.
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError>;
 

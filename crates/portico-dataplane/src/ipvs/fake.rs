@@ -29,6 +29,9 @@ pub struct State {
     pub done: Vec<Operation>,
     /// After so many operations the kernel fails.
     pub fails_after: Option<usize>,
+    /// Who served since it was last looked at, and who did not all the time.
+    served: Option<BTreeSet<At>>,
+    interrupted: BTreeSet<At>,
 }
 
 impl Fake {
@@ -41,8 +44,17 @@ impl Fake {
         self.0.lock().unwrap()
     }
 
+    /// Nobody who was served before and is now was turned away meanwhile.
+    pub fn check_continuity(&self) {
+        let mut state = self.state();
+        state.served = None;
+        let blinked: Vec<_> = std::mem::take(&mut state.interrupted).intersection(&state.serving()).copied().collect();
+        assert!(blinked.is_empty(), "nobody served {blinked:?} for a moment");
+    }
+
     /// What was done since the last time, in words.
     pub fn done(&self) -> Vec<String> {
+        self.check_continuity();
         std::mem::take(&mut self.state().done).iter().map(ToString::to_string).collect()
     }
 
@@ -148,7 +160,8 @@ impl Kernel for Fake {
 
     fn send(&mut self, operations: &[Operation]) -> Result<Sent, ApplyError> {
         let mut state = self.state();
-        let (before, mut interrupted) = (state.serving(), BTreeSet::new());
+        let now = state.serving();
+        let before = state.served.get_or_insert(now).clone();
         for operation in operations {
             if let Some(left) = &mut state.fails_after {
                 if *left == 0 {
@@ -159,11 +172,10 @@ impl Kernel for Fake {
             }
             state.perform(operation).map_err(|error| failed(operation.to_string(), error))?;
             state.check();
-            interrupted.extend(before.difference(&state.serving()).copied());
+            let interrupted: Vec<At> = before.difference(&state.serving()).copied().collect();
+            state.interrupted.extend(interrupted);
             state.done.push(operation.clone());
         }
-        let blinked: Vec<_> = interrupted.intersection(&state.serving()).copied().collect();
-        assert!(blinked.is_empty(), "nobody served {blinked:?} for a moment: {operations:?}");
         Ok(Sent::default())
     }
 

@@ -39,7 +39,7 @@ pub struct Start<'a> {
 
 impl Installed {
     /// Whatever is there → the whole table.
-    pub fn repair(rules: &NodeRules, ports: Ports, start: Start<'_>) -> (Installed, Vec<Operation>) {
+    pub fn repair(rules: &NodeRules, ports: Ports, start: Start<'_>) -> (Installed, Plan) {
         let Start { snapshot, now, .. } = start;
         let here = surroundings(rules, &ports, snapshot, start.scheduler);
         let mut wanted = Wanted::default();
@@ -61,7 +61,7 @@ impl Installed {
         let here = Surroundings { shadows: std::mem::take(&mut wanted.shadows), ..here };
         let addresses = wanted.addresses.into_iter().collect();
         let endpoints = wanted.endpoints.into_iter().collect();
-        (Installed { ports, here, addresses, endpoints, leaving }, plan.ordered())
+        (Installed { ports, here, addresses, endpoints, leaving }, plan)
     }
 
     pub fn rules(&self) -> &NodeRules {
@@ -109,7 +109,7 @@ impl Installed {
         Prepared { mut before, mut after }: Prepared,
         found: &BTreeMap<At, Vec<Destination>>,
         now: Instant,
-    ) -> Vec<Operation> {
+    ) -> Plan {
         let mut plan = Plan::default();
         for at in keys(&before.endpoints, &after.endpoints) {
             let (had, has) = count(&mut self.endpoints, at, before.endpoints.get(&at), after.endpoints.get(&at));
@@ -129,7 +129,7 @@ impl Installed {
         }
         self.here.shadows.extend(after.shadows);
         self.bind(&mut plan, was);
-        plan.ordered()
+        plan
     }
 
     fn as_it_is(&self, at: At, server: Option<&Server>, found: Option<&Vec<Destination>>) -> Option<Found> {
@@ -175,17 +175,17 @@ impl Installed {
     }
 
     /// What can go now, given what the kernel says of those servers.
-    pub fn tend(&mut self, found: &BTreeMap<At, Vec<Destination>>, now: Instant) -> Vec<Operation> {
+    pub fn tend(&mut self, found: &BTreeMap<At, Vec<Destination>>, now: Instant) -> Plan {
         let was = self.bounds(&found.keys().map(|at| at.address).collect());
         let mut plan = Plan::default();
         for (at, destinations) in found {
             let whole = self.leaving.is_whole(at);
-            plan.operations.append(&mut self.leaving.look(*at, destinations, now));
+            plan.extend(self.leaving.look(*at, destinations, now));
             plan.entry(Set::Plain, Entry::At(*at), whole, self.leaving.is_whole(at));
         }
         self.bind(&mut plan, was);
         self.leaving.looked(now);
-        plan.ordered()
+        plan
     }
 }
 
@@ -211,14 +211,14 @@ fn surroundings(rules: &NodeRules, ports: &Ports, snapshot: &Snapshot, scheduler
 fn repair_entries(plan: &mut Plan, snapshot: &Snapshot, wanted: &Wanted) {
     let loops = wanted.endpoints.keys().map(|at| (Set::LoopBack, Entry::Loop(*at)));
     let missing = wanted.entries.iter().copied().chain(loops).filter(|entry| !snapshot.entries.contains(entry));
-    plan.operations.extend(missing.map(|(set, entry)| Operation::AddEntry(set, entry)));
+    plan.extend(missing.map(|(set, entry)| Operation::AddEntry(set, entry)));
     let is_wanted = |entry: &(Set, Entry)| match entry {
         (Set::LoopBack, Entry::Loop(at)) => wanted.endpoints.contains_key(at),
         entry => wanted.entries.contains(entry),
     };
     let of_addresses = |set: Set| matches!(set, Set::Bound | Set::Leaving);
     let surplus = snapshot.entries.iter().filter(|entry| !of_addresses(entry.0) && !is_wanted(entry));
-    plan.operations.extend(surplus.map(|(set, entry)| Operation::DeleteEntry(*set, *entry)));
+    plan.extend(surplus.map(|(set, entry)| Operation::DeleteEntry(*set, *entry)));
 }
 
 fn repair_addresses(plan: &mut Plan, snapshot: &Snapshot, wanted: &Wanted, leaving: &Leaving) {

@@ -32,7 +32,7 @@ pub trait Kernel: Send {
     /// What a virtual server has; nothing, if it is not there.
     fn destinations(&mut self, at: At) -> Result<Vec<Destination>, ApplyError>;
 
-    /// One after the other. After an error some are done and some are not.
+    /// One after the other; they all go the same way. After an error some are done and some are not.
     fn send(&mut self, operations: &[Operation]) -> Result<Sent, ApplyError>;
 
     /// Whether rules of ours are there, of whichever mode.
@@ -69,8 +69,8 @@ pub struct Netlink {
     programs: Programs,
 }
 
-/// Bytes of messages that are sent at once.
-const TOGETHER: usize = 1 << 20;
+/// Operations that are sent at once; each is some hundred bytes.
+const TOGETHER: usize = 8 << 10;
 /// For the kernel to finish what it does later.
 const A_MOMENT: Duration = Duration::from_millis(100);
 /// Takes a set's place while it is made anew.
@@ -147,16 +147,16 @@ impl Netlink {
 
     fn make_set(&mut self, set: Set, family: Family) -> Result<(), ApplyError> {
         let name = set.name(family);
-        let found = read::set(&mut self.sets, set, family)?;
-        match found {
-            Some(found) if found.as_made => Ok(()),
+        match read::is_as_made(&mut self.sets, set, family)? {
+            Some(true) => Ok(()),
             None => self.sets_do(&format!("making the set {name}"), |m| set::create(m, name, set, family)),
             // Its entries are kept: packets look into it.
-            Some(found) => {
+            Some(false) => {
                 let doing = format!("making the set {name} anew");
+                let entries = read::entries(&mut self.sets, set, family)?;
                 _ = self.sets_do(&doing, |m| set::destroy(m, SPARE));
                 self.sets_do(&doing, |m| set::create(m, SPARE, set, family))?;
-                self.sets_do(&doing, |m| set::add(m, SPARE, &found.entries))?;
+                self.sets_do(&doing, |m| set::add(m, SPARE, &entries))?;
                 self.sets_do(&doing, |m| set::swap(m, SPARE, name))?;
                 self.sets_do(&doing, |m| set::destroy(m, SPARE))
             }
@@ -243,10 +243,8 @@ impl Kernel for Netlink {
 
     fn send(&mut self, operations: &[Operation]) -> Result<Sent, ApplyError> {
         let (start, mut sent) = (Instant::now(), Sent::default());
-        for together in operations.chunk_by(|one, other| way(one) == way(other)) {
-            for some in together.chunks(TOGETHER / 128) {
-                self.send_some(some, &mut sent)?;
-            }
+        for some in operations.chunks(TOGETHER) {
+            self.send_some(some, &mut sent)?;
         }
         sent.kernel = start.elapsed();
         Ok(sent)
@@ -297,7 +295,7 @@ pub fn find_link(links: &mut Socket) -> Result<Option<u32>, ApplyError> {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Way {
     Sets,
     Servers,

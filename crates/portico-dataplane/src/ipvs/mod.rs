@@ -31,7 +31,7 @@ use installed::{Installed, Ports, Start};
 use ipnet::IpNet;
 use kernel::{Kernel, Netlink};
 use leaving::Leaving;
-use plan::Operation;
+use plan::Plan;
 use portico_model::table::{Change, Family, ForwardingTable, NodeRules, PerFamily, PortKey};
 use server::{At, Destination};
 use std::collections::BTreeMap;
@@ -89,20 +89,18 @@ impl<K: Kernel> Ipvs<K> {
             .as_ref()
             .is_some_and(|known| known.rules() == rules && known.ports == ports && **known.own() == *snapshot.own);
         let leaving = known.map(Installed::into_leaving).unwrap_or_default();
-        let (installed, operations) = self.plan(rules, ports, &snapshot, leaving);
+        let (installed, plan) = self.plan(rules, ports, &snapshot, leaving);
         drop(snapshot);
-        let mut report = Report::default();
+        let mut report = Report { drift: words(&plan).filter(|_| same).collect(), ..Report::default() };
         // Rules of another mode are in force until the servers are ready; without any, nobody gets in before the rules are there.
         let warm = self.kernel.has_rules();
         let mut drift = if warm { Vec::new() } else { self.repair_rules(rules, &installed.ports, &mut report)? };
-        self.send(&operations, &mut report)?;
+        self.send(plan, &mut report)?;
         if warm {
             drift = self.repair_rules(rules, &installed.ports, &mut report)?;
         }
         self.kernel.tidy()?;
-        if same {
-            report.drift = words(&operations).chain(drift).collect();
-        }
+        report.drift.extend(drift.into_iter().filter(|_| same));
         self.installed = Some(installed);
         Ok(report)
     }
@@ -113,7 +111,7 @@ impl<K: Kernel> Ipvs<K> {
         ports: Ports,
         snapshot: &snapshot::Snapshot,
         leaving: Leaving,
-    ) -> (Installed, Vec<Operation>) {
+    ) -> (Installed, Plan) {
         let (excluded, scheduler) = (&self.excluded, &self.scheduler);
         let start = Start { snapshot, excluded, scheduler, leaving, now: Instant::now() };
         Installed::repair(rules, ports, start)
@@ -158,14 +156,13 @@ impl<K: Kernel> Ipvs<K> {
         Ok(())
     }
 
-    fn send(&mut self, operations: &[Operation], report: &mut Report) -> Result<(), ApplyError> {
-        if operations.is_empty() {
-            return Ok(());
+    fn send(&mut self, plan: Plan, report: &mut Report) -> Result<(), ApplyError> {
+        for turn in plan.into_turns() {
+            let sent = self.kernel.send(&turn)?;
+            report.operations += turn.len();
+            report.bytes += sent.bytes;
+            report.kernel += sent.kernel;
         }
-        let sent = self.kernel.send(operations)?;
-        report.operations += operations.len();
-        report.bytes += sent.bytes;
-        report.kernel += sent.kernel;
         Ok(())
     }
 
@@ -176,9 +173,9 @@ impl<K: Kernel> Ipvs<K> {
     fn change(&mut self, mut installed: Installed, changes: &[Change]) -> Result<Report, ApplyError> {
         let prepared = installed.prepare(changes);
         let found = self.destinations(installed.abandoned(&prepared))?;
-        let operations = installed.change(prepared, &found, Instant::now());
+        let plan = installed.change(prepared, &found, Instant::now());
         let mut report = Report::default();
-        self.send(&operations, &mut report)?;
+        self.send(plan, &mut report)?;
         self.installed = Some(installed);
         Ok(report)
     }
@@ -218,9 +215,9 @@ impl<K: Kernel> Dataplane for Ipvs<K> {
     fn tend(&mut self, now: Instant) -> Result<Report, ApplyError> {
         let Some(mut installed) = self.installed.take() else { return Ok(Report::default()) };
         let found = self.destinations(installed.leaving())?;
-        let operations = installed.tend(&found, now);
+        let plan = installed.tend(&found, now);
         let mut report = Report::default();
-        self.send(&operations, &mut report)?;
+        self.send(plan, &mut report)?;
         self.installed = Some(installed);
         Ok(report)
     }
@@ -249,11 +246,11 @@ fn collapsed(changes: Vec<Change>) -> Vec<Change> {
 }
 
 /// Where everything differs, a few examples say enough.
-fn words(operations: &[Operation]) -> impl Iterator<Item = String> {
+fn words(plan: &Plan) -> impl Iterator<Item = String> {
     const MOST: usize = 20;
-    let more = operations.len().saturating_sub(MOST);
+    let more = plan.operations().skip(MOST).count();
     let rest = (more > 0).then(|| format!("and {more} more"));
-    operations.iter().take(MOST).map(|operation| format!("it was necessary to {operation}")).chain(rest)
+    plan.operations().take(MOST).map(|operation| format!("it was necessary to {operation}")).chain(rest)
 }
 
 #[cfg(test)]

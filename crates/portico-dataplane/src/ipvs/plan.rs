@@ -30,8 +30,8 @@ pub enum Operation {
 use Operation::*;
 
 impl Operation {
-    /// What comes first is done first.
-    fn turn(&self) -> u8 {
+    /// What comes first is done first. All of a turn go the same way.
+    fn turn(&self) -> usize {
         match self {
             AddEntry(Set::Sources | Set::Bound | Set::LoopBack, _) => 0,
             AddEntry(Set::Inside | Set::Leaving, _) => 3,
@@ -67,23 +67,39 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What is to be done, and what is left to be removed later.
+/// What is to be done, by turn.
 #[derive(Debug, Default)]
 pub struct Plan {
-    pub operations: Vec<Operation>,
+    turns: [Vec<Operation>; TURNS],
 }
 
+const TURNS: usize = 11;
+
 impl Plan {
-    /// In the order of their turns; within a turn, as they were planned.
-    pub fn ordered(mut self) -> Vec<Operation> {
-        self.operations.sort_by_key(Operation::turn);
-        self.operations
+    fn push(&mut self, operation: Operation) {
+        if let Some(turn) = self.turns.get_mut(operation.turn()) {
+            turn.push(operation);
+        }
+    }
+
+    pub fn extend(&mut self, operations: impl IntoIterator<Item = Operation>) {
+        operations.into_iter().for_each(|operation| self.push(operation));
+    }
+
+    /// In order.
+    pub fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.turns.iter().flatten()
+    }
+
+    /// One after the other, each of them in any order.
+    pub fn into_turns(self) -> impl Iterator<Item = Vec<Operation>> {
+        self.turns.into_iter().filter(|turn| !turn.is_empty())
     }
 
     pub fn entry(&mut self, set: Set, entry: Entry, before: bool, after: bool) {
         match (before, after) {
-            (false, true) => self.operations.push(AddEntry(set, entry)),
-            (true, false) => self.operations.push(DeleteEntry(set, entry)),
+            (false, true) => self.push(AddEntry(set, entry)),
+            (true, false) => self.push(DeleteEntry(set, entry)),
             _ => {}
         }
     }
@@ -91,13 +107,13 @@ impl Plan {
     pub fn entries(&mut self, before: &BTreeSet<(Set, Entry)>, after: &BTreeSet<(Set, Entry)>) {
         let missing = after.difference(before).map(|(set, entry)| AddEntry(*set, *entry));
         let surplus = before.difference(after).map(|(set, entry)| DeleteEntry(*set, *entry));
-        self.operations.extend(missing.chain(surplus));
+        self.extend(missing.chain(surplus));
     }
 
     pub fn address(&mut self, address: IpAddr, before: Bound, after: Bound) {
         match (before.linked, after.linked) {
-            (false, true) => self.operations.push(Bind(address)),
-            (true, false) => self.operations.push(Unbind(address)),
+            (false, true) => self.push(Bind(address)),
+            (true, false) => self.push(Unbind(address)),
             _ => {}
         }
         self.entry(Set::Bound, Entry::Address(address), before.live, after.live);
@@ -117,12 +133,12 @@ impl Plan {
         match (before, after) {
             (None, None) => {}
             (None, Some(after)) => {
-                self.operations.push(AddServer(at, after.settings.clone()));
-                self.operations.extend(after.pool.iter().map(|endpoint| AddDestination(at, socket(endpoint))));
+                self.push(AddServer(at, after.settings.clone()));
+                self.extend(after.pool.iter().map(|endpoint| AddDestination(at, socket(endpoint))));
             }
             (Some(before), Some(after)) => {
                 if before.settings != after.settings {
-                    self.operations.push(EditServer(at, after.settings.clone()));
+                    self.push(EditServer(at, after.settings.clone()));
                 }
                 let left = self.destinations(at, &before.destinations, after);
                 leaving.insert(at, before.settings.clone(), false, left, &since, now);
@@ -140,8 +156,8 @@ impl Plan {
         for endpoint in after.pool.iter().map(socket) {
             match found.binary_search_by_key(&endpoint, |destination| destination.at) {
                 Ok(index) if found.get(index).is_some_and(|destination| destination.weight == 1) => {}
-                Ok(_) => self.operations.push(Weigh(at, endpoint, 1)),
-                Err(_) => self.operations.push(AddDestination(at, endpoint)),
+                Ok(_) => self.push(Weigh(at, endpoint, 1)),
+                Err(_) => self.push(AddDestination(at, endpoint)),
             }
         }
         let mut left = Vec::new();
@@ -151,7 +167,7 @@ impl Plan {
                     left.push((destination.at, how));
                     self.close(at, destination);
                 }
-                None => self.operations.push(DeleteDestination(at, destination.at)),
+                None => self.push(DeleteDestination(at, destination.at)),
             }
         }
         left
@@ -161,11 +177,11 @@ impl Plan {
     fn abandon(&mut self, at: At, destinations: &[Destination]) -> Vec<(SocketAddr, Left)> {
         let busy = |destination: &&Destination| at.protocol == Protocol::Tcp && destination.active > 0;
         if !destinations.iter().any(|destination| busy(&destination)) {
-            self.operations.push(DeleteServer(at));
+            self.push(DeleteServer(at));
             return Vec::new();
         }
         for idle in destinations.iter().filter(|destination| !busy(destination)) {
-            self.operations.push(DeleteDestination(at, idle.at));
+            self.push(DeleteDestination(at, idle.at));
         }
         let busy = destinations.iter().filter(busy);
         busy.clone().for_each(|destination| self.close(at, destination));
@@ -174,7 +190,7 @@ impl Plan {
 
     fn close(&mut self, at: At, destination: &Destination) {
         if destination.weight != 0 {
-            self.operations.push(Weigh(at, destination.at, 0));
+            self.push(Weigh(at, destination.at, 0));
         }
     }
 }

@@ -6,7 +6,7 @@ use super::sets::{Entry, Set, is_kube_proxys};
 use super::snapshot::Snapshot;
 use super::wire::{link, server, set};
 use crate::ApplyError;
-use crate::netlink::Socket;
+use crate::netlink::{Messages, Socket};
 use portico_model::table::Family;
 use std::collections::BTreeMap;
 
@@ -32,8 +32,7 @@ pub fn snapshot(
     for name in set_names(sets)? {
         snapshot.kube_proxy |= is_kube_proxys(&name);
         let Some((set, family)) = Set::named(&name) else { continue };
-        let entries = self::set(sets, set, family)?.map(|found| found.entries).unwrap_or_default();
-        snapshot.entries.extend(entries.into_iter().map(|entry| (set, entry)));
+        snapshot.entries.extend(entries(sets, set, family)?.into_iter().map(|entry| (set, entry)));
     }
     Ok(snapshot)
 }
@@ -57,22 +56,31 @@ pub fn destinations(socket: &mut Socket, requests: server::Requests, at: At) -> 
 }
 
 pub fn set_names(socket: &mut Socket) -> Result<Vec<String>, ApplyError> {
-    let names = socket.query(&set::list(None), |message| set::parse_name(&message));
+    let names = socket.query(&set::list_names(), |message| set::parse_name(&message));
     names.map_err(|error| failed("listing sets (module ip_set)", set::explain(error)))
 }
 
-pub struct FoundSet {
-    pub as_made: bool,
-    pub entries: Vec<Entry>,
+/// Whether a set is as we make it; `None` if it is not there.
+pub fn is_as_made(socket: &mut Socket, set: Set, family: Family) -> Result<Option<bool>, ApplyError> {
+    let parts = parts(socket, &set::list_header(set.name(family)), set, family)?;
+    Ok(parts.map(|parts| parts.iter().filter_map(|part| part.as_made).all(|as_made| as_made)))
 }
 
-/// `None` if it is not there.
-pub fn set(socket: &mut Socket, set: Set, family: Family) -> Result<Option<FoundSet>, ApplyError> {
-    let name = set.name(family);
-    let parts = match socket.query(&set::list(Some(name)), |message| set::parse_part(&message, set, family)) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
-        parts => parts.map_err(|error| failed(format!("listing the set {name}"), set::explain(error)))?,
-    };
-    let as_made = parts.iter().filter_map(|part| part.as_made).all(|as_made| as_made);
-    Ok(Some(FoundSet { as_made, entries: parts.into_iter().flat_map(|part| part.entries).collect() }))
+/// None if it is not there.
+pub fn entries(socket: &mut Socket, set: Set, family: Family) -> Result<Vec<Entry>, ApplyError> {
+    let parts = parts(socket, &set::list_entries(set.name(family)), set, family)?;
+    Ok(parts.into_iter().flatten().flat_map(|part| part.entries).collect())
+}
+
+fn parts(
+    socket: &mut Socket,
+    request: &Messages,
+    set: Set,
+    family: Family,
+) -> Result<Option<Vec<set::Part>>, ApplyError> {
+    match socket.query(request, |message| set::parse_part(&message, set, family)) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(failed(format!("listing the set {}", set.name(family)), set::explain(error))),
+        Ok(parts) => Ok(Some(parts)),
+    }
 }

@@ -446,6 +446,7 @@ proptest! {
         for step in steps {
             let changes: Vec<Change> = step.into_iter().map(|one| take(&mut table, one)).collect();
             ipvs.apply(&table.rules, &changes).unwrap();
+            kernel.check_continuity();
             prop_assert_eq!(meaning(&kernel), meaning(&fresh(&table)));
             if busy {
                 kernel.state().servers.values_mut().flat_map(|server| &mut server.destinations).for_each(|d| d.active = 1);
@@ -472,7 +473,9 @@ proptest! {
         open(&kernel).replace(&table).unwrap();
         other.into_iter().for_each(|one| drop(take(&mut table, one)));
         let mut ipvs = open(&kernel);
+        kernel.check_continuity();
         ipvs.replace(&table).unwrap();
+        kernel.check_continuity();
         prop_assert_eq!(meaning(&kernel), meaning(&fresh(&table)));
         prop_assert_eq!(ipvs.replace(&table).unwrap(), Report::default());
     }

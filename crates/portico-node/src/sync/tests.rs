@@ -11,6 +11,7 @@ use std::sync::Mutex;
 enum Call {
     Replace(usize),
     Apply(usize),
+    Tend,
 }
 
 /// A dataplane in memory. It checks what it is told as the kernel would, and fails when the script says so.
@@ -23,6 +24,8 @@ struct Kernel {
     /// What it finds to be different when it next succeeds.
     drift: Vec<String>,
     installed_before: bool,
+    due: Option<Instant>,
+    depends_on_addresses: bool,
 }
 
 #[derive(Clone, Default)]
@@ -77,6 +80,21 @@ impl Dataplane for Fake {
             };
         }
         Ok(report)
+    }
+
+    fn depends_on_addresses(&self) -> bool {
+        self.0.lock().unwrap().depends_on_addresses
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.0.lock().unwrap().due
+    }
+
+    fn tend(&mut self, now: Instant) -> Result<Report, ApplyError> {
+        let mut kernel = self.0.lock().unwrap();
+        assert!(kernel.due.take().is_some_and(|due| due <= now));
+        kernel.calls.push(Call::Tend);
+        kernel.result()
     }
 
     fn is_installed(&mut self) -> Result<bool, ApplyError> {
@@ -319,6 +337,37 @@ fn a_disturbance_is_repaired_at_once_but_not_for_ever() {
     assert_eq!(rig.kernel.calls(), []);
     rig.wake();
     assert_eq!((rig.now, rig.kernel.calls()), (repaired + CALM, vec![Call::Replace(1)]));
+}
+
+#[test]
+fn what_had_to_wait_is_done_when_it_is_due() {
+    let mut rig = Rig::installed();
+    rig.kernel.0.lock().unwrap().due = Some(rig.now + Duration::from_secs(10));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), []);
+    rig.wake();
+    assert_eq!(rig.kernel.calls(), [Call::Tend]);
+    rig.kernel.0.lock().unwrap().due = Some(rig.now);
+    rig.kernel.fail(&[true]);
+    rig.step();
+    rig.wake();
+    assert_eq!(rig.kernel.calls(), [Call::Tend, Call::Replace(1)], "what the kernel has then is not known");
+}
+
+#[test]
+fn addresses_that_matter_are_compared_with_at_once() {
+    let address = |last| Input::Addresses(vec![IpAddr::from([192, 0, 2, last])]);
+    let mut rig = Rig::installed();
+    rig.take(address(1));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), []);
+    rig.kernel.0.lock().unwrap().depends_on_addresses = true;
+    rig.take(address(1));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [], "they are the same");
+    rig.take(address(2));
+    rig.step();
+    assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
 }
 
 #[test]

@@ -34,8 +34,9 @@ const DATA: u16 = 7;
 /// Several [`DATA`].
 const ENTRIES: u16 = 8;
 const LINE: u16 = 9;
-/// Of [`FLAGS`]: names only.
-const LIST_NAMES: u32 = 1 << 1;
+/// Of [`FLAGS`]: names only, or without entries.
+const ONLY_NAMES: u32 = 1 << 1;
+const ONLY_HEADERS: u32 = 1 << 2;
 
 /// Of data.
 const IP: u16 = 1;
@@ -139,12 +140,26 @@ fn put_address(m: &mut Messages, kind: u16, address: IpAddr) {
     m.nested(kind, |m| m.put(inner | NETWORK_ORDER, &octets(address)));
 }
 
-/// The names of all sets, or one set with its entries.
-pub fn list(name: Option<&str>) -> Messages {
+/// The names of all sets.
+pub fn list_names() -> Messages {
+    list("", Some(ONLY_NAMES))
+}
+
+/// How a set was made.
+pub fn list_header(name: &str) -> Messages {
+    list(name, Some(ONLY_HEADERS))
+}
+
+/// A set with its entries.
+pub fn list_entries(name: &str) -> Messages {
+    list(name, None)
+}
+
+fn list(name: &str, only: Option<u32>) -> Messages {
     let mut m = Messages::new();
-    command(&mut m, LIST, flags::DUMP, name.unwrap_or_default(), |m| {
-        if name.is_none() {
-            m.put_u32_be(FLAGS | NETWORK_ORDER, LIST_NAMES);
+    command(&mut m, LIST, flags::DUMP, name, |m| {
+        if let Some(only) = only {
+            m.put_u32_be(FLAGS | NETWORK_ORDER, only);
         }
     });
     m
