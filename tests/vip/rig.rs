@@ -1,7 +1,7 @@
 //! Two masters, a worker with a pod, and a host outside, on one switch; etcd behind them; everything that runs there.
 
 use crate::common::tls;
-use portico_testbed::uml::has_ipvs;
+use portico_testbed::uml::is_inside;
 use portico_testbed::{Host, Process, Route, Testbed};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -49,7 +49,7 @@ pub struct Pace {
 }
 
 pub fn pace() -> Pace {
-    match has_ipvs() {
+    match is_inside() {
         true => Pace {
             gap: Duration::from_secs(1),
             answer: Duration::from_secs(10),
