@@ -46,7 +46,7 @@ lint: ## clippy, warnings are errors
 unit: ## unit and property tests
 	$(CARGO) test --workspace --exclude portico
 
-e2e: ## end-to-end tests of the binary: rules, conformance, dataplanes, flows, faults, kubectl, Python, crash, fuzz (needs root)
+e2e: ## end-to-end tests of the binary: rules, conformance, dataplanes, flows, faults, vip, kubectl, Python, crash, fuzz (needs root)
 	$(CARGO) test -p portico
 
 uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has none (CMD='ipvsadm -ln')
