@@ -74,7 +74,10 @@ impl Client {
         std::thread::sleep(LIMIT);
         let sent = self.sent.lock().unwrap();
         let inside: Vec<_> = sent.iter().filter(|one| one.started < until && one.ended > from).collect();
-        let mut answers: Vec<Instant> = inside.iter().filter(|one| one.good).map(|one| one.ended).collect();
+        // What comes later are answers to those that were sent again, with nothing that was sent later between them.
+        let before = from.checked_sub(4 * EVERY).unwrap_or(from);
+        let answers = sent.iter().filter(|one| one.good && one.ended > before && one.ended < until);
+        let mut answers: Vec<Instant> = answers.map(|one| one.ended).collect();
         answers.sort();
         let outage = answers.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
         Window { outage, failed: inside.iter().filter(|one| !one.good).count(), sent: inside.len() }
