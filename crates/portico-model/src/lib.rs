@@ -8,11 +8,15 @@
 //! - [`table`]: the table itself: service ports with their frontends and pools of endpoints, and the rules of the node.
 //! - [`index`]: objects in, changes out; an update costs what it touches.
 //! - [`explain`]: walks the table for one packet.
+//! - [`announce`]: addresses that nodes have to attract traffic for.
+//! - [`report`]: what a node tells about itself.
 //! - [`duration`]: durations as Kubernetes writes them.
 
+pub mod announce;
 pub mod duration;
 pub mod explain;
 pub mod index;
 pub mod objects;
+pub mod report;
 pub mod statics;
 pub mod table;

@@ -1,0 +1,1 @@
+//! `portico dns`: an authoritative zone made from Services, EndpointSlices and Nodes.

@@ -1,0 +1,80 @@
+//! What a node tells about itself: one small object for each node, whatever the number of Services.
+//!
+//! It is the annotation [`ANNOTATION`] of a Lease, so that every API server has a place for it. A controller that wrote a
+//! Service knows its resource version: the Service is live on each node that has installed that version or a later one.
+
+use serde::{Deserialize, Serialize};
+
+pub const ANNOTATION: &str = "portico.dev/report";
+pub const NAMESPACE: &str = "kube-system";
+const PREFIX: &str = "portico-node-";
+/// So many Services that lag are named; of the rest only the number is told.
+pub const MOST_BEHIND: usize = 20;
+
+/// Of the Lease with the report of a node.
+pub fn lease_name(node: &str) -> String {
+    format!("{PREFIX}{node}")
+}
+
+/// The node whose report a Lease has.
+pub fn node_of_lease(lease: &str) -> Option<&str> {
+    lease.strip_prefix(PREFIX)
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeReport {
+    /// Everything that the API server said of Services up to this resource version is installed, but for `behind`.
+    pub services: String,
+    /// The same for EndpointSlices.
+    pub slices: String,
+    /// Services that cannot be installed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub behind: Vec<Behind>,
+    /// How many more there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_behind: usize,
+    /// Where the node says whether it is fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub healthz_port: Option<u16>,
+    /// How addresses are announced; `None` where they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub announcing: Option<Announcing>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Behind {
+    /// `namespace/name`
+    pub service: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Announcing {
+    /// The nodes among which layer-2 addresses are shared out at the moment, this one included: sorted. Empty where it takes no
+    /// part.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
+    /// BGP sessions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<Session>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Session {
+    /// The name of the BgpPeer.
+    pub peer: String,
+    pub established: bool,
+    /// How many routes are announced to it.
+    pub routes: usize,
+    /// Why there is no session, for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub trouble: String,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
