@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use ipnet::IpNet;
+use tokio::sync::watch;
 
 /// What a provider can do, and what it wants to know. The controller calls it only when something changed that it asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,12 @@ pub trait Provider: Send + Sync {
     /// Remove everything that belongs to the Service. What is not there is no failure. Of the request only what names the
     /// Service is certain: its ports may be gone.
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()>;
+
+    /// Counts up whenever a Service that was refused should be tried again (an address became free, a pool changed).
+    /// `None` where the provider cannot know: those Services are tried again after a while.
+    fn changed(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
 }
 
 /// A Service, as far as its load balancer goes.
