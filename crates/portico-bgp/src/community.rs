@@ -125,7 +125,9 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_by_name() {
-        for wrong in ["", "1", "65536:1", "1:65536", "1:2:3:4", "+1:2", "1:-2", "large:1:2", "1:2:4294967296", "no-such"] {
+        for wrong in
+            ["", "1", "65536:1", "1:65536", "1:2:3:4", "+1:2", "1:-2", "large:1:2", "1:2:4294967296", "no-such"]
+        {
             let error = Communities::parse([wrong]).unwrap_err().to_string();
             assert!(error.contains(&format!("{wrong:?}")), "{error}");
         }

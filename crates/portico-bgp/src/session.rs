@@ -178,6 +178,11 @@ impl Session {
         Status { established: established.is_some(), routes, due, trouble }
     }
 
+    /// There was one failure since the last good session, and no more.
+    pub fn is_first_failure(&self) -> bool {
+        self.failures == 1
+    }
+
     /// When the next [`Input::Tick`] is due.
     pub fn deadline(&self) -> Option<Time> {
         match &self.phase {

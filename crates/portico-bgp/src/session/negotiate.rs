@@ -68,8 +68,7 @@ pub(super) fn agree(
     };
     let four_octets = open.capabilities.iter().any(|capability| matches!(capability, Capability::FourOctetAs(_)));
     let by_v6 = has(&Capability::Ipv4ByIpv6);
-    let next_hops =
-        PerFamily { v4: next_hops.choose(Family::V4, by_v6), v6: next_hops.choose(Family::V6, by_v6) };
+    let next_hops = PerFamily { v4: next_hops.choose(Family::V4, by_v6), v6: next_hops.choose(Family::V6, by_v6) };
     let hold = Duration::from_secs(config.hold_time.min(open.hold_time).into());
     let keepalive = keepalive(config, hold);
     let mut agreed = Agreed {

@@ -35,7 +35,9 @@ impl fmt::Display for Reason {
             Reason::OtherAs { expected, found } => {
                 write!(f, "the router is AS {found}, not {expected} as configured (peerASN)")
             }
-            Reason::SameRouterId(id) => write!(f, "the router has our router ID {id}: give this node another (routerID)"),
+            Reason::SameRouterId(id) => {
+                write!(f, "the router has our router ID {id}: give this node another (routerID)")
+            }
         }
     }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 pub const HOLD_TIME: u16 = 90;
 pub const LONGEST_RETRY: Duration = Duration::from_secs(60);
 pub const RESTART_TIME: u16 = 120;
-pub const PORT: u16 = 179;
 
 /// One router.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +100,8 @@ pub fn router_id(node: &str, own: Option<IpAddr>) -> Ipv4Addr {
         Some(IpAddr::V4(own)) if !own.is_unspecified() && !own.is_loopback() => own,
         _ => {
             // FNV-1a: the same in every process, as routers sort by it.
-            let hash = node.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+            let hash =
+                node.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
             Ipv4Addr::from(hash.max(1))
         }
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_password_is_not_printed() {
-        let mut config = PeerConfig::new("tor", SocketAddr::from(([192, 0, 2, 1], PORT)), 64512, 64513);
+        let mut config = PeerConfig::new("tor", SocketAddr::from(([192, 0, 2, 1], 179)), 64512, 64513);
         config.password = Password::new("s3cret");
         assert!(!format!("{config:?}").contains("s3cret"));
     }

@@ -10,12 +10,14 @@ mod config;
 mod connection;
 mod metrics;
 mod peer;
-pub mod peers;
+mod peers;
 mod report;
+mod run;
 mod socket;
 
 pub use config::{Password, PeerConfig};
 pub use metrics::Metrics;
+pub use run::{Parts, run};
 
 use peer::{Mailbox, Task};
 use portico_bgp::session::Stop;
@@ -160,9 +162,7 @@ impl Speaker {
         inner.leaving.retain(|task| !task.is_finished());
         let wanted: BTreeMap<String, PeerConfig> =
             inner.configured.iter().map(|peer| (peer.name.clone(), peer.clone())).collect();
-        let unwanted = |(name, peer): (&String, &Peer)| {
-            (wanted.get(name) != Some(&peer.config)).then(|| name.clone())
-        };
+        let unwanted = |(name, peer): (&String, &Peer)| (wanted.get(name) != Some(&peer.config)).then(|| name.clone());
         let gone: Vec<String> = inner.peers.iter().filter_map(unwanted).collect();
         for name in gone {
             let Some(peer) = inner.peers.remove(&name) else { continue };
