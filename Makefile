@@ -10,7 +10,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/python
 # Debian packages that the tests need, each with the command that shows whether it is there.
 PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack haproxy:haproxy ip:iproute2 \
-  linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived
+  linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived bird:bird2 /usr/lib/frr/bgpd:frr gobgpd:gobgpd
 
 .PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip clean
 

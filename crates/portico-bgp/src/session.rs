@@ -33,7 +33,7 @@ use std::time::Duration;
 pub type Time = Duration;
 
 /// For a connection to be made.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT: Duration = Duration::from_secs(5);
 /// For the peer to say who it is, once it is connected.
 const INTRODUCTION: Duration = Duration::from_secs(60);
 /// Between the first two attempts. Each further one waits twice as long.

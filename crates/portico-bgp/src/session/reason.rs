@@ -24,7 +24,7 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::NoAnswer => write!(f, "no answer from the router"),
+            Reason::NoAnswer => write!(f, "no answer from the router: is it up, and is the password the same there?"),
             Reason::Unreachable(why) => write!(f, "cannot connect: {why}"),
             Reason::Closed { introduced: true, why } => write!(f, "the connection broke: {why}"),
             Reason::Closed { introduced: false, why } => {

@@ -8,7 +8,7 @@ use crate::message::open::AS_TRANS;
 use crate::message::{HEADER, LARGEST, UPDATE, frame};
 use ipnet::IpNet;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Header, and the lengths of withdrawn routes and of attributes.
 const FRAME: usize = HEADER + 4;
@@ -24,15 +24,14 @@ pub fn announce(
     four_octets: bool,
     from: &mut BTreeSet<IpNet>,
 ) -> (Vec<u8>, Vec<IpNet>) {
-    let mut attributes = Vec::new();
-    put_path(&mut attributes, path, four_octets);
     match (family, next_hop) {
         (Family::V4, IpAddr::V4(next_hop)) => {
-            put(&mut attributes, NEXT_HOP, &next_hop.octets());
+            let attributes = common(path, Some(next_hop), four_octets);
             let (prefixes, octets) = take(from, LARGEST.saturating_sub(FRAME + attributes.len()));
             (update(&[], &attributes, &octets), prefixes)
         }
         (family, next_hop) => {
+            let attributes = common(path, None, four_octets);
             let mut reach = family.afi().to_be_bytes().to_vec();
             reach.push(family.safi());
             match next_hop {
@@ -110,10 +109,15 @@ fn take(from: &mut BTreeSet<IpNet>, room: usize) -> (Vec<IpNet>, Vec<u8>) {
     (taken, octets)
 }
 
-/// In the order of their numbers, but for the next hop, which depends on the family.
-fn put_path(out: &mut Vec<u8>, path: &Path, four_octets: bool) {
+/// All attributes but those of other families, in the order of their numbers.
+fn common(path: &Path, next_hop: Option<Ipv4Addr>, four_octets: bool) -> Vec<u8> {
+    let mut attributes = Vec::new();
+    let out = &mut attributes;
     put(out, ORIGIN, &[ORIGIN_IGP]);
     put(out, AS_PATH, &sequence(&path.as_path, four_octets));
+    if let Some(next_hop) = next_hop {
+        put(out, NEXT_HOP, &next_hop.octets());
+    }
     if let Some(preference) = path.local_preference {
         put(out, LOCAL_PREF, &preference.to_be_bytes());
     }
@@ -130,6 +134,7 @@ fn put_path(out: &mut Vec<u8>, path: &Path, four_octets: bool) {
     if !large.is_empty() {
         put(out, LARGE_COMMUNITIES, &large);
     }
+    attributes
 }
 
 fn sequence(path: &[u32], four_octets: bool) -> Vec<u8> {
