@@ -48,7 +48,7 @@ impl<S: BuildHasher> Limit<S> {
         if paid.fetch_update(Relaxed, Relaxed, pay).is_ok() {
             return Verdict::Answer;
         }
-        let slip = self.slips.fetch_add(1, Relaxed) % SLIP == 0;
+        let slip = self.slips.fetch_add(1, Relaxed).is_multiple_of(SLIP);
         if slip { Verdict::Truncate } else { Verdict::Drop }
     }
 }

@@ -86,7 +86,8 @@ struct Keeper {
     zone: Arc<RwLock<Zone>>,
     /// The zone changed and has the serial of before.
     renewal_due: bool,
-    complete: bool,
+    /// Everything is known that the zone is made from.
+    informed: bool,
     metrics: Arc<Metrics>,
     pages: Arc<Pages>,
     changes: channel::Sender<Option<Record>>,
@@ -109,8 +110,9 @@ impl Keeper {
             probes: FuturesUnordered::new(),
             probe_timeout: config.probe_timeout,
             zone,
-            renewal_due: false,
-            complete: false,
+            // The serial of the start is not to be seen: it may be one of the process before.
+            renewal_due: true,
+            informed: false,
             metrics,
             pages,
             changes,
@@ -121,7 +123,7 @@ impl Keeper {
     async fn keep(&mut self, mut news: impl futures_util::Stream<Item = News> + Unpin) {
         loop {
             let deadline = self.checks.next_deadline();
-            let renewal = self.renewal_due.then(until_next_second);
+            let renewal = (self.informed && self.renewal_due).then(until_next_second);
             tokio::select! {
                 Some(first) = news.next() => {
                     self.take(first);
@@ -173,14 +175,7 @@ impl Keeper {
             self.metrics.names.set(i64::try_from(zone.len()).unwrap_or(i64::MAX));
         }
         self.aim();
-        if !self.complete && self.feed.is_complete() && self.index.is_informed() {
-            self.complete = true;
-            self.renewal_due = true;
-            self.zone.write().unwrap_or_else(PoisonError::into_inner).complete();
-            self.pages.ready.store(true, Ordering::Relaxed);
-            self.metrics.complete.set(1);
-            tracing::info!(names = self.metrics.names.get(), "the zone is complete");
-        }
+        self.informed |= self.feed.is_complete() && self.index.is_informed();
         self.renew();
         if is_news {
             self.show();
@@ -199,21 +194,27 @@ impl Keeper {
         }
     }
 
-    /// A new serial, but no more than one a second: it follows the clock and must not get ahead of it. Whoever transferred the zone between the
-    /// change and its serial sees the serial change afterwards, and comes again.
+    /// A new serial, but no more than one a second: it follows the clock and must not get ahead of it, nor be one that was there before a
+    /// restart. Whoever transferred the zone between the change and its serial sees the serial change afterwards, and comes again.
     fn renew(&mut self) {
-        let now = seconds();
-        if !self.complete || !self.renewal_due {
+        if !self.informed || !self.renewal_due {
             return;
         }
+        let now = seconds();
         let mut zone = self.zone.write().unwrap_or_else(PoisonError::into_inner);
-        if zone.serial() == now as u32 && self.changes.borrow().is_some() {
+        if zone.serial() == now as u32 {
             return;
         }
         zone.renew(now);
         self.renewal_due = false;
         self.metrics.serial.set(i64::from(zone.serial()));
         self.changes.send_replace(Some(zone.soa()));
+        if !zone.is_complete() {
+            zone.complete();
+            self.pages.ready.store(true, Ordering::Relaxed);
+            self.metrics.complete.set(1);
+            tracing::info!(names = zone.len(), serial = zone.serial(), "the zone is complete");
+        }
     }
 
     /// For people: which node is given, and why not.
@@ -224,7 +225,7 @@ impl Keeper {
             text.push_str("# No node is fit: all are given rather than none.\n");
         }
         let nobody = i64::from(self.index.nobody_is_fit());
-        if self.metrics.nobody_fit.set(nobody) != nobody && nobody == 1 && self.complete {
+        if self.metrics.nobody_fit.set(nobody) != nobody && nobody == 1 && self.informed {
             tracing::warn!("no node is fit, all are given rather than none");
         }
         for node in &nodes {
