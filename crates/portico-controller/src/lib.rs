@@ -1,10 +1,13 @@
 //! Controllers: ordinary Kubernetes clients that keep objects true to each other.
 //!
-//! Owns the endpoint-slice controller (`endpoints`) and the election of one active replica (`lease`). Nothing here relies
-//! on an endpoint that only Portico's API server has.
+//! Owns the endpoint-slice controller (`endpoints`), the load-balancer controller (`balancers`) with what makes the load
+//! balancers (`providers`), and the election of one active replica (`lease`). Nothing here relies on an endpoint that only
+//! Portico's API server has.
 
+pub mod balancers;
 pub mod endpoints;
 pub mod lease;
+pub mod providers;
 
 /// Turns true when the daemon should stop; a dropped sender means the same.
 pub type Shutdown = tokio::sync::watch::Receiver<bool>;
