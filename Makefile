@@ -54,8 +54,8 @@ uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has n
 	@$(CARGO) run -q -p portico-testbed --example uml -- sh -c '$(subst ','\'',$(or $(CMD),uname -a))'
 
 fuzz: ## throw random requests at the server, packets at VRRP and DNS, and answers of the kernel at their readers, from a new seed (SECONDS=60)
-	PORTICO_FUZZ_SEED=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') PORTICO_FUZZ_SECONDS=$(or $(SECONDS),60) \
-	  $(CARGO) test -p portico --test fuzz -- --nocapture
+	export PORTICO_FUZZ_SEED=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') PORTICO_FUZZ_SECONDS=$(or $(SECONDS),60); \
+	  $(CARGO) test -p portico --test fuzz -- --nocapture && $(CARGO) test -p portico --test dns strangers::whatever -- --nocapture
 
 bench-api: ## benchmarks of the API server (KUBE_APISERVER=path runs the rival beside it)
 	$(CARGO) bench -p portico --bench api
