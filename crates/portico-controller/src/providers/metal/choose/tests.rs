@@ -41,7 +41,8 @@ fn explicit(text: &str) -> Result<Vec<IpAddr>, String> {
 
 #[test]
 fn the_order_of_choice() {
-    let cases: &[(&str, fn(&mut Wish), &str)] = &[
+    type Case = (&'static str, fn(&mut Wish), &'static str);
+    let cases: &[Case] = &[
         ("plain", |_| {}, "10.0.0.0"),
         ("pinned by namespace first", |wish| wish.service.namespace = "team".into(), "10.0.1.0"),
         ("the pool asked for", |wish| wish.pool = Some("asked".into()), "10.0.2.0"),
