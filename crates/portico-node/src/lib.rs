@@ -1,6 +1,7 @@
 //! The node daemon: watches the API, keeps the dataplane equal to the table, answers for its health.
 
 pub mod addresses;
+pub mod announce;
 mod backoff;
 mod client;
 pub mod config;

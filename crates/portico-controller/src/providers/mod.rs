@@ -4,6 +4,8 @@
 //! Every call says all that is wanted, so that a provider keeps nothing that it could not read again. A call may be repeated at
 //! any time, and a call that failed, or whose answer was lost, is repeated until it succeeds.
 
+mod registry;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -11,6 +13,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use ipnet::IpNet;
+use tokio::sync::watch;
+
+pub use registry::{Start, StartError, start};
 
 /// What a provider can do, and what it wants to know. The controller calls it only when something changed that it asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +51,20 @@ pub trait Provider: Send + Sync {
     /// Remove everything that belongs to the Service. What is not there is no failure. Of the request only what names the
     /// Service is certain: its ports may be gone.
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()>;
+
+    /// What a provider says on its own accord; `None` where nothing but calls changes what it would answer.
+    fn news(&self) -> Option<watch::Receiver<News>> {
+        None
+    }
+}
+
+/// Numbers that grow when something happened that the controller could not know of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Something became free: what was refused is tried again.
+    pub freed: u64,
+    /// What there is to give changed (pools, a configuration): every Service is ensured again.
+    pub changed: u64,
 }
 
 /// A Service, as far as its load balancer goes.

@@ -1,0 +1,14 @@
+//! Announcing: attracts the traffic of load-balancer addresses to this node, by layer 2 (ARP and neighbour discovery) and BGP.
+//!
+//! `plan` knows pools, Nodes and what Services have, and says which addresses are shared out among whom on layer 2 and which
+//! routes this node announces by BGP; `l2` and [`bgp`] do it.
+
+pub mod bgp;
+
+use portico_model::pools::PoolBgp;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Addresses that this node is to announce from now on, with what their pool says of it, or no more (`None`). The first ones are
+/// all that there are. Aggregation and what pools do not agree upon is left to BGP.
+pub type RouteChanges = Vec<(IpAddr, Option<Arc<PoolBgp>>)>;
