@@ -9,6 +9,7 @@
 //! - [`index`]: objects in, changes out; an update costs what it touches.
 //! - [`explain`]: walks the table for one packet.
 //! - [`announce`]: addresses that nodes have to attract traffic for.
+//! - [`pools`]: address pools, blocks of addresses and BGP peers, as they come from the API; ranges of addresses.
 //! - [`report`]: what a node tells about itself.
 //! - [`duration`]: durations as Kubernetes writes them.
 
@@ -17,6 +18,7 @@ pub mod duration;
 pub mod explain;
 pub mod index;
 pub mod objects;
+pub mod pools;
 pub mod report;
 pub mod statics;
 pub mod table;

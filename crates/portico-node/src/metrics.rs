@@ -86,6 +86,7 @@ pub struct Metrics {
     drift_repairs: Counter,
     kernel: Histogram,
     pub operations: Counter,
+    pub bgp: crate::announce::bgp::Metrics,
 }
 
 impl Metrics {
@@ -114,6 +115,7 @@ impl Metrics {
             drift_repairs: Counter::default(),
             kernel: fine(),
             operations: Counter::default(),
+            bgp: crate::announce::bgp::Metrics::default(),
         };
         metrics.register(mode);
         metrics
@@ -186,6 +188,7 @@ impl Metrics {
             boxed(&self.kernel),
         );
         add("operations", "Elements, rules and chains sent to the kernel", boxed(&self.operations));
+        self.bgp.register(ours);
         self.registry.register_collector(Box::new(self.slowest.clone()));
         self.registry.register_collector(Box::new(process::Process));
     }

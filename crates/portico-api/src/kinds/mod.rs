@@ -1,5 +1,8 @@
 //! The kinds that are served. A kind is one small file: its names, defaults, validation, columns and hooks.
 
+mod address_block;
+mod address_pool;
+mod bgp_peer;
 pub mod checks;
 mod config_map;
 mod endpoint_slice;
@@ -10,6 +13,7 @@ pub mod metadata;
 pub mod namespace;
 mod node;
 mod pod;
+mod ranges;
 mod rbac;
 mod secret;
 mod service_account;
@@ -42,6 +46,9 @@ pub fn all() -> Vec<Box<dyn Kind>> {
         Box::new(rbac::CLUSTER_ROLE),
         Box::new(rbac::ROLE_BINDING),
         Box::new(rbac::CLUSTER_ROLE_BINDING),
+        Box::new(address_pool::AddressPool),
+        Box::new(address_block::AddressBlock),
+        Box::new(bgp_peer::BgpPeer),
     ]
 }
 

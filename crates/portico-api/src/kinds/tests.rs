@@ -1,5 +1,7 @@
 //! Objects go through a kind as the registry drives it: the stored spelling, defaults, preparation, validation.
 
+mod address_pools;
+mod bgp_peers;
 mod config;
 mod discovery;
 mod events;
@@ -157,7 +159,7 @@ fn who_creates_on_put_and_who_answers_a_delete_with_the_object() {
         ["endpoints", "events", "events", "leases", "roles", "clusterroles", "rolebindings", "clusterrolebindings"]
     );
     assert_eq!(named(|kind| kind.delete_returns_object()), ["namespaces", "pods", "serviceaccounts"]);
-    assert_eq!(named(|kind| !kind.unconditional_update()), ["leases"]);
+    assert_eq!(named(|kind| !kind.unconditional_update()), ["leases", "addressblocks"]);
 }
 
 #[test]

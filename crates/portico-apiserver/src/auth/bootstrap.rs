@@ -24,11 +24,15 @@ pub const KUBE_PROXY: &str = "system:kube-proxy";
 /// Namespaces in which nodes may write leases; the server creates them before the roles.
 pub const NODE_LEASE_NAMESPACES: [&str; 2] = ["kube-node-lease", "portico-system"];
 
+/// Where nodes report, and what they share is kept.
+const SYSTEM: &str = "kube-system";
+
 /// Every object to create, roles before the bindings that name them.
 pub fn objects() -> Vec<Value> {
     let cluster_roles = roles::cluster_roles().into_iter();
-    let node_roles = NODE_LEASE_NAMESPACES.iter().map(|namespace| {
-        let rules: Vec<Value> = roles::node_leases().iter().map(Rule::to_value).collect();
+    let leases = NODE_LEASE_NAMESPACES.iter().map(|namespace| (*namespace, roles::node_leases()));
+    let node_roles = leases.chain([(SYSTEM, roles::node_in_system())]).map(|(namespace, rules)| {
+        let rules: Vec<Value> = rules.iter().map(Rule::to_value).collect();
         json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
             "metadata": metadata("portico:node", namespace, &[])})
     });
@@ -52,8 +56,8 @@ fn bindings() -> Vec<Value> {
         ("portico:viewer", vec![group(VIEWERS)]),
     ];
     let cluster = cluster.into_iter().map(|(role, subjects)| binding("ClusterRole", role, "", subjects));
-    let leases = NODE_LEASE_NAMESPACES.iter().map(|ns| binding("Role", "portico:node", ns, vec![group(NODES)]));
-    cluster.chain(leases).collect()
+    let namespaces = NODE_LEASE_NAMESPACES.iter().chain([&SYSTEM]);
+    cluster.chain(namespaces.map(|ns| binding("Role", "portico:node", ns, vec![group(NODES)]))).collect()
 }
 
 /// A binding has the name of its role.

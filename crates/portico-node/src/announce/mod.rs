@@ -5,18 +5,10 @@
 
 pub mod bgp;
 
-use ipnet::IpNet;
+use portico_model::pools::PoolBgp;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What the pool of an address says of routes to it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RouteAttributes {
-    /// As the pool has them: `64512:100`, `large:64512:1:2`, or the names of well-known ones.
-    pub communities: Box<[String]>,
-    pub local_preference: Option<u32>,
-    /// Names of BgpPeers; none: all.
-    pub peers: Box<[String]>,
-}
-
-/// Routes that this node is to announce from now on (already aggregated to the pool's length), or no more (`None`).
-pub type RouteChanges = Vec<(IpNet, Option<Arc<RouteAttributes>>)>;
+/// Addresses that this node is to announce from now on, with what their pool says of it, or no more (`None`). The first ones are
+/// all that there are. Aggregation and what pools do not agree upon is left to BGP.
+pub type RouteChanges = Vec<(IpAddr, Option<Arc<PoolBgp>>)>;

@@ -59,6 +59,8 @@ const VISIBLE_GROUPS: &[&str] = &[
     "scheduling.k8s.io",
     "node.k8s.io",
 ];
+/// Secrets in `kube-system` that nodes may read: passwords of BGP peers, and the key with which nodes know each other.
+const NODE_SECRETS: &[&str] = &["portico-bgp", "portico-members"];
 const HEALTH: &[&str] = &["/livez", "/readyz", "/healthz"];
 const HEALTH_DETAILS: &[&str] =
     &["/livez", "/readyz", "/healthz", "/livez/*", "/readyz/*", "/healthz/*", "/metrics", "/metrics/slis"];
@@ -100,6 +102,12 @@ pub(super) fn cluster_roles() -> Vec<Value> {
 /// In the namespaces for it: a node's heartbeat, and the leases nodes elect an announcer with.
 pub(super) fn node_leases() -> Vec<Rule> {
     vec![rule(&["get", "list", "watch", "create", "update", "patch", "delete"], COORDINATION, &["leases"])]
+}
+
+/// In `kube-system`: the report of each node (the decision sees to it that it is its own), and the secrets nodes share.
+pub(super) fn node_in_system() -> Vec<Rule> {
+    let secrets = Rule { names: owned(NODE_SECRETS), ..rule(READ, CORE, &["secrets"]) };
+    vec![rule(&["get", "list", "watch", "create", "update", "patch"], COORDINATION, &["leases"]), secrets]
 }
 
 fn basic_user() -> Vec<Rule> {
@@ -206,6 +214,8 @@ fn controller() -> Vec<Rule> {
         rule(&["get", "list", "watch", "create", "update", "patch", "delete"], COORDINATION, &["leases"]),
         rule(READ, NETWORKING, &["servicecidrs", "ipaddresses"]),
         rule(READ, PORTICO, &["*"]),
+        rule(&["create", "update", "patch", "delete"], PORTICO, &["addressblocks"]),
+        rule(&["get", "update", "patch"], PORTICO, &["addresspools/status"]),
     ]
 }
 

@@ -6,6 +6,9 @@ use portico_api::status::{ApiError, Result, Subject};
 
 /// The namespace with one lease per node.
 const NODE_LEASES: &str = "kube-node-lease";
+/// Where each node has a lease for its report, among those of others.
+const SYSTEM: &str = "kube-system";
+const REPORT_PREFIX: &str = "portico-node-";
 
 /// To be asked once more when the body of a create request is known, with the name that stands in it.
 pub fn check_node(user: &User, request: &Request<'_>) -> Result<()> {
@@ -20,16 +23,16 @@ pub fn check_node(user: &User, request: &Request<'_>) -> Result<()> {
 /// Why a node may not do this. A member of the nodes' group that is no node owns nothing.
 pub(super) fn not_its_own(user: &User, request: &Request<'_>) -> Option<String> {
     let writes = matches!(request.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
-    let one_per_node = match (request.group, request.resource) {
-        ("", "nodes") => true,
-        ("coordination.k8s.io", "leases") => request.namespace == NODE_LEASES,
-        _ => false,
+    let prefix = match (request.group, request.resource, request.namespace) {
+        ("", "nodes", _) | ("coordination.k8s.io", "leases", NODE_LEASES) => "",
+        ("coordination.k8s.io", "leases", SYSTEM) => REPORT_PREFIX,
+        _ => return None,
     };
-    if !(writes && one_per_node && user.is_in(NODES)) {
+    if !(writes && user.is_in(NODES)) {
         return None;
     }
     let own = user.node().unwrap_or_default();
     let not_known_yet = request.verb == "create" && request.name.is_empty();
-    let good = !own.is_empty() && (not_known_yet || request.name == own);
+    let good = !own.is_empty() && (not_known_yet || request.name.strip_prefix(prefix) == Some(own));
     (!good).then(|| format!("node {own:?} may only write its own {}", request.resource))
 }

@@ -1,0 +1,43 @@
+//! Why there is no session, in words for whoever has to do something about it.
+
+use crate::message::Notification;
+use std::fmt;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No connection, and nobody said why.
+    NoAnswer,
+    /// No connection, for this reason.
+    Unreachable(String),
+    /// The peer ended the connection without a word.
+    Closed { introduced: bool, why: String },
+    /// The peer said what it does not like.
+    Refused(Notification),
+    /// We said it.
+    Refusing(Notification),
+    /// It is not who it should be.
+    OtherAs { expected: u32, found: u32 },
+    /// Both have the same router ID.
+    SameRouterId(std::net::Ipv4Addr),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::NoAnswer => write!(f, "no answer from the router"),
+            Reason::Unreachable(why) => write!(f, "cannot connect: {why}"),
+            Reason::Closed { introduced: true, why } => write!(f, "the connection broke: {why}"),
+            Reason::Closed { introduced: false, why } => {
+                write!(f, "the router hung up at once, is this node one of its neighbours? ({why})")
+            }
+            Reason::Refused(notification) => write!(f, "the router says: {notification}"),
+            Reason::Refusing(notification) => write!(f, "ended the session with the router: {notification}"),
+            Reason::OtherAs { expected, found } => {
+                write!(f, "the router is AS {found}, not {expected} as configured (peerASN)")
+            }
+            Reason::SameRouterId(id) => {
+                write!(f, "the router has our router ID {id}: give this node another (routerID)")
+            }
+        }
+    }
+}

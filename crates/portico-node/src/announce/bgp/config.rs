@@ -1,0 +1,135 @@
+//! What has to be known of a peer to speak with it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// As MetalLB has it, and routers often.
+pub const HOLD_TIME: u16 = 90;
+pub const LONGEST_RETRY: Duration = Duration::from_secs(60);
+pub const RESTART_TIME: u16 = 120;
+
+/// One router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerConfig {
+    /// Of the BgpPeer.
+    pub name: String,
+    pub address: SocketAddr,
+    pub source: Option<IpAddr>,
+    pub local_as: u32,
+    pub peer_as: u32,
+    pub router_id: Option<Ipv4Addr>,
+    /// In seconds; 0: for ever.
+    pub hold_time: u16,
+    pub keepalive_time: Option<u16>,
+    /// Attempts never wait for longer.
+    pub connect_time: Duration,
+    pub password: Option<Password>,
+    /// A router of another AS may be further away than the next link.
+    pub ebgp_multihop: bool,
+    /// In seconds; `None`: routers take a restart of this daemon for its end.
+    pub restart_time: Option<u16>,
+}
+
+impl PeerConfig {
+    /// A router of which nothing else is known.
+    pub fn new(name: &str, address: SocketAddr, local_as: u32, peer_as: u32) -> PeerConfig {
+        PeerConfig {
+            name: name.to_owned(),
+            address,
+            source: None,
+            local_as,
+            peer_as,
+            router_id: None,
+            hold_time: HOLD_TIME,
+            keepalive_time: None,
+            connect_time: LONGEST_RETRY,
+            password: None,
+            ebgp_multihop: false,
+            restart_time: Some(RESTART_TIME),
+        }
+    }
+
+    /// To the router it is the same as before, whatever else changed.
+    pub fn is_same_neighbour(&self, other: &PeerConfig) -> bool {
+        let who = |config: &PeerConfig| (config.address, config.source, config.local_as, config.peer_as);
+        who(self) == who(other)
+    }
+
+    pub(super) fn session(&self, router_id: Ipv4Addr) -> portico_bgp::Config {
+        portico_bgp::Config {
+            local_as: self.local_as,
+            peer_as: self.peer_as,
+            router_id: self.router_id.unwrap_or(router_id),
+            hold_time: self.hold_time,
+            keepalive_time: self.keepalive_time,
+            longest_retry: self.connect_time,
+            restart_time: self.restart_time,
+        }
+    }
+}
+
+/// Of TCP-MD5 (RFC 2385). Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(Arc<str>);
+
+impl Password {
+    /// The kernel takes no more octets.
+    pub const LONGEST: usize = 80;
+
+    /// `None` if it is empty or too long.
+    pub fn new(text: &str) -> Option<Password> {
+        (1..=Self::LONGEST).contains(&text.len()).then(|| Password(text.into()))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
+    }
+}
+
+/// The same for all sessions of a node: its address of IPv4, or else a number made of its name.
+pub fn router_id(node: &str, own: Option<IpAddr>) -> Ipv4Addr {
+    match own {
+        Some(IpAddr::V4(own)) if !own.is_unspecified() && !own.is_loopback() => own,
+        _ => {
+            // FNV-1a: the same in every process, as routers sort by it.
+            let hash =
+                node.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+            Ipv4Addr::from(hash.max(1))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_printed() {
+        let mut config = PeerConfig::new("tor", SocketAddr::from(([192, 0, 2, 1], 179)), 64512, 64513);
+        config.password = Password::new("s3cret");
+        assert!(!format!("{config:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn passwords_that_the_kernel_does_not_take_are_none() {
+        assert!(Password::new("").is_none());
+        assert!(Password::new(&"x".repeat(80)).is_some());
+        assert!(Password::new(&"x".repeat(81)).is_none());
+    }
+
+    #[test]
+    fn nodes_without_ipv4_have_different_router_ids() {
+        let ids = ["node-1", "node-2", ""].map(|node| router_id(node, Some("2001:db8::1".parse().unwrap())));
+        assert!(ids.iter().all(|id| !id.is_unspecified()));
+        assert!(ids[0] != ids[1] && ids[1] != ids[2]);
+        assert_eq!(router_id("node-1", Some("192.0.2.7".parse().unwrap())), Ipv4Addr::new(192, 0, 2, 7));
+    }
+}

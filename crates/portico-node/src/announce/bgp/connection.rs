@@ -1,0 +1,132 @@
+//! A connection to a router, with what waits to be sent; and how this node is reached from its other end.
+
+use portico_bgp::{Family, NextHops};
+use portico_dataplane::netlink::{self, Messages, flags};
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// More is not written while so much waits for the router.
+const MOST_WAITING: usize = 64 << 10;
+const READ: usize = 16 << 10;
+/// For the last words.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+pub struct Connection {
+    stream: TcpStream,
+    waiting: Vec<u8>,
+    read: Box<[u8; READ]>,
+}
+
+/// What became of waiting for the router.
+pub enum Event {
+    /// Something was sent.
+    Wrote,
+    /// So many bytes can be [`Connection::read`].
+    Read(usize),
+    /// It is over.
+    Closed(String),
+}
+
+impl Connection {
+    pub fn new(stream: TcpStream) -> Connection {
+        Connection { stream, waiting: Vec::new(), read: Box::new([0; READ]) }
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.waiting.extend(bytes);
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < MOST_WAITING
+    }
+
+    pub fn bytes(&self, count: usize) -> &[u8] {
+        self.read.get(..count).unwrap_or_default()
+    }
+
+    /// Nothing is lost if it is dropped half way.
+    pub async fn next(&mut self) -> Event {
+        let (mut reader, mut writer) = self.stream.split();
+        let closed = |error: io::Error| Event::Closed(error.to_string());
+        tokio::select! {
+            read = reader.read(self.read.as_mut_slice()) => match read {
+                Ok(0) => Event::Closed("closed by the router".to_owned()),
+                Ok(count) => Event::Read(count),
+                Err(error) => closed(error),
+            },
+            wrote = writer.write(&self.waiting), if !self.waiting.is_empty() => match wrote {
+                Ok(count) => {
+                    self.waiting.drain(..count.min(self.waiting.len()));
+                    if self.waiting.is_empty() && self.waiting.capacity() > MOST_WAITING {
+                        self.waiting = Vec::new();
+                    }
+                    Event::Wrote
+                }
+                Err(error) => closed(error),
+            },
+        }
+    }
+
+    /// Sends what waits, and closes. Who closes while something is unread takes back what it said last: so that is read.
+    pub async fn close(mut self) {
+        let farewell = async {
+            self.stream.write_all(&self.waiting).await?;
+            self.stream.shutdown().await?;
+            while self.stream.read(self.read.as_mut_slice()).await? > 0 {}
+            Ok::<(), io::Error>(())
+        };
+        // A router that does not listen any more is told by the end of the connection.
+        let _ = tokio::time::timeout(FAREWELL, farewell).await;
+    }
+
+    /// The own end of the connection, and an address of the other family on the same link.
+    pub fn next_hops(&self) -> NextHops {
+        let mut hops = NextHops::default();
+        let Ok(own) = self.stream.local_addr().map(|address| address.ip().to_canonical()) else { return hops };
+        let family = Family::of(own);
+        let other = if family == Family::V4 { Family::V6 } else { Family::V4 };
+        hops.session = Some(family);
+        *hops.own.get_mut(family) = Some(own);
+        *hops.own.get_mut(other) = neighbour_of(own, other).unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot list addresses, routes of {other} are not announced");
+            None
+        });
+        hops
+    }
+}
+
+const GET_ADDRESS: u16 = 22;
+/// struct ifaddrmsg: family, prefix length, flags, scope, index.
+const HEADER: usize = 8;
+const INDEX_AT: usize = 4;
+const ADDRESS: u16 = 1;
+const LOCAL: u16 = 2;
+
+/// An address that others can use, on the link that has this one.
+fn neighbour_of(own: IpAddr, family: Family) -> io::Result<Option<IpAddr>> {
+    let mut socket = netlink::Socket::open(libc::NETLINK_ROUTE)?;
+    let mut request = Messages::new();
+    request.message(GET_ADDRESS, flags::DUMP, |message| message.raw(&[0; HEADER]));
+    let all = socket.query(&request, |message| {
+        let index = message.payload.get(INDEX_AT..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))?;
+        let attributes = message.attributes(HEADER);
+        let address = attributes.clone().find_kind(LOCAL).or_else(|| attributes.clone().find_kind(ADDRESS))?;
+        let v4 = <[u8; 4]>::try_from(address.data).ok().map(IpAddr::from);
+        v4.or_else(|| <[u8; 16]>::try_from(address.data).ok().map(IpAddr::from)).map(|address| (index, address))
+    })?;
+    let link = all.iter().find(|(_, address)| *address == own).map(|(index, _)| *index);
+    let fit = |(index, address): &&(u32, IpAddr)| {
+        Some(*index) == link && Family::of(*address) == family && is_for_others(*address)
+    };
+    Ok(all.iter().find(fit).map(|(_, address)| *address))
+}
+
+fn is_for_others(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !address.is_loopback() && !address.is_link_local(),
+        IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
+    }
+}

@@ -1,0 +1,62 @@
+//! How the sessions are: for the node's report, and as metrics.
+
+use super::metrics::Metrics;
+use portico_bgp::Status;
+use portico_model::report::Session;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Of all peers.
+pub struct Reports {
+    sessions: watch::Sender<Vec<Session>>,
+    metrics: Metrics,
+}
+
+impl Reports {
+    pub fn new(metrics: Metrics) -> Reports {
+        Reports { sessions: watch::Sender::default(), metrics }
+    }
+
+    pub fn subscribe(&self) -> watch::Receiver<Vec<Session>> {
+        self.sessions.subscribe()
+    }
+
+    /// A new session with a peer.
+    pub fn of(self: &Arc<Self>, peer: &str) -> Report {
+        self.put(Session { peer: peer.to_owned(), ..Session::default() });
+        Report { reports: Arc::clone(self), peer: peer.to_owned() }
+    }
+
+    pub fn forget(&self, peer: &str) {
+        self.sessions.send_modify(|all| all.retain(|session| session.peer != peer));
+        self.metrics.forget(peer);
+    }
+
+    fn put(&self, session: Session) {
+        self.metrics.session(&session);
+        self.sessions.send_if_modified(|all| match all.binary_search_by(|have| have.peer.cmp(&session.peer)) {
+            Ok(at) => all.get_mut(at).is_some_and(|have| std::mem::replace(have, session.clone()) != session),
+            Err(at) => {
+                all.insert(at, session);
+                true
+            }
+        });
+    }
+}
+
+/// Of one peer.
+pub struct Report {
+    reports: Arc<Reports>,
+    peer: String,
+}
+
+impl Report {
+    pub fn status(&self, status: Status) {
+        let Status { established, routes, trouble, .. } = status;
+        self.reports.put(Session { peer: self.peer.clone(), established, routes, trouble });
+    }
+
+    pub fn metrics(&self) -> (&Metrics, &str) {
+        (&self.reports.metrics, &self.peer)
+    }
+}
