@@ -26,8 +26,8 @@ struct Arguments {
 enum Command {
     /// Serve the Kubernetes API for Services and what surrounds them.
     Apiserver(Box<apiserver::Arguments>),
-    /// Keep objects in step with each other: EndpointSlices and Endpoints with Services and Pods.
-    Controller(controller::Arguments),
+    /// Give Services load balancers, and keep EndpointSlices and Endpoints in step with Services and Pods.
+    Controller(Box<controller::Arguments>),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
     /// Keep the API servers reachable on one virtual address.
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         }
         Command::Controller(arguments) => {
             logging::start();
-            controller::run(arguments)
+            controller::run(*arguments)
         }
         // How much it logs is part of its configuration.
         Command::Node(arguments) => node::run(&arguments),
