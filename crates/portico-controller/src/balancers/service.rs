@@ -21,14 +21,16 @@ pub struct Ownership {
     provider: String,
     /// `--load-balancer-class`: only Services of this class, if it is given.
     class: Option<String>,
-    /// Beside [`FINALIZER`], which other controllers use and remove too: says whose the load balancer is.
+    /// Beside [`FINALIZER`], which other controllers use and remove too: says whose the load balancer is. It is the class that
+    /// the controller serves.
     pub finalizer: String,
 }
 
 impl Ownership {
     pub fn new(provider: &str, class: Option<String>) -> Ownership {
         let kind = provider.split(':').next().unwrap_or_default();
-        Ownership { provider: kind.to_owned(), class, finalizer: format!("portico.dev/{kind}") }
+        let finalizer = class.clone().unwrap_or_else(|| format!("portico.dev/{kind}"));
+        Ownership { provider: kind.to_owned(), class, finalizer }
     }
 
     fn is_ours(&self, class: Option<&str>) -> bool {
