@@ -64,10 +64,6 @@ impl Cutter {
         self.state.lock().unwrap().writes.clone()
     }
 
-    pub fn is_armed(&self) -> bool {
-        self.state.lock().unwrap().cut.is_some()
-    }
-
     /// What happens to this request.
     fn arrives(&self, request: &Request<Incoming>) -> Option<Cut> {
         let path = request.uri().path();

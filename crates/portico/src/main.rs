@@ -2,6 +2,7 @@
 
 mod apiserver;
 mod controller;
+mod dns;
 mod logging;
 mod node;
 mod signals;
@@ -28,6 +29,8 @@ enum Command {
     Apiserver(Box<apiserver::Arguments>),
     /// Give Services load balancers, and keep EndpointSlices and Endpoints in step with Services and Pods.
     Controller(Box<controller::Arguments>),
+    /// Answer for a DNS zone made from Services, load balancers and nodes.
+    Dns(Box<portico_dns::config::Arguments>),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
     /// Keep the API servers reachable on one virtual address.
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
             logging::start();
             controller::run(*arguments)
         }
+        Command::Dns(arguments) => dns::run(*arguments),
         // How much it logs is part of its configuration.
         Command::Node(arguments) => node::run(&arguments),
         Command::Vip(arguments) => vip::run(&arguments),
