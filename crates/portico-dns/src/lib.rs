@@ -1,1 +1,25 @@
-//! `portico dns`: an authoritative zone made from Services, EndpointSlices and Nodes.
+//! `portico dns`: an authoritative zone made from Services, EndpointSlices and Nodes of any Kubernetes API server.
+//!
+//! What decides is pure: [`facts`] reads objects, [`index`] makes changes of the [`zone`] from them and from the health of nodes, [`checks`]
+//! says what to probe when, [`answer`] and [`transfer`] turn a question into an answer, [`limit`] says who gets one. What acts is thin:
+//! `watch`, `probe`, `server`, `notify`, `page`, and [`run`], which connects them.
+
+pub mod answer;
+pub mod checks;
+pub mod config;
+pub mod facts;
+pub mod index;
+pub mod limit;
+mod metrics;
+mod notify;
+mod page;
+mod probe;
+mod run;
+mod server;
+#[cfg(test)]
+mod testing;
+pub mod transfer;
+mod watch;
+pub mod zone;
+
+pub use run::{RunError, run};

@@ -2,6 +2,7 @@
 
 mod apiserver;
 mod controller;
+mod dns;
 mod logging;
 mod node;
 mod signals;
@@ -26,8 +27,10 @@ struct Arguments {
 enum Command {
     /// Serve the Kubernetes API for Services and what surrounds them.
     Apiserver(Box<apiserver::Arguments>),
-    /// Keep objects in step with each other: EndpointSlices and Endpoints with Services and Pods.
-    Controller(controller::Arguments),
+    /// Give Services load balancers, and keep EndpointSlices and Endpoints in step with Services and Pods.
+    Controller(Box<controller::Arguments>),
+    /// Answer for a DNS zone made from Services, load balancers and nodes.
+    Dns(Box<portico_dns::config::Arguments>),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
     /// Keep the API servers reachable on one virtual address.
@@ -46,8 +49,9 @@ fn main() -> ExitCode {
         }
         Command::Controller(arguments) => {
             logging::start();
-            controller::run(arguments)
+            controller::run(*arguments)
         }
+        Command::Dns(arguments) => dns::run(*arguments),
         // How much it logs is part of its configuration.
         Command::Node(arguments) => node::run(&arguments),
         Command::Vip(arguments) => vip::run(&arguments),

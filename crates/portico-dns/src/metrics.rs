@@ -1,0 +1,130 @@
+//! What the daemon counts. Names begin with `portico_dns_`.
+
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::RecordType;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicI64;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Query {
+    transport: &'static str,
+    record_type: &'static str,
+    code: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Outcome {
+    pub outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct OfNode {
+    pub node: String,
+}
+
+pub struct Metrics {
+    registry: Registry,
+    queries: Family<Query, Counter>,
+    pub limited: Family<Outcome, Counter>,
+    pub connections: Gauge,
+    pub refused_connections: Counter,
+    pub transfers: Family<Outcome, Counter>,
+    pub notifies: Family<Outcome, Counter>,
+    pub names: Gauge,
+    pub serial: Gauge<i64, AtomicI64>,
+    pub complete: Gauge,
+    pub node_given: Family<OfNode, Gauge>,
+    pub nobody_fit: Gauge,
+    pub probed: Gauge,
+    pub probes: Family<Outcome, Counter>,
+    pub watch_failures: Counter,
+}
+
+impl Metrics {
+    pub fn new() -> Metrics {
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix("portico_dns"),
+            queries: Family::default(),
+            limited: Family::default(),
+            connections: Gauge::default(),
+            refused_connections: Counter::default(),
+            transfers: Family::default(),
+            notifies: Family::default(),
+            names: Gauge::default(),
+            serial: Gauge::default(),
+            complete: Gauge::default(),
+            node_given: Family::default(),
+            nobody_fit: Gauge::default(),
+            probed: Gauge::default(),
+            probes: Family::default(),
+            watch_failures: Counter::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("queries", "Questions that were answered", self.queries.clone());
+        registry.register("limited", "Questions over the limit of their network", self.limited.clone());
+        registry.register("tcp_connections", "Connections by TCP", self.connections.clone());
+        registry.register("tcp_refused", "Connections for which there was no room", self.refused_connections.clone());
+        registry.register("transfers", "Transfers of the zone", self.transfers.clone());
+        registry.register("notifies", "Secondaries told of changes", self.notifies.clone());
+        registry.register("names", "Names with records", self.names.clone());
+        registry.register("serial", "The serial of the zone", self.serial.clone());
+        registry.register("complete", "Whether everything is known that the zone is made from", self.complete.clone());
+        registry.register("node_given", "Whether a node is given for Services on all nodes", self.node_given.clone());
+        registry.register("nobody_fit", "Whether all nodes are given because none is fit", self.nobody_fit.clone());
+        registry.register("probed_addresses", "Addresses that are probed", self.probed.clone());
+        registry.register("probes", "Probes that were made", self.probes.clone());
+        registry.register("watch_failures", "Failed attempts to read from the API server", self.watch_failures.clone());
+    }
+
+    /// Everything, in the format of OpenMetrics.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a text cannot fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+
+    pub fn answered(&self, transport: &'static str, kind: Option<RecordType>, code: ResponseCode) {
+        let query = Query { transport, record_type: type_name(kind), code: code_name(code) };
+        self.queries.get_or_create(&query).inc();
+    }
+}
+
+/// Clients must not be able to make as many series as there are types.
+fn type_name(kind: Option<RecordType>) -> &'static str {
+    match kind {
+        Some(RecordType::A) => "A",
+        Some(RecordType::AAAA) => "AAAA",
+        Some(RecordType::SRV) => "SRV",
+        Some(RecordType::CNAME) => "CNAME",
+        Some(RecordType::NS) => "NS",
+        Some(RecordType::SOA) => "SOA",
+        Some(RecordType::ANY) => "ANY",
+        Some(RecordType::AXFR) => "AXFR",
+        Some(RecordType::IXFR) => "IXFR",
+        _ => "other",
+    }
+}
+
+fn code_name(code: ResponseCode) -> &'static str {
+    match code {
+        ResponseCode::NoError => "NOERROR",
+        ResponseCode::FormErr => "FORMERR",
+        ResponseCode::ServFail => "SERVFAIL",
+        ResponseCode::NXDomain => "NXDOMAIN",
+        ResponseCode::NotImp => "NOTIMP",
+        ResponseCode::Refused => "REFUSED",
+        ResponseCode::NotAuth => "NOTAUTH",
+        ResponseCode::BADVERS => "BADVERS",
+        _ => "other",
+    }
+}

@@ -1,0 +1,275 @@
+//! The daemon: one task owns the index and the probes, and changes the zone; the others answer from it.
+
+use crate::checks::{Checks, Probe};
+use crate::config::Config;
+use crate::index::Index;
+use crate::metrics::{Metrics, OfNode, Outcome};
+use crate::page::Pages;
+use crate::probe::probe;
+use crate::server::{self, BindError, Context};
+use crate::watch::{self, AccessError, Feed, News, chance};
+use crate::zone::Zone;
+use crate::{notify, page};
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use hickory_proto::rr::Record;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::net::TcpListener;
+use tokio::sync::watch as channel;
+
+/// Changes taken in before the zone is changed.
+const BATCH: usize = 1000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    #[error("cannot serve metrics at {address}: {source}")]
+    Metrics { address: SocketAddr, source: io::Error },
+    #[error("a task that answers questions ended")]
+    Ended,
+}
+
+/// Answer until `stop`.
+pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+    let client = watch::connect(config.kubeconfig.as_deref()).await?;
+    let metrics = Arc::new(Metrics::new());
+    let pages = Arc::new(Pages::new(Arc::clone(&metrics)));
+    let sockets = server::bind(&config.listen)?;
+    let zone = Arc::new(RwLock::new(Zone::new(config.zone.clone(), seconds() as u32)));
+    let mut tasks = tokio::task::JoinSet::new();
+    if let Some(address) = config.metrics {
+        let bad = |source| RunError::Metrics { address, source };
+        let listener = TcpListener::bind(address).await.map_err(bad)?;
+        let pages = Arc::clone(&pages);
+        tasks.spawn(async move { match page::serve(listener, pages).await {} });
+    }
+    let (changes, _) = channel::channel(None);
+    for secondary in config.notify.clone() {
+        tasks.spawn(notify::tell(secondary, config.listen.clone(), changes.subscribe(), Arc::clone(&metrics)));
+    }
+    let context = Context::new(
+        Arc::clone(&zone),
+        Arc::clone(&metrics),
+        config.allow_transfer.clone(),
+        config.rate_limit,
+        config.tcp_connections,
+    );
+    let mut serving = server::serve(sockets, &Arc::new(context));
+    for listen in &config.listen {
+        tracing::info!(address = %listen.address, zone = %config.zone.origin.name(), "answering");
+    }
+    let mut keeper = Keeper::new(&config, zone, metrics, pages, changes);
+    tokio::select! {
+        () = keeper.keep(watch::follow(&client)) => Err(RunError::Ended),
+        _ = serving.join_next() => Err(RunError::Ended),
+        () = stop => Ok(()),
+    }
+}
+
+/// Keeps the zone in step with the API and with the health of nodes.
+struct Keeper {
+    index: Index,
+    feed: Feed,
+    checks: Checks,
+    probes: FuturesUnordered<BoxFuture<'static, (Probe, Result<(), String>)>>,
+    probe_timeout: Duration,
+    zone: Arc<RwLock<Zone>>,
+    /// The zone changed and has the serial of before.
+    renewal_due: bool,
+    /// Everything is known that the zone is made from.
+    informed: bool,
+    metrics: Arc<Metrics>,
+    pages: Arc<Pages>,
+    changes: channel::Sender<Option<Record>>,
+    /// Nodes with a metric.
+    shown: BTreeSet<String>,
+}
+
+impl Keeper {
+    fn new(
+        config: &Config,
+        zone: Arc<RwLock<Zone>>,
+        metrics: Arc<Metrics>,
+        pages: Arc<Pages>,
+        changes: channel::Sender<Option<Record>>,
+    ) -> Keeper {
+        Keeper {
+            index: Index::new(config.index.clone()),
+            feed: Feed::default(),
+            checks: Checks::new(config.checks.clone()),
+            probes: FuturesUnordered::new(),
+            probe_timeout: config.probe_timeout,
+            zone,
+            // The serial of the start is not to be seen: it may be one of the process before.
+            renewal_due: true,
+            informed: false,
+            metrics,
+            pages,
+            changes,
+            shown: BTreeSet::new(),
+        }
+    }
+
+    async fn keep(&mut self, mut news: impl futures_util::Stream<Item = News> + Unpin) {
+        loop {
+            let deadline = self.checks.next_deadline();
+            let renewal = (self.informed && self.renewal_due).then(until_next_second);
+            tokio::select! {
+                Some(first) = news.next() => {
+                    self.take(first);
+                    // What is there already is taken in together.
+                    for _ in 0..BATCH {
+                        let Some(Some(more)) = news.next().now_or_never() else { break };
+                        self.take(more);
+                    }
+                }
+                Some((probe, answer)) = self.probes.next() => {
+                    self.finish(probe, answer);
+                    while let Some(Some((probe, answer))) = self.probes.next().now_or_never() {
+                        self.finish(probe, answer);
+                    }
+                }
+                () = sleep_until(deadline) => {}
+                () = sleep(renewal) => {}
+            }
+            self.settle();
+        }
+    }
+
+    fn take(&mut self, news: News) {
+        if matches!(news, News::Failed(..)) {
+            self.metrics.watch_failures.inc();
+        }
+        self.feed.take(&mut self.index, news);
+    }
+
+    fn finish(&mut self, probe: Probe, answer: Result<(), String>) {
+        let outcome = if answer.is_ok() { "good" } else { "bad" };
+        self.metrics.probes.get_or_create(&Outcome { outcome }).inc();
+        let why = answer.clone().err().unwrap_or_default();
+        if let Some(healthy) = self.checks.finish(probe, answer, Instant::now(), chance()) {
+            tracing::info!(address = %probe.address, healthy, why, "health changed");
+            self.index.set_health(probe.address, healthy);
+        }
+    }
+
+    /// Everything that follows from what came in.
+    fn settle(&mut self) {
+        let patches = self.index.take();
+        let is_news = !patches.is_empty();
+        if is_news {
+            let mut zone = self.zone.write().unwrap_or_else(PoisonError::into_inner);
+            for patch in patches {
+                self.renewal_due |= zone.apply(patch);
+            }
+            self.metrics.names.set(i64::try_from(zone.len()).unwrap_or(i64::MAX));
+        }
+        self.aim();
+        self.informed |= self.feed.is_complete() && self.index.is_informed();
+        self.renew();
+        if is_news {
+            self.show();
+        }
+    }
+
+    fn aim(&mut self) {
+        let now = Instant::now();
+        let probes = self.index.take_probes();
+        probes.unwanted.into_iter().for_each(|address| self.checks.unwant(address));
+        probes.wanted.into_iter().for_each(|address| self.checks.want(address, now));
+        self.metrics.probed.set(i64::try_from(self.checks.len()).unwrap_or(i64::MAX));
+        let patience = self.probe_timeout;
+        while let Some(next) = self.checks.start(now) {
+            self.probes.push(async move { (next, probe(next.address, patience).await) }.boxed());
+        }
+    }
+
+    /// A new serial, but no more than one a second: it follows the clock and must not get ahead of it, nor be one that was there before a
+    /// restart. Whoever transferred the zone between the change and its serial sees the serial change afterwards, and comes again.
+    fn renew(&mut self) {
+        if !self.informed || !self.renewal_due {
+            return;
+        }
+        let now = seconds();
+        let mut zone = self.zone.write().unwrap_or_else(PoisonError::into_inner);
+        if zone.serial() == now as u32 {
+            return;
+        }
+        zone.renew(now);
+        self.renewal_due = false;
+        self.metrics.serial.set(i64::from(zone.serial()));
+        self.changes.send_replace(Some(zone.soa()));
+        if !zone.is_complete() {
+            zone.complete();
+            self.pages.ready.store(true, Ordering::Relaxed);
+            self.metrics.complete.set(1);
+            tracing::info!(names = zone.len(), serial = zone.serial(), "the zone is complete");
+        }
+    }
+
+    /// For people: which node is given, and why not.
+    fn show(&mut self) {
+        let nodes = self.index.nodes();
+        let mut text = String::new();
+        if self.index.nobody_is_fit() {
+            text.push_str("# No node is fit: all are given rather than none.\n");
+        }
+        let nobody = i64::from(self.index.nobody_is_fit());
+        if self.metrics.nobody_fit.set(nobody) != nobody && nobody == 1 && self.informed {
+            tracing::warn!("no node is fit, all are given rather than none");
+        }
+        for node in &nodes {
+            let trouble = node.probe.and_then(|probe| self.checks.trouble(&probe)).unwrap_or_default();
+            let why = match (node.left_out, node.probe, node.healthy) {
+                (Some(reason), _, _) => reason.to_owned(),
+                (_, None, _) => "has no address to be probed at".to_owned(),
+                (_, Some(probe), None) => format!("{probe} was not probed yet"),
+                (_, Some(probe), Some(true)) => format!("{probe} is good"),
+                (_, Some(probe), Some(false)) => format!("{probe} is bad: {trouble}"),
+            };
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "{}\t{}\t{why}", node.name, if node.given { "given" } else { "not given" });
+            self.metrics.node_given.get_or_create(&OfNode { node: node.name.clone() }).set(i64::from(node.given));
+        }
+        let now: BTreeSet<String> = nodes.into_iter().map(|node| node.name).collect();
+        for node in self.shown.difference(&now) {
+            self.metrics.node_given.remove(&OfNode { node: node.clone() });
+        }
+        self.shown = now;
+        self.pages.set_nodes(text);
+    }
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn until_next_second() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Duration::from_secs(1).saturating_sub(Duration::from_nanos(u64::from(now.subsec_nanos())))
+        + Duration::from_millis(1)
+}
+
+async fn sleep(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => future::pending().await,
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => future::pending().await,
+    }
+}

@@ -1,0 +1,158 @@
+//! The sockets: UDP and TCP at each address. What is answered is decided in `answer` and `transfer`; who gets an answer, in `limit`.
+
+mod packet;
+mod tcp;
+mod udp;
+
+use crate::answer::{self, Transport};
+use crate::config::Listen;
+use crate::limit::Limit;
+use crate::metrics::Metrics;
+use crate::transfer::Allowed;
+use crate::zone::Zone;
+use hickory_proto::op::Message;
+use hickory_proto::rr::RecordType;
+use ipnet::IpNet;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::hash::RandomState;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Instant;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// Packets that wait for us in the kernel.
+const RECEIVE_BUFFER: usize = 1 << 20;
+const MOST_WORKERS: usize = 8;
+/// Transfers at a time.
+const MOST_TRANSFERS: usize = 4;
+const BACKLOG: i32 = 256;
+
+/// What answering needs, for all sockets.
+pub struct Context {
+    pub zone: Arc<RwLock<Zone>>,
+    pub metrics: Arc<Metrics>,
+    pub allow_transfer: Vec<IpNet>,
+    pub limit: Limit<RandomState>,
+    /// Times are counted from here.
+    pub start: Instant,
+    pub most_connections: usize,
+    transfers: Semaphore,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot answer at {address} by {transport}: {source}{hint}")]
+pub struct BindError {
+    address: SocketAddr,
+    transport: &'static str,
+    hint: &'static str,
+    source: io::Error,
+}
+
+/// Sockets that nobody reads from yet.
+pub struct Sockets {
+    udp: Vec<Vec<tokio::net::UdpSocket>>,
+    tcp: Vec<TcpListener>,
+}
+
+impl Context {
+    pub fn new(
+        zone: Arc<RwLock<Zone>>,
+        metrics: Arc<Metrics>,
+        allow_transfer: Vec<IpNet>,
+        rate_limit: u32,
+        most_connections: usize,
+    ) -> Context {
+        Context {
+            zone,
+            metrics,
+            allow_transfer,
+            limit: Limit::new(rate_limit, RandomState::new()),
+            start: Instant::now(),
+            most_connections,
+            transfers: Semaphore::new(MOST_TRANSFERS),
+        }
+    }
+
+    fn zone(&self) -> RwLockReadGuard<'_, Zone> {
+        self.zone.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn may_transfer(&self, client: IpAddr) -> Allowed {
+        let client = client.to_canonical();
+        Allowed(self.allow_transfer.iter().any(|net| net.contains(&client)))
+    }
+
+    /// The bytes of the answer to a question.
+    fn answer(&self, request: &Message, transport: Transport, chance: usize) -> Option<Vec<u8>> {
+        let room = answer::room(request, transport);
+        let reply = answer::answer(&self.zone(), request, transport, chance);
+        self.send_off(request, reply, room, transport)
+    }
+
+    fn send_off(&self, request: &Message, reply: Message, room: usize, transport: Transport) -> Option<Vec<u8>> {
+        let name = if transport == Transport::Udp { "udp" } else { "tcp" };
+        let kind: Option<RecordType> = request.queries.first().map(|query| query.query_type());
+        self.metrics.answered(name, kind, reply.metadata.response_code);
+        answer::write(reply, room, transport)
+    }
+
+    /// The answer to what is no question.
+    fn correct(&self, reply: Message, transport: Transport) -> Option<Vec<u8>> {
+        let room = usize::from(answer::MOST_UDP);
+        self.send_off(&Message::response(0, reply.metadata.op_code), reply, room, transport)
+    }
+}
+
+/// Bind everything; an address of a family that the machine does not have is left out where that is allowed.
+pub fn bind(listen: &[Listen]) -> Result<Sockets, BindError> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_WORKERS);
+    let mut sockets = Sockets { udp: Vec::new(), tcp: Vec::new() };
+    for Listen { address, optional } in listen {
+        let bad = |transport, source: io::Error| {
+            let hint = match source.kind() {
+                io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE",
+                io::ErrorKind::AddrInUse => "; does another DNS server run here? --listen takes single addresses",
+                _ => "",
+            };
+            BindError { address: *address, transport, hint, source }
+        };
+        let bound = (0..workers).map(|_| udp::bind(*address)).collect::<io::Result<Vec<_>>>();
+        match bound {
+            Err(error) if *optional && error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
+                tracing::info!(%address, "this machine does not have this family, going on without");
+                continue;
+            }
+            bound => sockets.udp.push(bound.map_err(|error| bad("UDP", error))?),
+        }
+        sockets.tcp.push(bind_tcp(*address).map_err(|error| bad("TCP", error))?);
+    }
+    Ok(sockets)
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Answer until the set is dropped.
+pub fn serve(sockets: Sockets, context: &Arc<Context>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for socket in sockets.udp.into_iter().flatten() {
+        tasks.spawn(udp::serve(socket, Arc::clone(context)));
+    }
+    let clients = Arc::new(tcp::Clients::default());
+    for listener in sockets.tcp {
+        tasks.spawn(tcp::serve(listener, Arc::clone(context), Arc::clone(&clients)));
+    }
+    tasks
+}

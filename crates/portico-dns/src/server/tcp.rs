@@ -1,0 +1,174 @@
+//! Questions by TCP, and transfers: so many connections at a time and no more, of them so many from one address, and none that stays for
+//! nothing.
+
+use super::Context;
+use crate::answer::{self, Incoming, Transport};
+use crate::metrics::Outcome;
+use crate::transfer::{self, Transfer};
+use hickory_proto::op::{Message, ResponseCode};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// Until the next question begins.
+const IDLE: Duration = Duration::from_secs(10);
+/// The same while there is little room.
+const SHORT_IDLE: Duration = Duration::from_secs(1);
+/// For the rest of a question, and for an answer to be taken.
+const STALLED: Duration = Duration::from_secs(5);
+/// For one message of a transfer to be taken.
+const SLOW_TRANSFER: Duration = Duration::from_secs(30);
+/// Of all connections, one address gets at most one in so many.
+const SHARE: usize = 4;
+/// Answers on one connection; whoever wants more makes another.
+const MOST_ANSWERS: usize = 10_000;
+
+/// Who is connected.
+#[derive(Default)]
+pub struct Clients(Mutex<HashMap<IpAddr, usize>>);
+
+/// A connection that is counted until it is dropped.
+struct Place {
+    clients: Arc<Clients>,
+    context: Arc<Context>,
+    client: IpAddr,
+}
+
+impl Clients {
+    fn enter(self: &Arc<Self>, context: &Arc<Context>, client: IpAddr) -> Option<Place> {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = clients.values().sum();
+        let own = clients.get(&client).copied().unwrap_or_default();
+        if all >= context.most_connections || own >= context.most_connections.div_ceil(SHARE) {
+            return None;
+        }
+        clients.insert(client, own + 1);
+        context.metrics.connections.inc();
+        Some(Place { clients: Arc::clone(self), context: Arc::clone(context), client })
+    }
+
+    fn is_crowded(&self, most: usize) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().sum::<usize>() > most / 2
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut clients = self.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = clients.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&self.client);
+            }
+        }
+        self.context.metrics.connections.dec();
+    }
+}
+
+pub async fn serve(listener: TcpListener, context: Arc<Context>, clients: Arc<Clients>) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, from)) => match clients.enter(&context, from.ip().to_canonical()) {
+                Some(place) => drop(connections.spawn(connection(stream, from, place))),
+                None => drop(context.metrics.refused_connections.inc()),
+            },
+            Err(error) => {
+                // Out of file descriptors, most likely: give others a moment to close theirs.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(mut stream: TcpStream, from: SocketAddr, place: Place) {
+    if let Err(error) = converse(&mut stream, from, &place).await {
+        tracing::debug!(%from, %error, "connection ended");
+    }
+}
+
+/// Question, answer, question, answer.
+async fn converse(stream: &mut TcpStream, from: SocketAddr, place: &Place) -> io::Result<()> {
+    let context = &place.context;
+    stream.set_nodelay(true)?;
+    for turn in 0..MOST_ANSWERS {
+        let idle = if place.clients.is_crowded(context.most_connections) { SHORT_IDLE } else { IDLE };
+        let Some(bytes) = receive(stream, idle).await? else { return Ok(()) };
+        let answer = match answer::read(&bytes) {
+            // Whoever sends what is no question has no business here.
+            Incoming::Noise => return Ok(()),
+            Incoming::Mistake(reply) => context.correct(*reply, Transport::Tcp),
+            Incoming::Question(request) => context.answer(&request, Transport::Tcp, turn),
+            Incoming::Transfer(request) => {
+                transfer(stream, from, context, &request).await?;
+                continue;
+            }
+        };
+        let Some(answer) = answer else { return Ok(()) };
+        send(stream, &answer, STALLED).await?;
+    }
+    Ok(())
+}
+
+async fn receive(stream: &mut TcpStream, idle: Duration) -> io::Result<Option<Vec<u8>>> {
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let mut first = [0; 1];
+    // Silence is no mistake.
+    match timeout(idle, stream.read(&mut first)).await {
+        Err(_) | Ok(Ok(0)) => return Ok(None),
+        Ok(read) => read?,
+    };
+    let rest = async {
+        let length = usize::from(u16::from_be_bytes([first[0], stream.read_u8().await?]));
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).await?;
+        Ok(Some(bytes))
+    };
+    timeout(STALLED, rest).await.map_err(late)?
+}
+
+async fn send(stream: &mut TcpStream, bytes: &[u8], patience: Duration) -> io::Result<()> {
+    let length = u16::try_from(bytes.len()).map_err(io::Error::other)?;
+    let mut framed = Vec::with_capacity(bytes.len() + 2);
+    framed.extend_from_slice(&length.to_be_bytes());
+    framed.extend_from_slice(bytes);
+    timeout(patience, stream.write_all(&framed)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+async fn transfer(stream: &mut TcpStream, from: SocketAddr, context: &Context, request: &Message) -> io::Result<()> {
+    let count = |outcome| context.metrics.transfers.get_or_create(&Outcome { outcome }).inc();
+    let place = context.transfers.try_acquire();
+    let plan = match place {
+        Ok(_) => transfer::plan(&context.zone(), request, context.may_transfer(from.ip())),
+        Err(_) => Transfer::Reply(Box::new(answer::refuse(request, ResponseCode::ServFail))),
+    };
+    let snapshot = match plan {
+        Transfer::All(snapshot) => snapshot,
+        Transfer::Reply(reply) => {
+            let code = reply.metadata.response_code;
+            count(if code == ResponseCode::NoError { "up_to_date" } else { "refused" });
+            let bytes = context.send_off(request, *reply, usize::from(u16::MAX), Transport::Tcp);
+            return send(stream, &bytes.unwrap_or_default(), STALLED).await;
+        }
+    };
+    tracing::info!(%from, serial = snapshot.serial(), "transferring the zone");
+    for message in transfer::messages(&snapshot, request) {
+        let bytes = message.to_vec().map_err(io::Error::other)?;
+        if let Err(error) = send(stream, &bytes, SLOW_TRANSFER).await {
+            count("broken");
+            return Err(error);
+        }
+    }
+    count("done");
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Questions by UDP: as many sockets for an address as there are processors, each read and answered by one task, without a queue between.
+
+use super::{Context, RECEIVE_BUFFER, packet};
+use crate::answer::{self, Incoming, Transport};
+use crate::limit::Verdict;
+use crate::transfer;
+use hickory_proto::op::Message;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// Of a question. What is longer is cut off, and then no question.
+const MOST_BYTES: usize = 4096;
+/// Packets in a row before others get a turn.
+const TURN: usize = 64;
+
+pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_port(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    packet::tell_local_addresses(&socket, address.is_ipv6())?;
+    // More is better, less is no failure.
+    let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    UdpSocket::from_std(socket.into())
+}
+
+pub async fn serve(socket: UdpSocket, context: Arc<Context>) {
+    let mut worker = Worker { context, chance: 0x9e37_79b9 ^ socket.as_raw_fd() as usize };
+    let mut buffer = vec![0; MOST_BYTES];
+    loop {
+        if let Err(error) = socket.readable().await {
+            tracing::warn!(%error, "cannot wait for questions");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        for _ in 0..TURN {
+            match socket.try_io(Interest::READABLE, || packet::receive(socket.as_raw_fd(), &mut buffer)) {
+                Ok((length, from, local)) => {
+                    let answer = buffer.get(..length).and_then(|bytes| worker.answer(bytes, from));
+                    // A full buffer of the kernel loses an answer, as the network may; whoever asked asks again.
+                    let _ = answer.map(|bytes| packet::send(socket.as_raw_fd(), &bytes, from, local));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // Of an answer that did not arrive; the next packet is a new one.
+                Err(error) => tracing::trace!(%error, "a packet was not received"),
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+struct Worker {
+    context: Arc<Context>,
+    chance: usize,
+}
+
+impl Worker {
+    fn answer(&mut self, bytes: &[u8], from: SocketAddr) -> Option<Vec<u8>> {
+        // Port 0 cannot be answered, and answers to servers of other protocols start a war of answers.
+        if from.port() == 0 {
+            return None;
+        }
+        let incoming = answer::read(bytes);
+        if matches!(incoming, Incoming::Noise) {
+            return None;
+        }
+        match self.context.limit.ask(from.ip(), self.context.start.elapsed()) {
+            Verdict::Answer => {}
+            verdict => return self.limited(incoming, verdict),
+        }
+        match incoming {
+            Incoming::Noise => None,
+            Incoming::Mistake(reply) => self.context.correct(*reply, Transport::Udp),
+            Incoming::Question(request) => {
+                let chance = self.turn();
+                self.context.answer(&request, Transport::Udp, chance)
+            }
+            Incoming::Transfer(request) => {
+                let allowed = self.context.may_transfer(from.ip());
+                let reply = transfer::by_udp(&self.context.zone(), &request, allowed);
+                let room = answer::room(&request, Transport::Udp);
+                self.context.send_off(&request, reply, room, Transport::Udp)
+            }
+        }
+    }
+
+    fn limited(&self, incoming: Incoming, verdict: Verdict) -> Option<Vec<u8>> {
+        let outcome = if verdict == Verdict::Truncate { "truncated" } else { "dropped" };
+        self.context.metrics.limited.get_or_create(&crate::metrics::Outcome { outcome }).inc();
+        let request: Box<Message> = match (verdict, incoming) {
+            (Verdict::Truncate, Incoming::Question(request) | Incoming::Transfer(request)) => request,
+            _ => return None,
+        };
+        let reply = answer::reply(&request).truncate();
+        reply.to_vec().ok()
+    }
+
+    /// A number that looks like chance (a step of xorshift).
+    fn turn(&mut self) -> usize {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        self.chance
+    }
+}
