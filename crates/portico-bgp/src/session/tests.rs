@@ -183,7 +183,8 @@ fn messages_out_of_place_end_the_session() {
         ("REFRESH", message::route_refresh(Family::V4)),
         ("NOTIFICATION", Notification::new(code::CEASE, cease::SHUTDOWN).encode()),
     ];
-    let states: [(fn() -> Session, [&str; 5]); 6] = [
+    type Make = fn() -> Session;
+    let states: [(Make, [&str; 5]); 6] = [
         (stopped, [""; 5]),
         (waiting, [""; 5]),
         (connecting, [""; 5]),
