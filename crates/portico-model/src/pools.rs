@@ -135,6 +135,12 @@ pub struct ClaimService {
     pub namespace: String,
     pub name: String,
     pub uid: String,
+    /// Of one that shares: `TCP/80`, sorted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<String>,
+    /// Of one that shares under `externalTrafficPolicy: Local`: its selector.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub endpoints: String,
 }
 
 /// A BGP peer, as a node needs it.

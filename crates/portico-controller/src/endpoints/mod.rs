@@ -12,7 +12,7 @@
 //! writes have already replaced.
 
 mod apply;
-mod backoff;
+pub(crate) mod backoff;
 mod cache;
 mod driver;
 mod index;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kube::Client;
 
 use super::Provider;
+use super::metal::Metal;
 use crate::Shutdown;
 
 /// What a provider starts with.
@@ -29,7 +30,9 @@ pub enum StartError {
 
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
-    // Each provider has a branch here: `"metal" => metal::start(start).await`.
-    let Start { client: _, config: _, cluster: _, shutdown: _ } = start;
-    Err(StartError::Unknown(name.to_owned()))
+    let Start { client, config: _, cluster: _, shutdown } = start;
+    match name {
+        "metal" => Ok(Arc::new(Metal::start(client, shutdown))),
+        _ => Err(StartError::Unknown(name.to_owned())),
+    }
 }
