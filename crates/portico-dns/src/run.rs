@@ -6,10 +6,13 @@ use crate::index::Index;
 use crate::metrics::{Metrics, OfNode, Outcome};
 use crate::page::{Curious, Pages};
 use crate::probe::probe;
-use crate::server::{self, BindError, Context};
+use crate::server::{self, BindError, Context, Transferring};
+use crate::tsig::{self, Key};
 use crate::watch::{self, AccessError, Feed, News, chance};
 use crate::zone::{Patch, Zone};
 use crate::{notify, page};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hickory_proto::rr::Record;
@@ -18,6 +21,7 @@ use std::fmt::Write;
 use std::future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -35,6 +39,8 @@ pub enum RunError {
     Bind(#[from] BindError),
     #[error("cannot serve metrics at {address}: {source}")]
     Metrics { address: SocketAddr, source: io::Error },
+    #[error("cannot use the keys in {path}: {source}", path = .path.display())]
+    Keys { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("a task that answers questions ended")]
     Ended,
 }
@@ -61,7 +67,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     let context = Context::new(
         Arc::clone(&zone),
         Arc::clone(&metrics),
-        config.allow_transfer.clone(),
+        Transferring::new(config.allow_transfer.clone(), keys(config.transfer_keys.as_deref())?),
         config.rate_limit,
         config.tcp_connections,
     );
@@ -75,6 +81,14 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
         _ = serving.join_next() => Err(RunError::Ended),
         () = stop => Ok(()),
     }
+}
+
+fn keys(path: Option<&Path>) -> Result<Vec<Key>, RunError> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    let bad = |source| RunError::Keys { path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(|error| bad(error.into()))?;
+    let keys = tsig::parse_keys(&text, |secret| STANDARD.decode(secret).ok()).map_err(|error| bad(error.into()))?;
+    if keys.is_empty() { Err(bad("there is none in it".into())) } else { Ok(keys) }
 }
 
 /// Keeps the zone in step with the API and with the health of nodes.
