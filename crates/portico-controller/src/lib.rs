@@ -4,10 +4,13 @@
 //! balancers (`providers`), and the election of one active replica (`lease`). Nothing here relies on an endpoint that only
 //! Portico's API server has.
 
+mod backoff;
 pub mod balancers;
 pub mod endpoints;
+pub mod key;
 pub mod lease;
 pub mod providers;
+mod queue;
 
 /// Turns true when the daemon should stop; a dropped sender means the same.
 pub type Shutdown = tokio::sync::watch::Receiver<bool>;

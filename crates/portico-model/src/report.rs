@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub const ANNOTATION: &str = "portico.dev/report";
 pub const NAMESPACE: &str = "kube-system";
 const PREFIX: &str = "portico-node-";
+/// Leases with reports have this label, so that they can be followed without the others.
+pub const LABEL: &str = "portico.dev/node-report";
 /// So many Services that lag are named; of the rest only the number is told.
 pub const MOST_BEHIND: usize = 20;
 
@@ -34,6 +36,9 @@ pub struct NodeReport {
     /// How many more there are.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_behind: usize,
+    /// Why nothing can be installed at the moment, for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub trouble: String,
     /// Where the node says whether it is fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub healthz_port: Option<u16>,

@@ -14,6 +14,7 @@ pub mod health;
 mod journal;
 mod metrics;
 mod objects;
+mod report;
 mod run;
 mod statics;
 mod sync;

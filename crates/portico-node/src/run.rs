@@ -14,6 +14,7 @@ use crate::journal::{Journal, Remembered};
 use crate::metrics::Metrics;
 use crate::metrics::server::{self, Pages};
 use crate::objects::{Kind, Name, Object};
+use crate::report;
 use crate::statics::{self, InForce};
 use crate::sync::{self, FollowUp, Input, Parts};
 use crate::sysctl;
@@ -62,6 +63,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     let (follow_ups, followed) = mpsc::channel(64);
     let (notices, noticed) = Notices::new();
     let (dataplane, disturbances) = dataplanes::open(&config)?;
+    let (to_report, installed) = flag::channel(None);
     let journal = open_journal(&config.data_dir, &config.settings.node_name);
     let parts = Parts {
         settings: config.settings.clone(),
@@ -71,6 +73,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
         monitor: monitor.clone(),
         metrics: Arc::clone(&metrics),
         period: config.sync_period,
+        report: to_report,
     };
     let looping = tokio::spawn(sync::run(parts, received, follow_ups));
     let node = Arc::clone(&config.settings.node_name);
@@ -80,6 +83,10 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     serve(&mut tasks, &config, &monitor, &metrics);
     tasks.spawn(never(events::send(client.clone(), Arc::clone(&node), noticed)));
     notices.tell(Notice { service: None, warning: false, reason: "Starting", text: "portico node is starting".into() });
+    // Who announces addresses fills this.
+    let (_announcing, announced) = flag::channel(None);
+    let healthz = config.healthz.map(|address| address.port());
+    tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), healthz, installed, announced)));
     let (statics, in_force) = flag::channel(InForce::new());
     tasks.spawn(never(follow(followed, config.clone(), monitor, notices, statics)));
     if let Some(folder) = config.static_services.clone() {
@@ -195,6 +202,12 @@ impl Sink for ToLoop {
             journal.listed(kind, &names);
         }
         self.send(Input::Listed(kind, names)).await;
+    }
+
+    async fn reached(&self, kind: Kind, version: u64) {
+        if matches!(kind, Kind::Service | Kind::Slice) {
+            self.send(Input::Reached(kind, version)).await;
+        }
     }
 
     fn answered(&self) {

@@ -5,12 +5,14 @@
 
 mod early;
 mod gate;
+mod reporting;
 mod waiting;
 
 use crate::backoff::Backoff;
 use crate::health::Monitor;
 use crate::metrics::{Metrics, Sync, families};
 use crate::objects::{Kind, Name, Object};
+use crate::report::Installed;
 use crate::statics::{self, InForce};
 use early::Early;
 use gate::Gate;
@@ -22,12 +24,13 @@ use portico_model::table::{
     Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey, ServiceName,
     ServicePort,
 };
+use reporting::Reporting;
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use waiting::Waiting;
 
 /// So many inputs become one batch at most; what comes then waits for the next.
@@ -45,6 +48,8 @@ pub enum Input {
     Delete(Name, Instant),
     /// These are all of a kind.
     Listed(Kind, HashSet<Name>),
+    /// All of a kind has come in up to this resource version.
+    Reached(Kind, u64),
     /// The Services that others need to start, known before the lists are.
     First(Vec<Object>),
     /// What was known when the node was last up. Counts until there is something newer.
@@ -96,6 +101,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// How often everything is compared though nothing happened.
     pub period: Duration,
+    /// How far the kernel is, for who reports it.
+    pub report: watch::Sender<Option<Installed>>,
 }
 
 /// Work until nobody is left who could send anything.
@@ -113,8 +120,9 @@ pub async fn run(parts: Parts, mut inputs: mpsc::Receiver<Input>, follow_ups: mp
         while taken < MOST_INPUTS
             && let Ok(input) = inputs.try_recv()
         {
+            // Comes with something else.
+            taken += usize::from(!matches!(input, Input::Reached(..)));
             syncer.take(input, Instant::now());
-            taken += 1;
         }
         for follow_up in syncer.step_aside(taken, Instant::now()) {
             // Nobody listens any more only at the end.
@@ -152,6 +160,7 @@ struct Syncer {
     backoff: Backoff,
     /// Something was tried that failed, so that differences need not be somebody else's work.
     half_done: bool,
+    reporting: Reporting,
     /// All flows are to be looked at: at start, and when node ports moved.
     check_flows: bool,
     waiting: Waiting,
@@ -181,6 +190,7 @@ impl Syncer {
             compared: now,
             backoff: Backoff::default(),
             half_done: false,
+            reporting: Reporting::default(),
             check_flows: true,
             waiting: Waiting::default(),
             follow_ups,
@@ -198,7 +208,7 @@ impl Syncer {
         match self.installed {
             true => {
                 let compare = self.compare.unwrap_or(self.compared + self.parts.period);
-                let due = [self.parts.flows.due(), self.parts.dataplane.due()];
+                let due = [self.parts.flows.due(), self.parts.dataplane.due(), self.reporting.due()];
                 due.into_iter().flatten().chain([compare]).min()
             }
             false => self.gate.opens().map(|opens| opens.max(self.compare.unwrap_or(opens))),
@@ -230,6 +240,7 @@ impl Syncer {
                 self.delete(&name);
             }
             Input::Listed(kind, names) => self.listed(kind, &names),
+            Input::Reached(kind, version) => self.reporting.reached(kind, version),
             Input::First(objects) => self.early.set_first(objects),
             Input::Static(change) => self.take_static(change),
             Input::Remembered(objects) => self.remembered(objects),
@@ -369,9 +380,11 @@ impl Syncer {
             self.waiting.clear();
             self.parts.metrics.nothing_is_pending();
         }
-        if self.installed && self.owed.is_empty() && !self.backoff.is_failing() {
+        let done = self.installed && self.owed.is_empty() && !self.backoff.is_failing();
+        if done {
             self.tell_statics();
         }
+        self.reporting.tell(&self.parts.report, done, &self.index.table().frontends, now);
         if self.parts.flows.due().is_some_and(|due| due <= now) {
             self.end_flows(|flows, table| flows.check_due(table, now));
         }
@@ -397,6 +410,7 @@ impl Syncer {
         for problem in &update.problems {
             tracing::warn!("{problem}");
         }
+        self.reporting.changed(&update);
         if update.eligible {
             self.parts.monitor.set_eligible(self.index.eligible());
         }
@@ -482,6 +496,7 @@ impl Syncer {
         self.parts.metrics.failed(&Family::BOTH);
         // Also where nothing came in: the kernel may not have what it should have.
         Family::BOTH.into_iter().for_each(|family| self.parts.monitor.queued(family));
+        self.reporting.failed(error);
         tracing::error!(%error, ?again, "cannot install the table, will try again");
     }
 

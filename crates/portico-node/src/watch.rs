@@ -34,6 +34,10 @@ pub trait Sink: Send + Sync {
     fn delete(&self, name: Name) -> impl Future<Output = ()> + Send;
     /// These are all that there are of a kind; whatever else is known of it is gone.
     fn listed(&self, kind: Kind, names: HashSet<Name>) -> impl Future<Output = ()> + Send;
+    /// All that there was of a kind up to this resource version has been told, also what is of no interest here.
+    fn reached(&self, _kind: Kind, _version: u64) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
     /// The server gave an answer.
     fn answered(&self) {}
 }
@@ -195,7 +199,7 @@ impl<S: Sink> Watcher<'_, S> {
                 tracing::debug!(kind = self.kind.plural(), count = names.len(), "listed");
                 self.sink.listed(self.kind, names).await;
                 self.identity = self.identify().await.map(|(identity, _)| identity).unwrap_or_default();
-                self.revision = Some(page.metadata.resource_version);
+                self.reach(page.metadata.resource_version).await;
                 return Ok(());
             }
         }
@@ -246,7 +250,7 @@ impl<S: Sink> Watcher<'_, S> {
                 if let Some(object) = self.decode(json) {
                     let revision = object.metadata().resource_version.clone();
                     self.sink.apply(object).await;
-                    self.revision = Some(revision);
+                    self.reach(revision).await;
                     return Ok(());
                 }
             }
@@ -264,9 +268,16 @@ impl<S: Sink> Watcher<'_, S> {
         }
         let note: Note = serde_json::from_str(json).unwrap_or_default();
         if !note.metadata.resource_version.is_empty() {
-            self.revision = Some(note.metadata.resource_version);
+            self.reach(note.metadata.resource_version).await;
         }
         Ok(())
+    }
+
+    async fn reach(&mut self, revision: String) {
+        if let Ok(version) = revision.parse() {
+            self.sink.reached(self.kind, version).await;
+        }
+        self.revision = Some(revision);
     }
 }
 

@@ -159,7 +159,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         let (stop, stopped) = watch::channel(false);
         let controller = match arguments.endpoint_slice_controller {
-            true => Some(tokio::spawn(controller::run_all(own_client(&server.own_client)?, shared, true, stopped))),
+            true => {
+                Some(tokio::spawn(controller::run_endpoints(own_client(&server.own_client)?, shared, true, stopped)))
+            }
             false => None,
         };
         signals.wait().await;

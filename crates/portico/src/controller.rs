@@ -5,9 +5,15 @@ use anyhow::Context;
 use clap::{ArgAction, Args};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use portico_controller::endpoints::{self, Options};
 use portico_controller::lease::{LeaseOptions, lead};
+use portico_controller::providers::{self, Start, StartError};
+use portico_controller::{balancers, endpoints};
+use portico_model::duration;
+use portico_node::health::listen;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
 
 #[derive(Args)]
@@ -16,25 +22,112 @@ pub struct Arguments {
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Let only one of several controllers work at a time.
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
-    leader_elect: bool,
+    /// What to run: endpointslice (where no other controller does it), service-lb, or * for both.
+    #[arg(long, value_name = "NAMES", default_value = "*", value_delimiter = ',')]
+    controllers: Vec<String>,
+    /// Where load balancers come from: metal, haproxy, plugin:SOCKET, or none.
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    cloud_provider: String,
+    /// The provider's own configuration.
+    #[arg(long, value_name = "FILE")]
+    cloud_config: Option<PathBuf>,
+    /// Tells the load balancers of several clusters in one account apart.
+    #[arg(long, value_name = "NAME", default_value = "kubernetes")]
+    cluster_name: String,
+    /// Serve only Services of this class [default: those without a class and those of portico.dev/PROVIDER].
+    #[arg(long, value_name = "CLASS")]
+    load_balancer_class: Option<String>,
+    /// Where nodes say whether they are fit.
+    #[arg(long, value_name = "PORT", default_value_t = 10256)]
+    node_healthz_port: u16,
+    /// How many Services are worked on at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    concurrent_service_syncs: usize,
+    /// How often each load balancer is compared with what it should be.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    resync_period: Duration,
     /// Also keep the older Endpoints objects.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     endpoints: bool,
+    /// Serve /metrics and /healthz here; 0 is nowhere.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10258")]
+    metrics_bind_address: String,
+    #[command(flatten)]
+    election: Election,
+}
+
+/// Which of several controllers works.
+#[derive(Args, Clone)]
+#[command(rename_all = "kebab-case")]
+struct Election {
+    /// Let only one of several controllers work at a time.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    leader_elect: bool,
+    /// For how long others leave a lease alone that is not renewed.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
+    leader_elect_lease_duration: Duration,
+    /// After how long without a renewal the work stops.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    leader_elect_renew_deadline: Duration,
+    /// How often the lease is renewed or asked for.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
+    leader_elect_retry_period: Duration,
+    /// The namespace of the leases.
+    #[arg(long, value_name = "NAME", default_value = "kube-system")]
+    leader_elect_resource_namespace: String,
+    /// The name of the lease of the load-balancer controller.
+    #[arg(long, value_name = "NAME", default_value = "portico-controller")]
+    leader_elect_resource_name: String,
+}
+
+impl Default for Election {
+    fn default() -> Election {
+        Election {
+            leader_elect: true,
+            leader_elect_lease_duration: Duration::from_secs(15),
+            leader_elect_renew_deadline: Duration::from_secs(10),
+            leader_elect_retry_period: Duration::from_secs(2),
+            leader_elect_resource_namespace: "kube-system".to_owned(),
+            leader_elect_resource_name: "portico-controller".to_owned(),
+        }
+    }
+}
+
+const ENDPOINTS: &str = "endpointslice";
+const BALANCERS: &str = "service-lb";
+const ENDPOINTS_LEASE: &str = "portico-endpoint-controller";
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration::parse(text).ok_or_else(|| "not a duration, write it as 90s or 10m".to_owned())
 }
 
 /// Work until SIGINT or SIGTERM.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let selected = selected(&arguments.controllers)?;
     crate::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
-        let client = client(arguments.kubeconfig).await?;
+        let client = client(arguments.kubeconfig.clone()).await?;
         let (stop, stopped) = watch::channel(false);
-        let work = tokio::spawn(run_all(client, arguments.leader_elect, arguments.endpoints, stopped));
-        signals.wait().await;
-        stop.send_replace(true);
-        work.await.context("the controller did not end in order")
+        let mut work = tokio::spawn(run_selected(client, arguments, selected, stopped));
+        tokio::select! {
+            () = signals.wait() => {
+                stop.send_replace(true);
+                (&mut work).await
+            }
+            ended = &mut work => ended,
+        }
+        .context("the controller did not end in order")?
     })
+}
+
+/// Whether to run the endpoint controller, and the load-balancer controller.
+fn selected(names: &[String]) -> anyhow::Result<(bool, bool)> {
+    let known = |name: &String| ["*", ENDPOINTS, BALANCERS].contains(&name.as_str());
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        anyhow::bail!("--controllers={unknown} is not known: use {ENDPOINTS}, {BALANCERS} or *");
+    }
+    let has = |wanted: &str| names.iter().any(|name| name == "*" || name == wanted);
+    Ok((has(ENDPOINTS), has(BALANCERS)))
 }
 
 async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
@@ -48,15 +141,123 @@ async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
+async fn run_selected(
+    client: Client,
+    arguments: Arguments,
+    (endpoints, balancers): (bool, bool),
+    stop: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let metrics = Arc::new(balancers::Metrics::default());
+    let pages = serve(&arguments.metrics_bind_address, Arc::clone(&metrics))?;
+    let balancers = balancers && arguments.cloud_provider != "none";
+    let election = arguments.election.clone();
+    let slices = async {
+        if endpoints {
+            run_elected_endpoints(client.clone(), &election, arguments.endpoints, stop.clone()).await;
+        }
+        Ok(())
+    };
+    let load_balancers = async {
+        match balancers {
+            true => run_balancers(client.clone(), &arguments, metrics, stop.clone()).await,
+            false => Ok(()),
+        }
+    };
+    let result = tokio::try_join!(slices, load_balancers);
+    if let Some(pages) = pages {
+        pages.abort();
+    }
+    result.map(|_| ())
+}
+
 /// The endpoint-slice controller, alone or in turns with others.
-pub async fn run_all(client: Client, leader_elect: bool, write_endpoints: bool, stop: watch::Receiver<bool>) {
-    let options = Options { write_endpoints, ..Options::default() };
-    if !leader_elect {
+pub async fn run_endpoints(client: Client, leader_elect: bool, write_endpoints: bool, stop: watch::Receiver<bool>) {
+    let election = Election { leader_elect, ..Election::default() };
+    run_elected_endpoints(client, &election, write_endpoints, stop).await;
+}
+
+async fn run_elected_endpoints(
+    client: Client,
+    election: &Election,
+    write_endpoints: bool,
+    stop: watch::Receiver<bool>,
+) {
+    let options = endpoints::Options { write_endpoints, ..endpoints::Options::default() };
+    if !election.leader_elect {
         return endpoints::run(client, options, stop).await;
     }
-    let identity = format!("{}_{}", hostname(), std::process::id());
-    let lease = LeaseOptions::new("kube-system", "portico-endpoint-controller", &identity);
+    let lease = election.lease(ENDPOINTS_LEASE);
     lead(client.clone(), lease, stop, |stop| endpoints::run(client.clone(), options.clone(), stop)).await;
+}
+
+/// The load-balancer controller, alone or in turns with others. A provider that cannot be started ends it.
+async fn run_balancers(
+    client: Client,
+    arguments: &Arguments,
+    metrics: Arc<balancers::Metrics>,
+    stop: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let options = balancers::Options {
+        cluster: arguments.cluster_name.clone(),
+        class: arguments.load_balancer_class.clone(),
+        node_healthz_port: arguments.node_healthz_port,
+        concurrency: arguments.concurrent_service_syncs,
+        resync: arguments.resync_period,
+        metrics,
+        ..balancers::Options::default()
+    };
+    let failed: Arc<Mutex<Option<StartError>>> = Arc::default();
+    let work = |stop: watch::Receiver<bool>| {
+        let start = Start {
+            client: client.clone(),
+            config: arguments.cloud_config.clone(),
+            cluster: arguments.cluster_name.clone(),
+            shutdown: stop.clone(),
+        };
+        let (client, options, failed) = (client.clone(), options.clone(), Arc::clone(&failed));
+        async move {
+            match providers::start(&arguments.cloud_provider, start).await {
+                Ok(provider) => balancers::run(client, provider, options, stop).await,
+                Err(error) => *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
+            }
+        }
+    };
+    match arguments.election.leader_elect {
+        true => {
+            let lease = arguments.election.lease(&arguments.election.leader_elect_resource_name);
+            lead(client.clone(), lease, stop, work).await;
+        }
+        false => work(stop).await,
+    }
+    let failed = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+    failed.map_or(Ok(()), |error| Err(error.into()))
+}
+
+impl Election {
+    fn lease(&self, name: &str) -> LeaseOptions {
+        let identity = format!("{}_{}", hostname(), std::process::id());
+        LeaseOptions {
+            lease_duration: self.leader_elect_lease_duration,
+            renew_deadline: self.leader_elect_renew_deadline,
+            retry_period: self.leader_elect_retry_period,
+            ..LeaseOptions::new(&self.leader_elect_resource_namespace, name, &identity)
+        }
+    }
+}
+
+/// `/metrics` and `/healthz`. Whether this controller leads is among the metrics: one that waits is healthy too.
+fn serve(address: &str, metrics: Arc<balancers::Metrics>) -> anyhow::Result<Option<tokio::task::JoinHandle<()>>> {
+    if address == "0" {
+        return Ok(None);
+    }
+    let address: SocketAddr = address.parse().with_context(|| format!("--metrics-bind-address={address}"))?;
+    let listener = listen::bind_everywhere(address).with_context(|| format!("cannot listen on {address}"))?;
+    let pages = listen::serve(listener, move |request| match request.uri().path() {
+        "/metrics" => listen::text(metrics.text()),
+        "/healthz" | "/livez" | "/readyz" => listen::text("ok".to_owned()),
+        _ => listen::not_found(),
+    });
+    Ok(Some(tokio::spawn(async { match pages.await {} })))
 }
 
 fn hostname() -> String {

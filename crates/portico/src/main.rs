@@ -27,8 +27,8 @@ struct Arguments {
 enum Command {
     /// Serve the Kubernetes API for Services and what surrounds them.
     Apiserver(Box<apiserver::Arguments>),
-    /// Keep objects in step with each other: EndpointSlices and Endpoints with Services and Pods.
-    Controller(controller::Arguments),
+    /// Give Services load balancers, and keep EndpointSlices and Endpoints in step with Services and Pods.
+    Controller(Box<controller::Arguments>),
     /// Answer for a DNS zone made from Services, load balancers and nodes.
     Dns(Box<portico_dns::config::Arguments>),
     /// Forward Services on this node, in place of kube-proxy.
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         }
         Command::Controller(arguments) => {
             logging::start();
-            controller::run(arguments)
+            controller::run(*arguments)
         }
         Command::Dns(arguments) => dns::run(*arguments),
         // How much it logs is part of its configuration.

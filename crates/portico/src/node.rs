@@ -5,6 +5,7 @@ use crate::signals::Signals;
 use anyhow::Context;
 use portico_node::config::{self, Arguments, Loaded, Task};
 use std::fs;
+use std::time::Duration;
 
 /// Do what was asked for: forward until SIGINT or SIGTERM, or something short.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -32,9 +33,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
+/// A thread that has nothing to do keeps the memory that others freed for it, so it ends soon.
+const IDLE: Duration = Duration::from_millis(200);
+
 /// One worker reads and installs; while it waits long for the kernel, another thread takes its place.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).max_blocking_threads(4).enable_all().build()
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).max_blocking_threads(4).thread_keep_alive(IDLE).enable_all().build()
 }
 
 /// The lists of a start and their batch are large and soon gone, then little happens for long: what is freed goes back to the

@@ -1,2 +1,27 @@
-//! Gives each Service of type LoadBalancer a load balancer through a provider: who owns a Service, finalizers, which nodes
-//! count, when to try again, and what people see of it.
+//! The load-balancer controller: a Service of type LoadBalancer gets a load balancer from a provider, and tells how far it is.
+//!
+//! ```text
+//! watches ─▶ State ─▶ Queue ─▶ next step (pure) ─▶ provider | API server
+//!              ▲                                      │
+//!              └────────────── how it ended ──────────┘
+//! ```
+//!
+//! `state` with `service`, `nodes`, `slices`, `reports`, `judge`, `conditions` and `patch` decide and touch nothing; `driver` and
+//! `events` do the input and output.
+
+mod conditions;
+mod driver;
+mod events;
+mod judge;
+mod memory;
+mod metrics;
+mod nodes;
+mod patch;
+mod reports;
+mod service;
+mod slices;
+mod state;
+
+pub use driver::{Options, run};
+pub use metrics::Metrics;
+pub use service::FINALIZER;

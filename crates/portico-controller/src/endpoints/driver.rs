@@ -33,15 +33,17 @@ use tracing::{debug, info, warn};
 use super::{
     EndpointsPlan, LABEL_SLICE_MANAGED_BY, ObjectKey, SLICE_MANAGER,
     apply::{Applied, ApplyError, Written, apply},
-    backoff::WatchBackoff,
     cache::Cache,
     index::{Index, Kind},
     legacy::plan_endpoints,
     plan::plan,
-    queue::Queue,
     trigger::TriggerTimes,
 };
-use crate::Shutdown;
+use crate::{
+    Shutdown,
+    backoff::WatchBackoff,
+    queue::{Delays, End, Queue},
+};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -73,6 +75,9 @@ pub struct Counters {
 
 /// Changes taken in before the next look at answers to requests.
 const BATCH: usize = 1000;
+
+/// A conflict is over when the watch has caught up, which takes milliseconds.
+const DELAYS: Delays = Delays { first: Duration::from_millis(10), last: Duration::from_secs(60) };
 
 /// How long requests may take to end after the order to stop.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -115,7 +120,7 @@ impl Controller {
         let mut unlisted = BTreeSet::from([Kind::Service, Kind::Pod, Kind::Node, Kind::EndpointSlice]);
         unlisted.extend(options.write_endpoints.then_some(Kind::Endpoints));
         Self {
-            queue: Queue::new(options.concurrency),
+            queue: Queue::new(options.concurrency, DELAYS),
             index: Index::default(),
             trigger_times: TriggerTimes::default(),
             unlisted,
@@ -232,7 +237,7 @@ impl Controller {
             false => EndpointsPlan::Keep,
         };
         if slices.is_empty() && endpoints == EndpointsPlan::Keep {
-            self.queue.finish(key, true, started);
+            self.queue.finish(key, End::Done, started);
             return;
         }
         let epochs = (self.index.slices.epoch(), self.index.endpoints.epoch());
@@ -253,7 +258,8 @@ impl Controller {
         let counters = self.options.counters.clone();
         slices.into_iter().for_each(|write| remember(&mut self.index.slices, write, epochs.0, &counters));
         endpoints.into_iter().for_each(|write| remember(&mut self.index.endpoints, write, epochs.1, &counters));
-        let retry = self.queue.finish(key.clone(), error.is_none() && !missing, Instant::now());
+        let end = if error.is_none() && !missing { End::Done } else { End::Failed };
+        let retry = self.queue.finish(key.clone(), end, Instant::now());
         if let Some(error) = error {
             report(&counters, &key, &error, retry);
         }

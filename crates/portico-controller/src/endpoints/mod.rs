@@ -7,12 +7,11 @@
 //!              └──── the objects as written ────┘
 //! ```
 //!
-//! `index`, `plan`, `legacy`, `queue` and `trigger` decide and touch nothing; `driver` and `apply` do the input and output.
+//! `index`, `plan`, `legacy` and `trigger` decide and touch nothing; `driver` and `apply` do the input and output.
 //! What was written goes into the index at once, so the next plan of a Service never works from a state that its own
 //! writes have already replaced.
 
 mod apply;
-pub(crate) mod backoff;
 mod cache;
 mod driver;
 mod index;
@@ -20,14 +19,10 @@ mod legacy;
 mod placement;
 mod plan;
 mod pod;
-mod queue;
 mod trigger;
 mod wanted;
 
-use std::{fmt, sync::Arc};
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
+pub use crate::key::ObjectKey;
 pub use driver::{Counters, Options, run};
 pub use index::{Index, Snapshot};
 pub use legacy::{EndpointsPlan, MAX_ADDRESSES, plan_endpoints};
@@ -44,29 +39,6 @@ pub const ENDPOINTS_MANAGER: &str = "endpoint-controller";
 pub const ANNOTATION_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 pub const ANNOTATION_OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 pub(crate) const LABEL_ZONE: &str = "topology.kubernetes.io/zone";
-
-/// Namespace and name of an object; cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectKey {
-    pub namespace: Arc<str>,
-    pub name: Arc<str>,
-}
-
-impl ObjectKey {
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
-    }
-
-    pub fn of(meta: &ObjectMeta) -> Self {
-        Self::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
-    }
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -104,6 +104,11 @@ pub fn json(good: bool, body: String) -> Answer {
     plain(status, HeaderValue::from_static("application/json"), body)
 }
 
+/// A page for people, or of numbers.
+pub fn text(body: String) -> Answer {
+    plain(StatusCode::OK, HeaderValue::from_static("text/plain; charset=utf-8"), body)
+}
+
 pub fn not_found() -> Answer {
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
     plain(StatusCode::NOT_FOUND, text, "404 page not found\n".to_owned())

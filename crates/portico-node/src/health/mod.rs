@@ -3,7 +3,7 @@
 //!
 //! [`state`] decides (pure), [`node`] and [`service`] are the two servers, [`listen`] is what they share.
 
-pub(crate) mod listen;
+pub mod listen;
 pub mod node;
 pub mod service;
 pub mod state;

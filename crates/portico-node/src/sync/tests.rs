@@ -1,3 +1,5 @@
+mod reports;
+
 use super::*;
 use portico_model::index::NodePortSetting;
 use portico_model::objects::{EndpointSlice, Port, Service, SliceEndpoint, SlicePort};
@@ -150,6 +152,7 @@ fn parts(kernel: &Fake, ended: &Ended) -> Parts {
         monitor: Monitor::new(Duration::from_secs(60), &Family::BOTH),
         metrics: Arc::new(Metrics::new("nftables")),
         period: Duration::from_secs(30),
+        report: watch::Sender::default(),
     }
 }
 

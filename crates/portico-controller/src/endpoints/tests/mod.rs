@@ -11,6 +11,7 @@ use k8s_openapi::api::{
     core::v1::{Endpoints, Node, Pod, Service},
     discovery::v1::{Endpoint, EndpointSlice},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::*;

@@ -23,7 +23,7 @@ use super::pools::PoolObject;
 use super::status::PoolStatus;
 use super::store::{BlockObject, Cluster, PoolApiObject, ServiceObject, known};
 use crate::Shutdown;
-use crate::endpoints::backoff::WatchBackoff;
+use crate::backoff::WatchBackoff;
 use crate::providers::{News, ProviderError};
 
 /// Requests that wait, and changes taken in, before the next step.

@@ -1,0 +1,540 @@
+//! Runs the controller: watches feed the state, the state feeds the queues, and each Service in turn is taken a step further
+//! until it rests. One task owns all state; only requests and calls of the provider are in flight beside it.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{BoxStream, FuturesUnordered, SelectAll, StreamExt, select_all};
+use jiff::Timestamp;
+use k8s_openapi::Metadata;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Resource};
+use portico_model::report;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, info, warn};
+
+use super::events;
+use super::metrics::Metrics;
+use super::service::{Ownership, Surroundings};
+use super::state::{Call, Called, Note, State, Step, Write};
+use crate::Shutdown;
+use crate::backoff::WatchBackoff;
+use crate::key::ObjectKey;
+use crate::providers::{News, Provider, ProviderError, Request};
+use crate::queue::{Delays, End, Queue};
+
+#[derive(Clone)]
+pub struct Options {
+    /// `--cluster-name`
+    pub cluster: String,
+    /// `--load-balancer-class`
+    pub class: Option<String>,
+    pub node_healthz_port: u16,
+    /// How many Services are worked on at a time.
+    pub concurrency: usize,
+    /// How often each load balancer is compared with what it should be.
+    pub resync: Duration,
+    /// How long a Service waits after a failed try, at first and at most.
+    pub retry: (Duration, Duration),
+    pub metrics: Arc<Metrics>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            cluster: "kubernetes".to_owned(),
+            class: None,
+            node_healthz_port: 10256,
+            concurrency: 10,
+            resync: Duration::from_secs(600),
+            retry: (Duration::from_secs(5), Duration::from_secs(300)),
+            metrics: Arc::default(),
+        }
+    }
+}
+
+/// Changes taken in before the next look at answers.
+const BATCH: usize = 1000;
+/// Changes of nodes within this time are one.
+const NODES: Duration = Duration::from_secs(1);
+/// How long requests may take to end after the order to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+/// For the API server to answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// For a provider to answer.
+const CALL: Duration = Duration::from_secs(600);
+/// Writes of mere conditions at a time: providers that are slow do not hold them up.
+const WRITES: usize = 16;
+const WRITE_DELAYS: Delays = Delays { first: Duration::from_secs(1), last: Duration::from_secs(60) };
+/// The watch has caught up by then.
+const CONFLICT: Duration = Duration::from_millis(200);
+const FIELD_MANAGER: &str = "portico-balancers";
+
+/// Runs until `shutdown`; an API server that is away or answers with errors is waited for.
+pub async fn run(client: Client, provider: Arc<dyn Provider>, options: Options, mut shutdown: Shutdown) {
+    info!(provider = provider.name(), class = options.class, "load-balancer controller starts");
+    let metrics = Arc::clone(&options.metrics);
+    let (notes, noted) = mpsc::channel(1024);
+    let sender = tokio::spawn(events::send(client.clone(), noted, Arc::clone(&metrics)));
+    let stop_sender = sender.abort_handle();
+    let _guard = AbortOnDrop(stop_sender);
+    metrics.lead(true);
+    let mut controller = Controller::new(client, provider, options, notes);
+    tokio::select! {
+        () = controller.run() => {}
+        _ = shutdown.wait_for(|stop| *stop) => {}
+    }
+    controller.drain().await;
+    metrics.lead(false);
+    info!("load-balancer controller stopped");
+}
+
+/// Work that loses its lease is dropped where it stands, with all it has started.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Service,
+    Node,
+    Slice,
+    Report,
+}
+
+/// What is done with objects of a kind.
+struct Handling<K> {
+    apply: fn(&mut Controller, K),
+    delete: fn(&mut Controller, &K),
+    retain: fn(&mut Controller, &BTreeSet<ObjectKey>),
+}
+
+type Change = Box<dyn FnOnce(&mut Controller) + Send>;
+
+/// Which queue a Service was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Sync,
+    Conditions,
+}
+
+enum Finished {
+    Called(ObjectKey, Call, Duration, Called),
+    Wrote(ObjectKey, Turn, &'static str, Result<Box<Service>, WriteError>),
+}
+
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error("no answer in {TIMEOUT:?}")]
+    Timeout,
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+}
+
+struct Controller {
+    client: Client,
+    provider: Arc<dyn Provider>,
+    options: Options,
+    state: State,
+    syncs: Queue,
+    conditions: Queue,
+    /// Due to be synced, as soon as their conditions are written.
+    waiting: HashSet<ObjectKey>,
+    /// Kinds whose first list is not complete: until then nothing may be concluded from what is missing.
+    unlisted: BTreeSet<Kind>,
+    listings: BTreeMap<Kind, BTreeSet<ObjectKey>>,
+    failing: BTreeSet<Kind>,
+    /// When the changes of nodes so far are to count.
+    nodes_due: Option<Instant>,
+    news: News,
+    notes: mpsc::Sender<Note>,
+    requests: FuturesUnordered<BoxFuture<'static, Finished>>,
+}
+
+impl Controller {
+    fn new(client: Client, provider: Arc<dyn Provider>, options: Options, notes: mpsc::Sender<Note>) -> Controller {
+        let surroundings = Surroundings {
+            cluster: options.cluster.clone(),
+            node_healthz_port: options.node_healthz_port,
+            ownership: Ownership::new(provider.name(), options.class.clone()),
+        };
+        let delays = Delays { first: options.retry.0, last: options.retry.1 };
+        Controller {
+            state: State::new(surroundings, provider.name(), provider.abilities(), options.resync),
+            syncs: Queue::new(options.concurrency, delays),
+            conditions: Queue::new(WRITES, WRITE_DELAYS),
+            waiting: HashSet::new(),
+            unlisted: BTreeSet::from([Kind::Service, Kind::Node, Kind::Slice, Kind::Report]),
+            listings: BTreeMap::new(),
+            failing: BTreeSet::new(),
+            nodes_due: None,
+            news: provider.news().map(|news| *news.borrow()).unwrap_or_default(),
+            notes,
+            requests: FuturesUnordered::new(),
+            client,
+            provider,
+            options,
+        }
+    }
+
+    async fn run(&mut self) {
+        let mut changes = self.watches();
+        let mut news = self.provider.news();
+        loop {
+            self.start_work();
+            let deadline = self.next_deadline();
+            tokio::select! {
+                Some(change) = changes.next() => {
+                    change(self);
+                    // What is there already is taken in together: one look at a Service for many changes.
+                    for _ in 0..BATCH {
+                        let Some(Some(change)) = changes.next().now_or_never() else { break };
+                        change(self);
+                    }
+                }
+                Some(finished) = self.requests.next() => self.finish(finished),
+                told = next_news(&mut news) => self.hear_news(told),
+                () = sleep_until(deadline) => {}
+            }
+        }
+    }
+
+    fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
+        let all = watcher::Config::default();
+        let services = Handling {
+            apply: |this: &mut Controller, service: Service| this.state.apply_service(&service, Instant::now()),
+            delete: |this, service| this.state.delete_service(&ObjectKey::of(&service.metadata)),
+            retain: |this, listed| this.state.retain_services(listed),
+        };
+        let nodes = Handling {
+            apply: |this: &mut Controller, node: Node| {
+                let changed = this.state.apply_node(&node);
+                this.nodes_changed(changed);
+            },
+            delete: |this, node| {
+                let changed = this.state.delete_node(node.metadata.name.as_deref().unwrap_or_default());
+                this.nodes_changed(changed);
+            },
+            retain: |this, listed| {
+                let changed = this.state.retain_nodes(listed);
+                this.nodes_changed(changed);
+            },
+        };
+        let slices = Handling {
+            apply: |this: &mut Controller, slice: EndpointSlice| this.state.apply_slice(&slice),
+            delete: |this, slice| this.state.delete_slice(&ObjectKey::of(&slice.metadata)),
+            retain: |this, listed| this.state.retain_slices(listed),
+        };
+        let reports = Handling {
+            apply: |this: &mut Controller, lease: Lease| {
+                this.state.apply_report(&lease, Instant::now(), Timestamp::now());
+            },
+            delete: |this, lease| {
+                this.state.delete_report(lease.metadata.name.as_deref().unwrap_or_default(), Instant::now());
+            },
+            retain: |this, listed| this.state.retain_reports(listed, Instant::now()),
+        };
+        let leases = Api::namespaced(self.client.clone(), report::NAMESPACE);
+        select_all([
+            follow(Api::all(self.client.clone()), Kind::Service, all.clone(), services),
+            follow(Api::all(self.client.clone()), Kind::Node, all.clone(), nodes),
+            follow(Api::all(self.client.clone()), Kind::Slice, all.clone(), slices),
+            follow(leases, Kind::Report, all.labels(report::LABEL), reports),
+        ])
+    }
+
+    fn feed<K: Metadata<Ty = ObjectMeta>>(&mut self, kind: Kind, event: Event<K>, handling: &Handling<K>) {
+        if !matches!(event, Event::Init) && self.failing.remove(&kind) {
+            info!(?kind, "watch works again");
+        }
+        match event {
+            Event::Init => _ = self.listings.insert(kind, BTreeSet::new()),
+            Event::InitApply(object) => {
+                self.listings.entry(kind).or_default().insert(ObjectKey::of(object.metadata()));
+                (handling.apply)(self, object);
+            }
+            Event::Apply(object) => (handling.apply)(self, object),
+            Event::Delete(object) => (handling.delete)(self, &object),
+            Event::InitDone => {
+                let listed = self.listings.remove(&kind).unwrap_or_default();
+                (handling.retain)(self, &listed);
+                if self.unlisted.remove(&kind) && kind == Kind::Node {
+                    self.nodes_due = Some(Instant::now());
+                }
+                debug!(?kind, count = listed.len(), "listed");
+            }
+        }
+    }
+
+    /// An outage is reported once, not at every try.
+    fn watch_failed(&mut self, kind: Kind, error: &watcher::Error) {
+        match self.failing.insert(kind) {
+            true => warn!(?kind, %error, "watch failed, trying again"),
+            false => debug!(?kind, %error, "watch failed again"),
+        }
+        // Without reports everything else goes on.
+        if kind == Kind::Report {
+            self.unlisted.remove(&kind);
+        }
+    }
+
+    fn nodes_changed(&mut self, changed: bool) {
+        if changed && self.nodes_due.is_none() {
+            self.nodes_due = Some(Instant::now() + NODES);
+        }
+    }
+
+    fn hear_news(&mut self, news: News) {
+        let before = std::mem::replace(&mut self.news, news);
+        if before.changed != news.changed {
+            self.state.ensure_all();
+        } else if before.freed != news.freed {
+            self.state.freed();
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let deadlines = [self.nodes_due, self.state.next_deadline(now)];
+        let queues = [self.syncs.next_deadline(), self.conditions.next_deadline()];
+        deadlines.into_iter().chain(queues).flatten().min()
+    }
+
+    fn start_work(&mut self) {
+        if !self.unlisted.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        if self.nodes_due.is_some_and(|due| due <= now) {
+            self.nodes_due = None;
+            self.state.settle_nodes(now);
+        }
+        self.state.tick(now);
+        self.queue_touched();
+        while let Some(key) = self.syncs.start(now) {
+            self.begin(key, now);
+        }
+        while let Some(key) = self.conditions.start(now) {
+            match self.syncs.is_active(&key) {
+                // They are looked at when that is done.
+                true => _ = self.conditions.finish(key, End::Done, now),
+                false => {
+                    self.state.begin(&key);
+                    self.write_conditions(key);
+                }
+            }
+        }
+        self.options.metrics.sizes(self.state.services(), self.syncs.len(), self.syncs.failing());
+    }
+
+    fn begin(&mut self, key: ObjectKey, now: Instant) {
+        if self.conditions.is_active(&key) {
+            self.syncs.finish(key.clone(), End::Again(CONFLICT), now);
+            self.waiting.insert(key);
+            return;
+        }
+        self.options.metrics.synced();
+        self.state.begin(&key);
+        self.advance(key);
+    }
+
+    fn queue_touched(&mut self) {
+        let touched = self.state.take_touched();
+        for key in touched.gone {
+            self.syncs.forget(&key);
+            self.conditions.forget(&key);
+        }
+        touched.syncs.into_iter().for_each(|key| self.syncs.add(key));
+        touched.conditions.into_iter().for_each(|key| self.conditions.add(key));
+    }
+
+    /// Take a Service one step further.
+    fn advance(&mut self, key: ObjectKey) {
+        let now = Instant::now();
+        let step = self.state.next(&key, now, Timestamp::now());
+        self.tell();
+        match step {
+            Step::Write(write) => self.write(key, Turn::Sync, write),
+            Step::Call(call, request) => self.call(key, call, *request),
+            Step::Rest(end) => {
+                debug!(service = %key, ?end, "rests");
+                let check = self.state.check_at(&key);
+                self.syncs.finish(key.clone(), end, now);
+                if let Some(check) = check {
+                    self.syncs.add_at(key.clone(), check);
+                }
+                self.conditions.add(key);
+            }
+        }
+    }
+
+    fn write_conditions(&mut self, key: ObjectKey) {
+        let now = Instant::now();
+        let (step, again) = self.state.next_conditions(&key, now, Timestamp::now());
+        match step {
+            Step::Write(write) => self.write(key, Turn::Conditions, write),
+            Step::Call(..) => {}
+            Step::Rest(end) => {
+                self.conditions.finish(key.clone(), end, now);
+                if let Some(again) = again {
+                    self.conditions.add_at(key.clone(), again);
+                }
+                if self.waiting.remove(&key) {
+                    self.syncs.add(key);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, key: ObjectKey, turn: Turn, write: Write) {
+        let api: Api<Service> = Api::namespaced(self.client.clone(), &key.namespace);
+        let request = async move {
+            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let patch = Patch::Strategic(&write.patch);
+            let answer = tokio::time::timeout(TIMEOUT, api.patch_status(&key.name, &params, &patch)).await;
+            let answer = match answer {
+                Ok(answer) => answer.map(Box::new).map_err(WriteError::from),
+                Err(_) => Err(WriteError::Timeout),
+            };
+            Finished::Wrote(key, turn, write.what, answer)
+        };
+        self.requests.push(request.boxed());
+    }
+
+    fn call(&mut self, key: ObjectKey, call: Call, request: Request) {
+        let provider = Arc::clone(&self.provider);
+        let request = async move {
+            let began = Instant::now();
+            let called = tokio::time::timeout(CALL, ask(&*provider, call, &request)).await;
+            let called =
+                called.unwrap_or_else(|_| Err(ProviderError::Failed(format!("no answer in {} s", CALL.as_secs()))));
+            Finished::Called(key, call, began.elapsed(), called)
+        };
+        self.requests.push(request.boxed());
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        match finished {
+            Finished::Called(key, call, took, called) => {
+                let failed = called.as_ref().err();
+                debug!(service = %key, ?call, ?took, ?failed, "called");
+                self.options.metrics.called(call, took, failed.is_some());
+                self.state.called(&key, call, called, Instant::now());
+                self.advance(key);
+            }
+            Finished::Wrote(key, turn, what, answer) => {
+                self.options.metrics.wrote(what, answer.is_err());
+                match answer {
+                    Ok(service) => self.state.apply_service(&service, Instant::now()),
+                    Err(error) => self.state.write_failed(&key, after(&error, &key, what)),
+                }
+                match turn {
+                    Turn::Sync => self.advance(key),
+                    Turn::Conditions => self.write_conditions(key),
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        for note in self.state.take_notes() {
+            match note.warning {
+                true => warn!(service = %note.key, reason = note.reason, "{}", note.message),
+                false => debug!(service = %note.key, reason = note.reason, "{}", note.message),
+            }
+            if self.notes.try_send(note).is_err() {
+                self.options.metrics.dropped_events.inc();
+            }
+        }
+    }
+
+    /// Lets requests that are under way end: their answer would otherwise be unknown.
+    async fn drain(&mut self) {
+        let ended = async { while self.requests.next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, ended).await.is_err() {
+            warn!(count = self.requests.len(), "gave up waiting for what was under way");
+        }
+    }
+}
+
+async fn ask(provider: &dyn Provider, call: Call, request: &Request) -> Called {
+    match call {
+        Call::Ensure => provider.ensure(request).await.map(Some),
+        Call::UpdateNodes => provider.update_nodes(request).await.map(|()| None),
+        Call::Describe => provider.describe(request).await,
+        Call::Delete | Call::DeleteOrphan => provider.delete(request).await.map(|()| None),
+    }
+}
+
+/// How to go on after a write that failed.
+fn after(error: &WriteError, key: &ObjectKey, what: &str) -> End {
+    let code = match error {
+        WriteError::Api(kube::Error::Api(status)) => status.code,
+        WriteError::Api(_) | WriteError::Timeout => 0,
+    };
+    match code {
+        // The watch will say so.
+        404 => End::Done,
+        409 => {
+            debug!(service = %key, what, "changed by somebody else");
+            End::Again(CONFLICT)
+        }
+        _ => {
+            warn!(service = %key, what, %error, "cannot write");
+            End::Failed
+        }
+    }
+}
+
+fn follow<K>(api: Api<K>, kind: Kind, config: watcher::Config, handling: Handling<K>) -> BoxStream<'static, Change>
+where
+    K: Resource<DynamicType = ()>
+        + Metadata<Ty = ObjectMeta>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    let events = watcher(api, config).backoff(WatchBackoff::default());
+    let handling = Arc::new(handling);
+    let change = move |event: watcher::Result<Event<K>>| -> Change {
+        let handling = Arc::clone(&handling);
+        Box::new(move |controller| match event {
+            Ok(event) => controller.feed(kind, event, &handling),
+            Err(error) => controller.watch_failed(kind, &error),
+        })
+    };
+    events.map(change).boxed()
+}
+
+async fn next_news(news: &mut Option<watch::Receiver<News>>) -> News {
+    if let Some(receiver) = news
+        && receiver.changed().await.is_ok()
+    {
+        return *receiver.borrow_and_update();
+    }
+    future::pending().await
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => future::pending().await,
+    }
+}

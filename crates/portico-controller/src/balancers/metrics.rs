@@ -1,0 +1,136 @@
+//! What the controller has done, in numbers.
+
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use super::state::Call;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Operation {
+    operation: &'static str,
+}
+
+/// Shared by the controller and who shows it.
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    syncs: Counter,
+    calls: Family<Operation, Counter>,
+    failed_calls: Family<Operation, Counter>,
+    took: Family<Operation, Histogram>,
+    writes: Family<Operation, Counter>,
+    failed_writes: Family<Operation, Counter>,
+    pub(super) events: Counter,
+    pub(super) dropped_events: Counter,
+    services: Gauge,
+    queued: Gauge,
+    failing: Gauge,
+    leading: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 20));
+        let metrics = Metrics {
+            registry: Mutex::default(),
+            syncs: Counter::default(),
+            calls: Family::default(),
+            failed_calls: Family::default(),
+            took: Family::new_with_constructor(histogram),
+            writes: Family::default(),
+            failed_writes: Family::default(),
+            events: Counter::default(),
+            dropped_events: Counter::default(),
+            services: Gauge::default(),
+            queued: Gauge::default(),
+            failing: Gauge::default(),
+            leading: Gauge::default(),
+        };
+        let mut registry = Registry::default();
+        let m = &metrics;
+        registry.register("service_controller_loadbalancer_sync", "Times a Service was worked on", m.syncs.clone());
+        registry.register("portico_balancer_provider_calls", "Calls of the provider", m.calls.clone());
+        registry.register(
+            "portico_balancer_provider_failures",
+            "Calls of the provider that failed",
+            m.failed_calls.clone(),
+        );
+        registry.register("portico_balancer_provider_seconds", "How long calls of the provider took", m.took.clone());
+        registry.register("portico_balancer_writes", "Patches of Services", m.writes.clone());
+        registry.register(
+            "portico_balancer_write_failures",
+            "Patches of Services that failed",
+            m.failed_writes.clone(),
+        );
+        registry.register("portico_balancer_events", "Events written", m.events.clone());
+        registry.register("portico_balancer_events_dropped", "Events that were too many", m.dropped_events.clone());
+        registry.register("portico_balancer_services", "Services that have or get a load balancer", m.services.clone());
+        registry.register("portico_balancer_queue", "Services that are worked on or wait for it", m.queued.clone());
+        registry.register("portico_balancer_failing", "Services whose last try failed", m.failing.clone());
+        registry.register(
+            "portico_balancer_leading",
+            "1 where this controller is the one that works",
+            m.leading.clone(),
+        );
+        metrics.registry.lock().map(|mut shared| *shared = registry).unwrap_or_default();
+        metrics
+    }
+}
+
+impl Metrics {
+    /// For `/metrics`.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        match self.registry.lock() {
+            Ok(registry) => encode(&mut text, &registry).unwrap_or_default(),
+            Err(_) => writeln!(text, "# broken").unwrap_or_default(),
+        }
+        text
+    }
+
+    pub fn lead(&self, leading: bool) {
+        self.leading.set(leading.into());
+    }
+
+    pub(super) fn synced(&self) {
+        self.syncs.inc();
+    }
+
+    pub(super) fn called(&self, call: Call, took: Duration, failed: bool) {
+        let operation = Operation { operation: name(call) };
+        self.calls.get_or_create(&operation).inc();
+        self.took.get_or_create(&operation).observe(took.as_secs_f64());
+        if failed {
+            self.failed_calls.get_or_create(&operation).inc();
+        }
+    }
+
+    pub(super) fn wrote(&self, operation: &'static str, failed: bool) {
+        let family = if failed { &self.failed_writes } else { &self.writes };
+        family.get_or_create(&Operation { operation }).inc();
+    }
+
+    pub(super) fn sizes(&self, services: usize, queued: usize, failing: usize) {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.services.set(number(services));
+        self.queued.set(number(queued));
+        self.failing.set(number(failing));
+    }
+}
+
+fn name(call: Call) -> &'static str {
+    match call {
+        Call::Ensure => "ensure",
+        Call::UpdateNodes => "update_nodes",
+        Call::Describe => "describe",
+        Call::Delete | Call::DeleteOrphan => "delete",
+    }
+}

@@ -1,0 +1,147 @@
+//! The cluster's nodes: which there are, and which of them load balancers may send traffic to.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node as ApiNode;
+
+use crate::providers::Node;
+
+const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+const GOING: &str = "ToBeDeletedByClusterAutoscaler";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+#[derive(Debug, Default)]
+pub struct Nodes {
+    /// With what a load balancer has to know of it, if it may get traffic.
+    all: BTreeMap<Arc<str>, Option<Node>>,
+    fit: Arc<[Node]>,
+}
+
+impl Nodes {
+    /// Says whether this changes anything.
+    pub fn apply(&mut self, node: &ApiNode) -> bool {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let facts = is_fit(node).then(|| facts(name, node));
+        self.all.insert(name.into(), facts.clone()) != Some(facts)
+    }
+
+    pub fn delete(&mut self, name: &str) -> bool {
+        self.all.remove(name).is_some()
+    }
+
+    /// Forget those that a list did not have.
+    pub fn retain(&mut self, listed: impl Fn(&str) -> bool) -> bool {
+        let before = self.all.len();
+        self.all.retain(|name, _| listed(name));
+        self.all.len() != before
+    }
+
+    /// Those that load balancers may send traffic to, sorted by name: as of the last [`Nodes::settle`].
+    pub fn fit(&self) -> &Arc<[Node]> {
+        &self.fit
+    }
+
+    /// Many changes in a short time become one. Says whether there is one.
+    pub fn settle(&mut self) -> bool {
+        let fit: Arc<[Node]> = self.all.values().flatten().cloned().collect();
+        let changed = fit != self.fit;
+        if changed {
+            self.fit = fit;
+        }
+        changed
+    }
+
+    pub fn exists(&self, name: &str) -> bool {
+        self.all.contains_key(name)
+    }
+
+    pub fn is_fit(&self, name: &str) -> bool {
+        self.all.get(name).is_some_and(Option::is_some)
+    }
+}
+
+/// A node that is not ready stays in: the load balancer's health check takes it out, so that its connections can end in peace.
+fn is_fit(node: &ApiNode) -> bool {
+    let metadata = &node.metadata;
+    let label = metadata.labels.as_ref().and_then(|labels| labels.get(EXCLUDE));
+    let excluded = label.is_some_and(|value| !is_false(value));
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    metadata.deletion_timestamp.is_none() && !excluded && !taints.iter().any(|taint| taint.key == GOING)
+}
+
+/// As Kubernetes reads it: a value that is no boolean excludes like a true one.
+fn is_false(value: &str) -> bool {
+    ["0", "f", "F", "false", "FALSE", "False"].contains(&value)
+}
+
+fn facts(name: &str, node: &ApiNode) -> Node {
+    let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+    let of_type = |wanted: &'static str| {
+        let matching = addresses.iter().filter(move |address| address.type_ == wanted);
+        matching.filter_map(|address| address.address.parse::<IpAddr>().ok())
+    };
+    let zone = node.metadata.labels.as_ref().and_then(|labels| labels.get(ZONE));
+    Node {
+        name: name.to_owned(),
+        provider_id: node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default(),
+        zone: zone.cloned().unwrap_or_default(),
+        addresses: of_type("InternalIP").chain(of_type("ExternalIP")).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(change: impl FnOnce(&mut Value)) -> ApiNode {
+        let mut node = json!({
+            "metadata": {"name": "a", "labels": {}}, "spec": {"providerID": "x://1"},
+            "status": {"conditions": [{"type": "Ready", "status": "False"}],
+                "addresses": [{"type": "ExternalIP", "address": "192.0.2.1"}, {"type": "InternalIP", "address": "10.0.0.1"},
+                    {"type": "Hostname", "address": "a"}]},
+        });
+        change(&mut node);
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn who_may_get_traffic() {
+        let labelled = |value: &'static str| move |node: &mut Value| node["metadata"]["labels"][EXCLUDE] = value.into();
+        let cases: [(&str, ApiNode, bool); 7] = [
+            ("not ready", node(|_| {}), true),
+            ("excluded", node(labelled("true")), false),
+            ("excluded without a value", node(labelled("")), false),
+            ("excluded with nonsense", node(labelled("maybe")), false),
+            ("not excluded", node(labelled("false")), true),
+            ("going", node(|node| node["spec"]["taints"] = json!([{"key": GOING, "effect": "NoSchedule"}])), false),
+            ("deleted", node(|node| node["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()), false),
+        ];
+        for (name, node, fit) in cases {
+            let mut nodes = Nodes::default();
+            assert!(nodes.apply(&node), "{name}");
+            assert_eq!(nodes.settle(), fit, "{name}");
+            assert_eq!((nodes.is_fit("a"), nodes.exists("a")), (fit, true), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_load_balancers_see_is_a_change() {
+        let mut nodes = Nodes::default();
+        nodes.apply(&node(|_| {}));
+        nodes.settle();
+        assert!(!nodes.apply(&node(|node| node["status"]["conditions"] = json!([]))));
+        assert!(nodes.apply(&node(|node| node["spec"]["providerID"] = "x://2".into())));
+        assert!(nodes.settle());
+        assert_eq!(
+            nodes.fit()[0].addresses,
+            ["10.0.0.1", "192.0.2.1"].map(|address| address.parse::<IpAddr>().unwrap())
+        );
+        // There and back within one pass is nothing.
+        nodes.apply(&node(|node| node["metadata"]["labels"][EXCLUDE] = "".into()));
+        nodes.apply(&node(|node| node["spec"]["providerID"] = "x://2".into()));
+        assert!(!nodes.settle());
+    }
+}

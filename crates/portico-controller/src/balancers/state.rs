@@ -1,0 +1,213 @@
+//! Everything the controller knows: objects as they come in, what was done about each Service, and what to do next.
+//!
+//! Nothing here waits or sends: the driver does what [`State::next`] says and tells how it ended.
+
+mod notes;
+mod objects;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::judge::{self, Judgement, View};
+use super::memory::Memory;
+use super::nodes::Nodes;
+use super::reports::Reports;
+use super::service::{Facts, Surroundings};
+use super::slices::Slices;
+use crate::key::ObjectKey;
+use crate::providers::{Abilities, Endpoint, Node, Request};
+
+pub use notes::Note;
+pub use steps::{Call, Called, Step, Write};
+
+pub struct State {
+    pub surroundings: Surroundings,
+    provider: String,
+    abilities: Abilities,
+    /// How often what is made is compared with what should be.
+    resync: Duration,
+    services: BTreeMap<ObjectKey, Entry>,
+    /// By the resource version that nodes have to have installed.
+    by_version: BTreeSet<(u64, ObjectKey)>,
+    nodes: Nodes,
+    slices: Slices,
+    reports: Reports,
+    /// What the reports last said, as far as it is the same for all Services.
+    heard: Heard,
+    touched: Touched,
+    notes: Vec<Note>,
+}
+
+/// Services to look at.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// The provider may have to be called.
+    pub syncs: BTreeSet<ObjectKey>,
+    /// Conditions may have changed.
+    pub conditions: BTreeSet<ObjectKey>,
+    /// Nothing is left to do for them.
+    pub gone: BTreeSet<ObjectKey>,
+}
+
+struct Entry {
+    /// `None`: it is gone, and its load balancer is not.
+    facts: Option<Arc<Facts>>,
+    version: u64,
+    since: Instant,
+    memory: Memory,
+    run: Run,
+    /// Load balancers of Services that are gone although nobody let them go.
+    orphans: Vec<Arc<Request>>,
+    /// When conditions were last written.
+    told: Option<Instant>,
+}
+
+/// What happened since the work on a Service began.
+#[derive(Default)]
+struct Run {
+    /// A call failed: no other follows.
+    failed: bool,
+    /// A write failed, and how to go on.
+    write_failed: Option<crate::queue::End>,
+    writes: u32,
+    /// What the call under way asks for.
+    asked: Option<steps::Asked>,
+    /// Somebody was told that it is being ensured.
+    ensuring: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Heard {
+    /// Every node has at least this version. `None`: nobody reports.
+    floor: Option<u64>,
+    /// Who announces addresses: at layer 2, by BGP.
+    announcers: Vec<(String, bool, bool)>,
+}
+
+impl Entry {
+    fn new(now: Instant) -> Entry {
+        Entry {
+            facts: None,
+            version: 0,
+            since: now,
+            memory: Memory::default(),
+            run: Run::default(),
+            orphans: Vec::new(),
+            told: None,
+        }
+    }
+}
+
+impl State {
+    pub fn new(surroundings: Surroundings, provider: &str, abilities: Abilities, resync: Duration) -> State {
+        State {
+            surroundings,
+            provider: provider.to_owned(),
+            abilities,
+            resync,
+            services: BTreeMap::new(),
+            by_version: BTreeSet::new(),
+            nodes: Nodes::default(),
+            slices: Slices::default(),
+            reports: Reports::default(),
+            heard: Heard::default(),
+            touched: Touched::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// The Services to look at since the last call.
+    pub fn take_touched(&mut self) -> Touched {
+        mem::take(&mut self.touched)
+    }
+
+    /// What people should be told since the last call.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        mem::take(&mut self.notes)
+    }
+
+    pub fn services(&self) -> usize {
+        self.services.len()
+    }
+
+    /// When something changes though nothing comes in.
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        self.reports.next_deadline(now)
+    }
+
+    /// Something became free at the provider.
+    pub fn freed(&mut self) {
+        let refused = self
+            .services
+            .iter()
+            .filter(|(_, entry)| entry.memory.trouble.as_ref().is_some_and(super::memory::Trouble::is_refused));
+        self.touched.syncs.extend(refused.map(|(key, _)| key.clone()));
+    }
+
+    /// What there is to give changed at the provider.
+    pub fn ensure_all(&mut self) {
+        for (key, entry) in &mut self.services {
+            entry.memory.ensure_again = true;
+            self.touched.syncs.insert(key.clone());
+        }
+    }
+
+    /// The changes of nodes in the last moments count now.
+    pub fn settle_nodes(&mut self, now: Instant) {
+        if self.nodes.settle() && self.abilities.uses_nodes {
+            let outdated = self.services.iter().filter(|(_, entry)| self.has_other_nodes(entry));
+            let outdated: Vec<ObjectKey> = outdated.map(|(key, _)| key.clone()).collect();
+            self.touched.syncs.extend(outdated);
+        }
+        // Who reports and who is fit depends on them; most conditions do not.
+        self.hear(now);
+        self.touched.conditions.extend(self.services.keys().cloned());
+    }
+
+    fn has_other_nodes(&self, entry: &Entry) -> bool {
+        let (Some(facts), Some(made)) = (&entry.facts, &entry.memory.made) else { return false };
+        made.nodes != self.nodes_of(facts)
+    }
+
+    /// The nodes that a provider is told for a Service. One that asks nodes for their health leaves out the wrong ones by itself.
+    fn nodes_of(&self, facts: &Facts) -> Arc<[Node]> {
+        let request = &facts.request;
+        match () {
+            () if !self.abilities.uses_nodes => Arc::default(),
+            () if request.local && request.health_check.is_none() => {
+                let served = self.slices.served(&facts.key);
+                let fit = self.nodes.fit().iter();
+                fit.filter(|node| served.nodes.contains(node.name.as_str())).cloned().collect()
+            }
+            () => Arc::clone(self.nodes.fit()),
+        }
+    }
+
+    fn endpoints_of(&self, key: &ObjectKey) -> Arc<[Endpoint]> {
+        match self.abilities.uses_endpoints {
+            true => self.slices.endpoints(key).into(),
+            false => Arc::default(),
+        }
+    }
+
+    fn judge(&self, entry: &Entry, facts: &Facts, now: Instant) -> Judgement {
+        judge::judge(&View {
+            facts,
+            memory: &entry.memory,
+            provider: &self.provider,
+            abilities: self.abilities,
+            served: self.slices.served(&facts.key),
+            nodes: &self.nodes,
+            reports: &self.reports,
+            version: entry.version,
+            since: entry.since,
+            now,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

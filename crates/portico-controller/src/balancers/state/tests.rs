@@ -1,0 +1,351 @@
+//! The way of a Service, step by step, without an API server.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::balancers::service::{FINALIZER, Ownership};
+use crate::providers::{Balancer, Host, Ingress, IpMode, ProviderError};
+use crate::queue::End;
+
+struct World {
+    state: State,
+    service: Value,
+    now: Instant,
+    version: u64,
+}
+
+fn key() -> ObjectKey {
+    ObjectKey::new("shop", "web")
+}
+
+fn balancer() -> Balancer {
+    let ingress = vec![Ingress { host: Host::Ip("192.0.2.1".parse().unwrap()), mode: IpMode::Vip }];
+    Balancer { ingress, pending: None }
+}
+
+impl World {
+    fn new(abilities: Abilities) -> World {
+        let ownership = Ownership::new("metal", None);
+        let surroundings = Surroundings { cluster: "c".into(), node_healthz_port: 10256, ownership };
+        let state = State::new(surroundings, "metal", abilities, Duration::from_secs(600));
+        let service = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "1", "finalizers": []},
+            "spec": {"type": "LoadBalancer"}, "status": {}});
+        let mut world = World { state, service, now: Instant::now(), version: 0 };
+        world.show(|_| {});
+        world
+    }
+
+    /// A Service that has its load balancer.
+    fn settled(abilities: Abilities) -> World {
+        let mut world = World::new(abilities);
+        world.run(|call| match call {
+            Call::Ensure => Ok(Some(balancer())),
+            _ => panic!("{call:?}"),
+        });
+        world.state.take_touched();
+        world.state.take_notes();
+        world
+    }
+
+    /// The watch shows a change.
+    fn show(&mut self, change: impl FnOnce(&mut Value)) {
+        change(&mut self.service);
+        self.version += 1;
+        self.service["metadata"]["resourceVersion"] = self.version.to_string().into();
+        let service: Service = serde_json::from_value(self.service.clone()).unwrap();
+        self.state.apply_service(&service, self.now);
+    }
+
+    fn node(&mut self, name: &str) {
+        self.state.apply_node(&serde_json::from_value(json!({"metadata": {"name": name}})).unwrap());
+    }
+
+    fn next(&mut self) -> Step {
+        self.state.next(&key(), self.now, Timestamp::UNIX_EPOCH)
+    }
+
+    /// Does what is to be done, with a provider, until the Service rests. Returns the steps and how it ended.
+    fn run(&mut self, provider: impl Fn(Call) -> Called) -> (Vec<String>, End) {
+        self.state.begin(&key());
+        let mut steps = Vec::new();
+        loop {
+            match self.next() {
+                Step::Rest(end) => return (steps, end),
+                Step::Call(call, _) => {
+                    steps.push(format!("{call:?}"));
+                    self.state.called(&key(), call, provider(call), self.now);
+                }
+                Step::Write(write) => {
+                    steps.push(write.what.to_owned());
+                    self.write(write.what);
+                }
+            }
+            assert!(steps.len() < 20, "{steps:?}");
+        }
+    }
+
+    /// What the API server makes of a write.
+    fn write(&mut self, what: &str) {
+        match what {
+            "hold" => self.show(|service| service["metadata"]["finalizers"] = json!([FINALIZER, "portico.dev/metal"])),
+            "release" => self.show(|service| {
+                service["metadata"]["finalizers"] = json!([]);
+                service["status"] = json!({});
+            }),
+            _ => {
+                let entry = &self.state.services[&key()];
+                let verdicts = self.state.judge(entry, entry.facts.as_ref().unwrap(), self.now).verdicts;
+                let conditions =
+                    crate::balancers::conditions::Present::default().patch(&verdicts, None, Timestamp::UNIX_EPOCH);
+                let made = entry.memory.made.is_some();
+                self.show(|service| {
+                    service["status"]["conditions"] = json!(conditions);
+                    if made {
+                        service["status"]["loadBalancer"] = json!({"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]});
+                    }
+                });
+            }
+        }
+    }
+
+    fn reasons(&mut self) -> Vec<&'static str> {
+        self.state.take_notes().iter().map(|note| note.reason).collect()
+    }
+}
+
+fn never(call: Call) -> Called {
+    panic!("{call:?} should not be needed")
+}
+
+const NODES: Abilities =
+    Abilities { uses_nodes: true, uses_endpoints: false, announced_by_nodes: false, needs_health_check_port: false };
+
+#[test]
+fn from_nothing_to_an_address() {
+    let mut world = World::new(Abilities::default());
+    let (steps, end) = world.run(|_| Ok(Some(balancer())));
+    assert_eq!((steps, end), (vec!["hold".into(), "Ensure".into(), "status".into()], End::Done));
+    assert_eq!(world.reasons(), ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    assert_eq!(world.run(never), (vec![], End::Done));
+}
+
+#[test]
+fn a_start_with_everything_in_place_asks_once_and_tells_nothing() {
+    let mut settled = World::settled(Abilities::default());
+    let mut world = World::new(Abilities::default());
+    world.service = settled.service.take();
+    world.version = 100;
+    world.show(|_| {});
+    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure"]);
+    assert_eq!(world.reasons(), [""; 0]);
+}
+
+#[test]
+fn failures_are_told_and_tried_again() {
+    let mut world = World::new(Abilities::default());
+    let (steps, end) = world.run(|_| Err(ProviderError::Failed("no route".into())));
+    assert_eq!((steps, end), (vec!["hold".into(), "Ensure".into(), "status".into()], End::Failed));
+    assert_eq!(world.reasons(), ["EnsuringLoadBalancer", "SyncLoadBalancerFailed"]);
+    // The own write of the condition is no reason to try again.
+    let touched = world.state.take_touched();
+    world.show(|_| {});
+    assert!(world.state.take_touched().syncs.is_empty(), "{touched:?}");
+    let retry = ProviderError::RetryAfter { after: Duration::from_secs(15), reason: "new".into() };
+    assert_eq!(world.run(|_| Err(retry.clone())).1, End::Again(Duration::from_secs(15)));
+    assert_eq!(world.run(|_| Ok(Some(balancer()))).1, End::Done);
+}
+
+#[test]
+fn deletion_asks_the_provider_first_and_lets_go_last() {
+    let mut world = World::settled(Abilities::default());
+    world.show(|service| service["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+    let (steps, end) = world.run(|_| Err(ProviderError::Failed("no route".into())));
+    assert_eq!((steps, end), (vec!["Delete".into(), "status".into()], End::Failed));
+    assert_eq!(world.run(|_| Ok(None)).0, ["Delete", "release"]);
+    assert_eq!(world.state.services(), 0);
+    assert!(world.state.by_version.is_empty());
+}
+
+#[test]
+fn another_type_cleans_up_and_back_again_ensures() {
+    let mut world = World::settled(Abilities::default());
+    world.show(|service| service["spec"]["type"] = "NodePort".into());
+    assert_eq!(world.run(|_| Ok(None)).0, ["Delete", "release"]);
+    assert_eq!(world.state.services(), 0);
+    world.show(|service| service["spec"]["type"] = "LoadBalancer".into());
+    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["hold", "Ensure", "status"]);
+    // Back before the finalizer is gone: what was deleted is made again.
+    world.show(|service| service["spec"]["type"] = "NodePort".into());
+    world.state.begin(&key());
+    assert!(matches!(world.next(), Step::Call(Call::Delete, _)));
+    world.show(|service| service["spec"]["type"] = "LoadBalancer".into());
+    world.state.called(&key(), Call::Delete, Ok(None), world.now);
+    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure"]);
+}
+
+#[test]
+fn one_that_was_made_anew_under_its_name_has_a_load_balancer_of_its_own() {
+    let mut world = World::settled(Abilities::default());
+    world.show(|service| {
+        service["metadata"]["uid"] = "2".into();
+        service["metadata"]["finalizers"] = json!([]);
+        service["status"] = json!({});
+    });
+    let deleted = |call: Call| match call {
+        Call::Ensure => Ok(Some(balancer())),
+        _ => Ok(None),
+    };
+    assert_eq!(world.run(deleted).0, ["DeleteOrphan", "hold", "Ensure", "status"]);
+}
+
+#[test]
+fn one_that_vanishes_while_it_is_made_is_deleted() {
+    let mut world = World::new(Abilities::default());
+    world.state.begin(&key());
+    world.write("hold");
+    assert!(matches!(world.next(), Step::Call(Call::Ensure, _)));
+    world.state.delete_service(&key());
+    world.state.called(&key(), Call::Ensure, Ok(Some(balancer())), world.now);
+    let Step::Call(Call::DeleteOrphan, request) = world.next() else { panic!() };
+    assert_eq!(request.service.uid, "1");
+    world.state.called(&key(), Call::DeleteOrphan, Ok(None), world.now);
+    assert_eq!(world.state.services(), 0);
+}
+
+#[test]
+fn nodes_count_only_for_who_uses_them_and_only_once_for_many() {
+    for (abilities, expected) in [(Abilities::default(), 0), (NODES, 1)] {
+        let mut world = World::settled(abilities);
+        world.node("a");
+        world.node("b");
+        world.state.settle_nodes(world.now);
+        let touched = world.state.take_touched();
+        assert_eq!(touched.syncs.len(), expected);
+        let (steps, _) = world.run(|_| Ok(None));
+        assert_eq!(steps, ["UpdateNodes"; 1][..expected]);
+        world.state.settle_nodes(world.now);
+        assert!(world.state.take_touched().syncs.is_empty(), "nothing changed");
+    }
+}
+
+#[test]
+fn a_failed_update_of_nodes_becomes_an_ensure() {
+    let mut world = World::settled(NODES);
+    world.node("a");
+    world.state.settle_nodes(world.now);
+    assert_eq!(
+        world.run(|_| Err(ProviderError::Failed("x".into()))),
+        (vec!["UpdateNodes".into(), "status".into()], End::Failed)
+    );
+    assert_eq!(world.reasons(), ["UpdateLoadBalancerFailed"]);
+    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure", "status"]);
+}
+
+#[test]
+fn local_without_a_health_check_gets_only_nodes_with_endpoints() {
+    let mut world = World::new(NODES);
+    world.node("a");
+    world.node("b");
+    world.state.settle_nodes(world.now);
+    world.show(|service| service["spec"]["externalTrafficPolicy"] = "Local".into());
+    let slice = |node: &str| {
+        serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "s", "labels": {"kubernetes.io/service-name": "web"}},
+            "addressType": "IPv4", "endpoints": [{"addresses": ["10.1.0.1"], "nodeName": node}], "ports": [{"port": 80}]}))
+        .unwrap()
+    };
+    world.state.apply_slice(&slice("a"));
+    world.state.begin(&key());
+    world.write("hold");
+    let Step::Call(Call::Ensure, request) = world.next() else { panic!() };
+    assert_eq!(request.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["a"]);
+    world.state.called(&key(), Call::Ensure, Ok(Some(balancer())), world.now);
+    world.run(never);
+    world.state.take_touched();
+    world.state.apply_slice(&slice("b"));
+    assert_eq!(world.state.take_touched().syncs.len(), 1);
+    assert_eq!(world.run(|_| Ok(None)).0, ["UpdateNodes"]);
+}
+
+#[test]
+fn a_provider_that_has_to_ask_nodes_refuses_local_without_a_port() {
+    let mut world = World::new(Abilities { needs_health_check_port: true, ..NODES });
+    world.show(|service| service["spec"]["externalTrafficPolicy"] = "Local".into());
+    assert_eq!(world.run(never), (vec!["hold".into(), "status".into()], End::Failed));
+    assert_eq!(world.reasons(), ["SyncLoadBalancerFailed"]);
+}
+
+#[test]
+fn what_differs_from_what_was_made_is_made_again() {
+    let mut world = World::settled(Abilities::default());
+    world.now += Duration::from_secs(901);
+    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Describe"], "as it should be");
+    assert_eq!(world.run(never).0, [""; 0], "until the next time");
+    world.now += Duration::from_secs(901);
+    let gone = |call: Call| if call == Call::Describe { Ok(None) } else { Ok(Some(balancer())) };
+    assert_eq!(world.run(gone).0, ["Describe", "Ensure"]);
+}
+
+#[test]
+fn what_another_program_makes_is_left_to_it() {
+    let mut world = World::new(Abilities::default());
+    assert_eq!(world.run(|_| Err(ProviderError::Elsewhere)), (vec!["hold".into(), "Ensure".into()], End::Done));
+    assert_eq!(world.run(never).0, [""; 0]);
+    let (step, _) = world.state.next_conditions(&key(), world.now, Timestamp::UNIX_EPOCH);
+    assert!(matches!(step, Step::Rest(End::Done)));
+    world.show(|service| service["spec"]["loadBalancerIP"] = "192.0.2.9".into());
+    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure", "status"]);
+}
+
+#[test]
+fn news_of_a_provider_try_again_what_they_concern() {
+    let mut world = World::new(Abilities::default());
+    world.run(|_| Err(ProviderError::Refused { reason: "PoolsExhausted", message: "full".into() }));
+    world.state.take_touched();
+    world.state.freed();
+    assert_eq!(world.state.take_touched().syncs.len(), 1);
+    world.run(|_| Ok(Some(balancer())));
+    world.state.take_touched();
+    world.state.freed();
+    assert!(world.state.take_touched().syncs.is_empty());
+    world.state.ensure_all();
+    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure"]);
+}
+
+#[test]
+fn a_quarrel_about_the_status_has_an_end() {
+    let mut world = World::new(Abilities::default());
+    world.state.begin(&key());
+    for _ in 0..10 {
+        match world.next() {
+            Step::Write(_) => world.show(|service| service["metadata"]["finalizers"] = json!([])),
+            Step::Rest(end) => return assert!(matches!(end, End::Again(_))),
+            Step::Call(..) => panic!(),
+        }
+    }
+    panic!("writes for ever");
+}
+
+#[test]
+fn reports_touch_only_what_they_concern() {
+    use crate::balancers::reports::tests::lease;
+    use portico_model::report::NodeReport;
+    let mut world = World::settled(Abilities::default());
+    world.node("a");
+    world.state.settle_nodes(world.now);
+    world.state.take_touched();
+    let report = |version: u64| {
+        let report = NodeReport { services: version.to_string(), ..NodeReport::default() };
+        lease("a", "1970-01-01T00:00:00.000000Z", &report)
+    };
+    let version = world.state.services[&key()].version;
+    let mut heard = |version: u64| {
+        world.state.apply_report(&report(version), world.now, Timestamp::UNIX_EPOCH);
+        world.state.take_touched().conditions.len()
+    };
+    assert_eq!(heard(version - 2), 1, "the first report concerns everybody");
+    assert_eq!(heard(version - 1), 0);
+    assert_eq!(heard(version), 1, "now it is live");
+    assert_eq!(heard(version + 100), 0);
+}

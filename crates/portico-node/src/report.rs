@@ -1,0 +1,162 @@
+//! Tells the API server how far this node is: one small Lease, written when something changed and renewed otherwise.
+//!
+//! Nothing waits for it. The newest state is written, what came before it is skipped.
+
+use crate::backoff::fraction;
+use crate::client::{self, RequestError};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use portico_model::report::{self, Announcing, Behind, NodeReport};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Between two writes while things change.
+const EVERY: Duration = Duration::from_millis(500);
+/// Between two while nothing does.
+const RENEW: Duration = Duration::from_secs(10);
+/// Whoever has not renewed for so long is not reporting.
+const LASTS: Duration = Duration::from_secs(30);
+/// Between tries that fail, and where the server does not let us.
+const RETRY: Duration = Duration::from_secs(5);
+const DENIED: Duration = Duration::from_secs(300);
+
+/// What is in the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// Everything up to these resource versions, but for `behind`.
+    pub services: u64,
+    pub slices: u64,
+    pub behind: Vec<Behind>,
+    pub more_behind: usize,
+    /// Why nothing later is, for people.
+    pub trouble: String,
+}
+
+/// Report until dropped.
+pub async fn send(
+    client: Client,
+    node: Arc<str>,
+    healthz_port: Option<u16>,
+    mut installed: watch::Receiver<Option<Installed>>,
+    mut announcing: watch::Receiver<Option<Announcing>>,
+) {
+    if installed.wait_for(Option::is_some).await.is_err() {
+        return;
+    }
+    let writer = Writer { client, lease: report::lease_name(&node), node };
+    let mut denied = false;
+    loop {
+        let (state, announced) = (installed.borrow_and_update().clone(), announcing.borrow_and_update().clone());
+        let Some(state) = state else { return };
+        let wait = match writer.write(&content(&state, healthz_port, announced.clone())).await {
+            Ok(()) => {
+                denied = false;
+                tokio::time::sleep(EVERY).await;
+                tokio::select! {
+                    () = change(&mut installed, &state) => continue,
+                    () = other(&mut announcing, &announced) => continue,
+                    () = tokio::time::sleep(RENEW.mul_f64(0.9 + 0.2 * fraction())) => continue,
+                }
+            }
+            Err(error) if error.is_denied() => {
+                if !std::mem::replace(&mut denied, true) {
+                    tracing::warn!(%error, "what this node serves cannot be reported: it needs the rights to create and patch Leases in {}", report::NAMESPACE);
+                }
+                DENIED
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot report, will try again");
+                RETRY
+            }
+        };
+        tokio::time::sleep(wait.mul_f64(0.5 + fraction())).await;
+    }
+}
+
+/// Waits for something that others wait for. EndpointSlices change all the time and are told with the next renewal.
+async fn change(installed: &mut watch::Receiver<Option<Installed>>, told: &Installed) {
+    let essence = |state: &Installed| Installed { slices: 0, ..state.clone() };
+    let is_other = |state: &Option<Installed>| state.as_ref().is_some_and(|state| essence(state) != essence(told));
+    if installed.wait_for(is_other).await.is_err() {
+        std::future::pending().await
+    }
+}
+
+async fn other(announcing: &mut watch::Receiver<Option<Announcing>>, told: &Option<Announcing>) {
+    if announcing.wait_for(|announcing| announcing != told).await.is_err() {
+        std::future::pending().await
+    }
+}
+
+fn content(state: &Installed, healthz_port: Option<u16>, announcing: Option<Announcing>) -> NodeReport {
+    NodeReport {
+        services: state.services.to_string(),
+        slices: state.slices.to_string(),
+        behind: state.behind.clone(),
+        more_behind: state.more_behind,
+        trouble: state.trouble.clone(),
+        healthz_port,
+        announcing,
+    }
+}
+
+struct Writer {
+    client: Client,
+    node: Arc<str>,
+    lease: String,
+}
+
+impl Writer {
+    async fn write(&self, report: &NodeReport) -> Result<(), RequestError> {
+        let lease = self.lease(report, Timestamp::now())?;
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", report::NAMESPACE);
+        match self.ask(Method::PATCH, &format!("{path}/{}", self.lease), "application/merge-patch+json", &lease).await {
+            Err(RequestError::Status { code: 404, .. }) => {}
+            answer => return answer.map(|_| ()),
+        }
+        let mut new = lease;
+        if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("name".to_owned(), self.lease.clone().into());
+            metadata.extend(self.owner().await.map(|owner| ("ownerReferences".to_owned(), owner)));
+        }
+        self.ask(Method::POST, &path, "application/json", &new).await.map(|_| ())
+    }
+
+    async fn ask(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Bytes, RequestError> {
+        let body = Body::from(body.to_string().into_bytes());
+        let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, kind).body(body);
+        let request = request.map_err(|error| RequestError::Send(kube::Error::HttpError(error)))?;
+        client::ask(&self.client, request).await
+    }
+
+    fn lease(&self, report: &NodeReport, now: Timestamp) -> Result<Value, RequestError> {
+        let report = serde_json::to_string(report).map_err(RequestError::Decode)?;
+        Ok(json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"labels": {report::LABEL: ""}, "annotations": {report::ANNOTATION: report}},
+            "spec": {
+                "holderIdentity": &*self.node,
+                "leaseDurationSeconds": LASTS.as_secs(),
+                "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+            },
+        }))
+    }
+
+    /// The Lease goes when its node goes.
+    async fn owner(&self) -> Option<Value> {
+        let body = client::get(&self.client, &format!("/api/v1/nodes/{}", self.node)).await.ok()?;
+        let node: Value = serde_json::from_slice(&body).ok()?;
+        let uid = node.pointer("/metadata/uid")?;
+        Some(json!([{"apiVersion": "v1", "kind": "Node", "name": &*self.node, "uid": uid}]))
+    }
+}
+
+#[cfg(test)]
+mod tests;

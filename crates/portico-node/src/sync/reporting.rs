@@ -1,0 +1,94 @@
+//! How far the kernel is: the resource versions up to which everything is installed, and what of it is not.
+
+use crate::objects::Kind;
+use crate::report::Installed;
+use portico_dataplane::ApplyError;
+use portico_model::index::Update;
+use portico_model::report::{Behind, MOST_BEHIND};
+use portico_model::table::FrontendIndex;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// To look for conflicts costs a walk over all frontends: it is done when there may be some, and not more often.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+pub struct Reporting {
+    services: Option<u64>,
+    slices: Option<u64>,
+    behind: Vec<Behind>,
+    more_behind: usize,
+    trouble: String,
+    /// Frontends that two Services want may have come or gone.
+    look: bool,
+    looked: Option<Instant>,
+}
+
+impl Reporting {
+    /// All of a kind has come in up to this version.
+    pub fn reached(&mut self, kind: Kind, version: u64) {
+        match kind {
+            Kind::Service => self.services = Some(version),
+            Kind::Slice => self.slices = Some(version),
+            Kind::Node | Kind::Cidr => {}
+        }
+    }
+
+    pub fn changed(&mut self, update: &Update) {
+        let may_end = !self.behind.is_empty() && !update.changes.is_empty();
+        self.look |= may_end || update.problems.iter().any(|problem| problem.kind == "Service");
+    }
+
+    pub fn failed(&mut self, error: &ApplyError) {
+        self.trouble = error.to_string();
+    }
+
+    /// When there is something to look for though nothing comes in.
+    pub fn due(&self) -> Option<Instant> {
+        self.looked.filter(|_| self.look).map(|looked| looked + LOOK)
+    }
+
+    /// A step is over; `done` if the kernel has everything that came in.
+    pub fn tell(
+        &mut self,
+        report: &watch::Sender<Option<Installed>>,
+        done: bool,
+        frontends: &FrontendIndex,
+        now: Instant,
+    ) {
+        if done {
+            self.trouble.clear();
+        }
+        if self.look && self.looked.is_none_or(|looked| looked + LOOK <= now) {
+            self.look_for_conflicts(frontends);
+            (self.look, self.looked) = (false, Some(now));
+        }
+        report.send_if_modified(|told| {
+            let before = told.clone().unwrap_or_default();
+            let (services, slices) = match done {
+                true => (self.services, self.slices),
+                false => (told.as_ref().map(|told| told.services), told.as_ref().map(|told| told.slices)),
+            };
+            // Before the first table is in, there is nothing to tell.
+            let (Some(services), Some(slices)) = (services, slices) else { return false };
+            let same = before.services == services && before.slices == slices && before.trouble == self.trouble;
+            if told.is_some() && same && before.behind == self.behind && before.more_behind == self.more_behind {
+                return false;
+            }
+            let (behind, more_behind) = (self.behind.clone(), self.more_behind);
+            *told = Some(Installed { services, slices, behind, more_behind, trouble: self.trouble.clone() });
+            true
+        });
+    }
+
+    fn look_for_conflicts(&mut self, frontends: &FrontendIndex) {
+        let mut losers = BTreeMap::new();
+        for conflict in frontends.conflicts() {
+            losers.entry(conflict.loser.service.to_string()).or_insert_with(|| conflict.to_string());
+        }
+        self.more_behind = losers.len().saturating_sub(MOST_BEHIND);
+        let behind = losers.into_iter().take(MOST_BEHIND);
+        self.behind = behind.map(|(service, reason)| Behind { service, reason }).collect();
+    }
+}

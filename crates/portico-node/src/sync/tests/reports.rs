@@ -1,0 +1,65 @@
+//! What is told of how far the kernel is.
+
+use super::*;
+
+impl Rig {
+    fn reach(&mut self, services: u64, slices: u64) {
+        self.take(Input::Reached(Kind::Service, services));
+        self.take(Input::Reached(Kind::Slice, slices));
+    }
+
+    fn told(&self) -> Option<Installed> {
+        self.syncer.parts.report.borrow().clone()
+    }
+
+    fn versions(&self) -> Option<(u64, u64)> {
+        self.told().map(|told| (told.services, told.slices))
+    }
+}
+
+#[test]
+fn what_is_installed_is_told_also_where_nothing_had_to_be_done() {
+    let mut rig = Rig::new();
+    rig.apply(service("a", "10.0.0.1"));
+    rig.reach(5, 6);
+    rig.step();
+    assert_eq!(rig.told(), None, "nothing is installed yet");
+    rig.lists_are_done();
+    assert_eq!(rig.versions(), Some((5, 6)));
+    rig.reach(7, 8);
+    rig.step();
+    assert_eq!(rig.versions(), Some((7, 8)), "a bookmark");
+}
+
+#[test]
+fn what_cannot_be_installed_is_not_told_to_be() {
+    let mut rig = Rig::installed();
+    rig.reach(5, 6);
+    rig.step();
+    rig.kernel.fail(&[true, true]);
+    rig.apply(service("b", "10.0.0.2"));
+    rig.reach(7, 8);
+    rig.step();
+    let told = rig.told().unwrap();
+    assert_eq!((told.services, told.slices), (5, 6));
+    assert!(!told.trouble.is_empty());
+    rig.wake();
+    let told = rig.told().unwrap();
+    assert_eq!((told.services, told.slices, told.trouble.as_str()), (7, 8, ""));
+}
+
+#[test]
+fn a_service_whose_address_another_has_is_behind_until_it_has_it() {
+    let mut rig = Rig::installed();
+    rig.reach(5, 6);
+    rig.apply(service("b", "10.0.0.1"));
+    rig.step();
+    let told = rig.told().unwrap();
+    let behind: Vec<&str> = told.behind.iter().map(|behind| behind.service.as_str()).collect();
+    assert_eq!((behind.as_slice(), told.more_behind), (&["default/b"][..], 0));
+    assert!(told.behind[0].reason.contains("10.0.0.1"), "{told:?}");
+    rig.take(Input::Delete(service("a", "").name(), rig.now));
+    rig.step();
+    rig.wake();
+    assert_eq!(rig.told().unwrap().behind, []);
+}
