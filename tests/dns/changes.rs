@@ -103,6 +103,8 @@ async fn local_services_are_given_where_they_are() {
     awaits(&rig, "_http._tcp.api.shop.svc", "SRV", &on(30081, &[1, 2])).await;
     rig.set_health(1, HEALTH_PORT, false);
     awaits(&rig, "_http._tcp.api.shop.svc", "SRV", &on(30081, &[2])).await;
+    let why = rig.page("/nodes").await;
+    assert!(why.contains(&format!("shop/api\tnot given\t{}:{HEALTH_PORT} is bad: answered 503", rig.ip(1))), "{why}");
     rig.set_health(1, HEALTH_PORT, true);
     awaits(&rig, "_http._tcp.api.shop.svc", "SRV", &on(30081, &[1, 2])).await;
     // Three nodes, and two health-check ports: not one for each Service and node.

@@ -148,6 +148,37 @@ async fn the_zone_is_transferred_to_those_who_may() {
     assert_eq!(rig.metric("portico_dns_transfers_total{outcome=\"refused\"}").await, 2.0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_keys_a_transfer_has_to_be_signed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys");
+    // As `tsig-keygen` prints it, and a second one.
+    let (secret, other) = ("c2VjcmV0IGZvciB0ZXN0cyBvbmx5", "YW5vdGhlciBzZWNyZXQ=");
+    let text =
+        format!("key \"second\" {{\n\talgorithm hmac-sha256;\n\tsecret \"{secret}\";\n}};\nlong hmac-sha512 {other}\n");
+    std::fs::write(&path, text).unwrap();
+    let rig = rig(&[&format!("--transfer-key-file={}", path.display())]).await;
+    for (key, good) in [
+        (format!("hmac-sha256:second:{secret}"), true),
+        (format!("hmac-sha512:long:{other}"), true),
+        (format!("hmac-sha256:second:{other}"), false),
+        (format!("hmac-sha256:third:{secret}"), false),
+        (format!("hmac-sha512:second:{secret}"), false),
+    ] {
+        let axfr = rig.dig.run(&["-y", &key, ZONE, "AXFR"]).await;
+        // dig verifies the signature of every message.
+        let done = axfr.contains("XFR size:") && !axfr.contains("Couldn't verify") && !axfr.contains("Transfer failed");
+        assert_eq!(done, good, "{key}: {axfr}");
+        for option in ["+notcp", "+tcp"] {
+            let soa = rig.dig.ask("", "SOA", &["-y", &key, option]).await;
+            let verified = soa.status == "NOERROR" && !soa.has("WARNING -- Some TSIG could not be validated");
+            assert_eq!(verified, good, "{key} {option}: {}", soa.text);
+        }
+    }
+    assert!(rig.dig.run(&[ZONE, "AXFR"]).await.contains("Transfer failed"));
+    assert_eq!(rig.dig.answers("web.shop.svc", "A").await.len(), 2, "questions need no signature");
+}
+
 /// The first words of a line with bars between them; the last has the rest.
 fn words(text: &str, count: usize) -> String {
     let mut rest = text.trim();

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
+const KEY: &str = "key \"second\" { algorithm hmac-sha256; secret \"c2VjcmV0IGZvciB0ZXN0cyBvbmx5\"; };";
+
 /// A server of somebody else that follows the zone.
 struct Secondary {
     child: Child,
@@ -45,14 +47,15 @@ impl Secondary {
         Secondary { child, log, _folder: folder, dig: Dig { port } }
     }
 
+    /// With a key: everything that it asks the primary is signed.
     fn bind(primary: u16, port: u16) -> Secondary {
         Secondary::start("named", "bind9", port, |folder| {
             let place = folder.display();
             let text = format!(
                 "options {{ directory \"{place}\"; pid-file none; session-keyfile none; listen-on port {port} {{ 127.0.0.1; }};\n\
                  listen-on-v6 {{ none; }}; recursion no; dnssec-validation no; }};\n\
-                 controls {{ }};\n\
-                 zone \"{ZONE}\" {{ type secondary; primaries {{ 127.0.0.1 port {primary}; }}; allow-notify {{ 127.0.0.1; }}; file \"zone\"; }};\n"
+                 controls {{ }};\n{KEY}\n\
+                 zone \"{ZONE}\" {{ type secondary; primaries {{ 127.0.0.1 port {primary} key second; }}; allow-notify {{ 127.0.0.1; }}; file \"zone\"; }};\n"
             );
             std::fs::write(folder.join("named.conf"), text).unwrap();
             ["-g", "-n", "1", "-c", "named.conf"].map(str::to_owned).to_vec()
@@ -67,7 +70,8 @@ impl Secondary {
                  pidfile: \"\"\n  xfrdfile: \"{place}/xfrd\"\n  xfrdir: \"{place}\"\n  zonelistfile: \"{place}/list\"\n  database: \"\"\n\
                  remote-control:\n  control-enable: no\n\
                  zone:\n  name: {ZONE}\n  zonefile: \"{place}/zone\"\n  allow-notify: 127.0.0.1 NOKEY\n  \
-                 request-xfr: AXFR 127.0.0.1@{primary} NOKEY\n"
+                 request-xfr: AXFR 127.0.0.1@{primary} second\n\
+                 key:\n  name: second\n  algorithm: hmac-sha256\n  secret: \"c2VjcmV0IGZvciB0ZXN0cyBvbmx5\"\n"
             );
             std::fs::write(folder.join("nsd.conf"), text).unwrap();
             ["-d", "-c", "nsd.conf"].map(str::to_owned).to_vec()
@@ -77,7 +81,14 @@ impl Secondary {
 
 async fn follows(start: fn(u16, u16) -> Secondary) {
     let port = ports::free();
-    let rig = Rig::start(&["--allow-transfer=127.0.0.1", &format!("--notify=127.0.0.1:{port}")]).await;
+    let keys = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(keys.path(), KEY).unwrap();
+    let rig = Rig::start(&[
+        "--allow-transfer=127.0.0.1",
+        &format!("--notify=127.0.0.1:{port}"),
+        &format!("--transfer-key-file={}", keys.path().display()),
+    ])
+    .await;
     rig.service("web", json!({"type": "NodePort", "ports": [{"name": "http", "port": 80, "nodePort": 30080}]})).await;
     let secondary = start(rig.dns.port, port);
     let nodes: Vec<String> = [1, 2].map(|node| format!("0 1 30080 n{node}.node.{ZONE}.")).to_vec();

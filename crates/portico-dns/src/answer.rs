@@ -38,6 +38,11 @@ pub enum Incoming {
     Transfer(Box<Message>),
 }
 
+/// Whether a message is a question at all, before more is done with it.
+pub fn is_question(bytes: &[u8]) -> bool {
+    bytes.len() >= 12 && bytes.get(2).is_some_and(|flags| flags & 0x80 == 0)
+}
+
 /// Read a message. Whatever it contains, this comes to an end without panicking.
 pub fn read(bytes: &[u8]) -> Incoming {
     let Ok(header) = Header::read(&mut BinDecoder::new(bytes)) else { return Incoming::Noise };

@@ -43,6 +43,9 @@ pub struct Arguments {
     /// Who may transfer the whole zone.
     #[arg(long, value_name = "IP|CIDR", value_delimiter = ',', value_parser = network)]
     allow_transfer: Vec<IpNet>,
+    /// Keys (TSIG) of which a transfer has to be signed by one, as `tsig-keygen` prints them; without --allow-transfer from anywhere.
+    #[arg(long, value_name = "FILE")]
+    transfer_key_file: Option<PathBuf>,
     /// Who is told of changes [default: the single addresses of --allow-transfer].
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = with_port)]
     notify: Vec<SocketAddr>,
@@ -102,6 +105,7 @@ pub struct Config {
     pub checks: checks::Settings,
     pub probe_timeout: Duration,
     pub allow_transfer: Vec<IpNet>,
+    pub transfer_keys: Option<PathBuf>,
     pub notify: Vec<SocketAddr>,
     pub rate_limit: u32,
     pub tcp_connections: usize,
@@ -173,6 +177,7 @@ impl Arguments {
             probe_timeout: self.probe_timeout,
             notify: if self.notify.is_empty() { single } else { self.notify },
             allow_transfer: self.allow_transfer,
+            transfer_keys: self.transfer_key_file,
             rate_limit: self.rate_limit,
             tcp_connections: usize::from(self.tcp_connections),
             metrics,

@@ -1,7 +1,7 @@
 //! `portico dns`: an authoritative zone made from Services, EndpointSlices and Nodes of any Kubernetes API server.
 //!
 //! What decides is pure: [`facts`] reads objects, [`index`] makes changes of the [`zone`] from them and from the health of nodes, [`checks`]
-//! says what to probe when, [`answer`] and [`transfer`] turn a question into an answer, [`limit`] says who gets one. What acts is thin:
+//! says what to probe when, [`answer`] and [`transfer`] turn a question into an answer, [`limit`] and [`tsig`] say who gets one. What acts is thin:
 //! `watch`, `probe`, `server`, `notify`, `page`, and [`run`], which connects them.
 
 pub mod answer;
@@ -19,6 +19,7 @@ mod server;
 #[cfg(test)]
 mod testing;
 pub mod transfer;
+pub mod tsig;
 mod watch;
 pub mod zone;
 

@@ -8,41 +8,46 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(5);
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Whoever wants to know the state of nodes leaves word of where to tell it.
+pub type Curious = oneshot::Sender<String>;
+
 /// Where the answers come from.
 pub struct Pages {
-    pub metrics: Arc<Metrics>,
+    metrics: Arc<Metrics>,
     pub ready: AtomicBool,
-    nodes: RwLock<String>,
+    nodes: mpsc::Sender<Curious>,
 }
 
 impl Pages {
-    pub fn new(metrics: Arc<Metrics>) -> Pages {
-        Pages { metrics, ready: AtomicBool::new(false), nodes: RwLock::default() }
+    pub fn new(metrics: Arc<Metrics>, nodes: mpsc::Sender<Curious>) -> Pages {
+        Pages { metrics, ready: AtomicBool::new(false), nodes }
     }
 
-    pub fn set_nodes(&self, text: String) {
-        *self.nodes.write().unwrap_or_else(PoisonError::into_inner) = text;
+    async fn nodes(&self) -> Option<String> {
+        let (tell, told) = oneshot::channel();
+        self.nodes.send(tell).await.ok()?;
+        told.await.ok()
     }
 
-    fn answer(&self, path: &str) -> (StatusCode, &'static str, String) {
+    async fn answer(&self, path: &str) -> (StatusCode, &'static str, String) {
         let text = "text/plain; charset=utf-8";
         match path {
             "/metrics" => (StatusCode::OK, METRICS, self.metrics.text()),
             "/healthz" | "/livez" => (StatusCode::OK, text, "ok\n".to_owned()),
             "/readyz" if self.ready.load(Ordering::Relaxed) => (StatusCode::OK, text, "ok\n".to_owned()),
             "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, text, "the zone is not complete yet\n".to_owned()),
-            "/nodes" => (StatusCode::OK, text, self.nodes.read().unwrap_or_else(PoisonError::into_inner).clone()),
+            "/nodes" => (StatusCode::OK, text, self.nodes().await.unwrap_or_default()),
             _ => (StatusCode::NOT_FOUND, text, "there are /metrics, /readyz, /healthz and /nodes\n".to_owned()),
         }
     }
@@ -73,7 +78,7 @@ pub async fn serve(listener: TcpListener, pages: Arc<Pages>) -> Infallible {
 }
 
 async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (code, kind, body) = pages.answer(request.uri().path());
+    let (code, kind, body) = pages.answer(request.uri().path()).await;
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

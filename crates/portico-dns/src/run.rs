@@ -4,12 +4,15 @@ use crate::checks::{Checks, Probe};
 use crate::config::Config;
 use crate::index::Index;
 use crate::metrics::{Metrics, OfNode, Outcome};
-use crate::page::Pages;
+use crate::page::{Curious, Pages};
 use crate::probe::probe;
-use crate::server::{self, BindError, Context};
+use crate::server::{self, BindError, Context, Transferring};
+use crate::tsig::{self, Key};
 use crate::watch::{self, AccessError, Feed, News, chance};
-use crate::zone::Zone;
+use crate::zone::{Patch, Zone};
 use crate::{notify, page};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hickory_proto::rr::Record;
@@ -18,11 +21,12 @@ use std::fmt::Write;
 use std::future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
-use tokio::sync::watch as channel;
+use tokio::sync::{mpsc, watch as channel};
 
 /// Changes taken in before the zone is changed.
 const BATCH: usize = 1000;
@@ -35,6 +39,8 @@ pub enum RunError {
     Bind(#[from] BindError),
     #[error("cannot serve metrics at {address}: {source}")]
     Metrics { address: SocketAddr, source: io::Error },
+    #[error("cannot use the keys in {path}: {source}", path = .path.display())]
+    Keys { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("a task that answers questions ended")]
     Ended,
 }
@@ -43,7 +49,8 @@ pub enum RunError {
 pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), RunError> {
     let client = watch::connect(config.kubeconfig.as_deref()).await?;
     let metrics = Arc::new(Metrics::new());
-    let pages = Arc::new(Pages::new(Arc::clone(&metrics)));
+    let (curious, asked) = mpsc::channel(1);
+    let pages = Arc::new(Pages::new(Arc::clone(&metrics), curious));
     let sockets = server::bind(&config.listen)?;
     let zone = Arc::new(RwLock::new(Zone::new(config.zone.clone(), seconds() as u32)));
     let mut tasks = tokio::task::JoinSet::new();
@@ -60,7 +67,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     let context = Context::new(
         Arc::clone(&zone),
         Arc::clone(&metrics),
-        config.allow_transfer.clone(),
+        Transferring::new(config.allow_transfer.clone(), keys(config.transfer_keys.as_deref())?),
         config.rate_limit,
         config.tcp_connections,
     );
@@ -70,10 +77,18 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     }
     let mut keeper = Keeper::new(&config, zone, metrics, pages, changes);
     tokio::select! {
-        () = keeper.keep(watch::follow(&client)) => Err(RunError::Ended),
+        () = keeper.keep(watch::follow(&client), asked) => Err(RunError::Ended),
         _ = serving.join_next() => Err(RunError::Ended),
         () = stop => Ok(()),
     }
+}
+
+fn keys(path: Option<&Path>) -> Result<Vec<Key>, RunError> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    let bad = |source| RunError::Keys { path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(|error| bad(error.into()))?;
+    let keys = tsig::parse_keys(&text, |secret| STANDARD.decode(secret).ok()).map_err(|error| bad(error.into()))?;
+    if keys.is_empty() { Err(bad("there is none in it".into())) } else { Ok(keys) }
 }
 
 /// Keeps the zone in step with the API and with the health of nodes.
@@ -120,7 +135,11 @@ impl Keeper {
         }
     }
 
-    async fn keep(&mut self, mut news: impl futures_util::Stream<Item = News> + Unpin) {
+    async fn keep(
+        &mut self,
+        mut news: impl futures_util::Stream<Item = News> + Unpin,
+        mut curious: mpsc::Receiver<Curious>,
+    ) {
         loop {
             let deadline = self.checks.next_deadline();
             let renewal = (self.informed && self.renewal_due).then(until_next_second);
@@ -139,6 +158,8 @@ impl Keeper {
                         self.finish(probe, answer);
                     }
                 }
+                // Whoever asked may be gone.
+                Some(tell) = curious.recv() => drop(tell.send(self.describe())),
                 () = sleep_until(deadline) => {}
                 () = sleep(renewal) => {}
             }
@@ -166,8 +187,8 @@ impl Keeper {
     /// Everything that follows from what came in.
     fn settle(&mut self) {
         let patches = self.index.take();
-        let is_news = !patches.is_empty();
-        if is_news {
+        let nodes_changed = patches.iter().any(|patch| matches!(patch, Patch::Shared(_)));
+        if !patches.is_empty() {
             let mut zone = self.zone.write().unwrap_or_else(PoisonError::into_inner);
             for patch in patches {
                 self.renewal_due |= zone.apply(patch);
@@ -175,10 +196,10 @@ impl Keeper {
             self.metrics.names.set(i64::try_from(zone.len()).unwrap_or(i64::MAX));
         }
         self.aim();
-        self.informed |= self.feed.is_complete() && self.index.is_informed();
+        self.informed = self.informed || self.feed.is_complete() && self.index.is_informed();
         self.renew();
-        if is_news {
-            self.show();
+        if nodes_changed {
+            self.count_nodes();
         }
     }
 
@@ -217,28 +238,13 @@ impl Keeper {
         }
     }
 
-    /// For people: which node is given, and why not.
-    fn show(&mut self) {
+    fn count_nodes(&mut self) {
         let nodes = self.index.nodes();
-        let mut text = String::new();
-        if self.index.nobody_is_fit() {
-            text.push_str("# No node is fit: all are given rather than none.\n");
-        }
         let nobody = i64::from(self.index.nobody_is_fit());
         if self.metrics.nobody_fit.set(nobody) != nobody && nobody == 1 && self.informed {
             tracing::warn!("no node is fit, all are given rather than none");
         }
         for node in &nodes {
-            let trouble = node.probe.and_then(|probe| self.checks.trouble(&probe)).unwrap_or_default();
-            let why = match (node.left_out, node.probe, node.healthy) {
-                (Some(reason), _, _) => reason.to_owned(),
-                (_, None, _) => "has no address to be probed at".to_owned(),
-                (_, Some(probe), None) => format!("{probe} was not probed yet"),
-                (_, Some(probe), Some(true)) => format!("{probe} is good"),
-                (_, Some(probe), Some(false)) => format!("{probe} is bad: {trouble}"),
-            };
-            // Writing to a text cannot fail.
-            let _ = writeln!(text, "{}\t{}\t{why}", node.name, if node.given { "given" } else { "not given" });
             self.metrics.node_given.get_or_create(&OfNode { node: node.name.clone() }).set(i64::from(node.given));
         }
         let now: BTreeSet<String> = nodes.into_iter().map(|node| node.name).collect();
@@ -246,7 +252,35 @@ impl Keeper {
             self.metrics.node_given.remove(&OfNode { node: node.clone() });
         }
         self.shown = now;
-        self.pages.set_nodes(text);
+    }
+
+    /// For people: which node is given, and why not.
+    fn describe(&self) -> String {
+        let mut text = String::new();
+        if self.index.nobody_is_fit() {
+            text.push_str("# No node is fit: all are given rather than none.\n");
+        }
+        let trouble = |probe: &SocketAddr| self.checks.trouble(probe).unwrap_or("was not probed yet");
+        for node in self.index.nodes() {
+            let why = match (node.left_out, node.probe, node.healthy) {
+                (Some(reason), _, _) => reason.to_owned(),
+                (_, None, _) => "has no address to be probed at".to_owned(),
+                (_, Some(probe), Some(true)) => format!("{probe} is good"),
+                (_, Some(probe), _) => format!("{probe} is bad: {}", trouble(&probe)),
+            };
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "{}\t{}\t{why}", node.name, if node.given { "given" } else { "not given" });
+        }
+        for (service, probe) in self.index.doubtful() {
+            let _ = writeln!(
+                text,
+                "{}/{}\tnot given\t{probe} is bad: {}",
+                service.namespace,
+                service.name,
+                trouble(&probe)
+            );
+        }
+        text
     }
 }
 

@@ -203,6 +203,15 @@ impl Index {
         self.nodes.iter().map(view).collect()
     }
 
+    /// Health-check ports that do not say yes, and the Services whose they are.
+    pub fn doubtful(&self) -> Vec<(ServiceName, SocketAddr)> {
+        let of = |(name, state): (&ServiceName, &ServiceState)| -> Vec<(ServiceName, SocketAddr)> {
+            let doubtful = state.probes.iter().filter(|probe| self.health.get(probe) != Some(&true));
+            doubtful.map(|probe| (name.clone(), *probe)).collect()
+        };
+        self.services.iter().flat_map(of).collect()
+    }
+
     /// What has to change in the zone.
     pub fn take(&mut self) -> Vec<Patch> {
         let mut patches = Vec::new();

@@ -9,6 +9,7 @@ use crate::config::Listen;
 use crate::limit::Limit;
 use crate::metrics::Metrics;
 use crate::transfer::Allowed;
+use crate::tsig::{self, Key, Opened, Session};
 use crate::zone::Zone;
 use hickory_proto::op::Message;
 use hickory_proto::rr::RecordType;
@@ -18,7 +19,7 @@ use std::hash::RandomState;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -34,12 +35,31 @@ const BACKLOG: i32 = 256;
 pub struct Context {
     pub zone: Arc<RwLock<Zone>>,
     pub metrics: Arc<Metrics>,
-    pub allow_transfer: Vec<IpNet>,
+    pub transferring: Transferring,
     pub limit: Limit<RandomState>,
     /// Times are counted from here.
     pub start: Instant,
     pub most_connections: usize,
     transfers: Semaphore,
+}
+
+/// Who may have the whole zone.
+pub struct Transferring {
+    networks: Vec<IpNet>,
+    keys: Vec<Key>,
+}
+
+impl Transferring {
+    pub fn new(networks: Vec<IpNet>, keys: Vec<Key>) -> Transferring {
+        Transferring { networks, keys }
+    }
+
+    fn allows(&self, client: IpAddr, is_signed: bool) -> Allowed {
+        let client = client.to_canonical();
+        let by_key = is_signed || self.keys.is_empty();
+        let anywhere = self.networks.is_empty() && !self.keys.is_empty();
+        Allowed(by_key && (anywhere || self.networks.iter().any(|net| net.contains(&client))))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -61,14 +81,14 @@ impl Context {
     pub fn new(
         zone: Arc<RwLock<Zone>>,
         metrics: Arc<Metrics>,
-        allow_transfer: Vec<IpNet>,
+        transferring: Transferring,
         rate_limit: u32,
         most_connections: usize,
     ) -> Context {
         Context {
             zone,
             metrics,
-            allow_transfer,
+            transferring,
             limit: Limit::new(rate_limit, RandomState::new()),
             start: Instant::now(),
             most_connections,
@@ -80,14 +100,13 @@ impl Context {
         self.zone.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn may_transfer(&self, client: IpAddr) -> Allowed {
-        let client = client.to_canonical();
-        Allowed(self.allow_transfer.iter().any(|net| net.contains(&client)))
+    fn open(&self, bytes: &[u8]) -> Opened<'_> {
+        tsig::open(&self.transferring.keys, bytes, seconds())
     }
 
-    /// The bytes of the answer to a question.
-    fn answer(&self, request: &Message, transport: Transport, chance: usize) -> Option<Vec<u8>> {
-        let room = answer::room(request, transport);
+    /// The bytes of the answer to a question, with so much room left for a signature.
+    fn answer(&self, request: &Message, transport: Transport, chance: usize, left: usize) -> Option<Vec<u8>> {
+        let room = answer::room(request, transport).saturating_sub(left);
         let reply = answer::answer(&self.zone(), request, transport, chance);
         self.send_off(request, reply, room, transport)
     }
@@ -104,6 +123,18 @@ impl Context {
         let room = usize::from(answer::MOST_UDP);
         self.send_off(&Message::response(0, reply.metadata.op_code), reply, room, transport)
     }
+}
+
+/// With a signature where the question had one.
+fn sign(session: Option<Session<'_>>, answer: Vec<u8>) -> Vec<u8> {
+    match session {
+        Some(mut session) => session.sign(&answer, seconds()),
+        None => answer,
+    }
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Bind everything; an address of a family that the machine does not have is left out where that is allowed.

@@ -1,10 +1,11 @@
 //! Questions by TCP, and transfers: so many connections at a time and no more, of them so many from one address, and none that stays for
 //! nothing.
 
-use super::Context;
+use super::{Context, seconds, sign};
 use crate::answer::{self, Incoming, Transport};
 use crate::metrics::Outcome;
 use crate::transfer::{self, Transfer};
+use crate::tsig::{Opened, Session};
 use hickory_proto::op::{Message, ResponseCode};
 use std::collections::HashMap;
 use std::io;
@@ -104,18 +105,28 @@ async fn converse(stream: &mut TcpStream, from: SocketAddr, place: &Place) -> io
     for turn in 0..MOST_ANSWERS {
         let idle = if place.clients.is_crowded(context.most_connections) { SHORT_IDLE } else { IDLE };
         let Some(bytes) = receive(stream, idle).await? else { return Ok(()) };
+        let (bytes, mut session) = match context.open(&bytes) {
+            Opened::Unsigned => (bytes, None),
+            Opened::Signed(bytes, session) => (bytes, Some(session)),
+            Opened::Bad(_, answer) => {
+                send(stream, &answer, STALLED).await?;
+                continue;
+            }
+        };
+        let left = session.as_ref().map_or(0, Session::size);
         let answer = match answer::read(&bytes) {
             // Whoever sends what is no question has no business here.
             Incoming::Noise => return Ok(()),
             Incoming::Mistake(reply) => context.correct(*reply, Transport::Tcp),
-            Incoming::Question(request) => context.answer(&request, Transport::Tcp, turn),
+            Incoming::Question(request) => context.answer(&request, Transport::Tcp, turn, left),
             Incoming::Transfer(request) => {
-                transfer(stream, from, context, &request).await?;
+                let transfer = Transferral { stream, from, context, request: &request, session: &mut session };
+                transfer.run().await?;
                 continue;
             }
         };
         let Some(answer) = answer else { return Ok(()) };
-        send(stream, &answer, STALLED).await?;
+        send(stream, &sign(session, answer), STALLED).await?;
     }
     Ok(())
 }
@@ -145,30 +156,53 @@ async fn send(stream: &mut TcpStream, bytes: &[u8], patience: Duration) -> io::R
     timeout(patience, stream.write_all(&framed)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-async fn transfer(stream: &mut TcpStream, from: SocketAddr, context: &Context, request: &Message) -> io::Result<()> {
-    let count = |outcome| context.metrics.transfers.get_or_create(&Outcome { outcome }).inc();
-    let place = context.transfers.try_acquire();
-    let plan = match place {
-        Ok(_) => transfer::plan(&context.zone(), request, context.may_transfer(from.ip())),
-        Err(_) => Transfer::Reply(Box::new(answer::refuse(request, ResponseCode::ServFail))),
-    };
-    let snapshot = match plan {
-        Transfer::All(snapshot) => snapshot,
-        Transfer::Reply(reply) => {
-            let code = reply.metadata.response_code;
-            count(if code == ResponseCode::NoError { "up_to_date" } else { "refused" });
-            let bytes = context.send_off(request, *reply, usize::from(u16::MAX), Transport::Tcp);
-            return send(stream, &bytes.unwrap_or_default(), STALLED).await;
+/// A transfer of the zone to one client.
+struct Transferral<'a> {
+    stream: &'a mut TcpStream,
+    from: SocketAddr,
+    context: &'a Context,
+    request: &'a Message,
+    session: &'a mut Option<Session<'a>>,
+}
+
+impl Transferral<'_> {
+    async fn run(mut self) -> io::Result<()> {
+        let context = self.context;
+        let count = |outcome| context.metrics.transfers.get_or_create(&Outcome { outcome }).inc();
+        let allowed = context.transferring.allows(self.from.ip(), self.session.is_some());
+        let place = context.transfers.try_acquire();
+        let plan = match place {
+            Ok(_) => transfer::plan(&context.zone(), self.request, allowed),
+            Err(_) => Transfer::Reply(Box::new(answer::refuse(self.request, ResponseCode::ServFail))),
+        };
+        let snapshot = match plan {
+            Transfer::All(snapshot) => snapshot,
+            Transfer::Reply(reply) => {
+                let code = reply.metadata.response_code;
+                count(if code == ResponseCode::NoError { "up_to_date" } else { "refused" });
+                let bytes = context.send_off(self.request, *reply, usize::from(u16::MAX), Transport::Tcp);
+                return self.send(bytes.unwrap_or_default()).await;
+            }
+        };
+        tracing::info!(from = %self.from, serial = snapshot.serial(), "transferring the zone");
+        let request = self.request;
+        for message in transfer::messages(&snapshot, request) {
+            let bytes = message.to_vec().map_err(io::Error::other)?;
+            if let Err(error) = self.send(bytes).await {
+                count("broken");
+                return Err(error);
+            }
         }
-    };
-    tracing::info!(%from, serial = snapshot.serial(), "transferring the zone");
-    for message in transfer::messages(&snapshot, request) {
-        let bytes = message.to_vec().map_err(io::Error::other)?;
-        if let Err(error) = send(stream, &bytes, SLOW_TRANSFER).await {
-            count("broken");
-            return Err(error);
-        }
+        count("done");
+        Ok(())
     }
-    count("done");
-    Ok(())
+
+    /// Every message is signed where the question was.
+    async fn send(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        let bytes = match self.session {
+            Some(session) => session.sign(&bytes, seconds()),
+            None => bytes,
+        };
+        send(self.stream, &bytes, SLOW_TRANSFER).await
+    }
 }

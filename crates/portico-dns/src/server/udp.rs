@@ -1,10 +1,11 @@
 //! Questions by UDP: as many sockets for an address as there are processors, each read and answered by one task, without a queue between.
 
-use super::{Context, RECEIVE_BUFFER, packet};
+use super::{Context, RECEIVE_BUFFER, packet, sign};
 use crate::answer::{self, Incoming, Transport};
 use crate::limit::Verdict;
+use crate::metrics::Outcome;
 use crate::transfer;
-use hickory_proto::op::Message;
+use crate::tsig::{Opened, Session};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
@@ -68,39 +69,50 @@ impl Worker {
         if from.port() == 0 {
             return None;
         }
-        let incoming = answer::read(bytes);
-        if matches!(incoming, Incoming::Noise) {
+        if !answer::is_question(bytes) {
             return None;
         }
         match self.context.limit.ask(from.ip(), self.context.start.elapsed()) {
             Verdict::Answer => {}
-            verdict => return self.limited(incoming, verdict),
+            verdict => return self.limited(bytes, verdict),
         }
-        match incoming {
-            Incoming::Noise => None,
-            Incoming::Mistake(reply) => self.context.correct(*reply, Transport::Udp),
-            Incoming::Question(request) => {
-                let chance = self.turn();
-                self.context.answer(&request, Transport::Udp, chance)
-            }
-            Incoming::Transfer(request) => {
-                let allowed = self.context.may_transfer(from.ip());
-                let reply = transfer::by_udp(&self.context.zone(), &request, allowed);
-                let room = answer::room(&request, Transport::Udp);
-                self.context.send_off(&request, reply, room, Transport::Udp)
-            }
+        let chance = self.turn();
+        match self.context.open(bytes) {
+            Opened::Unsigned => self.reply(bytes, from, chance, None),
+            Opened::Signed(bytes, session) => self.reply(&bytes, from, chance, Some(session)),
+            Opened::Bad(_, answer) => Some(answer),
         }
     }
 
-    fn limited(&self, incoming: Incoming, verdict: Verdict) -> Option<Vec<u8>> {
-        let outcome = if verdict == Verdict::Truncate { "truncated" } else { "dropped" };
-        self.context.metrics.limited.get_or_create(&crate::metrics::Outcome { outcome }).inc();
-        let request: Box<Message> = match (verdict, incoming) {
-            (Verdict::Truncate, Incoming::Question(request) | Incoming::Transfer(request)) => request,
-            _ => return None,
+    fn reply(&self, bytes: &[u8], from: SocketAddr, chance: usize, session: Option<Session<'_>>) -> Option<Vec<u8>> {
+        let context = &self.context;
+        let left = session.as_ref().map_or(0, Session::size);
+        let answer = match answer::read(bytes) {
+            Incoming::Noise => None,
+            Incoming::Mistake(reply) => context.correct(*reply, Transport::Udp),
+            Incoming::Question(request) => context.answer(&request, Transport::Udp, chance, left),
+            Incoming::Transfer(request) => {
+                let allowed = context.transferring.allows(from.ip(), session.is_some());
+                let reply = transfer::by_udp(&context.zone(), &request, allowed);
+                let room = answer::room(&request, Transport::Udp).saturating_sub(left);
+                context.send_off(&request, reply, room, Transport::Udp)
+            }
         };
-        let reply = answer::reply(&request).truncate();
-        reply.to_vec().ok()
+        answer.map(|answer| sign(session, answer))
+    }
+
+    fn limited(&self, bytes: &[u8], verdict: Verdict) -> Option<Vec<u8>> {
+        let outcome = if verdict == Verdict::Truncate { "truncated" } else { "dropped" };
+        self.context.metrics.limited.get_or_create(&Outcome { outcome }).inc();
+        if verdict == Verdict::Drop {
+            return None;
+        }
+        match answer::read(bytes) {
+            Incoming::Question(request) | Incoming::Transfer(request) => {
+                answer::reply(&request).truncate().to_vec().ok()
+            }
+            _ => None,
+        }
     }
 
     /// A number that looks like chance (a step of xorshift).
