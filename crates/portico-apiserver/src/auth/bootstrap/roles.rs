@@ -60,7 +60,7 @@ const VISIBLE_GROUPS: &[&str] = &[
     "node.k8s.io",
 ];
 /// Secrets in `kube-system` that nodes may read: passwords of BGP peers, and the key with which nodes know each other.
-const NODE_SECRETS: &[&str] = &["portico-bgp", "portico-members"];
+const NODE_SECRETS: &[&str] = &["portico-bgp", "portico-announce"];
 const HEALTH: &[&str] = &["/livez", "/readyz", "/healthz"];
 const HEALTH_DETAILS: &[&str] =
     &["/livez", "/readyz", "/healthz", "/livez/*", "/readyz/*", "/healthz/*", "/metrics", "/metrics/slis"];
