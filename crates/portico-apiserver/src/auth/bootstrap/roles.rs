@@ -110,6 +110,11 @@ pub(super) fn node_in_system() -> Vec<Rule> {
     vec![rule(&["get", "list", "watch", "create", "update", "patch"], COORDINATION, &["leases"]), secrets]
 }
 
+/// In `kube-system`: the key by which nodes know each other is made, and never read.
+pub(super) fn controller_in_system() -> Vec<Rule> {
+    vec![rule(&["create"], CORE, &["secrets"])]
+}
+
 fn basic_user() -> Vec<Rule> {
     vec![
         rule(&["create"], AUTHORIZATION, &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
