@@ -6,9 +6,25 @@
 pub mod bgp;
 
 use portico_model::pools::PoolBgp;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Addresses that this node is to announce from now on, with what their pool says of it, or no more (`None`). The first ones are
 /// all that there are. Aggregation and what pools do not agree upon is left to BGP.
 pub type RouteChanges = Vec<(IpAddr, Option<Arc<PoolBgp>>)>;
+
+/// An address shared out on layer 2.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Share {
+    /// Nodes that may answer for it; `None`: every member.
+    pub nodes: Option<Arc<[Arc<str>]>>,
+    /// Names or patterns of links; all that have the address's network or a default route if empty.
+    pub interfaces: Arc<[String]>,
+}
+
+/// Addresses that are shared out from now on, or no more (`None`). The first ones are all that there are.
+pub type ShareChanges = Vec<(IpAddr, Option<Arc<Share>>)>;
+
+/// Nodes that could take part, with their addresses: without those that are excluded, being deleted or drained.
+pub type Peers = BTreeMap<Arc<str>, Vec<IpAddr>>;
