@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub type RouteChanges = Vec<(IpAddr, Option<Arc<PoolBgp>>)>;
 
 /// An address that nodes share out among themselves on layer 2.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Share {
     /// Nodes that may answer for it, sorted; `None`: every member.
     pub nodes: Option<Arc<[Arc<str>]>>,

@@ -209,7 +209,7 @@ fn services_that_share_an_address_share_its_nodes() {
 enum Step {
     Service(u8, Option<Arc<Announceable>>),
     Node(u8, Option<NodeFacts>),
-    Pool(u8, Option<AddressPoolSpec>),
+    Pool(u8, Option<Box<AddressPoolSpec>>),
     Take,
 }
 
@@ -238,7 +238,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..4u8, service).prop_map(|(n, service)| Step::Service(n, service)),
         2 => (0..3u8, proptest::option::weighted(0.8, facts)).prop_map(|(n, facts)| Step::Node(n, facts)),
-        2 => (0..3u8, proptest::option::weighted(0.8, pool)).prop_map(|(n, pool)| Step::Pool(n, pool)),
+        2 => (0..3u8, proptest::option::weighted(0.8, pool)).prop_map(|(n, pool)| Step::Pool(n, pool.map(Box::new))),
         2 => Just(Step::Take),
     ]
 }
@@ -247,7 +247,7 @@ fn apply(plan: &mut Plan, step: &Step) {
     match step {
         Step::Service(n, service) => plan.set_service(name(&n.to_string()), service.clone()),
         Step::Node(n, facts) => _ = plan.set_node(["a", "b", "c"][usize::from(*n)], facts.clone()),
-        Step::Pool(n, pool) => plan.set_pool(&n.to_string(), pool.as_ref().map(|pool| (i64::from(3 - n), pool))),
+        Step::Pool(n, pool) => plan.set_pool(&n.to_string(), pool.as_ref().map(|pool| (i64::from(3 - n), &**pool))),
         Step::Take => {}
     }
 }
