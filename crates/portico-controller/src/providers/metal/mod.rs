@@ -13,6 +13,7 @@
 mod allocate;
 mod blocks;
 mod choose;
+mod description;
 mod driver;
 mod key;
 mod ledger;
@@ -33,6 +34,7 @@ use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, News, Provider, 
 use crate::Shutdown;
 use crate::task::AbortOnDrop;
 use allocate::{Addresses, Ask};
+pub use description::DESCRIPTION;
 use driver::{Command, Driver};
 use store::Cluster;
 use wish::Wish;
