@@ -11,7 +11,8 @@ use serde_json::Value;
 
 /// With this set the definitions are written instead of compared (`make crds`).
 const WRITE: &str = "PORTICO_WRITE_CRDS";
-const HEAD: &str = "# From the schema of crates/portico-api, by `make crds`. Needs Kubernetes 1.31 or later (IP addresses in CEL).\n";
+const HEAD: &str =
+    "# From the schema of crates/portico-api, by `make crds`. Needs Kubernetes 1.31 or later (IP addresses in CEL).\n";
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
@@ -36,7 +37,8 @@ fn the_definitions_are_the_built_in_kinds() {
 #[test]
 fn the_columns_are_the_built_in_ones() {
     for name in crd::KINDS {
-        let own: Vec<(&str, u8)> = crd::kind(name).columns().iter().map(|column| (column.name, column.priority)).collect();
+        let own: Vec<(&str, u8)> =
+            crd::kind(name).columns().iter().map(|column| (column.name, column.priority)).collect();
         let told: Vec<(&str, u8)> = crd::columns(name).iter().map(|column| (column.0, column.3)).collect();
         let expected: Vec<(&str, u8)> =
             own.into_iter().filter(|(name, _)| !["Name", "Age", "Claims"].contains(name)).collect();

@@ -36,7 +36,7 @@ fn kubectl(rig: &Rig, arguments: &[&str], input: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn from_kubectl_apply_to_an_address() {
     let rig = Rig::start().await;
     let _running = rig.metal().await;
@@ -61,7 +61,10 @@ async fn from_kubectl_apply_to_an_address() {
     assert_eq!((words[0], words[2], words[3], words[4]), ("public", "true", "1", "2"), "{table}");
     kubectl(&rig, &["delete", "service", "web"], "");
     rig.books_balance().await;
-    assert!(items(&rig.api.get(BLOCKS).await.expect(200)).is_empty(), "an empty block is no block");
+    eventually("an empty block is no block", || async {
+        items(&rig.api.get(BLOCKS).await.expect(200)).is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -91,7 +94,8 @@ async fn an_address_that_is_asked_for() {
     // Who asks for another address moves; who asks for one that others have keeps what it has, and is told.
     rig.change("field", json!({"spec": {"loadBalancerIP": "192.0.2.80"}})).await;
     eventually("it has moved", || async { (rig.addresses("field").await == ["192.0.2.80"]).then_some(()) }).await;
-    eventually("the next one has it", || async { (rig.addresses("taken").await == ["192.0.2.77"]).then_some(()) }).await;
+    eventually("the next one has it", || async { (rig.addresses("taken").await == ["192.0.2.77"]).then_some(()) })
+        .await;
     rig.change("field", json!({"spec": {"loadBalancerIP": "192.0.2.78"}})).await;
     rig.condition("field", "Allocated", "AddressInUse").await;
     assert_eq!(rig.addresses("field").await, ["192.0.2.80"]);
@@ -158,11 +162,18 @@ async fn a_pool_that_is_full_says_so_and_goes_on() {
     rig.create("c").await;
     let full = rig.condition("c", "Allocated", "PoolExhausted").await;
     assert_eq!(text(&full, "status"), "False");
-    assert!(text(&full, "message").starts_with("all 2 IPv4 addresses that the Service may have are in use (pool public)"), "{full}");
+    assert!(
+        text(&full, "message").starts_with("all 2 IPv4 addresses that the Service may have are in use (pool public)"),
+        "{full}"
+    );
     rig.condition("c", "Programmed", "WaitingForAddress").await;
-    let events = rig.api.get("/api/v1/namespaces/default/events").await.expect(200);
-    let told = |event: &Value| text(event, "involvedObject.name") == "c" && text(event, "reason") == "SyncLoadBalancerFailed";
-    assert!(items(&events).iter().any(told));
+    let told =
+        |event: &Value| text(event, "involvedObject.name") == "c" && text(event, "reason") == "SyncLoadBalancerFailed";
+    eventually("an Event tells it", || async {
+        let events = rig.api.get("/api/v1/namespaces/default/events").await.expect(200);
+        items(&events).iter().any(told).then_some(())
+    })
+    .await;
     let freed = rig.address("a").await;
     rig.delete("a").await;
     assert_eq!(rig.address("c").await, freed);
@@ -180,7 +191,8 @@ async fn who_may_have_what() {
     let _running = rig.metal().await;
     rig.create("early").await;
     rig.condition("early", "Allocated", "NoAddressPool").await;
-    rig.pool("gold", json!({"addresses": ["192.0.2.0/28"], "serviceSelector": {"matchLabels": {"tier": "gold"}}})).await;
+    rig.pool("gold", json!({"addresses": ["192.0.2.0/28"], "serviceSelector": {"matchLabels": {"tier": "gold"}}}))
+        .await;
     rig.condition("early", "Allocated", "NoPermittedPool").await;
     rig.pool("low", json!({"addresses": ["192.0.2.16/28"]})).await;
     rig.pool("high", json!({"addresses": ["192.0.2.32/28"], "priority": 10})).await;

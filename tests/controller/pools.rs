@@ -4,6 +4,7 @@ use crate::common::client::MERGE;
 use crate::common::{at, eventually, items, text};
 use crate::rig::{Rig, Running, options};
 use portico_controller::balancers;
+use portico_controller::providers::cloud::CallMetrics;
 use portico_controller::providers::{self, Start};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -17,7 +18,13 @@ pub fn run_metal(client: kube::Client) -> Running {
 }
 
 pub async fn control(client: kube::Client, stop: portico_controller::Shutdown) {
-    let start = Start { client: client.clone(), config: None, cluster: "test".to_owned(), shutdown: stop.clone() };
+    let start = Start {
+        client: client.clone(),
+        config: None,
+        cluster: "test".to_owned(),
+        metrics: CallMetrics::default(),
+        shutdown: stop.clone(),
+    };
     let provider = providers::start("metal", start).await.unwrap();
     balancers::run(client, provider, options(), stop).await;
 }
@@ -28,7 +35,8 @@ impl Rig {
     }
 
     pub async fn pool(&self, name: &str, spec: Value) {
-        let pool = json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": name}, "spec": spec});
+        let pool =
+            json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": name}, "spec": spec});
         self.api.post(POOLS, &pool).await.expect(201);
     }
 
@@ -43,7 +51,8 @@ impl Rig {
     /// Who has which address, by the blocks: names, with the uid.
     pub async fn claims(&self) -> BTreeMap<String, Vec<(String, String)>> {
         let blocks = self.api.get(BLOCKS).await.expect(200);
-        let claims = items(&blocks).iter().flat_map(|block| at(block, "spec.claims").as_array().cloned().unwrap_or_default());
+        let claims =
+            items(&blocks).iter().flat_map(|block| at(block, "spec.claims").as_array().cloned().unwrap_or_default());
         let services = |claim: &Value| {
             let services = claim["services"].as_array().cloned().unwrap_or_default();
             services.iter().map(|service| (text(service, "name").to_owned(), text(service, "uid").to_owned())).collect()
@@ -78,7 +87,10 @@ impl Rig {
             let claims = self.claims().await;
             for (address, owners) in &shown {
                 let known = claims.get(address).cloned().unwrap_or_default();
-                assert!(owners.len() == 1 || owners.iter().all(|owner| known.contains(owner)), "{address}: {owners:?} and {known:?}");
+                assert!(
+                    owners.len() == 1 || owners.iter().all(|owner| known.contains(owner)),
+                    "{address}: {owners:?} and {known:?}"
+                );
             }
             let sorted = |all: BTreeMap<String, Vec<(String, String)>>| {
                 let sort = |(address, mut owners): (String, Vec<(String, String)>)| {

@@ -163,14 +163,16 @@ fn ruled(length: u32, checked: &str, message: &str) -> Value {
 
 const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-const COMMUNITY: &str = "^(no-export|no-advertise|no-export-subconfed|[0-9]{1,5}:[0-9]{1,5}|[0-9]{1,10}:[0-9]{1,10}:[0-9]{1,10})$";
+const COMMUNITY: &str =
+    "^(no-export|no-advertise|no-export-subconfed|[0-9]{1,5}:[0-9]{1,5}|[0-9]{1,10}:[0-9]{1,10}:[0-9]{1,10})$";
 const RANGE: &str = "self.contains('-') ? self.split('-').size() == 2 && self.split('-').all(end, isIP(end.trim())) && \
                      ip(self.split('-')[0].trim()).family() == ip(self.split('-')[1].trim()).family() \
                      : isCIDR(self) && cidr(self) == cidr(self).masked()";
 
 /// What a field may be, beyond its type.
 fn limits(ty: &str, field: &str) -> Value {
-    let names = |pattern: &str, length: u32| json!({"items": {"pattern": pattern, "minLength": 1, "maxLength": length}});
+    let names =
+        |pattern: &str, length: u32| json!({"items": {"pattern": pattern, "minLength": 1, "maxLength": length}});
     let asn = json!({"minimum": 1, "maximum": u32::MAX});
     match (ty, field) {
         ("AddressPoolSpec", "addresses") => {
