@@ -3,9 +3,11 @@
 use crate::Result;
 use crate::host::Host;
 use crate::namespace;
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, OnceLock};
@@ -30,6 +32,15 @@ impl Host {
         let doing = format!("run {command:?}");
         let output = start(Some(self.namespace_fd()), command).and_then(|child| finish(child, input));
         output.and_then(good).map_err(self.failed(doing))
+    }
+}
+
+/// Takes the calling program to the namespace that a file stands for, such as `/proc/PID/fd/N` of the program that holds it, and
+/// becomes the command. Returns only if it cannot.
+pub fn become_inside(namespace: &Path, mut command: Command) -> io::Error {
+    match File::open(namespace).and_then(|file| namespace::join(file.as_raw_fd())) {
+        Ok(()) => command.exec(),
+        Err(error) => error,
     }
 }
 

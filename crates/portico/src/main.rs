@@ -1,11 +1,15 @@
 //! The `portico` binary: arguments to a configuration, logging, start.
 
 mod apiserver;
+mod client;
 mod controller;
 mod dns;
+mod explain;
+mod lab;
 mod logging;
 mod node;
 mod signals;
+mod up;
 mod vip;
 
 use clap::{Parser, Subcommand};
@@ -31,14 +35,36 @@ enum Command {
     Controller(Box<controller::Arguments>),
     /// Answer for a DNS zone made from Services, load balancers and nodes.
     Dns(Box<portico_dns::config::Arguments>),
+    /// Say where a packet would go, and why.
+    Explain(explain::Arguments),
+    /// Play with the cluster of `portico up --demo`.
+    Lab(lab::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
+    /// Start everything at once, to look at or to use.
+    Up(up::Arguments),
     /// Keep the API servers reachable on one virtual address.
     Vip(Box<vip::Arguments>),
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
+
+/// What somebody asked to see. That nobody reads it any more (`| head`) is no trouble.
+fn print(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Trouble of a command that somebody waits for, in a sentence instead of a line of a log.
+fn say(result: anyhow::Result<()>) -> anyhow::Result<()> {
+    if let Err(error) = &result {
+        eprintln!("portico: {error:#}");
+        std::process::exit(1);
+    }
+    result
 }
 
 fn main() -> ExitCode {
@@ -55,6 +81,10 @@ fn main() -> ExitCode {
         // How much it logs is part of its configuration.
         Command::Node(arguments) => node::run(&arguments),
         Command::Vip(arguments) => vip::run(&arguments),
+        // For people at a terminal: what they ask for goes to the standard output, and only trouble is logged.
+        Command::Explain(arguments) => say(explain::run(arguments)),
+        Command::Lab(arguments) => say(lab::run(arguments)),
+        Command::Up(arguments) => say(up::run(arguments)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
