@@ -51,6 +51,11 @@ impl From<Child> for Process {
 }
 
 impl Process {
+    /// Starts a program where the calling one is.
+    pub fn start(command: Command) -> io::Result<Process> {
+        start(None, command).map(Process::from)
+    }
+
     /// What was asked for of its standard input, output and error.
     pub(crate) fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())

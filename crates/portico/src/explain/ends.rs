@@ -49,7 +49,8 @@ impl FromStr for To {
             return Ok(To::Service { namespace: namespace.to_owned(), name: name.to_owned(), port });
         }
         let (address, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
-        let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].into_iter().find(|known| known.lower() == protocol);
+        let protocol =
+            [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].into_iter().find(|known| known.lower() == protocol);
         Ok(To::Address(address.parse().map_err(|_| wrong())?, protocol.ok_or_else(wrong)?))
     }
 }
@@ -108,7 +109,8 @@ impl Cluster {
             (None, None, None) => first().context("the API server knows no nodes")?,
         };
         let local: Arc<[IpAddr]> = addresses(self.node(&node)?).into();
-        let packet = Packet { origin, source, destination: destination.ip(), port: destination.port(), protocol, local };
+        let packet =
+            Packet { origin, source, destination: destination.ip(), port: destination.port(), protocol, local };
         Ok((node, packet))
     }
 
@@ -122,7 +124,8 @@ impl Cluster {
         let port = service.spec.ports.iter().find(|port| port.port == wanted);
         let port = port.with_context(|| format!("{namespace}/{name} has no port {wanted}"))?;
         let address = service.spec.cluster_ip.parse().ok();
-        let address = address.with_context(|| format!("{namespace}/{name} has no cluster IP: name an endpoint's address"))?;
+        let address =
+            address.with_context(|| format!("{namespace}/{name} has no cluster IP: name an endpoint's address"))?;
         let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].into_iter();
         let protocol = protocol.clone().find(|known| known.lower().eq_ignore_ascii_case(&port.protocol));
         Ok((SocketAddr::new(address, wanted), protocol.unwrap_or(Protocol::Tcp)))
@@ -140,8 +143,10 @@ impl Cluster {
     fn source_by_pod(&self, namespace: &str, name: &str, v6: bool) -> anyhow::Result<(IpAddr, Option<String>, Origin)> {
         let found = self.pods.iter().find(|one| one.metadata.namespace == namespace && one.metadata.name == name);
         let pod = found.with_context(|| format!("there is no Pod {namespace}/{name}"))?;
-        let own = pod.status.pod_ips.iter().filter_map(|own| own.ip.parse::<IpAddr>().ok()).find(|own| own.is_ipv6() == v6);
-        let address = own.with_context(|| format!("Pod {namespace}/{name} has no address of the destination's family"))?;
+        let own =
+            pod.status.pod_ips.iter().filter_map(|own| own.ip.parse::<IpAddr>().ok()).find(|own| own.is_ipv6() == v6);
+        let address =
+            own.with_context(|| format!("Pod {namespace}/{name} has no address of the destination's family"))?;
         if pod.spec.node_name.is_empty() {
             bail!("Pod {namespace}/{name} is on no node yet");
         }

@@ -61,7 +61,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 /// Becomes the command, on the host with this namespace.
 fn exec(namespace: &str, command: &[String]) -> anyhow::Result<()> {
-    let Some((program, arguments)) = command.split_first() else { bail!("say what to run: portico lab exec HOST -- COMMAND") };
+    let Some((program, arguments)) = command.split_first() else {
+        bail!("say what to run: portico lab exec HOST -- COMMAND")
+    };
     let mut command = Command::new(program);
     command.args(arguments);
     let error = portico_testbed::process::become_inside(&PathBuf::from(namespace.trim()), command);

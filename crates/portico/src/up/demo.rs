@@ -5,19 +5,16 @@ use super::objects::{self, BALANCED, INTERNAL, NODE_PORT};
 use super::programs::Programs;
 use super::relay::{self, Relay};
 use super::screen::{self, Facts};
-use super::{Arguments, orders};
+use super::{Arguments, api, orders, text};
 use crate::lab::control;
 use crate::signals::Signals;
 use anyhow::{Context, bail};
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use portico_testbed::Lab;
 use portico_testbed::lab::{CLIENT, CONTROL_PLANE, PLACES, POD_RANGE};
-use serde_json::Value;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -51,11 +48,11 @@ async fn play(arguments: Arguments) -> anyhow::Result<()> {
     let mut progress = Progress { number: 0, since: Instant::now() };
     let lab = Lab::new().context("cannot make the network: are network namespaces, veth and bridges there?")?;
     progress.done("network: three nodes, a router, a client");
-    let programs = Programs::new(folder.path.join("logs"))?;
+    let programs = Programs::new(Some(folder.path.join("logs")))?;
     let mut demo = Demo { lab, programs, dir: folder.path.clone(), owners: Vec::new() };
-    let relay = Relay::bind(arguments.port).await.with_context(|| {
-        format!("127.0.0.1:{} is taken: give another port (make run PORT=7443)", arguments.port)
-    })?;
+    let relay = Relay::bind(arguments.port)
+        .await
+        .with_context(|| format!("127.0.0.1:{} is taken: give another port (make run PORT=7443)", arguments.port))?;
     let api = relay.address;
     let client = demo.start_api(relay).await?;
     progress.done("API server, with an embedded store");
@@ -125,9 +122,18 @@ impl Demo {
     /// Starts the daemon of a node.
     pub fn start_node(&mut self, name: &str) -> anyhow::Result<()> {
         let host = self.lab.host(name).with_context(|| format!("there is no node {name}"))?.clone();
-        let arguments = ["node", "--kubeconfig", &self.inside(), "--hostname-override", name, "--cluster-cidr", POD_RANGE, "--data-dir"];
+        let arguments = [
+            "node",
+            "--kubeconfig",
+            &self.inside(),
+            "--hostname-override",
+            name,
+            "--cluster-cidr",
+            POD_RANGE,
+            "--data-dir",
+        ];
         let data = self.dir.join(name).display().to_string();
-        self.programs.start(name, &host, &text(&[&arguments[..], &[&data]].concat()))
+        self.programs.start(name, Some(&host), &text(&[&arguments[..], &[&data]].concat()))
     }
 
     /// Where the API server is, for programs inside.
@@ -139,27 +145,22 @@ impl Demo {
         let host = self.lab.host(CONTROL_PLANE).context("there is a control plane")?.clone();
         let arguments =
             ["controller", "--kubeconfig", &self.inside(), "--controllers", "service-lb", "--cloud-provider", "metal"];
-        self.programs.start("controller", &host, &text(&arguments))
+        self.programs.start("controller", Some(&host), &text(&arguments))
     }
 
     async fn start_api(&mut self, relay: Relay) -> anyhow::Result<Client> {
         let host = self.lab.host(CONTROL_PLANE).context("there is a control plane")?.clone();
         let data = self.dir.join("api");
         let arguments = ["apiserver", "--data-dir", &data.display().to_string(), "--advertise-address", "192.0.2.2"];
-        self.programs.start("apiserver", &host, &text(&arguments))?;
+        self.programs.start("apiserver", Some(&host), &text(&arguments))?;
         let outside = format!("https://{}", relay.address);
         tokio::spawn(relay.run(host, API_INSIDE.parse()?));
         let made = data.join("pki/admin.kubeconfig");
         self.until("the API server makes its credentials", async || Ok(made.exists().then_some(()))).await?;
-        write_kubeconfig(&made, &format!("https://{API_INSIDE}"), &self.dir.join("inside.kubeconfig"))?;
-        let kubeconfig = write_kubeconfig(&made, &outside, &self.dir.join("kubeconfig"))?;
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        let client = Client::try_from(config)?;
-        let ready = async || {
-            let answer = client.request_text(http::Request::get("/readyz").body(Vec::new())?).await;
-            Ok(answer.ok().filter(|text| text == "ok"))
-        };
-        self.until("the API server is ready", ready).await?;
+        api::write_kubeconfig(&made, &format!("https://{API_INSIDE}"), &self.dir.join("inside.kubeconfig"))?;
+        let kubeconfig = api::write_kubeconfig(&made, &outside, &self.dir.join("kubeconfig"))?;
+        let client = api::client(kubeconfig).await?;
+        self.until("the API server is ready", async || Ok(api::is_ready(&client).await.then_some(()))).await?;
         Ok(client)
     }
 
@@ -216,28 +217,4 @@ async fn ask(host: &portico_testbed::Host, address: SocketAddr) -> std::io::Resu
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     Ok(answer)
-}
-
-/// The same credentials for a server that is reached at another address.
-fn write_kubeconfig(made: &Path, server: &str, to: &Path) -> anyhow::Result<Kubeconfig> {
-    let mut kubeconfig = Kubeconfig::read_from(made)?;
-    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-        cluster.server = Some(server.to_owned());
-    }
-    let text = serde_json::to_string_pretty(&serde_json::to_value(&kubeconfig).map(without_nulls)?)?;
-    fs::write(to, text)?;
-    fs::set_permissions(to, fs::Permissions::from_mode(0o600))?;
-    Ok(kubeconfig)
-}
-
-fn without_nulls(mut value: Value) -> Value {
-    if let Value::Object(fields) = &mut value {
-        fields.retain(|_, field| !field.is_null());
-        fields.values_mut().for_each(|field| *field = without_nulls(field.take()));
-    }
-    value
-}
-
-fn text(arguments: &[&str]) -> Vec<String> {
-    arguments.iter().map(|argument| (*argument).to_owned()).collect()
 }

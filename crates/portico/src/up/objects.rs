@@ -1,4 +1,4 @@
-//! What there is in the API of the demo: nodes, pods, a Service of each visibility, and a pool of addresses.
+//! Objects in the API, and those of the demo: nodes, pods, a Service of each visibility, and a pool of addresses.
 
 use anyhow::Context;
 use kube::Client;
@@ -42,14 +42,16 @@ pub async fn get(client: &Client, path: &str) -> kube::Result<Value> {
     client.request(request("GET", path, Vec::new())?).await
 }
 
-async fn apply(client: &Client, path: &str, object: &Value) -> anyhow::Result<()> {
+/// Makes an object what it should be, by server-side apply.
+pub async fn apply(client: &Client, path: &str, object: &Value) -> anyhow::Result<()> {
     let target = format!("{path}?fieldManager={MANAGER}&force=true");
     let request = request("PATCH", &target, serde_json::to_vec(object)?)?;
     client.request::<Value>(request).await.map(drop).with_context(|| format!("cannot apply {path}"))
 }
 
 fn request(method: &str, path: &str, body: Vec<u8>) -> kube::Result<http::Request<Vec<u8>>> {
-    let request = http::Request::builder().method(method).uri(path).header("content-type", "application/apply-patch+yaml");
+    let request =
+        http::Request::builder().method(method).uri(path).header("content-type", "application/apply-patch+yaml");
     request.body(body).map_err(kube::Error::HttpError)
 }
 

@@ -73,7 +73,8 @@ impl Demo {
             Order::Show => Ok(self.show()),
             Order::Namespace(host) => {
                 let names = || self.lab.names().collect::<Vec<_>>().join(", ");
-                let found = self.lab.host(host).with_context(|| format!("there is no host {host}: there are {}", names()))?;
+                let found =
+                    self.lab.host(host).with_context(|| format!("there is no host {host}: there are {}", names()))?;
                 Ok(format!("/proc/{}/fd/{}\n", std::process::id(), found.namespace_fd()))
             }
             Order::Act(action, node) => self.act(*action, node),
@@ -102,7 +103,8 @@ impl Demo {
     fn show(&self) -> String {
         let mut text = String::new();
         for place in PLACES {
-            let state = if self.programs.is_running(place.node) { "portico node runs" } else { "portico node does not run" };
+            let state =
+                if self.programs.is_running(place.node) { "portico node runs" } else { "portico node does not run" };
             let owned = self.owners.iter().filter(|(_, owner)| *owner == Some(place.node));
             let owned: Vec<String> = owned.map(|(address, _)| address.to_string()).collect();
             let owned = if owned.is_empty() { String::new() } else { format!(", answers for {}", owned.join(", ")) };

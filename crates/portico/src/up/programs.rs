@@ -1,4 +1,4 @@
-//! The programs of the lab: each a process of its own on its host, as on real machines.
+//! Programs of Portico, each a process of its own, so that none goes down with another. They die with this one, whatever it dies of.
 
 use anyhow::{Context, bail};
 use portico_testbed::{Host, Process};
@@ -6,32 +6,43 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// Lines of a log that are shown when its program cannot go on.
 const SHOWN: usize = 12;
 
 pub struct Programs {
     executable: PathBuf,
-    logs: PathBuf,
+    /// Each has a file in this folder; without one, all share the standard error of this process.
+    logs: Option<PathBuf>,
     running: BTreeMap<String, Process>,
 }
 
 impl Programs {
-    pub fn new(logs: PathBuf) -> anyhow::Result<Programs> {
-        fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
+    pub fn new(logs: Option<PathBuf>) -> anyhow::Result<Programs> {
+        if let Some(logs) = &logs {
+            fs::create_dir_all(logs).with_context(|| format!("cannot make {}", logs.display()))?;
+        }
         let executable = std::env::current_exe().context("cannot find this very program")?;
         Ok(Programs { executable, logs, running: BTreeMap::new() })
     }
 
-    /// Starts `portico` with these arguments on a host. Its log goes to a file with its name.
-    pub fn start(&mut self, name: &str, host: &Host, arguments: &[String]) -> anyhow::Result<()> {
+    /// Starts `portico` with these arguments, on a host or, without one, where this process is.
+    pub fn start(&mut self, name: &str, host: Option<&Host>, arguments: &[String]) -> anyhow::Result<()> {
         if self.is_running(name) {
             bail!("{name} runs already");
         }
-        let log = File::options().create(true).append(true).open(self.log(name))?;
         let mut command = Command::new(&self.executable);
-        command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.running.insert(name.to_owned(), host.spawn(command)?);
+        command.args(arguments).stdin(Stdio::null());
+        if let Some(path) = self.log(name) {
+            let log = File::options().create(true).append(true).open(path)?;
+            command.stdout(log.try_clone()?).stderr(log);
+        }
+        let process = match host {
+            Some(host) => host.spawn(command)?,
+            None => Process::start(command).with_context(|| format!("cannot start {name}"))?,
+        };
+        self.running.insert(name.to_owned(), process);
         Ok(())
     }
 
@@ -63,12 +74,26 @@ impl Programs {
     pub fn check(&mut self) -> anyhow::Result<()> {
         match self.ended().first() {
             None => Ok(()),
-            Some((name, status)) => bail!("{name} ended ({status}); its log says:\n{}", tail(&self.log(name))),
+            Some((name, status)) => bail!("{name} ended ({status}){}", self.last_words(name)),
         }
     }
 
-    fn log(&self, name: &str) -> PathBuf {
-        self.logs.join(format!("{name}.log"))
+    /// Asks one to end, and kills it if it does not in time.
+    pub fn stop(&mut self, name: &str, patience: Duration) {
+        if let Some(mut process) = self.running.remove(name) {
+            process.terminate(patience);
+        }
+    }
+
+    fn log(&self, name: &str) -> Option<PathBuf> {
+        self.logs.as_ref().map(|logs| logs.join(format!("{name}.log")))
+    }
+
+    fn last_words(&self, name: &str) -> String {
+        match self.log(name) {
+            Some(log) => format!("; its log says:\n{}", tail(&log)),
+            None => "; see above why".to_owned(),
+        }
     }
 }
 

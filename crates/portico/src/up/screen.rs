@@ -77,10 +77,15 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
             ),
             (
                 format!("{portico_lab} kill {owner}"),
-                format!("its address moves to another node in less than a second; back with: {portico_lab} start {owner}"),
+                format!(
+                    "its address moves to another node in less than a second; back with: {portico_lab} start {owner}"
+                ),
             ),
             (
-                format!("{portico} explain --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp", self.kubeconfig.display()),
+                format!(
+                    "{portico} explain --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp",
+                    self.kubeconfig.display()
+                ),
                 "where a packet of the client goes, and why".to_owned(),
             ),
             (
