@@ -5,6 +5,7 @@ mod client;
 mod controller;
 mod dns;
 mod explain;
+mod install;
 mod lab;
 mod logging;
 mod node;
@@ -12,7 +13,7 @@ mod signals;
 mod up;
 mod vip;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 // The server keeps many small objects for long: an allocator that packs them well halves its memory.
@@ -37,6 +38,8 @@ enum Command {
     Dns(Box<portico_dns::config::Arguments>),
     /// Say where a packet would go, and why.
     Explain(explain::Arguments),
+    /// A systemd unit, shell completion, manual pages.
+    Install(install::Arguments),
     /// Play with the cluster of `portico up --demo`.
     Lab(lab::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Vip(arguments) => vip::run(&arguments),
         // For people at a terminal: what they ask for goes to the standard output, and only trouble is logged.
         Command::Explain(arguments) => say(explain::run(arguments)),
+        Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
         Command::Lab(arguments) => say(lab::run(arguments)),
         Command::Up(arguments) => say(up::run(arguments)),
     };
@@ -92,5 +96,13 @@ fn main() -> ExitCode {
             tracing::error!("{error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn flags_do_not_contradict_each_other() {
+        <super::Arguments as clap::CommandFactory>::command().debug_assert();
     }
 }

@@ -27,6 +27,7 @@ const ORDER: [&str; 3] = ["node", "controller", "apiserver"];
 
 #[derive(clap::Args, Clone)]
 #[command(rename_all = "kebab-case")]
+#[group(id = "server")]
 pub struct Arguments {
     /// The name of this machine's Node [default: its hostname].
     #[arg(long, value_name = "NAME", conflicts_with = "demo")]
