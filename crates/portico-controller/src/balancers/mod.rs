@@ -24,4 +24,4 @@ mod state;
 
 pub use driver::{Options, run};
 pub use metrics::Metrics;
-pub use service::FINALIZER;
+pub use service::{FINALIZER, balancer_name};
