@@ -13,6 +13,8 @@ mod faults;
 mod lifecycle;
 #[path = "controller/metal.rs"]
 mod metal;
+#[path = "controller/objects.rs"]
+mod objects;
 #[path = "controller/pools.rs"]
 mod pools;
 #[path = "controller/races.rs"]

@@ -114,7 +114,7 @@ impl Rig {
     }
 
     async fn write(&self, requests: Vec<Vec<u8>>) {
-        let writes = requests.chunks(requests.len().div_ceil(WRITERS)).map(|chunk| async {
+        let writes = requests.chunks(requests.len().div_ceil(WRITERS)).map(|chunk| async move {
             let mut connection = Connection::open(&self.client).await;
             for request in chunk {
                 assert_eq!(connection.exchange(request).await, 201);

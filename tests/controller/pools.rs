@@ -9,7 +9,7 @@ use portico_controller::providers::{self, Start};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-const POOLS: &str = "/apis/portico.dev/v1/addresspools";
+pub const POOLS: &str = "/apis/portico.dev/v1/addresspools";
 pub const BLOCKS: &str = "/apis/portico.dev/v1/addressblocks";
 
 /// The controller with the provider metal, as `portico controller` runs it.
