@@ -2,7 +2,6 @@
 
 use anyhow::Context;
 use hyper::header::HeaderValue;
-use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
 
@@ -28,9 +27,7 @@ impl Door {
     pub fn new_key() -> anyhow::Result<Door> {
         let mut bytes = [0; KEY_BYTES];
         File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).context("no random numbers")?;
-        let mut key = String::new();
-        bytes.iter().for_each(|byte| drop(write!(key, "{byte:02x}")));
-        Ok(Door::Key(key))
+        Ok(Door::Key(bytes.map(|byte| format!("{byte:02x}")).concat()))
     }
 
     /// The end of the address to print. What is behind a `#` never leaves the browser.
