@@ -9,7 +9,7 @@
 //!     └────────────────────────────────────────────────────── that one knows, or did not hear for long ── Giving
 //! ```
 
-use super::{Conflict, Output, Share, Speaker, Touched};
+use super::{Conflict, Output, Peer, Share, Speaker, Touched};
 use crate::Time;
 use crate::frame::Mac;
 use crate::rank::{self, NodeId};
@@ -163,7 +163,7 @@ impl Speaker {
             State::Held if self.is_followed(address) => {
                 self.set_state(address, State::Giving, Some(now + self.timing.dead), out);
             }
-            State::Giving if self.is_followed(address) && !is_due && !self.is_known_to_next(address) => {}
+            State::Giving if self.is_followed(address) && !is_due && !self.is_taken(address) => {}
             State::Held | State::Giving => {
                 self.vouch(address);
                 self.set_state(address, State::Others, None, out);
@@ -261,7 +261,7 @@ impl Speaker {
     /// Whether somebody may have it whom we want it from.
     fn blocked(&self, address: IpAddr) -> Blocked {
         let Some(entry) = self.entries.get(&address) else { return Blocked::No };
-        let of_peer = |(node, peer): (&NodeId, &super::Peer)| match peer.view() {
+        let of_peer = |(node, peer): (&NodeId, &Peer)| match peer.view() {
             None => Blocked::No,
             Some(_) if !peer.is_settled() => {
                 if self.is_fit(entry, *node) {
@@ -297,9 +297,14 @@ impl Speaker {
         self.entries.get(&address).is_some_and(|entry| entry.first.is_some() && self.is_fit(entry, self.me))
     }
 
-    /// Whoever is to have it has heard so, and has done what follows.
-    fn is_known_to_next(&self, address: IpAddr) -> bool {
-        let next = self.entries.get(&address).and_then(|entry| entry.first);
-        next.and_then(|node| self.peers.get(&node)).is_none_or(|peer| peer.knows(self.view_since))
+    /// Whoever is to have it has heard so, and has done what follows; or somebody else has it by now.
+    fn is_taken(&self, address: IpAddr) -> bool {
+        let Some((entry, next)) = self.entries.get(&address).and_then(|entry| Some((entry, entry.first?))) else {
+            return true;
+        };
+        let claims = |(node, peer): (&NodeId, &Peer)| {
+            *node != next && peer.is_settled() && peer.view().is_some_and(|view| self.claims(entry, *node, view))
+        };
+        self.peers.get(&next).is_none_or(|peer| peer.knows(self.view_since)) || self.peers.iter().any(claims)
     }
 }
