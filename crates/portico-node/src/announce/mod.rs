@@ -4,6 +4,7 @@
 //! routes this node announces by BGP; `l2` and [`bgp`] do it.
 
 pub mod bgp;
+pub mod plan;
 
 use portico_model::pools::PoolBgp;
 use std::collections::BTreeMap;
@@ -14,17 +15,18 @@ use std::sync::Arc;
 /// all that there are. Aggregation and what pools do not agree upon is left to BGP.
 pub type RouteChanges = Vec<(IpAddr, Option<Arc<PoolBgp>>)>;
 
-/// An address shared out on layer 2.
+/// An address that nodes share out among themselves on layer 2.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Share {
-    /// Nodes that may answer for it; `None`: every member.
+    /// Nodes that may answer for it, sorted; `None`: every member.
     pub nodes: Option<Arc<[Arc<str>]>>,
-    /// Names or patterns of links; all that have the address's network or a default route if empty.
+    /// Names or patterns of links; where it is empty, all that have the address's network or a default route.
     pub interfaces: Arc<[String]>,
 }
 
-/// Addresses that are shared out from now on, or no more (`None`). The first ones are all that there are.
+/// Addresses to be shared out from now on, or no more (`None`). The first ones are all that there are.
 pub type ShareChanges = Vec<(IpAddr, Option<Arc<Share>>)>;
 
-/// Nodes that could take part, with their addresses: without those that are excluded, being deleted or drained.
+/// Nodes that could take part, with their addresses: those that are neither excluded from load balancers nor about to leave. One that
+/// is not among them takes no part itself.
 pub type Peers = BTreeMap<Arc<str>, Vec<IpAddr>>;
