@@ -11,6 +11,7 @@ VENV := $(TARGET)/python
 # Debian packages that the tests need, each with the command that shows whether it is there.
 PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack haproxy:haproxy ip:iproute2 \
   linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived \
+  chromium:chromium chromedriver:chromium-driver curl:curl \
   bird:bird2 /usr/lib/frr/bgpd:frr gobgpd:gobgpd dig:bind9-dnsutils named:bind9 nsd:nsd
 
 .PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip bench-dns bench-controller crds clean
