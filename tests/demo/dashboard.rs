@@ -1,14 +1,8 @@
 //! The dashboard of the demo in a real browser: what it shows, how it follows what happens, and that it can be used without a mouse and
-//! without eyes. Screenshots for the docs are made with `PORTICO_SCREENSHOTS=docs/pictures`. Needs root.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+//! without eyes. Screenshots for the docs are made with `PORTICO_SCREENSHOTS=docs/pictures`.
 
-#[path = "dashboard/browser.rs"]
-mod browser;
-#[path = "demo/rig.rs"]
-mod rig;
-
-use browser::Browser;
-use rig::{Demo, good, shell};
+use crate::browser::Browser;
+use crate::rig::{Demo, good, shell};
 use std::path::PathBuf;
 
 const PICTURE: &str = "return document.getElementById('picture').textContent";
