@@ -8,11 +8,13 @@
 //! - `blocks`, `ledger`, `choose`: who has what, and who gets what. Pure.
 //! - `allocate`, `store`: deciding and writing, until both agree.
 //! - `driver`: the task that does it; `status`: what a pool shows.
+//! - `key`: what nodes need to trust each other when they share out addresses.
 
 mod allocate;
 mod blocks;
 mod choose;
 mod driver;
+mod key;
 mod ledger;
 mod pools;
 mod runs;
@@ -49,6 +51,7 @@ impl Metal {
     pub fn start(client: Client, shutdown: Shutdown) -> Self {
         let (commands, receiver) = mpsc::channel(WAITING);
         let (sender, news) = watch::channel(News::default());
+        tokio::spawn(key::ensure(client.clone(), shutdown.clone()));
         tokio::spawn(Driver::new(Cluster::new(client), receiver, sender).run(shutdown));
         Self { commands, news }
     }
