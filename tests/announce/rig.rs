@@ -45,7 +45,7 @@ impl Rig {
         let cluster = Cluster::new().unwrap();
         let mut rig = Rig { cluster, nodes: BTreeMap::new(), _programs: vec![], runtime, dir };
         rig.start_apiserver();
-        rig.apply(&NODES.map(|name| rig.node_object(name)));
+        NODES.iter().for_each(|name| rig.add_node(name));
         rig.start_controller();
         NODES.iter().for_each(|name| rig.start_node(name));
         rig
@@ -132,15 +132,16 @@ impl Rig {
         self.nodes.get_mut(name).unwrap_or_else(|| panic!("{name} does not run"))
     }
 
-    fn node_object(&self, name: &str) -> Value {
+    fn add_node(&self, name: &str) {
         let number = name.trim_start_matches("node");
+        let pods = [format!("10.244.{number}.0/24"), format!("fd00:10:244:{number}::/64")];
+        self.apply(&[
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"rack": number}},
+            "spec": {"podCIDR": pods[0], "podCIDRs": pods}}),
+        ]);
         let address = |which| json!({"type": "InternalIP", "address": self.cluster.addresses.of(name, which).unwrap()});
-        json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"rack": number}},
-            "spec": {"podCIDRs": [format!("10.244.{number}.0/24"), format!("fd00:10:244:{number}::/64")],
-                "podCIDR": format!("10.244.{number}.0/24")},
-            "status": {"addresses": [address("ip"), address("ip6")]},
-        })
+        let status = json!({"status": {"addresses": [address("ip"), address("ip6")]}}).to_string();
+        self.kubectl(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status], "");
     }
 
     fn try_kubectl(&self, arguments: &[&str], input: &str) -> Result<String, String> {
@@ -153,18 +154,9 @@ impl Rig {
         self.try_kubectl(arguments, input).unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
     }
 
-    /// `kubectl apply`; what a status has is written too.
     pub fn apply(&self, objects: &[Value]) {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         self.kubectl(&["apply", "-f", "-"], &list.to_string());
-        let with_status: Vec<&Value> = objects.iter().filter(|object| object.get("status").is_some()).collect();
-        if !with_status.is_empty() {
-            let list = json!({"apiVersion": "v1", "kind": "List", "items": with_status});
-            self.kubectl(
-                &["apply", "--server-side", "--force-conflicts", "--subresource=status", "-f", "-"],
-                &list.to_string(),
-            );
-        }
     }
 
     pub fn get(&self, kind: &str, name: &str) -> Value {
