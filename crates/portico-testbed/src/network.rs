@@ -67,16 +67,17 @@ pub struct Rule<'a> {
 }
 
 impl Host {
-    pub fn link_down(&self, name: &str) -> Result<()> {
-        let mut header = link_header(0);
-        header[12..].copy_from_slice(&UP.to_ne_bytes());
-        let message = Message::new(libc::RTM_NEWLINK, 0).fixed(&header).text(libc::IFLA_IFNAME, name);
-        self.request(format!("take {name} down"), message)
-    }
-
     pub fn link_up(&self, name: &str) -> Result<()> {
         let message = Message::new(libc::RTM_NEWLINK, 0).fixed(&link_header(UP)).text(libc::IFLA_IFNAME, name);
         self.request(format!("set {name} up"), message)
+    }
+
+    /// As if its cable were pulled out: the other end loses its carrier.
+    pub fn link_down(&self, name: &str) -> Result<()> {
+        let mut header = link_header(UP);
+        header[8..12].copy_from_slice(&0_u32.to_ne_bytes());
+        let message = Message::new(libc::RTM_NEWLINK, 0).fixed(&header).text(libc::IFLA_IFNAME, name);
+        self.request(format!("set {name} down"), message)
     }
 
     pub fn link_mac(&self, name: &str, mac: [u8; 6]) -> Result<()> {
