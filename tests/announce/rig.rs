@@ -2,6 +2,7 @@
 //! client on the same link; and `kubectl`, by which everything is done and seen.
 //!
 //! Knows no test: benchmarks use it too.
+#![allow(dead_code, reason = "each target uses its own part of this module")]
 
 use portico_testbed::cluster::{POD_RANGES, SERVICE_RANGES};
 use portico_testbed::{Cluster, Flow, Host, Process, Protocol, Seen};
