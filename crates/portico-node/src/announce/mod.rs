@@ -1,9 +1,10 @@
 //! Announcing: attracts the traffic of load-balancer addresses to this node, by layer 2 (ARP and neighbour discovery) and BGP.
 //!
 //! `plan` knows pools, Nodes and what Services have, and says which addresses are shared out among whom on layer 2 and which
-//! routes this node announces by BGP; `l2` and [`bgp`] do it.
+//! routes this node announces by BGP; [`l2`] and [`bgp`] do it.
 
 pub mod bgp;
+pub mod l2;
 pub mod plan;
 
 use portico_model::pools::PoolBgp;
