@@ -5,6 +5,7 @@
 //! any time, and a call that failed, or whose answer was lost, is repeated until it succeeds.
 
 pub mod metal;
+pub mod plugin;
 mod registry;
 
 use std::collections::BTreeMap;
