@@ -140,4 +140,4 @@ pub async fn run(provider: &dyn Provider, world: Option<&dyn World>, case: &Case
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -212,6 +212,7 @@ async fn run_balancers(
             client: client.clone(),
             config: arguments.cloud_config.clone(),
             cluster: arguments.cluster_name.clone(),
+            metrics: options.metrics.cloud.clone(),
             shutdown: stop.clone(),
         };
         let (client, options, failed) = (client.clone(), options.clone(), Arc::clone(&failed));

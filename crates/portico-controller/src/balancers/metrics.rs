@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use super::state::Call;
+use crate::providers::cloud::CallMetrics;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Operation {
@@ -34,6 +35,8 @@ pub struct Metrics {
     queued: Gauge,
     failing: Gauge,
     leading: Gauge,
+    /// Of providers in clouds.
+    pub cloud: CallMetrics,
 }
 
 impl Default for Metrics {
@@ -53,6 +56,7 @@ impl Default for Metrics {
             queued: Gauge::default(),
             failing: Gauge::default(),
             leading: Gauge::default(),
+            cloud: CallMetrics::default(),
         };
         let mut registry = Registry::default();
         let m = &metrics;
@@ -80,6 +84,7 @@ impl Default for Metrics {
             "1 where this controller is the one that works",
             m.leading.clone(),
         );
+        metrics.cloud.register(&mut registry);
         metrics.registry.lock().map(|mut shared| *shared = registry).unwrap_or_default();
         metrics
     }

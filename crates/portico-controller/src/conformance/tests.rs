@@ -1,4 +1,4 @@
-mod cloudlet;
+pub(crate) mod cloudlet;
 
 use std::time::Duration;
 

@@ -1,13 +1,19 @@
 //! Providers by the name that `--cloud-provider` has for them. Nothing else names one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kube::Client;
 
 use super::Provider;
-use super::metal::Metal;
+use super::cloud::CallMetrics;
+use super::description::Description;
+use super::metal::{self, Metal};
+use super::plugin::{Patience, Plugin};
 use crate::Shutdown;
+
+/// All of them, in words.
+pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION];
 
 /// What a provider starts with.
 pub struct Start {
@@ -16,6 +22,8 @@ pub struct Start {
     pub config: Option<PathBuf>,
     /// `--cluster-name`
     pub cluster: String,
+    /// Where calls of a cloud are counted.
+    pub metrics: CallMetrics,
     /// What a provider does on its own ends then.
     pub shutdown: Shutdown,
 }
@@ -30,7 +38,12 @@ pub enum StartError {
 
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
-    let Start { client, config: _, cluster: _, shutdown } = start;
+    let Start { client, config: _, cluster: _, metrics: _, shutdown } = start;
+    if let Some(socket) = name.strip_prefix("plugin:") {
+        let plugin = Plugin::start(Path::new(socket), Patience::default(), shutdown).await;
+        let failed = |message| StartError::Failed { provider: name.to_owned(), message };
+        return plugin.map(|plugin| Arc::new(plugin) as Arc<dyn Provider>).map_err(failed);
+    }
     match name {
         "metal" => Ok(Arc::new(Metal::start(client, shutdown))),
         _ => Err(StartError::Unknown(name.to_owned())),

@@ -12,6 +12,7 @@
 mod allocate;
 mod blocks;
 mod choose;
+mod description;
 mod driver;
 mod ledger;
 mod pools;
@@ -30,6 +31,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, News, Provider, ProviderError, Request};
 use crate::Shutdown;
 use allocate::{Addresses, Ask};
+pub use description::DESCRIPTION;
 use driver::{Command, Driver};
 use store::Cluster;
 use wish::Wish;

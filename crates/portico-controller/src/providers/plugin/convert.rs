@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use super::messages as wire;
 use crate::conformance::{Can, Support};
 use crate::providers::{
-    Abilities, Balancer, Endpoint, Family, HealthCheck, Host, Ingress, IpMode, Node, Port, Protocol, Request, ServiceRef,
+    Abilities, Balancer, Endpoint, Family, HealthCheck, Host, Ingress, IpMode, Node, Port, Protocol, Request,
+    ServiceRef,
 };
 
 /// What is wrong with a message.
