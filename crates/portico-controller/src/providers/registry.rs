@@ -9,11 +9,11 @@ use super::Provider;
 use super::cloud::CallMetrics;
 use super::description::Description;
 use super::metal::{self, Metal};
-use super::plugin::{Patience, Plugin};
+use super::plugin::{self, Patience, Plugin};
 use crate::Shutdown;
 
 /// All of them, in words.
-pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION];
+pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION, &plugin::DESCRIPTION];
 
 /// What a provider starts with.
 pub struct Start {

@@ -173,6 +173,7 @@ impl From<&Node> for wire::Node {
             provider_id: node.provider_id.clone(),
             zone: node.zone.clone(),
             addresses: node.addresses.iter().map(ToString::to_string).collect(),
+            version: node.version.clone(),
         }
     }
 }
@@ -182,7 +183,7 @@ impl TryFrom<wire::Node> for Node {
 
     fn try_from(node: wire::Node) -> Result<Node, Malformed> {
         let addresses = node.addresses.iter().map(|text| address("nodes", text)).collect::<Result<_, _>>()?;
-        Ok(Node { name: node.name, provider_id: node.provider_id, zone: node.zone, addresses })
+        Ok(Node { name: node.name, provider_id: node.provider_id, zone: node.zone, addresses, version: node.version })
     }
 }
 
@@ -306,6 +307,7 @@ impl From<&Can> for wire::Features {
             mixed_protocols: number(&can.mixed_protocols),
             ipv6: number(&can.ipv6),
             dual_stack: number(&can.dual_stack),
+            node_ports: number(&can.node_ports),
         }
     }
 }
@@ -326,6 +328,7 @@ impl From<wire::Features> for Can {
             mixed_protocols: support(features.mixed_protocols()),
             ipv6: support(features.ipv6()),
             dual_stack: support(features.dual_stack()),
+            node_ports: support(features.node_ports()),
         }
     }
 }

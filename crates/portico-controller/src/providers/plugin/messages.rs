@@ -63,6 +63,8 @@ pub struct Features {
     pub ipv6: i32,
     #[prost(enumeration = "Support", tag = "7")]
     pub dual_stack: i32,
+    #[prost(enumeration = "Support", tag = "8")]
+    pub node_ports: i32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Enumeration)]
@@ -173,6 +175,8 @@ pub struct Node {
     pub zone: String,
     #[prost(string, repeated, tag = "4")]
     pub addresses: Vec<String>,
+    #[prost(string, tag = "5")]
+    pub version: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -7,6 +7,7 @@
 
 mod client;
 mod convert;
+mod description;
 mod errors;
 mod messages;
 mod news;
@@ -26,6 +27,7 @@ use client::Client;
 use messages as wire;
 
 pub use client::Patience;
+pub use description::DESCRIPTION;
 pub use serve::{Served, serve};
 
 /// A provider that is another program.

@@ -106,8 +106,15 @@ impl Rig {
     }
 
     fn kill(&mut self) {
-        self.runtime.take().unwrap().shutdown_background();
+        let runtime = self.runtime.take().unwrap();
+        // All of it is gone before anything else happens, as with a process.
+        tokio::task::block_in_place(|| runtime.shutdown_timeout(SHORT.outage));
         std::fs::remove_file(&self.socket).unwrap();
+    }
+
+    async fn next_call(&mut self) -> Asked {
+        let call = tokio::time::timeout(SHORT.outage, self.calls.recv()).await;
+        call.expect("a call comes in time").expect("the provider lives")
     }
 
     async fn plugin(&self) -> Arc<Plugin> {
@@ -153,6 +160,7 @@ fn full() -> Request {
             provider_id: "cloud://one".to_owned(),
             zone: "a".to_owned(),
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+            version: "v1.36.4".to_owned(),
         }],
         endpoints: vec![Endpoint {
             address: "10.244.0.2".parse().unwrap(),
@@ -199,7 +207,7 @@ async fn everything_arrives() {
         ("delete", Err(late)),
         ("ensure", Err(ProviderError::Elsewhere)),
     ] {
-        let asked = rig.calls.recv().await.unwrap();
+        let asked = rig.next_call().await;
         assert_eq!((asked.what, &asked.request), (what, &full()));
         asked.answer.send(answer).unwrap();
     }
@@ -213,11 +221,11 @@ async fn a_plugin_that_dies_in_the_middle_of_a_call_is_asked_again() {
     let plugin = rig.plugin().await;
     let mut news = plugin.news().unwrap();
     let caller = tokio::spawn(async move { plugin.ensure(&full()).await });
-    let asked = rig.calls.recv().await.unwrap();
+    let asked = rig.next_call().await;
     rig.kill();
     drop(asked);
     rig.serve();
-    let asked = rig.calls.recv().await.unwrap();
+    let asked = rig.next_call().await;
     assert_eq!((asked.what, &asked.request), ("ensure", &full()));
     asked.answer.send(Ok(Some(made()))).unwrap();
     assert_eq!(caller.await.unwrap(), Ok(made()));
