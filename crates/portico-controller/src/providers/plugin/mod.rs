@@ -44,9 +44,12 @@ pub struct Plugin {
 
 impl Plugin {
     /// Waits for the plugin to answer, and asks what it can do. What the plugin says on its own accord is heard until `shutdown`.
-    pub async fn start(socket: &Path, patience: Patience, shutdown: Shutdown) -> Result<Plugin, String> {
+    pub async fn start(socket: &Path, patience: Patience, mut shutdown: Shutdown) -> Result<Plugin, String> {
         let client = Client::new(socket, patience)?;
-        let info = client.info().await.map_err(|status| no_info(socket, &status))?;
+        let info = tokio::select! {
+            info = client.info() => info.map_err(|status| no_info(socket, &status))?,
+            _ = shutdown.wait_for(|stop| *stop) => return Err("stopped before the plugin answered".to_owned()),
+        };
         check_revision(&info)?;
         let (sender, news) = watch::channel(News::default());
         tokio::spawn(news::follow(client.clone(), info.clone(), sender, shutdown));
