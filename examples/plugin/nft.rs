@@ -35,7 +35,7 @@ impl Nft {
         let mut addresses = addresses(&list(&["table", "inet", &table(request)]).await?);
         for family in request.families.iter().copied() {
             if !addresses.iter().any(|address| Family::of(*address) == family) {
-                addresses.push(free(family).await?);
+                addresses.push(free(family, request).await?);
             }
         }
         addresses.retain(|address| request.families.contains(&Family::of(*address)));
@@ -141,15 +141,19 @@ fn rule(request: &Request, port: &Port, address: IpAddr, ip: &str) -> Option<Str
     })
 }
 
-/// The first address that no table has.
-async fn free(family: Family) -> Result<IpAddr, ProviderError> {
+/// The first address that no table has; rather the one that the Service is known by, if the tables were lost.
+async fn free(family: Family, request: &Request) -> Result<IpAddr, ProviderError> {
     let taken: BTreeSet<IpAddr> = addresses(&list(&["ruleset", "inet"]).await?).into_iter().collect();
     let candidate = |number: u8| match family {
         Family::V4 => IpAddr::V4(Ipv4Addr::new(198, 51, 100, number)),
         Family::V6 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, number.into())),
     };
     let none = || ProviderError::Refused { reason: "NoAddress", message: format!("no {family:?} address is free") };
-    (1..255).map(candidate).find(|address| !taken.contains(address)).ok_or_else(none)
+    let known = request.ingress.iter().filter_map(|ingress| match ingress.host {
+        Host::Ip(address) if Family::of(address) == family => Some(address),
+        _ => None,
+    });
+    known.chain((1..255).map(candidate)).find(|address| !taken.contains(address)).ok_or_else(none)
 }
 
 /// The elements of the sets of our tables, as `nft -j` prints them.

@@ -126,7 +126,9 @@ class Plugin(rpc.ProviderServicer):
         shapes = {api.FAMILY_IPV4: "198.51.100.{}", api.FAMILY_IPV6: "2001:db8::{:x}"}
 
         def first(family):
-            return next(address for n in range(1, 255) if (address := shapes[family].format(n)) not in taken)
+            # What the Service is known by, if the folder was lost; then any.
+            known = [ingress.ip for ingress in request.ingress if (":" in ingress.ip) == (family == api.FAMILY_IPV6)]
+            return next(address for address in known + [shapes[family].format(n) for n in range(1, 255)] if address not in taken)
 
         return [first(family) for family in request.families]
 
