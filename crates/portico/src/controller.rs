@@ -44,7 +44,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PORT", default_value_t = 10256)]
     node_healthz_port: u16,
     /// How many Services are worked on at a time.
-    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    #[arg(long, value_name = "COUNT", default_value_t = 32)]
     concurrent_service_syncs: usize,
     /// How often each load balancer is compared with what it should be.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
