@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kube::Client;
 
 use super::Provider;
+use super::haproxy::Haproxy;
 use super::metal::Metal;
 use crate::Shutdown;
 
@@ -30,9 +31,14 @@ pub enum StartError {
 
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
-    let Start { client, config: _, cluster: _, shutdown } = start;
+    let Start { client, config, cluster: _, shutdown } = start;
     match name {
         "metal" => Ok(Arc::new(Metal::start(client, shutdown))),
+        "haproxy" => {
+            let failed = |message: String| StartError::Failed { provider: name.to_owned(), message };
+            let config = config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;
+            Ok(Arc::new(Haproxy::start(&config, shutdown).await.map_err(failed)?))
+        }
         _ => Err(StartError::Unknown(name.to_owned())),
     }
 }
