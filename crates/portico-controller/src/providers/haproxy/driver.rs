@@ -65,6 +65,9 @@ impl Driver {
     pub async fn new(settings: Arc<Settings>, mut table: Table, commands: mpsc::Receiver<Command>) -> Driver {
         let mut proxy = Proxy::new(Arc::clone(&settings));
         proxy.adopt(&mut table).await;
+        if let Err(error) = proxy.prepare(&table) {
+            warn!(error = &error as &dyn std::error::Error, "HAProxy cannot be started by others");
+        }
         let mut driver = Driver { settings, table, proxy, commands, save: None, glances: 0 };
         driver.repair().await;
         driver

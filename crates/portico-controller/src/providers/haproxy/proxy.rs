@@ -118,6 +118,14 @@ impl Proxy {
         self.running = Some(running);
     }
 
+    /// There is a configuration, for whoever starts HAProxy.
+    pub fn prepare(&self, table: &Table) -> Result<(), FileError> {
+        if files::read(&self.settings.state_path())?.is_none() {
+            files::write(&self.settings.state_path(), "1\n")?;
+        }
+        if files::read(&self.settings.config_path())?.is_none() { self.save(table) } else { Ok(()) }
+    }
+
     /// Something other than servers may have changed in the table.
     pub fn note_structure(&mut self, table: &Table) {
         self.generation = generation(table, &self.settings);
@@ -254,9 +262,6 @@ impl Proxy {
         }
         let rendered = render(table, &self.settings);
         self.generation = rendered.generation;
-        if files::read(&self.settings.state_path())?.is_none() {
-            files::write(&self.settings.state_path(), "1\n")?;
-        }
         files::check(&self.settings, &rendered.text).await?;
         let before = [files::read(&self.settings.table_path())?, files::read(&self.settings.config_path())?];
         self.write(table, &rendered.text)?;
