@@ -94,6 +94,7 @@ impl Rig {
     pub async fn ask_master(&self, command: &str) -> String {
         let mut stream = UnixStream::connect(self.path("master.sock")).await.unwrap();
         stream.write_all(format!("{command}\n").as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
