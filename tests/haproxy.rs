@@ -6,7 +6,11 @@
 
 #[path = "haproxy/changes.rs"]
 mod changes;
+#[path = "haproxy/changes.rs"]
+mod changes;
 mod common;
+#[path = "haproxy/conformance.rs"]
+mod conformance;
 #[path = "haproxy/controller.rs"]
 mod controller;
 #[path = "haproxy/endpoint.rs"]

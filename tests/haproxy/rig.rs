@@ -110,6 +110,17 @@ impl Rig {
         names
     }
 
+    /// Every server that HAProxy has, whether it gets connections or not.
+    pub async fn servers_of_sections(&self) -> Vec<String> {
+        let states = self.ask("show servers state").await;
+        let fields = states.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        fields
+            .filter(|words| words.len() > 18)
+            .filter(|words| words[0] != "#")
+            .map(|words| format!("server {}/{} {} {}", words[1], words[3], words[4], words[6]))
+            .collect()
+    }
+
     pub fn config_text(&self) -> String {
         std::fs::read_to_string(self.path("haproxy.cfg")).unwrap()
     }

@@ -12,6 +12,7 @@ mod topology;
 #[cfg(test)]
 mod tests;
 
+use crate::announce::Announceable;
 use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
 use crate::table::{Change, Conflict, ForwardingTable, HealthCheck, ServiceName};
 use ipnet::IpNet;
@@ -68,6 +69,9 @@ pub struct Update {
     pub rules: bool,
     /// Health-check node ports that changed, with what they are now (`None`: gone).
     pub health_checks: Vec<(ServiceName, Option<HealthCheck>)>,
+    /// Services whose load-balancer addresses, or who serves them, changed, with what they are now (`None`: without any). Only of
+    /// an index [`with_announcing`](Index::with_announcing).
+    pub announceables: Vec<(ServiceName, Option<Arc<Announceable>>)>,
     /// Whether the node is fit for new connections of load balancers changed ([`Index::eligible`]).
     pub eligible: bool,
     /// What of the objects could not be used; the rest of them is.
@@ -119,6 +123,9 @@ pub struct Index {
     replaced: BTreeMap<ServiceName, Option<Box<ServiceRecord>>>,
     table: ForwardingTable,
     health_checks: BTreeMap<ServiceName, HealthCheck>,
+    /// Where addresses are announced: somebody wants to know of `announceables`.
+    announcing: bool,
+    announceables: BTreeMap<ServiceName, Arc<Announceable>>,
     problems: Vec<Problem>,
 }
 
@@ -146,8 +153,15 @@ impl Index {
             replaced: BTreeMap::new(),
             table,
             health_checks: BTreeMap::new(),
+            announcing: false,
+            announceables: BTreeMap::new(),
             problems: Vec::new(),
         }
+    }
+
+    /// One that also says what there is to announce; it remembers the node of every endpoint. To be called before objects come.
+    pub fn with_announcing(self) -> Index {
+        Index { announcing: true, ..self }
     }
 
     pub fn apply_service(&mut self, service: Service) {
@@ -167,7 +181,10 @@ impl Index {
         let service = service_of(&slice);
         let record =
             service.and_then(|_| SliceRecord::read(&slice, self.node.name(), &mut self.names, &mut complaints));
-        let (Some(service), Some(record)) = (service, record) else { return self.delete_slice(namespace, name) };
+        let (Some(service), Some(mut record)) = (service, record) else { return self.delete_slice(namespace, name) };
+        if self.announcing {
+            record = record.with_places(&slice, &mut self.names);
+        }
         let service = self.service_name(namespace, service);
         let key = ServiceName { namespace: service.namespace.clone(), name: record.name.clone() };
         if self.slice_owners.get(&key).is_some_and(|owner| *owner != service.name) {
@@ -247,6 +264,10 @@ impl Index {
 
     pub fn health_checks(&self) -> &BTreeMap<ServiceName, HealthCheck> {
         &self.health_checks
+    }
+
+    pub fn announceables(&self) -> &BTreeMap<ServiceName, Arc<Announceable>> {
+        &self.announceables
     }
 
     /// Load balancers may send new connections here: the node is known, and neither being deleted nor marked for it.

@@ -165,7 +165,7 @@ fn request(service: &Service, spec: ServiceSpec, surroundings: &Surroundings) ->
 }
 
 /// As the cloud controllers of Kubernetes have always made it.
-fn balancer_name(uid: &str) -> String {
+pub fn balancer_name(uid: &str) -> String {
     let letters = uid.chars().filter(|letter| *letter != '-');
     std::iter::once('a').chain(letters).take(32).collect()
 }

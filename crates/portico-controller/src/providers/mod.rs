@@ -4,6 +4,8 @@
 //! Every call says all that is wanted, so that a provider keeps nothing that it could not read again. A call may be repeated at
 //! any time, and a call that failed, or whose answer was lost, is repeated until it succeeds.
 
+pub mod cloud;
+pub mod description;
 pub mod haproxy;
 pub mod metal;
 mod registry;
@@ -17,7 +19,7 @@ use futures_util::future::BoxFuture;
 use ipnet::IpNet;
 use tokio::sync::watch;
 
-pub use registry::{Start, StartError, start};
+pub use registry::{DESCRIPTIONS, Start, StartError, start};
 
 /// What a provider can do, and what it wants to know. The controller calls it only when something changed that it asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,6 +172,8 @@ pub struct Node {
     pub zone: String,
     /// Internal ones first.
     pub addresses: Vec<IpAddr>,
+    /// Of Kubernetes on it, as it says: `v1.36.4`.
+    pub version: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,9 +6,14 @@ use std::sync::Arc;
 use kube::Client;
 
 use super::Provider;
-use super::haproxy::Haproxy;
-use super::metal::Metal;
+use super::cloud::CallMetrics;
+use super::description::Description;
+use super::haproxy::{self, Haproxy};
+use super::metal::{self, Metal};
 use crate::Shutdown;
+
+/// All of them, in words.
+pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION, &haproxy::DESCRIPTION];
 
 /// What a provider starts with.
 pub struct Start {
@@ -17,6 +22,8 @@ pub struct Start {
     pub config: Option<PathBuf>,
     /// `--cluster-name`
     pub cluster: String,
+    /// Where calls of a cloud are counted.
+    pub metrics: CallMetrics,
     /// What a provider does on its own ends then.
     pub shutdown: Shutdown,
 }
@@ -31,7 +38,7 @@ pub enum StartError {
 
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
-    let Start { client, config, cluster: _, shutdown } = start;
+    let Start { client, config, cluster: _, metrics: _, shutdown } = start;
     match name {
         "metal" => Ok(Arc::new(Metal::start(client, shutdown))),
         "haproxy" => {

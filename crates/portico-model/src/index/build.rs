@@ -5,6 +5,7 @@ use super::parse::host;
 use super::services::{Address, PortRecord, ServiceRecord};
 use super::slices::{self, Candidate, SliceRecord};
 use super::topology::{Needs, Pools, pools};
+use crate::announce::Announceable;
 use crate::table::{
     Claim, Claims, Endpoint, Family, Frontend, FrontendIndex, FrontendKey, FrontendKind, HealthCheck, Masquerade,
     Outcome, PerFamily, PortKey, ServiceName, ServicePort,
@@ -57,6 +58,22 @@ impl Parts<'_> {
             port: self.record.health_check_port,
             families,
             ready: PerFamily { v4: ready(Family::V4), v6: ready(Family::V6) },
+        })
+    }
+
+    /// `None` where no load balancer delivers packets to its address.
+    pub fn announceable(&self) -> Option<Announceable> {
+        let (addresses, local) = (&self.record.load_balancer_ips, self.record.external_local);
+        if addresses.is_empty() || self.record.ports.is_empty() {
+            return None;
+        }
+        let served = |family| *self.record.families().get(family) && slices::served(self.slices, family);
+        let nodes = |family| if local { slices::places(self.slices, family) } else { Box::default() };
+        Some(Announceable {
+            addresses: addresses.clone(),
+            local,
+            served: PerFamily { v4: served(Family::V4), v6: served(Family::V6) },
+            nodes: PerFamily { v4: nodes(Family::V4), v6: nodes(Family::V6) },
         })
     }
 

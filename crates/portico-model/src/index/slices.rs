@@ -4,6 +4,7 @@ use super::names::Names;
 use super::parse::Complaints;
 use crate::objects::{EndpointSlice, HEADLESS, Hints, Named, SERVICE_NAME, SliceEndpoint, SlicePort};
 use crate::table::{Endpoint, Family, Protocol};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub(super) struct SliceRecord {
     endpoints: Endpoints,
     /// The distinct lists of zones that endpoints of this slice are meant for.
     zones: Box<[Zones]>,
+    /// Where the endpoints are, each node once; only where somebody wants to know.
+    places: Box<[Place]>,
 }
 
 type Zones = Box<[Box<str>]>;
@@ -45,6 +48,26 @@ pub(super) struct Condition {
     pub node_hints: bool,
     /// This node is one of them.
     pub hinted_here: bool,
+}
+
+/// A node that has an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    node: Arc<str>,
+    /// One is ready; otherwise one ends and still serves.
+    ready: bool,
+}
+
+impl Condition {
+    /// It gets connections, if only for want of a better one.
+    pub fn is_usable(self) -> bool {
+        self.ready || self.is_fallback()
+    }
+
+    /// It ends, and serves until then.
+    pub fn is_fallback(self) -> bool {
+        self.serving && self.terminating
+    }
 }
 
 /// An endpoint of a service port, with what the choice of the pools needs.
@@ -83,7 +106,28 @@ impl SliceRecord {
             _ => return None,
         };
         let ports = slice.ports.iter().flatten().filter_map(|port| slice_port(port, names, complaints)).collect();
-        Some(SliceRecord { name: slice.metadata.name.as_str().into(), ports, endpoints, zones: zones.into() })
+        let name = slice.metadata.name.as_str().into();
+        Some(SliceRecord { name, ports, endpoints, zones: zones.into(), places: Box::default() })
+    }
+
+    /// The same, with the nodes of its endpoints.
+    pub fn with_places(self, slice: &EndpointSlice, names: &mut Names) -> SliceRecord {
+        let mut places: BTreeMap<&str, bool> = BTreeMap::new();
+        for endpoint in slice.endpoints.iter().flatten() {
+            let condition = condition(endpoint, "");
+            if let Some(node) = endpoint.node_name.as_deref().filter(|_| condition.is_usable()) {
+                *places.entry(node).or_default() |= condition.ready;
+            }
+        }
+        let places = places.into_iter().map(|(node, ready)| Place { node: names.get(node), ready });
+        SliceRecord { places: places.collect(), ..self }
+    }
+
+    fn is_served(&self) -> bool {
+        match &self.endpoints {
+            Endpoints::V4(records) => records.iter().any(|record| record.condition.is_usable()),
+            Endpoints::V6(records) => records.iter().any(|record| record.condition.is_usable()),
+        }
     }
 
     fn family(&self) -> Family {
@@ -154,6 +198,23 @@ pub(super) fn ready_here(slices: &[SliceRecord], family: Family) -> u32 {
     addresses.sort_unstable();
     addresses.dedup();
     u32::try_from(addresses.len()).unwrap_or(u32::MAX)
+}
+
+/// Whether there is an endpoint at all.
+pub(super) fn served(slices: &[SliceRecord], family: Family) -> bool {
+    slices.iter().any(|slice| slice.family() == family && slice.is_served())
+}
+
+/// The nodes with a ready endpoint, sorted; where none is ready, those with one that ends and still serves.
+pub(super) fn places(slices: &[SliceRecord], family: Family) -> Box<[Arc<str>]> {
+    let of_family = slices.iter().filter(|slice| slice.family() == family);
+    let all: Vec<&Place> = of_family.flat_map(|slice| &slice.places).collect();
+    let any_ready = all.iter().any(|place| place.ready);
+    let mut nodes: Vec<Arc<str>> =
+        all.iter().filter(|place| place.ready == any_ready).map(|place| place.node.clone()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.into()
 }
 
 /// An endpoint is in two slices while it moves from one to the other, and one address belongs to two pods when it is used

@@ -3,6 +3,7 @@
 use super::build::{Parts, claims};
 use super::parse::report;
 use super::{Index, Problem, Update};
+use crate::announce::Announceable;
 use crate::table::{Change, Claims, HealthCheck, PortKey, ServiceName, ServicePort};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -77,11 +78,13 @@ impl Index {
         let parts = record.map(|record| Parts { name, record, slices, here: &self.here });
         let ports = parts.as_ref().map(|parts| parts.service_ports(&self.table.frontends)).unwrap_or_default();
         let health_check = parts.as_ref().and_then(Parts::health_check);
+        let announceable = parts.as_ref().filter(|_| self.announcing).and_then(Parts::announceable);
         if known.is_some_and(|known| known.record.is_none() && known.slices.is_empty()) {
             self.services.remove(name);
         }
         self.replace_ports(name, ports, &mut update.changes);
         self.replace_health_check(name, health_check, update);
+        self.replace_announceable(name, announceable, update);
     }
 
     fn replace_ports(&mut self, name: &ServiceName, ports: Vec<(PortKey, ServicePort)>, changes: &mut Vec<Change>) {
@@ -110,5 +113,17 @@ impl Index {
             None => self.health_checks.remove(name),
         };
         update.health_checks.push((name.clone(), wanted));
+    }
+
+    fn replace_announceable(&mut self, name: &ServiceName, wanted: Option<Announceable>, update: &mut Update) {
+        if self.announceables.get(name).map(Arc::as_ref) == wanted.as_ref() {
+            return;
+        }
+        let wanted = wanted.map(Arc::new);
+        match &wanted {
+            Some(wanted) => self.announceables.insert(name.clone(), wanted.clone()),
+            None => self.announceables.remove(name),
+        };
+        update.announceables.push((name.clone(), wanted));
     }
 }

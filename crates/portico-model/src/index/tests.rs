@@ -1,6 +1,7 @@
 //! The rules of forwarding, one by one, on objects as the API has them.
 
 mod addresses;
+mod announce;
 mod conflicts;
 mod endpoints;
 mod harness;

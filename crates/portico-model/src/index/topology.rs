@@ -27,7 +27,7 @@ enum Prefer {
 }
 
 pub(super) fn pools(candidates: &[Candidate<'_>], needs: Needs, zone: &str) -> Pools {
-    let mut pools = Pools { anywhere: candidates.iter().any(|c| c.condition.ready || fallback(c)), ..Pools::default() };
+    let mut pools = Pools { anywhere: candidates.iter().any(|c| c.condition.is_usable()), ..Pools::default() };
     if needs.cluster {
         let prefer = preference(candidates, zone);
         pools.cluster = usable(candidates, |candidate| available(candidate, prefer, zone), |_| true);
@@ -49,13 +49,9 @@ fn usable(
     };
     let ready = choose(&|candidate| candidate.condition.ready && wanted(candidate));
     match ready.is_empty() {
-        true => choose(&|candidate| fallback(candidate) && wanted_fallback(candidate)),
+        true => choose(&|candidate| candidate.condition.is_fallback() && wanted_fallback(candidate)),
         false => ready,
     }
-}
-
-fn fallback(candidate: &Candidate<'_>) -> bool {
-    candidate.condition.serving && candidate.condition.terminating
 }
 
 /// Hints count only if every ready endpoint has some and at least one is meant for this node (or its zone).

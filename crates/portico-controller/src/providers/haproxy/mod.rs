@@ -9,6 +9,7 @@
 //! - `socket`, `files`: HAProxy's socket and its configuration on disk.
 //! - `proxy`: makes what runs what is wanted; `driver`: the task that does it for all Services.
 
+mod description;
 mod driver;
 mod files;
 mod plan;
@@ -29,6 +30,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request};
 use crate::Shutdown;
+use crate::task::AbortOnDrop;
+pub use description::DESCRIPTION;
 use driver::{Ask, Command, Driver, Reply};
 use settings::Settings;
 use wish::Wish;
@@ -41,19 +44,20 @@ const WAITING: usize = 1024;
 pub struct Haproxy {
     settings: Arc<Settings>,
     commands: mpsc::Sender<Command>,
+    _task: AbortOnDrop,
 }
 
 impl Haproxy {
-    /// Adopts the HAProxy that runs, or starts one, and starts the task that looks after it; it ends with `shutdown`, or when nobody
-    /// has the provider any more. HAProxy stays. An error is one of the configuration: a HAProxy that is away is waited for.
+    /// Adopts the HAProxy that runs, or starts one, and starts the task that looks after it; it ends with `shutdown`, and where it
+    /// stands when the provider is dropped. HAProxy stays. An error is one of the configuration: a HAProxy that is away is waited for.
     pub async fn start(config: &Path, shutdown: Shutdown) -> Result<Haproxy, String> {
         let settings = Arc::new(Settings::read(config)?);
         files::make_folders(&settings).map_err(|error| error.to_string())?;
         let table = files::read_table(&settings.table_path()).map_err(|error| error.to_string())?;
         let (commands, receiver) = mpsc::channel(WAITING);
         let driver = Driver::new(Arc::clone(&settings), table, receiver).await;
-        tokio::spawn(driver.run(shutdown));
-        Ok(Haproxy { settings, commands })
+        let task = tokio::spawn(driver.run(shutdown));
+        Ok(Haproxy { settings, commands, _task: AbortOnDrop(task.abort_handle()) })
     }
 
     async fn ask(&self, ask: Ask) -> Reply {

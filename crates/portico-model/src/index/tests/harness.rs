@@ -93,6 +93,13 @@ pub fn index(objects: &[Value]) -> Index {
     index_with(settings(), objects).0
 }
 
+pub fn announcing(objects: &[Value]) -> Index {
+    let mut index = Index::new(settings()).with_announcing();
+    objects.iter().for_each(|object| apply(&mut index, object));
+    index.take();
+    index
+}
+
 pub fn key(port: &str, protocol: Protocol, family: Family) -> PortKey {
     PortKey { service: name("web"), port: port.into(), protocol, family }
 }

@@ -1,11 +1,13 @@
 //! Changes: what is said to have changed, and that it does not matter in which order things came.
 
 use super::harness::*;
+use crate::announce::Announceable;
 use crate::index::Index;
-use crate::table::ForwardingTable;
+use crate::table::{ForwardingTable, ServiceName};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 #[test]
 fn nothing_changed_says_nothing() {
@@ -136,6 +138,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Follower {
     objects: BTreeMap<String, Value>,
     table: ForwardingTable,
+    announceables: BTreeMap<ServiceName, Arc<Announceable>>,
 }
 
 impl Follower {
@@ -158,9 +161,16 @@ impl Follower {
     }
 
     fn take(&mut self, index: &mut Index) {
-        let changes = index.take().changes;
-        assert!(changes.is_sorted_by(|a, b| a.key < b.key));
-        for change in changes {
+        let update = index.take();
+        assert!(update.changes.is_sorted_by(|a, b| a.key < b.key));
+        for (name, now) in update.announceables {
+            assert_ne!(self.announceables.get(&name), now.as_ref());
+            match now {
+                Some(now) => self.announceables.insert(name, now),
+                None => self.announceables.remove(&name),
+            };
+        }
+        for change in update.changes {
             assert_ne!(change.before, change.after);
             assert_eq!(self.table.ports.get(&change.key), change.before.as_ref());
             match change.after {
@@ -184,12 +194,14 @@ fn no_frontend_is_owned_twice(table: &ForwardingTable) {
 proptest! {
     #[test]
     fn any_sequence_of_changes_ends_where_building_from_scratch_does(steps in steps()) {
-        let mut index = Index::new(settings());
+        let mut index = Index::new(settings()).with_announcing();
         let mut follower = Follower::default();
         steps.into_iter().for_each(|step| follower.step(&mut index, step));
         follower.take(&mut index);
         let objects: Vec<Value> = follower.objects.values().cloned().collect();
-        let (scratch, _) = index_with(settings(), &objects);
+        let scratch = announcing(&objects);
+        prop_assert_eq!(index.announceables(), scratch.announceables());
+        prop_assert_eq!(index.announceables(), &follower.announceables);
         prop_assert_eq!(index.table(), scratch.table());
         prop_assert_eq!(index.health_checks(), scratch.health_checks());
         prop_assert_eq!(index.conflicts(), scratch.conflicts());

@@ -1,0 +1,123 @@
+//! Proof of who asks: added to each try of a call right before it is sent.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::Request;
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::Mutex;
+
+use super::error::{CallError, Problem};
+
+pub trait Authorize: Send + Sync {
+    fn authorize<'a>(&'a self, request: &'a mut Request<Bytes>) -> BoxFuture<'a, Result<(), CallError>>;
+
+    /// The server did not accept what was added. Says whether it is worth trying with something new.
+    fn renew(&self) -> bool {
+        false
+    }
+}
+
+/// For servers that ask nobody.
+pub struct Anonymous;
+
+impl Authorize for Anonymous {
+    fn authorize<'a>(&'a self, _request: &'a mut Request<Bytes>) -> BoxFuture<'a, Result<(), CallError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A token as it goes into a request.
+#[derive(Clone, Debug)]
+pub enum Header {
+    /// `Authorization: Bearer ...`
+    Bearer,
+    Named(HeaderName),
+}
+
+impl Header {
+    pub fn add(&self, token: &SecretString, request: &mut Request<Bytes>) -> Result<(), CallError> {
+        let (name, value) = match self {
+            Header::Bearer => (AUTHORIZATION, HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))),
+            Header::Named(name) => (name.clone(), HeaderValue::try_from(token.expose_secret())),
+        };
+        // The error would show the value.
+        let bad = |_| CallError::new("token", Problem::Credentials("the token is no text of one line".to_owned()));
+        let mut value = value.map_err(bad)?;
+        value.set_sensitive(true);
+        request.headers_mut().insert(name, value);
+        Ok(())
+    }
+}
+
+/// A token that does not change.
+pub struct Fixed {
+    pub header: Header,
+    pub token: SecretString,
+}
+
+impl Authorize for Fixed {
+    fn authorize<'a>(&'a self, request: &'a mut Request<Bytes>) -> BoxFuture<'a, Result<(), CallError>> {
+        Box::pin(async { self.header.add(&self.token, request) })
+    }
+}
+
+/// Where tokens come from.
+pub trait TokenSource: Send + Sync {
+    fn fetch(&self) -> BoxFuture<'_, Result<Token, CallError>>;
+}
+
+#[derive(Clone, Debug)]
+pub struct Token {
+    pub secret: SecretString,
+    pub lifetime: Duration,
+}
+
+/// Tokens that end: fetched by the first that needs one while the others wait for it, and again before it ends.
+pub struct Tokens<S> {
+    source: S,
+    header: Header,
+    current: Mutex<Option<(SecretString, Instant)>>,
+}
+
+impl<S: TokenSource> Tokens<S> {
+    pub fn new(source: S, header: Header) -> Tokens<S> {
+        Tokens { source, header, current: Mutex::new(None) }
+    }
+
+    async fn token(&self) -> Result<SecretString, CallError> {
+        let mut current = self.current.lock().await;
+        if let Some((secret, until)) = &*current
+            && Instant::now() < *until
+        {
+            return Ok(secret.clone());
+        }
+        let token = self.source.fetch().await?;
+        *current = Some((token.secret.clone(), Instant::now() + usable(token.lifetime)));
+        Ok(token.secret)
+    }
+}
+
+/// A token is not used in its last minutes: a request may take some, and clocks differ.
+fn usable(lifetime: Duration) -> Duration {
+    lifetime.saturating_sub(Duration::from_secs(300).min(lifetime / 5))
+}
+
+impl<S: TokenSource> Authorize for Tokens<S> {
+    fn authorize<'a>(&'a self, request: &'a mut Request<Bytes>) -> BoxFuture<'a, Result<(), CallError>> {
+        Box::pin(async {
+            let token = self.token().await?;
+            self.header.add(&token, request)
+        })
+    }
+
+    fn renew(&self) -> bool {
+        // Whoever holds the lock is fetching a new one already.
+        if let Ok(mut current) = self.current.try_lock() {
+            *current = None;
+        }
+        true
+    }
+}

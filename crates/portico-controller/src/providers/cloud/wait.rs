@@ -1,0 +1,51 @@
+//! Waiting for what takes a cloud a while, for a while (design/0018).
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::error::CallError;
+use crate::providers::ProviderError;
+
+/// How often something is looked at, at first and later, and for how long before the Service is put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Poll {
+    pub first: Duration,
+    pub last: Duration,
+    pub within: Duration,
+}
+
+impl Default for Poll {
+    fn default() -> Poll {
+        let second = Duration::from_secs(1);
+        Poll { first: second / 2, last: 5 * second, within: 60 * second }
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress<T> {
+    Done(T),
+    /// For people: what is waited for.
+    Pending(String),
+}
+
+/// Asks until it is done; what takes longer is [`ProviderError::RetryAfter`], so that people see what is waited for and others
+/// get their turn.
+pub async fn wait_for<T, F>(poll: &Poll, mut ask: impl FnMut() -> F) -> Result<T, ProviderError>
+where
+    F: Future<Output = Result<Progress<T>, CallError>>,
+{
+    let (began, mut wait) = (Instant::now(), poll.first);
+    loop {
+        let reason = match ask().await? {
+            Progress::Done(value) => return Ok(value),
+            Progress::Pending(reason) => reason,
+        };
+        if began.elapsed() + wait > poll.within {
+            return Err(ProviderError::RetryAfter { after: poll.last, reason });
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(poll.last);
+    }
+}
