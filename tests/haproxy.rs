@@ -6,8 +6,6 @@
 
 #[path = "haproxy/changes.rs"]
 mod changes;
-#[path = "haproxy/changes.rs"]
-mod changes;
 mod common;
 #[path = "haproxy/conformance.rs"]
 mod conformance;

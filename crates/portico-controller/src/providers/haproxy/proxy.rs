@@ -137,11 +137,8 @@ impl Proxy {
 
     /// Another worker than ours runs, or none: everything it was told is forgotten.
     pub async fn notice(&mut self) -> bool {
-        let known = self.running.as_ref().map(|running| running.worker);
         let current = self.master.worker().await.ok().map(|(worker, _)| worker);
-        if known.is_none() || known != current {
-            self.running = None;
-        }
+        self.running.take_if(|running| Some(running.worker) != current);
         self.running.is_none()
     }
 
@@ -156,6 +153,8 @@ impl Proxy {
 
     async fn try_converge(&mut self, table: &Table, scope: &Scope) -> Result<(), ProxyError> {
         let mut scope = scope.clone();
+        // Somebody else may have had it loaded anew; the worker from before would still take commands.
+        self.notice().await;
         for _ in 0..TRIES {
             if self.running.is_none() {
                 self.running = Some(self.read_or_start(table).await?);
