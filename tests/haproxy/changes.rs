@@ -4,6 +4,7 @@ use crate::common::random::Random;
 use crate::endpoint::Endpoint;
 use crate::load::Loads;
 use crate::rig::{Rig, assert_tidy, get, request};
+use futures_util::future::join_all;
 use portico_controller::providers::Provider;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -62,30 +63,22 @@ async fn services_that_come_and_go_fail_no_request_of_others() {
     running.ensure(&request("web", 80, addresses())).await;
     let loads = Loads::start(rig.frontend(80));
     let begun = Instant::now();
-    for round in 0..15 {
+    for round in 0..10 {
         let names: Vec<String> = (0..4).map(|number| format!("other-{round}-{number}")).collect();
         let others: Vec<_> = (1000..).zip(&names).map(|(port, name)| request(name, port, addresses())).collect();
-        futures_util::future::join_all(others.iter().map(|other| running.ensure(other))).await;
+        join_all(others.iter().map(|other| running.ensure(other))).await;
         for port in 1000..1004 {
             assert!(get(rig.address(2), rig.frontend(port)).await.is_some(), "{port}");
         }
-        for other in &others {
-            running.haproxy.delete(other).await.unwrap();
-        }
+        let deleted = join_all(others.iter().map(|other| running.haproxy.delete(other))).await;
+        assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
         assert_eq!(get(rig.address(2), rig.frontend(1000)).await, None);
     }
-    let master = rig.ask_master("show proc").await;
-    println!("60 Services came and went in {:.1?}\n{master}", begun.elapsed());
+    let (master, took) = (rig.ask_master("show proc").await, begun.elapsed());
+    let master = master.lines().find(|line| line.contains("master")).unwrap();
+    let reloads: usize = master.split_whitespace().nth(2).unwrap().parse().unwrap();
+    println!("40 Services came and went in {took:.1?} with {reloads} reloads");
     loads.stop().await;
-    let reloads: usize = master
-        .lines()
-        .find(|line| line.contains("master"))
-        .unwrap()
-        .split_whitespace()
-        .nth(2)
-        .unwrap()
-        .parse()
-        .unwrap();
-    // One for those that came at once, one for each that went.
-    assert!((60..=80).contains(&reloads), "{reloads} reloads");
+    // Those that come at once are one, if they do not come much apart.
+    assert!((21..=60).contains(&reloads), "{reloads} reloads");
 }

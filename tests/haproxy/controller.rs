@@ -2,12 +2,15 @@
 
 use crate::common::client::MERGE;
 use crate::common::{Client, Server, Store, at, eventually, text};
-use crate::rig::{PORT, Rig, get};
+use crate::endpoint::Endpoint;
+use crate::rig::{Rig, get};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 const SERVICE: &str = "/api/v1/namespaces/default/services/web";
-const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+const NODES: &str = "/api/v1/nodes";
+const NODE_PORT: u16 = 30080;
 
 /// `portico controller`; killed when dropped.
 struct Controller(Child);
@@ -29,16 +32,20 @@ impl Drop for Controller {
     }
 }
 
-fn slice(rig: &Rig, numbers: &[u8]) -> Value {
-    let endpoint = |number: &u8| json!({"addresses": [rig.endpoint_address(*number).ip().to_string()]});
-    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-        "metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},
-        "endpoints": numbers.iter().map(endpoint).collect::<Vec<_>>(), "ports": [{"name": "", "port": PORT}]})
+/// A node with an endpoint behind its node port, and its healthz.
+async fn node(api: &Client, rig: &Rig, number: u8) -> [Endpoint; 2] {
+    let address = rig.endpoint_address(number).ip();
+    let name = format!("node-{number}");
+    api.post(NODES, &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})).await.expect(201);
+    let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address.to_string()}]}});
+    api.patch(&format!("{NODES}/{name}/status"), MERGE, &status).await.expect(200);
+    let serve = async |port| Endpoint::start(SocketAddr::new(address, port)).await;
+    [serve(NODE_PORT).await, serve(10256).await]
 }
 
 async fn answers_from(rig: &Rig, numbers: &[u8]) {
     let expected: Vec<String> =
-        numbers.iter().map(|number| format!("{}_{PORT}", rig.endpoint_address(*number).ip())).collect();
+        numbers.iter().map(|number| format!("{}_{NODE_PORT}", rig.endpoint_address(*number).ip())).collect();
     eventually(&format!("{expected:?} serve"), || async { (rig.servers().await == expected).then_some(()) }).await;
     assert!(get(rig.address(2), rig.frontend(80)).await.is_some());
 }
@@ -49,27 +56,27 @@ async fn service(api: &Client, is: impl Fn(&Value) -> bool) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_of_the_api_is_served() {
-    let rig = Rig::new("targets: endpoints");
-    let _endpoints = rig.endpoints(4).await;
+    let rig = Rig::new("");
     let server = Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
     let api = server.admin();
     let controller = Controller::start(&server, &rig);
-    api.post(SLICES, &slice(&rig, &[0, 1])).await.expect(201);
-    api.create_service("web", json!({"type": "LoadBalancer", "ports": [{"port": 80}]})).await.expect(201);
+    let mut nodes = vec![node(&api, &rig, 0).await, node(&api, &rig, 1).await];
+    let ports = json!([{"port": 80, "nodePort": NODE_PORT}]);
+    api.create_service("web", json!({"type": "LoadBalancer", "ports": ports})).await.expect(201);
     let made = service(&api, |service| !at(service, "status.loadBalancer.ingress.0").is_null()).await;
     let ingress = at(&made, "status.loadBalancer.ingress.0");
     assert_eq!((text(ingress, "ip"), text(ingress, "ipMode")), (rig.address(1).to_string().as_str(), "Proxy"));
     answers_from(&rig, &[0, 1]).await;
-    // Nobody is there when endpoints change: HAProxy serves on, and the next controller finds out.
+    // Nobody is there when nodes change: HAProxy serves on, and the next controller finds out.
     drop(controller);
-    let mut changed = slice(&rig, &[1, 2, 3]);
-    changed["metadata"]["resourceVersion"] = Value::Null;
-    api.patch(&format!("{SLICES}/web-1"), MERGE, &changed).await.expect(200);
+    nodes.push(node(&api, &rig, 2).await);
+    nodes.push(node(&api, &rig, 3).await);
+    api.delete(&format!("{NODES}/node-0")).await.expect(200);
     assert!(get(rig.address(2), rig.frontend(80)).await.is_some());
     let _controller = Controller::start(&server, &rig);
     answers_from(&rig, &[1, 2, 3]).await;
     // What HAProxy cannot do is told where people look, and the Service goes on as it was.
-    let udp = json!({"spec": {"ports": [{"port": 80, "protocol": "UDP"}]}});
+    let udp = json!({"spec": {"ports": [{"port": 80, "protocol": "UDP", "nodePort": NODE_PORT}]}});
     api.patch(SERVICE, MERGE, &udp).await.expect(200);
     service(&api, |service| service.to_string().contains("ProtocolNotSupported")).await;
     assert!(get(rig.address(2), rig.frontend(80)).await.is_some());

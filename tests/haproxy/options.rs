@@ -124,7 +124,11 @@ async fn only_from_some_places_and_to_one_server() {
         homes.push(get(rig.address(client), rig.frontend(81)).await.unwrap());
     }
     assert!(homes.iter().collect::<BTreeSet<_>>().len() > 1, "{homes:?}");
-    // The next worker learns it from this one.
+    // The next worker learns it from this one, which has to have given up learning from another before.
+    eventually("HAProxy is not quite new", || async {
+        rig.ask("show peers").await.contains("resync_timeout=<PAST>").then_some(())
+    })
+    .await;
     running.ensure(&request("other", 82, addresses())).await;
     eventually("the table is handed on", || async {
         rig.ask("show table").await.lines().any(|line| line.contains("used:20")).then_some(())

@@ -1,5 +1,6 @@
 //! A HAProxy with a provider that drives it, and requests for it.
 
+use crate::common::eventually;
 use crate::endpoint::Endpoint;
 use portico_controller::providers::haproxy::Haproxy;
 use portico_controller::providers::{self, Family, Port, Protocol, Provider, ProviderError, Request, ServiceRef};
@@ -92,12 +93,17 @@ impl Rig {
     }
 
     pub async fn ask_master(&self, command: &str) -> String {
-        let mut stream = UnixStream::connect(self.path("master.sock")).await.unwrap();
-        stream.write_all(format!("{command}\n").as_bytes()).await.unwrap();
-        stream.shutdown().await.unwrap();
+        // A master that loads a configuration does not answer.
+        eventually("HAProxy answers", || async { self.try_ask(command).await.ok() }).await
+    }
+
+    async fn try_ask(&self, command: &str) -> std::io::Result<String> {
+        let mut stream = UnixStream::connect(self.path("master.sock")).await?;
+        stream.write_all(format!("{command}\n").as_bytes()).await?;
+        stream.shutdown().await?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
     }
 
     /// Servers of all sections that get connections, by what HAProxy says.

@@ -41,11 +41,15 @@ pub fn write(path: &Path, text: &str) -> Result<(), FileError> {
     written().map_err(failed)
 }
 
+/// Also without what somebody left who was killed while writing.
 pub fn make_folders(settings: &Settings) -> Result<(), FileError> {
     let folders = [Some(settings.folder.as_path()), settings.master_socket.parent()];
     for path in folders.into_iter().flatten() {
         fs::create_dir_all(path).map_err(|source| FileError::Write { path: path.to_owned(), source })?;
     }
+    let written = [settings.config_path(), settings.table_path(), settings.state_path()];
+    let left = written.iter().map(|path| path.with_extension("new")).chain([check_path(settings)]);
+    left.for_each(|path| _ = fs::remove_file(path));
     Ok(())
 }
 
@@ -64,9 +68,13 @@ pub fn read_table(path: &Path) -> Result<Table, FileError> {
     serde_json::from_str(&text).map_err(|error| FileError::Read { path: path.to_owned(), source: error.into() })
 }
 
+fn check_path(settings: &Settings) -> PathBuf {
+    settings.folder.join("haproxy.cfg.check")
+}
+
 /// HAProxy itself says whether it could use this.
 pub async fn check(settings: &Settings, text: &str) -> Result<(), FileError> {
-    let path = settings.folder.join("haproxy.cfg.check");
+    let path = check_path(settings);
     fs::write(&path, text).map_err(|source| FileError::Write { path: path.clone(), source })?;
     let result = run(&settings.program, &["-c", "-q", "-f"], &path).await;
     _ = fs::remove_file(&path);
@@ -77,6 +85,13 @@ pub async fn check(settings: &Settings, text: &str) -> Result<(), FileError> {
 pub async fn start(settings: &Settings) -> Result<(), FileError> {
     let (socket, pid) = (settings.master_socket.display().to_string(), settings.pid_path().display().to_string());
     run(&settings.program, &["-W", "-D", "-S", &socket, "-p", &pid, "-f"], &settings.config_path()).await
+}
+
+/// Whether the master that we started is alive, whatever it does.
+pub fn is_started(settings: &Settings) -> bool {
+    let Ok(Some(pid)) = read(&settings.pid_path()) else { return false };
+    let name = fs::read_to_string(Path::new("/proc").join(pid.trim()).join("comm"));
+    name.is_ok_and(|name| name.trim() == settings.program.file_name().unwrap_or_default().to_string_lossy())
 }
 
 async fn run(program: &Path, arguments: &[&str], config: &Path) -> Result<(), FileError> {

@@ -70,6 +70,11 @@ impl Command {
         }
     }
 
+    /// Somebody does not get connections after it.
+    pub fn takes_away(&self) -> bool {
+        matches!(self.what, What::Disable | What::Delete)
+    }
+
     /// That it is not done is no failure: there are still connections, and it is tried again later.
     pub fn may_wait(&self) -> bool {
         self.what == What::Delete

@@ -27,6 +27,8 @@ const TRIES: usize = 4;
 /// For a new worker to run.
 const RELOAD: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
+/// For a master that is there and does not answer.
+const BUSY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
@@ -101,7 +103,7 @@ impl Proxy {
     /// What runs is of use as it is: servers stay as they are until somebody says otherwise.
     pub async fn adopt(&mut self, table: &mut Table) {
         self.generation = generation(table, &self.settings);
-        let Ok(running) = self.master.read().await else { return };
+        let Ok(running) = self.read_patiently().await else { return };
         if running.generation != Some(self.generation) {
             return;
         }
@@ -178,8 +180,21 @@ impl Proxy {
         Err(ProxyError::Unsettled)
     }
 
+    /// While the master loads a configuration, for somebody who is gone by now, it does not answer: that is no reason to start another.
+    async fn read_patiently(&self) -> Result<Running, SocketError> {
+        let deadline = Instant::now() + BUSY;
+        loop {
+            match self.master.read().await {
+                Err(SocketError::Away { .. }) if files::is_started(&self.settings) && Instant::now() < deadline => {
+                    sleep(POLL).await;
+                }
+                read => return read,
+            }
+        }
+    }
+
     async fn read_or_start(&mut self, table: &Table) -> Result<Running, ProxyError> {
-        match self.master.read().await {
+        match self.read_patiently().await {
             Ok(running) => return Ok(running),
             Err(SocketError::Away { .. }) if self.settings.run => {}
             Err(error) => return Err(error.into()),

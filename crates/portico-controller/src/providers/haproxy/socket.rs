@@ -15,6 +15,10 @@ use super::running::{Running, parse_processes};
 const ANSWER: Duration = Duration::from_secs(5);
 /// HAProxy reads a line into a buffer of 16 KiB.
 const LINE: usize = 8 * 1024;
+/// Stands between commands, because some answers end with an empty line, some do not, and some are nothing else: a question that has
+/// always the same answer.
+const END: &str = "show env PORTICO_END";
+const END_ANSWER: &str = "Variable not found";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
@@ -75,8 +79,15 @@ impl Master {
         self.ask("reload").await.map(drop)
     }
 
-    /// Tell the worker that `running` was read from, and note in it what is done.
+    /// Tell the worker that `running` was read from, and note in it what is done. HAProxy goes on after a command that it refuses, so
+    /// nobody is told to go before all who come are there.
     pub async fn tell(&self, running: &mut Running, commands: &[Command]) -> Result<(), SocketError> {
+        let (going, coming): (Vec<Command>, Vec<Command>) = commands.iter().cloned().partition(Command::takes_away);
+        self.tell_some(running, &coming).await?;
+        self.tell_some(running, &going).await
+    }
+
+    async fn tell_some(&self, running: &mut Running, commands: &[Command]) -> Result<(), SocketError> {
         for (line, some) in lines(running.worker, commands) {
             let answer = self.ask(&line).await?;
             for (command, answer) in some.iter().zip(split(&answer, some.len())) {
@@ -99,7 +110,7 @@ fn lines(worker: u32, commands: &[Command]) -> Vec<(String, &[Command])> {
     let mut lines = Vec::new();
     let (mut line, mut first) = (String::new(), 0);
     for (number, command) in commands.iter().enumerate() {
-        let text = format!("@!{worker} {command}");
+        let text = format!("@!{worker} {command};@!{worker} {END}");
         if !line.is_empty() && line.len() + text.len() > LINE {
             lines.push((std::mem::take(&mut line), &commands[first..number]));
             first = number;
@@ -115,20 +126,12 @@ fn lines(worker: u32, commands: &[Command]) -> Vec<(String, &[Command])> {
     lines
 }
 
-/// The answers to several commands: each ends with an empty line, and there may be nothing before it. Since nothing is an answer,
-/// one that is missing is said in words.
+/// The answers to several commands. Since nothing is an answer, one that is missing is said in words.
 fn split(text: &str, count: usize) -> Vec<&str> {
-    let mut rest = text;
-    let mut answers = Vec::new();
-    while answers.len() < count {
-        let Some(end) = (if rest.starts_with('\n') { Some(0) } else { rest.find("\n\n").map(|at| at + 1) }) else {
-            answers.push(if rest.is_empty() { "no answer" } else { rest.trim() });
-            rest = "";
-            continue;
-        };
-        answers.push(rest[..end].trim());
-        rest = &rest[end + 1..];
-    }
+    let mut answers: Vec<&str> = text.split(END_ANSWER).map(str::trim).collect();
+    // Nothing is said after the last end.
+    answers.pop();
+    answers.resize(count, "no answer");
     answers
 }
 
