@@ -23,7 +23,7 @@ fn a_controller_that_is_killed_in_the_middle_of_a_change_is_replaced() {
     for round in 0..12 {
         // All that a controller is dies with its runtime, wherever it stands.
         let doomed = tokio::runtime::Runtime::new().unwrap();
-        let pause = Duration::from_micros(random.below(120_000) as u64);
+        let pause = Duration::from_micros(random.below(400_000) as u64);
         cut += doomed.block_on(async {
             let running = rig.start().await;
             let (more, other) = (web(2 + round % 4), request(&format!("other-{round}"), 1000 + round as u16, []));

@@ -1,6 +1,5 @@
 //! The cloud configuration of the provider: where HAProxy listens, how it is reached, what is usual for Services.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use portico_model::duration;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
-use super::wish::{ANNOTATION_TARGETS, Targets};
+use super::wish::Targets;
 use crate::providers::{Family, Host, IpMode};
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -190,19 +189,11 @@ fn ip_mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpMode, D::Erro
     }
 }
 
-impl fmt::Display for Targets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Targets::Nodes => "nodes",
-            Targets::Endpoints => "endpoints",
-        })
-    }
-}
-
 impl<'de> Deserialize<'de> for Targets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Targets, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Targets::parse(&text).ok_or_else(|| de::Error::custom(format!("{ANNOTATION_TARGETS}: use nodes or endpoints")))
+        Targets::parse(&text)
+            .ok_or_else(|| de::Error::custom(format!("targets: {text:?} is not known: use nodes or endpoints")))
     }
 }
 

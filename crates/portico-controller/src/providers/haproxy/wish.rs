@@ -13,7 +13,7 @@ use super::settings::Settings;
 use crate::providers::{Family, Host, Node, Port, Protocol, ProviderError, Request};
 
 const ANNOTATION_PROXY: &str = "portico.dev/proxy-protocol";
-pub const ANNOTATION_TARGETS: &str = "portico.dev/targets";
+const ANNOTATION_TARGETS: &str = "portico.dev/targets";
 const ANNOTATION_IDLE: &str = "portico.dev/idle-timeout";
 const ANNOTATION_BALANCE: &str = "portico.dev/balance";
 const ANNOTATION_ADDRESSES: &str = "portico.dev/addresses";
