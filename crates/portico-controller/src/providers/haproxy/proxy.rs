@@ -250,7 +250,7 @@ impl Proxy {
         let (worker, loads) = self.master.worker().await?;
         let states = self.master.states(worker).await?;
         files::write(&self.settings.state_path(), &worth_keeping(&states))?;
-        self.master.reload().await?;
+        self.master.reload().await;
         let deadline = Instant::now() + RELOAD;
         loop {
             match self.master.worker().await {

@@ -74,9 +74,9 @@ impl Master {
         self.ask(&format!("@!{worker} show servers state")).await
     }
 
-    /// What cannot be seen from the answer: it is on its way.
-    pub async fn reload(&self) -> Result<(), SocketError> {
-        self.ask("reload").await.map(drop)
+    /// Whether it worked cannot be seen from the answer: the master begins anew, and may drop this connection before it has one.
+    pub async fn reload(&self) {
+        _ = self.ask("reload").await;
     }
 
     /// Tell the worker that `running` was read from, and note in it what is done. HAProxy goes on after a command that it refuses, so
