@@ -5,6 +5,7 @@
 
 pub mod bgp;
 mod follow;
+mod key;
 pub mod l2;
 mod outbox;
 mod plan;
