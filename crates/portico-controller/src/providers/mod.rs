@@ -6,7 +6,9 @@
 
 pub mod cloud;
 pub mod description;
+pub mod haproxy;
 pub mod metal;
+pub mod plugin;
 mod registry;
 
 use std::collections::BTreeMap;
