@@ -142,13 +142,21 @@ impl Browser {
             body.len()
         );
         stream.write_all((head + &body).as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer of HTTP");
-        let value: Value = serde_json::from_str(body).unwrap();
-        assert!(head.starts_with("HTTP/1.1 200"), "{method} {path}: {value}");
+        let (status, body) = answer(BufReader::new(stream));
+        let value: Value = serde_json::from_slice(&body).unwrap();
+        assert!(status.contains(" 200 "), "{method} {path}: {value}");
         value["value"].clone()
     }
+}
+
+/// The first line and the body. The driver keeps connections open whatever it is asked, so it is read to its length.
+fn answer(mut stream: BufReader<TcpStream>) -> (String, Vec<u8>) {
+    let mut lines = stream.by_ref().lines().map(Result::unwrap).take_while(|line| !line.is_empty());
+    let status = lines.next().expect("an answer of HTTP");
+    let lengths = lines.filter_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    let mut body = vec![0; lengths.last().expect("the length of the answer")];
+    stream.read_exact(&mut body).unwrap();
+    (status, body)
 }
 
 impl Drop for Browser {
