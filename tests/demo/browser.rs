@@ -79,7 +79,7 @@ impl Browser {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let found = self.script(script);
-            if !matches!(found, Value::Null | Value::Bool(false)) {
+            if !matches!(found, Value::Null | Value::Bool(false)) && found != "" {
                 return found;
             }
             assert!(
