@@ -75,6 +75,7 @@ fn in_order(rig: &Rig) {
     let versions: Vec<Value> = seen.filter(|object| object["metadata"]["name"] == "web").collect();
     let order =
         ASPECTS.map(|aspect| first_true(&versions, aspect).unwrap_or_else(|| panic!("{aspect} was never true")));
+    println!("{ASPECTS:?} were first true in versions {order:?}");
     assert!(order[0] <= order[1] && order[1] <= order[2], "{ASPECTS:?} were true in versions {order:?}");
     let times = ASPECTS[..3]
         .iter()
@@ -115,7 +116,7 @@ fn outage(rig: &mut Rig, address: IpAddr, what: &str, hurt: impl FnOnce(&mut Rig
     let (mut last, mut longest) = (began, Duration::ZERO);
     let new = loop {
         assert!(began.elapsed() < MOST, "{what}: nobody took {address} over from {old}\n{}", rig.logs());
-        if rig.ask("client", address).is_ok() {
+        if rig.ask_within(Duration::from_millis(50), "client", address).is_ok() {
             longest = longest.max(last.elapsed());
             last = Instant::now();
             match rig.owner("client", address) {
