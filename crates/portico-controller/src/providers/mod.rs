@@ -6,6 +6,7 @@
 
 pub mod cloud;
 pub mod description;
+pub mod haproxy;
 pub mod metal;
 pub mod plugin;
 mod registry;

@@ -8,12 +8,13 @@ use kube::Client;
 use super::Provider;
 use super::cloud::CallMetrics;
 use super::description::Description;
+use super::haproxy::{self, Haproxy};
 use super::metal::{self, Metal};
 use super::plugin::{self, Patience, Plugin};
 use crate::Shutdown;
 
 /// All of them, in words.
-pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION, &plugin::DESCRIPTION];
+pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION, &haproxy::DESCRIPTION, &plugin::DESCRIPTION];
 
 /// What a provider starts with.
 pub struct Start {
@@ -38,7 +39,7 @@ pub enum StartError {
 
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
-    let Start { client, config: _, cluster: _, metrics: _, shutdown } = start;
+    let Start { client, config, cluster: _, metrics: _, shutdown } = start;
     if let Some(socket) = name.strip_prefix("plugin:") {
         let plugin = Plugin::start(Path::new(socket), Patience::default(), shutdown).await;
         let failed = |message| StartError::Failed { provider: name.to_owned(), message };
@@ -46,6 +47,11 @@ pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartE
     }
     match name {
         "metal" => Ok(Arc::new(Metal::start(client, shutdown))),
+        "haproxy" => {
+            let failed = |message: String| StartError::Failed { provider: name.to_owned(), message };
+            let config = config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;
+            Ok(Arc::new(Haproxy::start(&config, shutdown).await.map_err(failed)?))
+        }
         _ => Err(StartError::Unknown(name.to_owned())),
     }
 }
