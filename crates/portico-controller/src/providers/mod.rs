@@ -7,6 +7,7 @@
 pub mod cloud;
 pub mod description;
 pub mod metal;
+pub mod openstack;
 mod registry;
 
 use std::collections::BTreeMap;

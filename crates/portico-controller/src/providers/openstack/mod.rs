@@ -1,0 +1,434 @@
+//! Load balancers of OpenStack: Octavia makes and carries them, Neutron has their floating IPs, Keystone knows who asks.
+//!
+//! Everything of a Service carries a tag (or, for floating IPs, a description) with its uid, and is found by that: nothing is
+//! remembered. What is wanted and what is there become steps in `plan` and `floating`, which are pure; `work` does them
+//! (design/0021).
+
+mod config;
+mod description;
+mod floating;
+mod keystone;
+mod list;
+mod neutron;
+mod octavia;
+mod options;
+mod place;
+mod plan;
+mod wanted;
+mod work;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use http::HeaderName;
+
+pub use config::{Config, ConfigError};
+pub use description::DESCRIPTION;
+use floating::{Found, Wish};
+use keystone::{Keystone, Source};
+use neutron::{Neutron, NewFloatingIp};
+use octavia::{LoadBalancer, NewLoadBalancer, Octavia};
+use options::{Options, refused};
+use work::{Work, failed, refusal};
+
+use super::cloud::{
+    Anonymous, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Pace, Poll, Setup, Tokens, Transport,
+};
+use super::{Abilities, Answer, Balancer, Family, Host, Ingress, IpMode, Provider, ProviderError, Request};
+
+const NAME: &str = "openstack";
+const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+
+/// What it is made of beside its configuration.
+pub struct Parts {
+    pub transport: Arc<dyn Transport>,
+    pub pace: Pace,
+    pub poll: Poll,
+    pub metrics: CallMetrics,
+}
+
+pub struct OpenStack {
+    config: Config,
+    keystone: Arc<Keystone>,
+    client: Arc<Client>,
+    poll: Poll,
+}
+
+impl OpenStack {
+    /// From `--cloud-config`.
+    pub fn start(config: Option<&Path>, metrics: CallMetrics) -> Result<OpenStack, String> {
+        let path = config.ok_or("--cloud-config is needed: a cloud.conf with [Global] auth-url (docs/openstack.md)")?;
+        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let config = Config::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let options = HttpOptions { ca_file: config.global.ca_file.clone(), ..HttpOptions::default() };
+        let transport = Arc::new(Http::new(&options).map_err(|error| error.to_string())?);
+        Ok(OpenStack::new(config, Parts { transport, pace: Pace::default(), poll: Poll::default(), metrics }))
+    }
+
+    pub fn new(config: Config, parts: Parts) -> OpenStack {
+        let setup = |authorize| Setup {
+            provider: NAME,
+            transport: Arc::clone(&parts.transport),
+            authorize,
+            dialect: DIALECT,
+            pace: parts.pace,
+            metrics: parts.metrics.clone(),
+        };
+        let keystone = Keystone::new(Client::new(setup(Arc::new(Anonymous))), config.global.clone());
+        let tokens = Tokens::new(Source(Arc::clone(&keystone)), Header::Named(TOKEN));
+        let client = Arc::new(Client::new(setup(Arc::new(tokens))));
+        OpenStack { config, keystone, client, poll: parts.poll }
+    }
+
+    async fn apis(&self) -> Result<Apis, CallError> {
+        let endpoints = self.keystone.endpoints().await?;
+        let octavia = Octavia { client: Arc::clone(&self.client), url: format!("{}/v2.0/lbaas", endpoints.load_balancer) };
+        let neutron = |url| Neutron { client: Arc::clone(&self.client), url: format!("{url}/v2.0") };
+        Ok(Apis { octavia, neutron: endpoints.network.map(neutron) })
+    }
+
+    async fn find(&self, request: &Request) -> Result<Option<Balancer>, ProviderError> {
+        let options = Options::of(request, &self.config)?;
+        let apis = self.apis().await?;
+        let Some(balancer) = apis.octavia.tagged(wanted::tag(request)).await?.into_iter().next() else {
+            return Ok(None);
+        };
+        let floating = apis.attached(&balancer, &options).await?;
+        Ok(Some(described(&balancer, floating, request, &options)))
+    }
+
+    async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
+        let options = Options::of(request, &self.config)?;
+        let apis = self.apis().await?;
+        let balancer = match self.existing(&apis.octavia, request).await? {
+            Some(balancer) => self.repair(&apis.octavia, balancer, request, &options).await?,
+            None => self.create(&apis, request, &options).await?,
+        };
+        let floating = apis.float(&balancer, request, &options).await?;
+        Ok(described(&balancer, floating, request, &options))
+    }
+
+    /// The one that there is, when it can be written to. Should there be several, because an answer was lost, the others go.
+    async fn existing(&self, octavia: &Octavia, request: &Request) -> Result<Option<LoadBalancer>, ProviderError> {
+        let mut found = octavia.tagged(wanted::tag(request)).await?.into_iter();
+        let Some(first) = found.next() else { return Ok(None) };
+        for other in found {
+            Work { octavia, poll: &self.poll, id: &other.id }.delete().await?;
+        }
+        let work = Work { octavia, poll: &self.poll, id: &first.id };
+        let Some(balancer) = (if first.is_pending() { work.settled().await? } else { Some(first.clone()) }) else {
+            return Ok(None);
+        };
+        // One that failed before anybody used it is made anew by the next try. Later it may still carry traffic.
+        if balancer.is_failed() && request.ingress.is_empty() {
+            work.delete().await?;
+            return Err(failed(&balancer));
+        }
+        Ok(Some(balancer))
+    }
+
+    async fn repair(
+        &self,
+        octavia: &Octavia,
+        balancer: LoadBalancer,
+        request: &Request,
+        options: &Options,
+    ) -> Result<LoadBalancer, ProviderError> {
+        check_unchangeable(&balancer, request, options)?;
+        let work = Work { octavia, poll: &self.poll, id: &balancer.id };
+        let wanted = wanted::listeners(request, options, member_subnet(options, &balancer))?;
+        let steps = plan::plan(&wanted, &work.observe(wanted::tag(request)).await?);
+        if steps.is_empty() && balancer.is_failed() {
+            return Err(failed(&balancer));
+        }
+        work.run(steps).await?;
+        Ok(balancer)
+    }
+
+    async fn create(&self, apis: &Apis, request: &Request, options: &Options) -> Result<LoadBalancer, ProviderError> {
+        let place = place::choose(apis.neutron.as_ref(), request, options).await?;
+        let subnet = options.networks.member_subnet.as_ref().or(place.subnet.as_ref());
+        let listeners = wanted::listeners(request, options, subnet.map(String::as_str))?;
+        let new = NewLoadBalancer {
+            name: wanted::name(request),
+            description: format!("Kubernetes service {} of cluster {}", request.service, request.cluster),
+            tags: vec![wanted::tag(request).to_owned()],
+            vip_address: if options.internal { requested_ip(request)? } else { None },
+            vip_network_id: place.network,
+            vip_subnet_id: place.subnet,
+            vip_port_id: place.port,
+            additional_vips: place.more,
+            provider: self.config.balancers.provider.clone(),
+            flavor_id: options.flavor.clone(),
+            availability_zone: options.availability_zone.clone(),
+            listeners: if self.config.balancers.serial { Vec::new() } else { listeners },
+        };
+        let balancer = work::create(&apis.octavia, &self.poll, &new).await?;
+        match self.config.balancers.serial {
+            true => self.repair(&apis.octavia, balancer, request, options).await,
+            false => Ok(balancer),
+        }
+    }
+
+    async fn move_nodes(&self, request: &Request) -> Result<(), ProviderError> {
+        let options = Options::of(request, &self.config)?;
+        let octavia = self.apis().await?.octavia;
+        let Some(balancer) = self.existing(&octavia, request).await? else {
+            return Err(ProviderError::Failed("the load balancer is gone".to_owned()));
+        };
+        let work = Work { octavia: &octavia, poll: &self.poll, id: &balancer.id };
+        let wanted = wanted::listeners(request, &options, member_subnet(&options, &balancer))?;
+        let pools = work.observe_members(wanted::tag(request)).await?;
+        work.run(plan::plan_members(&wanted, &pools)).await
+    }
+
+    /// Floating IPs first: they are found by the load balancer.
+    async fn remove(&self, request: &Request) -> Result<(), ProviderError> {
+        let keep = Options::of(request, &self.config).is_ok_and(|options| options.keep_floating_ip);
+        let apis = self.apis().await?;
+        let found = apis.octavia.tagged(wanted::tag(request)).await?;
+        apis.sink(&found, request, keep).await?;
+        for balancer in &found {
+            Work { octavia: &apis.octavia, poll: &self.poll, id: &balancer.id }.delete().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Provider for OpenStack {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn abilities(&self) -> Abilities {
+        let balancers = &self.config.balancers;
+        let asks_nodes = balancers.monitor && balancers.provider.as_deref() != Some("ovn");
+        Abilities { uses_nodes: true, needs_health_check_port: asks_nodes, ..Abilities::default() }
+    }
+
+    fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
+        Box::pin(self.find(request))
+    }
+
+    fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer> {
+        Box::pin(self.make(request))
+    }
+
+    fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
+        Box::pin(self.move_nodes(request))
+    }
+
+    fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
+        Box::pin(self.remove(request))
+    }
+}
+
+/// The services that are asked.
+struct Apis {
+    octavia: Octavia,
+    neutron: Option<Neutron>,
+}
+
+impl Apis {
+    /// The floating IP of a load balancer that should have one.
+    async fn attached(&self, balancer: &LoadBalancer, options: &Options) -> Result<Option<IpAddr>, CallError> {
+        match (&self.neutron, &balancer.vip_port_id) {
+            (Some(neutron), Some(port)) if floats(balancer, options) => {
+                Ok(neutron.floating_ips("port_id", port).await?.first().map(|ip| ip.floating_ip_address))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Give it the floating IP that it should have, or none.
+    async fn float(
+        &self,
+        balancer: &LoadBalancer,
+        request: &Request,
+        options: &Options,
+    ) -> Result<Option<IpAddr>, ProviderError> {
+        let wants = floats(balancer, options);
+        let (Some(neutron), Some(port)) = (&self.neutron, &balancer.vip_port_id) else {
+            return if wants { Err(no_floating_network()) } else { Ok(None) };
+        };
+        let wish = Wish { marker: floating::marker(request), port: port.clone(), requested: requested_ip(request)? };
+        let attached = neutron.floating_ips("port_id", port).await?;
+        if !wants {
+            let steps = floating::plan_none(&wish.marker, &attached, &published(request));
+            run(neutron, steps, &wish, None).await?;
+            return Ok(None);
+        }
+        if floating::is_right(&wish, &attached) {
+            return Ok(attached.first().map(|ip| ip.floating_ip_address));
+        }
+        let requested = match wish.requested {
+            Some(address) => neutron.floating_ips("floating_ip_address", &address.to_string()).await?.into_iter().next(),
+            None => None,
+        };
+        let marked = neutron.floating_ips("description", &wish.marker).await?;
+        let steps = floating::plan(&wish, &Found { attached, marked, requested })?;
+        run(neutron, steps, &wish, Some(options)).await?;
+        Ok(neutron.floating_ips("port_id", port).await?.first().map(|ip| ip.floating_ip_address))
+    }
+
+    /// Take away floating IPs of what is deleted.
+    async fn sink(&self, balancers: &[LoadBalancer], request: &Request, keep: bool) -> Result<(), ProviderError> {
+        let Some(neutron) = &self.neutron else { return Ok(()) };
+        let marker = floating::marker(request);
+        let mut found = Found { marked: neutron.floating_ips("description", &marker).await?, ..Found::default() };
+        for port in balancers.iter().filter_map(|balancer| balancer.vip_port_id.as_ref()) {
+            found.attached.extend(neutron.floating_ips("port_id", port).await?);
+        }
+        let wish = Wish { marker, port: String::new(), requested: None };
+        run(neutron, floating::plan_end(&wish.marker, keep, &found), &wish, None).await
+    }
+}
+
+async fn run(
+    neutron: &Neutron,
+    steps: Vec<floating::Step>,
+    wish: &Wish,
+    options: Option<&Options>,
+) -> Result<(), ProviderError> {
+    for step in steps {
+        tracing::info!(?step, whose = wish.marker, "changing a floating IP");
+        match step {
+            floating::Step::Attach(id) => neutron.attach_floating_ip(&id, Some(&wish.port)).await?,
+            floating::Step::Detach(id) => neutron.attach_floating_ip(&id, None).await?,
+            floating::Step::Delete(id) => neutron.delete_floating_ip(&id).await?,
+            floating::Step::Create(address) => {
+                let networks = options.map(|options| &options.networks);
+                let network = match networks.and_then(|networks| networks.floating_network.clone()) {
+                    Some(network) => network,
+                    None => only_external(neutron).await?,
+                };
+                let new = NewFloatingIp {
+                    floating_network_id: network,
+                    subnet_id: networks.and_then(|networks| networks.floating_subnet.clone()),
+                    floating_ip_address: address,
+                    port_id: wish.port.clone(),
+                    description: wish.marker.clone(),
+                };
+                neutron.create_floating_ip(&new).await.map_err(refusal)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where nothing says which, there can be only one.
+async fn only_external(neutron: &Neutron) -> Result<String, ProviderError> {
+    let mut networks = neutron.external_networks().await?;
+    match (networks.pop(), networks.is_empty()) {
+        (Some(network), true) => Ok(network),
+        _ => Err(no_floating_network()),
+    }
+}
+
+fn no_floating_network() -> ProviderError {
+    let message = format!(
+        "no floating network is known: set floating-network-id in [LoadBalancer], or annotate the Service with {}=true",
+        options::INTERNAL
+    );
+    refused("NoFloatingNetwork", message)
+}
+
+/// Only IPv4 is translated.
+fn floats(balancer: &LoadBalancer, options: &Options) -> bool {
+    !options.internal && balancer.vip_address.is_ipv4()
+}
+
+/// What it was created with, and cannot change.
+fn check_unchangeable(balancer: &LoadBalancer, request: &Request, options: &Options) -> Result<(), ProviderError> {
+    let again = "delete and create the Service to change it";
+    if let Some(address) = requested_ip(request)?
+        && !floats(balancer, options)
+        && address != balancer.vip_address
+    {
+        let message = format!("{balancer} has the address {}, not {address}: {again}", balancer.vip_address);
+        return Err(refused("AddressCannotChange", message));
+    }
+    let addresses = balancer.addresses();
+    let has = |family: &Family| addresses.iter().any(|address| Family::of(*address) == *family);
+    let missing = request.families.iter().enumerate().find(|(at, family)| (*at == 0 || request.require_all_families) && !has(family));
+    match missing {
+        Some((_, family)) => Err(refused("AddressCannotChange", format!("{balancer} has no {family:?} address: {again}"))),
+        None => Ok(()),
+    }
+}
+
+fn member_subnet<'a>(options: &'a Options, balancer: &'a LoadBalancer) -> Option<&'a str> {
+    options.networks.member_subnet.as_deref().or(balancer.vip_subnet_id.as_deref())
+}
+
+fn requested_ip(request: &Request) -> Result<Option<IpAddr>, ProviderError> {
+    let parse = |text: &String| {
+        text.parse().map_err(|_| refused("InvalidAddress", format!("loadBalancerIP {text:?} is no address")))
+    };
+    request.requested_ip.as_ref().filter(|text| !text.is_empty()).map(parse).transpose()
+}
+
+fn published(request: &Request) -> Vec<IpAddr> {
+    let address = |ingress: &Ingress| match ingress.host {
+        Host::Ip(address) => Some(address),
+        Host::Name(_) => None,
+    };
+    request.ingress.iter().filter_map(address).collect()
+}
+
+/// As the world sees it. The floating IP stands for the address behind it.
+fn described(balancer: &LoadBalancer, floating: Option<IpAddr>, request: &Request, options: &Options) -> Balancer {
+    let mode = if options.alters_traffic() { IpMode::Proxy } else { IpMode::Vip };
+    let own = if floats(balancer, options) { floating } else { Some(balancer.vip_address) };
+    let others = balancer.additional_vips.iter().filter_map(|vip| vip.ip_address);
+    let others = others.filter(|address| request.families.contains(&Family::of(*address)));
+    let ingress = match &options.hostname {
+        Some(name) => vec![Ingress { host: Host::Name(name.clone()), mode: IpMode::Vip }],
+        None => own.into_iter().chain(others).map(|address| Ingress { host: Host::Ip(address), mode }).collect(),
+    };
+    let pending = match (balancer.provisioning_status.as_str(), own) {
+        ("ACTIVE", Some(_)) => None,
+        ("ACTIVE", None) => Some(format!("{balancer} has no floating IP yet")),
+        _ => Some(balancer.to_string()),
+    };
+    Balancer { ingress, pending }
+}
+
+impl LoadBalancer {
+    fn is_pending(&self) -> bool {
+        self.provisioning_status.starts_with("PENDING")
+    }
+
+    fn is_failed(&self) -> bool {
+        self.provisioning_status == "ERROR"
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        let more = self.additional_vips.iter().filter_map(|vip| vip.ip_address);
+        [self.vip_address].into_iter().chain(more).collect()
+    }
+}
+
+impl fmt::Display for LoadBalancer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "load balancer {} ({}) is {}", self.name, self.id, self.provisioning_status)
+    }
+}
+
+/// Octavia, Neutron and Keystone tell mistakes in three ways.
+const DIALECT: Dialect = Dialect {
+    read: |body| {
+        let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
+        let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+        let octavia = || Some((String::new(), text(&answer["faultstring"])?));
+        let neutron = || Some((text(&answer["NeutronError"]["type"])?, text(&answer["NeutronError"]["message"])?));
+        let keystone = || Some((text(&answer["error"]["title"])?, text(&answer["error"]["message"])?));
+        octavia().or_else(neutron).or_else(keystone)
+    },
+    is_throttled: |_, _| false,
+};
+
+#[cfg(test)]
+mod tests;
