@@ -51,14 +51,8 @@ pub const DESCRIPTION: Description = Description {
             "loadbalancer.openstack.org/subnet-id",
             "Where its own address is from; also `network-id`, `port-id`, and `member-subnet-id` for the nodes.",
         ),
-        (
-            "loadbalancer.openstack.org/floating-network-id",
-            "Where its floating IP is from; also `floating-subnet-id`.",
-        ),
-        (
-            "loadbalancer.openstack.org/keep-floatingip",
-            "`true`: the floating IP outlives the Service.",
-        ),
+        ("loadbalancer.openstack.org/floating-network-id", "Where its floating IP is from; also `floating-subnet-id`."),
+        ("loadbalancer.openstack.org/keep-floatingip", "`true`: the floating IP outlives the Service."),
         ("loadbalancer.openstack.org/flavor-id", "Octavia's flavor; also `availability-zone`. Only for a new one."),
         ("loadbalancer.openstack.org/hostname", "A name for the status in place of addresses."),
     ],

@@ -11,7 +11,10 @@ use crate::providers::{ProviderError, Request};
 
 /// The description of one that was made for a Service. The uid is in it.
 pub fn marker(request: &Request) -> String {
-    format!("Floating IP of Kubernetes service {} in cluster {} ({})", request.service, request.cluster, request.balancer_name)
+    format!(
+        "Floating IP of Kubernetes service {} in cluster {} ({})",
+        request.service, request.cluster, request.balancer_name
+    )
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +76,8 @@ pub fn plan(wish: &Wish, found: &Found) -> Result<Vec<Step>, ProviderError> {
 fn free<'a>(address: IpAddr, ip: &'a FloatingIp, port: &str) -> Result<&'a FloatingIp, ProviderError> {
     match &ip.port_id {
         Some(other) if other != port => {
-            let message = format!("the floating IP {address} is attached to port {other}: detach it there, or request another");
+            let message =
+                format!("the floating IP {address} is attached to port {other}: detach it there, or request another");
             Err(refused("AddressInUse", message))
         }
         _ => Ok(ip),

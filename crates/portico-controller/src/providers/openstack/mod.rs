@@ -4,6 +4,7 @@
 //! remembered. What is wanted and what is there become steps in `plan` and `floating`, which are pure; `work` does them
 //! (design/0021).
 
+mod apis;
 mod config;
 mod description;
 mod floating;
@@ -14,29 +15,28 @@ mod octavia;
 mod options;
 mod place;
 mod plan;
+mod status;
 mod wanted;
 mod work;
 
-use std::fmt;
-use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use http::HeaderName;
 
+use apis::Apis;
 pub use config::{Config, ConfigError};
 pub use description::DESCRIPTION;
-use floating::{Found, Wish};
 use keystone::{Keystone, Source};
-use neutron::{Neutron, NewFloatingIp};
+use neutron::Neutron;
 use octavia::{LoadBalancer, NewLoadBalancer, Octavia};
-use options::{Options, refused};
-use work::{Work, failed, refusal};
+use options::Options;
+use status::{check_unchangeable, described, requested_ip};
+use work::{Work, failed};
 
 use super::cloud::{
     Anonymous, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Pace, Poll, Setup, Tokens, Transport,
 };
-use super::{Abilities, Answer, Balancer, Family, Host, Ingress, IpMode, Provider, ProviderError, Request};
+use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request, Start};
 
 const NAME: &str = "openstack";
 const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -58,12 +58,16 @@ pub struct OpenStack {
 
 impl OpenStack {
     /// From `--cloud-config`.
-    pub fn start(config: Option<&Path>, metrics: CallMetrics) -> Result<OpenStack, String> {
-        let path = config.ok_or("--cloud-config is needed: a cloud.conf with [Global] auth-url (docs/openstack.md)")?;
+    pub fn start(start: &Start) -> Result<OpenStack, String> {
+        let path = start
+            .config
+            .as_ref()
+            .ok_or("--cloud-config is needed: a cloud.conf with [Global] auth-url (docs/openstack.md)")?;
         let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         let config = Config::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         let options = HttpOptions { ca_file: config.global.ca_file.clone(), ..HttpOptions::default() };
         let transport = Arc::new(Http::new(&options).map_err(|error| error.to_string())?);
+        let metrics = start.metrics.clone();
         Ok(OpenStack::new(config, Parts { transport, pace: Pace::default(), poll: Poll::default(), metrics }))
     }
 
@@ -84,7 +88,8 @@ impl OpenStack {
 
     async fn apis(&self) -> Result<Apis, CallError> {
         let endpoints = self.keystone.endpoints().await?;
-        let octavia = Octavia { client: Arc::clone(&self.client), url: format!("{}/v2.0/lbaas", endpoints.load_balancer) };
+        let octavia =
+            Octavia { client: Arc::clone(&self.client), url: format!("{}/v2.0/lbaas", endpoints.load_balancer) };
         let neutron = |url| Neutron { client: Arc::clone(&self.client), url: format!("{url}/v2.0") };
         Ok(Apis { octavia, neutron: endpoints.network.map(neutron) })
     }
@@ -225,196 +230,8 @@ impl Provider for OpenStack {
     }
 }
 
-/// The services that are asked.
-struct Apis {
-    octavia: Octavia,
-    neutron: Option<Neutron>,
-}
-
-impl Apis {
-    /// The floating IP of a load balancer that should have one.
-    async fn attached(&self, balancer: &LoadBalancer, options: &Options) -> Result<Option<IpAddr>, CallError> {
-        match (&self.neutron, &balancer.vip_port_id) {
-            (Some(neutron), Some(port)) if floats(balancer, options) => {
-                Ok(neutron.floating_ips("port_id", port).await?.first().map(|ip| ip.floating_ip_address))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Give it the floating IP that it should have, or none.
-    async fn float(
-        &self,
-        balancer: &LoadBalancer,
-        request: &Request,
-        options: &Options,
-    ) -> Result<Option<IpAddr>, ProviderError> {
-        let wants = floats(balancer, options);
-        let (Some(neutron), Some(port)) = (&self.neutron, &balancer.vip_port_id) else {
-            return if wants { Err(no_floating_network()) } else { Ok(None) };
-        };
-        let wish = Wish { marker: floating::marker(request), port: port.clone(), requested: requested_ip(request)? };
-        let attached = neutron.floating_ips("port_id", port).await?;
-        if !wants {
-            let steps = floating::plan_none(&wish.marker, &attached, &published(request));
-            run(neutron, steps, &wish, None).await?;
-            return Ok(None);
-        }
-        if floating::is_right(&wish, &attached) {
-            return Ok(attached.first().map(|ip| ip.floating_ip_address));
-        }
-        let requested = match wish.requested {
-            Some(address) => neutron.floating_ips("floating_ip_address", &address.to_string()).await?.into_iter().next(),
-            None => None,
-        };
-        let marked = neutron.floating_ips("description", &wish.marker).await?;
-        let steps = floating::plan(&wish, &Found { attached, marked, requested })?;
-        run(neutron, steps, &wish, Some(options)).await?;
-        Ok(neutron.floating_ips("port_id", port).await?.first().map(|ip| ip.floating_ip_address))
-    }
-
-    /// Take away floating IPs of what is deleted.
-    async fn sink(&self, balancers: &[LoadBalancer], request: &Request, keep: bool) -> Result<(), ProviderError> {
-        let Some(neutron) = &self.neutron else { return Ok(()) };
-        let marker = floating::marker(request);
-        let mut found = Found { marked: neutron.floating_ips("description", &marker).await?, ..Found::default() };
-        for port in balancers.iter().filter_map(|balancer| balancer.vip_port_id.as_ref()) {
-            found.attached.extend(neutron.floating_ips("port_id", port).await?);
-        }
-        let wish = Wish { marker, port: String::new(), requested: None };
-        run(neutron, floating::plan_end(&wish.marker, keep, &found), &wish, None).await
-    }
-}
-
-async fn run(
-    neutron: &Neutron,
-    steps: Vec<floating::Step>,
-    wish: &Wish,
-    options: Option<&Options>,
-) -> Result<(), ProviderError> {
-    for step in steps {
-        tracing::info!(?step, whose = wish.marker, "changing a floating IP");
-        match step {
-            floating::Step::Attach(id) => neutron.attach_floating_ip(&id, Some(&wish.port)).await?,
-            floating::Step::Detach(id) => neutron.attach_floating_ip(&id, None).await?,
-            floating::Step::Delete(id) => neutron.delete_floating_ip(&id).await?,
-            floating::Step::Create(address) => {
-                let networks = options.map(|options| &options.networks);
-                let network = match networks.and_then(|networks| networks.floating_network.clone()) {
-                    Some(network) => network,
-                    None => only_external(neutron).await?,
-                };
-                let new = NewFloatingIp {
-                    floating_network_id: network,
-                    subnet_id: networks.and_then(|networks| networks.floating_subnet.clone()),
-                    floating_ip_address: address,
-                    port_id: wish.port.clone(),
-                    description: wish.marker.clone(),
-                };
-                neutron.create_floating_ip(&new).await.map_err(refusal)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Where nothing says which, there can be only one.
-async fn only_external(neutron: &Neutron) -> Result<String, ProviderError> {
-    let mut networks = neutron.external_networks().await?;
-    match (networks.pop(), networks.is_empty()) {
-        (Some(network), true) => Ok(network),
-        _ => Err(no_floating_network()),
-    }
-}
-
-fn no_floating_network() -> ProviderError {
-    let message = format!(
-        "no floating network is known: set floating-network-id in [LoadBalancer], or annotate the Service with {}=true",
-        options::INTERNAL
-    );
-    refused("NoFloatingNetwork", message)
-}
-
-/// Only IPv4 is translated.
-fn floats(balancer: &LoadBalancer, options: &Options) -> bool {
-    !options.internal && balancer.vip_address.is_ipv4()
-}
-
-/// What it was created with, and cannot change.
-fn check_unchangeable(balancer: &LoadBalancer, request: &Request, options: &Options) -> Result<(), ProviderError> {
-    let again = "delete and create the Service to change it";
-    if let Some(address) = requested_ip(request)?
-        && !floats(balancer, options)
-        && address != balancer.vip_address
-    {
-        let message = format!("{balancer} has the address {}, not {address}: {again}", balancer.vip_address);
-        return Err(refused("AddressCannotChange", message));
-    }
-    let addresses = balancer.addresses();
-    let has = |family: &Family| addresses.iter().any(|address| Family::of(*address) == *family);
-    let missing = request.families.iter().enumerate().find(|(at, family)| (*at == 0 || request.require_all_families) && !has(family));
-    match missing {
-        Some((_, family)) => Err(refused("AddressCannotChange", format!("{balancer} has no {family:?} address: {again}"))),
-        None => Ok(()),
-    }
-}
-
 fn member_subnet<'a>(options: &'a Options, balancer: &'a LoadBalancer) -> Option<&'a str> {
     options.networks.member_subnet.as_deref().or(balancer.vip_subnet_id.as_deref())
-}
-
-fn requested_ip(request: &Request) -> Result<Option<IpAddr>, ProviderError> {
-    let parse = |text: &String| {
-        text.parse().map_err(|_| refused("InvalidAddress", format!("loadBalancerIP {text:?} is no address")))
-    };
-    request.requested_ip.as_ref().filter(|text| !text.is_empty()).map(parse).transpose()
-}
-
-fn published(request: &Request) -> Vec<IpAddr> {
-    let address = |ingress: &Ingress| match ingress.host {
-        Host::Ip(address) => Some(address),
-        Host::Name(_) => None,
-    };
-    request.ingress.iter().filter_map(address).collect()
-}
-
-/// As the world sees it. The floating IP stands for the address behind it.
-fn described(balancer: &LoadBalancer, floating: Option<IpAddr>, request: &Request, options: &Options) -> Balancer {
-    let mode = if options.alters_traffic() { IpMode::Proxy } else { IpMode::Vip };
-    let own = if floats(balancer, options) { floating } else { Some(balancer.vip_address) };
-    let others = balancer.additional_vips.iter().filter_map(|vip| vip.ip_address);
-    let others = others.filter(|address| request.families.contains(&Family::of(*address)));
-    let ingress = match &options.hostname {
-        Some(name) => vec![Ingress { host: Host::Name(name.clone()), mode: IpMode::Vip }],
-        None => own.into_iter().chain(others).map(|address| Ingress { host: Host::Ip(address), mode }).collect(),
-    };
-    let pending = match (balancer.provisioning_status.as_str(), own) {
-        ("ACTIVE", Some(_)) => None,
-        ("ACTIVE", None) => Some(format!("{balancer} has no floating IP yet")),
-        _ => Some(balancer.to_string()),
-    };
-    Balancer { ingress, pending }
-}
-
-impl LoadBalancer {
-    fn is_pending(&self) -> bool {
-        self.provisioning_status.starts_with("PENDING")
-    }
-
-    fn is_failed(&self) -> bool {
-        self.provisioning_status == "ERROR"
-    }
-
-    fn addresses(&self) -> Vec<IpAddr> {
-        let more = self.additional_vips.iter().filter_map(|vip| vip.ip_address);
-        [self.vip_address].into_iter().chain(more).collect()
-    }
-}
-
-impl fmt::Display for LoadBalancer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "load balancer {} ({}) is {}", self.name, self.id, self.provisioning_status)
-    }
 }
 
 /// Octavia, Neutron and Keystone tell mistakes in three ways.

@@ -3,6 +3,7 @@
 //! Any write makes the whole load balancer `PENDING_UPDATE`, and until that is over every other one is answered with 409.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -42,6 +43,32 @@ pub struct Vip {
     pub subnet_id: Option<String>,
     #[serde(skip_serializing)]
     pub ip_address: Option<IpAddr>,
+}
+
+impl LoadBalancer {
+    pub fn is_pending(&self) -> bool {
+        self.provisioning_status.starts_with("PENDING")
+    }
+
+    pub fn is_failed(&self) -> bool {
+        self.provisioning_status == "ERROR"
+    }
+
+    /// For people.
+    pub fn state(&self) -> String {
+        format!("{self} is {}", self.provisioning_status)
+    }
+
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let more = self.additional_vips.iter().filter_map(|vip| vip.ip_address);
+        [self.vip_address].into_iter().chain(more).collect()
+    }
+}
+
+impl fmt::Display for LoadBalancer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "load balancer {} ({})", self.name, self.id)
+    }
 }
 
 /// A load balancer with everything in it, as it is created in one call.
@@ -268,13 +295,8 @@ pub const LISTENER: Kind = Kind {
     delete: "listeners.delete",
 };
 
-pub const POOL: Kind = Kind {
-    name: "pool",
-    collection: "pools",
-    create: "pools.create",
-    update: "pools.update",
-    delete: "pools.delete",
-};
+pub const POOL: Kind =
+    Kind { name: "pool", collection: "pools", create: "pools.create", update: "pools.update", delete: "pools.delete" };
 
 pub const MONITOR: Kind = Kind {
     name: "healthmonitor",
@@ -282,15 +304,6 @@ pub const MONITOR: Kind = Kind {
     create: "healthmonitors.create",
     update: "healthmonitors.update",
     delete: "healthmonitors.delete",
-};
-
-/// Only the tags of a load balancer change.
-pub const BALANCER: Kind = Kind {
-    name: "loadbalancer",
-    collection: "loadbalancers",
-    create: "loadbalancers.create",
-    update: "loadbalancers.update",
-    delete: "loadbalancers.delete",
 };
 
 #[derive(Deserialize)]

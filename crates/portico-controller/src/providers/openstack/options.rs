@@ -67,15 +67,20 @@ impl Options {
 
     fn check(&self, request: &Request) -> Result<(), ProviderError> {
         if self.proxy.is_some() && self.forwarded_for {
-            return Err(refused("InvalidAnnotation", "proxy-protocol and x-forwarded-for exclude each other".to_owned()));
+            return Err(refused(
+                "InvalidAnnotation",
+                "proxy-protocol and x-forwarded-for exclude each other".to_owned(),
+            ));
         }
         let needs_amphora = self.proxy.is_some() || self.forwarded_for || self.tls_container.is_some();
         if self.is_ovn && needs_amphora {
-            let message = "the driver ovn has neither the PROXY protocol nor X-Forwarded-For nor TLS: take away the annotation";
+            let message =
+                "the driver ovn has neither the PROXY protocol nor X-Forwarded-For nor TLS: take away the annotation";
             return Err(refused("NotSupported", message.to_owned()));
         }
         if self.is_ovn && !request.source_ranges.is_empty() {
-            let message = "the driver ovn does not filter by source: take away loadBalancerSourceRanges, or use security groups";
+            let message =
+                "the driver ovn does not filter by source: take away loadBalancerSourceRanges, or use security groups";
             return Err(refused("NotSupported", message.to_owned()));
         }
         Ok(())

@@ -41,7 +41,8 @@ pub async fn choose(neutron: Option<&Neutron>, request: &Request, options: &Opti
 
 /// That of the first node that is a machine of this cloud.
 async fn of_nodes(neutron: &Neutron, request: &Request) -> Result<Option<String>, CallError> {
-    let machine = |id: &str| id.strip_prefix("openstack://").and_then(|rest| rest.rsplit('/').next()).map(str::to_owned);
+    let machine =
+        |id: &str| id.strip_prefix("openstack://").and_then(|rest| rest.rsplit('/').next()).map(str::to_owned);
     let nodes = request.nodes.iter().filter_map(|node| Some((machine(&node.provider_id)?, &node.addresses)));
     let Some((machine, addresses)) = nodes.into_iter().next() else { return Ok(None) };
     let family = request.families.first().copied().unwrap_or(Family::V4);
@@ -73,7 +74,8 @@ fn by_family(subnets: &[Subnet], request: &Request) -> Result<Place, ProviderErr
             }
             Some(subnet) => place.more.push(Vip { subnet_id: Some(subnet.id.clone()), ip_address: None }),
             None if at == 0 || request.require_all_families => {
-                let message = format!("the network of load balancers has no {family:?} subnet: add one, or set network-id");
+                let message =
+                    format!("the network of load balancers has no {family:?} subnet: add one, or set network-id");
                 return Err(refused("NoSubnet", message));
             }
             None => {}

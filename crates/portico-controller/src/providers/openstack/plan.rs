@@ -79,9 +79,17 @@ fn is_same(wanted: &Listener, found: &Listener) -> bool {
 }
 
 /// Of several with a name (an answer was lost), the one that is in use.
-fn pool_of<'a>(wanted: &Pool, listener: Option<&Made<Listener>>, pools: &'a [ObservedPool]) -> Option<&'a ObservedPool> {
+fn pool_of<'a>(
+    wanted: &Pool,
+    listener: Option<&Made<Listener>>,
+    pools: &'a [ObservedPool],
+) -> Option<&'a ObservedPool> {
     let in_use = listener.and_then(|listener| listener.spec.default_pool_id.as_ref());
-    let named = || pools.iter().filter(|found| (&found.pool.spec.name, &found.pool.spec.protocol) == (&wanted.name, &wanted.protocol));
+    let named = || {
+        pools
+            .iter()
+            .filter(|found| (&found.pool.spec.name, &found.pool.spec.protocol) == (&wanted.name, &wanted.protocol))
+    };
     named().find(|found| Some(&found.pool.id) == in_use).or_else(|| named().min_by_key(|found| &found.pool.id))
 }
 
@@ -107,7 +115,8 @@ fn plan_pool(wanted: &NewPool, found: Option<&ObservedPool>, steps: &mut Vec<Ste
 fn set_members(wanted: &NewPool, found: Option<&ObservedPool>, target: Target) -> Option<Step> {
     // The subnet of one that is there cannot be changed, so it is not looked at.
     let bare = |members: &[Member]| {
-        let mut members: Vec<Member> = members.iter().map(|member| Member { subnet_id: None, ..member.clone() }).collect();
+        let mut members: Vec<Member> =
+            members.iter().map(|member| Member { subnet_id: None, ..member.clone() }).collect();
         members.sort();
         members
     };
@@ -132,8 +141,7 @@ fn plan_monitor(wanted: Option<&Monitor>, found: Option<&Made<Monitor>>, target:
 fn plan_listener(wanted: &Listener, found: Option<&Made<Listener>>, target: Target) -> Option<Step> {
     let Some(found) = found else { return Some(Step::CreateListener(wanted.clone(), target)) };
     let attached = matches!(&target, Target::Id(id) if found.spec.default_pool_id.as_ref() == Some(id));
-    (!attached || !agrees(wanted, &found.spec))
-        .then(|| Step::UpdateListener(found.id.clone(), wanted.clone(), target))
+    (!attached || !agrees(wanted, &found.spec)).then(|| Step::UpdateListener(found.id.clone(), wanted.clone(), target))
 }
 
 /// In all that is said.

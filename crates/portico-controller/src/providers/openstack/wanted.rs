@@ -36,8 +36,7 @@ fn listener(
     port: &Port,
 ) -> Result<NewListener, ProviderError> {
     if port.node_port == 0 {
-        let message =
-            format!("port {} has no node port to send to: allow allocateLoadBalancerNodePorts", port.port);
+        let message = format!("port {} has no node port to send to: allow allocateLoadBalancerNodePorts", port.port);
         return Err(refused("NoNodePort", message));
     }
     let (protocol, pool_protocol) = protocols(port.protocol, options);
@@ -58,7 +57,9 @@ fn listener(
             timeout_tcp_inspect: timeout(3),
             allowed_cidrs: (!options.is_ovn).then(|| allowed(request)),
             insert_headers: headers(protocol, options),
-            default_tls_container_ref: (protocol == "TERMINATED_HTTPS").then(|| options.tls_container.clone()).flatten(),
+            default_tls_container_ref: (protocol == "TERMINATED_HTTPS")
+                .then(|| options.tls_container.clone())
+                .flatten(),
             default_pool_id: None,
             tags: tags.clone(),
         },

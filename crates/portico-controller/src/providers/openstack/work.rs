@@ -26,7 +26,7 @@ impl Work<'_> {
     pub async fn settled(&self) -> Result<Option<LoadBalancer>, ProviderError> {
         wait_for(self.poll, || async {
             Ok(match self.octavia.balancer(self.id).await? {
-                Some(balancer) if balancer.is_pending() => Progress::Pending(balancer.to_string()),
+                Some(balancer) if balancer.is_pending() => Progress::Pending(balancer.state()),
                 balancer => Progress::Done(balancer),
             })
         })
@@ -133,7 +133,7 @@ impl Work<'_> {
         }
         wait_for(self.poll, || async {
             let left = self.octavia.balancer(self.id).await?;
-            Ok(left.map_or(Progress::Done(()), |balancer| Progress::Pending(balancer.to_string())))
+            Ok(left.map_or(Progress::Done(()), |balancer| Progress::Pending(balancer.state())))
         })
         .await
     }
@@ -156,7 +156,8 @@ pub async fn create(octavia: &Octavia, poll: &Poll, new: &NewLoadBalancer) -> Re
 
 pub fn failed(balancer: &LoadBalancer) -> ProviderError {
     ProviderError::Failed(format!(
-        "{balancer}: see `openstack loadbalancer status show {}` and the logs of Octavia's worker",
+        "{}: see `openstack loadbalancer status show {}` and the logs of Octavia's worker",
+        balancer.state(),
         balancer.id
     ))
 }
