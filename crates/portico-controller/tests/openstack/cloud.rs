@@ -67,6 +67,7 @@ impl Cloud {
             ("octavia-worker.conf", octavia, "network_noop_driver"),
             ("rabbitmq.conf", include_str!("conf/rabbitmq.conf"), ""),
             ("serve.py", include_str!("conf/serve.py"), ""),
+            ("worker.py", include_str!("conf/worker.py"), ""),
             ("init.sql", "CREATE DATABASE neutron;\nCREATE DATABASE octavia;\n", ""),
         ] {
             fs::write(self.path(name), fill(text, driver)).unwrap();
@@ -174,8 +175,8 @@ impl Cloud {
             command.env("OS_NEUTRON_CONFIG_DIR", self.path("neutron")).env("OS_NEUTRON_CONFIG_FILES", "neutron.conf");
             self.spawn(name, command);
         }
-        let mut worker = self.python("octavia-worker");
-        worker.arg("--config-file").arg(self.path("octavia-worker.conf"));
+        let mut worker = self.python("python");
+        worker.arg(self.path("worker.py")).arg("--config-file").arg(self.path("octavia-worker.conf"));
         self.spawn("octavia-worker", worker);
         for (name, port) in [("Keystone", self.keystone), ("Neutron", self.neutron), ("Octavia", self.octavia)] {
             self.wait(name, || TcpStream::connect(("127.0.0.1", port)).is_ok());

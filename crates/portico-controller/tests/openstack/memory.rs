@@ -10,6 +10,8 @@ use http::{Method, Request, Response};
 use portico_controller::providers::cloud::{Transport, TransportError};
 use serde_json::{Value, json};
 
+use super::raw::{Tree, floating_line, is_ours};
+
 pub const URL: &str = "http://memory.test";
 /// Valid whatever happens.
 pub const ROOT: &str = "root";
@@ -44,6 +46,21 @@ impl Memory {
     /// The next load balancer ends in `ERROR`.
     pub fn fail_next(&self) {
         self.state.lock().unwrap().fail_next = true;
+    }
+
+    /// Load balancers and floating IPs of the test's Services, or of others, without a call: time stands still.
+    pub fn lines(&self, ours: bool) -> Vec<String> {
+        let mut state = self.state.lock().unwrap();
+        let mut lines = Vec::new();
+        for balancer in state.list("loadbalancers", &[]).into_iter().filter(|it| is_ours(it) == ours) {
+            let of = [pair("loadbalancer_id", balancer["id"].as_str().unwrap())];
+            let mut all = |collection| state.list(collection, &of);
+            let (listeners, pools) = (all("listeners"), all("pools"));
+            let (members, monitors) = (all("members"), all("healthmonitors"));
+            lines.extend(Tree { balancer, listeners, pools, members, monitors }.lines());
+        }
+        lines.extend(state.all("floatingips").values().filter(|ip| is_ours(ip) == ours).map(floating_line));
+        lines
     }
 
     /// As somebody with another client would.

@@ -11,10 +11,6 @@ use portico_controller::providers::cloud::{
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
-/// What was made for Services of a test is called this.
-const OURS: &str = "kube_service_conformance_";
-const OUR_FLOATING_IPS: &str = "Floating IP of Kubernetes service";
-
 /// Calls with a token.
 pub struct Raw {
     client: Client,
@@ -76,49 +72,84 @@ impl Raw {
         self.list(&self.neutron, "floatingips").await
     }
 
-    /// Everything in a load balancer, a line each.
-    async fn tree(&self, balancer: &Value) -> Result<Vec<String>, String> {
-        let id = balancer["id"].as_str().unwrap_or_default();
-        let mut lines = vec![line("loadbalancer", balancer, &["name", "vip_address", "tags", "provider"])];
-        for listener in self.list(&self.octavia, &format!("listeners?load_balancer_id={id}")).await? {
-            let pool = listener["default_pool_id"].as_str().unwrap_or_default().to_owned();
-            let pools = self.list(&self.octavia, &format!("pools?id={pool}")).await?;
-            let fields =
-                ["name", "protocol", "protocol_port", "connection_limit", "allowed_cidrs", "insert_headers", "tags"];
-            lines.push(format!("{} {}", line("listener", &listener, &fields), line("to", &pools[0], &["name"])));
+    async fn tree(&self, balancer: Value) -> Result<Tree, String> {
+        let id = balancer["id"].as_str().unwrap_or_default().to_owned();
+        let listeners = self.list(&self.octavia, &format!("listeners?load_balancer_id={id}")).await?;
+        let pools = self.list(&self.octavia, &format!("pools?loadbalancer_id={id}")).await?;
+        let (mut members, mut monitors) = (Vec::new(), Vec::new());
+        for pool in &pools {
+            let id = pool["id"].as_str().unwrap_or_default();
+            let of_pool = |mut it: Value| {
+                it["pool_id"] = id.into();
+                it
+            };
+            members.extend(self.list(&self.octavia, &format!("pools/{id}/members")).await?.into_iter().map(of_pool));
+            monitors.extend(
+                self.list(&self.octavia, &format!("healthmonitors?pool_id={id}")).await?.into_iter().map(of_pool),
+            );
         }
-        for pool in self.list(&self.octavia, &format!("pools?loadbalancer_id={id}")).await? {
-            let fields = ["name", "protocol", "lb_algorithm", "session_persistence", "tags"];
-            lines.push(line("pool", &pool, &fields));
-            let (id, name) = (pool["id"].as_str().unwrap_or_default(), &pool["name"]);
-            for member in self.list(&self.octavia, &format!("pools/{id}/members")).await? {
-                let fields = ["name", "address", "protocol_port", "monitor_port", "subnet_id"];
-                lines.push(format!("{} of {name}", line("member", &member, &fields)));
-            }
-            for monitor in self.list(&self.octavia, &format!("healthmonitors?pool_id={id}")).await? {
-                let fields = ["name", "type", "delay", "timeout", "max_retries", "url_path", "expected_codes", "tags"];
-                lines.push(format!("{} of {name}", line("monitor", &monitor, &fields)));
-            }
-        }
-        Ok(lines)
+        Ok(Tree { balancer, listeners, pools, members, monitors })
     }
 
     /// Load balancers and floating IPs, of the test's Services or of others.
     async fn all(&self, ours: bool) -> Result<Vec<String>, String> {
         let mut lines = Vec::new();
         for balancer in self.load_balancers().await? {
-            if balancer["name"].as_str().unwrap_or_default().starts_with(OURS) == ours {
-                lines.extend(self.tree(&balancer).await?);
+            if is_ours(&balancer) == ours {
+                lines.extend(self.tree(balancer).await?.lines());
             }
         }
-        for ip in self.floating_ips().await? {
-            if ip["description"].as_str().unwrap_or_default().starts_with(OUR_FLOATING_IPS) == ours {
-                let attached = if ip["port_id"].is_null() { "free" } else { "attached" };
-                lines.push(format!("{} {attached}", line("floatingip", &ip, &["floating_ip_address", "description"])));
-            }
-        }
+        let addresses = self.floating_ips().await?;
+        lines.extend(addresses.iter().filter(|ip| is_ours(ip) == ours).map(floating_line));
         Ok(lines)
     }
+}
+
+/// Whether a load balancer or a floating IP was made for a Service of the test.
+pub fn is_ours(it: &Value) -> bool {
+    let is = |field: &str, prefix: &str| it[field].as_str().is_some_and(|text| text.starts_with(prefix));
+    is("name", "kube_service_conformance_") || is("description", "Floating IP of Kubernetes service")
+}
+
+/// A load balancer with everything in it. Members and monitors have `pool_id`.
+pub struct Tree {
+    pub balancer: Value,
+    pub listeners: Vec<Value>,
+    pub pools: Vec<Value>,
+    pub members: Vec<Value>,
+    pub monitors: Vec<Value>,
+}
+
+impl Tree {
+    pub fn lines(&self) -> Vec<String> {
+        let pool =
+            |id: &Value| self.pools.iter().find(|pool| pool["id"] == *id).map_or(&Value::Null, |pool| &pool["name"]);
+        let listener = |it: &Value| {
+            let fields =
+                ["name", "protocol", "protocol_port", "connection_limit", "allowed_cidrs", "insert_headers", "tags"];
+            format!("{} to {}", line("listener", it, &fields), pool(&it["default_pool_id"]))
+        };
+        let member = |it: &Value| {
+            let fields = ["name", "address", "protocol_port", "monitor_port", "subnet_id"];
+            format!("{} of {}", line("member", it, &fields), pool(&it["pool_id"]))
+        };
+        let monitor = |it: &Value| {
+            let fields = ["name", "type", "delay", "timeout", "max_retries", "url_path", "expected_codes", "tags"];
+            format!("{} of {}", line("monitor", it, &fields), pool(&it["pool_id"]))
+        };
+        let mut lines = vec![line("loadbalancer", &self.balancer, &["name", "vip_address", "tags", "provider"])];
+        lines.extend(self.listeners.iter().map(listener));
+        let fields = ["name", "protocol", "lb_algorithm", "session_persistence", "tags"];
+        lines.extend(self.pools.iter().map(|it| line("pool", it, &fields)));
+        lines.extend(self.members.iter().map(member));
+        lines.extend(self.monitors.iter().map(monitor));
+        lines
+    }
+}
+
+pub fn floating_line(ip: &Value) -> String {
+    let attached = if ip["port_id"].is_null() { "free" } else { "attached" };
+    format!("{} {attached}", line("floatingip", ip, &["floating_ip_address", "description"]))
 }
 
 fn line(kind: &str, of: &Value, fields: &[&str]) -> String {

@@ -63,13 +63,14 @@ impl Apis {
     }
 
     /// Take away floating IPs of what is deleted.
-    pub async fn sink(&self, balancers: &[LoadBalancer], request: &Request, keep: bool) -> Result<(), ProviderError> {
+    pub async fn sink(&self, balancers: &[LoadBalancer], request: &Request) -> Result<(), ProviderError> {
         let Some(neutron) = &self.neutron else { return Ok(()) };
         let marker = floating::marker(request);
         let mut found = Found { marked: neutron.floating_ips("description", &marker).await?, ..Found::default() };
         for port in balancers.iter().filter_map(|balancer| balancer.vip_port_id.as_ref()) {
             found.attached.extend(neutron.floating_ips("port_id", port).await?);
         }
+        let keep = options::keeps_floating_ip(request);
         let wish = Wish { marker, port: String::new(), requested: None };
         run(neutron, floating::plan_end(&wish.marker, keep, &found), &wish, None).await
     }

@@ -191,10 +191,9 @@ impl OpenStack {
 
     /// Floating IPs first: they are found by the load balancer.
     async fn remove(&self, request: &Request) -> Result<(), ProviderError> {
-        let keep = Options::of(request, &self.config).is_ok_and(|options| options.keep_floating_ip);
         let apis = self.apis().await?;
         let found = apis.octavia.tagged(wanted::tag(request)).await?;
-        apis.sink(&found, request, keep).await?;
+        apis.sink(&found, request).await?;
         for balancer in &found {
             Work { octavia: &apis.octavia, poll: &self.poll, id: &balancer.id }.delete().await?;
         }

@@ -8,6 +8,7 @@ use crate::providers::{ProviderError, Request};
 
 pub const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const PREFIX: &str = "loadbalancer.openstack.org/";
+const KEEP: &str = "keep-floatingip";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -16,7 +17,6 @@ pub struct Options {
     pub networks: Networks,
     /// A port of the network that is to be the balancer's.
     pub vip_port: Option<String>,
-    pub keep_floating_ip: bool,
     /// The protocol of TCP's pools where the client's address goes ahead of its bytes.
     pub proxy: Option<&'static str>,
     pub forwarded_for: bool,
@@ -48,7 +48,6 @@ impl Options {
             },
             networks: networks(&said, config)?,
             vip_port: said.text("port-id"),
-            keep_floating_ip: said.bool("keep-floatingip")?.unwrap_or(false),
             proxy: said.proxy()?,
             forwarded_for: said.bool("x-forwarded-for")?.unwrap_or(false),
             tls_container: said.text("default-tls-container-ref").or_else(|| balancers.tls_container.clone()),
@@ -61,6 +60,7 @@ impl Options {
             hostname: said.text("hostname"),
             is_ovn,
         };
+        said.bool(KEEP)?;
         options.check(request)?;
         Ok(options)
     }
@@ -90,6 +90,11 @@ impl Options {
     pub fn alters_traffic(&self) -> bool {
         self.proxy.is_some() || self.forwarded_for || self.tls_container.is_some()
     }
+}
+
+/// Whether floating IPs outlive the Service. An address that is lost is lost, so what cannot be understood is a yes.
+pub fn keeps_floating_ip(request: &Request) -> bool {
+    Said(request).bool(KEEP).map_or(true, |keep| keep == Some(true))
 }
 
 /// A class is chosen by the Service, and says more than its other annotations.

@@ -69,3 +69,12 @@ fn mistakes_are_refused() {
     assert_eq!(both.to_string(), "proxy-protocol and x-forwarded-for exclude each other");
     assert!(of(&[("proxy-protocol", "v1")], "lb-provider=ovn").is_err());
 }
+
+#[test]
+fn addresses_are_kept_when_in_doubt() {
+    let keeps = |value: Option<&str>| {
+        let annotations = value.map(|value| (format!("{PREFIX}{KEEP}"), value.to_owned())).into_iter().collect();
+        keeps_floating_ip(&Request { annotations, ..Request::default() })
+    };
+    assert_eq!([keeps(None), keeps(Some("false")), keeps(Some("True")), keeps(Some("ja"))], [false, false, true, true]);
+}
