@@ -6,8 +6,10 @@
 
 pub mod cloud;
 pub mod description;
+pub mod haproxy;
 pub mod metal;
 pub mod openstack;
+pub mod plugin;
 mod registry;
 
 use std::collections::BTreeMap;
