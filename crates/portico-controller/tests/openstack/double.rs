@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use portico_controller::conformance::{self, Can, Case, FaultPlan, Lab, Support, World};
-use portico_controller::providers::cloud::CallMetrics;
 use portico_controller::providers::cloud::faults::{Faulty, no_waits};
+use portico_controller::providers::cloud::{CallMetrics, Poll};
 use portico_controller::providers::openstack::{Config, OpenStack, Parts};
 use portico_controller::providers::{Provider, ProviderError, Request};
 use serde_json::{Value, json};
@@ -35,6 +35,7 @@ impl Double {
             "[Global]\nauth-url={URL}\nusername=u\npassword=p\n[LoadBalancer]\nsubnet-id=sub\nfloating-network-id=world\n{more}"
         );
         let (pace, poll) = no_waits();
+        let poll = Poll { first: Duration::ZERO, last: Duration::ZERO, ..poll };
         let transport = Arc::new(Faulty::over(memory::transport(&self.memory), Arc::clone(&self.plan)));
         let parts = Parts { transport, pace, poll, metrics: CallMetrics::default() };
         OpenStack::new(Config::parse(&text).unwrap(), parts)

@@ -11,7 +11,7 @@ pub const DESCRIPTION: Description = Description {
     local: "HTTP monitor at the health check node port",
     source_ranges: "allowed CIDRs of listeners",
     affinity: "`SOURCE_IP` of pools",
-    status: "`ip`, `ipMode: VIP`; `Proxy` with PROXY protocol, `X-Forwarded-For` or TLS; or `hostname` as annotated",
+    status: "`ip`, `ipMode: VIP` or `Proxy`",
     annotations: &[
         (
             "service.beta.kubernetes.io/openstack-internal-load-balancer",
@@ -57,6 +57,7 @@ pub const DESCRIPTION: Description = Description {
         ("loadbalancer.openstack.org/hostname", "A name for the status in place of addresses."),
     ],
     limits: &[
+        "`ipMode` is `Proxy` with the PROXY protocol, `X-Forwarded-For` or TLS, which what goes past the balancer would lose.",
         "Octavia's API 2.12 or newer (2.16 for UDP, 2.26 for both IP families).",
         "The driver `ovn` has no source ranges, PROXY protocol, TLS or HTTP monitors: nodes are asked by connecting to the node port.",
         "Subnet, port, flavor and zone of a load balancer are those it was created with.",

@@ -24,13 +24,13 @@ pub struct Work<'a> {
 impl Work<'_> {
     /// Until it can be written to; `None` if it went away.
     pub async fn settled(&self) -> Result<Option<LoadBalancer>, ProviderError> {
-        wait_for(self.poll, || async {
+        let settled = wait_for(self.poll, || async {
             Ok(match self.octavia.balancer(self.id).await? {
                 Some(balancer) if balancer.is_pending() => Progress::Pending(balancer.state()),
                 balancer => Progress::Done(balancer),
             })
-        })
-        .await
+        });
+        Ok(settled.await?)
     }
 
     /// What it has for a Service. Its members are read only for what is asked for.
@@ -77,7 +77,9 @@ impl Work<'_> {
             self.settled().await?;
         }
         // A look right after a write sees it pending, always.
-        tokio::time::sleep(self.poll.first).await;
+        if !self.poll.first.is_zero() {
+            tokio::time::sleep(self.poll.first).await;
+        }
         match self.settled().await? {
             Some(balancer) if balancer.is_failed() => Err(failed(&balancer)),
             Some(_) => Ok(()),
@@ -131,11 +133,11 @@ impl Work<'_> {
             Err(error) if error.is_conflict() => {}
             done => done?,
         }
-        wait_for(self.poll, || async {
+        let gone = wait_for(self.poll, || async {
             let left = self.octavia.balancer(self.id).await?;
             Ok(left.map_or(Progress::Done(()), |balancer| Progress::Pending(balancer.state())))
-        })
-        .await
+        });
+        Ok(gone.await?)
     }
 }
 
