@@ -17,7 +17,7 @@ PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-
   bird:bird2 /usr/lib/frr/bgpd:frr gobgpd:gobgpd dig:bind9-dnsutils named:bind9 nsd:nsd \
   mariadbd:mariadb-server-core epmd:erlang-base rabbitmq-server:rabbitmq-server openssl:openssl
 
-.PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip bench-dns bench-controller crds clean
+.PHONY: help run build test deps format lint unit e2e uml fuzz bench-announce bench-api bench-node bench-store bench-vip bench-dns bench-controller crds clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has n
 fuzz: ## throw random requests at the server, packets at VRRP and DNS, and answers of the kernel at their readers, from a new seed (SECONDS=60)
 	export PORTICO_FUZZ_SEED=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') PORTICO_FUZZ_SECONDS=$(or $(SECONDS),60); \
 	  $(CARGO) test -p portico --test fuzz -- --nocapture && $(CARGO) test -p portico --test dns strangers::whatever -- --nocapture
+
+bench-announce: ## outages when the node that answers for an address at layer 2 is lost (ROUNDS=20, QUICK=1)
+	$(CARGO) bench -p portico --bench announce
 
 bench-api: ## benchmarks of the API server (KUBE_APISERVER=path runs the rival beside it)
 	$(CARGO) bench -p portico --bench api
