@@ -61,7 +61,8 @@ pub fn plan(wish: &Wish, found: &Found) -> Result<Vec<Step>, ProviderError> {
     let chosen = match (wish.requested, &found.requested) {
         (Some(address), Some(ip)) => Some(free(address, ip, &wish.port)?),
         (Some(_), None) => None,
-        (None, _) => found.marked.iter().find(|ip| ip.port_id.is_none()),
+        // One that was left by a load balancer before this one, rather one that is free.
+        (None, _) => found.marked.iter().min_by_key(|ip| (ip.port_id.is_some(), &ip.id)),
     };
     // A load balancer has one at a time.
     let mut steps: Vec<Step> = found.attached.iter().map(|ip| release(ip, &wish.marker)).collect();

@@ -33,6 +33,8 @@ fn one_is_created_unless_one_was_left() {
     assert_eq!(plan(&wish(None), &Found::default()), Ok(vec![Step::Create(None)]));
     let left = Found { marked: vec![ip("a", None, "ours")], ..Found::default() };
     assert_eq!(plan(&wish(None), &left), Ok(vec![Step::Attach("a".to_owned())]));
+    let left = Found { marked: vec![ip("a", Some("gone"), "ours"), ip("bb", None, "ours")], ..Found::default() };
+    assert_eq!(plan(&wish(None), &left), Ok(vec![Step::Attach("bb".to_owned())]));
 }
 
 #[test]
