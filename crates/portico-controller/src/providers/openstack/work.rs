@@ -29,8 +29,9 @@ impl Work<'_> {
                 Some(balancer) if balancer.is_pending() => Progress::Pending(balancer.state()),
                 balancer => Progress::Done(balancer),
             })
-        });
-        Ok(settled.await?)
+        })
+        .await?;
+        Ok(settled)
     }
 
     /// What it has for a Service. Its members are read only for what is asked for.
@@ -133,11 +134,12 @@ impl Work<'_> {
             Err(error) if error.is_conflict() => {}
             done => done?,
         }
-        let gone = wait_for(self.poll, || async {
+        wait_for(self.poll, || async {
             let left = self.octavia.balancer(self.id).await?;
             Ok(left.map_or(Progress::Done(()), |balancer| Progress::Pending(balancer.state())))
-        });
-        Ok(gone.await?)
+        })
+        .await?;
+        Ok(())
     }
 }
 
