@@ -10,11 +10,13 @@ use super::cloud::CallMetrics;
 use super::description::Description;
 use super::haproxy::{self, Haproxy};
 use super::metal::{self, Metal};
+use super::openstack::{self, OpenStack};
 use super::plugin::{self, Patience, Plugin};
 use crate::Shutdown;
 
 /// All of them, in words.
-pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION, &haproxy::DESCRIPTION, &plugin::DESCRIPTION];
+pub const DESCRIPTIONS: &[&Description] =
+    &[&metal::DESCRIPTION, &openstack::DESCRIPTION, &haproxy::DESCRIPTION, &plugin::DESCRIPTION];
 
 /// What a provider starts with.
 pub struct Start {
@@ -31,7 +33,7 @@ pub struct Start {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("--cloud-provider={0} is not known: use metal, haproxy, plugin:SOCKET or none")]
+    #[error("--cloud-provider={0} is not known: use metal, openstack, haproxy, plugin:SOCKET or none")]
     Unknown(String),
     #[error("provider {provider}: {message}")]
     Failed { provider: String, message: String },
@@ -39,18 +41,18 @@ pub enum StartError {
 
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
-    let Start { client, config, cluster: _, metrics: _, shutdown } = start;
+    let failed = |message: String| StartError::Failed { provider: name.to_owned(), message };
     if let Some(socket) = name.strip_prefix("plugin:") {
-        let plugin = Plugin::start(Path::new(socket), Patience::default(), shutdown).await;
-        let failed = |message| StartError::Failed { provider: name.to_owned(), message };
+        let plugin = Plugin::start(Path::new(socket), Patience::default(), start.shutdown).await;
         return plugin.map(|plugin| Arc::new(plugin) as Arc<dyn Provider>).map_err(failed);
     }
     match name {
-        "metal" => Ok(Arc::new(Metal::start(client, shutdown))),
+        "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
+        "openstack" => Ok(Arc::new(OpenStack::start(&start).map_err(failed)?)),
         "haproxy" => {
-            let failed = |message: String| StartError::Failed { provider: name.to_owned(), message };
-            let config = config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;
-            Ok(Arc::new(Haproxy::start(&config, shutdown).await.map_err(failed)?))
+            let config =
+                start.config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;
+            Ok(Arc::new(Haproxy::start(&config, start.shutdown).await.map_err(failed)?))
         }
         _ => Err(StartError::Unknown(name.to_owned())),
     }
