@@ -13,7 +13,7 @@ PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-
   linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived \
   bird:bird2 /usr/lib/frr/bgpd:frr gobgpd:gobgpd dig:bind9-dnsutils named:bind9 nsd:nsd
 
-.PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip bench-dns clean
+.PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip bench-dns bench-controller crds clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,12 @@ bench-vip: ## outages when the owner of the control plane's address is lost, bes
 
 bench-dns: ## questions per second that `portico dns` answers, and what a change costs (SECONDS=5, SERVICES=10000, QUICK=1)
 	$(CARGO) bench -p portico --bench dns
+
+bench-controller: ## load balancers: time until 10,000 Services have addresses and are live, CPU at rest, what a node that leaves costs (SERVICES=10000, QUICK=1)
+	$(CARGO) bench -p portico --bench controller
+
+crds: ## write deploy/crds from the schema of the built-in kinds
+	PORTICO_WRITE_CRDS=1 $(CARGO) test -p portico --test deploy the_definitions
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -11,6 +11,14 @@ mod cutter;
 mod faults;
 #[path = "controller/lifecycle.rs"]
 mod lifecycle;
+#[path = "controller/metal.rs"]
+mod metal;
+#[path = "controller/objects.rs"]
+mod objects;
+#[path = "controller/pools.rs"]
+mod pools;
+#[path = "controller/races.rs"]
+mod races;
 #[path = "controller/rig.rs"]
 mod rig;
 

@@ -62,6 +62,8 @@ impl Case {
 /// What a provider does about what not every one can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Can {
+    /// It sends to the ports of nodes; `Ignored` where packets keep the balancer's address and port.
+    pub node_ports: Support,
     /// `externalTrafficPolicy: Local`
     pub local: Support,
     /// `loadBalancerSourceRanges`
@@ -78,6 +80,7 @@ pub struct Can {
 impl Can {
     pub fn everything() -> Can {
         Can {
+            node_ports: Support::Full,
             local: Support::Full,
             source_ranges: Support::Full,
             affinity: Support::Full,

@@ -12,6 +12,7 @@ pub mod key;
 pub mod lease;
 pub mod providers;
 mod queue;
+mod task;
 
 /// Turns true when the daemon should stop; a dropped sender means the same.
 pub type Shutdown = tokio::sync::watch::Receiver<bool>;

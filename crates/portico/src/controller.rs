@@ -1,10 +1,10 @@
 //! `portico controller`: what keeps objects in step with each other, as a client of any API server.
 
+use crate::client;
 use crate::signals::Signals;
 use anyhow::Context;
 use clap::{ArgAction, Args};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use portico_controller::lease::{LeaseOptions, lead};
 use portico_controller::providers::{self, Start, StartError};
 use portico_controller::{balancers, endpoints};
@@ -106,7 +106,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let selected = selected(&arguments.controllers)?;
     crate::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
-        let client = client(arguments.kubeconfig.clone()).await?;
+        let client = client::from_kubeconfig(arguments.kubeconfig.clone()).await?;
         let (stop, stopped) = watch::channel(false);
         let mut work = tokio::spawn(run_selected(client, arguments, selected, stopped));
         tokio::select! {
@@ -128,17 +128,6 @@ fn selected(names: &[String]) -> anyhow::Result<(bool, bool)> {
     }
     let has = |wanted: &str| names.iter().any(|name| name == "*" || name == wanted);
     Ok((has(ENDPOINTS), has(BALANCERS)))
-}
-
-async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
-        None => Config::infer().await.context("no API server is known: give --kubeconfig")?,
-        Some(path) => {
-            let read = Kubeconfig::read_from(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
-        }
-    };
-    Ok(Client::try_from(config)?)
 }
 
 async fn run_selected(

@@ -25,6 +25,7 @@ use tracing::{debug, info, warn};
 
 use super::events;
 use super::metrics::Metrics;
+use super::node_pass::NodePass;
 use super::service::{Ownership, Surroundings};
 use super::state::{Call, Called, Note, State, Step, Write};
 use crate::Shutdown;
@@ -32,6 +33,7 @@ use crate::backoff::WatchBackoff;
 use crate::key::ObjectKey;
 use crate::providers::{News, Provider, ProviderError, Request};
 use crate::queue::{Delays, End, Queue};
+use crate::task::AbortOnDrop;
 
 #[derive(Clone)]
 pub struct Options {
@@ -86,8 +88,7 @@ pub async fn run(client: Client, provider: Arc<dyn Provider>, options: Options, 
     let metrics = Arc::clone(&options.metrics);
     let (notes, noted) = mpsc::channel(1024);
     let sender = tokio::spawn(events::send(client.clone(), noted, Arc::clone(&metrics)));
-    let stop_sender = sender.abort_handle();
-    let _guard = AbortOnDrop(stop_sender);
+    let _guard = AbortOnDrop(sender.abort_handle());
     metrics.lead(true);
     let mut controller = Controller::new(client, provider, options, notes);
     tokio::select! {
@@ -97,15 +98,6 @@ pub async fn run(client: Client, provider: Arc<dyn Provider>, options: Options, 
     controller.drain().await;
     metrics.lead(false);
     info!("load-balancer controller stopped");
-}
-
-/// Work that loses its lease is dropped where it stands, with all it has started.
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,6 +152,7 @@ struct Controller {
     failing: BTreeSet<Kind>,
     /// When the changes of nodes so far are to count.
     nodes_due: Option<Instant>,
+    node_pass: NodePass,
     news: News,
     notes: mpsc::Sender<Note>,
     requests: FuturesUnordered<BoxFuture<'static, Finished>>,
@@ -182,6 +175,7 @@ impl Controller {
             listings: BTreeMap::new(),
             failing: BTreeSet::new(),
             nodes_due: None,
+            node_pass: NodePass::default(),
             news: provider.news().map(|news| *news.borrow()).unwrap_or_default(),
             notes,
             requests: FuturesUnordered::new(),
@@ -321,7 +315,8 @@ impl Controller {
         let now = Instant::now();
         if self.nodes_due.is_some_and(|due| due <= now) {
             self.nodes_due = None;
-            self.state.settle_nodes(now);
+            let outdated = self.state.settle_nodes(now);
+            self.node_pass.begin(outdated, now);
         }
         self.state.tick(now);
         self.queue_touched();
@@ -357,6 +352,7 @@ impl Controller {
         for key in touched.gone {
             self.syncs.forget(&key);
             self.conditions.forget(&key);
+            self.passed(&key);
         }
         touched.syncs.into_iter().for_each(|key| self.syncs.add(key));
         touched.conditions.into_iter().for_each(|key| self.conditions.add(key));
@@ -372,6 +368,7 @@ impl Controller {
             Step::Call(call, request) => self.call(key, call, *request),
             Step::Rest(end) => {
                 debug!(service = %key, ?end, "rests");
+                self.passed(&key);
                 let check = self.state.check_at(&key);
                 self.syncs.finish(key.clone(), end, now);
                 if let Some(check) = check {
@@ -379,6 +376,13 @@ impl Controller {
                 }
                 self.conditions.add(key);
             }
+        }
+    }
+
+    /// Nothing more is done about a Service for the moment.
+    fn passed(&mut self, key: &ObjectKey) {
+        if let Some(took) = self.node_pass.done(key, Instant::now()) {
+            self.options.metrics.node_pass(took);
         }
     }
 

@@ -88,7 +88,15 @@ fn facts(name: &str, node: &ApiNode) -> Node {
         provider_id: node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default(),
         zone: zone.cloned().unwrap_or_default(),
         addresses: of_type("InternalIP").chain(of_type("ExternalIP")).collect(),
+        version: version(node),
     }
+}
+
+/// Of the proxy, which is what answers for a node; a kubelet that does not know it has the same or a newer one.
+fn version(node: &ApiNode) -> String {
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    let versions = info.map(|info| [&info.kube_proxy_version, &info.kubelet_version]);
+    versions.into_iter().flatten().find(|version| !version.is_empty()).cloned().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -125,6 +133,23 @@ mod tests {
             assert_eq!(nodes.settle(), fit, "{name}");
             assert_eq!((nodes.is_fit("a"), nodes.exists("a")), (fit, true), "{name}");
         }
+    }
+
+    #[test]
+    fn the_version_is_the_proxys_where_it_is_known() {
+        let version = |info: Value| {
+            let empty = ["architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "machineID"];
+            let more = ["operatingSystem", "osImage", "systemUUID", "kubeletVersion", "kubeProxyVersion"];
+            let mut all: Value = empty.iter().chain(&more).map(|key| ((*key).to_owned(), Value::from(""))).collect();
+            info.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+            let mut nodes = Nodes::default();
+            nodes.apply(&node(|node| node["status"]["nodeInfo"] = all));
+            nodes.settle();
+            nodes.fit()[0].version.clone()
+        };
+        assert_eq!(version(json!({"kubeletVersion": "v1.7.4", "kubeProxyVersion": "v1.7.1"})), "v1.7.1");
+        assert_eq!(version(json!({"kubeletVersion": "v1.36.4"})), "v1.36.4");
+        assert_eq!(version(json!({})), "");
     }
 
     #[test]

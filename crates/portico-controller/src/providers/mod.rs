@@ -172,6 +172,8 @@ pub struct Node {
     pub zone: String,
     /// Internal ones first.
     pub addresses: Vec<IpAddr>,
+    /// Of Kubernetes on it, as it says: `v1.36.4`.
+    pub version: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,7 +12,7 @@ use crate::balancers::memory::{Kind, Made, Trouble};
 use crate::balancers::patch;
 use crate::balancers::service::{Claim, Facts};
 use crate::key::ObjectKey;
-use crate::providers::{Balancer, Endpoint, Node, ProviderError, Request};
+use crate::providers::{Balancer, Endpoint, Host, IpMode, Node, ProviderError, Request};
 use crate::queue::End;
 
 /// A balancer that is on its way is looked at again.
@@ -260,7 +260,7 @@ impl Entry {
         let before = memory.trouble.take();
         match (result, call) {
             (Ok(balancer), Call::Ensure) => {
-                memory.made = Some(asked.made(balancer.clone().unwrap_or_default()));
+                memory.made = Some(asked.made(as_stored(balancer.clone().unwrap_or_default())));
                 (memory.ensure_again, memory.elsewhere, memory.deleted) = (false, None, false);
                 memory.check = Some(check);
             }
@@ -271,8 +271,8 @@ impl Entry {
             }
             (Ok(balancer), Call::Describe) => {
                 memory.check = Some(check);
-                match (balancer, &mut memory.made) {
-                    (Some(now), Some(made)) if now.ingress == made.balancer.ingress => made.balancer.clone_from(now),
+                match (balancer.clone().map(as_stored), &mut memory.made) {
+                    (Some(now), Some(made)) if now.ingress == made.balancer.ingress => made.balancer = now,
                     _ => memory.ensure_again = true,
                 }
             }
@@ -308,6 +308,13 @@ impl Asked {
             balancer,
         }
     }
+}
+
+/// Only addresses have a mode in the API: one that a provider gives to a name would differ from the status for ever.
+fn as_stored(mut balancer: Balancer) -> Balancer {
+    let names = balancer.ingress.iter_mut().filter(|ingress| matches!(ingress.host, Host::Name(_)));
+    names.for_each(|ingress| ingress.mode = IpMode::default());
+    balancer
 }
 
 /// Between half and three halves of a time, always the same for a Service: not all at once.

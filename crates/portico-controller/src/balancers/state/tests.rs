@@ -313,6 +313,22 @@ fn news_of_a_provider_try_again_what_they_concern() {
     assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure"]);
 }
 
+/// A status can hold no mode for a name, so one that a provider gives is not compared.
+#[test]
+fn a_mode_of_a_name_is_not_written_again_and_again() {
+    let mut world = World::new(Abilities::default());
+    let named = Ingress { host: Host::Name("lb.example.com".into()), mode: IpMode::Proxy };
+    let named = Balancer { ingress: vec![named], pending: None };
+    world.state.begin(&key());
+    world.write("hold");
+    world.next();
+    world.state.called(&key(), Call::Ensure, Ok(Some(named)), world.now);
+    assert!(matches!(world.next(), Step::Write(write) if write.what == "status"));
+    world.show(|service| service["status"]["loadBalancer"] = json!({"ingress": [{"hostname": "lb.example.com"}]}));
+    let facts = world.state.services[&key()].facts.clone().unwrap();
+    assert_eq!(world.state.services[&key()].memory.made.as_ref().unwrap().balancer.ingress, facts.ingress);
+}
+
 #[test]
 fn a_quarrel_about_the_status_has_an_end() {
     let mut world = World::new(Abilities::default());

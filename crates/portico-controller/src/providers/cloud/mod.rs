@@ -35,8 +35,9 @@
 //! # How it is tested
 //!
 //! Any `Fn(Request<Bytes>) -> Result<Response<Bytes>, TransportError>` is a [`Transport`], so a cloud in memory needs no socket.
-//! [`faults::Faults`] wraps a transport, notes the requests, and has one of them go wrong, before or after it reaches the cloud.
-//! [`faults::no_waits`] is a pace without waits.
+//! [`faults::Faulty`] wraps a transport, and has requests go wrong as [`conformance::with_faults`](crate::conformance::with_faults)
+//! wants, before or after they reach the cloud; what was asked is in its plan's `calls`. [`faults::no_waits`] is a pace without waits.
+//! `gce/tests.rs` is an example.
 
 mod auth;
 mod call;

@@ -294,6 +294,8 @@ impl Driver {
                 self.forget_all_but(kind, &listed);
                 if self.unlisted.remove(&kind).is_some() && self.unlisted.is_empty() {
                     info!("address pools are known");
+                    // Nobody has had an answer that the lists could change.
+                    self.allocator.ledger.take_news();
                 }
             }
         }
