@@ -24,7 +24,9 @@ impl Kind {
             Some("nlb") => Ok(Some(Kind::Network)),
             Some("classic" | "clb" | "elb") => Ok(Some(Kind::Classic)),
             Some("nlb-ip" | "external") => Err(ProviderError::Elsewhere),
-            Some(other) => refused("BadAnnotation", format!("{PREFIX}type: {other:?} is none of nlb, classic, external")),
+            Some(other) => {
+                refused("BadAnnotation", format!("{PREFIX}type: {other:?} is none of nlb, classic, external"))
+            }
         }
     }
 
@@ -137,7 +139,10 @@ fn check(request: &Request) -> Result<Check, ProviderError> {
     let interval = number(request, "healthcheck-interval", 5..=300)?.unwrap_or(10);
     let timeout = number(request, "healthcheck-timeout", 2..=60)?.unwrap_or_else(|| 5.min(interval - 1));
     if timeout >= interval {
-        return refused("BadAnnotation", format!("{PREFIX}healthcheck-timeout: {timeout} is not less than the interval"));
+        return refused(
+            "BadAnnotation",
+            format!("{PREFIX}healthcheck-timeout: {timeout} is not less than the interval"),
+        );
     }
     let healthy = number(request, "healthcheck-healthy-threshold", 2..=10)?.unwrap_or(2);
     let unhealthy = number(request, "healthcheck-unhealthy-threshold", 2..=10)?.unwrap_or(2);

@@ -47,7 +47,12 @@ pub struct Observed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Group(GroupStep),
-    Create { internal: bool, subnets: Vec<String>, listeners: Vec<PortPair>, tags: Tags },
+    Create {
+        internal: bool,
+        subnets: Vec<String>,
+        listeners: Vec<PortPair>,
+        tags: Tags,
+    },
     UseGroup,
     Tag(Tags),
     SetAttributes(Tags),
@@ -64,7 +69,8 @@ pub enum Step {
 /// The name of the policy that has connections begin with who the client is.
 pub const PROXY_POLICY: &str = "k8s-proxyprotocol-enabled";
 
-const DEFAULTS: &[(&str, &str)] = &[(CROSS_ZONE, "false"), ("connection_draining.timeout", "0"), ("idle_timeout", "60")];
+const DEFAULTS: &[(&str, &str)] =
+    &[(CROSS_ZONE, "false"), ("connection_draining.timeout", "0"), ("idle_timeout", "60")];
 
 pub fn plan(wanted: &Wanted, seen: &Observed) -> Result<Vec<Step>, ProviderError> {
     let mut steps: Vec<Step> = seen.groups.open(&wanted.groups).into_iter().map(Step::Group).collect();

@@ -17,7 +17,10 @@ pub const DESCRIPTION: Description = Description {
             "service.beta.kubernetes.io/aws-load-balancer-type",
             "`nlb` (as without it) or `classic`; `external` and `nlb-ip` leave the Service to another controller. Not to be changed later.",
         ),
-        ("service.beta.kubernetes.io/aws-load-balancer-internal", "`true`: only inside the VPC. Not to be changed later."),
+        (
+            "service.beta.kubernetes.io/aws-load-balancer-internal",
+            "`true`: only inside the VPC. Not to be changed later.",
+        ),
         (
             "service.beta.kubernetes.io/aws-load-balancer-subnets",
             "Ids or `Name` tags of subnets, with commas between. Read when the balancer is made.",

@@ -52,7 +52,10 @@ pub enum Origin {
     /// What is in the balancer's group.
     Balancer,
     /// What is in another group, or something else that Portico does not allow, by the vendor's name.
-    Other { field: &'static str, value: String },
+    Other {
+        field: &'static str,
+        value: String,
+    },
 }
 
 /// A group as it is.
@@ -73,7 +76,10 @@ pub enum On {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupStep {
-    Create { name: String, tags: BTreeMap<String, String> },
+    Create {
+        name: String,
+        tags: BTreeMap<String, String>,
+    },
     Tag(BTreeMap<String, String>),
     /// With what people see beside the rules.
     Allow(On, Vec<Rule>, String),

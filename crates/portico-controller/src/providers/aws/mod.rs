@@ -102,7 +102,8 @@ impl Aws {
         let (names, wish) = (self.names(request), Kind::of(request)?);
         let found = self.find(wish, &names).await?;
         if wish.is_some_and(|wish| wish != found.kind()) {
-            let message = format!("there is a {} load balancer: create the Service anew for another", found.kind().word());
+            let message =
+                format!("there is a {} load balancer: create the Service anew for another", found.kind().word());
             return refused("TypeChanged", message);
         }
         let wanted = Wanted::of(request, found.kind(), &names)?;

@@ -58,11 +58,20 @@ pub struct Observed {
 pub enum Step {
     Group(GroupStep),
     /// Subnets with an elastic address, or without.
-    CreateBalancer { name: String, internal: bool, subnets: Vec<(String, Option<String>)>, tags: Tags },
+    CreateBalancer {
+        name: String,
+        internal: bool,
+        subnets: Vec<(String, Option<String>)>,
+        tags: Tags,
+    },
     UseGroup,
     Tag(Tagged, Tags),
     SetAttributes(Tagged, Tags),
-    CreateTargets { listener: Listener, check: Check, tags: Tags },
+    CreateTargets {
+        listener: Listener,
+        check: Check,
+        tags: Tags,
+    },
     SetCheck(String, Check),
     Register(String, Vec<String>),
     Deregister(String, Vec<String>),
@@ -130,7 +139,8 @@ fn balancer(wanted: &Wanted, seen: &Observed, steps: &mut Vec<Step>) -> Result<(
 
 fn with_addresses(subnets: &[String], addresses: &[String]) -> Result<Vec<(String, Option<String>)>, ProviderError> {
     if !addresses.is_empty() && addresses.len() != subnets.len() {
-        let message = format!("{} elastic addresses for {} subnets: one for each is needed", addresses.len(), subnets.len());
+        let message =
+            format!("{} elastic addresses for {} subnets: one for each is needed", addresses.len(), subnets.len());
         return refused("BadAnnotation", message);
     }
     let addresses = addresses.iter().cloned().map(Some).chain(std::iter::repeat(None));

@@ -9,9 +9,7 @@ use super::config::Config;
 use super::surroundings::Surroundings;
 use super::{Aws, DESCRIPTION};
 use crate::providers::Start;
-use crate::providers::cloud::{
-    Anonymous, CallMetrics, Client, Http, HttpOptions, Pace, Poll, Setup, Transport,
-};
+use crate::providers::cloud::{Anonymous, CallMetrics, Client, Http, HttpOptions, Pace, Poll, Setup, Transport};
 
 /// What a provider is made of.
 pub struct Parts {

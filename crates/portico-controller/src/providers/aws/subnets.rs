@@ -37,7 +37,8 @@ pub fn choose(wish: &Wish<'_>, subnets: &[Subnet], tables: &[RouteTable]) -> Res
     if !wish.named.is_empty() {
         return wish.named.iter().map(|name| named(name, subnets)).collect();
     }
-    let usable = |subnet: &&Subnet| is_ordinary(&subnet.zone, wish.region) && (wish.internal || is_public(subnet, tables));
+    let usable =
+        |subnet: &&Subnet| is_ordinary(&subnet.zone, wish.region) && (wish.internal || is_public(subnet, tables));
     let mut best: BTreeMap<&str, &Subnet> = BTreeMap::new();
     let candidates = subnets.iter().filter(|subnet| is_for(subnet, wish.cluster));
     for subnet in candidates.filter(usable) {

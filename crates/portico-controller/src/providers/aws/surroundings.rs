@@ -156,7 +156,8 @@ fn from(own: Option<&Group>, group: &Group) -> BTreeSet<Rule> {
 }
 
 pub fn not_ours<T>(what: &str, name: &str, names: &Names) -> Result<T, ProviderError> {
-    let message = format!("there is a {what} {name} that is not tagged {}=owned: it is somebody else's", names.cluster_tag);
+    let message =
+        format!("there is a {what} {name} that is not tagged {}=owned: it is somebody else's", names.cluster_tag);
     refused("NotOurs", message)
 }
 

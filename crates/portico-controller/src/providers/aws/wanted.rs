@@ -72,7 +72,12 @@ impl Names {
     pub fn of(request: &Request, cluster: &str) -> Names {
         let balancer = request.balancer_name.clone();
         let targets = format!("k8s-{}-", &hash(format!("{cluster} {balancer}").as_bytes())[..16]);
-        Names { group: format!("k8s-elb-{balancer}"), balancer, targets, cluster_tag: format!("{CLUSTER_TAG}{cluster}") }
+        Names {
+            group: format!("k8s-elb-{balancer}"),
+            balancer,
+            targets,
+            cluster_tag: format!("{CLUSTER_TAG}{cluster}"),
+        }
     }
 
     pub fn is_owned(&self, tags: &BTreeMap<String, String>) -> bool {
@@ -161,7 +166,10 @@ fn possible(request: &Request, kind: Kind) -> Result<(), ProviderError> {
         return refused("ProtocolNotSupported", format!("a {} load balancer knows only {protocols}", kind.word()));
     }
     if kind == Kind::Classic && request.affinity.is_some() {
-        return refused("AffinityNotSupported", "a classic load balancer has no affinity of clients: use None, or type nlb");
+        return refused(
+            "AffinityNotSupported",
+            "a classic load balancer has no affinity of clients: use None, or type nlb",
+        );
     }
     Ok(())
 }
@@ -174,7 +182,9 @@ fn listeners(ports: &[Port], names: &Names, check: &Check) -> Result<Vec<Listene
         let protocol = if port.protocol == Protocol::Udp { "UDP" } else { "TCP" };
         match by_port.insert(port.port, (protocol, port.node_port)) {
             None => {}
-            Some((_, node_port)) if node_port == port.node_port => _ = by_port.insert(port.port, ("TCP_UDP", node_port)),
+            Some((_, node_port)) if node_port == port.node_port => {
+                _ = by_port.insert(port.port, ("TCP_UDP", node_port))
+            }
             Some(_) => {
                 let message = "TCP and UDP on the same port need the same nodePort: give both of them it";
                 return refused("ProtocolNotSupported", format!("port {}: {message}", port.port));

@@ -141,9 +141,9 @@ fn balancer(item: Xml<'_>) -> Balancer {
         let number = |name| listener.number(name).unwrap_or_default();
         PortPair { port: number("LoadBalancerPort"), node_port: number("InstancePort") }
     };
-    let proxied = item.list("BackendServerDescriptions").filter(|server| {
-        server.list("PolicyNames").any(|policy| policy.own_text() == PROXY_POLICY)
-    });
+    let proxied = item
+        .list("BackendServerDescriptions")
+        .filter(|server| server.list("PolicyNames").any(|policy| policy.own_text() == PROXY_POLICY));
     Balancer {
         host: item.text("DNSName"),
         internal: item.text("Scheme") == "internal",

@@ -14,11 +14,8 @@ pub type Tags = BTreeMap<String, String>;
 impl Service {
     pub async fn subnets(&self, vpc: &str) -> Result<Vec<Subnet>, CallError> {
         let query = || Query::read("ec2.DescribeSubnets").filters(&[("vpc-id", &[vpc])]);
-        let read = |item: Xml<'_>| Subnet {
-            id: item.text("subnetId"),
-            zone: item.text("availabilityZone"),
-            tags: tags(item),
-        };
+        let read =
+            |item: Xml<'_>| Subnet { id: item.text("subnetId"), zone: item.text("availabilityZone"), tags: tags(item) };
         self.list(query, Paging::ec2("subnetSet"), read).await
     }
 

@@ -104,10 +104,13 @@ impl Service {
         tags: &Tags,
     ) -> Result<String, CallError> {
         let query = Query::write("elbv2.CreateTargetGroup").set("Name", &listener.target_group).set("VpcId", vpc);
-        let query = query.set("Protocol", listener.protocol).set("Port", listener.node_port).set("TargetType", "instance");
+        let query =
+            query.set("Protocol", listener.protocol).set("Port", listener.node_port).set("TargetType", "instance");
         let query = query.set("HealthCheckProtocol", "HTTP").set("HealthCheckIntervalSeconds", check.interval);
         let reply = self.ask(set_check(query, check).pairs("Tags.member", tags)).await?;
-        Xml::read(&reply, |xml| xml.all("TargetGroups").next().map(|item| item.text("TargetGroupArn")).unwrap_or_default())
+        Xml::read(&reply, |xml| {
+            xml.all("TargetGroups").next().map(|item| item.text("TargetGroupArn")).unwrap_or_default()
+        })
     }
 
     pub async fn set_check(&self, arn: &str, check: &Check) -> Result<(), CallError> {

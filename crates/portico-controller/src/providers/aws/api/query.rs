@@ -65,7 +65,8 @@ impl Query {
     pub fn call(&self, url: &str, version: &str) -> Call {
         let action = self.operation.rsplit('.').next().unwrap_or_default();
         let fields = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let call = Call::post(self.operation, url).form([("Action", action), ("Version", version)].into_iter().chain(fields));
+        let call =
+            Call::post(self.operation, url).form([("Action", action), ("Version", version)].into_iter().chain(fields));
         if self.repeatable { call.repeatable() } else { call }
     }
 }

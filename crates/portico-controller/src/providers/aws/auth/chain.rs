@@ -126,10 +126,7 @@ fn fixed(key: Option<&str>, secret: Option<&str>, token: Option<&str>) -> Option
 mod tests {
     use super::*;
 
-    fn environment<'a>(
-        variables: &[(&str, &str)],
-        read: &'a dyn Fn(&Path) -> Option<String>,
-    ) -> Environment<'a> {
+    fn environment<'a>(variables: &[(&str, &str)], read: &'a dyn Fn(&Path) -> Option<String>) -> Environment<'a> {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Environment { variables, read }
     }

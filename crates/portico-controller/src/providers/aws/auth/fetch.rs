@@ -132,10 +132,7 @@ struct Signed {
 }
 
 impl Authorize for Signed {
-    fn authorize<'a>(
-        &'a self,
-        request: &'a mut http::Request<bytes::Bytes>,
-    ) -> BoxFuture<'a, Result<(), CallError>> {
+    fn authorize<'a>(&'a self, request: &'a mut http::Request<bytes::Bytes>) -> BoxFuture<'a, Result<(), CallError>> {
         let scope = Scope { region: &self.region, service: "sts" };
         sign(request, &self.credentials, scope, Timestamp::now());
         async { Ok(()) }.boxed()
@@ -182,3 +179,6 @@ fn of_sts(reply: &Reply) -> Result<Fetched, CallError> {
 fn missing(problem: String) -> CallError {
     CallError::new("credentials", Problem::Credentials(problem))
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,5 +82,6 @@ impl Actor<'_> {
 }
 
 pub async fn register(around: &Surroundings, name: &str, instances: &[String]) -> Result<(), CallError> {
-    in_lots(instances, "InvalidInstance", |lot| async move { around.api.classic.register_classic(name, lot).await }).await
+    in_lots(instances, "InvalidInstance", |lot| async move { around.api.classic.register_classic(name, lot).await })
+        .await
 }
