@@ -125,14 +125,18 @@ pub fn is_instance(id: &str) -> bool {
 #[derive(Default)]
 pub struct Cloud {
     pub state: Mutex<State>,
-    seen: Mutex<BTreeSet<shapes::Seen>>,
+    /// Names in calls and answers, where they are looked up later.
+    seen: Option<Mutex<BTreeSet<shapes::Seen>>>,
     writes: Mutex<Vec<String>>,
 }
 
 impl Cloud {
     fn answer(&self, request: &Request<Bytes>) -> (u16, String) {
         let body = String::from_utf8_lossy(request.body()).into_owned();
-        let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let decode = |text: &str| {
+            let text = text.replace('+', " ");
+            percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned()
+        };
         let pairs = body.split('&').filter_map(|pair| pair.split_once('='));
         let fields = Fields(pairs.map(|(name, value)| (decode(name), decode(value))).collect());
         let (action, version) = (fields.get("Action").to_owned(), fields.get("Version").to_owned());
@@ -160,8 +164,10 @@ impl Cloud {
                 (400, wrapped)
             }
         };
-        let names = fields.0.into_keys().collect();
-        self.seen.lock().unwrap().extend(shapes::Seen::of(&version, &action, names, &answer.1));
+        if let Some(seen) = &self.seen {
+            let names = fields.0.into_keys().collect();
+            seen.lock().unwrap().extend(shapes::Seen::of(&version, &action, names, &answer.1));
+        }
         answer
     }
 
@@ -174,7 +180,7 @@ impl Cloud {
 
     /// Everything that was asked and answered is in the vendor's description of its API.
     pub fn finish(&self) {
-        shapes::check(&self.seen.lock().unwrap());
+        shapes::check(&self.seen.as_ref().expect("names were kept").lock().unwrap());
     }
 }
 
@@ -187,7 +193,16 @@ pub struct Lab {
 
 impl Lab {
     pub fn new() -> Lab {
-        let lab = Lab { cloud: Arc::default(), plan: Arc::default() };
+        Lab::of(Cloud::default())
+    }
+
+    /// With names kept for [`Cloud::finish`].
+    pub fn described() -> Lab {
+        Lab::of(Cloud { seen: Some(Mutex::default()), ..Cloud::default() })
+    }
+
+    fn of(cloud: Cloud) -> Lab {
+        let lab = Lab { cloud: Arc::new(cloud), plan: Arc::default() };
         ec2::furnish(&mut lab.cloud.state.lock().unwrap());
         lab
     }

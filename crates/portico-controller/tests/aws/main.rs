@@ -55,14 +55,13 @@ async fn whatever_goes_wrong_at_any_call_is_repaired() {
         let report = conformance::with_faults(&lab, &case(kind, double::nodes())).await;
         assert!(report.passed(), "{kind}\n{report}");
         println!("{kind}: {} calls, each gone wrong in every way", report.steps.len() - 1);
-        lab.cloud.finish();
     }
 }
 
 #[tokio::test]
 async fn the_strict_double_finds_no_fault_with_the_contract() {
     for kind in ["nlb", "classic"] {
-        let lab = double::Lab::new();
+        let lab = double::Lab::described();
         let provider: Arc<dyn Provider> = conformance::Lab::start(&lab).await;
         let report = conformance::run(&*provider, Some(&lab), &case(kind, double::nodes())).await;
         assert!(report.passed(), "{kind}\n{report}");

@@ -258,6 +258,7 @@ fn create_targets(state: &mut State, fields: &Fields) -> Answer {
         protocol: fields.get("Protocol").to_owned(),
         port: fields.number("Port"),
         check: check.collect(),
+        attributes: BTreeMap::from([("stickiness.type".to_owned(), "source_ip".to_owned())]),
         tags: fields.pairs("Tags.member"),
         ..Targets::default()
     };
