@@ -36,7 +36,7 @@ deps: ## install what the tests need (Debian packages by name, the Python client
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	  $$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -qy --no-install-recommends "$${missing[@]}"; fi
 	@[ -x $(VENV)/bin/python ] || python3 -m venv $(VENV)
-	@$(VENV)/bin/python -c 'import kubernetes' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes
+	@$(VENV)/bin/python -c 'import kubernetes, grpc_tools' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes grpcio grpcio-tools
 	@[ -x $(VENV)/bin/moto_server ] || $(VENV)/bin/pip install -q 'moto[server,ec2,elb,elbv2]'
 
 format: ## check the formatting

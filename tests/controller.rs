@@ -21,6 +21,8 @@ mod pools;
 mod races;
 #[path = "controller/rig.rs"]
 mod rig;
+#[path = "controller/sidecar.rs"]
+mod sidecar;
 
 /// Where Services of the namespace `default` are.
 const SERVICES: &str = "/api/v1/namespaces/default/services";

@@ -1,8 +1,11 @@
 //! What is in `deploy/` for real clusters: definitions that are the built-in kinds, and rights that are enough and no more.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
+mod common;
 #[path = "deploy/crd.rs"]
 mod crd;
+#[path = "deploy/rights.rs"]
+mod rights;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -175,7 +175,9 @@ impl Rig {
         let text = page(self.metrics);
         let sum = |name: &str| -> f64 {
             let lines = text.lines().filter(|line| line.starts_with(name));
-            lines.filter_map(|line| line.split_whitespace().last()?.parse::<f64>().ok()).sum()
+            lines
+                .filter_map(|line| line.split_whitespace().last()?.parse::<f64>().ok())
+                .fold(0.0, |sum, value| sum + value)
         };
         Work { calls: sum("portico_balancer_provider_calls_total"), writes: sum("portico_balancer_writes_total") }
     }

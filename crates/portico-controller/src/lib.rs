@@ -10,6 +10,7 @@ pub mod conformance;
 pub mod endpoints;
 pub mod key;
 pub mod lease;
+mod light;
 pub mod providers;
 mod queue;
 mod task;

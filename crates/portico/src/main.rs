@@ -1,6 +1,7 @@
 //! The `portico` binary: arguments to a configuration, logging, start.
 
 mod apiserver;
+mod check_plugin;
 mod client;
 mod controller;
 mod dns;
@@ -76,10 +77,13 @@ fn main() -> ExitCode {
             logging::start();
             apiserver::run(*arguments)
         }
-        Command::Controller(arguments) => {
-            logging::start();
-            controller::run(*arguments)
-        }
+        Command::Controller(mut arguments) => match arguments.task.take() {
+            Some(controller::Task::CheckPlugin(check)) => say(check_plugin::run(check)),
+            None => {
+                logging::start();
+                controller::run(*arguments)
+            }
+        },
         Command::Dns(arguments) => dns::run(*arguments),
         // How much it logs is part of its configuration.
         Command::Node(arguments) => node::run(&arguments),

@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{BoxStream, FuturesUnordered, SelectAll, StreamExt, select_all};
 use jiff::Timestamp;
-use k8s_openapi::Metadata;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -31,6 +29,7 @@ use super::state::{Call, Called, Note, State, Step, Write};
 use crate::Shutdown;
 use crate::backoff::WatchBackoff;
 use crate::key::ObjectKey;
+use crate::light::LightService;
 use crate::providers::{News, Provider, ProviderError, Request};
 use crate::queue::{Delays, End, Queue};
 use crate::task::AbortOnDrop;
@@ -57,7 +56,7 @@ impl Default for Options {
             cluster: "kubernetes".to_owned(),
             class: None,
             node_healthz_port: 10256,
-            concurrency: 10,
+            concurrency: 32,
             resync: Duration::from_secs(600),
             retry: (Duration::from_secs(5), Duration::from_secs(300)),
             metrics: Arc::default(),
@@ -126,7 +125,7 @@ enum Turn {
 
 enum Finished {
     Called(ObjectKey, Call, Duration, Called),
-    Wrote(ObjectKey, Turn, &'static str, Result<Box<Service>, WriteError>),
+    Wrote(ObjectKey, Turn, &'static str, Result<Box<LightService>, WriteError>),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -210,8 +209,8 @@ impl Controller {
     fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
         let all = watcher::Config::default();
         let services = Handling {
-            apply: |this: &mut Controller, service: Service| this.state.apply_service(&service, Instant::now()),
-            delete: |this, service| this.state.delete_service(&ObjectKey::of(&service.metadata)),
+            apply: |this: &mut Controller, LightService(service)| this.state.apply_service(&service, Instant::now()),
+            delete: |this, service| this.state.delete_service(&ObjectKey::of(service.meta())),
             retain: |this, listed| this.state.retain_services(listed),
         };
         let nodes = Handling {
@@ -251,14 +250,14 @@ impl Controller {
         ])
     }
 
-    fn feed<K: Metadata<Ty = ObjectMeta>>(&mut self, kind: Kind, event: Event<K>, handling: &Handling<K>) {
+    fn feed<K: Resource>(&mut self, kind: Kind, event: Event<K>, handling: &Handling<K>) {
         if !matches!(event, Event::Init) && self.failing.remove(&kind) {
             info!(?kind, "watch works again");
         }
         match event {
             Event::Init => _ = self.listings.insert(kind, BTreeSet::new()),
             Event::InitApply(object) => {
-                self.listings.entry(kind).or_default().insert(ObjectKey::of(object.metadata()));
+                self.listings.entry(kind).or_default().insert(ObjectKey::of(object.meta()));
                 (handling.apply)(self, object);
             }
             Event::Apply(object) => (handling.apply)(self, object),
@@ -405,7 +404,7 @@ impl Controller {
     }
 
     fn write(&mut self, key: ObjectKey, turn: Turn, write: Write) {
-        let api: Api<Service> = Api::namespaced(self.client.clone(), &key.namespace);
+        let api: Api<LightService> = Api::namespaced(self.client.clone(), &key.namespace);
         let request = async move {
             let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
             let patch = Patch::Strategic(&write.patch);
@@ -443,7 +442,7 @@ impl Controller {
             Finished::Wrote(key, turn, what, answer) => {
                 self.options.metrics.wrote(what, answer.is_err());
                 match answer {
-                    Ok(service) => self.state.apply_service(&service, Instant::now()),
+                    Ok(service) => self.state.apply_service(&service.0, Instant::now()),
                     Err(error) => self.state.write_failed(&key, after(&error, &key, what)),
                 }
                 match turn {
@@ -506,14 +505,7 @@ fn after(error: &WriteError, key: &ObjectKey, what: &str) -> End {
 
 fn follow<K>(api: Api<K>, kind: Kind, config: watcher::Config, handling: Handling<K>) -> BoxStream<'static, Change>
 where
-    K: Resource<DynamicType = ()>
-        + Metadata<Ty = ObjectMeta>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
     let events = watcher(api, config).backoff(WatchBackoff::default());
     let handling = Arc::new(handling);

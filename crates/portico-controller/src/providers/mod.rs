@@ -8,6 +8,7 @@ pub mod aws;
 pub mod cloud;
 pub mod description;
 pub mod metal;
+pub mod plugin;
 mod registry;
 
 use std::collections::BTreeMap;

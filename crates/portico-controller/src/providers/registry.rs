@@ -1,6 +1,6 @@
 //! Providers by the name that `--cloud-provider` has for them. Nothing else names one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kube::Client;
@@ -10,10 +10,11 @@ use super::aws::{self, Aws};
 use super::cloud::CallMetrics;
 use super::description::Description;
 use super::metal::{self, Metal};
+use super::plugin::{self, Patience, Plugin};
 use crate::Shutdown;
 
 /// All of them, in words.
-pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION, &aws::DESCRIPTION];
+pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION, &aws::DESCRIPTION, &plugin::DESCRIPTION];
 
 /// What a provider starts with.
 pub struct Start {
@@ -39,6 +40,10 @@ pub enum StartError {
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
     let failed = |message| StartError::Failed { provider: name.to_owned(), message };
+    if let Some(socket) = name.strip_prefix("plugin:") {
+        let plugin = Plugin::start(Path::new(socket), Patience::default(), start.shutdown).await;
+        return plugin.map(|plugin| Arc::new(plugin) as Arc<dyn Provider>).map_err(failed);
+    }
     match name {
         "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
         "aws" => Ok(Arc::new(Aws::start(start).await.map_err(failed)?)),

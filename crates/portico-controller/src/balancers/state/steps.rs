@@ -94,11 +94,10 @@ impl State {
             return self.write(key, "status", patch, now);
         }
         let memory = &entry.memory;
-        let pending = memory.made.as_ref().is_some_and(|made| made.balancer.pending.is_some());
         Step::Rest(match &memory.trouble {
             Some(Trouble { kind: Kind::Waiting(after), .. }) => End::Again(*after),
             Some(_) => End::Failed,
-            None if pending => End::Again(PENDING),
+            None if memory.is_pending() => End::Again(PENDING),
             None => End::Done,
         })
     }
@@ -168,8 +167,10 @@ impl State {
             }
             () if made.nodes != self.nodes_of(facts) => Some(Call::UpdateNodes),
             () if made.endpoints != self.endpoints_of(&facts.key) => Some(Call::UpdateNodes),
-            () if memory.check.is_some_and(|check| check <= now) => Some(Call::Describe),
-            () => None,
+            () if memory.check.is_none_or(|check| check > now) => None,
+            // It may be that a provider goes on only when it is asked to.
+            () if memory.is_pending() => Some(Call::Ensure),
+            () => Some(Call::Describe),
         }
     }
 
@@ -233,7 +234,8 @@ impl State {
 
     /// A call ended.
     pub fn called(&mut self, key: &ObjectKey, call: Call, result: Called, now: Instant) {
-        let check = now + spread(self.resync, key);
+        let pending = matches!(&result, Ok(Some(balancer)) if balancer.pending.is_some());
+        let check = now + if pending { PENDING } else { spread(self.resync, key) };
         let Some(entry) = self.services.get_mut(key) else { return };
         let asked = entry.run.asked.take().unwrap_or_default();
         let told = entry.facts.as_ref().is_some_and(|facts| facts.request.service.uid == asked.request.service.uid);

@@ -158,6 +158,23 @@ fn failures_are_told_and_tried_again() {
 }
 
 #[test]
+fn what_is_pending_is_asked_for_again() {
+    let mut world = World::new(Abilities::default());
+    let pending = Balancer { pending: Some("warming up".into()), ..balancer() };
+    let wait = Duration::from_secs(5);
+    assert_eq!(world.run(|_| Ok(Some(pending.clone()))).1, End::Again(wait));
+    assert_eq!(world.run(never).1, End::Again(wait), "not before its time");
+    world.now += wait;
+    assert_eq!(world.run(|_| Ok(Some(pending.clone()))), (vec!["Ensure".into()], End::Again(wait)));
+    world.now += wait;
+    let (steps, end) = world.run(|_| Ok(Some(balancer())));
+    assert_eq!((steps.first().map(String::as_str), end), (Some("Ensure"), End::Done));
+    assert_eq!(world.reasons(), ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    world.now += wait;
+    assert_eq!(world.run(never).1, End::Done);
+}
+
+#[test]
 fn deletion_asks_the_provider_first_and_lets_go_last() {
     let mut world = World::settled(Abilities::default());
     world.show(|service| service["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
