@@ -67,7 +67,8 @@ fn what_is_right_is_left_alone() {
 
 #[test]
 fn a_port_leads_elsewhere_after_its_listener_is_gone() {
-    let found = steps(&wanted(&[(80, 30081), (443, 30443)], false), Some(done(&wanted(&[(80, 30080), (81, 30090)], false))));
+    let found =
+        steps(&wanted(&[(80, 30081), (443, 30443)], false), Some(done(&wanted(&[(80, 30080), (81, 30090)], false))));
     let expected =
         [Step::DeleteListeners(vec![80, 81]), Step::CreateListeners(vec![pair(80, 30081), pair(443, 30443)])];
     assert_eq!(found, expected);

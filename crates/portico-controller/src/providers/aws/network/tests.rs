@@ -39,7 +39,11 @@ fn web() -> Wanted {
 
 /// What there is once everything is as wanted.
 fn done(wanted: &Wanted) -> Observed {
-    let group = |name: &str, rules: &BTreeSet<_>| Group { id: name.to_owned(), tags: wanted.tags.clone(), rules: rules.clone() };
+    let group = |name: &str, rules: &BTreeSet<_>| Group {
+        id: name.to_owned(),
+        tags: wanted.tags.clone(),
+        rules: rules.clone(),
+    };
     Observed {
         groups: Groups {
             own: Some(group("sg-own", &wanted.groups.inbound)),

@@ -55,7 +55,10 @@ fn clients_reach_ports_and_only_the_balancer_reaches_node_ports() {
     let mut request = request(vec![port(Protocol::Tcp, 80, 30080), port(Protocol::Udp, 53, 30053)]);
     let all = network(&request).groups;
     assert_eq!(told(&all.inbound), ["tcp 80-80 0.0.0.0/0", "udp 53-53 0.0.0.0/0", "icmp 3-4 0.0.0.0/0"]);
-    assert_eq!(told(&all.on_nodes), ["tcp 10256-10256 Balancer", "tcp 30080-30080 Balancer", "udp 30053-30053 Balancer"]);
+    assert_eq!(
+        told(&all.on_nodes),
+        ["tcp 10256-10256 Balancer", "tcp 30080-30080 Balancer", "udp 30053-30053 Balancer"]
+    );
     request.source_ranges = vec!["192.0.2.7/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
     let some = network(&request).groups;
     assert_eq!(told(&some.inbound), ["tcp 80-80 192.0.2.0/24", "udp 53-53 192.0.2.0/24", "icmp 3-4 192.0.2.0/24"]);
@@ -128,7 +131,10 @@ fn what_the_vendor_cannot_do_is_refused_with_a_reason() {
         assert_eq!(reason(request, kind), expected);
     }
     assert!(wanted(&many(50), Kind::Network).is_ok() && wanted(&many(100), Kind::Classic).is_ok());
-    assert!(wanted(&Request { require_all_families: false, ..both }, Kind::Network).is_ok(), "IPv4 is what it can have");
+    assert!(
+        wanted(&Request { require_all_families: false, ..both }, Kind::Network).is_ok(),
+        "IPv4 is what it can have"
+    );
 }
 
 #[test]
