@@ -153,7 +153,7 @@ impl Moto {
         let route = Query::write("ec2.CreateRoute").set("RouteTableId", table).set("GatewayId", gateway);
         self.make(route.set("DestinationCidrBlock", "0.0.0.0/0"), "return").await;
         let nodes = self.group("nodes", &[(CLUSTER_TAG, "owned")]).await;
-        let others = self.group("others", &[]).await;
+        let others = self.group("others", &[("Name", "others")]).await;
         let rules = Query::write("ec2.AuthorizeSecurityGroupIngress").set("GroupId", &nodes);
         let rules = rules.set("IpPermissions.1.IpProtocol", "tcp").set("IpPermissions.1.FromPort", 22);
         let rules = rules.set("IpPermissions.1.ToPort", 22).set("IpPermissions.1.Groups.1.GroupId", &others);
