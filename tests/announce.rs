@@ -4,5 +4,7 @@
 
 #[path = "announce/bgp.rs"]
 mod bgp;
+#[path = "announce/layer2.rs"]
+mod layer2;
 #[path = "announce/rig.rs"]
 mod rig;

@@ -127,7 +127,8 @@ class Plugin(rpc.ProviderServicer):
 
         def first(family):
             # What the Service is known by, if the folder was lost; then any.
-            known = [ingress.ip for ingress in request.ingress if (":" in ingress.ip) == (family == api.FAMILY_IPV6)]
+            known = [ingress.ip for ingress in request.ingress
+                     if ingress.ip and (":" in ingress.ip) == (family == api.FAMILY_IPV6)]
             return next(address for address in known + [shapes[family].format(n) for n in range(1, 255)] if address not in taken)
 
         return [first(family) for family in request.families]

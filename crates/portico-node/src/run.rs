@@ -111,7 +111,10 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
             own: config.own_address,
             installed,
             report: announcing,
+            key_file: config.announce.key_file.clone(),
+            port: config.announce.port,
             bgp: metrics.bgp.clone(),
+            l2: metrics.l2.clone(),
         };
         tokio::spawn(announce::run(parts, async move { _ = stopped.await }))
     });

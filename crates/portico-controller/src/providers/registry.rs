@@ -9,12 +9,14 @@ use super::Provider;
 use super::aws::{self, Aws};
 use super::cloud::CallMetrics;
 use super::description::Description;
+use super::haproxy::{self, Haproxy};
 use super::metal::{self, Metal};
 use super::plugin::{self, Patience, Plugin};
 use crate::Shutdown;
 
 /// All of them, in words.
-pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION, &aws::DESCRIPTION, &plugin::DESCRIPTION];
+pub const DESCRIPTIONS: &[&Description] =
+    &[&metal::DESCRIPTION, &haproxy::DESCRIPTION, &aws::DESCRIPTION, &plugin::DESCRIPTION];
 
 /// What a provider starts with.
 pub struct Start {
@@ -39,13 +41,17 @@ pub enum StartError {
 
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
-    let failed = |message| StartError::Failed { provider: name.to_owned(), message };
+    let failed = |message: String| StartError::Failed { provider: name.to_owned(), message };
     if let Some(socket) = name.strip_prefix("plugin:") {
         let plugin = Plugin::start(Path::new(socket), Patience::default(), start.shutdown).await;
         return plugin.map(|plugin| Arc::new(plugin) as Arc<dyn Provider>).map_err(failed);
     }
     match name {
         "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
+        "haproxy" => {
+            let config = start.config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;
+            Ok(Arc::new(Haproxy::start(&config, start.shutdown).await.map_err(failed)?))
+        }
         "aws" => Ok(Arc::new(Aws::start(start).await.map_err(failed)?)),
         _ => Err(StartError::Unknown(name.to_owned())),
     }

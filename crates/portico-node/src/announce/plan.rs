@@ -111,6 +111,11 @@ impl Plan {
         self.pools.keys().map(|(_, name)| name.as_str())
     }
 
+    /// Some pool wants its addresses on layer 2.
+    pub fn has_layer2(&self) -> bool {
+        self.pools.values().any(|pool| pool.layer2)
+    }
+
     /// A Node that is there, or (`None`) no more. Says whether the peers, or this node's labels, are others now.
     pub fn set_node(&mut self, name: &str, now: Option<NodeFacts>) -> bool {
         let before = self.nodes.get(name);

@@ -7,7 +7,7 @@ use super::bgp;
 use super::follow::{Change, Follower};
 use super::outbox::Outbox;
 use super::plan::Plan;
-use super::{Peers, Share};
+use super::{Peers, Share, key, l2};
 use kube::Client;
 use portico_model::announce::Announceable;
 use portico_model::pools::PoolBgp;
@@ -15,6 +15,7 @@ use portico_model::report::{Announcing, Session};
 use portico_model::table::ServiceName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -38,16 +39,22 @@ pub struct Parts {
     pub installed: mpsc::Receiver<Announceables>,
     /// For the node's report.
     pub report: watch::Sender<Option<Announcing>>,
+    /// Of the key of heartbeats, if it is in a file.
+    pub key_file: Option<PathBuf>,
+    /// Of heartbeats.
+    pub port: u16,
     pub bgp: bgp::Metrics,
+    pub l2: l2::Metrics,
 }
 
 /// Announce until `stop`.
 pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
-    let Parts { client, node, own, mut installed, report, bgp } = parts;
+    let Parts { client, node, own, mut installed, report, key_file, port, bgp, l2 } = parts;
     let mut follower = Follower::new(client.clone());
-    let mut announcer = Announcer::new(client, node, own, bgp);
+    let key = key::read(client.clone(), key_file);
+    let mut announcer = Announcer::new(client, node, own, port, (bgp, l2));
     let (mut sessions, mut members) = (announcer.sessions.subscribe(), announcer.members.subscribe());
-    tokio::pin!(stop);
+    tokio::pin!(stop, key);
     loop {
         tokio::select! {
             () = &mut stop => break,
@@ -57,6 +64,7 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
             () = announcer.shares.deliver() => {}
             Ok(()) = sessions.changed() => {}
             Ok(()) = members.changed() => {}
+            key = &mut key, if announcer.waits_for_key() => announcer.key = Some(l2::Key::new(&key)),
         }
         if announcer.plan.pool_names().next().is_some() {
             follower.follow_nodes();
@@ -75,7 +83,9 @@ struct Announcer {
     client: Client,
     node: Arc<str>,
     own: Option<IpAddr>,
-    bgp: bgp::Metrics,
+    port: u16,
+    metrics: (bgp::Metrics, l2::Metrics),
+    key: Option<l2::Key>,
     plan: Plan,
     known: Known,
     /// Peers, or the own labels, are others than those told last.
@@ -99,13 +109,21 @@ struct Known {
 }
 
 impl Announcer {
-    fn new(client: Client, node: Arc<str>, own: Option<IpAddr>, bgp: bgp::Metrics) -> Announcer {
+    fn new(
+        client: Client,
+        node: Arc<str>,
+        own: Option<IpAddr>,
+        port: u16,
+        metrics: (bgp::Metrics, l2::Metrics),
+    ) -> Announcer {
         Announcer {
             client,
             plan: Plan::new(Arc::clone(&node)),
             node,
             own,
-            bgp,
+            port,
+            metrics,
+            key: None,
             known: Known::default(),
             nodes_changed: false,
             labels: watch::Sender::default(),
@@ -162,20 +180,49 @@ impl Announcer {
         self.routes.is_connected()
     }
 
+    /// Layer 2 is wanted, and not possible yet.
+    fn waits_for_key(&self) -> bool {
+        self.key.is_none() && self.plan.has_layer2()
+    }
+
     fn begin(&mut self) {
         if !self.routes.is_connected() {
-            let (sender, routes) = mpsc::channel(WAITING);
-            self.routes.connect(sender);
-            self.running.spawn(bgp::run(bgp::Parts {
-                client: self.client.clone(),
-                node: Arc::clone(&self.node),
-                own: self.own.or_else(|| self.plan.own()?.addresses.first().copied()),
-                labels: self.labels.subscribe(),
-                routes,
-                sessions: self.sessions.clone(),
-                metrics: self.bgp.clone(),
-            }));
+            self.begin_bgp();
         }
+        if !self.shares.is_connected()
+            && self.plan.has_layer2()
+            && let Some(key) = self.key.clone()
+        {
+            self.begin_layer2(key);
+        }
+    }
+
+    fn begin_bgp(&mut self) {
+        let (sender, routes) = mpsc::channel(WAITING);
+        self.routes.connect(sender);
+        self.running.spawn(bgp::run(bgp::Parts {
+            client: self.client.clone(),
+            node: Arc::clone(&self.node),
+            own: self.own.or_else(|| self.plan.own()?.addresses.first().copied()),
+            labels: self.labels.subscribe(),
+            routes,
+            sessions: self.sessions.clone(),
+            metrics: self.metrics.0.clone(),
+        }));
+    }
+
+    fn begin_layer2(&mut self, key: l2::Key) {
+        let (sender, shares) = mpsc::channel(WAITING);
+        self.shares.connect(sender);
+        self.running.spawn(l2::run(l2::Parts {
+            node: Arc::clone(&self.node),
+            peers: self.peers.subscribe(),
+            shares,
+            key,
+            port: self.port,
+            members: self.members.clone(),
+            metrics: self.metrics.1.clone(),
+        }));
     }
 
     /// Those who announce end when nobody tells them anything any more.

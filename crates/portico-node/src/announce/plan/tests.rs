@@ -170,6 +170,7 @@ fn a_pool_says_how() {
         "pool",
         Some((1, &AddressPoolSpec { announce: vec![Announce::Bgp], bgp: Some(policy.clone()), ..pool(json!({})) })),
     );
+    assert!(!plan.has_layer2());
     assert_eq!(plan.take(), both(VIP, None, Some(Arc::new(policy))));
     plan.set_pool("pool", None);
     assert_eq!(plan.take(), Changes { shares: vec![], routes: vec![(ip(VIP), None)] });
