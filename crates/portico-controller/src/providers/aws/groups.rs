@@ -81,8 +81,7 @@ pub enum GroupStep {
         tags: BTreeMap<String, String>,
     },
     Tag(BTreeMap<String, String>),
-    /// With what people see beside the rules.
-    Allow(On, Vec<Rule>, String),
+    Allow(On, Vec<Rule>),
     Revoke(On, Vec<Rule>),
     Delete,
 }
@@ -113,12 +112,11 @@ impl Groups {
             None => steps.push(GroupStep::Create { name: wanted.name.clone(), tags: wanted.tags.clone() }),
             Some(own) => steps.extend(missing_tags(&own.tags, &wanted.tags).map(GroupStep::Tag)),
         }
-        let why = || wanted.name.clone();
         let have = self.own.as_ref().map_or(&nothing, |own| &own.rules);
-        steps.extend(only_in(&wanted.inbound, have).map(|rules| GroupStep::Allow(On::Balancer, rules, why())));
+        steps.extend(only_in(&wanted.inbound, have).map(|rules| GroupStep::Allow(On::Balancer, rules)));
         for node in &self.nodes {
             let on = || On::Nodes(node.id.clone());
-            steps.extend(only_in(&wanted.on_nodes, &node.rules).map(|rules| GroupStep::Allow(on(), rules, why())));
+            steps.extend(only_in(&wanted.on_nodes, &node.rules).map(|rules| GroupStep::Allow(on(), rules)));
         }
         steps
     }

@@ -109,7 +109,7 @@ impl Surroundings {
                 *own = quota(ec2.create_group(name, &self.vpc, text, tags).await)?;
             }
             GroupStep::Tag(tags) => ec2.tag(own, tags).await?,
-            GroupStep::Allow(on, rules, why) => quota(ec2.allow(group(on, own), rules, own, why).await)?,
+            GroupStep::Allow(on, rules) => quota(ec2.allow(group(on, own), rules, own).await)?,
             GroupStep::Revoke(on, rules) => ec2.revoke(group(on, own), rules, own).await?,
             GroupStep::Delete => self.delete_group(own).await?,
         }

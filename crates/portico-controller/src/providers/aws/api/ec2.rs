@@ -48,14 +48,14 @@ impl Service {
     }
 
     /// `balancer` is the group that [`Origin::Balancer`] means.
-    pub async fn allow(&self, id: &str, rules: &[Rule], balancer: &str, why: &str) -> Result<(), CallError> {
+    pub async fn allow(&self, id: &str, rules: &[Rule], balancer: &str) -> Result<(), CallError> {
         let query = Query::write("ec2.AuthorizeSecurityGroupIngress").set("GroupId", id);
-        self.ask(permissions(query, rules, balancer, Some(why))).await.map(drop)
+        self.ask(permissions(query, rules, balancer)).await.map(drop)
     }
 
     pub async fn revoke(&self, id: &str, rules: &[Rule], balancer: &str) -> Result<(), CallError> {
         let query = Query::write("ec2.RevokeSecurityGroupIngress").set("GroupId", id);
-        self.ask(permissions(query, rules, balancer, None)).await.map(drop)
+        self.ask(permissions(query, rules, balancer)).await.map(drop)
     }
 
     pub async fn delete_group(&self, id: &str) -> Result<(), CallError> {
@@ -97,7 +97,7 @@ fn rules(item: Xml<'_>) -> impl Iterator<Item = Rule> + '_ {
     })
 }
 
-fn permissions(query: Query, rules: &[Rule], balancer: &str, why: Option<&str>) -> Query {
+fn permissions(query: Query, rules: &[Rule], balancer: &str) -> Query {
     rules.iter().zip(1..).fold(query, |query, (rule, number)| {
         let name = |field: &str| format!("IpPermissions.{number}.{field}");
         let query = query.set(name("IpProtocol"), &rule.protocol);
@@ -110,8 +110,6 @@ fn permissions(query: Query, rules: &[Rule], balancer: &str, why: Option<&str>) 
             Origin::Balancer => ("Groups.1.GroupId", balancer.to_owned()),
             Origin::Other { field, value } => (*field, value.clone()),
         };
-        let query = query.set(name(field), value);
-        let list = field.rsplit_once('.').map_or(field, |(list, _)| list);
-        query.set_some(&name(&format!("{list}.Description")), why)
+        query.set(name(field), value)
     })
 }
