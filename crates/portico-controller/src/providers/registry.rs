@@ -49,7 +49,8 @@ pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartE
     match name {
         "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
         "haproxy" => {
-            let config = start.config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;
+            let config =
+                start.config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;
             Ok(Arc::new(Haproxy::start(&config, start.shutdown).await.map_err(failed)?))
         }
         "aws" => Ok(Arc::new(Aws::start(start).await.map_err(failed)?)),

@@ -76,10 +76,7 @@ pub enum On {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupStep {
-    Create {
-        name: String,
-        tags: BTreeMap<String, String>,
-    },
+    Create { name: String, tags: BTreeMap<String, String> },
     Tag(BTreeMap<String, String>),
     Allow(On, Vec<Rule>),
     Revoke(On, Vec<Rule>),
