@@ -9,6 +9,7 @@ pub mod cloud;
 pub mod description;
 pub mod haproxy;
 pub mod metal;
+pub mod openstack;
 pub mod plugin;
 mod registry;
 
