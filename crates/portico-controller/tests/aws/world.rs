@@ -9,14 +9,15 @@ use roxmltree::{Document, Node};
 
 use super::moto::Moto;
 
-/// Times, states, and ids that the cloud gives.
+/// Times, states, and ids that the cloud gives; and which balancers use a target group, which `moto` does not note when a listener
+/// changes (the listeners tell).
 const NOISE: &[&str] = &[
     "CreatedTime",
     "State",
     "ListenerArn",
     "securityGroupRuleId",
     "CanonicalHostedZoneNameID",
-    "LoadBalancerAddresses",
+    "LoadBalancerArns",
 ];
 const SERVICE: &str = "kubernetes.io/service-name";
 
