@@ -6,6 +6,7 @@
 
 pub mod cloud;
 pub mod description;
+pub mod gce;
 pub mod metal;
 mod registry;
 

@@ -8,11 +8,12 @@ use kube::Client;
 use super::Provider;
 use super::cloud::CallMetrics;
 use super::description::Description;
+use super::gce::{self, Gce};
 use super::metal::{self, Metal};
 use crate::Shutdown;
 
 /// All of them, in words.
-pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION];
+pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION, &gce::DESCRIPTION];
 
 /// What a provider starts with.
 pub struct Start {
@@ -29,7 +30,7 @@ pub struct Start {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("--cloud-provider={0} is not known: use metal, haproxy, plugin:SOCKET or none")]
+    #[error("--cloud-provider={0} is not known: use metal, gce, haproxy, plugin:SOCKET or none")]
     Unknown(String),
     #[error("provider {provider}: {message}")]
     Failed { provider: String, message: String },
@@ -37,9 +38,10 @@ pub enum StartError {
 
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
-    let Start { client, config: _, cluster: _, metrics: _, shutdown } = start;
+    let failed = |message| StartError::Failed { provider: name.to_owned(), message };
     match name {
-        "metal" => Ok(Arc::new(Metal::start(client, shutdown))),
+        "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
+        "gce" => Ok(Arc::new(Gce::start(&start).await.map_err(failed)?)),
         _ => Err(StartError::Unknown(name.to_owned())),
     }
 }

@@ -98,7 +98,7 @@ impl Client {
         tokio::time::sleep(turn).await;
         let mut request = call.request()?;
         self.setup.authorize.authorize(&mut request).await?;
-        let (began, deadline) = (Instant::now(), self.setup.pace.deadline);
+        let (began, deadline) = (Instant::now(), call.deadline.unwrap_or(self.setup.pace.deadline));
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let answer = tokio::time::timeout(deadline, self.setup.transport.send(request)).await;
         let answer = answer.unwrap_or(Err(TransportError::Timeout(deadline)));
