@@ -1,6 +1,9 @@
 //! Values against a schema: JSON Schema, as far as descriptions of APIs use it. Strict: a property that is not named is wrong, unless
 //! the schema allows any.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use regex::Regex;
 use serde_json::Value;
 
@@ -143,9 +146,16 @@ impl Checker<'_> {
     }
 }
 
+/// Patterns are few and used often.
+static PATTERNS: Mutex<BTreeMap<String, Option<Regex>>> = Mutex::new(BTreeMap::new());
+
 /// The whole text, as descriptions mean it.
 pub fn matches(pattern: &str, text: &str) -> bool {
-    Regex::new(&format!("^(?:{pattern})$")).is_ok_and(|regex| regex.is_match(text))
+    let mut patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
+    if !patterns.contains_key(pattern) {
+        patterns.insert(pattern.to_owned(), Regex::new(&format!("^(?:{pattern})$")).ok());
+    }
+    patterns.get(pattern).and_then(Option::as_ref).is_some_and(|regex| regex.is_match(text))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What the cloud does with a request that is well formed.
 
+use std::net::Ipv4Addr;
+
 use serde_json::{Value, json};
 
 use super::store::{Effect, Key, Kind, Pending, Store};
@@ -13,6 +15,8 @@ const MOST_ITEMS: usize = 100;
 /// Instances that a pool is made with, and that it takes at a time.
 const FIRST_INSTANCES: usize = 200;
 const MORE_INSTANCES: usize = 1000;
+/// 203.0.113.0
+const FIRST_ADDRESS: u32 = 0xcb00_7100;
 
 pub fn perform(store: &mut Store, matched: &Matched, body: Value) -> Result<Value, Refusal> {
     store.tick();
@@ -49,7 +53,8 @@ pub fn perform(store: &mut Store, matched: &Matched, body: Value) -> Result<Valu
 }
 
 fn operation(store: &mut Store, name: &str) -> Result<Value, Refusal> {
-    match store.operations.get(name) {
+    let number = name.trim_start_matches("operation-").parse().unwrap_or(0);
+    match store.operations.get(&number) {
         Some(pending) => Ok(pending.operation.clone()),
         None => refuse(404, "notFound", format!("operation {name} was not found")),
     }
@@ -138,8 +143,8 @@ fn complete(key: &Key, body: &mut Value, id: Value) {
 fn prepare_address(store: &mut Store, body: &mut Value) -> Result<(), Refusal> {
     let number = body["address"].as_str().unwrap_or_default().to_owned();
     if number.is_empty() {
-        let number = store.number();
-        body["address"] = format!("203.0.{}.{}", 113 + number / 250, 1 + number % 250).into();
+        let number = u32::try_from(store.number()).unwrap_or_default();
+        body["address"] = Ipv4Addr::from(FIRST_ADDRESS + number).to_string().into();
         body["status"] = "RESERVED".into();
         return Ok(());
     }
@@ -272,7 +277,7 @@ fn begin(store: &mut Store, verb: &str, key: &Key, effects: Vec<Effect>) -> Resu
         operation["region"] = format!("{LINKS}{}/regions/{}", Gce::PROJECT, Gce::REGION).into();
     }
     let looks = store.looks;
-    store.operations.insert(name, Pending { operation: operation.clone(), effects, looks });
+    store.operations.insert(number, Pending { operation: operation.clone(), effects, looks });
     Ok(operation)
 }
 

@@ -64,6 +64,8 @@ pub enum Effect {
     Remove(Key),
 }
 
+const MOST_OPERATIONS: usize = 50;
+
 #[derive(Clone, Debug)]
 pub struct Pending {
     pub operation: Value,
@@ -74,7 +76,7 @@ pub struct Pending {
 #[derive(Debug)]
 pub struct Store {
     resources: BTreeMap<Key, Value>,
-    pub operations: BTreeMap<String, Pending>,
+    pub operations: BTreeMap<u64, Pending>,
     pub problems: Vec<String>,
     /// How many requests come before an operation is over.
     pub looks: u32,
@@ -122,6 +124,10 @@ impl Store {
             }
         }
         self.apply(effects);
+        // Those that are over are forgotten after a while.
+        while self.operations.len() > MOST_OPERATIONS {
+            self.operations.pop_first();
+        }
     }
 
     /// Whether something is being done to it.

@@ -60,6 +60,14 @@ impl From<WaitError> for ProviderError {
     }
 }
 
+/// A sleep; none at all if it is for no time, which a timer would round up.
+pub(super) async fn pause(time: Duration) {
+    match time.is_zero() {
+        true => tokio::task::yield_now().await,
+        false => tokio::time::sleep(time).await,
+    }
+}
+
 /// Asks until it is done, or for as long as `poll` says.
 pub async fn wait_for<T, F>(poll: &Poll, mut ask: impl FnMut() -> F) -> Result<T, WaitError>
 where
@@ -74,7 +82,7 @@ where
         if began.elapsed() + wait > poll.within {
             return Err(WaitError::Slow { after: poll.last, reason });
         }
-        tokio::time::sleep(wait).await;
+        pause(wait).await;
         wait = (wait * 2).min(poll.last);
     }
 }

@@ -68,7 +68,8 @@ impl Actor {
         };
         let attached = |pool: &TargetPool| pool.health_checks.iter().any(|link| name_of(link) == names.balancer);
         if owns && observed.pool.as_ref().is_some_and(|pool| !attached(pool)) {
-            observed.shared_check = api.get(&names.shared_check).await?;
+            (observed.shared_check, observed.shared_firewall) =
+                tokio::try_join!(api.get(&names.shared_check), api.get(&names.shared_firewall))?;
         }
         Ok(observed)
     }

@@ -275,7 +275,8 @@ impl Plan<'_> {
         if let Some(link) = pool.health_checks.iter().find(|link| !self.may_have(name_of(link))) {
             return vec![Step::DetachCheck(link.clone())];
         }
-        if matches!(wanted.check, Check::Own(..)) && !self.has_wanted_check(pool) && observed.shared_check.is_some() {
+        let shared_is_there = observed.shared_check.is_some() || observed.shared_firewall.is_some();
+        if matches!(wanted.check, Check::Own(..)) && !self.has_wanted_check(pool) && shared_is_there {
             return vec![Step::ReleaseShared];
         }
         if self.pool_is_to_go() {
