@@ -9,11 +9,11 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/python
 # Debian packages that the tests need, each with the command that shows whether it is there.
-PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack haproxy:haproxy ip:iproute2 \
+PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack haproxy:haproxy wrk:wrk ip:iproute2 \
   linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived \
   bird:bird2 /usr/lib/frr/bgpd:frr gobgpd:gobgpd dig:bind9-dnsutils named:bind9 nsd:nsd
 
-.PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip bench-dns clean
+.PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip bench-dns bench-controller crds clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,7 +36,7 @@ deps: ## install what the tests need (Debian packages by name, the Python client
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	  $$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -qy --no-install-recommends "$${missing[@]}"; fi
 	@[ -x $(VENV)/bin/python ] || python3 -m venv $(VENV)
-	@$(VENV)/bin/python -c 'import kubernetes' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes
+	@$(VENV)/bin/python -c 'import kubernetes, grpc_tools' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes grpcio grpcio-tools
 
 format: ## check the formatting
 	$(CARGO) fmt --all --check
@@ -47,7 +47,7 @@ lint: ## clippy, warnings are errors
 unit: ## unit and property tests
 	$(CARGO) test --workspace --exclude portico
 
-e2e: ## end-to-end tests of the binary: rules, conformance, dataplanes, flows, faults, vip, dns, kubectl, Python, crash, fuzz (needs root)
+e2e: ## end-to-end tests of the binary: rules, conformance, dataplanes, flows, faults, vip, dns, haproxy, kubectl, Python, crash, fuzz (needs root)
 	$(CARGO) test -p portico
 
 uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has none (CMD='ipvsadm -ln')
@@ -71,6 +71,12 @@ bench-vip: ## outages when the owner of the control plane's address is lost, bes
 
 bench-dns: ## questions per second that `portico dns` answers, and what a change costs (SECONDS=5, SERVICES=10000, QUICK=1)
 	$(CARGO) bench -p portico --bench dns
+
+bench-controller: ## load balancers: time until 10,000 Services have addresses and are live, CPU at rest, what a node that leaves costs (SERVICES=10000, QUICK=1)
+	$(CARGO) bench -p portico --bench controller
+
+crds: ## write deploy/crds from the schema of the built-in kinds
+	PORTICO_WRITE_CRDS=1 $(CARGO) test -p portico --test deploy the_definitions
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -1,4 +1,5 @@
 //! What was measured, printed side by side.
+#![allow(dead_code, reason = "each benchmark uses its own part of this module")]
 
 pub struct Report {
     name: &'static str,

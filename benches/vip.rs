@@ -8,6 +8,8 @@
 
 #[path = "vip/client.rs"]
 mod client;
+#[path = "outage.rs"]
+mod outage;
 #[path = "report.rs"]
 mod report;
 #[path = "vip/rig.rs"]
@@ -16,7 +18,6 @@ mod rig;
 #[path = "../tests/common/tls.rs"]
 mod tls;
 
-use client::Client;
 use report::{Report, percentile};
 use rig::{Loss, Rig, Tool};
 use std::time::{Duration, Instant};
@@ -45,7 +46,7 @@ fn main() {
 fn measure(tool: Tool, interval: Duration, rounds: usize) -> Report {
     let mut report = Report::new(tool.name());
     let mut rig = Rig::start(tool, interval);
-    let client = Client::start(rig.client.clone());
+    let client = client::start(rig.client.clone());
     for loss in Loss::ALL {
         let (mut outages, mut failed, mut sent) = (Vec::new(), 0, 0);
         for _ in 0..rounds {

@@ -11,8 +11,18 @@ mod cutter;
 mod faults;
 #[path = "controller/lifecycle.rs"]
 mod lifecycle;
+#[path = "controller/metal.rs"]
+mod metal;
+#[path = "controller/objects.rs"]
+mod objects;
+#[path = "controller/pools.rs"]
+mod pools;
+#[path = "controller/races.rs"]
+mod races;
 #[path = "controller/rig.rs"]
 mod rig;
+#[path = "controller/sidecar.rs"]
+mod sidecar;
 
 /// Where Services of the namespace `default` are.
 const SERVICES: &str = "/api/v1/namespaces/default/services";

@@ -34,16 +34,16 @@ async fn from_creation_to_deletion() {
     rig.is_gone("web").await;
     assert!(cloud.made().is_empty());
     assert_eq!(cloud.calls(), ["ensure web", "delete web"]);
-    let events = rig.api.get("/api/v1/namespaces/default/events").await.expect(200);
-    let mut reasons: Vec<&str> = items(&events)
-        .iter()
-        .filter(|event| text(event, "involvedObject.uid") == uid)
-        .map(|event| text(event, "reason"))
-        .collect();
-    reasons.sort_unstable();
     let expected = ["DeletedLoadBalancer", "DeletingLoadBalancer", "EnsuredLoadBalancer", "EnsuringLoadBalancer"];
-    assert_eq!(reasons, expected);
-    assert!(items(&events).iter().all(|event| text(event, "source.component") == "service-controller"));
+    eventually("all of it is told", || async {
+        let events = rig.api.get("/api/v1/namespaces/default/events").await.expect(200);
+        let own = items(&events).iter().filter(|event| text(event, "involvedObject.uid") == uid);
+        let mut reasons: Vec<&str> = own.map(|event| text(event, "reason")).collect();
+        reasons.sort_unstable();
+        assert!(items(&events).iter().all(|event| text(event, "source.component") == "service-controller"));
+        (reasons == expected).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::cloud::Cloud;
 use crate::common::client::MERGE;
-use crate::common::{Client, Server, Store, at, eventually, text};
+use crate::common::{Client, Server, Store, at, eventually, rival, text, text as text_of};
 use crate::{SERVICES, SLICES};
 use portico_controller::balancers::{self, Options};
 use portico_controller::providers::Abilities;
@@ -55,10 +55,35 @@ pub fn options() -> Options {
 }
 
 impl Rig {
+    /// With a real kube-apiserver in place of Portico's, the definitions of `deploy/` are installed first.
     pub async fn start() -> Rig {
-        let server = Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
+        let flags: &[&str] = if rival().is_some() { &[] } else { &["--endpoint-slice-controller=false"] };
+        let server = Server::start(Store::Embedded, flags).await;
         let api = server.admin();
-        Rig { server, api }
+        let rig = Rig { server, api };
+        if rig.server.is_rival() {
+            rig.define().await;
+        }
+        rig
+    }
+
+    async fn define(&self) {
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds")).unwrap();
+        for file in files {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            let definition: Value = serde_saphyr::from_str(&text).unwrap();
+            self.api.post(definitions, &definition).await.expect(201);
+            let resource = text_of(&definition, "spec.names.plural");
+            eventually(&format!("{resource} are served"), || async {
+                (self.api.get(&format!("/apis/portico.dev/v1/{resource}")).await.status == 200).then_some(())
+            })
+            .await;
+        }
+        eventually("there is a namespace for Services", || async {
+            (self.api.get("/api/v1/namespaces/default").await.status == 200).then_some(())
+        })
+        .await;
     }
 
     /// A client with the kubeconfig of the administrator.
@@ -123,6 +148,13 @@ impl Rig {
 
     pub async fn is_gone(&self, name: &str) {
         eventually(&format!("{name} is gone"), || async { self.get(name).await.is_none().then_some(()) }).await;
+    }
+
+    /// The addresses in the status.
+    pub async fn addresses(&self, name: &str) -> Vec<String> {
+        let service = self.get(name).await.unwrap_or_default();
+        let ingress = at(&service, "status.loadBalancer.ingress").as_array().cloned().unwrap_or_default();
+        ingress.iter().map(|ingress| text(ingress, "ip").to_owned()).collect()
     }
 
     /// Waits for a condition with this reason; the condition.

@@ -143,4 +143,4 @@ pub async fn run(provider: &dyn Provider, world: Option<&dyn World>, case: &Case
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

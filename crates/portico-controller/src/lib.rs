@@ -10,8 +10,10 @@ pub mod conformance;
 pub mod endpoints;
 pub mod key;
 pub mod lease;
+mod light;
 pub mod providers;
 mod queue;
+mod task;
 
 /// Turns true when the daemon should stop; a dropped sender means the same.
 pub type Shutdown = tokio::sync::watch::Receiver<bool>;

@@ -203,6 +203,23 @@ mod tests {
         assert_eq!(queue.finish(key("a"), End::Failed, now), Some(DELAYS.first));
     }
 
+    /// A provider that says when to ask again makes no failure longer, and forgets none.
+    #[test]
+    fn being_asked_to_come_again_is_no_failure() {
+        let mut queue = Queue::new(1, DELAYS);
+        let (now, later) = (Instant::now(), Duration::from_secs(15));
+        let mut run = |end| {
+            queue.add(key("a"));
+            queue.start(now);
+            queue.finish(key("a"), end, now)
+        };
+        assert_eq!(run(End::Failed), Some(DELAYS.first));
+        for _ in 0..3 {
+            assert_eq!(run(End::Again(later)), Some(later));
+        }
+        assert_eq!(run(End::Failed), Some(DELAYS.first * 2));
+    }
+
     #[test]
     fn the_wait_has_a_ceiling() {
         let mut queue = Queue::new(1, DELAYS);

@@ -2,11 +2,13 @@
 //!
 //! Each dataplane is a folder of the same shape: `plan` (pure: installed and wanted → operations), `read` (what the kernel
 //! has), `mod` (the [`Dataplane`]: remembers what is installed, sends one batch per change, atomic where the kernel has such).
-//! `netlink` has the message encoding and the socket that they share, `conntrack` ends flows whose endpoint is gone.
+//! `netlink` has the message encoding and the socket that they share, `conntrack` ends flows whose endpoint is gone, `link` is for
+//! those who speak below IP.
 
 pub mod conntrack;
 pub mod iptables;
 pub mod ipvs;
+pub mod link;
 pub mod netlink;
 pub mod nftables;
 #[doc(hidden)]

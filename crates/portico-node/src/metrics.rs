@@ -87,6 +87,7 @@ pub struct Metrics {
     kernel: Histogram,
     pub operations: Counter,
     pub bgp: crate::announce::bgp::Metrics,
+    pub l2: crate::announce::l2::Metrics,
 }
 
 impl Metrics {
@@ -116,6 +117,7 @@ impl Metrics {
             kernel: fine(),
             operations: Counter::default(),
             bgp: crate::announce::bgp::Metrics::default(),
+            l2: crate::announce::l2::Metrics::default(),
         };
         metrics.register(mode);
         metrics
@@ -189,6 +191,7 @@ impl Metrics {
         );
         add("operations", "Elements, rules and chains sent to the kernel", boxed(&self.operations));
         self.bgp.register(ours);
+        self.l2.register(ours);
         self.registry.register_collector(Box::new(self.slowest.clone()));
         self.registry.register_collector(Box::new(process::Process));
     }

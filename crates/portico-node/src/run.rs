@@ -1,6 +1,7 @@
 //! The daemon from start to end: brings the parts together and waits for the order to stop.
 
 use crate::addresses::Addresses;
+use crate::announce::{self, Announceables};
 use crate::client::{self, AccessError};
 use crate::config::{Config, DataDir};
 use crate::dataplanes;
@@ -26,11 +27,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, watch as flag};
+use tokio::sync::{mpsc, oneshot, watch as flag};
 use tokio::task::JoinSet;
 
 /// Inputs that wait for the loop. It drains them at once; a list fills it.
 const INPUTS: usize = 256;
+/// Changes that wait for who announces addresses.
+const ANNOUNCEABLES: usize = 16;
 /// Without an answer of the API server in this time, what was known last is used.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at the configuration file.
@@ -74,6 +77,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
         metrics: Arc::clone(&metrics),
         period: config.sync_period,
         report: to_report,
+        announcing: config.announce.enabled,
     };
     let looping = tokio::spawn(sync::run(parts, received, follow_ups));
     let node = Arc::clone(&config.settings.node_name);
@@ -83,12 +87,12 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     serve(&mut tasks, &config, &monitor, &metrics);
     tasks.spawn(never(events::send(client.clone(), Arc::clone(&node), noticed)));
     notices.tell(Notice { service: None, warning: false, reason: "Starting", text: "portico node is starting".into() });
-    // Who announces addresses fills this.
-    let (_announcing, announced) = flag::channel(None);
+    let (announcing, announced) = flag::channel(None);
     let healthz = config.healthz.map(|address| address.port());
     tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), healthz, installed, announced)));
     let (statics, in_force) = flag::channel(InForce::new());
-    tasks.spawn(never(follow(followed, config.clone(), monitor, notices, statics)));
+    let (to_announce, installed) = mpsc::channel(ANNOUNCEABLES);
+    tasks.spawn(never(follow(followed, config.clone(), monitor, notices, statics, to_announce)));
     if let Some(folder) = config.static_services.clone() {
         tasks.spawn(never(statics::serve(folder, config.mode.name(), inputs.clone(), in_force)));
     }
@@ -99,6 +103,21 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     if let Some(path) = config.file.clone() {
         tasks.spawn(config_change(path));
     }
+    let (stop_announcing, stopped) = oneshot::channel::<()>();
+    let announcer = config.announce.enabled.then(|| {
+        let parts = announce::Parts {
+            client: client.clone(),
+            node: Arc::clone(&node),
+            own: config.own_address,
+            installed,
+            report: announcing,
+            key_file: config.announce.key_file.clone(),
+            port: config.announce.port,
+            bgp: metrics.bgp.clone(),
+            l2: metrics.l2.clone(),
+        };
+        tokio::spawn(announce::run(parts, async move { _ = stopped.await }))
+    });
     spawn_watchers(&mut tasks, client, node, journal, &inputs);
     drop(inputs);
 
@@ -110,6 +129,11 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
             Err(source) => Err(RunError::Io { doing: "a part of the daemon broke", source: io::Error::other(source) }),
         },
     };
+    // Others get the traffic before anything else ends.
+    drop(stop_announcing);
+    if let Some(announcer) = announcer {
+        let _ = announcer.await;
+    }
     // With their senders gone the loop ends after the batch it is at, and the journal writes its rest.
     tasks.shutdown().await;
     let _ = tokio::time::timeout(GOODBYE, looping).await;
@@ -271,6 +295,7 @@ async fn follow(
     monitor: Monitor,
     notices: Notices,
     statics: flag::Sender<InForce>,
+    to_announce: mpsc::Sender<Announceables>,
 ) {
     let to_notices = notices.clone();
     let on_failure = Arc::new(move |failure: &Failure| to_notices.tell(health_check_failed(failure)));
@@ -284,6 +309,7 @@ async fn follow(
                 addresses = now;
             }
             FollowUp::NodePorts(new) => check_node_ports(new, addresses.clone(), notices.clone()),
+            FollowUp::Announceables(changes) => _ = to_announce.send(changes).await,
             FollowUp::Statics(in_force) => _ = statics.send_replace(in_force),
             FollowUp::Installed => settle(&config),
         }

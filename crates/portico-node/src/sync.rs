@@ -3,17 +3,20 @@
 //! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, on the thread that reads the watches: to wake
 //! another for each change would cost more than the change. What the kernel has after an error is not guessed: everything is compared.
 
+mod announcing;
 mod early;
 mod gate;
 mod reporting;
 mod waiting;
 
+use crate::announce::Announceables;
 use crate::backoff::Backoff;
 use crate::health::Monitor;
 use crate::metrics::{Metrics, Sync, families};
 use crate::objects::{Kind, Name, Object};
 use crate::report::Installed;
 use crate::statics::{self, InForce};
+use announcing::Held;
 use early::Early;
 use gate::Gate;
 use portico_dataplane::{ApplyError, Dataplane, Report};
@@ -71,6 +74,8 @@ pub enum FollowUp {
     NodePorts(Vec<(PortKey, u16)>),
     /// Files of static Services that are in the kernel.
     Statics(InForce),
+    /// What there is to announce of what is in the kernel.
+    Announceables(Announceables),
     /// The first whole table is in the kernel.
     Installed,
 }
@@ -103,6 +108,8 @@ pub struct Parts {
     pub period: Duration,
     /// How far the kernel is, for who reports it.
     pub report: watch::Sender<Option<Installed>>,
+    /// Somebody wants to know what there is to announce.
+    pub announcing: bool,
 }
 
 /// Work until nobody is left who could send anything.
@@ -161,6 +168,7 @@ struct Syncer {
     /// Something was tried that failed, so that differences need not be somebody else's work.
     half_done: bool,
     reporting: Reporting,
+    held: Held,
     /// All flows are to be looked at: at start, and when node ports moved.
     check_flows: bool,
     waiting: Waiting,
@@ -169,7 +177,10 @@ struct Syncer {
 
 impl Syncer {
     fn new(parts: Parts, now: Instant) -> Syncer {
-        let index = Index::new(parts.settings.clone());
+        let mut index = Index::new(parts.settings.clone());
+        if parts.announcing {
+            index = index.with_announcing();
+        }
         let gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
         parts.monitor.set_eligible(index.eligible());
         // Some settings say it all before anything is known; later only changes are told.
@@ -191,6 +202,7 @@ impl Syncer {
             backoff: Backoff::default(),
             half_done: false,
             reporting: Reporting::default(),
+            held: Held::default(),
             check_flows: true,
             waiting: Waiting::default(),
             follow_ups,
@@ -383,6 +395,7 @@ impl Syncer {
         let done = self.installed && self.owed.is_empty() && !self.backoff.is_failing();
         if done {
             self.tell_statics();
+            self.tell_announceables();
         }
         self.reporting.tell(&self.parts.report, done, &self.index.table().frontends, now);
         if self.parts.flows.due().is_some_and(|due| due <= now) {
@@ -402,6 +415,12 @@ impl Syncer {
         if self.told != self.statics {
             self.told.clone_from(&self.statics);
             self.follow_ups.push(FollowUp::Statics(self.told.clone()));
+        }
+    }
+
+    fn tell_announceables(&mut self) {
+        if self.parts.announcing {
+            self.follow_ups.extend(self.held.release().map(FollowUp::Announceables));
         }
     }
 
@@ -428,6 +447,7 @@ impl Syncer {
         if !node_ports.is_empty() {
             self.follow_ups.push(FollowUp::NodePorts(node_ports));
         }
+        self.held.hold(update.announceables);
         self.parts.metrics.changed(&update.changes);
         for family in families(&update.changes) {
             self.parts.monitor.queued(family);

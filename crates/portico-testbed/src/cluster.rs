@@ -75,6 +75,7 @@ impl Addresses {
 pub struct Cluster {
     pub addresses: Addresses,
     hosts: BTreeMap<String, Host>,
+    switch: Host,
     _bed: Testbed,
 }
 
@@ -88,14 +89,23 @@ impl Cluster {
             hosts.insert(name.clone(), bed.host(name)?);
         }
         let switch = bed.host("switch")?;
-        let cluster = Cluster { addresses, hosts, _bed: bed };
-        cluster.build(&switch)?;
+        let cluster = Cluster { addresses, hosts, switch, _bed: bed };
+        cluster.build(&cluster.switch)?;
         cluster.serve()?;
         Ok(cluster)
     }
 
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.get(name)
+    }
+
+    /// Pulls the cable of a host out of the switch.
+    pub fn unplug(&self, host: &str) -> Result<()> {
+        self.switch.link_down(&format!("to-{host}"))
+    }
+
+    pub fn plug_in(&self, host: &str) -> Result<()> {
+        self.switch.link_up(&format!("to-{host}"))
     }
 
     fn build(&self, switch: &Host) -> Result<()> {

@@ -7,12 +7,14 @@
 //! - [`process`]: programs inside a host.
 //! - [`echo`]: servers that answer who they are and whom they saw; [`flow`]: asking them over TCP, UDP and SCTP.
 //! - [`cluster`]: a small dual-stack cluster with nodes, pods, clients and a box that answers everything else.
+//! - [`lab`]: a cluster to show and to play with: nodes, pods, and a client behind a router.
 //! - [`uml`]: another kernel, for tests of what this one does not have.
 
 pub mod cluster;
 pub mod echo;
 pub mod flow;
 pub mod host;
+pub mod lab;
 pub mod network;
 pub mod process;
 pub mod uml;
@@ -25,6 +27,7 @@ pub use cluster::Cluster;
 pub use echo::Seen;
 pub use flow::{Failure, Flow, Protocol};
 pub use host::{Host, Testbed};
+pub use lab::Lab;
 pub use network::{Route, Rule};
 pub use process::Process;
 

@@ -72,6 +72,14 @@ impl Host {
         self.request(format!("set {name} up"), message)
     }
 
+    /// As if its cable were pulled out: the other end loses its carrier.
+    pub fn link_down(&self, name: &str) -> Result<()> {
+        let mut header = link_header(UP);
+        header[8..12].copy_from_slice(&0_u32.to_ne_bytes());
+        let message = Message::new(libc::RTM_NEWLINK, 0).fixed(&header).text(libc::IFLA_IFNAME, name);
+        self.request(format!("set {name} down"), message)
+    }
+
     pub fn link_mac(&self, name: &str, mac: [u8; 6]) -> Result<()> {
         let message = Message::new(libc::RTM_NEWLINK, 0).fixed(&link_header(0)).text(libc::IFLA_IFNAME, name);
         self.request(format!("set the MAC of {name}"), message.attribute(libc::IFLA_ADDRESS, &mac))

@@ -3,9 +3,11 @@
 use crate::Result;
 use crate::host::Host;
 use crate::namespace;
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, OnceLock};
@@ -33,6 +35,15 @@ impl Host {
     }
 }
 
+/// Takes the calling program to the namespace that a file stands for, such as `/proc/PID/fd/N` of the program that holds it, and
+/// becomes the command. Returns only if it cannot.
+pub fn become_inside(namespace: &Path, mut command: Command) -> io::Error {
+    match File::open(namespace).and_then(|file| namespace::join(file.as_raw_fd())) {
+        Ok(()) => command.exec(),
+        Err(error) => error,
+    }
+}
+
 impl From<Child> for Process {
     fn from(child: Child) -> Process {
         Process { child }
@@ -40,6 +51,11 @@ impl From<Child> for Process {
 }
 
 impl Process {
+    /// Starts a program where the calling one is.
+    pub fn start(command: Command) -> io::Result<Process> {
+        start(None, command).map(Process::from)
+    }
+
     /// What was asked for of its standard input, output and error.
     pub(crate) fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())

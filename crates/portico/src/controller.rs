@@ -1,10 +1,11 @@
 //! `portico controller`: what keeps objects in step with each other, as a client of any API server.
 
+use crate::check_plugin;
+use crate::client;
 use crate::signals::Signals;
 use anyhow::Context;
-use clap::{ArgAction, Args};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use clap::{ArgAction, Args, Subcommand};
+use kube::Client;
 use portico_controller::lease::{LeaseOptions, lead};
 use portico_controller::providers::{self, Start, StartError};
 use portico_controller::{balancers, endpoints};
@@ -17,8 +18,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 #[derive(Args)]
-#[command(rename_all = "kebab-case")]
+#[command(rename_all = "kebab-case", args_conflicts_with_subcommands = true)]
 pub struct Arguments {
+    #[command(subcommand)]
+    pub task: Option<Task>,
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -41,7 +44,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PORT", default_value_t = 10256)]
     node_healthz_port: u16,
     /// How many Services are worked on at a time.
-    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    #[arg(long, value_name = "COUNT", default_value_t = 32)]
     concurrent_service_syncs: usize,
     /// How often each load balancer is compared with what it should be.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
@@ -54,6 +57,13 @@ pub struct Arguments {
     metrics_bind_address: String,
     #[command(flatten)]
     election: Election,
+}
+
+/// What there is to do beside running.
+#[derive(Subcommand)]
+pub enum Task {
+    /// Check whether a plugin keeps the contract of providers: a line for each step, and an error if one failed.
+    CheckPlugin(check_plugin::Arguments),
 }
 
 /// Which of several controllers works.
@@ -97,7 +107,7 @@ const ENDPOINTS: &str = "endpointslice";
 const BALANCERS: &str = "service-lb";
 const ENDPOINTS_LEASE: &str = "portico-endpoint-controller";
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).ok_or_else(|| "not a duration, write it as 90s or 10m".to_owned())
 }
 
@@ -106,7 +116,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let selected = selected(&arguments.controllers)?;
     crate::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
-        let client = client(arguments.kubeconfig.clone()).await?;
+        let client = client::from_kubeconfig(arguments.kubeconfig.clone()).await?;
         let (stop, stopped) = watch::channel(false);
         let mut work = tokio::spawn(run_selected(client, arguments, selected, stopped));
         tokio::select! {
@@ -128,17 +138,6 @@ fn selected(names: &[String]) -> anyhow::Result<(bool, bool)> {
     }
     let has = |wanted: &str| names.iter().any(|name| name == "*" || name == wanted);
     Ok((has(ENDPOINTS), has(BALANCERS)))
-}
-
-async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
-        None => Config::infer().await.context("no API server is known: give --kubeconfig")?,
-        Some(path) => {
-            let read = Kubeconfig::read_from(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
-        }
-    };
-    Ok(Client::try_from(config)?)
 }
 
 async fn run_selected(

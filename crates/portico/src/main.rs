@@ -1,14 +1,20 @@
 //! The `portico` binary: arguments to a configuration, logging, start.
 
 mod apiserver;
+mod check_plugin;
+mod client;
 mod controller;
 mod dns;
+mod explain;
+mod install;
+mod lab;
 mod logging;
 mod node;
 mod signals;
+mod up;
 mod vip;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 // The server keeps many small objects for long: an allocator that packs them well halves its memory.
@@ -31,8 +37,16 @@ enum Command {
     Controller(Box<controller::Arguments>),
     /// Answer for a DNS zone made from Services, load balancers and nodes.
     Dns(Box<portico_dns::config::Arguments>),
+    /// Say where a packet would go, and why.
+    Explain(explain::Arguments),
+    /// A systemd unit, shell completion, manual pages.
+    Install(install::Arguments),
+    /// Play with the cluster of `portico up --demo`.
+    Lab(lab::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
+    /// Start everything at once, to look at or to use.
+    Up(up::Arguments),
     /// Keep the API servers reachable on one virtual address.
     Vip(Box<vip::Arguments>),
 }
@@ -41,20 +55,44 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
+/// What somebody asked to see. That nobody reads it any more (`| head`) is no trouble.
+fn print(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Trouble of a command that somebody waits for, in a sentence instead of a line of a log.
+fn say(result: anyhow::Result<()>) -> anyhow::Result<()> {
+    if let Err(error) = &result {
+        eprintln!("portico: {error:#}");
+        std::process::exit(1);
+    }
+    result
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Apiserver(arguments) => {
             logging::start();
             apiserver::run(*arguments)
         }
-        Command::Controller(arguments) => {
-            logging::start();
-            controller::run(*arguments)
-        }
+        Command::Controller(mut arguments) => match arguments.task.take() {
+            Some(controller::Task::CheckPlugin(check)) => say(check_plugin::run(check)),
+            None => {
+                logging::start();
+                controller::run(*arguments)
+            }
+        },
         Command::Dns(arguments) => dns::run(*arguments),
         // How much it logs is part of its configuration.
         Command::Node(arguments) => node::run(&arguments),
         Command::Vip(arguments) => vip::run(&arguments),
+        // For people at a terminal: what they ask for goes to the standard output, and only trouble is logged.
+        Command::Explain(arguments) => say(explain::run(arguments)),
+        Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
+        Command::Lab(arguments) => say(lab::run(arguments)),
+        Command::Up(arguments) => say(up::run(arguments)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -62,5 +100,13 @@ fn main() -> ExitCode {
             tracing::error!("{error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn flags_do_not_contradict_each_other() {
+        <super::Arguments as clap::CommandFactory>::command().debug_assert();
     }
 }

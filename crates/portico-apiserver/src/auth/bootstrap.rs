@@ -36,7 +36,10 @@ pub fn objects() -> Vec<Value> {
         json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
             "metadata": metadata("portico:node", namespace, &[])})
     });
-    cluster_roles.chain(node_roles).chain(bindings()).collect()
+    let rules: Vec<Value> = roles::controller_in_system().iter().map(Rule::to_value).collect();
+    let controller_role = json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
+        "metadata": metadata("portico:controller", SYSTEM, &[])});
+    cluster_roles.chain(node_roles).chain([controller_role]).chain(bindings()).collect()
 }
 
 fn bindings() -> Vec<Value> {
@@ -57,7 +60,8 @@ fn bindings() -> Vec<Value> {
     ];
     let cluster = cluster.into_iter().map(|(role, subjects)| binding("ClusterRole", role, "", subjects));
     let namespaces = NODE_LEASE_NAMESPACES.iter().chain([&SYSTEM]);
-    cluster.chain(namespaces.map(|ns| binding("Role", "portico:node", ns, vec![group(NODES)]))).collect()
+    let nodes = namespaces.map(|ns| binding("Role", "portico:node", ns, vec![group(NODES)]));
+    cluster.chain(nodes).chain([binding("Role", "portico:controller", SYSTEM, vec![group(CONTROLLERS)])]).collect()
 }
 
 /// A binding has the name of its role.

@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{BoxStream, FuturesUnordered, SelectAll, StreamExt, select_all};
 use jiff::Timestamp;
-use k8s_openapi::Metadata;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -25,13 +23,16 @@ use tracing::{debug, info, warn};
 
 use super::events;
 use super::metrics::Metrics;
+use super::node_pass::NodePass;
 use super::service::{Ownership, Surroundings};
 use super::state::{Call, Called, Note, State, Step, Write};
 use crate::Shutdown;
 use crate::backoff::WatchBackoff;
 use crate::key::ObjectKey;
+use crate::light::LightService;
 use crate::providers::{News, Provider, ProviderError, Request};
 use crate::queue::{Delays, End, Queue};
+use crate::task::AbortOnDrop;
 
 #[derive(Clone)]
 pub struct Options {
@@ -55,7 +56,7 @@ impl Default for Options {
             cluster: "kubernetes".to_owned(),
             class: None,
             node_healthz_port: 10256,
-            concurrency: 10,
+            concurrency: 32,
             resync: Duration::from_secs(600),
             retry: (Duration::from_secs(5), Duration::from_secs(300)),
             metrics: Arc::default(),
@@ -86,8 +87,7 @@ pub async fn run(client: Client, provider: Arc<dyn Provider>, options: Options, 
     let metrics = Arc::clone(&options.metrics);
     let (notes, noted) = mpsc::channel(1024);
     let sender = tokio::spawn(events::send(client.clone(), noted, Arc::clone(&metrics)));
-    let stop_sender = sender.abort_handle();
-    let _guard = AbortOnDrop(stop_sender);
+    let _guard = AbortOnDrop(sender.abort_handle());
     metrics.lead(true);
     let mut controller = Controller::new(client, provider, options, notes);
     tokio::select! {
@@ -97,15 +97,6 @@ pub async fn run(client: Client, provider: Arc<dyn Provider>, options: Options, 
     controller.drain().await;
     metrics.lead(false);
     info!("load-balancer controller stopped");
-}
-
-/// Work that loses its lease is dropped where it stands, with all it has started.
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,7 +125,7 @@ enum Turn {
 
 enum Finished {
     Called(ObjectKey, Call, Duration, Called),
-    Wrote(ObjectKey, Turn, &'static str, Result<Box<Service>, WriteError>),
+    Wrote(ObjectKey, Turn, &'static str, Result<Box<LightService>, WriteError>),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -160,6 +151,7 @@ struct Controller {
     failing: BTreeSet<Kind>,
     /// When the changes of nodes so far are to count.
     nodes_due: Option<Instant>,
+    node_pass: NodePass,
     news: News,
     notes: mpsc::Sender<Note>,
     requests: FuturesUnordered<BoxFuture<'static, Finished>>,
@@ -182,6 +174,7 @@ impl Controller {
             listings: BTreeMap::new(),
             failing: BTreeSet::new(),
             nodes_due: None,
+            node_pass: NodePass::default(),
             news: provider.news().map(|news| *news.borrow()).unwrap_or_default(),
             notes,
             requests: FuturesUnordered::new(),
@@ -216,8 +209,8 @@ impl Controller {
     fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
         let all = watcher::Config::default();
         let services = Handling {
-            apply: |this: &mut Controller, service: Service| this.state.apply_service(&service, Instant::now()),
-            delete: |this, service| this.state.delete_service(&ObjectKey::of(&service.metadata)),
+            apply: |this: &mut Controller, LightService(service)| this.state.apply_service(&service, Instant::now()),
+            delete: |this, service| this.state.delete_service(&ObjectKey::of(service.meta())),
             retain: |this, listed| this.state.retain_services(listed),
         };
         let nodes = Handling {
@@ -257,14 +250,14 @@ impl Controller {
         ])
     }
 
-    fn feed<K: Metadata<Ty = ObjectMeta>>(&mut self, kind: Kind, event: Event<K>, handling: &Handling<K>) {
+    fn feed<K: Resource>(&mut self, kind: Kind, event: Event<K>, handling: &Handling<K>) {
         if !matches!(event, Event::Init) && self.failing.remove(&kind) {
             info!(?kind, "watch works again");
         }
         match event {
             Event::Init => _ = self.listings.insert(kind, BTreeSet::new()),
             Event::InitApply(object) => {
-                self.listings.entry(kind).or_default().insert(ObjectKey::of(object.metadata()));
+                self.listings.entry(kind).or_default().insert(ObjectKey::of(object.meta()));
                 (handling.apply)(self, object);
             }
             Event::Apply(object) => (handling.apply)(self, object),
@@ -321,7 +314,8 @@ impl Controller {
         let now = Instant::now();
         if self.nodes_due.is_some_and(|due| due <= now) {
             self.nodes_due = None;
-            self.state.settle_nodes(now);
+            let outdated = self.state.settle_nodes(now);
+            self.node_pass.begin(outdated, now);
         }
         self.state.tick(now);
         self.queue_touched();
@@ -357,6 +351,7 @@ impl Controller {
         for key in touched.gone {
             self.syncs.forget(&key);
             self.conditions.forget(&key);
+            self.passed(&key);
         }
         touched.syncs.into_iter().for_each(|key| self.syncs.add(key));
         touched.conditions.into_iter().for_each(|key| self.conditions.add(key));
@@ -372,6 +367,7 @@ impl Controller {
             Step::Call(call, request) => self.call(key, call, *request),
             Step::Rest(end) => {
                 debug!(service = %key, ?end, "rests");
+                self.passed(&key);
                 let check = self.state.check_at(&key);
                 self.syncs.finish(key.clone(), end, now);
                 if let Some(check) = check {
@@ -379,6 +375,13 @@ impl Controller {
                 }
                 self.conditions.add(key);
             }
+        }
+    }
+
+    /// Nothing more is done about a Service for the moment.
+    fn passed(&mut self, key: &ObjectKey) {
+        if let Some(took) = self.node_pass.done(key, Instant::now()) {
+            self.options.metrics.node_pass(took);
         }
     }
 
@@ -401,7 +404,7 @@ impl Controller {
     }
 
     fn write(&mut self, key: ObjectKey, turn: Turn, write: Write) {
-        let api: Api<Service> = Api::namespaced(self.client.clone(), &key.namespace);
+        let api: Api<LightService> = Api::namespaced(self.client.clone(), &key.namespace);
         let request = async move {
             let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
             let patch = Patch::Strategic(&write.patch);
@@ -439,7 +442,7 @@ impl Controller {
             Finished::Wrote(key, turn, what, answer) => {
                 self.options.metrics.wrote(what, answer.is_err());
                 match answer {
-                    Ok(service) => self.state.apply_service(&service, Instant::now()),
+                    Ok(service) => self.state.apply_service(&service.0, Instant::now()),
                     Err(error) => self.state.write_failed(&key, after(&error, &key, what)),
                 }
                 match turn {
@@ -502,14 +505,7 @@ fn after(error: &WriteError, key: &ObjectKey, what: &str) -> End {
 
 fn follow<K>(api: Api<K>, kind: Kind, config: watcher::Config, handling: Handling<K>) -> BoxStream<'static, Change>
 where
-    K: Resource<DynamicType = ()>
-        + Metadata<Ty = ObjectMeta>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
     let events = watcher(api, config).backoff(WatchBackoff::default());
     let handling = Arc::new(handling);

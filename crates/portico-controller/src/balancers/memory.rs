@@ -22,6 +22,13 @@ pub struct Memory {
     pub check: Option<Instant>,
 }
 
+impl Memory {
+    /// What was made is not complete.
+    pub fn is_pending(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| made.balancer.pending.is_some())
+    }
+}
+
 /// A load balancer, with what was asked for.
 #[derive(Clone, Debug)]
 pub struct Made {

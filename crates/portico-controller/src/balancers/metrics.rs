@@ -27,6 +27,9 @@ pub struct Metrics {
     calls: Family<Operation, Counter>,
     failed_calls: Family<Operation, Counter>,
     took: Family<Operation, Histogram>,
+    node_passes: Histogram,
+    node_updates: Histogram,
+    failed_node_updates: Counter,
     writes: Family<Operation, Counter>,
     failed_writes: Family<Operation, Counter>,
     pub(super) events: Counter,
@@ -42,12 +45,17 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Metrics {
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 20));
+        // As kube's own controller has them, so that its dashboards fit.
+        let known = || Histogram::new(exponential_buckets(1.0, 2.0, 15));
         let metrics = Metrics {
             registry: Mutex::default(),
             syncs: Counter::default(),
             calls: Family::default(),
             failed_calls: Family::default(),
             took: Family::new_with_constructor(histogram),
+            node_passes: known(),
+            node_updates: known(),
+            failed_node_updates: Counter::default(),
             writes: Family::default(),
             failed_writes: Family::default(),
             events: Counter::default(),
@@ -61,6 +69,21 @@ impl Default for Metrics {
         let mut registry = Registry::default();
         let m = &metrics;
         registry.register("service_controller_loadbalancer_sync", "Times a Service was worked on", m.syncs.clone());
+        registry.register(
+            "service_controller_nodesync_latency_seconds",
+            "How long it took until every load balancer knew of a change of nodes",
+            m.node_passes.clone(),
+        );
+        registry.register(
+            "service_controller_update_loadbalancer_host_latency_seconds",
+            "How long it took to tell one load balancer of other nodes",
+            m.node_updates.clone(),
+        );
+        registry.register(
+            "service_controller_nodesync_error",
+            "Load balancers that could not be told of other nodes",
+            m.failed_node_updates.clone(),
+        );
         registry.register("portico_balancer_provider_calls", "Calls of the provider", m.calls.clone());
         registry.register(
             "portico_balancer_provider_failures",
@@ -109,10 +132,18 @@ impl Metrics {
         self.syncs.inc();
     }
 
+    pub(super) fn node_pass(&self, took: Duration) {
+        self.node_passes.observe(took.as_secs_f64());
+    }
+
     pub(super) fn called(&self, call: Call, took: Duration, failed: bool) {
         let operation = Operation { operation: name(call) };
         self.calls.get_or_create(&operation).inc();
         self.took.get_or_create(&operation).observe(took.as_secs_f64());
+        if call == Call::UpdateNodes {
+            self.node_updates.observe(took.as_secs_f64());
+            self.failed_node_updates.inc_by(failed.into());
+        }
         if failed {
             self.failed_calls.get_or_create(&operation).inc();
         }
@@ -137,5 +168,29 @@ fn name(call: Call) -> &'static str {
         Call::UpdateNodes => "update_nodes",
         Call::Describe => "describe",
         Call::Delete | Call::DeleteOrphan => "delete",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_that_dashboards_know() {
+        let metrics = Metrics::default();
+        metrics.synced();
+        metrics.called(Call::UpdateNodes, Duration::from_secs(3), true);
+        metrics.node_pass(Duration::from_secs(3));
+        let text = metrics.text();
+        for line in [
+            "service_controller_loadbalancer_sync_total 1",
+            "service_controller_nodesync_error_total 1",
+            r#"service_controller_nodesync_latency_seconds_bucket{le="4.0"} 1"#,
+            r#"service_controller_nodesync_latency_seconds_bucket{le="2.0"} 0"#,
+            "service_controller_update_loadbalancer_host_latency_seconds_count 1",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} in {text}");
+        }
+        assert!(text.contains(r#"le="16384.0""#) && !text.contains(r#"le="32768.0""#));
     }
 }

@@ -6,7 +6,7 @@
 //!              └────────────── how it ended ──────────┘
 //! ```
 //!
-//! `state` with `service`, `nodes`, `slices`, `reports`, `judge`, `conditions` and `patch` decide and touch nothing; `driver` and
+//! `state` with `service`, `nodes`, `node_pass`, `slices`, `reports`, `judge`, `conditions` and `patch` decide and touch nothing; `driver` and
 //! `events` do the input and output.
 
 mod conditions;
@@ -15,6 +15,7 @@ mod events;
 mod judge;
 mod memory;
 mod metrics;
+mod node_pass;
 mod nodes;
 mod patch;
 mod reports;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::conditions::Present;
 use crate::key::ObjectKey;
@@ -90,7 +91,7 @@ impl Facts {
         let labels = metadata.labels.as_ref();
         Facts {
             key: ObjectKey::of(metadata),
-            version: metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0),
+            version: version(metadata),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             generation: metadata.generation,
             claim,
@@ -106,6 +107,15 @@ impl Facts {
     pub fn uid(&self) -> &str {
         &self.request.service.uid
     }
+
+    /// Is this the same version of the same Service, or a later one?
+    pub fn is_not_older(&self, metadata: &ObjectMeta) -> bool {
+        metadata.uid.as_deref() == Some(self.uid()) && self.version >= version(metadata)
+    }
+}
+
+fn version(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 /// A type that is not LoadBalancer has no class, so the own finalizer has to say whose the Service was.

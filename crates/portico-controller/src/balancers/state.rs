@@ -155,16 +155,18 @@ impl State {
         }
     }
 
-    /// The changes of nodes in the last moments count now.
-    pub fn settle_nodes(&mut self, now: Instant) {
+    /// The changes of nodes in the last moments count now. The Services whose load balancers have to know of them.
+    pub fn settle_nodes(&mut self, now: Instant) -> Vec<ObjectKey> {
+        let mut outdated = Vec::new();
         if self.nodes.settle() && self.abilities.uses_nodes {
-            let outdated = self.services.iter().filter(|(_, entry)| self.has_other_nodes(entry));
-            let outdated: Vec<ObjectKey> = outdated.map(|(key, _)| key.clone()).collect();
-            self.touched.syncs.extend(outdated);
+            let services = self.services.iter().filter(|(_, entry)| self.has_other_nodes(entry));
+            outdated.extend(services.map(|(key, _)| key.clone()));
+            self.touched.syncs.extend(outdated.iter().cloned());
         }
         // Who reports and who is fit depends on them; most conditions do not.
         self.hear(now);
         self.touched.conditions.extend(self.services.keys().cloned());
+        outdated
     }
 
     fn has_other_nodes(&self, entry: &Entry) -> bool {

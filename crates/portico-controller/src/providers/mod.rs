@@ -7,7 +7,9 @@
 pub mod cloud;
 pub mod description;
 pub mod gce;
+pub mod haproxy;
 pub mod metal;
+pub mod plugin;
 mod registry;
 
 use std::collections::BTreeMap;

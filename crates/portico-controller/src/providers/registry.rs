@@ -1,6 +1,6 @@
 //! Providers by the name that `--cloud-provider` has for them. Nothing else names one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kube::Client;
@@ -9,11 +9,14 @@ use super::Provider;
 use super::cloud::CallMetrics;
 use super::description::Description;
 use super::gce::{self, Gce};
+use super::haproxy::{self, Haproxy};
 use super::metal::{self, Metal};
+use super::plugin::{self, Patience, Plugin};
 use crate::Shutdown;
 
 /// All of them, in words.
-pub const DESCRIPTIONS: &[&Description] = &[&metal::DESCRIPTION, &gce::DESCRIPTION];
+pub const DESCRIPTIONS: &[&Description] =
+    &[&metal::DESCRIPTION, &gce::DESCRIPTION, &haproxy::DESCRIPTION, &plugin::DESCRIPTION];
 
 /// What a provider starts with.
 pub struct Start {
@@ -38,10 +41,19 @@ pub enum StartError {
 
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
-    let failed = |message| StartError::Failed { provider: name.to_owned(), message };
+    let failed = |message: String| StartError::Failed { provider: name.to_owned(), message };
+    if let Some(socket) = name.strip_prefix("plugin:") {
+        let plugin = Plugin::start(Path::new(socket), Patience::default(), start.shutdown).await;
+        return plugin.map(|plugin| Arc::new(plugin) as Arc<dyn Provider>).map_err(failed);
+    }
     match name {
         "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
         "gce" => Ok(Arc::new(Gce::start(&start).await.map_err(failed)?)),
+        "haproxy" => {
+            let config =
+                start.config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;
+            Ok(Arc::new(Haproxy::start(&config, start.shutdown).await.map_err(failed)?))
+        }
         _ => Err(StartError::Unknown(name.to_owned())),
     }
 }

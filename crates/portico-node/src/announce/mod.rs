@@ -1,10 +1,17 @@
 //! Announcing: attracts the traffic of load-balancer addresses to this node, by layer 2 (ARP and neighbour discovery) and BGP.
 //!
 //! `plan` knows pools, Nodes and what Services have, and says which addresses are shared out among whom on layer 2 and which
-//! routes this node announces by BGP; `l2` and [`bgp`] do it.
+//! routes this node announces by BGP; [`l2`] and [`bgp`] do it. `follow` brings pools and Nodes, `run` ties it together.
 
 pub mod bgp;
-pub mod plan;
+mod follow;
+mod key;
+pub mod l2;
+mod outbox;
+mod plan;
+mod run;
+
+pub use run::{Announceables, Parts, run};
 
 use portico_model::pools::PoolBgp;
 use std::collections::BTreeMap;

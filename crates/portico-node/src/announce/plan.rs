@@ -116,7 +116,7 @@ impl Plan {
         self.pools.values().any(|pool| pool.layer2)
     }
 
-    /// A Node that is there, or (`None`) no more. Says whether the peers are others now.
+    /// A Node that is there, or (`None`) no more. Says whether the peers, or this node's labels, are others now.
     pub fn set_node(&mut self, name: &str, now: Option<NodeFacts>) -> bool {
         let before = self.nodes.get(name);
         if before == now.as_ref() {
@@ -124,24 +124,24 @@ impl Plan {
         }
         let was_fit = before.is_some_and(|before| !before.leaving);
         let is_fit = now.as_ref().is_some_and(|now| !now.leaving);
-        let others = before.map(|before| &before.labels) != now.as_ref().map(|now| &now.labels);
-        let name: Arc<str> = name.into();
+        let labels = before.map(|before| &before.labels) != now.as_ref().map(|now| &now.labels);
+        let (name, is_own): (Arc<str>, bool) = (name.into(), *name == *self.node);
         let peer = now.as_ref().filter(|_| is_fit).map(|now| now.addresses.clone());
         let changed = match peer {
             Some(addresses) => self.peers.insert(Arc::clone(&name), addresses.clone()) != Some(addresses),
             None => self.peers.remove(&name).is_some(),
         };
-        if name == self.node && was_fit != is_fit {
+        if is_own && was_fit != is_fit {
             self.dirty.extend(self.addresses.keys());
         }
         match now {
             Some(now) => self.nodes.insert(name, now),
             None => self.nodes.remove(&name),
         };
-        if others {
+        if labels {
             self.select_nodes();
         }
-        changed
+        changed || (labels && is_own)
     }
 
     /// Pools that choose by labels may choose others now.
@@ -161,9 +161,9 @@ impl Plan {
         &self.peers
     }
 
-    /// Of this node.
-    pub fn labels(&self) -> BTreeMap<String, String> {
-        self.nodes.get(&self.node).map(|own| own.labels.clone()).unwrap_or_default()
+    /// This node, as others know it.
+    pub fn own(&self) -> Option<&NodeFacts> {
+        self.nodes.get(&self.node)
     }
 
     pub fn take(&mut self) -> Changes {

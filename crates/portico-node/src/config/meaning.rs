@@ -1,7 +1,7 @@
 //! What the fields of the configuration mean.
 
 use super::document::Document;
-use super::{API_VERSION, ApiAccess, Arguments, Config, DataDir, Ipvs, KIND, Logging, Mode, Surroundings};
+use super::{API_VERSION, Announce, ApiAccess, Arguments, Config, DataDir, Ipvs, KIND, Logging, Mode, Surroundings};
 use crate::sysctl;
 use ipnet::IpNet;
 use portico_model::index::{DetectLocal, NodePortSetting, Settings};
@@ -15,6 +15,7 @@ use std::time::Duration;
 const DEFAULT_DATA_DIR: &str = "/var/lib/portico/node";
 const HEALTHZ_PORT: u16 = 10256;
 const METRICS_PORT: u16 = 10249;
+const ANNOUNCE_PORT: u16 = 10262;
 const SYNC_PERIOD: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -68,6 +69,7 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
             "" => None,
             path => Some(path.into()),
         },
+        announce: announce(document, arguments),
         logging: logging(document),
         file: None,
         resolved: Value::Null,
@@ -248,6 +250,25 @@ fn answers_on_loopback(node_ports: &NodePortSetting) -> bool {
         NodePortSetting::All { loopback } => *loopback,
         NodePortSetting::Networks(networks) => networks.iter().any(|network| network.addr().is_loopback()),
     }
+}
+
+/// kube-proxy's configuration has no fields for this, so the flags count beside a file too.
+fn announce(document: &mut Document, arguments: &Arguments) -> Announce {
+    let enabled = match arguments.text("announce").unwrap_or("auto") {
+        "auto" => true,
+        "off" => false,
+        other => {
+            document.problem("--announce", format!("{other:?} is not known; use auto or off"));
+            false
+        }
+    };
+    let port = arguments.text("announce-port").map_or(Some(ANNOUNCE_PORT), |text| text.parse().ok());
+    let port = port.filter(|port| *port != 0).unwrap_or_else(|| {
+        document.problem("--announce-port", "is not a port from 1 to 65535");
+        ANNOUNCE_PORT
+    });
+    let key_file = arguments.text("announce-key-file").filter(|path| !path.is_empty());
+    Announce { enabled, key_file: key_file.map(PathBuf::from), port }
 }
 
 fn logging(document: &mut Document) -> Logging {

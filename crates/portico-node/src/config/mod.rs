@@ -48,6 +48,7 @@ pub struct Config {
     pub data_dir: DataDir,
     /// The folder of static Services.
     pub static_services: Option<PathBuf>,
+    pub announce: Announce,
     pub logging: Logging,
     /// The configuration file, which ends the daemon when it changes.
     pub file: Option<PathBuf>,
@@ -107,6 +108,17 @@ pub enum DataDir {
     /// Used if it can be.
     Default(PathBuf),
     Given(PathBuf),
+}
+
+/// Whether and how addresses of load balancers are announced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Announce {
+    /// Where the cluster has AddressPools.
+    pub enabled: bool,
+    /// The key of heartbeats; `None`: it is in a Secret.
+    pub key_file: Option<PathBuf>,
+    /// Of heartbeats.
+    pub port: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

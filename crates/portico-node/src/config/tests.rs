@@ -339,3 +339,21 @@ fn no_flag_of_kube_proxy_is_missing() {
         assert!(flags::FLAGS.iter().any(|flag| flag.name == name), "{name}");
     }
 }
+
+#[test]
+fn announcing_has_flags_that_count_beside_a_file() {
+    let announce = |loaded: Result<Loaded, ConfigError>| loaded.map(|loaded| loaded.config.announce);
+    let expected = Announce { enabled: true, key_file: None, port: 10262 };
+    assert_eq!(announce(with_flags(&[])).unwrap(), expected);
+    let words = ["--announce=off", "--announce-key-file=/etc/key", "--announce-port=4000"];
+    let expected = Announce { enabled: false, key_file: Some("/etc/key".into()), port: 4000 };
+    let loaded = with_file(json!({}), &words).unwrap();
+    assert_eq!((loaded.config.announce, loaded.warnings), (expected, vec![]));
+    for (word, problem) in [
+        ("--announce=on", "--announce: \"on\" is not known; use auto or off"),
+        ("--announce-port=0", "--announce-port: is not a port from 1 to 65535"),
+        ("--announce-port=much", "--announce-port: is not a port from 1 to 65535"),
+    ] {
+        assert_eq!(announce(with_flags(&[word])).unwrap_err().to_string(), problem);
+    }
+}

@@ -1,3 +1,4 @@
+mod announcing;
 mod reports;
 
 use super::*;
@@ -153,6 +154,7 @@ fn parts(kernel: &Fake, ended: &Ended) -> Parts {
         metrics: Arc::new(Metrics::new("nftables")),
         period: Duration::from_secs(30),
         report: watch::Sender::default(),
+        announcing: false,
     }
 }
 

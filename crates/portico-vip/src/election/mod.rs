@@ -5,32 +5,30 @@
 //! when the process does, whatever it goes of.
 //!
 //! `driver` is the loop; `adverts` has the sockets of VRRP, `wire` those of ARP and neighbour discovery (`arp`, `neighbour`: the
-//! bytes; `announcing`: when); `hold` has the addresses and `virtual_link` the link with the virtual hardware address
-//! (`rtnetlink`: the messages); `view` knows the link; `report` keeps the [`State`].
+//! bytes; `announcing`: when); `hold` has the addresses and `virtual_link` the link with the virtual hardware address; `view` knows the link; `report` keeps the [`State`].
 
 mod adverts;
 mod announcing;
 mod arp;
 mod attached;
 mod driver;
-mod filter;
 mod hold;
 mod neighbour;
 mod ready;
 mod report;
-pub(crate) mod rtnetlink;
 mod state;
-mod thread;
 mod view;
 mod virtual_link;
 mod wire;
 
 pub use state::{Counters, PEERS, Peer, State, TRANSITIONS, Transition};
 
+pub(crate) use portico_dataplane::link::rtnetlink;
+
 use driver::Driver;
+use portico_dataplane::link::{filter, longest_prefix, thread};
 use report::Report;
 use std::io;
-use std::net::IpAddr;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
@@ -169,10 +167,6 @@ fn check(settings: &Settings) -> Result<(), ElectionError> {
         return Err(ElectionError::Settings(format!("{name:?} cannot be the name of a link")));
     }
     Ok(())
-}
-
-fn longest_prefix(family_of: IpAddr) -> u8 {
-    if family_of.is_ipv4() { 32 } else { 128 }
 }
 
 #[cfg(test)]

@@ -3,13 +3,15 @@
 
 use super::ready::readable;
 use super::{arp, neighbour};
-use socket2::{Domain, SockAddr, SockAddrStorage, SockFilter, Socket, Type};
+pub use portico_dataplane::link::{Mac, chunk};
+
+use portico_dataplane::link::packet::link_address;
+use socket2::{Domain, SockFilter, Socket, Type};
 use std::io::{self, Read};
 use std::net::IpAddr;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub type Mac = [u8; 6];
 pub const BROADCAST: Mac = [0xff; 6];
 
 /// Frames that say that an address is here.
@@ -83,23 +85,4 @@ fn listening(addresses: &[IpAddr]) -> (u16, Vec<SockFilter>, Claim) {
         }),
         _ => (arp::ETHERTYPE, arp::filter(v4), |packet| arp::claim(packet).map(|(a, mac)| (a.into(), mac))),
     }
-}
-
-/// A link, and what is to be heard from it.
-#[expect(unsafe_code, reason = "the addresses of packet sockets are plain C structs")]
-fn link_address(link: u32, ethertype: u16) -> SockAddr {
-    let mut storage = SockAddrStorage::zeroed();
-    // SAFETY: the storage is zero and large enough for any address, so it is a valid sockaddr_ll, whose length is given.
-    unsafe {
-        let address = storage.view_as::<libc::sockaddr_ll>();
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = ethertype.to_be();
-        address.sll_ifindex = link as i32;
-        SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as u32)
-    }
-}
-
-/// So many bytes at a place.
-pub fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
 }

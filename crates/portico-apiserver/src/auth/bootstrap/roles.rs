@@ -60,7 +60,7 @@ const VISIBLE_GROUPS: &[&str] = &[
     "node.k8s.io",
 ];
 /// Secrets in `kube-system` that nodes may read: passwords of BGP peers, and the key with which nodes know each other.
-const NODE_SECRETS: &[&str] = &["portico-bgp", "portico-members"];
+const NODE_SECRETS: &[&str] = &["portico-bgp", "portico-announce"];
 const HEALTH: &[&str] = &["/livez", "/readyz", "/healthz"];
 const HEALTH_DETAILS: &[&str] =
     &["/livez", "/readyz", "/healthz", "/livez/*", "/readyz/*", "/healthz/*", "/metrics", "/metrics/slis"];
@@ -108,6 +108,11 @@ pub(super) fn node_leases() -> Vec<Rule> {
 pub(super) fn node_in_system() -> Vec<Rule> {
     let secrets = Rule { names: owned(NODE_SECRETS), ..rule(READ, CORE, &["secrets"]) };
     vec![rule(&["get", "list", "watch", "create", "update", "patch"], COORDINATION, &["leases"]), secrets]
+}
+
+/// In `kube-system`: the key by which nodes know each other is made, and never read.
+pub(super) fn controller_in_system() -> Vec<Rule> {
+    vec![rule(&["create"], CORE, &["secrets"])]
 }
 
 fn basic_user() -> Vec<Rule> {

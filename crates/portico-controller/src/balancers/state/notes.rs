@@ -24,6 +24,8 @@ impl State {
         }
         let Some(entry) = self.services.get_mut(key) else { return };
         match call {
+            // Whoever waits has been told.
+            Call::Ensure if entry.memory.is_pending() => {}
             // A controller that starts and finds everything in place has nothing to tell.
             Call::Ensure if facts.ingress.is_empty() || entry.memory.made.is_some() => {
                 entry.run.ensuring = true;

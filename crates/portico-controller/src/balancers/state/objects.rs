@@ -16,14 +16,15 @@ use crate::key::ObjectKey;
 impl State {
     /// A Service is there, or changed: from the watch or in the answer to a write.
     pub fn apply_service(&mut self, service: &Service, now: Instant) {
-        let facts = Arc::new(Facts::of(service, &self.surroundings));
-        let key = facts.key.clone();
+        let key = ObjectKey::of(&service.metadata);
         let known = self.services.get(&key);
-        if known.is_none() && facts.claim == Claim::NotOurs {
+        let before = known.and_then(|entry| entry.facts.clone());
+        // Most changes are own writes, which the watch shows after their answer came.
+        if before.as_ref().is_some_and(|before| before.is_not_older(&service.metadata)) {
             return;
         }
-        let before = known.and_then(|entry| entry.facts.clone());
-        if before.as_ref().is_some_and(|before| before.uid() == facts.uid() && before.version >= facts.version) {
+        let facts = Arc::new(Facts::of(service, &self.surroundings));
+        if known.is_none() && facts.claim == Claim::NotOurs {
             return;
         }
         if before.as_ref().is_some_and(|before| before.uid() != facts.uid()) {

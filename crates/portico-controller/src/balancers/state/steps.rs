@@ -12,7 +12,7 @@ use crate::balancers::memory::{Kind, Made, Trouble};
 use crate::balancers::patch;
 use crate::balancers::service::{Claim, Facts};
 use crate::key::ObjectKey;
-use crate::providers::{Balancer, Endpoint, Node, ProviderError, Request};
+use crate::providers::{Balancer, Endpoint, Host, IpMode, Node, ProviderError, Request};
 use crate::queue::End;
 
 /// A balancer that is on its way is looked at again.
@@ -94,11 +94,10 @@ impl State {
             return self.write(key, "status", patch, now);
         }
         let memory = &entry.memory;
-        let pending = memory.made.as_ref().is_some_and(|made| made.balancer.pending.is_some());
         Step::Rest(match &memory.trouble {
             Some(Trouble { kind: Kind::Waiting(after), .. }) => End::Again(*after),
             Some(_) => End::Failed,
-            None if pending => End::Again(PENDING),
+            None if memory.is_pending() => End::Again(PENDING),
             None => End::Done,
         })
     }
@@ -168,8 +167,10 @@ impl State {
             }
             () if made.nodes != self.nodes_of(facts) => Some(Call::UpdateNodes),
             () if made.endpoints != self.endpoints_of(&facts.key) => Some(Call::UpdateNodes),
-            () if memory.check.is_some_and(|check| check <= now) => Some(Call::Describe),
-            () => None,
+            () if memory.check.is_none_or(|check| check > now) => None,
+            // It may be that a provider goes on only when it is asked to.
+            () if memory.is_pending() => Some(Call::Ensure),
+            () => Some(Call::Describe),
         }
     }
 
@@ -233,7 +234,8 @@ impl State {
 
     /// A call ended.
     pub fn called(&mut self, key: &ObjectKey, call: Call, result: Called, now: Instant) {
-        let check = now + spread(self.resync, key);
+        let pending = matches!(&result, Ok(Some(balancer)) if balancer.pending.is_some());
+        let check = now + if pending { PENDING } else { spread(self.resync, key) };
         let Some(entry) = self.services.get_mut(key) else { return };
         let asked = entry.run.asked.take().unwrap_or_default();
         let told = entry.facts.as_ref().is_some_and(|facts| facts.request.service.uid == asked.request.service.uid);
@@ -260,7 +262,7 @@ impl Entry {
         let before = memory.trouble.take();
         match (result, call) {
             (Ok(balancer), Call::Ensure) => {
-                memory.made = Some(asked.made(balancer.clone().unwrap_or_default()));
+                memory.made = Some(asked.made(as_stored(balancer.clone().unwrap_or_default())));
                 (memory.ensure_again, memory.elsewhere, memory.deleted) = (false, None, false);
                 memory.check = Some(check);
             }
@@ -271,8 +273,8 @@ impl Entry {
             }
             (Ok(balancer), Call::Describe) => {
                 memory.check = Some(check);
-                match (balancer, &mut memory.made) {
-                    (Some(now), Some(made)) if now.ingress == made.balancer.ingress => made.balancer.clone_from(now),
+                match (balancer.clone().map(as_stored), &mut memory.made) {
+                    (Some(now), Some(made)) if now.ingress == made.balancer.ingress => made.balancer = now,
                     _ => memory.ensure_again = true,
                 }
             }
@@ -308,6 +310,13 @@ impl Asked {
             balancer,
         }
     }
+}
+
+/// Only addresses have a mode in the API: one that a provider gives to a name would differ from the status for ever.
+fn as_stored(mut balancer: Balancer) -> Balancer {
+    let names = balancer.ingress.iter_mut().filter(|ingress| matches!(ingress.host, Host::Name(_)));
+    names.for_each(|ingress| ingress.mode = IpMode::default());
+    balancer
 }
 
 /// Between half and three halves of a time, always the same for a Service: not all at once.

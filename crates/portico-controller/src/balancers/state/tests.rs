@@ -158,6 +158,23 @@ fn failures_are_told_and_tried_again() {
 }
 
 #[test]
+fn what_is_pending_is_asked_for_again() {
+    let mut world = World::new(Abilities::default());
+    let pending = Balancer { pending: Some("warming up".into()), ..balancer() };
+    let wait = Duration::from_secs(5);
+    assert_eq!(world.run(|_| Ok(Some(pending.clone()))).1, End::Again(wait));
+    assert_eq!(world.run(never).1, End::Again(wait), "not before its time");
+    world.now += wait;
+    assert_eq!(world.run(|_| Ok(Some(pending.clone()))), (vec!["Ensure".into()], End::Again(wait)));
+    world.now += wait;
+    let (steps, end) = world.run(|_| Ok(Some(balancer())));
+    assert_eq!((steps.first().map(String::as_str), end), (Some("Ensure"), End::Done));
+    assert_eq!(world.reasons(), ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    world.now += wait;
+    assert_eq!(world.run(never).1, End::Done);
+}
+
+#[test]
 fn deletion_asks_the_provider_first_and_lets_go_last() {
     let mut world = World::settled(Abilities::default());
     world.show(|service| service["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
@@ -311,6 +328,22 @@ fn news_of_a_provider_try_again_what_they_concern() {
     assert!(world.state.take_touched().syncs.is_empty());
     world.state.ensure_all();
     assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure"]);
+}
+
+/// A status can hold no mode for a name, so one that a provider gives is not compared.
+#[test]
+fn a_mode_of_a_name_is_not_written_again_and_again() {
+    let mut world = World::new(Abilities::default());
+    let named = Ingress { host: Host::Name("lb.example.com".into()), mode: IpMode::Proxy };
+    let named = Balancer { ingress: vec![named], pending: None };
+    world.state.begin(&key());
+    world.write("hold");
+    world.next();
+    world.state.called(&key(), Call::Ensure, Ok(Some(named)), world.now);
+    assert!(matches!(world.next(), Step::Write(write) if write.what == "status"));
+    world.show(|service| service["status"]["loadBalancer"] = json!({"ingress": [{"hostname": "lb.example.com"}]}));
+    let facts = world.state.services[&key()].facts.clone().unwrap();
+    assert_eq!(world.state.services[&key()].memory.made.as_ref().unwrap().balancer.ingress, facts.ingress);
 }
 
 #[test]

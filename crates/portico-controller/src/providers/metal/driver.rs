@@ -21,9 +21,10 @@ use super::allocate::{Addresses, Allocator, Ask};
 use super::blocks::Block;
 use super::pools::PoolObject;
 use super::status::PoolStatus;
-use super::store::{BlockObject, Cluster, PoolApiObject, ServiceObject, known};
+use super::store::{BlockObject, Cluster, PoolApiObject, known};
 use crate::Shutdown;
 use crate::backoff::WatchBackoff;
+use crate::light::LightService;
 use crate::providers::{News, ProviderError};
 
 /// Requests that wait, and changes taken in, before the next step.
@@ -53,7 +54,7 @@ enum Change {
     Pool(Box<Event<PoolApiObject>>),
     Block(Event<BlockObject>),
     Namespace(Event<Namespace>),
-    Service(Event<ServiceObject>),
+    Service(Box<Event<LightService>>),
     Failed(Kind, String),
 }
 
@@ -247,7 +248,7 @@ impl Driver {
             follow(self.cluster.pools(), Kind::Pools, |event| Change::Pool(Box::new(event))),
             follow(self.cluster.blocks(), Kind::Blocks, Change::Block),
             follow(namespaces, Kind::Namespaces, Change::Namespace),
-            follow(self.cluster.services(), Kind::Services, Change::Service),
+            follow(self.cluster.services(), Kind::Services, |event| Change::Service(Box::new(event))),
         ])
     }
 
@@ -261,9 +262,9 @@ impl Driver {
                 });
             }
             Change::Service(event) => {
-                let uid = |service: &ServiceObject| service.metadata.uid.clone().unwrap_or_default();
-                self.feed(Kind::Services, event, uid, Self::service, |driver, service| {
-                    driver.allocator.ledger.service_gone(service.metadata.uid.as_deref().unwrap_or_default());
+                let uid = |service: &LightService| service.uid().unwrap_or_default();
+                self.feed(Kind::Services, *event, uid, Self::service, |driver, service| {
+                    driver.allocator.ledger.service_gone(&service.uid().unwrap_or_default());
                 });
             }
             Change::Failed(kind, error) => match self.unlisted.get_mut(&kind) {
@@ -294,6 +295,8 @@ impl Driver {
                 self.forget_all_but(kind, &listed);
                 if self.unlisted.remove(&kind).is_some() && self.unlisted.is_empty() {
                     info!("address pools are known");
+                    // Nobody has had an answer that the lists could change.
+                    self.allocator.ledger.take_news();
                 }
             }
         }
@@ -356,8 +359,8 @@ impl Driver {
         self.allocator.ledger.apply_namespace(&namespace.name_any(), labels);
     }
 
-    fn service(&mut self, service: ServiceObject) {
-        self.allocator.ledger.service_seen(known(&service));
+    fn service(&mut self, service: LightService) {
+        self.allocator.ledger.service_seen(known(service));
     }
 }
 

@@ -188,6 +188,10 @@ impl Ledger {
         }
         if block == Block::default() {
             self.blocks.remove(&network);
+        } else if block.claims.is_empty() {
+            // Somebody emptied it and ended before it was deleted.
+            self.undo.insert(network, block);
+            self.unsure.insert(network);
         }
     }
 

@@ -8,12 +8,14 @@
 //! - `blocks`, `ledger`, `choose`: who has what, and who gets what. Pure.
 //! - `allocate`, `store`: deciding and writing, until both agree.
 //! - `driver`: the task that does it; `status`: what a pool shows.
+//! - `key`: what nodes that announce need to know each other.
 
 mod allocate;
 mod blocks;
 mod choose;
 mod description;
 mod driver;
+mod key;
 mod ledger;
 mod pools;
 mod runs;
@@ -30,6 +32,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, News, Provider, ProviderError, Request};
 use crate::Shutdown;
+use crate::task::AbortOnDrop;
 use allocate::{Addresses, Ask};
 pub use description::DESCRIPTION;
 use driver::{Command, Driver};
@@ -44,15 +47,17 @@ const WAITING: usize = 1024;
 pub struct Metal {
     commands: mpsc::Sender<Command>,
     news: watch::Receiver<News>,
+    _tasks: [AbortOnDrop; 2],
 }
 
 impl Metal {
-    /// Starts the task that allocates; it ends with `shutdown`, or when nobody has the provider any more.
+    /// Starts the tasks that allocate and provide the key; they end with `shutdown`, and where they stand when the provider is dropped.
     pub fn start(client: Client, shutdown: Shutdown) -> Self {
         let (commands, receiver) = mpsc::channel(WAITING);
         let (sender, news) = watch::channel(News::default());
-        tokio::spawn(Driver::new(Cluster::new(client), receiver, sender).run(shutdown));
-        Self { commands, news }
+        let key = tokio::spawn(key::provide(client.clone()));
+        let driver = tokio::spawn(Driver::new(Cluster::new(client), receiver, sender).run(shutdown));
+        Self { commands, news, _tasks: [key, driver].map(|task| AbortOnDrop(task.abort_handle())) }
     }
 
     async fn ask(&self, ask: Ask) -> Result<Addresses, ProviderError> {

@@ -1,12 +1,9 @@
 //! Blocks and Services at the API server, one at a time. A block is written only over the version that was read.
 
-use std::collections::BTreeSet;
 use std::future::Future;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, ObjectMeta, PostParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind, Object};
 use kube::{Api, Client};
@@ -16,12 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::blocks::Block;
 use super::ledger::Known;
 use super::status::PoolStatus;
+use crate::light::LightService;
 use crate::providers::ServiceRef;
 
 pub type BlockObject = Object<AddressBlockSpec, Nothing>;
 pub type PoolApiObject = Object<AddressPoolSpec, PoolStatus>;
-/// Of Services only what matters here.
-pub type ServiceObject = Object<ServiceSpec, ServiceStatus>;
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// An answer that takes longer is none.
@@ -29,31 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Nothing {}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ServiceSpec {
-    #[serde(rename = "type")]
-    type_: String,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ServiceStatus {
-    load_balancer: LoadBalancer,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct LoadBalancer {
-    ingress: Vec<Ingress>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct Ingress {
-    ip: String,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -97,8 +68,8 @@ impl Cluster {
         Api::all_with(self.client.clone(), &resource("AddressPool", "addresspools"))
     }
 
-    pub fn services(&self) -> Api<ServiceObject> {
-        Api::all_with(self.client.clone(), &ApiResource::erase::<Service>(&()))
+    pub fn services(&self) -> Api<LightService> {
+        Api::all(self.client.clone())
     }
 
     pub fn client(&self) -> &Client {
@@ -138,9 +109,8 @@ impl Store for Cluster {
     }
 
     async fn service(&self, service: &ServiceRef) -> Result<Option<Known>, StoreError> {
-        let resource = ApiResource::erase::<Service>(&());
-        let api: Api<ServiceObject> = Api::namespaced_with(self.client.clone(), &service.namespace, &resource);
-        Ok(in_time(api.get_opt(&service.name)).await?.map(|object| known(&object)))
+        let api: Api<LightService> = Api::namespaced(self.client.clone(), &service.namespace);
+        Ok(in_time(api.get_opt(&service.name)).await?.map(known))
     }
 }
 
@@ -154,18 +124,19 @@ async fn in_time<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Resul
     }
 }
 
-pub fn known(object: &ServiceObject) -> Known {
-    let metadata = object.metadata.clone();
+pub fn known(LightService(service): LightService) -> Known {
+    let metadata = service.metadata;
     let finalized = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
-    let ingress = object.status.iter().flat_map(|status| &status.load_balancer.ingress);
-    let addresses: BTreeSet<IpAddr> = ingress.filter_map(|ingress| ingress.ip.parse().ok()).collect();
+    let balancer = service.status.and_then(|status| status.load_balancer);
+    let ingress = balancer.and_then(|balancer| balancer.ingress).unwrap_or_default();
+    let addresses = ingress.iter().filter_map(|ingress| ingress.ip.as_deref()?.parse().ok()).collect();
     Known {
         service: ServiceRef {
             namespace: metadata.namespace.unwrap_or_default(),
             name: metadata.name.unwrap_or_default(),
             uid: metadata.uid.unwrap_or_default(),
         },
-        balanced: object.spec.type_ == "LoadBalancer" || finalized,
+        balanced: service.spec.and_then(|spec| spec.type_).as_deref() == Some("LoadBalancer") || finalized,
         addresses,
     }
 }

@@ -101,9 +101,21 @@ impl Connection {
 const GET_ADDRESS: u16 = 22;
 /// struct ifaddrmsg: family, prefix length, flags, scope, index.
 const HEADER: usize = 8;
+const LENGTH_AT: usize = 1;
+const FLAGS_AT: usize = 2;
 const INDEX_AT: usize = 4;
+/// Of flags: it is about to go, or not in use yet.
+const UNFIT: u8 = 0x20 | 0x40 | 0x08;
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
+
+struct LinkAddress {
+    index: u32,
+    address: IpAddr,
+    /// It is in a network of its own, as those are that come and go: others need not know the way.
+    alone: bool,
+    unfit: bool,
+}
 
 /// An address that others can use, on the link that has this one.
 fn neighbour_of(own: IpAddr, family: Family) -> io::Result<Option<IpAddr>> {
@@ -112,16 +124,19 @@ fn neighbour_of(own: IpAddr, family: Family) -> io::Result<Option<IpAddr>> {
     request.message(GET_ADDRESS, flags::DUMP, |message| message.raw(&[0; HEADER]));
     let all = socket.query(&request, |message| {
         let index = message.payload.get(INDEX_AT..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))?;
+        let (length, flags) = (*message.payload.get(LENGTH_AT)?, *message.payload.get(FLAGS_AT)?);
         let attributes = message.attributes(HEADER);
         let address = attributes.clone().find_kind(LOCAL).or_else(|| attributes.clone().find_kind(ADDRESS))?;
         let v4 = <[u8; 4]>::try_from(address.data).ok().map(IpAddr::from);
-        v4.or_else(|| <[u8; 16]>::try_from(address.data).ok().map(IpAddr::from)).map(|address| (index, address))
+        let address = v4.or_else(|| <[u8; 16]>::try_from(address.data).ok().map(IpAddr::from))?;
+        let alone = length == if address.is_ipv4() { 32 } else { 128 };
+        Some(LinkAddress { index, address, alone, unfit: flags & UNFIT != 0 })
     })?;
-    let link = all.iter().find(|(_, address)| *address == own).map(|(index, _)| *index);
-    let fit = |(index, address): &&(u32, IpAddr)| {
-        Some(*index) == link && Family::of(*address) == family && is_for_others(*address)
+    let link = all.iter().find(|one| one.address == own).map(|one| one.index);
+    let fit = |one: &&LinkAddress| {
+        Some(one.index) == link && Family::of(one.address) == family && !one.unfit && is_for_others(one.address)
     };
-    Ok(all.iter().find(fit).map(|(_, address)| *address))
+    Ok(all.iter().filter(fit).min_by_key(|one| one.alone).map(|one| one.address))
 }
 
 fn is_for_others(address: IpAddr) -> bool {

@@ -145,7 +145,8 @@ fn a_node_that_leaves_takes_its_routes_back_and_is_no_peer() {
     assert_eq!(plan.peers().keys().map(|name| &**name).collect::<Vec<_>>(), ["c"]);
     assert!(plan.set_node("a", Some(node(&[]))));
     assert_eq!(plan.take().routes, [(ip(VIP), route())]);
-    assert!(!plan.set_node("a", Some(node(&[("new", "label")]))), "only the label changed");
+    assert!(plan.set_node("a", Some(node(&[("new", "label")]))), "its own labels choose routers");
+    assert!(!plan.set_node("c", Some(node(&[("new", "label")]))), "those of others do not");
 }
 
 #[test]

@@ -1,17 +1,21 @@
-//! Links and addresses as messages to and from the kernel: encoding and decoding, nothing is sent here.
+//! Links, addresses and routes as messages to and from the kernel: encoding and decoding, nothing is sent here.
 
-use super::wire::{Mac, chunk};
-use portico_dataplane::netlink::{Message, Messages, flags};
+use super::{Mac, chunk};
+use crate::netlink::{Message, Messages, flags};
 use std::net::IpAddr;
 use std::time::Duration;
 
 pub const GROUP_LINK: u32 = 1;
 pub const GROUP_V4_ADDRESS: u32 = 5;
 pub const GROUP_V6_ADDRESS: u32 = 9;
+pub const GROUP_V4_ROUTE: u32 = 7;
+pub const GROUP_V6_ROUTE: u32 = 11;
 
 /// struct ifinfomsg and struct ifaddrmsg
 const LINK_HEADER: usize = 16;
 const ADDRESS_HEADER: usize = 8;
+/// struct rtmsg
+const ROUTE_HEADER: usize = 12;
 
 /// Of a request that is to change what is there already.
 const REPLACE: u16 = 0x100;
@@ -119,6 +123,33 @@ pub fn get_route(link: u32, address: IpAddr) -> Messages {
         m.put_u32(libc::RTA_OIF, link);
     });
     request
+}
+
+pub fn get_links() -> Messages {
+    let mut request = Messages::new();
+    request.message(libc::RTM_GETLINK, flags::DUMP, |m| m.raw(&[0; LINK_HEADER]));
+    request
+}
+
+pub fn get_all_addresses() -> Messages {
+    let mut request = Messages::new();
+    request.message(libc::RTM_GETADDR, flags::DUMP, |m| m.raw(&[0; ADDRESS_HEADER]));
+    request
+}
+
+/// All routes of a family.
+pub fn get_routes(v4: bool) -> Messages {
+    let mut request = Messages::new();
+    let family = if v4 { libc::AF_INET } else { libc::AF_INET6 } as u8;
+    request.message(libc::RTM_GETROUTE, flags::DUMP, |m| m.raw(&[family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+    request
+}
+
+/// The link of a default route of the main table.
+pub fn default_route(message: &Message) -> Option<u32> {
+    let &[_, 0, _, _, table, _, _, libc::RTN_UNICAST, ..] = message.payload else { return None };
+    let is_main = message.kind == libc::RTM_NEWROUTE && table == libc::RT_TABLE_MAIN;
+    message.attributes(ROUTE_HEADER).find_kind(libc::RTA_OIF).filter(|_| is_main)?.u32()
 }
 
 /// What goes to an address is for this host, as a message says that answers [`get_route`].

@@ -1,5 +1,5 @@
 use super::*;
-use portico_dataplane::netlink::messages;
+use crate::netlink::messages;
 
 fn decoded<T>(request: &Messages, decode: fn(&Message) -> Option<T>) -> Option<T> {
     messages(request.bytes()).find_map(|message| decode(&message))

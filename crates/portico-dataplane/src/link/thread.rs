@@ -1,6 +1,5 @@
-//! The thread that the election runs on: its clock, and that it runs when it has to.
+//! A thread that others count on, such as that of an election: its clock, and that it runs when it has to.
 
-use portico_vrrp::Time;
 use std::io;
 use std::time::Duration;
 
@@ -13,19 +12,19 @@ const LONGEST_RUN: Duration = Duration::from_secs(2);
 
 /// Since the machine was started, on a clock that goes on while it sleeps.
 #[expect(unsafe_code, reason = "the clock of the standard library stands still while the machine sleeps")]
-pub fn now() -> Time {
+pub fn now() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one timespec. The clock is there in every kernel since 2.6.39, so it does not fail.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Has the calling thread run before others, as far as that is allowed: an advert that is late for want of a processor costs
-/// us the address.
+/// Has the calling thread run before others, as far as that is allowed: a heartbeat that is late for want of a processor costs
+/// us our addresses.
 pub fn run_on_time() {
     if let Err(error) = limit_run().and_then(|()| become_realtime()) {
         let nice = be_unkind();
-        tracing::debug!(%error, ?nice, "the election does not run in real time");
+        tracing::debug!(%error, ?nice, "the thread does not run in real time");
     }
 }
 

@@ -1,0 +1,49 @@
+//! The frames by which an address is announced and asked for: ARP for IPv4, neighbour discovery for IPv6.
+//!
+//! Each has a meaning (`Packet`, `Message`) with `parse` and `emit`; what is parsed has no link header, what is emitted has one.
+
+pub mod arp;
+pub mod ndp;
+
+use std::net::IpAddr;
+
+pub type Mac = [u8; 6];
+pub const BROADCAST: Mac = [0xff; 6];
+
+/// Frames that say that an address is here.
+pub fn announcements(mac: Mac, address: IpAddr) -> Vec<Vec<u8>> {
+    match address {
+        IpAddr::V4(address) => arp::announcements(mac, address).into(),
+        IpAddr::V6(address) => vec![ndp::announcement(mac, address)],
+    }
+}
+
+/// A frame that asks whether somebody has an address.
+pub fn probe(mac: Mac, address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => arp::probe(mac, address),
+        IpAddr::V6(address) => ndp::probe(mac, address),
+    }
+}
+
+/// An Ethernet frame.
+fn ethernet(to: Mac, from: Mac, ethertype: u16, capacity: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(14 + capacity);
+    bytes.extend(to);
+    bytes.extend(from);
+    bytes.extend(ethertype.to_be_bytes());
+    bytes
+}
+
+/// A host's own, and not one of a group or of nobody.
+fn is_unicast(mac: Mac) -> bool {
+    mac[0] & 1 == 0 && mac != [0; 6]
+}
+
+/// So many bytes at a place.
+pub fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+#[cfg(test)]
+mod tests;

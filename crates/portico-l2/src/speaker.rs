@@ -1,0 +1,387 @@
+//! One node's part in sharing out addresses among all.
+//!
+//! Every node tells all others, ten times a second, among whom it shares out addresses: its *view*, which is whoever it hears
+//! and who is ready. Who has an address follows from a view, so a node that tells its view tells what it has. In short:
+//!
+//! - who leaves a view, or was silent for [`Timing::dead`], has nothing in that view, and who is then first for an address takes it
+//!   at once;
+//! - nobody takes what another still has by the view it told last: who comes back waits until the others count it in;
+//! - who is to give an address to another keeps it until that one knows (has echoed the new view), so that somebody answers at
+//!   every moment;
+//! - who is told that it is not in another's view gives way to that one;
+//! - who did not run for as long as the others wait drops everything, and listens before it takes part again.
+//!
+//! `peer` is what is known of each other node, `owning` the states of an address.
+
+mod owning;
+mod peer;
+
+use crate::Time;
+use crate::frame::Mac;
+use crate::heartbeat::{Echo, Heartbeat, MOST_LACKS, MOST_MEMBERS};
+use crate::rank::NodeId;
+use owning::Entry;
+use peer::{Heard, Peer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How soon things happen; the same on all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Between heartbeats.
+    pub interval: Duration,
+    /// Who was silent for so long is gone: four intervals, so that three can be lost.
+    pub dead: Duration,
+    /// Between the questions whether somebody else has an address, and after the last one.
+    pub probe_gap: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        let interval = Duration::from_millis(100);
+        Timing { interval, dead: 4 * interval, probe_gap: interval }
+    }
+}
+
+/// Who may have an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Sorted; `None`: everybody.
+    pub nodes: Option<Arc<[NodeId]>>,
+    /// A hash of which links it needs: nodes that lack them cannot have it.
+    pub links: u64,
+}
+
+/// What happened. Inputs come in the order in which they happened; [`Input::Tick`] at (or after) each deadline, once the
+/// heartbeats that came before are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input<'a> {
+    Tick,
+    /// From another node, beyond doubt.
+    Heard(&'a Heartbeat),
+    /// These are all nodes that could take part. If we are not among them we have nothing.
+    Peers(BTreeSet<NodeId>),
+    /// The first of them are all that there are; before, nobody counts on us.
+    Shares(Vec<(IpAddr, Option<Share>)>),
+    /// Links that shares need and we do not have (or that are down), and the hardware addresses of those that we have.
+    Links {
+        lacks: Vec<u64>,
+        macs: Vec<Mac>,
+    },
+    /// Somebody else on the link says to have an address (an ARP or neighbour packet from another hardware address).
+    Claimed {
+        address: IpAddr,
+        by: Mac,
+    },
+    /// Give everything to others and take no more part: `Output::Left` says when it is done.
+    Leave,
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    Send(Heartbeat),
+    /// Answer for the address from now on, and announce it.
+    Hold(IpAddr),
+    /// Announce it again: somebody else did.
+    Announce(IpAddr),
+    /// Do not answer for the address any more.
+    Release(IpAddr),
+    /// Ask the link whether somebody has it.
+    Probe(IpAddr),
+    /// Somebody who does not take part has an address that is to be ours.
+    Conflict(Conflict),
+    /// Addresses are shared out among these from now on, sorted.
+    Members(Vec<NodeId>),
+    /// After `Leave`: it is over.
+    Left,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    pub address: IpAddr,
+    pub by: Mac,
+    /// It was ours already, and stays ours; otherwise it is left alone for a while.
+    pub held: bool,
+}
+
+/// The state machine.
+#[derive(Clone, Debug)]
+pub struct Speaker {
+    me: NodeId,
+    incarnation: u64,
+    timing: Timing,
+    /// Shares are known.
+    ready: bool,
+    /// We are one of the nodes that could take part.
+    counted_in: bool,
+    /// Others may have something that we do not know of: until they have all answered, or were silent for long enough.
+    listening: bool,
+    leaving: bool,
+    left: bool,
+    lacks: Vec<u64>,
+    macs: Vec<Mac>,
+    peers: BTreeMap<NodeId, Peer>,
+    /// Among whom addresses are shared out: sorted.
+    view: Vec<NodeId>,
+    view_since: u64,
+    entries: BTreeMap<IpAddr, Entry>,
+    /// Addresses that are about to change hands.
+    restless: BTreeSet<IpAddr>,
+    /// When they are to be looked at.
+    due: BTreeSet<(Time, IpAddr)>,
+    probing: usize,
+    /// When we last told everybody, and when we last ran.
+    told_at: Option<Time>,
+    ran_at: Time,
+    stamp: u64,
+}
+
+/// What an input changed, and so what has to be looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Touched {
+    Nothing,
+    /// What others told.
+    Restless,
+    /// What we have to offer.
+    All,
+}
+
+impl Speaker {
+    /// `incarnation` is greater than that of any process before on this node, if clocks allow.
+    pub fn new(me: NodeId, incarnation: u64, timing: Timing) -> Speaker {
+        Speaker {
+            me,
+            incarnation,
+            timing,
+            ready: false,
+            counted_in: false,
+            listening: true,
+            leaving: false,
+            left: false,
+            lacks: vec![],
+            macs: vec![],
+            peers: BTreeMap::new(),
+            view: vec![],
+            view_since: 0,
+            entries: BTreeMap::new(),
+            restless: BTreeSet::new(),
+            due: BTreeSet::new(),
+            probing: 0,
+            told_at: None,
+            ran_at: Duration::ZERO,
+            stamp: 0,
+        }
+    }
+
+    /// Addresses that we answer for.
+    pub fn held(&self) -> impl Iterator<Item = IpAddr> {
+        self.entries.iter().filter(|(_, entry)| entry.is_held()).map(|(address, _)| *address)
+    }
+
+    pub fn holds(&self, address: IpAddr) -> bool {
+        self.entries.get(&address).is_some_and(Entry::is_held)
+    }
+
+    /// Whether an answer may be given now: not if the process did not run for so long that another may have it.
+    pub fn is_awake(&self, now: Time) -> bool {
+        self.told_at.is_some_and(|at| now.saturating_sub(at) < self.timing.dead)
+    }
+
+    /// Among whom addresses are shared out.
+    pub fn members(&self) -> &[NodeId] {
+        &self.view
+    }
+
+    /// When the next [`Input::Tick`] is due.
+    pub fn deadline(&self) -> Option<Time> {
+        let round = self.told_at.map_or(Duration::ZERO, |at| at + self.timing.interval);
+        let peers = self.peers.values().filter_map(|peer| peer.deadline(&self.timing));
+        let address = self.due.first().map(|(at, _)| *at);
+        (!self.left).then(|| peers.chain(address).fold(round, Duration::min))
+    }
+
+    /// What becomes of an input. Time never goes back; where it jumps ahead, we were paused.
+    pub fn handle(&mut self, now: Time, input: Input<'_>) -> Vec<Output> {
+        let mut out = Vec::new();
+        if self.left {
+            return out;
+        }
+        let mut touched = self.notice_pause(now, &mut out);
+        let mut answer = None;
+        touched = touched.max(match input {
+            Input::Tick => Touched::Nothing,
+            Input::Heard(heartbeat) => {
+                let heard = self.hear(now, heartbeat);
+                answer = matches!(heard, Heard::News | Heard::Fitness).then_some(heartbeat.from);
+                match heard {
+                    Heard::Nothing => Touched::Nothing,
+                    Heard::Same | Heard::News => Touched::Restless,
+                    Heard::Fitness => Touched::All,
+                }
+            }
+            Input::Peers(peers) => self.set_peers(now, peers),
+            Input::Shares(changes) => self.set_shares(changes, &mut out),
+            Input::Links { lacks, macs } => self.set_links(now, lacks, macs),
+            Input::Claimed { address, by } => self.claimed(now, address, by, &mut out),
+            Input::Leave => {
+                self.leaving = true;
+                Touched::All
+            }
+        });
+        touched = touched.max(self.expire(now));
+        self.follow(now, touched, answer, &mut out);
+        out
+    }
+
+    /// Who did not run does not know whether others were silent; and if it was for long, whether they still count on us.
+    fn notice_pause(&mut self, now: Time, out: &mut Vec<Output>) -> Touched {
+        let ran_at = std::mem::replace(&mut self.ran_at, now);
+        let missed = now.saturating_sub(ran_at);
+        if self.told_at.is_none() || missed <= self.timing.interval * 3 / 2 {
+            return Touched::Nothing;
+        }
+        if self.is_awake(now) {
+            self.peers.values_mut().for_each(|peer| peer.forgive(missed));
+            return Touched::Nothing;
+        }
+        self.peers.values_mut().for_each(|peer| peer.begin_anew(now, &self.timing));
+        self.listening = true;
+        self.drop_all(out);
+        Touched::All
+    }
+
+    fn hear(&mut self, now: Time, heartbeat: &Heartbeat) -> Heard {
+        let (incarnation, stamp) = (self.incarnation, self.stamp);
+        match self.peers.get_mut(&heartbeat.from) {
+            Some(peer) if heartbeat.to == self.me => {
+                peer.hear(now, heartbeat, Echo { incarnation, stamp }, &self.timing)
+            }
+            _ => Heard::Nothing,
+        }
+    }
+
+    fn set_peers(&mut self, now: Time, mut peers: BTreeSet<NodeId>) -> Touched {
+        self.counted_in = peers.remove(&self.me);
+        self.peers.retain(|node, _| peers.contains(node));
+        for node in peers.into_iter().take(MOST_MEMBERS - 1) {
+            self.peers.entry(node).or_insert_with(|| Peer::presumed(now, &self.timing));
+        }
+        Touched::All
+    }
+
+    fn set_links(&mut self, now: Time, mut lacks: Vec<u64>, macs: Vec<Mac>) -> Touched {
+        lacks.sort_unstable();
+        lacks.dedup();
+        lacks.truncate(MOST_LACKS);
+        if (&self.lacks, &self.macs) == (&lacks, &macs) {
+            return Touched::Nothing;
+        }
+        let regained = self.lacks.iter().any(|links| lacks.binary_search(links).is_err());
+        (self.lacks, self.macs) = (lacks, macs);
+        // Who was alone for want of a link does not know who is there now.
+        if regained && self.held().next().is_none() && !self.peers.values().any(Peer::serves) {
+            self.peers.values_mut().for_each(|peer| peer.presume(now, &self.timing));
+            self.listening = true;
+        }
+        Touched::All
+    }
+
+    /// Who was silent for too long is gone, and who has not answered for so long will not.
+    fn expire(&mut self, now: Time) -> Touched {
+        let mut touched = Touched::Nothing;
+        for peer in self.peers.values_mut() {
+            if peer.expire(now, &self.timing) {
+                touched = Touched::Restless;
+            }
+        }
+        if self.listening && self.counted_in && self.peers.values().all(Peer::is_settled) {
+            self.listening = false;
+            touched = Touched::All;
+        }
+        touched
+    }
+
+    /// Acts on what is known now, then tells others: an echo says that we have done what follows from it.
+    fn follow(&mut self, now: Time, touched: Touched, answer: Option<NodeId>, out: &mut Vec<Output>) {
+        let view = self.look_around();
+        let moved = view != self.view;
+        if moved {
+            out.push(Output::Members(view.clone()));
+            self.view = view;
+        }
+        let news = moved || touched == Touched::All;
+        if news {
+            self.view_since = self.next_stamp(now);
+        }
+        match touched {
+            _ if moved || touched == Touched::All => self.step_all(now, out),
+            Touched::Restless if self.is_denied() => self.step_all(now, out),
+            Touched::Restless => self.step_restless(now, out),
+            _ => self.step_due(now, out),
+        }
+        if news || self.told_at.is_none_or(|at| now >= at + self.timing.interval) {
+            self.tell_all(now, out);
+        } else if let Some(node) = answer {
+            let stamp = self.next_stamp(now);
+            out.extend(self.heartbeat(node, stamp).map(Output::Send));
+        }
+        if self.leaving && self.restless.is_empty() {
+            self.left = true;
+            out.push(Output::Left);
+        }
+    }
+
+    fn is_serving(&self) -> bool {
+        self.ready && self.counted_in && !self.listening && !self.leaving
+    }
+
+    fn look_around(&self) -> Vec<NodeId> {
+        let others = self.peers.iter().filter(|(_, peer)| peer.serves()).map(|(node, _)| *node);
+        let mut view: Vec<NodeId> = others.chain(self.is_serving().then_some(self.me)).collect();
+        view.sort_unstable();
+        view
+    }
+
+    /// Somebody shares out addresses without us.
+    fn is_denied(&self) -> bool {
+        self.is_serving() && self.peers.values().any(|peer| peer.denies(self.me))
+    }
+
+    fn tell_all(&mut self, now: Time, out: &mut Vec<Output>) {
+        let stamp = self.next_stamp(now);
+        out.extend(self.peers.keys().filter_map(|node| self.heartbeat(*node, stamp)).map(Output::Send));
+        self.told_at = Some(now);
+    }
+
+    fn heartbeat(&self, to: NodeId, stamp: u64) -> Option<Heartbeat> {
+        let peer = self.peers.get(&to)?;
+        Some(Heartbeat {
+            from: self.me,
+            to,
+            incarnation: self.incarnation,
+            stamp,
+            echo: peer.latest(),
+            ready: self.ready && self.counted_in && !self.listening,
+            leaves: self.leaving,
+            lacks: self.lacks.clone(),
+            macs: self.macs.clone(),
+            view_since: self.view_since,
+            view: (!peer.knows(self.view_since)).then(|| self.view.clone()),
+        })
+    }
+
+    fn next_stamp(&mut self, now: Time) -> u64 {
+        self.stamp = micros(now).max(self.stamp + 1);
+        self.stamp
+    }
+}
+
+fn micros(time: Time) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

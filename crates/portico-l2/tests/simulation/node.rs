@@ -1,0 +1,93 @@
+//! One machine: a process with a speaker in it, a link and a clock.
+
+use portico_l2::{NodeId, Speaker, Time, Timing};
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    Running,
+    /// It gets nothing done and answers nothing, but its kernel keeps packets for it.
+    Stopped,
+    /// The whole machine stands still, and maybe its clock as well.
+    Frozen,
+    Dead,
+}
+
+pub struct Node {
+    pub id: NodeId,
+    pub speaker: Speaker,
+    pub process: Process,
+    pub link: bool,
+    pub leaves: bool,
+    /// Of the tick that was ordered last; earlier ones are void.
+    pub tick: u64,
+    /// How far its clock is from that of the world.
+    ahead: Duration,
+    behind: Duration,
+    pub paused_at: Time,
+    pub pauses: u64,
+    pub clock_goes_on: bool,
+    incarnation: u64,
+    /// What waits for a process that is stopped.
+    pub inbox: Vec<super::world::Event>,
+}
+
+impl Node {
+    pub fn new(name: char) -> Self {
+        let id = NodeId::of(&name.to_string());
+        Self {
+            id,
+            speaker: Speaker::new(id, 0, Timing::default()),
+            process: Process::Dead,
+            link: true,
+            leaves: false,
+            tick: 0,
+            ahead: Duration::from_secs(1000),
+            behind: Duration::ZERO,
+            paused_at: Duration::ZERO,
+            pauses: 0,
+            clock_goes_on: true,
+            incarnation: 1000,
+            inbox: vec![],
+        }
+    }
+
+    /// A new process. The clock on the wall, which incarnations come from, is wrong sometimes.
+    pub fn restart(&mut self, clock_is_wrong: bool) {
+        self.incarnation = if clock_is_wrong { self.incarnation - 10 } else { self.incarnation + 1 };
+        self.speaker = Speaker::new(self.id, self.incarnation, Timing::default());
+        self.process = Process::Running;
+        self.leaves = false;
+        self.inbox.clear();
+    }
+
+    pub fn clock(&self, now: Time) -> Time {
+        now + self.ahead - self.behind
+    }
+
+    /// When its clock will show that, in the time of the world.
+    pub fn when(&self, clock: Time) -> Time {
+        (clock + self.behind).saturating_sub(self.ahead)
+    }
+
+    pub fn jump(&mut self, by: Duration) {
+        self.ahead += by;
+    }
+
+    pub fn stand_still(&mut self, by: Duration) {
+        self.behind += by;
+    }
+
+    pub fn runs(&self) -> bool {
+        self.process == Process::Running
+    }
+
+    /// Whoever asks for the addresses it holds is answered.
+    pub fn answers(&self) -> bool {
+        self.runs() && self.link
+    }
+
+    pub fn takes_part(&self) -> bool {
+        self.runs() && self.link && !self.leaves
+    }
+}

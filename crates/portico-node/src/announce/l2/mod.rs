@@ -1,0 +1,75 @@
+//! Layer 2: this node answers for its share of the addresses, by ARP and neighbour discovery.
+//!
+//! A thread of its own, before all ordinary threads where that is allowed, drives [`portico_l2::Speaker`]: it needs nobody but the
+//! other nodes, no API server and no other part of the process. It answers itself, and never the kernel, so addresses go with
+//! the process, whatever it goes of.
+//!
+//! `driver` is the loop; `heartbeats` has the sockets to other nodes and `seal` what proves who they are from; `links` knows the
+//! node's links, `wire` has the frames on them, `groups` the groups in which questions for IPv6 addresses come.
+
+mod driver;
+mod groups;
+mod heartbeats;
+mod links;
+mod metrics;
+mod seal;
+mod wire;
+
+pub use metrics::Metrics;
+pub use seal::Key;
+
+use super::{Peers, ShareChanges};
+use driver::Driver;
+use portico_dataplane::link::thread;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// After a failure that only time can heal.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// What it works with.
+pub struct Parts {
+    pub node: Arc<str>,
+    /// Those that could take part, this node among them if it may.
+    pub peers: watch::Receiver<Peers>,
+    /// Nothing is answered before the first, which has all that there is.
+    pub shares: mpsc::Receiver<ShareChanges>,
+    /// The same on all nodes.
+    pub key: Key,
+    /// Of heartbeats, by UDP.
+    pub port: u16,
+    /// Among whom addresses are shared out, sorted, for the node's report.
+    pub members: watch::Sender<Vec<String>>,
+    pub metrics: Metrics,
+}
+
+/// Until nobody sends shares any more: then other nodes have taken over what this one had. To be called in an async runtime; belongs
+/// to the network namespace of the calling thread.
+pub async fn run(parts: Parts) {
+    let (end, ended) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("layer-2".to_owned()).spawn(move || {
+        let _end: oneshot::Sender<()> = end;
+        thread::run_on_time();
+        match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime.block_on(drive(parts)),
+            Err(error) => tracing::error!(%error, "cannot start the runtime of layer 2"),
+        }
+    });
+    match thread {
+        Ok(_) => drop(ended.await),
+        Err(error) => tracing::error!(%error, "cannot start the thread of layer 2"),
+    }
+}
+
+async fn drive(mut parts: Parts) {
+    loop {
+        match Driver::open(&parts) {
+            Ok(driver) => return driver.run(&mut parts).await,
+            Err(error) => {
+                tracing::error!(%error, port = parts.port, "layer 2 cannot be announced (it needs CAP_NET_RAW), will try again")
+            }
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}

@@ -1,0 +1,241 @@
+//! Announcing from start to end: brings the plan, the API and those who announce together.
+//!
+//! Nothing is begun before pools, Nodes and all Services are known: whoever announces takes the first that it is told for all there
+//! is. At the end layer 2 hands its addresses over, and BGP closes its connections as for a restart.
+
+use super::bgp;
+use super::follow::{Change, Follower};
+use super::outbox::Outbox;
+use super::plan::Plan;
+use super::{Peers, Share, key, l2};
+use kube::Client;
+use portico_model::announce::Announceable;
+use portico_model::pools::PoolBgp;
+use portico_model::report::{Announcing, Session};
+use portico_model::table::ServiceName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// Changes that wait for whoever announces.
+const WAITING: usize = 4;
+/// For addresses to be handed over.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What Services have, or no more. The first ones are all that there are.
+pub type Announceables = Vec<(ServiceName, Option<Arc<Announceable>>)>;
+
+/// What it works with.
+pub struct Parts {
+    pub client: Client,
+    pub node: Arc<str>,
+    /// One of its addresses.
+    pub own: Option<IpAddr>,
+    /// What is in the kernel: nothing is announced that this node does not forward.
+    pub installed: mpsc::Receiver<Announceables>,
+    /// For the node's report.
+    pub report: watch::Sender<Option<Announcing>>,
+    /// Of the key of heartbeats, if it is in a file.
+    pub key_file: Option<PathBuf>,
+    /// Of heartbeats.
+    pub port: u16,
+    pub bgp: bgp::Metrics,
+    pub l2: l2::Metrics,
+}
+
+/// Announce until `stop`.
+pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
+    let Parts { client, node, own, mut installed, report, key_file, port, bgp, l2 } = parts;
+    let mut follower = Follower::new(client.clone());
+    let key = key::read(client.clone(), key_file);
+    let mut announcer = Announcer::new(client, node, own, port, (bgp, l2));
+    let (mut sessions, mut members) = (announcer.sessions.subscribe(), announcer.members.subscribe());
+    tokio::pin!(stop, key);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            Some(changes) = installed.recv() => announcer.set_services(changes),
+            change = follower.next() => announcer.take(change),
+            () = announcer.routes.deliver() => {}
+            () = announcer.shares.deliver() => {}
+            Ok(()) = sessions.changed() => {}
+            Ok(()) = members.changed() => {}
+            key = &mut key, if announcer.waits_for_key() => announcer.key = Some(l2::Key::new(&key)),
+        }
+        if announcer.plan.pool_names().next().is_some() {
+            follower.follow_nodes();
+        }
+        announcer.step();
+        let now = announcer.is_begun().then(|| Announcing {
+            members: members.borrow_and_update().clone(),
+            sessions: sessions.borrow_and_update().clone(),
+        });
+        report.send_if_modified(|told| std::mem::replace(told, now.clone()) != now);
+    }
+    announcer.finish().await;
+}
+
+struct Announcer {
+    client: Client,
+    node: Arc<str>,
+    own: Option<IpAddr>,
+    port: u16,
+    metrics: (bgp::Metrics, l2::Metrics),
+    key: Option<l2::Key>,
+    plan: Plan,
+    known: Known,
+    /// Peers, or the own labels, are others than those told last.
+    nodes_changed: bool,
+    labels: watch::Sender<BTreeMap<String, String>>,
+    peers: watch::Sender<Peers>,
+    routes: Outbox<Arc<PoolBgp>>,
+    shares: Outbox<Arc<Share>>,
+    sessions: watch::Sender<Vec<Session>>,
+    members: watch::Sender<Vec<String>>,
+    /// Those who announce.
+    running: JoinSet<()>,
+}
+
+/// Of what all has come in.
+#[derive(Default)]
+struct Known {
+    services: bool,
+    pools: bool,
+    nodes: bool,
+}
+
+impl Announcer {
+    fn new(
+        client: Client,
+        node: Arc<str>,
+        own: Option<IpAddr>,
+        port: u16,
+        metrics: (bgp::Metrics, l2::Metrics),
+    ) -> Announcer {
+        Announcer {
+            client,
+            plan: Plan::new(Arc::clone(&node)),
+            node,
+            own,
+            port,
+            metrics,
+            key: None,
+            known: Known::default(),
+            nodes_changed: false,
+            labels: watch::Sender::default(),
+            peers: watch::Sender::default(),
+            routes: Outbox::default(),
+            shares: Outbox::default(),
+            sessions: watch::Sender::default(),
+            members: watch::Sender::default(),
+            running: JoinSet::new(),
+        }
+    }
+
+    fn set_services(&mut self, changes: Announceables) {
+        changes.into_iter().for_each(|(name, now)| self.plan.set_service(name, now));
+        self.known.services = true;
+    }
+
+    fn take(&mut self, change: Change) {
+        match change {
+            Change::Pool(name, now) => {
+                self.plan.set_pool(&name, now.as_ref().map(|(created, spec)| (*created, spec.as_ref())));
+            }
+            Change::Pools(all) => {
+                let gone: Vec<String> = missing(self.plan.pool_names(), &all);
+                gone.iter().for_each(|name| self.plan.set_pool(name, None));
+                self.known.pools = true;
+            }
+            Change::Node(name, now) => self.nodes_changed |= self.plan.set_node(&name, now),
+            Change::Nodes(all) => {
+                let gone: Vec<String> = missing(self.plan.node_names(), &all);
+                gone.iter().for_each(|name| self.nodes_changed |= self.plan.set_node(name, None));
+                self.known.nodes = true;
+            }
+        }
+    }
+
+    /// Passes on what changed, once all is known.
+    fn step(&mut self) {
+        let Known { services, pools, nodes } = self.known;
+        if !(services && pools && nodes) {
+            return;
+        }
+        let changes = self.plan.take();
+        self.routes.put(changes.routes);
+        self.shares.put(changes.shares);
+        if std::mem::take(&mut self.nodes_changed) {
+            self.peers.send_replace(self.plan.peers().clone());
+            self.labels.send_replace(self.plan.own().map(|own| own.labels.clone()).unwrap_or_default());
+        }
+        self.begin();
+    }
+
+    fn is_begun(&self) -> bool {
+        self.routes.is_connected()
+    }
+
+    /// Layer 2 is wanted, and not possible yet.
+    fn waits_for_key(&self) -> bool {
+        self.key.is_none() && self.plan.has_layer2()
+    }
+
+    fn begin(&mut self) {
+        if !self.routes.is_connected() {
+            self.begin_bgp();
+        }
+        if !self.shares.is_connected()
+            && self.plan.has_layer2()
+            && let Some(key) = self.key.clone()
+        {
+            self.begin_layer2(key);
+        }
+    }
+
+    fn begin_bgp(&mut self) {
+        let (sender, routes) = mpsc::channel(WAITING);
+        self.routes.connect(sender);
+        self.running.spawn(bgp::run(bgp::Parts {
+            client: self.client.clone(),
+            node: Arc::clone(&self.node),
+            own: self.own.or_else(|| self.plan.own()?.addresses.first().copied()),
+            labels: self.labels.subscribe(),
+            routes,
+            sessions: self.sessions.clone(),
+            metrics: self.metrics.0.clone(),
+        }));
+    }
+
+    fn begin_layer2(&mut self, key: l2::Key) {
+        let (sender, shares) = mpsc::channel(WAITING);
+        self.shares.connect(sender);
+        self.running.spawn(l2::run(l2::Parts {
+            node: Arc::clone(&self.node),
+            peers: self.peers.subscribe(),
+            shares,
+            key,
+            port: self.port,
+            members: self.members.clone(),
+            metrics: self.metrics.1.clone(),
+        }));
+    }
+
+    /// Those who announce end when nobody tells them anything any more.
+    async fn finish(self) {
+        let Announcer { mut running, routes, shares, .. } = self;
+        drop((routes, shares));
+        let all = async { while running.join_next().await.is_some() {} };
+        if tokio::time::timeout(FAREWELL, all).await.is_err() {
+            tracing::warn!("not all addresses were handed over in time");
+        }
+    }
+}
+
+fn missing<'a>(known: impl Iterator<Item = &'a str>, all: &BTreeSet<String>) -> Vec<String> {
+    known.filter(|name| !all.contains(*name)).map(str::to_owned).collect()
+}

@@ -1,0 +1,90 @@
+//! `portico install`: what a machine needs around the program. Also shell completion and manual pages, which are made from the
+//! flags themselves.
+
+use anyhow::Context;
+use clap::{Args, Command, Subcommand};
+use clap_complete::Shell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const UNIT: &str = "/etc/systemd/system/portico.service";
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// A unit that runs `portico up`, with the arguments after `--`.
+    Systemd {
+        /// Where to.
+        #[arg(long, value_name = "FILE", default_value = UNIT)]
+        unit: PathBuf,
+        /// Show it instead.
+        #[arg(long)]
+        print: bool,
+        /// Of `portico up`.
+        #[arg(last = true, value_name = "ARGUMENTS")]
+        arguments: Vec<String>,
+    },
+    /// Completion of commands and flags, on the standard output: portico install completion bash > /etc/bash_completion.d/portico
+    Completion { shell: Shell },
+    /// Manual pages, one for each command.
+    Man {
+        #[arg(value_name = "DIR", default_value = "/usr/local/share/man/man1")]
+        dir: PathBuf,
+    },
+}
+
+pub fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<()> {
+    match arguments.what {
+        What::Systemd { unit, print, arguments } => {
+            let text = systemd_unit(&std::env::current_exe()?, &arguments)?;
+            match print {
+                true => crate::print(&text),
+                false => {
+                    fs::write(&unit, text)
+                        .with_context(|| format!("cannot write {}: are you root?", unit.display()))?;
+                    crate::print(&format!(
+                        "{} is written; next: systemctl daemon-reload && systemctl enable --now portico\n",
+                        unit.display()
+                    ));
+                }
+            }
+        }
+        What::Completion { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut command, "portico", &mut text);
+            crate::print(&String::from_utf8_lossy(&text));
+        }
+        What::Man { dir } => {
+            fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            clap_mangen::generate_to(command, &dir).with_context(|| format!("cannot write to {}", dir.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn systemd_unit(program: &Path, arguments: &[String]) -> anyhow::Result<String> {
+    let words: Vec<String> = arguments.iter().map(|word| quoted(word)).collect::<anyhow::Result<_>>()?;
+    let command = format!("{} up {}", quoted(&program.display().to_string())?, words.join(" "));
+    Ok(include_str!("portico.service").replace("@COMMAND@", command.trim_end()))
+}
+
+/// As systemd reads it: quotes, backslashes, percent and dollar signs mean something there.
+fn quoted(word: &str) -> anyhow::Result<String> {
+    if word.chars().any(char::is_control) {
+        anyhow::bail!("{word:?} has a control character in it, which a unit cannot have");
+    }
+    let plain = |character: char| character.is_ascii_alphanumeric() || "/-_.,:=+@[]".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        return Ok(word.to_owned());
+    }
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    Ok(format!("\"{escaped}\""))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! What is installed is what was asked for.
+
+use super::*;
+use clap::CommandFactory;
+
+fn words(text: &[&str]) -> Vec<String> {
+    text.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[test]
+fn a_unit_runs_the_command_as_given() {
+    let unit = systemd_unit(Path::new("/usr/local/bin/portico"), &words(&["--pool", "192.0.2.1-192.0.2.9"])).unwrap();
+    assert!(unit.contains("ExecStart=/usr/local/bin/portico up --pool 192.0.2.1-192.0.2.9\n"), "{unit}");
+    assert!(!unit.contains('@'));
+}
+
+#[test]
+fn nothing_in_an_argument_means_something_to_systemd() {
+    assert_eq!(quoted("a b").unwrap(), "\"a b\"");
+    assert_eq!(quoted("50%$x\"\\").unwrap(), "\"50%%$$x\\\"\\\\\"");
+    assert_eq!(quoted("").unwrap(), "\"\"");
+    assert!(quoted("a\nExecStartPre=evil").is_err());
+}
+
+#[test]
+fn there_is_completion_for_every_shell_and_a_page_for_every_command() {
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut crate::Arguments::command(), "portico", &mut text);
+        assert!(String::from_utf8_lossy(&text).contains("explain"), "{shell}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    clap_mangen::generate_to(crate::Arguments::command(), dir.path()).unwrap();
+    for page in ["portico.1", "portico-node.1", "portico-lab-exec.1"] {
+        assert!(dir.path().join(page).exists(), "{page}");
+    }
+}

@@ -1,0 +1,220 @@
+//! The demo from the first step to Ctrl-C: builds the lab, starts the programs in it, makes objects, waits until a client outside
+//! is answered, prints the screenful, and then tells what happens and takes orders of `portico lab`.
+
+use super::objects::{self, BALANCED, INTERNAL, NODE_PORT};
+use super::programs::Programs;
+use super::relay::{self, Relay};
+use super::screen::{self, Facts};
+use super::{Arguments, api, orders, text};
+use crate::lab::control;
+use crate::signals::Signals;
+use anyhow::{Context, bail};
+use kube::Client;
+use portico_testbed::Lab;
+use portico_testbed::lab::{CLIENT, CONTROL_PLANE, PLACES, POD_RANGE};
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
+
+const STEPS: usize = 6;
+/// For each step.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(50);
+const API_INSIDE: &str = "192.0.2.2:6443";
+
+/// What runs.
+pub struct Demo {
+    pub lab: Lab,
+    pub programs: Programs,
+    dir: PathBuf,
+    /// Load balancers' addresses, and the node that answered for each when somebody last looked.
+    pub owners: Vec<(IpAddr, Option<&'static str>)>,
+}
+
+pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let mut signals = Signals::new()?;
+    tokio::select! {
+        result = play(arguments) => result,
+        () = signals.wait() => Ok(()),
+    }
+    // Whatever is left of the lab is gone as `play` is dropped.
+}
+
+async fn play(arguments: Arguments) -> anyhow::Result<()> {
+    let folder = Folder::new(arguments.data_dir)?;
+    let mut progress = Progress { number: 0, since: Instant::now() };
+    let lab = Lab::new().context("cannot make the network: are network namespaces, veth and bridges there?")?;
+    progress.done("network: three nodes, a router, a client");
+    let programs = Programs::new(Some(folder.path.join("logs")))?;
+    let mut demo = Demo { lab, programs, dir: folder.path.clone(), owners: Vec::new() };
+    let relay = Relay::bind(arguments.port)
+        .await
+        .with_context(|| format!("127.0.0.1:{} is taken: give another port (make run PORT=7443)", arguments.port))?;
+    let api = relay.address;
+    let client = demo.start_api(relay).await?;
+    progress.done("API server, with an embedded store");
+    objects::apply_all(&client).await?;
+    progress.done("objects: Nodes, Pods, a pool, a Service of each visibility");
+    demo.start_controller()?;
+    PLACES.iter().try_for_each(|place| demo.start_node(place.node))?;
+    let balancer = demo.wait_for_balancer(&client).await?;
+    progress.done("controller: an address from the pool");
+    demo.wait_for_answer(SocketAddr::new(balancer, 80)).await?;
+    progress.done("nodes: rules installed, the address announced");
+    let owner = demo.wait_for_owner(balancer).await?;
+    let internal = objects::get(&client, &objects::service_path(INTERNAL)).await?;
+    let listening = orders::listen(&control::socket(&arguments.lab)?)?;
+    progress.done("a client outside is answered");
+    let facts = Facts {
+        api,
+        kubeconfig: &folder.path.join("kubeconfig"),
+        logs: &folder.path.join("logs"),
+        balancer,
+        owner,
+        cluster_ip: internal["spec"]["clusterIP"].as_str().unwrap_or_default(),
+        node_port: NODE_PORT,
+        portico: &std::env::current_exe()?.display().to_string(),
+        lab: &if arguments.lab == control::DEFAULT { String::new() } else { format!(" --lab {}", arguments.lab) },
+    };
+    crate::print(&facts.screen());
+    orders::follow(demo, listening).await
+}
+
+/// Says what is done and how long it took.
+struct Progress {
+    number: usize,
+    since: Instant,
+}
+
+impl Progress {
+    fn done(&mut self, what: &str) {
+        self.number += 1;
+        crate::print(&screen::step(self.number, STEPS, what, self.since.elapsed()));
+        self.since = Instant::now();
+    }
+}
+
+/// Where everything is kept; removed at the end unless somebody chose it.
+struct Folder {
+    path: PathBuf,
+    _removed_at_the_end: Option<tempfile::TempDir>,
+}
+
+impl Folder {
+    fn new(chosen: Option<PathBuf>) -> anyhow::Result<Folder> {
+        match chosen {
+            Some(path) => {
+                fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+                Ok(Folder { path: path.canonicalize()?, _removed_at_the_end: None })
+            }
+            None => {
+                let made = tempfile::Builder::new().prefix("portico-demo-").tempdir()?;
+                Ok(Folder { path: made.path().to_owned(), _removed_at_the_end: Some(made) })
+            }
+        }
+    }
+}
+
+impl Demo {
+    /// Starts the daemon of a node.
+    pub fn start_node(&mut self, name: &str) -> anyhow::Result<()> {
+        let host = self.lab.host(name).with_context(|| format!("there is no node {name}"))?.clone();
+        let arguments = [
+            "node",
+            "--kubeconfig",
+            &self.inside(),
+            "--hostname-override",
+            name,
+            "--cluster-cidr",
+            POD_RANGE,
+            "--data-dir",
+        ];
+        let data = self.dir.join(name).display().to_string();
+        self.programs.start(name, Some(&host), &text(&[&arguments[..], &[&data]].concat()))
+    }
+
+    /// Where the API server is, for programs inside.
+    fn inside(&self) -> String {
+        self.dir.join("inside.kubeconfig").display().to_string()
+    }
+
+    fn start_controller(&mut self) -> anyhow::Result<()> {
+        let host = self.lab.host(CONTROL_PLANE).context("there is a control plane")?.clone();
+        let arguments =
+            ["controller", "--kubeconfig", &self.inside(), "--controllers", "service-lb", "--cloud-provider", "metal"];
+        self.programs.start("controller", Some(&host), &text(&arguments))
+    }
+
+    async fn start_api(&mut self, relay: Relay) -> anyhow::Result<Client> {
+        let host = self.lab.host(CONTROL_PLANE).context("there is a control plane")?.clone();
+        let data = self.dir.join("api");
+        let arguments = ["apiserver", "--data-dir", &data.display().to_string(), "--advertise-address", "192.0.2.2"];
+        self.programs.start("apiserver", Some(&host), &text(&arguments))?;
+        let outside = format!("https://{}", relay.address);
+        tokio::spawn(relay.run(host, API_INSIDE.parse()?));
+        let made = data.join("pki/admin.kubeconfig");
+        self.until("the API server makes its credentials", async || Ok(made.exists().then_some(()))).await?;
+        api::write_kubeconfig(&made, &format!("https://{API_INSIDE}"), &self.dir.join("inside.kubeconfig"))?;
+        let kubeconfig = api::write_kubeconfig(&made, &outside, &self.dir.join("kubeconfig"))?;
+        let client = api::client(kubeconfig).await?;
+        self.until("the API server is ready", async || Ok(api::is_ready(&client).await.then_some(()))).await?;
+        Ok(client)
+    }
+
+    async fn wait_for_balancer(&mut self, client: &Client) -> anyhow::Result<IpAddr> {
+        let address = async || {
+            let service = objects::get(client, &objects::service_path(BALANCED)).await?;
+            Ok(service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str().and_then(|text| text.parse().ok()))
+        };
+        self.until("the Service has an address", address).await
+    }
+
+    async fn wait_for_answer(&mut self, address: SocketAddr) -> anyhow::Result<()> {
+        let host = self.lab.host(CLIENT).context("there is a client")?.clone();
+        let answered = async || {
+            let asked = timeout(Duration::from_secs(1), ask(&host, address)).await;
+            Ok(asked.ok().and_then(Result::ok).filter(|answer| answer.starts_with("HTTP/1.1 200")))
+        };
+        self.until("the client is answered", answered).await.map(drop)
+    }
+
+    async fn wait_for_owner(&mut self, balancer: IpAddr) -> anyhow::Result<&'static str> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(place) = self.lab.owner(balancer)? {
+                self.owners = vec![(balancer, Some(place.node))];
+                return Ok(place.node);
+            }
+            if Instant::now() > deadline {
+                bail!("no node answers for {balancer}");
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Asks until there is an answer, all programs run, and it is not too late.
+    async fn until<T>(&mut self, what: &str, ask: impl AsyncFn() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = ask().await? {
+                return Ok(found);
+            }
+            self.programs.check()?;
+            if Instant::now() > deadline {
+                bail!("waited {PATIENCE:?} in vain until {what}: see the logs in {}", self.dir.join("logs").display());
+            }
+            sleep(LOOK).await;
+        }
+    }
+}
+
+async fn ask(host: &portico_testbed::Host, address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = relay::connect(host, address).await?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: demo\r\n\r\n").await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}

@@ -1,0 +1,97 @@
+//! What the demo prints: its progress, the screenful to start from, and what happens then.
+
+use portico_testbed::lab::{CLIENT, CLIENT_ADDRESS, PLACES};
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+/// All that is worth knowing, once everything works.
+pub struct Facts<'a> {
+    pub api: SocketAddr,
+    pub kubeconfig: &'a Path,
+    pub logs: &'a Path,
+    pub balancer: IpAddr,
+    pub owner: &'a str,
+    pub cluster_ip: &'a str,
+    pub node_port: u16,
+    /// How to call this program.
+    pub portico: &'a str,
+    /// What to say of the lab in a command, if it is not the usual one.
+    pub lab: &'a str,
+}
+
+pub fn step(number: usize, all: usize, what: &str, took: Duration) -> String {
+    format!("[{number}/{all}] {what:<58} {:>6} ms\n", took.as_millis())
+}
+
+impl Facts<'_> {
+    pub fn screen(&self) -> String {
+        let mut text = String::new();
+        let Facts { balancer, owner, cluster_ip, node_port, .. } = self;
+        let nodes = PLACES.map(|place| format!("{} {}", place.node, place.address));
+        let _ = write!(
+            text,
+            "
+  client ── router ─┬─ {} ── {}
+                    ├─ {} ── {}
+                    └─ {} ── {}
+
+  Services    web           load balancer  {balancer}:80, answered for by {owner}
+              web-public    node port      {node_port} of every node
+              web-internal  cluster IP     {cluster_ip}:80
+  API server  https://{}
+  kubeconfig  {}
+  logs        {}
+
+Five things to try, in another terminal (as root; Ctrl-C here ends everything, and nothing stays):
+
+",
+            nodes[0],
+            PLACES[0].pod,
+            nodes[1],
+            PLACES[1].pod,
+            nodes[2],
+            PLACES[2].pod,
+            self.api,
+            self.kubeconfig.display(),
+            self.logs.display(),
+        );
+        for (number, (command, why)) in self.things_to_try().iter().enumerate() {
+            let _ = writeln!(text, "  {}. {command}\n     {why}", number + 1);
+        }
+        text.push('\n');
+        text
+    }
+
+    /// Commands that work as they are printed, and what they show.
+    pub fn things_to_try(&self) -> [(String, String); 5] {
+        let Facts { balancer, owner, portico, lab, .. } = self;
+        let kubectl = format!("kubectl --kubeconfig {}", self.kubeconfig.display());
+        let portico_lab = format!("{portico} lab{lab}");
+        [
+            (format!("{kubectl} get services"), "the Services, with the address from the pool".to_owned()),
+            (
+                format!("{portico_lab} exec {CLIENT} -- curl -s http://{balancer}/"),
+                "from outside, through the load balancer's address: again and again, each pod answers".to_owned(),
+            ),
+            (
+                format!("{portico_lab} kill {owner}"),
+                format!(
+                    "its address moves to another node in less than a second; back with: {portico_lab} start {owner}"
+                ),
+            ),
+            (
+                format!(
+                    "{portico} explain --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp",
+                    self.kubeconfig.display()
+                ),
+                "where a packet of the client goes, and why".to_owned(),
+            ),
+            (
+                format!("{kubectl} delete pod {}", PLACES[0].pod),
+                "drains an endpoint: nobody is sent there any more".to_owned(),
+            ),
+        ]
+    }
+}

@@ -1,0 +1,197 @@
+//! The all-in-one server of a machine: API server, controllers and node, each a process that is started again when it ends.
+
+use super::programs::Programs;
+use super::{api, notify, objects, text};
+use crate::signals::Signals;
+use anyhow::{Context, bail};
+use kube::Client;
+use kube::config::Kubeconfig;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+const DATA: &str = "/var/lib/portico";
+/// For the API server to be ready.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// For a program to end in order.
+const FAREWELL: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a program that ended waits, at first and at most; one that ran for longer than that starts from the first again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Those that serve people end last.
+const ORDER: [&str; 3] = ["node", "controller", "apiserver"];
+
+#[derive(clap::Args, Clone)]
+#[command(rename_all = "kebab-case")]
+#[group(id = "server")]
+pub struct Arguments {
+    /// The name of this machine's Node [default: its hostname].
+    #[arg(long, value_name = "NAME", conflicts_with = "demo")]
+    node_name: Option<String>,
+    /// The addresses of Services: one range, or two of different families.
+    #[arg(long, value_name = "CIDR[,CIDR]", default_value = "10.96.0.0/16", conflicts_with = "demo")]
+    service_cluster_ip_range: String,
+    /// The addresses of pods or containers, whose source address is kept.
+    #[arg(long, value_name = "CIDR[,CIDR]", conflicts_with = "demo")]
+    cluster_cidr: Option<String>,
+    /// nftables, iptables or ipvs.
+    #[arg(long, value_name = "MODE", default_value = "nftables", conflicts_with = "demo")]
+    proxy_mode: String,
+    /// Addresses for load balancers, such as 192.0.2.200-192.0.2.220: kept as the AddressPool `default`.
+    #[arg(long, value_name = "RANGE,...", value_delimiter = ',', conflicts_with = "demo")]
+    pool: Vec<String>,
+}
+
+pub async fn run(arguments: super::Arguments) -> anyhow::Result<()> {
+    let mut signals = Signals::new()?;
+    let mut server = Server::new(&arguments)?;
+    let result = tokio::select! {
+        result = server.work() => result,
+        () = signals.wait() => Ok(()),
+    };
+    tracing::info!("stopping; the rules stay");
+    ORDER.iter().for_each(|name| server.programs.stop(name, FAREWELL));
+    result
+}
+
+struct Server {
+    programs: Programs,
+    /// What each is started with.
+    arguments: BTreeMap<&'static str, Vec<String>>,
+    /// When each may start again, how long it waited before, and since when it runs.
+    waiting: BTreeMap<&'static str, (Instant, Duration)>,
+    started: BTreeMap<&'static str, Instant>,
+    kubeconfig: PathBuf,
+    node: String,
+    pool: Vec<String>,
+}
+
+impl Server {
+    fn new(arguments: &super::Arguments) -> anyhow::Result<Server> {
+        let dir = arguments.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA));
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.with_context(|| format!("cannot make {}", dir.display()))?;
+        let node = match &arguments.server.node_name {
+            Some(name) => name.clone(),
+            None => fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_lowercase(),
+        };
+        let kubeconfig = dir.join("api/pki/admin.kubeconfig");
+        Ok(Server {
+            programs: Programs::new(None)?,
+            arguments: commands(arguments, &dir, &kubeconfig, &node),
+            waiting: BTreeMap::new(),
+            started: BTreeMap::new(),
+            kubeconfig,
+            node,
+            pool: arguments.server.pool.clone(),
+        })
+    }
+
+    async fn work(&mut self) -> anyhow::Result<()> {
+        self.start("apiserver")?;
+        let client = self.first_client().await?;
+        self.make_objects(&client).await?;
+        self.start("controller")?;
+        self.start("node")?;
+        notify::ready();
+        tracing::info!(
+            "everything is started; try: kubectl --kubeconfig {} get services -A",
+            self.kubeconfig.display()
+        );
+        loop {
+            sleep(LOOK).await;
+            self.restart_what_ended()?;
+        }
+    }
+
+    fn start(&mut self, name: &'static str) -> anyhow::Result<()> {
+        self.started.insert(name, Instant::now());
+        self.programs.start(name, None, &self.arguments[name])
+    }
+
+    fn restart_what_ended(&mut self) -> anyhow::Result<()> {
+        let now = Instant::now();
+        for (name, status) in self.programs.ended() {
+            let Some(name) = ORDER.into_iter().find(|known| *known == name) else { continue };
+            let ran = self.started.get(name).map_or(Duration::ZERO, |since| now - *since);
+            let delay = match self.waiting.get(name) {
+                Some((_, before)) if ran < RETRY.1 => (*before * 2).min(RETRY.1),
+                _ => RETRY.0,
+            };
+            tracing::error!(program = name, %status, "ended, will be started again in {delay:?}");
+            self.waiting.insert(name, (now + delay, delay));
+        }
+        for name in ORDER {
+            let due = self.waiting.get(name).is_some_and(|(at, _)| *at <= now);
+            if due && !self.programs.is_running(name) {
+                self.start(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn first_client(&mut self) -> anyhow::Result<Client> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // Written before the server is ready, and on its first start some time after it begins.
+            if let Ok(kubeconfig) = Kubeconfig::read_from(&self.kubeconfig) {
+                let client = api::client(kubeconfig).await?;
+                if api::is_ready(&client).await {
+                    return Ok(client);
+                }
+            }
+            self.programs.check()?;
+            if Instant::now() > deadline {
+                bail!("the API server was not ready after {PATIENCE:?}: see above what it says");
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// This machine as a Node, and the pool.
+    async fn make_objects(&self, client: &Client) -> anyhow::Result<()> {
+        let endpoints = objects::get(client, "/api/v1/namespaces/default/endpoints/kubernetes").await?;
+        let own = endpoints["subsets"][0]["addresses"][0]["ip"]
+            .as_str()
+            .context("the API server does not know its address")?;
+        let path = format!("/api/v1/nodes/{}", self.node);
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}});
+        objects::apply(client, &path, &node).await?;
+        let status = json!({"addresses": [{"type": "InternalIP", "address": own}, {"type": "Hostname", "address": self.node}],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "PorticoUp", "message": "portico up runs"}]});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}, "status": status});
+        objects::apply(client, &format!("{path}/status"), &node).await?;
+        if self.pool.is_empty() {
+            return Ok(());
+        }
+        let pool = json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": "default"},
+            "spec": {"addresses": self.pool}});
+        objects::apply(client, "/apis/portico.dev/v1/addresspools/default", &pool).await.context("--pool")
+    }
+}
+
+fn commands(
+    arguments: &super::Arguments,
+    dir: &Path,
+    kubeconfig: &Path,
+    node: &str,
+) -> BTreeMap<&'static str, Vec<String>> {
+    let (api, data, kubeconfig) = (dir.join("api"), dir.join("node"), kubeconfig.display().to_string());
+    let (api, data, port) = (api.display().to_string(), data.display().to_string(), arguments.port.to_string());
+    let range = &arguments.server.service_cluster_ip_range;
+    let apiserver = ["apiserver", "--data-dir", &api, "--secure-port", &port, "--service-cluster-ip-range", range];
+    let controller =
+        ["controller", "--kubeconfig", &kubeconfig, "--controllers", "service-lb", "--cloud-provider", "metal"];
+    let mode = &arguments.server.proxy_mode;
+    let node =
+        ["node", "--kubeconfig", &kubeconfig, "--hostname-override", node, "--data-dir", &data, "--proxy-mode", mode];
+    let mut node = text(&node);
+    if let Some(pods) = &arguments.server.cluster_cidr {
+        node.extend(text(&["--cluster-cidr", pods]));
+    }
+    BTreeMap::from([("apiserver", text(&apiserver)), ("controller", text(&controller)), ("node", node)])
+}
