@@ -112,7 +112,7 @@ async fn cluster_id(maps: KubeApi<ConfigMap>) -> Result<String, String> {
 
 fn id_in(map: &ConfigMap) -> Result<String, String> {
     let value = |key: &&str| map.data.as_ref().and_then(|data| data.get(*key)).filter(|value| !value.is_empty());
-    let id = ID_KEYS.iter().find_map(|key| value(key)).cloned();
+    let id = ID_KEYS.iter().find_map(value).cloned();
     id.ok_or_else(|| format!("ConfigMap {ID_NAMESPACE}/{ID_NAME} has no uid: add one, or delete it"))
 }
 
