@@ -8,12 +8,16 @@ ARGS ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/python
+# The real Keystone, Neutron and Octavia, for the tests of provider openstack.
+OPENSTACK := $(TARGET)/openstack
+OPENSTACK_PACKAGES := keystone==30.0.0 neutron==29.0.0 octavia==19.0.0 pymysql==1.1.2 waitress==3.0.2
 # Debian packages that the tests need, each with the command that shows whether it is there.
 PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack haproxy:haproxy wrk:wrk ip:iproute2 \
   linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived \
-  bird:bird2 /usr/lib/frr/bgpd:frr gobgpd:gobgpd dig:bind9-dnsutils named:bind9 nsd:nsd
+  bird:bird2 /usr/lib/frr/bgpd:frr gobgpd:gobgpd dig:bind9-dnsutils named:bind9 nsd:nsd \
+  mariadbd:mariadb-server-core epmd:erlang-base rabbitmq-server:rabbitmq-server openssl:openssl
 
-.PHONY: help run build test deps format lint unit e2e uml fuzz bench-api bench-node bench-store bench-vip bench-dns bench-controller crds clean
+.PHONY: help run build test deps format lint unit e2e uml fuzz bench-announce bench-api bench-node bench-store bench-vip bench-dns bench-controller crds clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +41,7 @@ deps: ## install what the tests need (Debian packages by name, the Python client
 	  $$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -qy --no-install-recommends "$${missing[@]}"; fi
 	@[ -x $(VENV)/bin/python ] || python3 -m venv $(VENV)
 	@$(VENV)/bin/python -c 'import kubernetes, grpc_tools' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes grpcio grpcio-tools
+	@[ -x $(OPENSTACK)/bin/octavia-worker ] || { python3 -m venv $(OPENSTACK) && $(OPENSTACK)/bin/pip install -q $(OPENSTACK_PACKAGES); }
 
 format: ## check the formatting
 	$(CARGO) fmt --all --check
@@ -56,6 +61,9 @@ uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has n
 fuzz: ## throw random requests at the server, packets at VRRP and DNS, and answers of the kernel at their readers, from a new seed (SECONDS=60)
 	export PORTICO_FUZZ_SEED=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') PORTICO_FUZZ_SECONDS=$(or $(SECONDS),60); \
 	  $(CARGO) test -p portico --test fuzz -- --nocapture && $(CARGO) test -p portico --test dns strangers::whatever -- --nocapture
+
+bench-announce: ## outages when the node that answers for an address at layer 2 is lost (ROUNDS=20, QUICK=1)
+	$(CARGO) bench -p portico --bench announce
 
 bench-api: ## benchmarks of the API server (KUBE_APISERVER=path runs the rival beside it)
 	$(CARGO) bench -p portico --bench api

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Answers in a row after which the address counts as back.
 const STEADY: Duration = Duration::from_millis(300);
 /// On the link of the nodes.
-const CLIENT: &str = "lb";
+const CLIENT: &str = "client";
 /// The pod is there.
 const SAFE: &str = "node3";
 

@@ -66,21 +66,24 @@ fn from_kubectl_apply_to_an_answer() {
 
 /// What a watch showed: no condition was true before those that it follows from.
 fn in_order(rig: &Rig) {
-    let log = fs::read_to_string(rig.dir.path().join("watch.log")).unwrap();
-    let seen = serde_json::Deserializer::from_str(&log).into_iter::<Value>().map_while(Result::ok);
+    let mut versions = vec![];
     let first_true = |versions: &[Value], aspect: &str| {
         let is_true = |version: &Value| condition(version, aspect).is_some_and(|found| found["status"] == "True");
         versions.iter().position(is_true)
     };
-    let versions: Vec<Value> = seen.filter(|object| object["metadata"]["name"] == "web").collect();
-    let order =
-        ASPECTS.map(|aspect| first_true(&versions, aspect).unwrap_or_else(|| panic!("{aspect} was never true")));
-    assert!(order[0] <= order[1] && order[1] <= order[2], "{ASPECTS:?} were true in versions {order:?}");
-    let times = ASPECTS[..3]
-        .iter()
-        .map(|aspect| condition(versions.last()?, aspect)?["lastTransitionTime"].as_str().map(str::to_owned));
-    let times: Vec<String> = times.map(Option::unwrap).collect();
-    assert!(times.is_sorted(), "{times:?}");
+    rig.wait_until("the watch has shown everything", || {
+        let log = fs::read_to_string(rig.dir.path().join("watch.log")).unwrap();
+        let seen = serde_json::Deserializer::from_str(&log).into_iter::<Value>().map_while(Result::ok);
+        versions = seen.filter(|object| object["metadata"]["name"] == "web").collect();
+        let missing: Vec<_> = ASPECTS.iter().filter(|aspect| first_true(&versions, aspect).is_none()).collect();
+        if missing.is_empty() { Ok(()) } else { Err(format!("{missing:?}")) }
+    });
+    let order = ASPECTS.map(|aspect| first_true(&versions, aspect));
+    println!("{ASPECTS:?} were first true in versions {order:?}");
+    assert!(order.is_sorted(), "{ASPECTS:?} were first true in versions {order:?}");
+    let time = |aspect: &str| condition(versions.last()?, aspect)?["lastTransitionTime"].as_str().map(str::to_owned);
+    let times = ASPECTS.map(time);
+    assert!(times.is_sorted() && times.iter().all(Option::is_some), "{times:?}");
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn outage(rig: &mut Rig, address: IpAddr, what: &str, hurt: impl FnOnce(&mut Rig
     let (mut last, mut longest) = (began, Duration::ZERO);
     let new = loop {
         assert!(began.elapsed() < MOST, "{what}: nobody took {address} over from {old}\n{}", rig.logs());
-        if rig.ask("client", address).is_ok() {
+        if rig.ask_within(Duration::from_millis(50), "client", address).is_ok() {
             longest = longest.max(last.elapsed());
             last = Instant::now();
             match rig.owner("client", address) {

@@ -197,8 +197,11 @@ impl Rig {
 
     /// Asks an address of a Service from a host, over TCP.
     pub fn ask(&self, from: &str, address: IpAddr) -> Result<Seen, String> {
-        let mut flow = Flow::new(Protocol::Tcp, SocketAddr::new(address, PORT));
-        flow.patience = Duration::from_millis(500);
+        self.ask_within(Duration::from_millis(500), from, address)
+    }
+
+    pub fn ask_within(&self, patience: Duration, from: &str, address: IpAddr) -> Result<Seen, String> {
+        let flow = Flow { patience, ..Flow::new(Protocol::Tcp, SocketAddr::new(address, PORT)) };
         let answer = self.runtime.block_on(self.host(from).ask(&flow));
         answer.map(|answer| answer.seen).map_err(|failure| format!("{failure:?}"))
     }

@@ -3,7 +3,7 @@
 use crate::addresses::Addresses;
 use crate::announce::{self, Announceables};
 use crate::client::{self, AccessError};
-use crate::config::{Config, DataDir};
+use crate::config::{Config, DataDir, Mode};
 use crate::dataplanes;
 use crate::disturbances::Disturbances;
 use crate::events::{self, Notice, Notices};
@@ -113,6 +113,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
             report: announcing,
             key_file: config.announce.key_file.clone(),
             port: config.announce.port,
+            kernel_answers: config.mode == Mode::Ipvs && !config.ipvs.strict_arp,
             bgp: metrics.bgp.clone(),
             l2: metrics.l2.clone(),
         };

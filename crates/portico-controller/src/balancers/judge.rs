@@ -47,8 +47,9 @@ pub fn judge(view: &View<'_>) -> Judgement {
     let [programmed, announced] = [view.programmed(), view.announced()];
     let wait = [&programmed, &announced].into_iter().filter_map(|maybe| maybe.as_ref().err().copied()).min();
     let now = |aspect: Aspect, maybe: Maybe| maybe.unwrap_or_else(|_| view.still(aspect));
-    let verdicts =
-        [view.allocated(), now(Aspect::Programmed, programmed), now(Aspect::Announced, announced), view.reachable()];
+    let announced = now(Aspect::Announced, announced);
+    let reachable = view.reachable(&announced);
+    let verdicts = [view.allocated(), now(Aspect::Programmed, programmed), announced, reachable];
     Judgement { verdicts, wait }
 }
 
@@ -202,7 +203,8 @@ impl View<'_> {
         Ok(by_nodes(&live))
     }
 
-    fn reachable(&self) -> Verdict {
+    /// Who serves is not enough: somebody has to attract the traffic.
+    fn reachable(&self, announced: &Verdict) -> Verdict {
         let (key, served) = (&self.facts.key, &self.served);
         if served.ready + served.ending == 0 {
             let text = format!(
@@ -216,6 +218,12 @@ impl View<'_> {
             let text = "externalTrafficPolicy is Local, and no node that may get traffic of load balancers has a ready \
                         endpoint: move Pods there, or use Cluster";
             return bad("NoLocalEndpoints", text);
+        }
+        if announced.status != Status::True {
+            return unknown(
+                "NotAnnounced",
+                "there are endpoints, but the address is not known to be announced: see Announced",
+            );
         }
         match served.ready {
             0 => good("EndpointsEnding", "the only endpoints are ending, and still serve"),

@@ -9,6 +9,7 @@ pub mod description;
 pub mod gce;
 pub mod haproxy;
 pub mod metal;
+pub mod openstack;
 pub mod plugin;
 mod registry;
 

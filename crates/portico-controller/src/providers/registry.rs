@@ -11,12 +11,13 @@ use super::description::Description;
 use super::gce::{self, Gce};
 use super::haproxy::{self, Haproxy};
 use super::metal::{self, Metal};
+use super::openstack::{self, OpenStack};
 use super::plugin::{self, Patience, Plugin};
 use crate::Shutdown;
 
 /// All of them, in words.
 pub const DESCRIPTIONS: &[&Description] =
-    &[&metal::DESCRIPTION, &gce::DESCRIPTION, &haproxy::DESCRIPTION, &plugin::DESCRIPTION];
+    &[&metal::DESCRIPTION, &gce::DESCRIPTION, &openstack::DESCRIPTION, &haproxy::DESCRIPTION, &plugin::DESCRIPTION];
 
 /// What a provider starts with.
 pub struct Start {
@@ -33,7 +34,7 @@ pub struct Start {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("--cloud-provider={0} is not known: use metal, gce, haproxy, plugin:SOCKET or none")]
+    #[error("--cloud-provider={0} is not known: use metal, gce, openstack, haproxy, plugin:SOCKET or none")]
     Unknown(String),
     #[error("provider {provider}: {message}")]
     Failed { provider: String, message: String },
@@ -49,6 +50,7 @@ pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartE
     match name {
         "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
         "gce" => Ok(Arc::new(Gce::start(&start).await.map_err(failed)?)),
+        "openstack" => Ok(Arc::new(OpenStack::start(&start).map_err(failed)?)),
         "haproxy" => {
             let config =
                 start.config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;

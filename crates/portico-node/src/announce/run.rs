@@ -43,27 +43,31 @@ pub struct Parts {
     pub key_file: Option<PathBuf>,
     /// Of heartbeats.
     pub port: u16,
+    /// The kernel answers for addresses that this node forwards, whoever is to.
+    pub kernel_answers: bool,
     pub bgp: bgp::Metrics,
     pub l2: l2::Metrics,
 }
 
 /// Announce until `stop`.
 pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
-    let Parts { client, node, own, mut installed, report, key_file, port, bgp, l2 } = parts;
-    let mut follower = Follower::new(client.clone());
-    let key = key::read(client.clone(), key_file);
-    let mut announcer = Announcer::new(client, node, own, port, (bgp, l2));
+    let mut follower = Follower::new(parts.client.clone());
+    let key = key::read(parts.client.clone(), parts.key_file.clone());
+    let mut announcer = Announcer::new(parts);
     let (mut sessions, mut members) = (announcer.sessions.subscribe(), announcer.members.subscribe());
     tokio::pin!(stop, key);
     loop {
         tokio::select! {
             () = &mut stop => break,
-            Some(changes) = installed.recv() => announcer.set_services(changes),
+            Some(changes) = announcer.parts.installed.recv() => announcer.set_services(changes),
             change = follower.next() => announcer.take(change),
             () = announcer.routes.deliver() => {}
             () = announcer.shares.deliver() => {}
             Ok(()) = sessions.changed() => {}
             Ok(()) = members.changed() => {}
+            Some(ended) = announcer.running.join_next() => {
+                tracing::error!(?ended, "a part of announcing broke, and is missing until the daemon is started again");
+            }
             key = &mut key, if announcer.waits_for_key() => announcer.key = Some(l2::Key::new(&key)),
         }
         if announcer.plan.pool_names().next().is_some() {
@@ -74,17 +78,13 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
             members: members.borrow_and_update().clone(),
             sessions: sessions.borrow_and_update().clone(),
         });
-        report.send_if_modified(|told| std::mem::replace(told, now.clone()) != now);
+        announcer.parts.report.send_if_modified(|told| std::mem::replace(told, now.clone()) != now);
     }
     announcer.finish().await;
 }
 
 struct Announcer {
-    client: Client,
-    node: Arc<str>,
-    own: Option<IpAddr>,
-    port: u16,
-    metrics: (bgp::Metrics, l2::Metrics),
+    parts: Parts,
     key: Option<l2::Key>,
     plan: Plan,
     known: Known,
@@ -109,20 +109,10 @@ struct Known {
 }
 
 impl Announcer {
-    fn new(
-        client: Client,
-        node: Arc<str>,
-        own: Option<IpAddr>,
-        port: u16,
-        metrics: (bgp::Metrics, l2::Metrics),
-    ) -> Announcer {
+    fn new(parts: Parts) -> Announcer {
         Announcer {
-            client,
-            plan: Plan::new(Arc::clone(&node)),
-            node,
-            own,
-            port,
-            metrics,
+            plan: Plan::new(Arc::clone(&parts.node)),
+            parts,
             key: None,
             known: Known::default(),
             nodes_changed: false,
@@ -201,27 +191,32 @@ impl Announcer {
         let (sender, routes) = mpsc::channel(WAITING);
         self.routes.connect(sender);
         self.running.spawn(bgp::run(bgp::Parts {
-            client: self.client.clone(),
-            node: Arc::clone(&self.node),
-            own: self.own.or_else(|| self.plan.own()?.addresses.first().copied()),
+            client: self.parts.client.clone(),
+            node: Arc::clone(&self.parts.node),
+            own: self.parts.own.or_else(|| self.plan.own()?.addresses.first().copied()),
             labels: self.labels.subscribe(),
             routes,
             sessions: self.sessions.clone(),
-            metrics: self.metrics.0.clone(),
+            metrics: self.parts.bgp.clone(),
         }));
     }
 
     fn begin_layer2(&mut self, key: l2::Key) {
+        if self.parts.kernel_answers {
+            tracing::warn!(
+                "in ipvs mode all nodes answer for all addresses: give --ipvs-strict-arp, so that only their owners do"
+            );
+        }
         let (sender, shares) = mpsc::channel(WAITING);
         self.shares.connect(sender);
         self.running.spawn(l2::run(l2::Parts {
-            node: Arc::clone(&self.node),
+            node: Arc::clone(&self.parts.node),
             peers: self.peers.subscribe(),
             shares,
             key,
-            port: self.port,
+            port: self.parts.port,
             members: self.members.clone(),
-            metrics: self.metrics.1.clone(),
+            metrics: self.parts.l2.clone(),
         }));
     }
 

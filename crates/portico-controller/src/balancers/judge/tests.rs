@@ -116,6 +116,7 @@ type Make = fn(&mut World);
 #[test]
 fn every_reason() {
     const WAITS: &str = "WaitingForAddress=Unknown";
+    const UNSEEN: &str = "NotAnnounced=Unknown";
     const WELL: [&str; 4] = ["Allocated=True", "Programmed=True", "Layer2=True", "EndpointsReady=True"];
     let cases: [(&str, Make, [&str; 4]); 20] = [
         (
@@ -124,7 +125,7 @@ fn every_reason() {
                 w.memory.made = None;
                 w.service["status"] = json!({});
             },
-            ["Ensuring=Unknown", WAITS, WAITS, WELL[3]],
+            ["Ensuring=Unknown", WAITS, WAITS, UNSEEN],
         ),
         (
             "refused",
@@ -132,7 +133,7 @@ fn every_reason() {
                 (w.memory.made, w.service["status"]) = (None, json!({}));
                 w.fail(ProviderError::Refused { reason: "PoolsExhausted", message: "no address is left".into() });
             },
-            ["PoolsExhausted=False", WAITS, WAITS, WELL[3]],
+            ["PoolsExhausted=False", WAITS, WAITS, UNSEEN],
         ),
         (
             "failed",
@@ -140,7 +141,7 @@ fn every_reason() {
                 (w.memory.made, w.service["status"]) = (None, json!({}));
                 w.fail(ProviderError::Failed("no route".into()));
             },
-            ["EnsureFailed=False", WAITS, WAITS, WELL[3]],
+            ["EnsureFailed=False", WAITS, WAITS, UNSEEN],
         ),
         (
             "on its way",
@@ -148,7 +149,7 @@ fn every_reason() {
                 (w.memory.made, w.service["status"]) = (None, json!({}));
                 w.fail(ProviderError::RetryAfter { after: Duration::from_secs(15), reason: "is being made".into() });
             },
-            ["Pending=Unknown", WAITS, WAITS, WELL[3]],
+            ["Pending=Unknown", WAITS, WAITS, UNSEEN],
         ),
         (
             "without an address",
@@ -156,7 +157,7 @@ fn every_reason() {
                 w.service["status"] = json!({});
                 w.make(Balancer::default());
             },
-            ["NoAddress=False", WAITS, WAITS, WELL[3]],
+            ["NoAddress=False", WAITS, WAITS, UNSEEN],
         ),
         (
             "a change failed",
@@ -173,27 +174,27 @@ fn every_reason() {
             |w| w.service["metadata"]["labels"] = json!({"service.kubernetes.io/service-proxy-name": "x"}),
             [WELL[0], "OtherProxy=Unknown", WELL[2], WELL[3]],
         ),
-        ("nobody reports", |w| w.reports.clear(), [WELL[0], "NotReported=Unknown", "NotReported=Unknown", WELL[3]]),
+        ("nobody reports", |w| w.reports.clear(), [WELL[0], "NotReported=Unknown", "NotReported=Unknown", UNSEEN]),
         (
             "reports of nodes that are no more",
             |w| w.nodes = Nodes::default(),
-            [WELL[0], "NotReported=Unknown", "NotReported=Unknown", WELL[3]],
+            [WELL[0], "NotReported=Unknown", "NotReported=Unknown", UNSEEN],
         ),
         (
             "the address is not written yet",
             |w| w.service["status"] = json!({}),
-            [WELL[0], "WaitingForNodes=Unknown", "WaitingForNodes=Unknown", WELL[3]],
+            [WELL[0], "WaitingForNodes=Unknown", "WaitingForNodes=Unknown", UNSEEN],
         ),
         ("one is behind", |w| w.reports[1].1 = report(9), [WELL[0], "NodesBehind=False", WELL[2], WELL[3]]),
         (
             "all are behind",
             |w| w.reports.iter_mut().for_each(|(_, node)| *node = report(9)),
-            [WELL[0], "NodesBehind=False", "WaitingForNodes=Unknown", WELL[3]],
+            [WELL[0], "NodesBehind=False", "WaitingForNodes=Unknown", UNSEEN],
         ),
         (
             "nobody announces",
             |w| w.reports.iter_mut().for_each(|(_, node)| node.announcing = None),
-            [WELL[0], WELL[1], "NobodyAnnounces=False", WELL[3]],
+            [WELL[0], WELL[1], "NobodyAnnounces=False", UNSEEN],
         ),
         (
             "by BGP",

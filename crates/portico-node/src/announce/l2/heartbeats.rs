@@ -42,11 +42,15 @@ impl Heartbeats {
 
     /// The next one, or `None` for what is not one, or not from a node. Nothing is lost if it is dropped half way.
     pub async fn next(&mut self) -> Option<Heartbeat> {
-        tokio::select! {
-            () = readable(self.v4.as_ref()) => {}
-            () = readable(self.v6.as_ref()) => {}
+        loop {
+            tokio::select! {
+                () = readable(self.v4.as_ref()) => {}
+                () = readable(self.v6.as_ref()) => {}
+            }
+            if let Some(received) = self.waiting() {
+                return received;
+            }
         }
-        self.waiting()?
     }
 
     /// What has come already, if anything has.

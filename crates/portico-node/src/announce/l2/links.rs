@@ -34,7 +34,7 @@ impl Links {
         let defaults = [defaults(true)?, defaults(false)?];
         let usable = links.into_iter().map(|(link, _)| link).filter(|link| link.running && link.mac != Mac::default());
         let all = usable.map(|link| {
-            let networks = held.iter().filter(|(held, _)| held.link == link.index);
+            let networks = held.iter().filter(|(held, _)| held.link == link.index && !is_on_every_link(held.address));
             let networks = networks.filter_map(|(held, _)| IpNet::new(held.address, held.prefix).ok()).collect();
             let has_default = defaults.each_ref().map(|links| links.contains(&link.index));
             (link.index, Link { name: link.name, mac: link.mac, networks, has_default })
@@ -77,6 +77,14 @@ impl Link {
     /// To a network that has others, unlike the cables of pods.
     fn is_attached(&self) -> bool {
         self.has_default.contains(&true) || !self.networks.is_empty()
+    }
+}
+
+/// Such addresses say nothing of where a link leads.
+fn is_on_every_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
     }
 }
 

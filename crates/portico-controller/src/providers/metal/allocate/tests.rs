@@ -126,6 +126,17 @@ fn claims_of_services_that_are_gone_end_at_start() {
     assert_eq!(store.0.lock().unwrap().blocks.values().map(|block| block.claims.len()).sum::<usize>(), 1);
 }
 
+/// Its last claim was removed, and whoever did it ended before the block was deleted.
+#[test]
+fn an_empty_block_goes_at_start() {
+    let store = FakeStore::default();
+    let empty = Block { version: Some("7".into()), claims: BTreeMap::new() };
+    store.0.lock().unwrap().blocks.insert(block_of(ip("10.0.0.0")), empty);
+    let mut allocator = allocator(&store, &[]);
+    assert!(store.0.lock().unwrap().blocks.is_empty());
+    assert!(allocator.is_idle());
+}
+
 #[test]
 fn a_lost_block_is_written_again() {
     let store = FakeStore::default();
