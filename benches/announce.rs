@@ -10,7 +10,6 @@
 mod outage;
 #[path = "report.rs"]
 mod report;
-#[allow(dead_code, reason = "tests use the rest")]
 #[path = "../tests/announce/rig.rs"]
 mod rig;
 
