@@ -94,7 +94,8 @@ impl Call {
     /// `application/x-www-form-urlencoded`
     pub fn form<'a>(mut self, fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Call {
         let fields = fields.into_iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
-        self.body = Ok(Bytes::from(fields.collect::<Vec<_>>().join("&")));
+        // Forms have always had their own way with spaces, and not every server knows the other.
+        self.body = Ok(Bytes::from(fields.collect::<Vec<_>>().join("&").replace("%20", "+")));
         self.header(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8"))
     }
 
