@@ -42,6 +42,7 @@ deps: ## install what the tests need (Debian packages by name, the Python client
 	@[ -x $(VENV)/bin/python ] || python3 -m venv $(VENV)
 	@$(VENV)/bin/python -c 'import kubernetes, grpc_tools' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes grpcio grpcio-tools
 	@[ -x $(OPENSTACK)/bin/octavia-worker ] || { python3 -m venv $(OPENSTACK) && $(OPENSTACK)/bin/pip install -q $(OPENSTACK_PACKAGES); }
+	@[ -x $(VENV)/bin/moto_server ] || $(VENV)/bin/pip install -q 'moto[server,ec2,elb,elbv2]'
 
 format: ## check the formatting
 	$(CARGO) fmt --all --check

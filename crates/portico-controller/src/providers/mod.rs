@@ -4,8 +4,10 @@
 //! Every call says all that is wanted, so that a provider keeps nothing that it could not read again. A call may be repeated at
 //! any time, and a call that failed, or whose answer was lost, is repeated until it succeeds.
 
+pub mod aws;
 pub mod cloud;
 pub mod description;
+pub mod gce;
 pub mod haproxy;
 pub mod metal;
 pub mod openstack;

@@ -176,6 +176,8 @@ async fn the_real_services() {
     took("start");
     counts_calls(&site).await;
     took("calls");
+    finds_networks_by_itself(&site).await;
+    took("networks");
     publishes_what_the_mode_is(&site).await;
     took("proxy protocol");
     leaves_reserved_addresses(&site).await;
@@ -224,6 +226,21 @@ async fn counts_calls(site: &Site) {
     assert_eq!(count("node added"), 2);
     provider.delete(&request).await.unwrap();
     assert_eq!(count("delete"), 2);
+}
+
+/// Nothing is configured: the subnet is that of a node's machine, the floating network the only one.
+async fn finds_networks_by_itself(site: &Site) {
+    let subnet = site.raw.get(format!("{}/subnets/{}", site.raw.neutron, site.subnet)).await.unwrap();
+    let fixed = json!({"subnet_id": site.subnet, "ip_address": node(1).addresses[0]});
+    let machine = node(1).provider_id.replace("openstack:///", "");
+    let network = &subnet["subnet"]["network_id"];
+    let port = json!({"network_id": network, "device_id": machine, "fixed_ips": [fixed]});
+    site.raw.post(format!("{}/ports", site.raw.neutron), json!({ "port": port })).await;
+    let (provider, _) = site.provider(&site.by_password().replace(&site.balancers(), ""));
+    let request = service("itself", &[]);
+    let balancer = provider.ensure(&request).await.unwrap();
+    assert!(address(&balancer.ingress).starts_with("198.51.100."), "{balancer:?}");
+    provider.delete(&request).await.unwrap();
 }
 
 async fn publishes_what_the_mode_is(site: &Site) {

@@ -27,6 +27,7 @@ pub struct Call {
     /// For metrics, logs and errors: one of a few names.
     pub operation: &'static str,
     pub(super) repeat: Repeat,
+    pub(super) deadline: Option<Duration>,
     method: Method,
     url: String,
     headers: HeaderMap,
@@ -37,7 +38,7 @@ impl Call {
     pub fn new(operation: &'static str, method: Method, url: impl Into<String>) -> Call {
         let repeat = if method.is_safe() { Repeat::Always } else { Repeat::IfRefused };
         let (headers, body) = (HeaderMap::new(), Ok(Bytes::new()));
-        Call { operation, repeat, method, url: url.into(), headers, body }
+        Call { operation, repeat, deadline: None, method, url: url.into(), headers, body }
     }
 
     pub fn get(operation: &'static str, url: impl Into<String>) -> Call {
@@ -66,6 +67,12 @@ impl Call {
         self
     }
 
+    /// For a call that is slow on purpose: how long one try may take.
+    pub fn deadline(mut self, deadline: Duration) -> Call {
+        self.deadline = Some(deadline);
+        self
+    }
+
     pub fn query(mut self, name: &str, value: &str) -> Call {
         let mark = if self.url.contains('?') { '&' } else { '?' };
         self.url.push(mark);
@@ -87,7 +94,8 @@ impl Call {
     /// `application/x-www-form-urlencoded`
     pub fn form<'a>(mut self, fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Call {
         let fields = fields.into_iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
-        self.body = Ok(Bytes::from(fields.collect::<Vec<_>>().join("&")));
+        // Forms have always had their own way with spaces, and not every server knows the other.
+        self.body = Ok(Bytes::from(fields.collect::<Vec<_>>().join("&").replace("%20", "+")));
         self.header(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8"))
     }
 

@@ -170,7 +170,7 @@ fn a_request_as_it_is_built() {
         Call::post("x", URL).query("page token", "a/b=c").query("n", "1").form([("Action", "Do It"), ("x", "~é")]);
     let request = call.request().unwrap();
     assert_eq!(request.uri().to_string(), "http://cloud.test/things?page%20token=a%2Fb%3Dc&n=1");
-    assert_eq!(request.body(), &Bytes::from_static(b"Action=Do%20It&x=~%C3%A9"));
+    assert_eq!(request.body(), &Bytes::from_static(b"Action=Do+It&x=~%C3%A9"));
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! Security groups: the one of a balancer, which lets clients in, and those of the nodes, which let nobody but the balancer reach
+//! node ports. What of a node's group comes from the balancer's group is ours, the rest is not looked at. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ipnet::Ipv4Net;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rule {
+    pub protocol: Traffic,
+    /// Ports; of ICMP its type and code. -1 is all of them.
+    pub from: i32,
+    pub to: i32,
+    pub source: Origin,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Traffic {
+    Tcp,
+    Udp,
+    Icmp,
+    /// None that Portico allows.
+    Other(String),
+}
+
+impl Traffic {
+    pub fn parse(text: &str) -> Traffic {
+        match text {
+            "tcp" => Traffic::Tcp,
+            "udp" => Traffic::Udp,
+            "icmp" => Traffic::Icmp,
+            other => Traffic::Other(other.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Traffic::Tcp => "tcp",
+            Traffic::Udp => "udp",
+            Traffic::Icmp => "icmp",
+            Traffic::Other(text) => text,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    Range(Ipv4Net),
+    /// What is in the balancer's group.
+    Balancer,
+    /// What is in another group, or something else that Portico does not allow, by the vendor's name.
+    Other {
+        field: &'static str,
+        value: String,
+    },
+}
+
+/// A group as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    pub id: String,
+    pub tags: BTreeMap<String, String>,
+    pub rules: BTreeSet<Rule>,
+}
+
+/// Whose rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum On {
+    Balancer,
+    /// A group of nodes, by its id.
+    Nodes(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupStep {
+    Create { name: String, tags: BTreeMap<String, String> },
+    Tag(BTreeMap<String, String>),
+    Allow(On, Vec<Rule>),
+    Revoke(On, Vec<Rule>),
+    Delete,
+}
+
+/// What is wanted of groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WantedGroups {
+    pub name: String,
+    pub tags: BTreeMap<String, String>,
+    pub inbound: BTreeSet<Rule>,
+    /// In each group of nodes.
+    pub on_nodes: BTreeSet<Rule>,
+}
+
+/// Groups as they are: the balancer's, and those of nodes with only the rules that come from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    pub own: Option<Group>,
+    pub nodes: Vec<Group>,
+}
+
+impl Groups {
+    /// Before the balancer is changed: nothing that it will do is kept out.
+    pub fn open(&self, wanted: &WantedGroups) -> Vec<GroupStep> {
+        let mut steps = Vec::new();
+        let nothing = BTreeSet::new();
+        match &self.own {
+            None => steps.push(GroupStep::Create { name: wanted.name.clone(), tags: wanted.tags.clone() }),
+            Some(own) => steps.extend(missing_tags(&own.tags, &wanted.tags).map(GroupStep::Tag)),
+        }
+        let have = self.own.as_ref().map_or(&nothing, |own| &own.rules);
+        steps.extend(only_in(&wanted.inbound, have).map(|rules| GroupStep::Allow(On::Balancer, rules)));
+        for node in &self.nodes {
+            let on = || On::Nodes(node.id.clone());
+            steps.extend(only_in(&wanted.on_nodes, &node.rules).map(|rules| GroupStep::Allow(on(), rules)));
+        }
+        steps
+    }
+
+    /// After it was changed: what it does no more is kept out.
+    pub fn close(&self, wanted: &WantedGroups) -> Vec<GroupStep> {
+        let mut steps = Vec::new();
+        if let Some(own) = &self.own {
+            steps.extend(only_in(&own.rules, &wanted.inbound).map(|rules| GroupStep::Revoke(On::Balancer, rules)));
+        }
+        for node in &self.nodes {
+            let on = || On::Nodes(node.id.clone());
+            steps.extend(only_in(&node.rules, &wanted.on_nodes).map(|rules| GroupStep::Revoke(on(), rules)));
+        }
+        steps
+    }
+
+    /// After the balancer is gone. A group that others name cannot be deleted.
+    pub fn remove(&self) -> Vec<GroupStep> {
+        let mut steps = self.close(&WantedGroups::default());
+        steps.retain(|step| !matches!(step, GroupStep::Revoke(On::Balancer, _)));
+        steps.extend(self.own.as_ref().map(|_| GroupStep::Delete));
+        steps
+    }
+}
+
+/// Tags to set, if any: those that others put there stay.
+pub fn missing_tags(
+    have: &BTreeMap<String, String>,
+    wanted: &BTreeMap<String, String>,
+) -> Option<BTreeMap<String, String>> {
+    let missing = wanted.iter().filter(|(key, value)| have.get(*key) != Some(value));
+    let missing: BTreeMap<_, _> = missing.map(|(key, value)| (key.clone(), value.clone())).collect();
+    (!missing.is_empty()).then_some(missing)
+}
+
+fn only_in(these: &BTreeSet<Rule>, those: &BTreeSet<Rule>) -> Option<Vec<Rule>> {
+    let rules: Vec<Rule> = these.difference(those).cloned().collect();
+    (!rules.is_empty()).then_some(rules)
+}

@@ -1,0 +1,135 @@
+//! Network Load Balancers, read and changed.
+
+use std::collections::BTreeMap;
+
+use super::{Balancer, Observed, Step, Tagged};
+use crate::providers::ProviderError;
+use crate::providers::aws::api::network::NewBalancer;
+use crate::providers::aws::surroundings::{Surroundings, in_lots, not_ours, quota};
+use crate::providers::aws::wanted::{Names, Wanted};
+use crate::providers::cloud::CallError;
+
+/// Everything that belongs to a Service.
+pub async fn observe(
+    around: &Surroundings,
+    names: &Names,
+    balancer: Option<Balancer>,
+    wanted: &Wanted,
+) -> Result<Observed, ProviderError> {
+    let groups = around.groups(names).await?;
+    let mut seen = owned(around, names, Observed { groups, balancer, ..Observed::default() }).await?;
+    for group in &mut seen.targets {
+        group.targets = around.api.network.targets(&group.arn).await?;
+    }
+    match &seen.balancer {
+        Some(balancer) => seen.listeners = around.api.network.listeners(&balancer.arn).await?,
+        None => seen.subnets = around.subnets(wanted).await?,
+    }
+    Ok(seen)
+}
+
+/// As far as it has to be known to delete it.
+pub async fn observe_to_remove(
+    around: &Surroundings,
+    names: &Names,
+    balancer: Option<Balancer>,
+) -> Result<Observed, ProviderError> {
+    let groups = around.groups_to_remove(names).await?;
+    owned(around, names, Observed { groups, balancer, ..Observed::default() }).await
+}
+
+/// With target groups and tags; what has the name of ours and not the tag is somebody else's.
+async fn owned(around: &Surroundings, names: &Names, mut seen: Observed) -> Result<Observed, ProviderError> {
+    let api = &around.api.network;
+    seen.targets = api.target_groups(&names.targets).await?;
+    let mut arns: Vec<&str> = seen.targets.iter().map(|group| group.arn.as_str()).collect();
+    arns.extend(seen.balancer.iter().map(|balancer| balancer.arn.as_str()));
+    let mut tags = api.tags(&arns).await?;
+    if let Some(balancer) = &mut seen.balancer {
+        balancer.tags = tags.remove(&balancer.arn).unwrap_or_default();
+        if !names.is_owned(&balancer.tags) {
+            return not_ours("load balancer", &names.balancer, names);
+        }
+    }
+    for group in &mut seen.targets {
+        group.tags = tags.remove(&group.arn).unwrap_or_default();
+        if !names.is_owned(&group.tags) {
+            return not_ours("target group", &group.name, names);
+        }
+    }
+    Ok(seen)
+}
+
+/// Carries steps out, and knows the ids of what they are about.
+pub struct Actor<'a> {
+    around: &'a Surroundings,
+    group: String,
+    pub balancer: Option<Balancer>,
+    /// ARNs by name.
+    pub targets: BTreeMap<String, String>,
+}
+
+impl Actor<'_> {
+    pub fn new<'a>(around: &'a Surroundings, seen: &Observed) -> Actor<'a> {
+        let targets = seen.targets.iter().map(|group| (group.name.clone(), group.arn.clone())).collect();
+        let group = seen.groups.own.as_ref().map(|own| own.id.clone()).unwrap_or_default();
+        Actor { around, group, balancer: seen.balancer.clone(), targets }
+    }
+
+    pub async fn act(&mut self, step: &Step) -> Result<(), ProviderError> {
+        let api = &self.around.api.network;
+        match step {
+            Step::Group(step) => self.around.change_groups(step, &mut self.group).await?,
+            Step::CreateBalancer { name, internal, subnets, tags } => {
+                let new = NewBalancer { name, internal: *internal, subnets, group: &self.group, tags };
+                self.balancer = quota(api.create_balancer(&new).await)?;
+            }
+            Step::UseGroup => api.use_group(self.arn(), &self.group).await?,
+            Step::Tag(what, tags) => api.add_tags(self.tagged(what), tags).await?,
+            Step::SetAttributes(what, attributes) => match what {
+                Tagged::Balancer => api.set_balancer_attributes(self.arn(), attributes).await?,
+                Tagged::Targets(name) => api.set_target_attributes(self.target(name), attributes).await?,
+            },
+            Step::CreateTargets { listener, check, tags } => {
+                let made = api.create_target_group(listener, &self.around.vpc, check, tags).await;
+                self.targets.insert(listener.target_group.clone(), quota(made)?);
+            }
+            Step::SetCheck(name, check) => api.set_check(self.target(name), check).await?,
+            Step::Register(name, instances) => register(self.around, self.target(name), instances).await?,
+            Step::Deregister(name, instances) => api.deregister(self.target(name), instances).await?,
+            Step::CreateListener(listener, tags) => {
+                let target = self.target(&listener.target_group);
+                quota(api.create_listener(self.arn(), listener, target, tags).await)?;
+            }
+            Step::Redirect(listener, name) => api.redirect(listener, self.target(name)).await?,
+            Step::DeleteListener(arn) => api.delete_listener(arn).await?,
+            Step::DeleteTargets(name) => {
+                let waiting = "a target group is still in use by the load balancer";
+                let act = || api.delete_target_group(self.target(name));
+                self.around.until_free(&["ResourceInUse"], waiting, act).await?;
+                self.targets.remove(name);
+            }
+            Step::DeleteBalancer => api.delete_balancer(self.arn()).await?,
+        }
+        Ok(())
+    }
+
+    fn arn(&self) -> &str {
+        self.balancer.as_ref().map_or("", |balancer| &balancer.arn)
+    }
+
+    fn target(&self, name: &str) -> &str {
+        self.targets.get(name).map_or("", String::as_str)
+    }
+
+    fn tagged(&self, what: &Tagged) -> &str {
+        match what {
+            Tagged::Balancer => self.arn(),
+            Tagged::Targets(name) => self.target(name),
+        }
+    }
+}
+
+pub async fn register(around: &Surroundings, group: &str, instances: &[String]) -> Result<(), CallError> {
+    in_lots(instances, "InvalidTarget", |lot| async move { around.api.network.register(group, lot).await }).await
+}

@@ -1,0 +1,198 @@
+//! What is around balancers: the network with its subnets, and security groups, read and changed.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+use super::api::Api;
+use super::config::Config;
+use super::groups::{Group, GroupStep, Groups, On, Origin, Rule};
+use super::subnets::{Wish, choose};
+use super::wanted::{Names, Wanted, is_of_service, refused};
+use crate::providers::ProviderError;
+use crate::providers::cloud::{CallError, Poll, Progress, wait_for};
+
+/// The groups of nodes are made with the cluster: they are looked for again after this.
+const NODE_GROUPS_LAST: Duration = Duration::from_secs(600);
+
+pub struct Surroundings {
+    pub api: Api,
+    pub config: Config,
+    pub region: String,
+    pub vpc: String,
+    /// As tags have it.
+    pub cluster: String,
+    pub poll: Poll,
+    node_groups: Mutex<Option<(Vec<String>, Instant)>>,
+}
+
+impl Surroundings {
+    pub fn new(api: Api, config: Config, region: String, vpc: String, cluster: String, poll: Poll) -> Surroundings {
+        Surroundings { api, config, region, vpc, cluster, poll, node_groups: Mutex::default() }
+    }
+
+    /// For a balancer that has to be made.
+    pub async fn subnets(&self, wanted: &Wanted) -> Result<Vec<String>, ProviderError> {
+        let subnets = self.api.ec2.subnets(&self.vpc).await?;
+        let decided = wanted.internal || !wanted.subnets.is_empty();
+        let tables = if decided { Vec::new() } else { self.api.ec2.route_tables(&self.vpc).await? };
+        let wish = Wish {
+            region: &self.region,
+            cluster: &self.cluster,
+            internal: wanted.internal,
+            named: &wanted.subnets,
+            own: self.config.subnet.as_deref(),
+        };
+        choose(&wish, &subnets, &tables).or_else(|problem| refused("NoSubnet", problem))
+    }
+
+    pub async fn groups(&self, names: &Names) -> Result<Groups, ProviderError> {
+        let own = self.own_group(names).await?;
+        let mut nodes = if self.config.leave_nodes { Vec::new() } else { self.groups_of_nodes(names).await? };
+        nodes.iter_mut().for_each(|group| group.rules = from(own.as_ref(), group));
+        Ok(Groups { own, nodes })
+    }
+
+    /// As [`Surroundings::groups`], with whatever groups have rules for the balancer.
+    pub async fn groups_to_remove(&self, names: &Names) -> Result<Groups, ProviderError> {
+        let Some(own) = self.own_group(names).await? else { return Ok(Groups::default()) };
+        let mut nodes = self.api.ec2.groups(&[("ip-permission.group-id", &[&own.id])]).await?;
+        nodes.retain(|group| group.id != own.id);
+        nodes.iter_mut().for_each(|group| group.rules = from(Some(&own), group));
+        Ok(Groups { own: Some(own), nodes })
+    }
+
+    async fn own_group(&self, names: &Names) -> Result<Option<Group>, ProviderError> {
+        let found = self.api.ec2.groups(&[("group-name", &[&names.group]), ("vpc-id", &[&self.vpc])]).await?;
+        match found.into_iter().next() {
+            Some(group) if !names.is_owned(&group.tags) => not_ours("security group", &names.group, names),
+            found => Ok(found),
+        }
+    }
+
+    async fn groups_of_nodes(&self, names: &Names) -> Result<Vec<Group>, ProviderError> {
+        let known = self.known_node_groups();
+        if !known.is_empty() {
+            let ids: Vec<&str> = known.iter().map(String::as_str).collect();
+            return Ok(self.api.ec2.groups(&[("group-id", &ids)]).await?);
+        }
+        let filters: &[(&str, &[&str])] = &[("vpc-id", &[&self.vpc]), ("tag-key", &[&names.cluster_tag])];
+        let mut groups = self.api.ec2.groups(filters).await?;
+        groups.retain(|group| !is_of_service(&group.tags));
+        if groups.is_empty() {
+            let way = "tag it, set NodeSecurityGroup, or set DisableSecurityGroupIngress to open node ports yourself";
+            let message = format!("no security group of nodes is tagged {}: {way}", names.cluster_tag);
+            return refused("NoNodeSecurityGroup", message);
+        }
+        let ids = groups.iter().map(|group| group.id.clone()).collect();
+        *self.node_groups.lock().unwrap_or_else(PoisonError::into_inner) = Some((ids, Instant::now()));
+        Ok(groups)
+    }
+
+    fn known_node_groups(&self) -> Vec<String> {
+        if !self.config.node_groups.is_empty() {
+            return self.config.node_groups.clone();
+        }
+        let known = self.node_groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = known.as_ref().filter(|(_, at)| at.elapsed() < NODE_GROUPS_LAST);
+        fresh.map(|(ids, _)| ids.clone()).unwrap_or_default()
+    }
+
+    /// `own` is the id of the balancer's group, once there is one.
+    pub async fn change_groups(&self, step: &GroupStep, own: &mut String) -> Result<(), ProviderError> {
+        let ec2 = &self.api.ec2;
+        match step {
+            GroupStep::Create { name, tags } => {
+                let text = "Clients of a load balancer of Kubernetes";
+                *own = quota(ec2.create_group(name, &self.vpc, text, tags).await)?;
+            }
+            GroupStep::Tag(tags) => ec2.tag(own, tags).await?,
+            GroupStep::Allow(on, rules) => quota(ec2.allow(group(on, own), rules, own).await)?,
+            GroupStep::Revoke(on, rules) => ec2.revoke(group(on, own), rules, own).await?,
+            GroupStep::Delete => self.delete_group(own).await?,
+        }
+        Ok(())
+    }
+
+    /// The interfaces of a balancer that is gone hold its group for a while.
+    async fn delete_group(&self, id: &str) -> Result<(), ProviderError> {
+        let waiting = "the load balancer is gone, its network interfaces are not yet";
+        self.until_free(&["DependencyViolation"], waiting, || self.api.ec2.delete_group(id)).await
+    }
+
+    /// Again as long as the answer is one of these codes.
+    pub async fn until_free<F>(&self, codes: &[&str], waiting: &str, act: impl Fn() -> F) -> Result<(), ProviderError>
+    where
+        F: Future<Output = Result<(), CallError>>,
+    {
+        let ask = || async {
+            match act().await {
+                Ok(()) => Ok(Progress::Done(())),
+                Err(error) if codes.iter().any(|code| error.is_code(code)) => Ok(Progress::Pending(waiting.to_owned())),
+                Err(error) => Err(error),
+            }
+        };
+        Ok(wait_for(&self.poll, ask).await?)
+    }
+}
+
+fn group<'a>(on: &'a On, own: &'a str) -> &'a str {
+    match on {
+        On::Balancer => own,
+        On::Nodes(id) => id,
+    }
+}
+
+/// Rules for what is in the balancer's group.
+fn from(own: Option<&Group>, group: &Group) -> BTreeSet<Rule> {
+    let is_own = |source: &Origin| match source {
+        Origin::Other { field: "Groups.1.GroupId", value } => own.is_some_and(|own| own.id == *value),
+        _ => false,
+    };
+    let ours = group.rules.iter().filter(|rule| is_own(&rule.source));
+    ours.map(|rule| Rule { source: Origin::Balancer, ..rule.clone() }).collect()
+}
+
+pub fn not_ours<T>(what: &str, name: &str, names: &Names) -> Result<T, ProviderError> {
+    let message =
+        format!("there is a {what} {name} that is not tagged {}=owned: it is somebody else's", names.cluster_tag);
+    refused("NotOurs", message)
+}
+
+/// A quota that is used up is for people to see, with the vendor's word for it.
+pub fn quota<T>(result: Result<T, CallError>) -> Result<T, ProviderError> {
+    const WORDS: [&str; 3] = ["LimitExceeded", "TooMany", "Quota"];
+    let over = |code: &str| WORDS.iter().any(|word| code.contains(word));
+    match result {
+        Err(error) if error.status().is_some_and(|status| !status.throttled && over(&status.code)) => {
+            refused("QuotaExceeded", error.to_string())
+        }
+        result => Ok(result?),
+    }
+}
+
+/// Registers instances. One that is gone while its node is not yet must not keep the others out: the vendor refuses all that are
+/// named with it, with this code.
+pub async fn in_lots<'a, F>(
+    instances: &'a [String],
+    invalid: &str,
+    register: impl Fn(&'a [String]) -> F,
+) -> Result<(), CallError>
+where
+    F: Future<Output = Result<(), CallError>>,
+{
+    let mut lots = vec![instances];
+    while let Some(lot) = lots.pop() {
+        match register(lot).await {
+            Err(error) if error.is_code(invalid) && lot.len() > 1 => {
+                let (some, others) = lot.split_at(lot.len() / 2);
+                lots.extend([others, some]);
+            }
+            Err(error) if error.is_code(invalid) => warn!(?lot, %error, "an instance cannot get traffic"),
+            result => result?,
+        }
+    }
+    Ok(())
+}
