@@ -103,6 +103,7 @@ fn dependencies_point_one_way() {
         ("portico-bgp", &[]),
         ("portico-l2", &[]),
         ("portico-dns", &["portico-model"]),
+        ("portico-fakecloud", &[]),
         ("portico-node", &["portico-model", "portico-dataplane", "portico-bgp", "portico-l2"]),
         ("portico-testbed", &[]),
         ("portico-vrrp", &[]),

@@ -229,7 +229,7 @@ struct Life<'a> {
 impl Life<'_> {
     /// As the controller: what failed is tried again, after failed nodes all is ensured, and one that starts ensures.
     async fn until_done(&mut self, mut call: Call, request: &Request) -> Verdict {
-        let deadline = Instant::now() + self.case.patience;
+        let (deadline, mut last) = (Instant::now() + self.case.patience, String::new());
         loop {
             let answer = tokio::select! {
                 answer = timeout_at(deadline, ask(&*self.provider, call, request)) => Some(answer),
@@ -241,8 +241,8 @@ impl Life<'_> {
                 Some(Ok(Err(ProviderError::Refused { reason, message }))) => {
                     return fail(format!("{call:?}: a fault became a refusal ({reason}): {message}"));
                 }
-                Some(Ok(Err(_))) => {}
-                Some(Err(_)) => return fail(format!("{call:?}: not done after {:?}", self.case.patience)),
+                Some(Ok(Err(error))) => last = format!(", at last because of: {error}"),
+                Some(Err(_)) => return fail(format!("{call:?}: not done after {:?}{last}", self.case.patience)),
                 None => self.provider = self.lab.start().await,
             }
             if call == Call::UpdateNodes {

@@ -9,6 +9,7 @@ use super::Provider;
 use super::aws::{self, Aws};
 use super::cloud::CallMetrics;
 use super::description::Description;
+use super::gce::{self, Gce};
 use super::haproxy::{self, Haproxy};
 use super::metal::{self, Metal};
 use super::openstack::{self, OpenStack};
@@ -16,8 +17,14 @@ use super::plugin::{self, Patience, Plugin};
 use crate::Shutdown;
 
 /// All of them, in words.
-pub const DESCRIPTIONS: &[&Description] =
-    &[&metal::DESCRIPTION, &openstack::DESCRIPTION, &haproxy::DESCRIPTION, &aws::DESCRIPTION, &plugin::DESCRIPTION];
+pub const DESCRIPTIONS: &[&Description] = &[
+    &metal::DESCRIPTION,
+    &gce::DESCRIPTION,
+    &openstack::DESCRIPTION,
+    &haproxy::DESCRIPTION,
+    &aws::DESCRIPTION,
+    &plugin::DESCRIPTION,
+];
 
 /// What a provider starts with.
 pub struct Start {
@@ -34,7 +41,7 @@ pub struct Start {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("--cloud-provider={0} is not known: use metal, aws, openstack, haproxy, plugin:SOCKET or none")]
+    #[error("--cloud-provider={0} is not known: use metal, aws, gce, openstack, haproxy, plugin:SOCKET or none")]
     Unknown(String),
     #[error("provider {provider}: {message}")]
     Failed { provider: String, message: String },
@@ -49,6 +56,7 @@ pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartE
     }
     match name {
         "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
+        "gce" => Ok(Arc::new(Gce::start(&start).await.map_err(failed)?)),
         "openstack" => Ok(Arc::new(OpenStack::start(&start).map_err(failed)?)),
         "haproxy" => {
             let config =

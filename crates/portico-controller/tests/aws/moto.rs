@@ -228,7 +228,7 @@ impl Moto {
         let ec2 = self.service("ec2", "2016-11-15", &self.controller);
         let answer = ec2.ask(Query::write("ec2.TerminateInstances").set("InstanceId.1", &self.instances[0])).await;
         let message = answer.unwrap_err().to_string();
-        assert!(message.contains("UnauthorizedOperation"), "{message}");
+        assert!(message.contains("AccessDenied"), "{message}");
     }
 
     pub async fn an_instance_that_is_gone_keeps_no_other_out(&self) {

@@ -11,14 +11,8 @@ use super::moto::Moto;
 
 /// Times, states, and ids that the cloud gives; and which balancers use a target group, which `moto` does not note when a listener
 /// changes (the listeners tell).
-const NOISE: &[&str] = &[
-    "CreatedTime",
-    "State",
-    "ListenerArn",
-    "securityGroupRuleId",
-    "CanonicalHostedZoneNameID",
-    "LoadBalancerArns",
-];
+const NOISE: &[&str] =
+    &["CreatedTime", "State", "ListenerArn", "securityGroupRuleId", "CanonicalHostedZoneNameID", "LoadBalancerArns"];
 const SERVICE: &str = "kubernetes.io/service-name";
 
 pub fn request(name: &str) -> Request {

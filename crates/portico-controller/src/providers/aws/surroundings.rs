@@ -134,7 +134,7 @@ impl Surroundings {
                 Err(error) => Err(error),
             }
         };
-        wait_for(&self.poll, ask).await
+        Ok(wait_for(&self.poll, ask).await?)
     }
 }
 

@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use http::Request;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Deserializer};
 use tokio::sync::Mutex;
 
 use super::error::{CallError, Problem};
@@ -62,6 +63,11 @@ impl Authorize for Fixed {
     fn authorize<'a>(&'a self, request: &'a mut Request<Bytes>) -> BoxFuture<'a, Result<(), CallError>> {
         Box::pin(async { self.header.add(&self.token, request) })
     }
+}
+
+/// For fields with secrets: `#[serde(deserialize_with = "secret")]`.
+pub fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretString, D::Error> {
+    String::deserialize(deserializer).map(SecretString::from)
 }
 
 /// Where tokens come from.

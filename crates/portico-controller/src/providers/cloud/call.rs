@@ -27,6 +27,7 @@ pub struct Call {
     /// For metrics, logs and errors: one of a few names.
     pub operation: &'static str,
     pub(super) repeat: Repeat,
+    pub(super) deadline: Option<Duration>,
     method: Method,
     url: String,
     headers: HeaderMap,
@@ -37,7 +38,7 @@ impl Call {
     pub fn new(operation: &'static str, method: Method, url: impl Into<String>) -> Call {
         let repeat = if method.is_safe() { Repeat::Always } else { Repeat::IfRefused };
         let (headers, body) = (HeaderMap::new(), Ok(Bytes::new()));
-        Call { operation, repeat, method, url: url.into(), headers, body }
+        Call { operation, repeat, deadline: None, method, url: url.into(), headers, body }
     }
 
     pub fn get(operation: &'static str, url: impl Into<String>) -> Call {
@@ -63,6 +64,12 @@ impl Call {
     /// A second time does what the first did.
     pub fn repeatable(mut self) -> Call {
         self.repeat = Repeat::Always;
+        self
+    }
+
+    /// For a call that is slow on purpose: how long one try may take.
+    pub fn deadline(mut self, deadline: Duration) -> Call {
+        self.deadline = Some(deadline);
         self
     }
 

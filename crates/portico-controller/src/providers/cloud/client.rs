@@ -14,6 +14,7 @@ use super::metrics::CallMetrics;
 use super::rate::TokenBucket;
 use super::retry::{Budget, Policy};
 use super::transport::{Transport, TransportError};
+use super::wait::pause;
 
 /// How a vendor says that something is wrong.
 #[derive(Clone, Copy)]
@@ -86,7 +87,7 @@ impl Client {
             match wait {
                 Some(wait) if lock(&self.budget).take() => {
                     debug!(operation = call.operation, ?wait, %error, "again");
-                    tokio::time::sleep(wait).await;
+                    pause(wait).await;
                 }
                 _ => return Err(error),
             }
@@ -95,13 +96,10 @@ impl Client {
 
     async fn attempt(&self, call: &Call) -> Result<Reply, CallError> {
         let turn = lock(&self.turns).take(Instant::now());
-        // No wait is still a tick of the timer.
-        if !turn.is_zero() {
-            tokio::time::sleep(turn).await;
-        }
+        pause(turn).await;
         let mut request = call.request()?;
         self.setup.authorize.authorize(&mut request).await?;
-        let (began, deadline) = (Instant::now(), self.setup.pace.deadline);
+        let (began, deadline) = (Instant::now(), call.deadline.unwrap_or(self.setup.pace.deadline));
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let answer = tokio::time::timeout(deadline, self.setup.transport.send(request)).await;
         let answer = answer.unwrap_or(Err(TransportError::Timeout(deadline)));

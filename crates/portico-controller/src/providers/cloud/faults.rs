@@ -51,7 +51,7 @@ fn answer(code: u16) -> Response<Bytes> {
 
 /// A pace for clouds in memory: the same tries and looks as with the real ones, without the waits between.
 pub fn no_waits() -> (Pace, Poll) {
-    let (pace, poll, soon) = (Pace::default(), Poll::default(), Duration::from_micros(10));
+    let (pace, poll, soon) = (Pace::default(), Poll::default(), Duration::ZERO);
     let retry = Policy { first: soon, last: soon, ..pace.retry };
     (Pace { retry, rate: 1e6, burst: 1_000_000, ..pace }, Poll { first: soon, last: soon, ..poll })
 }

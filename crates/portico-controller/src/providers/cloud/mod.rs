@@ -53,7 +53,7 @@ mod retry;
 mod transport;
 mod wait;
 
-pub use auth::{Anonymous, Authorize, Fixed, Header, Token, TokenSource, Tokens};
+pub use auth::{Anonymous, Authorize, Fixed, Header, Token, TokenSource, Tokens, secret};
 pub use call::{Call, Reply, encode};
 pub use client::{Client, Dialect, Pace, Setup};
 pub use error::{CallError, Problem, StatusError, found};
@@ -64,4 +64,4 @@ pub use pages::{Page, all_pages};
 pub use rate::TokenBucket;
 pub use retry::{Budget, Failure, Policy, Repeat};
 pub use transport::{Sent, Transport, TransportError};
-pub use wait::{Poll, Progress, wait_for};
+pub use wait::{Poll, Progress, WaitError, wait_for};

@@ -30,9 +30,46 @@ pub enum Progress<T> {
     Pending(String),
 }
 
-/// Asks until it is done; what takes longer is [`ProviderError::RetryAfter`], so that people see what is waited for and others
-/// get their turn.
-pub async fn wait_for<T, F>(poll: &Poll, mut ask: impl FnMut() -> F) -> Result<T, ProviderError>
+/// Why it is not done.
+#[derive(Debug, thiserror::Error)]
+pub enum WaitError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// It takes longer than anybody waits for here.
+    #[error("{reason}")]
+    Slow { after: Duration, reason: String },
+}
+
+impl WaitError {
+    /// What a call was answered with, if that is why.
+    pub fn call(&self) -> Option<&CallError> {
+        match self {
+            WaitError::Call(error) => Some(error),
+            WaitError::Slow { .. } => None,
+        }
+    }
+}
+
+impl From<WaitError> for ProviderError {
+    /// People see what is waited for, and others get their turn.
+    fn from(error: WaitError) -> ProviderError {
+        match error {
+            WaitError::Call(error) => error.into(),
+            WaitError::Slow { after, reason } => ProviderError::RetryAfter { after, reason },
+        }
+    }
+}
+
+/// A sleep; none at all if it is for no time, which a timer would round up.
+pub(super) async fn pause(time: Duration) {
+    match time.is_zero() {
+        true => tokio::task::yield_now().await,
+        false => tokio::time::sleep(time).await,
+    }
+}
+
+/// Asks until it is done, or for as long as `poll` says.
+pub async fn wait_for<T, F>(poll: &Poll, mut ask: impl FnMut() -> F) -> Result<T, WaitError>
 where
     F: Future<Output = Result<Progress<T>, CallError>>,
 {
@@ -43,9 +80,9 @@ where
             Progress::Pending(reason) => reason,
         };
         if began.elapsed() + wait > poll.within {
-            return Err(ProviderError::RetryAfter { after: poll.last, reason });
+            return Err(WaitError::Slow { after: poll.last, reason });
         }
-        tokio::time::sleep(wait).await;
+        pause(wait).await;
         wait = (wait * 2).min(poll.last);
     }
 }

@@ -52,8 +52,12 @@ impl Service {
     }
 
     pub async fn delete_classic_listeners(&self, name: &str, ports: &[u16]) -> Result<(), CallError> {
-        let query = change("elb.DeleteLoadBalancerListeners", name);
-        self.ask(query.list("LoadBalancerPorts.member", ports)).await.map(drop)
+        // One in each call: `moto`, which this is tested with, keeps all of several.
+        for port in ports {
+            let query = change("elb.DeleteLoadBalancerListeners", name).set("LoadBalancerPorts.member.1", port);
+            self.ask(query).await?;
+        }
+        Ok(())
     }
 
     pub async fn create_proxy_policy(&self, name: &str) -> Result<(), CallError> {
