@@ -2,7 +2,6 @@
 # `make` lists them.
 
 SHELL := /bin/bash
-DATA ?= data
 PORT ?= 6443
 ARGS ?=
 CARGO ?= cargo
@@ -14,6 +13,7 @@ OPENSTACK_PACKAGES := keystone==30.0.0 neutron==29.0.0 octavia==19.0.0 pymysql==
 # Debian packages that the tests need, each with the command that shows whether it is there.
 PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack haproxy:haproxy wrk:wrk ip:iproute2 \
   linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived \
+  chromium:chromium chromedriver:chromium-driver curl:curl \
   bird:bird2 /usr/lib/frr/bgpd:frr gobgpd:gobgpd dig:bind9-dnsutils named:bind9 nsd:nsd \
   mariadbd:mariadb-server-core epmd:erlang-base rabbitmq-server:rabbitmq-server openssl:openssl
 
@@ -22,9 +22,9 @@ PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-run: ## build and start the whole system: the API server and its controllers (DATA=dir PORT=6443 ARGS=...)
-	$(CARGO) run -p portico -- apiserver --data-dir $(DATA) --secure-port $(PORT) \
-	  --service-cluster-ip-range 10.96.0.0/16,fd00:10:96::/112 $(ARGS)
+run: ## build and start a cluster to look at and play with, in a network of its own: three nodes, a client, a dashboard (needs root; PORT=6443 ARGS=...)
+	$(CARGO) build -p portico
+	@$(TARGET)/debug/portico up --demo --port $(PORT) $(ARGS)
 
 build: ## build the binary, optimised
 	$(CARGO) build --release -p portico

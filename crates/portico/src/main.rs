@@ -4,6 +4,7 @@ mod apiserver;
 mod check_plugin;
 mod client;
 mod controller;
+mod dashboard;
 mod dns;
 mod explain;
 mod install;
@@ -35,6 +36,8 @@ enum Command {
     Apiserver(Box<apiserver::Arguments>),
     /// Give Services load balancers, and keep EndpointSlices and Endpoints in step with Services and Pods.
     Controller(Box<controller::Arguments>),
+    /// Show Services and where their traffic goes, in a browser.
+    Dashboard(dashboard::Arguments),
     /// Answer for a DNS zone made from Services, load balancers and nodes.
     Dns(Box<portico_dns::config::Arguments>),
     /// Say where a packet would go, and why.
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Vip(arguments) => vip::run(&arguments),
         // For people at a terminal: what they ask for goes to the standard output, and only trouble is logged.
+        Command::Dashboard(arguments) => say(dashboard::run(arguments)),
         Command::Explain(arguments) => say(explain::run(arguments)),
         Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
         Command::Lab(arguments) => say(lab::run(arguments)),

@@ -21,6 +21,8 @@ struct Net {
     now: Time,
     speakers: Vec<Speaker>,
     deaf: BTreeSet<NodeId>,
+    /// What they say is lost.
+    mute: BTreeSet<NodeId>,
     log: Vec<(NodeId, Output)>,
 }
 
@@ -28,7 +30,7 @@ impl Net {
     fn of(names: &[&str], shares: u32) -> Net {
         let peers: BTreeSet<NodeId> = names.iter().map(|name| id(name)).collect();
         let speakers = names.iter().map(|name| Speaker::new(id(name), 1, Timing::default())).collect();
-        let mut net = Net { now: BEGIN, speakers, deaf: BTreeSet::new(), log: vec![] };
+        let mut net = Net { now: BEGIN, speakers, deaf: BTreeSet::new(), mute: BTreeSet::new(), log: vec![] };
         for (n, name) in names.iter().enumerate() {
             net.give(name, Input::Links { lacks: vec![], macs: vec![[2, 0, 0, 0, 0, n as u8]] });
             net.give(name, Input::Peers(peers.clone()));
@@ -51,6 +53,7 @@ impl Net {
         let outputs = speaker.handle(self.now, input);
         for output in outputs {
             match &output {
+                Output::Send(_) if self.mute.contains(&to) => {}
                 Output::Send(heartbeat) if !self.deaf.contains(&to) && !self.deaf.contains(&heartbeat.to) => {
                     let heartbeat = Heartbeat::parse(&heartbeat.emit()).unwrap();
                     self.handle(heartbeat.to, Input::Heard(&heartbeat));
@@ -157,6 +160,20 @@ fn who_did_not_run_for_long_lets_go_before_anything_else() {
     assert!(outputs[..had].iter().all(|output| matches!(output, Output::Release(_))), "{outputs:?}");
     assert!(net.held("a").is_empty());
     net.run(1000);
+    assert_eq!(net.held("a").len() + net.held("b").len(), 20);
+}
+
+/// Packets pass one way only: who is not heard hears that others share out addresses without it.
+#[test]
+fn who_is_not_heard_gives_way() {
+    let mut net = Net::of(&["a", "b"], 20);
+    assert!(!net.held("a").is_empty());
+    net.mute.insert(id("a"));
+    net.run(500);
+    assert_eq!((net.held("a").len(), net.held("b").len()), (0, 20));
+    net.mute.clear();
+    net.run(500);
+    assert!(!net.held("a").is_empty());
     assert_eq!(net.held("a").len() + net.held("b").len(), 20);
 }
 

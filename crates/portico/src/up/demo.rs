@@ -65,11 +65,13 @@ async fn play(arguments: Arguments) -> anyhow::Result<()> {
     demo.wait_for_answer(SocketAddr::new(balancer, 80)).await?;
     progress.done("nodes: rules installed, the address announced");
     let owner = demo.wait_for_owner(balancer).await?;
+    let dashboard = demo.start_dashboard(arguments.dashboard_port).await?;
     let internal = objects::get(&client, &objects::service_path(INTERNAL)).await?;
     let listening = orders::listen(&control::socket(&arguments.lab)?)?;
     progress.done("a client outside is answered");
     let facts = Facts {
         api,
+        dashboard: &dashboard,
         kubeconfig: &folder.path.join("kubeconfig"),
         logs: &folder.path.join("logs"),
         balancer,
@@ -162,6 +164,19 @@ impl Demo {
         let client = api::client(kubeconfig).await?;
         self.until("the API server is ready", async || Ok(api::is_ready(&client).await.then_some(()))).await?;
         Ok(client)
+    }
+
+    /// On this machine, for its browser; the address with the key that opens it.
+    async fn start_dashboard(&mut self, port: u16) -> anyhow::Result<String> {
+        let (kubeconfig, listen) = (self.dir.join("kubeconfig").display().to_string(), format!("127.0.0.1:{port}"));
+        let arguments = ["dashboard", "--kubeconfig", &kubeconfig, "--listen", &listen, "--cluster-cidr", POD_RANGE];
+        self.programs.start("dashboard", None, &text(&arguments))?;
+        let log = self.dir.join("logs/dashboard.log");
+        let printed = async || {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            Ok(text.lines().find(|line| line.starts_with("http://")).map(str::to_owned))
+        };
+        self.until("the dashboard listens", printed).await
     }
 
     async fn wait_for_balancer(&mut self, client: &Client) -> anyhow::Result<IpAddr> {

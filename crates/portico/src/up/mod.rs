@@ -27,6 +27,9 @@ pub struct Arguments {
     /// The port of the API server; that of a demo is on 127.0.0.1, and 0 picks a free one.
     #[arg(long, value_name = "PORT", default_value_t = 6443)]
     port: u16,
+    /// The port of the demo's dashboard on 127.0.0.1; 0 picks a free one.
+    #[arg(long, value_name = "PORT", default_value_t = 9443, requires = "demo")]
+    dashboard_port: u16,
     /// Where everything is kept [default: /var/lib/portico; of a demo a folder that is removed at the end].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,

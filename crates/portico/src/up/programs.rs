@@ -4,6 +4,7 @@ use anyhow::{Context, bail};
 use portico_testbed::{Host, Process};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -21,7 +22,11 @@ pub struct Programs {
 impl Programs {
     pub fn new(logs: Option<PathBuf>) -> anyhow::Result<Programs> {
         if let Some(logs) = &logs {
-            fs::create_dir_all(logs).with_context(|| format!("cannot make {}", logs.display()))?;
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(logs)
+                .with_context(|| format!("cannot make {}", logs.display()))?;
         }
         let executable = std::env::current_exe().context("cannot find this very program")?;
         Ok(Programs { executable, logs, running: BTreeMap::new() })

@@ -9,6 +9,7 @@ use std::time::Duration;
 /// All that is worth knowing, once everything works.
 pub struct Facts<'a> {
     pub api: SocketAddr,
+    pub dashboard: &'a str,
     pub kubeconfig: &'a Path,
     pub logs: &'a Path,
     pub balancer: IpAddr,
@@ -40,6 +41,7 @@ impl Facts<'_> {
   Services    web           load balancer  {balancer}:80, answered for by {owner}
               web-public    node port      {node_port} of every node
               web-internal  cluster IP     {cluster_ip}:80
+  dashboard   {}
   API server  https://{}
   kubeconfig  {}
   logs        {}
@@ -53,6 +55,7 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
             PLACES[1].pod,
             nodes[2],
             PLACES[2].pod,
+            self.dashboard,
             self.api,
             self.kubeconfig.display(),
             self.logs.display(),

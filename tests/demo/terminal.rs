@@ -1,0 +1,80 @@
+//! The demo in a terminal.
+
+use crate::rig::{Demo, PATIENCE, good, shell};
+use std::path::Path;
+use std::time::Instant;
+
+#[test]
+fn the_five_things_to_try_work_as_printed() {
+    let mut demo = Demo::start("test");
+    let services = demo.try_number(1);
+    for wanted in ["web ", "LoadBalancer", "web-public", "NodePort", "web-internal", "ClusterIP"] {
+        assert!(services.contains(wanted), "{services}");
+    }
+    for pod in ["web-1", "web-2", "web-3"] {
+        demo.try_until(2, |text| text.starts_with(&format!("{pod} answers ")));
+    }
+
+    let owner = demo.commands[2].rsplit(' ').next().unwrap().to_owned();
+    assert!(demo.try_number(3).contains(&format!("{owner} is killed")), "{owner}");
+    let moved = demo.told("is answered for by");
+    assert!(moved.contains(&format!("before: {owner}")), "{moved}");
+    demo.try_until(2, |text| text.contains(" answers "));
+    let back = demo.commands[2].replace(" kill ", " start ");
+    assert!(good(&shell(&back)).contains("is started"));
+
+    let explained = demo.try_number(4);
+    assert!(
+        explained.contains("is a load balancer's IP of default/web") && explained.contains("10.244.1.10:8080"),
+        "{explained}"
+    );
+
+    assert!(demo.try_number(5).contains("web-1"));
+    let without = |text: &str| !text.contains("10.244.1.10:8080") && text.contains("10.244.2.10:8080");
+    demo.try_until(4, without);
+    for _ in 0..30 {
+        let answer = demo.try_until(2, |_| true);
+        assert!(!answer.starts_with("web-1 "), "{answer}");
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_nothing() {
+    let mut demo = Demo::start("test-end");
+    let socket = Path::new("/run/portico/lab-test-end.sock");
+    let folder = Path::new(&demo.kubeconfig).parent().unwrap().to_owned();
+    assert!(socket.exists() && folder.exists());
+    let children = || good(&shell(&format!("ps -o args= --ppid {} || true", demo.child.id())));
+    assert!(children().contains("portico"), "{}", children());
+    let folder_text = folder.display().to_string();
+    good(&shell(&format!("kill -INT {}", demo.child.id())));
+    assert!(demo.child.wait().unwrap().success());
+    assert!(!socket.exists() && !folder.exists());
+    let deadline = Instant::now() + PATIENCE;
+    while good(&shell("ps -eo args=")).lines().any(|line| line.contains(&folder_text) && !line.contains("ps -eo")) {
+        assert!(Instant::now() < deadline, "programs are left: {}", good(&shell("ps -eo pid,args=")));
+    }
+}
+
+#[test]
+fn orders_that_make_no_sense_are_answered() {
+    let portico = env!("CARGO_BIN_EXE_portico");
+    let nowhere = shell(&format!("{portico} lab --lab none-such show"));
+    assert!(
+        !nowhere.status.success() && String::from_utf8_lossy(&nowhere.stderr).contains("portico up --demo"),
+        "{nowhere:?}"
+    );
+    let demo = Demo::start("test-orders");
+    for (order, wanted) in [
+        ("kill node9", "there are node1, node2, node3"),
+        ("resume node1", ""),
+        ("start node1", "node1 runs already"),
+        ("exec nobody -- true", "there is no host nobody"),
+    ] {
+        let output = shell(&format!("{portico} lab --lab test-orders {order}"));
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains(wanted), "{order}: {told}");
+        assert_eq!(output.status.success(), wanted.is_empty(), "{order}: {told}");
+    }
+    drop(demo);
+}
