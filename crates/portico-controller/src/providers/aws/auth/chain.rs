@@ -11,7 +11,7 @@ use crate::providers::cloud::{Ini, Section};
 /// What a process finds around it.
 pub struct Environment<'a> {
     pub variables: BTreeMap<String, String>,
-    pub read: &'a dyn Fn(&Path) -> Option<String>,
+    pub read: &'a (dyn Fn(&Path) -> Option<String> + Sync),
 }
 
 #[derive(Clone, Debug)]
@@ -126,7 +126,10 @@ fn fixed(key: Option<&str>, secret: Option<&str>, token: Option<&str>) -> Option
 mod tests {
     use super::*;
 
-    fn environment<'a>(variables: &[(&str, &str)], read: &'a dyn Fn(&Path) -> Option<String>) -> Environment<'a> {
+    fn environment<'a>(
+        variables: &[(&str, &str)],
+        read: &'a (dyn Fn(&Path) -> Option<String> + Sync),
+    ) -> Environment<'a> {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Environment { variables, read }
     }
