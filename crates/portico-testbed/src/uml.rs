@@ -20,7 +20,8 @@ mod test;
 pub use test::{has_ipvs, is_inside, test_inside, test_with_ipvs};
 
 /// Commands that have to be there, with the Debian packages they come in.
-const NEEDED: [(&str, &str); 5] = [
+const NEEDED: [(&str, &str); 6] = [
+    ("cc", "build-essential"),
     ("linux.uml", "user-mode-linux"),
     ("modprobe", "kmod"),
     ("unshare", "util-linux"),
@@ -32,10 +33,15 @@ const FOLDERS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/
 /// place: the first process of a namespace cannot abort itself, which is how this kernel ends a panic.
 const START: &str =
     "ulimit -c 0; mount -t tmpfs -o mode=700,size=100% uml /run && cat >/run/init && chmod 700 /run/init &&
+    if [ -n \"$XSTATE\" ]; then
+        printf %s \"$XSTATE\" | cc -shared -fPIC -O2 -x c -o /run/xstate.so - && export LD_PRELOAD=/run/xstate.so
+    fi &&
     TMPDIR=/run linux.uml uml_dir=/run/ init=/run/init \"$@\" </dev/null; exit $?";
 /// The first line is the command's output, the other the kernel's own words.
 const LINES: [&str; 4] = ["ssl=null", "ssl0=null,fd:1", "con=null", "con0=null,fd:2"];
 const ROOT: [&str; 3] = ["rootfstype=hostfs", "rootflags=/", "ro"];
+/// Put before the library of the host where the CPU has more registers than this kernel knows.
+const XSTATE: &str = include_str!("uml/xstate.c");
 const INIT: &str = include_str!("uml/init.sh");
 /// Begins the last line of the output.
 const ENDED: &str = "user-mode-linux: the command ended with status ";
@@ -111,6 +117,7 @@ impl Uml {
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "--pid", "--fork", "--kill-child=KILL", "sh", "-c", START, "sh"]);
         unshare.arg(format!("mem={}", self.memory)).args(ROOT).args(LINES).arg("quiet");
+        unshare.env("XSTATE", if has_many_registers() { XSTATE } else { "" });
         unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::from(process::start(None, unshare)?);
         let (sender, lines) = mpsc::channel();
@@ -180,4 +187,9 @@ fn is_name(name: &OsStr) -> bool {
 fn quoted(word: &OsStr) -> Vec<u8> {
     let parts: Vec<&[u8]> = word.as_bytes().split(|&byte| byte == b'\'').collect();
     [b"'".as_slice(), &parts.join(br"'\''".as_slice()), b"'"].concat()
+}
+
+/// The CPU has AMX, whose registers are larger than all others together.
+fn has_many_registers() -> bool {
+    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" amx_tile"))
 }
