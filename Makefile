@@ -4,9 +4,12 @@
 SHELL := /bin/bash
 PORT ?= 6443
 ARGS ?=
+TEST_ARGS ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/python
+# AWS in Python, for the tests of provider aws. It wants other versions of things than the Python client does.
+MOTO := $(TARGET)/moto
 # The real Keystone, Neutron and Octavia, for the tests of provider openstack.
 OPENSTACK := $(TARGET)/openstack
 OPENSTACK_PACKAGES := keystone==30.0.0 neutron==29.0.0 octavia==19.0.0 pymysql==1.1.2 waitress==3.0.2
@@ -42,7 +45,7 @@ deps: ## install what the tests need (Debian packages by name, the Python client
 	@[ -x $(VENV)/bin/python ] || python3 -m venv $(VENV)
 	@$(VENV)/bin/python -c 'import kubernetes, grpc_tools' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes grpcio grpcio-tools
 	@[ -x $(OPENSTACK)/bin/octavia-worker ] || { python3 -m venv $(OPENSTACK) && $(OPENSTACK)/bin/pip install -q $(OPENSTACK_PACKAGES); }
-	@[ -x $(VENV)/bin/moto_server ] || $(VENV)/bin/pip install -q 'moto[server,ec2,elb,elbv2]'
+	@[ -x $(MOTO)/bin/moto_server ] || { python3 -m venv $(MOTO) && $(MOTO)/bin/pip install -q 'moto[server,ec2,elb,elbv2]==5.2.5'; }
 
 format: ## check the formatting
 	$(CARGO) fmt --all --check
@@ -51,10 +54,10 @@ lint: ## clippy, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 unit: ## unit and property tests
-	$(CARGO) test --workspace --exclude portico
+	$(CARGO) test --workspace --exclude portico $(TEST_ARGS)
 
 e2e: ## end-to-end tests of the binary: rules, conformance, dataplanes, flows, faults, vip, dns, haproxy, kubectl, Python, crash, fuzz (needs root)
-	$(CARGO) test -p portico
+	$(CARGO) test -p portico $(TEST_ARGS)
 
 uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has none (CMD='ipvsadm -ln')
 	@$(CARGO) run -q -p portico-testbed --example uml -- sh -c '$(subst ','\'',$(or $(CMD),uname -a))'
