@@ -18,7 +18,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Between two writes. To wake the thread costs more than what it writes.
-const PAUSE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_secs(10);
+/// Between tries to write that fail.
+const AGAIN: Duration = Duration::from_secs(1);
 /// More than this is not left in memory for the pause.
 const MUCH: usize = 128 << 10;
 /// A disk that is so far behind is given up.
@@ -194,7 +196,7 @@ fn write(mut file: File, shared: &Shared) {
             return;
         }
         if failing {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(AGAIN);
         }
     }
 }

@@ -17,7 +17,7 @@ const NAME: &str = "journal";
 /// A file this small is never rewritten.
 const SMALL: u64 = 64 << 10;
 /// So long may something be written and not be on disk. Only a machine that loses power loses it.
-const SYNC: Duration = Duration::from_secs(30);
+const SYNC: Duration = Duration::from_secs(60);
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -128,7 +128,7 @@ async fn a_lease_that_is_not_there_is_made_with_its_node_as_the_owner() {
     assert_eq!((method.as_str(), name.as_str()), ("POST", "leases"));
     assert_eq!(lease["metadata"]["name"], "portico-node-node1");
     assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], "u1");
-    assert_eq!(lease["spec"]["leaseDurationSeconds"], 30);
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 45);
 }
 
 #[tokio::test]
