@@ -4,6 +4,7 @@
 use crate::common::client::MERGE;
 use crate::common::{Client, PATIENCE, Server, Store, at, eventually, text};
 use crate::deploy;
+use crate::objects::{collection, documents};
 use portico_testbed::{Host, Process, Testbed};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ type Rights = BTreeSet<String>;
 
 fn objects(file: &str) -> Vec<Value> {
     let text = fs::read_to_string(deploy().join("rbac").join(file)).unwrap();
-    text.split("\n---\n").map(|part| serde_saphyr::from_str(part).unwrap()).collect()
+    documents(&text)
 }
 
 fn granted(objects: &[Value]) -> Rights {
@@ -78,13 +79,7 @@ impl Rig {
     async fn install(&self, file: &str, account: &str) -> Vec<Value> {
         let objects = objects(file);
         for object in &objects {
-            let namespaced = object["metadata"]["namespace"].is_string();
-            let place = if namespaced { format!("/namespaces/{NAMESPACE}") } else { String::new() };
-            let (api, plural) = match text(object, "kind") {
-                "ServiceAccount" => ("/api/v1".to_owned(), "serviceaccounts".to_owned()),
-                kind => (format!("/apis/{}", text(object, "apiVersion")), format!("{}s", kind.to_lowercase())),
-            };
-            self.admin.post(&format!("{api}{place}/{plural}"), object).await.expect(201);
+            self.admin.post(&collection(object), object).await.expect(201);
         }
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
