@@ -1,4 +1,8 @@
-//! The rules of the house, checked: who may depend on whom, what pure crates may not do, what every file has.
+//! The rules of the house, checked: who may depend on whom, what pure crates may not do, what every file has, and that the docs are true.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "tidy/docs.rs"]
+mod docs;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,9 @@
 
 use crate::common::{at, text};
 use crate::deploy;
+use regex::Regex;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -60,4 +62,41 @@ fn queries_of_the_dashboard_are_queries() {
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     fs::write(file.path(), json!({"groups": [{"name": "queries", "rules": rules}]}).to_string()).unwrap();
     promtool(&["check", "rules", file.path().to_str().unwrap()]);
+}
+
+/// Names that a query asks for: what is left of it without labels, ranges, groupings and functions.
+fn names(query: &str) -> Vec<String> {
+    let query = Regex::new(r"\{[^}]*\}|\[[^\]]*\]|(by|without) \([^)]*\)").unwrap().replace_all(query, " ").into_owned();
+    let query = Regex::new(r"[a-z_]+ ?\(").unwrap().replace_all(&query, " (").into_owned();
+    let words = Regex::new(r"[a-z][a-z0-9_]*").unwrap();
+    let words = words.find_iter(&query).map(|word| word.as_str().to_owned());
+    words.filter(|word| !["or", "and", "unless", "bool", "by"].contains(&word.as_str())).collect()
+}
+
+#[test]
+fn names_are_found_in_queries() {
+    let query = r#"sum by (le) (rate(a_bucket{x=~"y|z"}[5m])) / max(b) > bool 1 or vector(0)"#;
+    assert_eq!(names(query), ["a_bucket", "b"]);
+}
+
+/// The page of metrics is what the daemons serve (tests/eyes.rs), so what is on it exists.
+#[test]
+fn queries_ask_for_metrics_that_exist() {
+    let page = fs::read_to_string(deploy().join("../docs/reference/metrics.md")).unwrap();
+    let row = Regex::new(r"(?m)^\| `([a-z0-9_]+)` \| ([a-z]+) \|").unwrap();
+    let mut known = BTreeSet::from(["up".to_owned()]);
+    for (_, [name, kind]) in row.captures_iter(&page).map(|found| found.extract()) {
+        match kind {
+            "histogram" => known.extend(["bucket", "count", "sum"].map(|part| format!("{name}_{part}"))),
+            _ => drop(known.insert(name.to_owned())),
+        }
+    }
+    let rules = alerts();
+    for query in queries().into_iter().chain(rules.iter().map(|alert| text(alert, "expr").to_owned())) {
+        let asked = names(&query);
+        assert!(!asked.is_empty(), "{query} asks for nothing");
+        for name in asked {
+            assert!(known.contains(&name), "{name} does not exist, in {query}");
+        }
+    }
 }
