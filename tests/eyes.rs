@@ -7,6 +7,7 @@ mod lab;
 #[path = "eyes/metrics.rs"]
 mod metrics;
 #[path = "demo/rig.rs"]
+#[allow(dead_code, reason = "the demo's own tests use more of it")]
 mod rig;
 
 use lab::Lab;

@@ -54,6 +54,8 @@ fn lost(before: &Value, after: &Value, path: &str) -> Option<String> {
             let pairs = before.iter().zip(after).enumerate();
             pairs.into_iter().find_map(|(index, (before, after))| lost(before, after, &format!("{path}.{index}")))
         }
+        // A number may be written with a fraction.
+        (Value::Number(before), Value::Number(after)) if before.as_f64() == after.as_f64() => None,
         _ => (before != after).then(|| format!("{path} ({before})")),
     }
 }

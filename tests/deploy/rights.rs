@@ -1,4 +1,4 @@
-//! `portico controller` and `portico node` with nothing but the rights of `deploy/rbac`: a load balancer comes to life and goes. What
+//! `portico controller`, `portico node` and `portico dns` with nothing but the rights of `deploy/rbac`: a load balancer comes to life and goes. What
 //! the server wrote down about it tells that nothing was refused, and which rights nobody used.
 
 use crate::common::client::MERGE;
@@ -151,6 +151,9 @@ async fn story(node: Host) {
     let data = format!("--data-dir={}", rig.server.dir().join("node").display());
     let flags = ["--hostname-override=node1", "--static-services=", "--cluster-cidr=10.244.0.0/16", &data];
     let _node = rig.run("portico-node", &[&["node"], &flags[..]].concat());
+    let of_dns = granted(&rig.install("dns.yaml", "portico-dns").await);
+    let flags = ["dns", "--zone=k8s.example.com", "--listen=127.0.0.1:5353", "--metrics-bind-address=none"];
+    let _dns = rig.run("portico-dns", &flags);
 
     // A load balancer that comes to life, one that has to wait, one that has to move, and all of them go.
     let pools = "/apis/portico.dev/v1/addresspools";
@@ -185,12 +188,20 @@ async fn story(node: Host) {
     .await;
     rig.admin.get(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/portico-announce")).await.expect(200);
 
+    eventually("the names of the cluster are known", || async {
+        let user = format!("system:serviceaccount:{NAMESPACE}:portico-dns");
+        asked(&fs::read_to_string(&audit).unwrap(), &user, &of_dns).0.is_superset(&of_dns).then_some(())
+    })
+    .await;
+
     // It gives its lease back.
     assert!(controller.terminate(PATIENCE).is_some_and(|status| status.success()));
 
-    for (account, granted, may_rest) in
-        [("portico-controller", &of_controller, CONTROLLER_MAY_REST), ("portico-node", &of_node, NODE_MAY_REST)]
-    {
+    for (account, granted, may_rest) in [
+        ("portico-controller", &of_controller, CONTROLLER_MAY_REST),
+        ("portico-node", &of_node, NODE_MAY_REST),
+        ("portico-dns", &of_dns, &[]),
+    ] {
         let log = || fs::read_to_string(rig.server.dir().join(format!("{account}.log"))).unwrap();
         let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
         let (used, refused) = asked(&fs::read_to_string(&audit).unwrap(), &user, granted);
