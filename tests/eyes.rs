@@ -39,7 +39,12 @@ fn kubectl(lab: &Lab) {
     lab.kubectl("get addresspools", &["FREE-IPV4", "demo"]);
     lab.kubectl("describe service web", &["LoadBalancer Ingress:", "192.0.2.200", "EnsuredLoadBalancer"]);
     let conditions = "get service web -o jsonpath={range\\ .status.conditions[*]}{.type}={.status}\\ {.reason}\\;{end}";
-    let wanted = ["Allocated=True Allocated", "Programmed=True Programmed", "Announced=True Layer2", "Reachable=True EndpointsReady"];
+    let wanted = [
+        "Allocated=True Allocated",
+        "Programmed=True Programmed",
+        "Announced=True Layer2",
+        "Reachable=True EndpointsReady",
+    ];
     lab.kubectl(conditions, &wanted);
     lab.kubectl("-n kube-system get leases", &["portico-controller", "portico-node-node1"]);
     lab.kubectl("explain addresspool.spec.addresses", &["AddressPool", "addresses"]);
@@ -54,7 +59,8 @@ fn curl(lab: &Lab) {
 }
 
 fn dig(lab: &Lab) {
-    let ask = |question: &str, wanted: &[&str]| lab.on("client", &format!("dig @{DNS} -p 5353 +time=2 {question}"), wanted);
+    let ask =
+        |question: &str, wanted: &[&str]| lab.on("client", &format!("dig @{DNS} -p 5353 +time=2 {question}"), wanted);
     ask("web.default.svc.k8s.example.com A", &["status: NOERROR", "192.0.2.200", "aa"]);
     ask("node1.node.k8s.example.com A +short", &["192.0.2.11"]);
     ask("k8s.example.com SOA +short", &["ns.k8s.example.com. hostmaster.k8s.example.com."]);

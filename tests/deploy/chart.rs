@@ -72,7 +72,8 @@ fn pod(object: &Value) -> Option<&Value> {
 fn helm_finds_nothing_to_criticise() {
     for values in cases() {
         let chart = deploy().join("chart");
-        let output = helm(NAMESPACE, &["lint", "--strict", chart.to_str().unwrap(), "--values", values.to_str().unwrap()]);
+        let output =
+            helm(NAMESPACE, &["lint", "--strict", chart.to_str().unwrap(), "--values", values.to_str().unwrap()]);
         assert!(output.status.success(), "{}: {}", values.display(), said(&output));
     }
 }
@@ -107,7 +108,9 @@ fn every_object_is_of_its_kind() {
         assert_eq!(once.len(), titles.len(), "{}: something is there twice: {titles:?}", values.display());
         seen.extend(objects.iter().map(|object| text(object, "kind").to_owned()));
     }
-    for kind in ["DaemonSet", "Deployment", "PodDisruptionBudget", "PodMonitor", "PrometheusRule", "ConfigMap", "Service"] {
+    for kind in
+        ["DaemonSet", "Deployment", "PodDisruptionBudget", "PodMonitor", "PrometheusRule", "ConfigMap", "Service"]
+    {
         assert!(seen.contains(kind), "no file of values makes a {kind}");
     }
 }
@@ -127,7 +130,8 @@ fn objects_fit_each_other() {
             }
             let account = text(pod, "spec.serviceAccountName");
             find(&objects, "ServiceAccount", account);
-            let bound = |object: &Value| list(object, "subjects").iter().any(|subject| text(subject, "name") == account);
+            let bound =
+                |object: &Value| list(object, "subjects").iter().any(|subject| text(subject, "name") == account);
             assert!(objects.iter().any(bound), "{account} has no rights");
         }
         for monitor in objects.iter().filter(|object| text(object, "kind") == "PodMonitor") {
@@ -169,7 +173,10 @@ fn misfits(pod: &Value) -> Vec<String> {
 fn nobody_has_more_privileges_than_needed() {
     let objects = case("least");
     let node = find(&objects, "DaemonSet", "portico-node");
-    assert_eq!(at(node, "spec.template.spec.containers.0.securityContext.capabilities.add"), &json!(["NET_ADMIN", "NET_RAW"]));
+    assert_eq!(
+        at(node, "spec.template.spec.containers.0.securityContext.capabilities.add"),
+        &json!(["NET_ADMIN", "NET_RAW"])
+    );
     assert_eq!(at(node, "spec.template.spec.containers.0.securityContext.privileged"), &Value::Null);
     let controller = find(&objects, "Deployment", "portico-controller");
     assert_eq!(at(controller, "spec.replicas"), &json!(2));
@@ -199,7 +206,8 @@ async fn porticos_own_api_server_takes_what_it_knows() {
     for values in cases() {
         let server = Server::start(Store::Embedded, &[]).await;
         let (mut taken, rendered) = (Vec::new(), documents(&render(&values)));
-        let known = ["ClusterRole", "ClusterRoleBinding", "ConfigMap", "Role", "RoleBinding", "Service", "ServiceAccount"];
+        let known =
+            ["ClusterRole", "ClusterRoleBinding", "ConfigMap", "Role", "RoleBinding", "Service", "ServiceAccount"];
         for object in rendered.iter().filter(|object| known.contains(&text(object, "kind"))) {
             let answer = server.admin().post(&collection(object), object).await;
             assert_eq!(answer.status, 201, "{}: {}", title(object), answer.text());
@@ -252,10 +260,12 @@ fn manifests() -> BTreeMap<String, String> {
         let file = files.entry(name.to_owned()).or_insert_with(|| head.to_owned());
         file.push_str(&format!("---\n{}\n", object.trim_end()));
     }
-    let pod = ["vip", "manifest", "--kind=static-pod", "--address=192.0.2.5", "--kubeconfig=/etc/kubernetes/admin.conf"];
+    let pod =
+        ["vip", "manifest", "--kind=static-pod", "--address=192.0.2.5", "--kubeconfig=/etc/kubernetes/admin.conf"];
     let output = Command::new(env!("CARGO_BIN_EXE_portico")).args(pod).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    let head = format!("# For /etc/kubernetes/manifests of each control-plane node, from `portico {}`.\n", pod.join(" "));
+    let head =
+        format!("# For /etc/kubernetes/manifests of each control-plane node, from `portico {}`.\n", pod.join(" "));
     files.insert("static-pods/vip.yaml".to_owned(), head + &String::from_utf8(output.stdout).unwrap());
     files
 }
@@ -264,7 +274,10 @@ fn manifests() -> BTreeMap<String, String> {
 fn the_manifests_are_what_the_chart_renders() {
     let folder = deploy().join("manifests");
     let wanted = manifests();
-    assert_eq!(wanted.keys().collect::<Vec<_>>(), ["controller.yaml", "monitoring.yaml", "node.yaml", "static-pods/vip.yaml"]);
+    assert_eq!(
+        wanted.keys().collect::<Vec<_>>(),
+        ["controller.yaml", "monitoring.yaml", "node.yaml", "static-pods/vip.yaml"]
+    );
     for (name, wanted) in &wanted {
         if std::env::var_os(WRITE).is_some() {
             fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();

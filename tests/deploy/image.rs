@@ -14,7 +14,10 @@ fn instructions() -> Vec<(String, String)> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     let joined = lines.join("\n").replace("\\\n", " ");
     let lines = joined.lines().filter(|line| !line.trim().is_empty());
-    lines.map(|line| line.split_once(' ').unwrap()).map(|(name, rest)| (name.to_owned(), rest.trim().to_owned())).collect()
+    lines
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(name, rest)| (name.to_owned(), rest.trim().to_owned()))
+        .collect()
 }
 
 #[test]
@@ -39,7 +42,9 @@ fn what_is_built_is_this_project() {
     let mut copied = Vec::new();
     for (name, rest) in instructions() {
         match (name.as_str(), rest.as_str()) {
-            ("FROM", image) if image.starts_with("rust:") => assert!(image.starts_with(&format!("rust:{rust}-")), "{image}"),
+            ("FROM", image) if image.starts_with("rust:") => {
+                assert!(image.starts_with(&format!("rust:{rust}-")), "{image}")
+            }
             ("COPY", files) if !files.starts_with("--from") => {
                 let words: Vec<&str> = files.split_whitespace().collect();
                 copied.extend(words[..words.len() - 1].iter().map(|word| (*word).to_owned()));
@@ -65,7 +70,9 @@ fn the_program_is_where_it_is_started() {
     let (mut places, mut starts) = (Vec::new(), Vec::new());
     for (name, rest) in instructions() {
         match name.as_str() {
-            "COPY" if rest.starts_with("--from=build /portico ") => places.push(rest.split(' ').nth(2).unwrap().to_owned()),
+            "COPY" if rest.starts_with("--from=build /portico ") => {
+                places.push(rest.split(' ').nth(2).unwrap().to_owned())
+            }
             "ENTRYPOINT" => starts.push(rest.trim_matches(['[', ']', '"']).to_owned()),
             _ => {}
         }

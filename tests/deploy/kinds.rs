@@ -129,7 +129,8 @@ struct Rule {
 #[test]
 fn a_field_that_is_none_is_found() {
     use serde_json::json;
-    let pod = |spec: Value| problem(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}));
+    let pod =
+        |spec: Value| problem(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}));
     assert_eq!(pod(json!({"containers": [{"name": "a", "image": "b"}]})), None);
     let wrong = pod(json!({"containers": [{"name": "a", "imag": "b"}]})).unwrap();
     assert_eq!(wrong, "Pod a: .spec.containers.0.imag is no field");

@@ -66,7 +66,8 @@ fn queries_of_the_dashboard_are_queries() {
 
 /// Names that a query asks for: what is left of it without labels, ranges, groupings and functions.
 fn names(query: &str) -> Vec<String> {
-    let query = Regex::new(r"\{[^}]*\}|\[[^\]]*\]|(by|without) \([^)]*\)").unwrap().replace_all(query, " ").into_owned();
+    let query =
+        Regex::new(r"\{[^}]*\}|\[[^\]]*\]|(by|without) \([^)]*\)").unwrap().replace_all(query, " ").into_owned();
     let query = Regex::new(r"[a-z_]+ *\(").unwrap().replace_all(&query, " (").into_owned();
     let words = Regex::new(r"[a-z][a-z0-9_]*").unwrap();
     let words = words.find_iter(&query).map(|word| word.as_str().to_owned());

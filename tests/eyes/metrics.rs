@@ -93,7 +93,10 @@ fn compare(wanted: &str) {
         fs::write(&path, wanted).unwrap();
     }
     let stored = fs::read_to_string(&path).unwrap_or_default();
-    let differing = wanted.lines().filter(|line| !stored.contains(line)).chain(stored.lines().filter(|line| !wanted.contains(line)));
+    let differing = wanted
+        .lines()
+        .filter(|line| !stored.contains(line))
+        .chain(stored.lines().filter(|line| !wanted.contains(line)));
     let differing: Vec<&str> = differing.collect();
     assert!(stored == wanted, "docs/reference/metrics.md is out of date, run `make docs`:\n{}", differing.join("\n"));
 }

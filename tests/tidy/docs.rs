@@ -43,8 +43,11 @@ fn links(text: &str) -> Vec<String> {
     let code = Regex::new(r"`[^`\n]*`").unwrap();
     let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
     let text = fences.replace_all(text, "");
-    let text: Vec<String> =
-        text.lines().filter(|line| !line.starts_with("    ")).map(|line| code.replace_all(line, "x").into_owned()).collect();
+    let text: Vec<String> = text
+        .lines()
+        .filter(|line| !line.starts_with("    "))
+        .map(|line| code.replace_all(line, "x").into_owned())
+        .collect();
     text.iter().flat_map(|line| link.captures_iter(line).map(|found| found[1].to_owned()).collect::<Vec<_>>()).collect()
 }
 
@@ -52,7 +55,10 @@ fn links(text: &str) -> Vec<String> {
 fn anchors(text: &str) -> BTreeSet<String> {
     let name = |heading: &str| -> String {
         let kept = heading.trim().to_lowercase();
-        kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_')).collect::<String>().replace(' ', "-")
+        kept.chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+            .collect::<String>()
+            .replace(' ', "-")
     };
     let headings = text.lines().filter(|line| line.starts_with('#'));
     headings.map(|line| name(line.trim_start_matches('#'))).collect()
@@ -127,7 +133,8 @@ fn describe(words: &[String], out: &mut String) {
 
 #[test]
 fn the_commands_are_described_as_they_are() {
-    let mut text = "# Commands\n\nEverything that can be typed, as `--help` tells it (`make docs` writes this page).\n".to_owned();
+    let mut text =
+        "# Commands\n\nEverything that can be typed, as `--help` tells it (`make docs` writes this page).\n".to_owned();
     describe(&[], &mut text);
     assert!(text.contains("\n## portico node\n") && text.contains("\n### portico vip status\n"));
     compare("commands.md", &text.replacen("\n# portico\n", "\n## portico\n", 1));

@@ -48,11 +48,7 @@ impl Default for Metrics {
         let (watchers, refused, revision, objects) =
             (Gauge::default(), Counter::default(), Gauge::default(), Family::default());
         registry.show("apiserver_request", "Requests by verb, resource and code", requests.clone());
-        registry.show(
-            "apiserver_request_duration_seconds",
-            "How long requests took, watches apart",
-            seconds.clone(),
-        );
+        registry.show("apiserver_request_duration_seconds", "How long requests took, watches apart", seconds.clone());
         registry.show("apiserver_longrunning_requests", "Open watches", watchers.clone());
         registry.show(
             "apiserver_request_terminations",

@@ -91,21 +91,13 @@ impl Default for Metrics {
         );
         registry.show("portico_balancer_provider_seconds", "How long calls of the provider took", m.took.clone());
         registry.show("portico_balancer_writes", "Patches of Services", m.writes.clone());
-        registry.show(
-            "portico_balancer_write_failures",
-            "Patches of Services that failed",
-            m.failed_writes.clone(),
-        );
+        registry.show("portico_balancer_write_failures", "Patches of Services that failed", m.failed_writes.clone());
         registry.show("portico_balancer_events", "Events written", m.events.clone());
         registry.show("portico_balancer_events_dropped", "Events that were too many", m.dropped_events.clone());
         registry.show("portico_balancer_services", "Services that have or get a load balancer", m.services.clone());
         registry.show("portico_balancer_queue", "Services that are worked on or wait for it", m.queued.clone());
         registry.show("portico_balancer_failing", "Services whose last try failed", m.failing.clone());
-        registry.show(
-            "portico_balancer_leading",
-            "1 where this controller is the one that works",
-            m.leading.clone(),
-        );
+        registry.show("portico_balancer_leading", "1 where this controller is the one that works", m.leading.clone());
         metrics.cloud.register(&mut registry);
         metrics.registry.lock().map(|mut shared| *shared = registry).unwrap_or_default();
         metrics
