@@ -16,7 +16,17 @@ const MOST_IDS: usize = 10;
 const FIRST_IPV6: u64 = 9_000_000;
 /// In lists.
 const SHORT: [&str; 11] = [
-    "name", "id", "protocol", "port", "algorithm", "status", "timeout", "created", "virtualIps", "updated", "nodeCount",
+    "name",
+    "id",
+    "protocol",
+    "port",
+    "algorithm",
+    "status",
+    "timeout",
+    "created",
+    "virtualIps",
+    "updated",
+    "nodeCount",
 ];
 
 type Answer = Result<(u16, Value), Refusal>;
@@ -150,7 +160,9 @@ fn addresses(store: &mut Store, value: &Value) -> Result<Vec<Value>, Refusal> {
         if version != Some("IPV6") {
             let id = store.number();
             let network = if kind == "PUBLIC" { "203.0.113" } else { "10.191.0" };
-            made.push(json!({"id": id, "address": format!("{network}.{}", id % 250 + 1), "type": kind, "ipVersion": "IPV4"}));
+            made.push(
+                json!({"id": id, "address": format!("{network}.{}", id % 250 + 1), "type": kind, "ipVersion": "IPV4"}),
+            );
         }
         if version == Some("IPV6") || version.is_none() && kind == "PUBLIC" {
             let id = store.number();
@@ -170,7 +182,10 @@ fn shared(store: &Store, wish: &Value, value: &Value) -> Result<Value, Refusal> 
     for other in store.balancers.values().map(|stored| &stored.value) {
         let Some(vip) = items(other, "virtualIps").into_iter().find(|vip| vip["id"] == wish["id"]) else { continue };
         if other["port"] == value["port"] && other["protocol"] == value["protocol"] {
-            return refuse(400, "Another load balancer is currently using the requested port with the shared virtual ip.");
+            return refuse(
+                400,
+                "Another load balancer is currently using the requested port with the shared virtual ip.",
+            );
         }
         found = Some(vip);
     }

@@ -40,6 +40,7 @@
 //! wants, before or after they reach the cloud; what was asked is in its plan's `calls`. [`faults::no_waits`] is a pace without waits.
 //! `gce/tests.rs` is an example.
 
+mod asked;
 mod auth;
 mod call;
 mod client;
@@ -56,6 +57,7 @@ mod retry;
 mod transport;
 mod wait;
 
+pub use asked::requested_ip;
 pub use auth::{Anonymous, Authorize, Fixed, Header, Token, TokenSource, Tokens, secret};
 pub use call::{Call, Reply, encode};
 pub use client::{Client, Dialect, Pace, Setup};

@@ -34,7 +34,8 @@ use status::{check_unchangeable, described, requested_ip};
 use work::{Work, failed};
 
 use super::cloud::{
-    Anonymous, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Login, Pace, Poll, Setup, Tokens, Transport,
+    Anonymous, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Login, Pace, Poll, Setup, Tokens,
+    Transport,
 };
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request, Start};
 

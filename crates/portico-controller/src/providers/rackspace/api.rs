@@ -81,9 +81,8 @@ pub struct SessionPersistence {
     pub persistence_type: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct NetworkItem {
-    #[serde(skip_serializing)]
     pub id: u64,
     pub address: String,
     #[serde(rename = "type")]
@@ -144,7 +143,7 @@ pub struct NewNode {
 pub struct NewItem {
     pub address: String,
     #[serde(rename = "type")]
-    pub kind: &'static str,
+    pub kind: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -282,9 +281,8 @@ pub const DIALECT: Dialect = Dialect {
             return Some((String::new(), problems.join("; ")));
         }
         let plain = || Some((String::new(), text(&answer["message"])?));
-        let named = || {
-            answer.as_object()?.iter().find_map(|(name, fault)| Some((name.clone(), text(&fault["message"])?)))
-        };
+        let named =
+            || answer.as_object()?.iter().find_map(|(name, fault)| Some((name.clone(), text(&fault["message"])?)));
         plain().or_else(named)
     },
     // 413 is also the answer to too many nodes or load balancers.

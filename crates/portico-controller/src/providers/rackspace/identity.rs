@@ -105,6 +105,9 @@ mod tests {
         let catalog: Vec<Service> = serde_json::from_value(catalog).unwrap();
         assert_eq!(super::endpoint(&catalog, "ORD").unwrap(), "https://o/v1.0/1");
         let error = super::endpoint(&catalog, "LON").unwrap_err().to_string();
-        assert!(error.ends_with("the catalog has no rax:load-balancer in region \"LON\": use one of DFW, ORD"), "{error}");
+        assert!(
+            error.ends_with("the catalog has no rax:load-balancer in region \"LON\": use one of DFW, ORD"),
+            "{error}"
+        );
     }
 }

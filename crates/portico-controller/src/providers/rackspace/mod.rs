@@ -16,8 +16,7 @@ mod plan;
 mod wanted;
 mod work;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::HeaderName;
 
@@ -25,12 +24,12 @@ use api::{Api, DIALECT, LoadBalancer};
 pub use config::{Config, ConfigError};
 pub use description::DESCRIPTION;
 use identity::Identity;
-use plan::Plan;
 use wanted::Wanted;
 use work::Work;
 
 use super::cloud::{
-    Anonymous, CallError, CallMetrics, Client, Header, Http, HttpOptions, Login, Pace, Poll, Setup, Tokens, Transport,
+    Anonymous, Basis, CallError, CallMetrics, Client, Header, Http, HttpOptions, Login, Pace, Poll, Remembered, Setup,
+    Tokens, Transport,
 };
 use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, ProviderError, Request, Start};
 
@@ -53,8 +52,8 @@ pub struct Rackspace {
     identity: Login<Identity>,
     client: Arc<Client>,
     poll: Poll,
-    /// What the last call that succeeded left of each Service, by the name of its load balancers: it saves reads, and no more.
-    remembered: Mutex<BTreeMap<String, Vec<LoadBalancer>>>,
+    /// With details.
+    remembered: Remembered<Vec<LoadBalancer>>,
 }
 
 impl Rackspace {
@@ -89,21 +88,12 @@ impl Rackspace {
         let identity = Login::new(Identity { client, config: config.clone() });
         let tokens = Tokens::new(identity.clone(), Header::Named(TOKEN));
         let client = Arc::new(Client::new(setup(Arc::new(tokens))));
-        Rackspace { config, identity, client, poll: parts.poll, remembered: Mutex::default() }
+        Rackspace { config, identity, client, poll: parts.poll, remembered: Remembered::default() }
     }
 
     async fn work<'a>(&'a self, request: &'a Request) -> Result<Work<'a>, CallError> {
         let api = Api { client: Arc::clone(&self.client), url: self.identity.place().await? };
         Ok(Work { api, poll: &self.poll, name: &request.balancer_name })
-    }
-
-    /// Taken out: a call that fails leaves nothing, and the next one reads.
-    fn recall(&self, request: &Request) -> Option<Vec<LoadBalancer>> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).remove(&request.balancer_name)
-    }
-
-    fn remember(&self, request: &Request, own: Vec<LoadBalancer>) {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).insert(request.balancer_name.clone(), own);
     }
 
     async fn find(&self, request: &Request) -> Result<Option<Balancer>, ProviderError> {
@@ -113,47 +103,33 @@ impl Rackspace {
     }
 
     async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
-        let wanted = Wanted::new(request, &self.config)?;
-        self.recall(request);
-        let work = self.work(request).await?;
-        let all = work.settled().await?;
-        let own = work.working(&all, !request.ingress.is_empty()).await?;
-        let own = work.run(plan::plan(&wanted, &own, &all, request)?, own).await?;
-        let balancer = Balancer { pending: None, ..described(&own, request) };
-        self.remember(request, own);
-        Ok(balancer)
-    }
-
-    /// From memory, if that is enough and right; else all is looked at.
-    async fn move_nodes(&self, request: &Request) -> Result<(), ProviderError> {
-        let wanted = Wanted::new(request, &self.config)?;
-        let remembered = self.recall(request);
-        let steps = remembered.as_ref().and_then(|own| plan::plan_nodes(&wanted, own));
-        if let (Some(own), Some(steps)) = (remembered, steps) {
+        let wanted = &Wanted::new(request, &self.config)?;
+        let make = |basis: Basis<Vec<LoadBalancer>>| async move {
             let work = self.work(request).await?;
-            match work.run(Plan { addresses: Vec::new(), steps }, own).await {
-                Ok(own) => {
-                    self.remember(request, own);
-                    return Ok(());
+            let (own, all) = match basis {
+                Basis::Last(own) => (own, Vec::new()),
+                Basis::New | Basis::Look => {
+                    let all = work.settled().await?;
+                    (work.working(&all, !request.ingress.is_empty()).await?, all)
                 }
-                Err(error @ ProviderError::RetryAfter { .. }) => return Err(error),
-                Err(_) => {}
-            }
-        }
-        self.make(request).await.map(drop)
+            };
+            let own = work.run(plan::plan(wanted, &own, &all, request)?, own).await?;
+            let balancer = Balancer { pending: None, ..described(&own, request) };
+            Ok::<_, ProviderError>((own, balancer))
+        };
+        self.remembered.make(&request.balancer_name, make).await
     }
 
     async fn remove(&self, request: &Request) -> Result<(), ProviderError> {
-        let work = self.work(request).await?;
-        if let Some(own) = self.recall(request) {
-            let ids: Vec<u64> = own.iter().map(|balancer| balancer.id).collect();
-            if work.delete(&ids).await.is_ok() {
-                return Ok(());
-            }
-        }
-        let all = work.settled().await?;
-        let ids: Vec<u64> = work.own(&all).map(|balancer| balancer.id).collect();
-        work.delete(&ids).await
+        let remove = |basis: Basis<Vec<LoadBalancer>>| async move {
+            let work = self.work(request).await?;
+            let own = match basis {
+                Basis::Last(own) => own,
+                Basis::New | Basis::Look => work.own(&work.settled().await?).cloned().collect(),
+            };
+            work.delete(&own.iter().map(|balancer| balancer.id).collect::<Vec<u64>>()).await
+        };
+        self.remembered.delete(&request.balancer_name, remove).await
     }
 }
 
@@ -175,11 +151,15 @@ impl Provider for Rackspace {
     }
 
     fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        Box::pin(self.move_nodes(request))
+        Box::pin(async { self.make(request).await.map(drop) })
     }
 
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
         Box::pin(self.remove(request))
+    }
+
+    fn forget(&self, request: &Request) {
+        self.remembered.forget(&request.balancer_name);
     }
 }
 

@@ -8,6 +8,7 @@ use super::api::{
     VirtualIp,
 };
 use super::wanted::{self, MOST_ITEMS, Wanted, refused};
+use crate::providers::cloud::requested_ip;
 use crate::providers::{Family, Host, Ingress, ProviderError, Request};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,16 +83,6 @@ pub fn plan(
     Ok(Plan { addresses, steps })
 }
 
-/// For a change of nodes alone; `None` if more is to be done.
-pub fn plan_nodes(wanted: &Wanted, own: &[LoadBalancer]) -> Option<Vec<Step>> {
-    let mut steps = Vec::new();
-    for new in &wanted.balancers {
-        let balancer = own.iter().find(|balancer| serves(balancer, new))?;
-        steps.extend(change_nodes(balancer, new, wanted.most_nodes));
-    }
-    (own.len() == wanted.balancers.len()).then_some(steps)
-}
-
 /// The addresses of a Service: those that people know, else those of the oldest load balancer. In order of its families.
 pub fn addresses(own: &[LoadBalancer], request: &Request) -> Vec<VirtualIp> {
     let is_published = |address: IpAddr| request.ingress.iter().any(|Ingress { host, .. }| *host == Host::Ip(address));
@@ -110,14 +101,11 @@ fn shared(vips: &[VirtualIp]) -> Vec<NewVirtualIp> {
 }
 
 /// An address that is asked for has to be in the account, since the cloud chooses new ones itself.
-fn new_addresses(
-    wanted: &Wanted,
-    all: &[LoadBalancer],
-    request: &Request,
-) -> Result<Vec<NewVirtualIp>, ProviderError> {
+fn new_addresses(wanted: &Wanted, all: &[LoadBalancer], request: &Request) -> Result<Vec<NewVirtualIp>, ProviderError> {
     let Some(address) = requested_ip(request)? else { return Ok(wanted.new_addresses(request)) };
     let has = |balancer: &&LoadBalancer| {
-        !balancer.is_leaving() && balancer.virtual_ips.iter().any(|vip| vip.address == address && vip.kind == wanted.kind)
+        !balancer.is_leaving()
+            && balancer.virtual_ips.iter().any(|vip| vip.address == address && vip.kind == wanted.kind)
     };
     match all.iter().find(has) {
         Some(balancer) => Ok(shared(&in_families(&balancer.virtual_ips, request))),
@@ -129,13 +117,6 @@ fn new_addresses(
             Err(refused("AddressNotFound", message))
         }
     }
-}
-
-fn requested_ip(request: &Request) -> Result<Option<IpAddr>, ProviderError> {
-    let parse = |text: &String| {
-        text.parse().map_err(|_| refused("InvalidAddress", format!("loadBalancerIP {text:?} is no address")))
-    };
-    request.requested_ip.as_ref().filter(|text| !text.is_empty()).map(parse).transpose()
 }
 
 fn check_unchangeable(wanted: &Wanted, vips: &[VirtualIp], request: &Request) -> Result<(), ProviderError> {
@@ -150,7 +131,10 @@ fn check_unchangeable(wanted: &Wanted, vips: &[VirtualIp], request: &Request) ->
     } else {
         return Ok(());
     };
-    Err(refused("AddressCannotChange", format!("the load balancer {problem}: delete and create the Service to change it")))
+    Err(refused(
+        "AddressCannotChange",
+        format!("the load balancer {problem}: delete and create the Service to change it"),
+    ))
 }
 
 fn serves(balancer: &LoadBalancer, new: &NewLoadBalancer) -> bool {

@@ -151,7 +151,7 @@ fn address(node: &Node, request: &Request) -> Option<IpAddr> {
 
 /// One that is wanted, or one that is there, written as all are.
 pub fn node(address: &str, port: u16) -> NewNode {
-    let address = address.parse().map_or_else(|_| address.to_owned(), |parsed: IpAddr| parsed.to_string());
+    let address = address.parse::<IpAddr>().map_or_else(|_| address.to_owned(), |parsed| parsed.to_string());
     NewNode { address, port, condition: "ENABLED" }
 }
 

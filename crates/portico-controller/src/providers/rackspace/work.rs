@@ -77,32 +77,57 @@ impl Work<'_> {
         addresses: &mut Vec<NewVirtualIp>,
         own: &mut Vec<LoadBalancer>,
     ) -> Result<(), ProviderError> {
-        let api = &self.api;
         match step {
             Step::Create(mut new) => {
                 new.virtual_ips = addresses.clone();
-                let made = api.create(&new).await.map_err(refusal)?;
+                let made = self.api.create(&new).await.map_err(refusal)?;
                 *addresses = made.virtual_ips.iter().map(|vip| NewVirtualIp::Shared { id: vip.id }).collect();
                 own.push(made);
-            }
-            Step::Update(id, settings) => self.write(|| api.update(id, &settings)).await?,
-            Step::SetMonitor(id, monitor) => self.write(|| api.set_monitor(id, &monitor)).await?,
-            Step::SetPersistence(id, wanted) => self.write(|| api.set_persistence(id, wanted.as_ref())).await?,
-            Step::AddItems(id, items) => self.write(|| api.add_items(id, &items)).await?,
-            Step::RemoveItems(id, items) => self.write(|| api.remove_items(id, &items)).await?,
-            Step::AddNodes(id, nodes) => {
-                let added = self.write(|| api.add_nodes(id, &nodes)).await?;
-                own.iter_mut().filter(|it| it.id == id).for_each(|it| it.nodes.extend(added.iter().cloned()));
-            }
-            Step::RemoveNodes(id, nodes) => {
-                self.write(|| api.remove_nodes(id, &nodes)).await?;
-                own.iter_mut()
-                    .filter(|it| it.id == id)
-                    .for_each(|it| it.nodes.retain(|node| !nodes.contains(&node.id)));
             }
             Step::Delete(ids) => {
                 self.delete(&ids).await?;
                 own.retain(|balancer| !ids.contains(&balancer.id));
+            }
+            step => {
+                let target = step.target();
+                if let Some(balancer) = own.iter_mut().find(|balancer| Some(balancer.id) == target) {
+                    self.change(step, balancer).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// In the cloud, and then here.
+    async fn change(&self, step: Step, balancer: &mut LoadBalancer) -> Result<(), ProviderError> {
+        let api = &self.api;
+        match step {
+            Step::Create(_) | Step::Delete(_) => {}
+            Step::Update(id, settings) => {
+                self.write(|| api.update(id, &settings)).await?;
+                (balancer.algorithm, balancer.timeout) = (settings.algorithm, settings.timeout);
+            }
+            Step::SetMonitor(id, monitor) => {
+                self.write(|| api.set_monitor(id, &monitor)).await?;
+                balancer.health_monitor = Some(monitor);
+            }
+            Step::SetPersistence(id, wanted) => {
+                self.write(|| api.set_persistence(id, wanted.as_ref())).await?;
+                balancer.session_persistence = wanted;
+            }
+            Step::AddNodes(id, nodes) => balancer.nodes.extend(self.write(|| api.add_nodes(id, &nodes)).await?),
+            Step::RemoveNodes(id, nodes) => {
+                self.write(|| api.remove_nodes(id, &nodes)).await?;
+                balancer.nodes.retain(|node| !nodes.contains(&node.id));
+            }
+            Step::AddItems(id, items) => {
+                self.write(|| api.add_items(id, &items)).await?;
+                // The answer does not say what their ids are.
+                balancer.access_list = api.get(id).await?.map(|shown| shown.access_list).unwrap_or_default();
+            }
+            Step::RemoveItems(id, items) => {
+                self.write(|| api.remove_items(id, &items)).await?;
+                balancer.access_list.retain(|item| !items.is_empty() && !items.contains(&item.id));
             }
         }
         Ok(())

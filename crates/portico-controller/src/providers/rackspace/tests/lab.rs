@@ -13,18 +13,24 @@ use crate::conformance::{FaultPlan, Lab as ConformanceLab, World};
 use crate::providers::cloud::faults::{Faulty, no_waits};
 use crate::providers::cloud::{CallMetrics, Transport, TransportError};
 use crate::providers::rackspace::{Config, Parts, Rackspace};
-use crate::providers::{Balancer, Endpoint, Family, Host, IpMode, Node, Port, Protocol, Provider, Request, ServiceRef};
+use crate::providers::{Abilities, Answer, Balancer, Endpoint, Family, Host, IpMode, Node, Port, Protocol, Provider, Request, ServiceRef};
 
 pub struct Lab {
     pub cloud: Arc<Cloud>,
     pub plan: Arc<FaultPlan>,
+    /// Providers that are started look at everything in every call.
+    forgetful: bool,
 }
 
 impl Lab {
     pub fn new() -> Lab {
         let cloud = Arc::new(Cloud::default());
         cloud.add("foreign", 80);
-        Lab { cloud, plan: Arc::default() }
+        Lab { cloud, plan: Arc::default(), forgetful: false }
+    }
+
+    pub fn forgetful() -> Lab {
+        Lab { forgetful: true, ..Lab::new() }
     }
 
     /// As after a start of the program.
@@ -64,7 +70,10 @@ impl Lab {
     /// The only one, changed as somebody else would.
     pub fn change(&self, field: &str, to: Value) {
         let id = self.fields("id")[0].as_u64().unwrap();
-        self.cloud.change(id, |value| value[field] = to);
+        self.cloud.change(id, |value| match to.is_null() {
+            true => _ = value.as_object_mut().unwrap().remove(field),
+            false => value[field] = to,
+        });
     }
 
     /// What was asked and answered is as it is described.
@@ -89,7 +98,9 @@ fn lines(value: &Value) -> Vec<String> {
     let part = |field: &'static str| {
         let items = value[field].as_array().cloned().unwrap_or_default();
         let key = key.clone();
-        items.into_iter().map(move |item| format!("{field} of {key} {} {} {}", item["address"], item["port"], item["type"]))
+        items
+            .into_iter()
+            .map(move |item| format!("{field} of {key} {} {} {}", item["address"], item["port"], item["type"]))
     };
     [format!("loadBalancer {own}")].into_iter().chain(part("nodes")).chain(part("accessList")).collect()
 }
@@ -106,11 +117,51 @@ impl World for Lab {
 
 impl ConformanceLab for Lab {
     fn start(&self) -> BoxFuture<'_, Arc<dyn Provider>> {
-        Box::pin(async { Arc::new(self.provider()) as Arc<dyn Provider> })
+        Box::pin(async {
+            match self.forgetful {
+                true => Arc::new(Forgetful(self.provider())) as Arc<dyn Provider>,
+                false => Arc::new(self.provider()) as Arc<dyn Provider>,
+            }
+        })
     }
 
     fn plan(&self) -> &FaultPlan {
         &self.plan
+    }
+}
+
+struct Forgetful(Rackspace);
+
+impl Forgetful {
+    fn anew(&self, request: &Request) -> &Rackspace {
+        self.0.forget(request);
+        &self.0
+    }
+}
+
+impl Provider for Forgetful {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+
+    fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
+        self.0.describe(request)
+    }
+
+    fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer> {
+        self.anew(request).ensure(request)
+    }
+
+    fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
+        self.anew(request).update_nodes(request)
+    }
+
+    fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
+        self.anew(request).delete(request)
     }
 }
 

@@ -29,6 +29,9 @@ async fn calls_are_as_few_as_the_vendor_allows() {
     // The last one sees that it is ready.
     assert_eq!(lab.calls(), ["GET loadbalancers", "POST loadbalancers", "GET loadbalancers"]);
     provider.ensure(&request).await.unwrap();
+    assert_eq!(lab.calls(), Vec::<String>::new());
+    provider.forget(&request);
+    provider.ensure(&request).await.unwrap();
     assert_eq!(lab.calls(), ["GET loadbalancers", "GET loadbalancers"]);
     provider.update_nodes(&Request { nodes: nodes(3), ..request.clone() }).await.unwrap();
     assert_eq!(lab.calls(), ["POST loadbalancers/nodes"]);
@@ -93,6 +96,7 @@ async fn what_people_change_is_put_back_but_for_what_is_theirs() {
     ] {
         lab.change(field, to);
         lab.calls();
+        provider.forget(&request);
         provider.ensure(&request).await.unwrap();
         assert_eq!(lab.owned().await.unwrap(), before, "{field}");
         let writes = lab.calls().iter().filter(|call| !call.starts_with("GET")).count();
@@ -101,6 +105,7 @@ async fn what_people_change_is_put_back_but_for_what_is_theirs() {
     let mut nodes = lab.fields("nodes")[0].clone();
     nodes[0]["condition"] = json!("DRAINING");
     lab.change("nodes", nodes.clone());
+    provider.forget(&request);
     provider.ensure(&request).await.unwrap();
     assert_eq!(lab.fields("nodes"), [nodes]);
 }
@@ -145,7 +150,8 @@ async fn access_is_never_open_while_it_changes() {
 async fn families_and_kinds_of_addresses() {
     let lab = Lab::new();
     let provider = lab.provider();
-    let both = Request { families: vec![Family::V6, Family::V4], require_all_families: true, ..service("both", &[80, 81]) };
+    let both =
+        Request { families: vec![Family::V6, Family::V4], require_all_families: true, ..service("both", &[80, 81]) };
     let found = addresses(&provider.ensure(&both).await.unwrap());
     assert!(found.len() == 2 && found[0].contains(':') && found[1].starts_with("203.0.113."), "{found:?}");
     // Nodes are sent to by the first family.
@@ -153,7 +159,8 @@ async fn families_and_kinds_of_addresses() {
     let internal = annotated(&service("internal", &[80]), "internal-load-balancer", "true");
     assert!(addresses(&provider.ensure(&internal).await.unwrap())[0].starts_with("10.191."));
     let other = annotated(&internal, "internal-load-balancer", "false");
-    let more = Request { families: vec![Family::V4, Family::V6], require_all_families: true, ..service("internal", &[80]) };
+    let more =
+        Request { families: vec![Family::V4, Family::V6], require_all_families: true, ..service("internal", &[80]) };
     for request in [other, more, Request { families: vec![Family::V6], ..service("both", &[80]) }] {
         let answer = provider.ensure(&request).await;
         if request.service.name == "internal" {
@@ -282,6 +289,7 @@ async fn one_that_failed_before_it_was_used_is_made_anew_and_later_it_is_left() 
     let known = Request { ingress, ..request };
     for status in ["ERROR", "SUSPENDED"] {
         lab.change("status", json!(status));
+        provider.forget(&known);
         assert!(matches!(provider.ensure(&known).await, Err(ProviderError::Failed(_))));
         assert_eq!(lab.fields("status"), [json!(status)]);
     }
@@ -293,7 +301,9 @@ async fn tokens_that_end_early_are_renewed() {
     let provider = lab.provider();
     provider.ensure(&request).await.unwrap();
     lab.cloud.expire();
-    provider.ensure(&request).await.unwrap();
+    provider.update_nodes(&Request { nodes: nodes(3), ..request }).await.unwrap();
+    let logins = lab.plan.calls().iter().filter(|call| call.ends_with("/v2.0/tokens")).count();
+    assert_eq!(logins, 2);
 }
 
 #[tokio::test]

@@ -31,11 +31,10 @@ fn a_range_of_everything_is_no_list() {
     assert_eq!(from(&[], &[Family::V4]), [""; 0]);
     assert_eq!(from(&["0.0.0.0/0", "10.0.0.0/8"], &[Family::V4]), [""; 0]);
     assert_eq!(from(&["::/0"], &[Family::V4]), ["DENY 0.0.0.0/0"]);
-    assert_eq!(from(&["10.1.2.3/8", "10.0.0.0/8"], &[Family::V4, Family::V6]), [
-        "DENY 0.0.0.0/0",
-        "ALLOW 10.0.0.0/8",
-        "DENY ::/0"
-    ]);
+    assert_eq!(
+        from(&["10.1.2.3/8", "10.0.0.0/8"], &[Family::V4, Family::V6]),
+        ["DENY 0.0.0.0/0", "ALLOW 10.0.0.0/8", "DENY ::/0"]
+    );
 }
 
 #[test]
