@@ -1,6 +1,6 @@
 //! The provider `rackspace` against `mimic`, the vendor's own stand-in for its clouds. What `mimic` has not (access lists, session
 //! persistence, other settings, several deleted at once) and what goes wrong at every call is tried on the cloud in memory, in the crate itself.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod mimic;
 
@@ -55,7 +55,6 @@ async fn on_mimic_the_contract_is_kept() {
     };
     let case = Case { pause: Duration::from_millis(1), ..Case::new(nodes(3)).can(can) };
     let report = conformance::run(&mimic.provider("ORD", 25), Some(&mimic), &case).await;
-    println!("{report}");
     assert!(report.passed(), "{report}");
     monitors_are_set(&mimic).await;
     ports_share_an_address(&mimic).await;

@@ -13,7 +13,9 @@ use crate::conformance::{FaultPlan, Lab as ConformanceLab, World};
 use crate::providers::cloud::faults::{Faulty, no_waits};
 use crate::providers::cloud::{CallMetrics, Transport, TransportError};
 use crate::providers::rackspace::{Config, Parts, Rackspace};
-use crate::providers::{Abilities, Answer, Balancer, Endpoint, Family, Host, IpMode, Node, Port, Protocol, Provider, Request, ServiceRef};
+use crate::providers::{
+    Abilities, Answer, Balancer, Endpoint, Family, Host, IpMode, Node, Port, Protocol, Provider, Request, ServiceRef,
+};
 
 pub struct Lab {
     pub cloud: Arc<Cloud>,

@@ -21,7 +21,7 @@ async fn conformance() {
 
 #[tokio::test]
 async fn every_request_may_go_wrong() {
-    for (lab, calls) in [(Lab::new(), 15), (Lab::forgetful(), 30)] {
+    for (lab, calls) in [(Lab::new(), 15), (Lab::forgetful(), 20)] {
         let report = conformance::with_faults(&lab, &case()).await;
         assert!(report.passed() && report.steps.len() > calls, "{report}");
         lab.assert_described();
