@@ -135,7 +135,8 @@ impl Balanced {
         if self.check.is_none() || healthy.is_empty() { self.instances.clone() } else { healthy }
     }
 
-    /// A connection goes where the hash of its first packet says, and stays there.
+    /// A connection goes where the hash of its first packet says, and stays there until its client has ended it (by a reset, as all
+    /// do here).
     fn write(&self, chosen: &BTreeSet<Instance>, text: &mut String) {
         assert_eq!(self.rule.protocol, "TCP", "no other is tried here");
         let key = "ip saddr . tcp sport . ip daddr . tcp dport";
@@ -146,12 +147,13 @@ impl Balanced {
             return;
         }
         let (count, map) = (map.len(), map.join(", "));
-        let (first, later) = ("tcp flags & (syn | ack) == syn", "tcp flags & (syn | ack) != syn");
+        let first = "meta mark 0 tcp flags & (syn | ack) == syn";
         write!(
             text,
-            "{matching} {first} meta mark set jhash {hashed} mod {count} seed 0x1 map {{ {map} }}\n\
-             {matching} {first} update @flows {{ {key} timeout 1m : meta mark }}\n\
-             {matching} {later} meta mark set {key} map @flows\n"
+            "{matching} meta mark set {key} map @flows\n\
+             {matching} {first} meta mark set jhash {hashed} mod {count} seed 0x1 map {{ {map} }}\n\
+             {matching} meta mark != 0 update @flows {{ {key} timeout 30s : meta mark }}\n\
+             {matching} tcp flags & rst == rst delete @flows {{ {key} : meta mark }}\n"
         )
         .unwrap();
     }
