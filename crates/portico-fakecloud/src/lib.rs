@@ -6,7 +6,11 @@
 //! - `schema`: values against a schema (JSON Schema as discovery documents and OpenAPI use it).
 //! - `discovery`: requests and answers against one of Google's discovery documents.
 //! - `gce`: Compute Engine, as far as load balancers go.
+//! - `openapi`: requests and answers against an OpenAPI document.
+//! - `digitalocean`: load balancers of DigitalOcean.
 
+pub mod digitalocean;
 pub mod discovery;
 pub mod gce;
+pub mod openapi;
 pub mod schema;
