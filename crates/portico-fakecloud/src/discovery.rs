@@ -137,7 +137,8 @@ fn decode(text: &str) -> String {
 pub fn check_parameter(name: &str, known: &Value, text: &str, problems: &mut Vec<String>) {
     let fits = match known["type"].as_str() {
         Some("integer") => text.parse().is_ok_and(|number: i64| {
-            number >= known["minimum"].as_i64().unwrap_or(number) && number <= known["maximum"].as_i64().unwrap_or(number)
+            number >= known["minimum"].as_i64().unwrap_or(number)
+                && number <= known["maximum"].as_i64().unwrap_or(number)
         }),
         Some("boolean") => ["true", "false"].contains(&text),
         _ => known["pattern"].as_str().is_none_or(|pattern| schema::matches(pattern, text)),

@@ -43,7 +43,9 @@ pub struct Start {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("--cloud-provider={0} is not known: use metal, aws, digitalocean, gce, openstack, haproxy, plugin:SOCKET or none")]
+    #[error(
+        "--cloud-provider={0} is not known: use metal, aws, digitalocean, gce, openstack, haproxy, plugin:SOCKET or none"
+    )]
     Unknown(String),
     #[error("provider {provider}: {message}")]
     Failed { provider: String, message: String },

@@ -47,9 +47,7 @@ fn a_put_replaces_everything_but_what_cannot_change() {
 #[test]
 fn what_the_real_one_refuses_is_refused() {
     let cloud = DigitalOcean::default();
-    let rule = |entry: &str, target: &str| {
-        json!({"forwarding_rules": [{"entry_protocol": entry, "entry_port": 1, "target_protocol": target, "target_port": 2}]})
-    };
+    let rule = |entry: &str, target: &str| json!({"forwarding_rules": [{"entry_protocol": entry, "entry_port": 1, "target_protocol": target, "target_port": 2}]});
     for fields in [
         json!({"droplet_ids": [7]}),
         json!({"name": "-"}),

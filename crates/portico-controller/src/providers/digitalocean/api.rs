@@ -169,7 +169,8 @@ impl Api {
     pub async fn balancers(&self, is_ours: impl Fn(&str) -> bool) -> Result<Vec<LoadBalancer>, CallError> {
         let all: Vec<Value> = self.list("load_balancers.list", "load_balancers").await?;
         let ours = all.into_iter().filter(|balancer| balancer["name"].as_str().is_some_and(&is_ours));
-        let mut ours = ours.map(|value| decode("load_balancers.list", value)).collect::<Result<Vec<LoadBalancer>, _>>()?;
+        let mut ours =
+            ours.map(|value| decode("load_balancers.list", value)).collect::<Result<Vec<LoadBalancer>, _>>()?;
         ours.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
         Ok(ours)
     }

@@ -30,10 +30,7 @@ pub const DESCRIPTION: Description = Description {
             "service.beta.kubernetes.io/do-loadbalancer-certificate-id",
             "TLS ends at the load balancer; `certificate-name` in its place follows renewals. Without lists of ports, at 443.",
         ),
-        (
-            "service.beta.kubernetes.io/do-loadbalancer-tls-passthrough",
-            "`true`: TLS goes through to the endpoints.",
-        ),
+        ("service.beta.kubernetes.io/do-loadbalancer-tls-passthrough", "`true`: TLS goes through to the endpoints."),
         (
             "service.beta.kubernetes.io/do-loadbalancer-enable-proxy-protocol",
             "`true`: the client's address goes ahead of its bytes (`ipMode: Proxy`).",
@@ -51,8 +48,14 @@ pub const DESCRIPTION: Description = Description {
             "service.beta.kubernetes.io/do-loadbalancer-size-unit",
             "1 to 100: nodes of the load balancer. Without it, the size stays what it is.",
         ),
-        ("service.beta.kubernetes.io/do-loadbalancer-type", "`REGIONAL` (default) or `REGIONAL_NETWORK`. Only for a new one."),
-        ("service.beta.kubernetes.io/do-loadbalancer-network", "`EXTERNAL` (default) or `INTERNAL`. Only for a new one."),
+        (
+            "service.beta.kubernetes.io/do-loadbalancer-type",
+            "`REGIONAL` (default) or `REGIONAL_NETWORK`. Only for a new one.",
+        ),
+        (
+            "service.beta.kubernetes.io/do-loadbalancer-network",
+            "`EXTERNAL` (default) or `INTERNAL`. Only for a new one.",
+        ),
         (
             "service.beta.kubernetes.io/do-loadbalancer-allow-rules",
             "`ip:192.0.2.1,cidr:198.51.100.0/24`, where the Service has no source ranges; also `deny-rules`.",

@@ -75,7 +75,11 @@ impl DigitalOcean {
         Ok((now, status))
     }
 
-    async fn move_nodes(&self, request: &Request, basis: Basis<LoadBalancer>) -> Result<(LoadBalancer, ()), ProviderError> {
+    async fn move_nodes(
+        &self,
+        request: &Request,
+        basis: Basis<LoadBalancer>,
+    ) -> Result<(LoadBalancer, ()), ProviderError> {
         let found = match basis {
             Basis::Last(last) => last,
             Basis::New | Basis::Look => self.only(request).await?.ok_or_else(gone)?,

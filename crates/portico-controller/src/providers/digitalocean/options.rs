@@ -137,7 +137,8 @@ fn sticky(said: &Annotations<'_>) -> Result<StickySessions, ProviderError> {
     let Some(kind) = word(said, "sticky-sessions-type", &["none", "cookies"])?.filter(|kind| kind == "cookies") else {
         return Ok(StickySessions::default());
     };
-    let missing = |name: &str| refused("InvalidAnnotation", format!("sticky sessions need the annotation {PREFIX}{name}"));
+    let missing =
+        |name: &str| refused("InvalidAnnotation", format!("sticky sessions need the annotation {PREFIX}{name}"));
     let (name, ttl) = ("sticky-sessions-cookie-name", "sticky-sessions-cookie-ttl");
     Ok(StickySessions {
         kind,

@@ -77,20 +77,20 @@ impl Wanted {
         Ok((seen != spec).then_some(spec))
     }
 
-    /// As the world sees it. One that is not ready has no address yet.
+    /// As the world sees it. One that is not ready has no address yet, unless the world knows it already.
     pub fn status(&self, found: &LoadBalancer) -> Balancer {
-        if found.status != "active" || found.ip.is_empty() {
-            let pending = format!("{found} is {}, and has no address yet", found.status);
-            return Balancer { ingress: Vec::new(), pending: Some(pending) };
-        }
         let mode = if self.alters_traffic(found) { IpMode::Proxy } else { IpMode::Vip };
         let fits = |address: &IpAddr| address.is_ipv4() || self.request.families.contains(&Family::V6);
         let addresses = [&found.ip, &found.ipv6].into_iter().filter_map(|text| text.parse().ok()).filter(fits);
-        let ingress = match &self.options.hostname {
+        let mut ingress: Vec<Ingress> = match &self.options.hostname {
             Some(name) => vec![Ingress { host: Host::Name(name.clone()), mode: IpMode::Vip }],
             None => addresses.map(|address| Ingress { host: Host::Ip(address), mode }).collect(),
         };
-        Balancer { ingress, pending: None }
+        if found.status == "active" && !found.ip.is_empty() {
+            return Balancer { ingress, pending: None };
+        }
+        ingress.retain(|new| self.request.ingress.iter().any(|known| known.host == new.host));
+        Balancer { ingress, pending: Some(format!("{found} is {}", found.status)) }
     }
 
     /// Whether what goes past the balancer would miss something that it adds or takes away.
@@ -105,7 +105,8 @@ impl Wanted {
 
     /// What it was created with.
     fn check_unchangeable(&self, found: &LoadBalancer) -> Result<(), ProviderError> {
-        let pairs = [("type", &self.options.kind, &found.spec.kind), ("network", &self.options.network, &found.spec.network)];
+        let pairs =
+            [("type", &self.options.kind, &found.spec.kind), ("network", &self.options.network, &found.spec.network)];
         for (name, wanted, has) in pairs {
             if let (Some(wanted), Some(has)) = (wanted, has)
                 && wanted != has
@@ -131,7 +132,8 @@ impl Wanted {
     fn spec(&self, kind: &str) -> Result<Spec, ProviderError> {
         let (options, request) = (&self.options, &self.request);
         if kind == NETWORK && (options.proxy || options.redirect || options.sticky.kind != "none") {
-            let message = format!("{NETWORK} load balancers pass packets on as they are: no PROXY, redirects or cookies");
+            let message =
+                format!("{NETWORK} load balancers pass packets on as they are: no PROXY, redirects or cookies");
             return Err(refused("NotSupported", message));
         }
         let rules = request.ports.iter().map(|port| self.rule(port, kind)).collect::<Result<BTreeSet<Rule>, _>>()?;
@@ -238,7 +240,8 @@ fn name(request: &Request, options: &Options) -> String {
 fn check(request: &Request, options: &Options) -> Result<(), ProviderError> {
     let has_v6 = request.families.contains(&Family::V6);
     if has_v6 && !request.families.contains(&Family::V4) {
-        let message = "load balancers send to nodes over IPv4, where an IPv6 Service does not answer: use both families";
+        let message =
+            "load balancers send to nodes over IPv4, where an IPv6 Service does not answer: use both families";
         return Err(refused("IPv6NotSupported", message));
     }
     if has_v6 && request.require_all_families && options.network.as_deref() == Some(INTERNAL) {
@@ -271,7 +274,10 @@ pub fn droplets(request: &Request) -> Result<BTreeSet<u64>, ProviderError> {
     let droplets: BTreeSet<u64> = request.nodes.iter().filter_map(id).collect();
     match request.nodes.first() {
         Some(node) if droplets.is_empty() => {
-            let message = format!("no node is known to be a droplet: {} has spec.providerID {:?}, not {ID}ID", node.name, node.provider_id);
+            let message = format!(
+                "no node is known to be a droplet: {} has spec.providerID {:?}, not {ID}ID",
+                node.name, node.provider_id
+            );
             Err(refused("NoDroplets", message))
         }
         _ => Ok(droplets),

@@ -2,7 +2,8 @@ use super::*;
 use crate::providers::Port;
 
 fn of(annotations: &[(&str, &str)]) -> Result<Options, ProviderError> {
-    let port = |protocol, port| Port { name: String::new(), protocol, port, node_port: 30000 + port, app_protocol: None };
+    let port =
+        |protocol, port| Port { name: String::new(), protocol, port, node_port: 30000 + port, app_protocol: None };
     Options::of(&Request {
         annotations: annotations.iter().map(|(name, value)| (format!("{PREFIX}{name}"), (*value).into())).collect(),
         ports: vec![port(Protocol::Udp, 53), port(Protocol::Tcp, 80), port(Protocol::Tcp, 81)],
@@ -38,16 +39,31 @@ fn mistakes_are_refused() {
     let table: [(&[(&str, &str)], &str); 12] = [
         (&[("protocol", "sctp")], "protocol: \"sctp\" is none of tcp, http, https, http2"),
         (&[("http-ports", "80,x")], "http-ports: \"x\" is no port"),
-        (&[("http-ports", "80"), ("tls-ports", "80")], "tls-ports: \"80\" is named by another annotation too, or twice"),
+        (
+            &[("http-ports", "80"), ("tls-ports", "80")],
+            "tls-ports: \"80\" is named by another annotation too, or twice",
+        ),
         (&[("size-unit", "0")], "size-unit: \"0\" is not a number from 1 to 100"),
-        (&[("healthcheck-healthy-threshold", "11")], "healthcheck-healthy-threshold: \"11\" is not a number from 2 to 10"),
+        (
+            &[("healthcheck-healthy-threshold", "11")],
+            "healthcheck-healthy-threshold: \"11\" is not a number from 2 to 10",
+        ),
         (&[("enable-proxy-protocol", "1")], "enable-proxy-protocol: \"1\" is not true or false"),
         (&[("type", "GLOBAL")], "type: \"GLOBAL\" is none of REGIONAL, REGIONAL_NETWORK"),
         (&[("name", "-x")], "name: \"-x\" is not a name of letters, digits, dots and dashes, with 220 at most"),
         (&[("sticky-sessions-type", "cookies")], "sticky-sessions-cookie-name"),
-        (&[("override-health-check", ""), ("healthcheck-port", "53")], "healthcheck-port: \"53\" is a UDP port, and checks ask by TCP"),
-        (&[("override-health-check", ""), ("healthcheck-port", "9")], "healthcheck-port: \"9\" is no port of the Service"),
-        (&[("certificate-id", "c"), ("tls-passthrough", "true")], "tls-passthrough and a certificate exclude each other"),
+        (
+            &[("override-health-check", ""), ("healthcheck-port", "53")],
+            "healthcheck-port: \"53\" is a UDP port, and checks ask by TCP",
+        ),
+        (
+            &[("override-health-check", ""), ("healthcheck-port", "9")],
+            "healthcheck-port: \"9\" is no port of the Service",
+        ),
+        (
+            &[("certificate-id", "c"), ("tls-passthrough", "true")],
+            "tls-passthrough and a certificate exclude each other",
+        ),
     ];
     for (annotations, expected) in table {
         let Err(ProviderError::Refused { reason: "InvalidAnnotation", message }) = of(annotations) else {

@@ -45,7 +45,8 @@ impl Lab {
         let transport: Arc<dyn Transport> = Arc::new(Faulty::over(Arc::new(wire), Arc::clone(&self.plan)));
         let authorize = Arc::new(Fixed { header: Header::Bearer, token: SecretString::from("hush") });
         let ((pace, _), metrics) = (no_waits(), CallMetrics::default());
-        let client = Client::new(Setup { provider: "digitalocean", transport, authorize, dialect: DIALECT, pace, metrics });
+        let client =
+            Client::new(Setup { provider: "digitalocean", transport, authorize, dialect: DIALECT, pace, metrics });
         let api = Api { client, url: URL.to_owned(), region: Cloud::REGION.to_owned() };
         DigitalOcean::new(api, Some(VPC.to_owned()))
     }
@@ -153,8 +154,8 @@ pub fn port(protocol: Protocol, port: u16) -> Port {
 
 /// With annotations of the provider.
 pub fn annotated(request: Request, annotations: &[(&str, &str)]) -> Request {
-    let prefixed = annotations.iter().map(|(name, value)| {
-        (format!("service.beta.kubernetes.io/do-loadbalancer-{name}"), (*value).to_owned())
-    });
+    let prefixed = annotations
+        .iter()
+        .map(|(name, value)| (format!("service.beta.kubernetes.io/do-loadbalancer-{name}"), (*value).to_owned()));
     Request { annotations: prefixed.collect(), ..request }
 }

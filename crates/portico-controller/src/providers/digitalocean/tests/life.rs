@@ -30,7 +30,7 @@ async fn every_change_is_one_write_and_no_read() {
     let new = cloud.ensure(&request).await.unwrap();
     assert_eq!(lab.calls(), ["GET load_balancers", "POST load_balancers"]);
     let id = lab.only()["id"].clone();
-    assert_eq!(new.pending, Some(format!("load balancer auida ({}) is new, and has no address yet", id.as_str().unwrap())));
+    assert_eq!(new.pending, Some(format!("load balancer auida ({}) is new", id.as_str().unwrap())));
     assert_eq!(new.ingress, []);
     lab.cloud.settle();
     let balancer = cloud.ensure(&request).await.unwrap();
@@ -229,7 +229,9 @@ async fn one_that_fails_before_it_was_used_is_made_anew() {
     // Later it may carry traffic.
     lab.cloud.put("auida", &json!({"status": "errored"}));
     let ingress = vec![Ingress { host: Host::Name("x".into()), mode: IpMode::Vip }];
-    let Err(ProviderError::Failed(_)) = cloud.ensure(&Request { ingress, ..request }).await else { panic!("it is errored") };
+    let Err(ProviderError::Failed(_)) = cloud.ensure(&Request { ingress, ..request }).await else {
+        panic!("it is errored")
+    };
     assert_eq!(lab.ours().len(), 1);
 }
 

@@ -14,7 +14,8 @@ fn case() -> Case {
 
 #[tokio::test]
 async fn conformance() {
-    let passed_on = Can { node_ports: Support::Ignored, dual_stack: Support::Untested("of nodes".into()), ..case().can };
+    let passed_on =
+        Can { node_ports: Support::Ignored, dual_stack: Support::Untested("of nodes".into()), ..case().can };
     let table = [
         (case().can, &[][..]),
         (case().can, &[("enable-proxy-protocol", "true"), ("name", "shop")][..]),

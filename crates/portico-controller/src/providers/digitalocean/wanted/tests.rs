@@ -77,10 +77,19 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
         (Request { ports: vec![port(Protocol::Sctp, 9)], ..plain.clone() }, "ProtocolNotSupported: port 9: "),
         (Request { affinity: Some(60), ..plain.clone() }, "AffinityNotSupported: "),
         (Request { families: vec![Family::V6], ..plain.clone() }, "IPv6NotSupported: "),
-        (Request { requested_ip: Some("192.0.2.1".into()), ..plain.clone() }, "AddressNotSupported: loadBalancerIP 192.0.2.1"),
+        (
+            Request { requested_ip: Some("192.0.2.1".into()), ..plain.clone() },
+            "AddressNotSupported: loadBalancerIP 192.0.2.1",
+        ),
         (Request { ports: Vec::new(), ..plain.clone() }, "NoPorts: "),
-        (Request { ports: vec![Port { node_port: 0, ..port(Protocol::Tcp, 80) }], ..plain.clone() }, "NodePortNeeded: port 80 "),
-        (Request { nodes: vec![Node { name: "n".into(), ..Node::default() }], ..plain }, "NoDroplets: no node is known to be a droplet: n has spec.providerID \"\""),
+        (
+            Request { ports: vec![Port { node_port: 0, ..port(Protocol::Tcp, 80) }], ..plain.clone() },
+            "NodePortNeeded: port 80 ",
+        ),
+        (
+            Request { nodes: vec![Node { name: "n".into(), ..Node::default() }], ..plain },
+            "NoDroplets: no node is known to be a droplet: n has spec.providerID \"\"",
+        ),
         (request(&[("protocol", "https")]), "CertificateNeeded: port 80 has https, "),
         (request(&[("http3-port", "443"), ("tls-passthrough", "true")]), "InvalidAnnotation: "),
         (request(&[("type", "REGIONAL_NETWORK"), ("enable-proxy-protocol", "true")]), "NotSupported: "),
@@ -90,7 +99,11 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
         let refusal = of(request);
         assert!(refusal.starts_with(expected), "{refusal}");
     }
-    let both = Request { families: vec![Family::V4, Family::V6], require_all_families: true, ..request(&[("network", INTERNAL)]) };
+    let both = Request {
+        families: vec![Family::V4, Family::V6],
+        require_all_families: true,
+        ..request(&[("network", INTERNAL)])
+    };
     assert!(of(both).starts_with("IPv6NotSupported: an internal"));
 }
 
@@ -121,7 +134,10 @@ fn the_kind_of_one_that_exists_stays_unless_the_service_says_another() {
     // Without a word, ports are as the kind wants them.
     assert_eq!(wanted(&request(&[])).unwrap().change(&balancer), Ok(None));
     let error = wanted(&request(&[("type", "REGIONAL")])).unwrap().change(&balancer).unwrap_err().to_string();
-    assert_eq!(error, "load balancer a1 (x) has the type REGIONAL_NETWORK, not REGIONAL: delete and create the Service to change it");
+    assert_eq!(
+        error,
+        "load balancer a1 (x) has the type REGIONAL_NETWORK, not REGIONAL: delete and create the Service to change it"
+    );
     let error = wanted(&request(&[("network", INTERNAL)])).unwrap().change(&balancer).unwrap_err().to_string();
     assert!(error.contains("has the network EXTERNAL, not INTERNAL"), "{error}");
 }
@@ -137,7 +153,10 @@ fn ipv6_where_it_can_be_served() {
     assert_eq!(stack(&[], &[]), "DUALSTACK");
     assert_eq!(stack(&[("network", INTERNAL)], &[]), "IPV4");
     let passed_on = [("type", NETWORK)];
-    assert_eq!((stack(&passed_on, &["10.0.0.1"]), stack(&passed_on, &["10.0.0.1", "fd00::1"])), ("IPV4".into(), "DUALSTACK".into()));
+    assert_eq!(
+        (stack(&passed_on, &["10.0.0.1"]), stack(&passed_on, &["10.0.0.1", "fd00::1"])),
+        ("IPV4".into(), "DUALSTACK".into())
+    );
     assert_eq!(made(&request(&[])).unwrap().network_stack.as_deref(), Some("IPV4"));
 }
 
@@ -152,8 +171,13 @@ fn a_status_has_addresses_of_the_services_families_or_a_name() {
     assert_eq!(hosts(&plain), [Host::Ip("203.0.113.1".parse().unwrap())]);
     assert_eq!(hosts(&Request { families: vec![Family::V4, Family::V6], ..plain.clone() }).len(), 2);
     assert_eq!(hosts(&request(&[("hostname", "shop.example")])), [Host::Name("shop.example".into())]);
-    let late = LoadBalancer { ip: String::new(), ..balancer.clone() };
-    assert!(wanted(&plain).unwrap().status(&late).pending.is_some());
+    // One that is being resized is new again, and its address still the same.
+    let busy = LoadBalancer { status: "new".into(), ..balancer.clone() };
+    let status = wanted(&plain).unwrap().status(&busy);
+    assert_eq!((status.ingress, status.pending.as_deref()), (vec![], Some("load balancer a1 (x) is new")));
+    let ingress = wanted(&plain).unwrap().status(&balancer).ingress;
+    let status = wanted(&Request { ingress: ingress.clone(), ..plain }).unwrap().status(&busy);
+    assert_eq!((status.ingress, status.pending.is_some()), (ingress, true));
 }
 
 #[test]
