@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::providers::cloud::{Call, CallError, Client, Dialect, Page, Problem, all_pages, encode, found};
 
@@ -242,6 +242,7 @@ fn decode<T: DeserializeOwned>(operation: &'static str, value: Value) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn answers_with_little_in_them_are_read() {
