@@ -5,7 +5,7 @@
 //! A folder `providers/NAME/` with these files, of which `plan` is most of it:
 //!
 //! - `config`: the file of `--cloud-config` ([`Ini`]), parsed once; secrets are `secrecy::SecretString`.
-//! - `auth`: an [`Authorize`] ([`Fixed`], [`Tokens`] over a [`TokenSource`], or a signer), if none here fits.
+//! - `auth`: an [`Authorize`] ([`Fixed`], [`Tokens`] over a [`TokenSource`] such as [`Login`], or a signer), if none here fits.
 //! - `api`: the vendor's resources as small structs with `serde`, and one short method for each call that is needed:
 //!
 //!   ```ignore
@@ -42,6 +42,7 @@
 //! `gce/tests.rs` is an example.
 
 mod annotations;
+mod asked;
 mod auth;
 mod call;
 mod client;
@@ -49,6 +50,7 @@ mod error;
 pub mod faults;
 mod http;
 mod ini;
+mod login;
 mod metrics;
 mod pages;
 mod rate;
@@ -58,12 +60,14 @@ mod transport;
 mod wait;
 
 pub use annotations::{Annotations, refused};
+pub use asked::requested_ip;
 pub use auth::{Anonymous, Authorize, Fixed, Header, Token, TokenSource, Tokens, secret};
 pub use call::{Call, Reply, encode};
 pub use client::{Client, Dialect, Pace, Setup};
 pub use error::{CallError, Problem, StatusError, found};
 pub use http::{Http, HttpError, HttpOptions};
 pub use ini::{Ini, IniError, Section};
+pub use login::{LogIn, Login};
 pub use metrics::CallMetrics;
 pub use pages::{Page, all_pages};
 pub use rate::TokenBucket;
