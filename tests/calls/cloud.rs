@@ -33,8 +33,10 @@ pub struct Cloud {
     pub annotations: Value,
     /// `spec.providerID` of a node.
     pub provider_id: fn(usize) -> String,
-    /// For each chapter of the story, and each Service.
-    pub expected: [Cost; 8],
+    /// Of each chapter of the story: reads and writes for each Service.
+    pub each: [(usize, usize); 8],
+    /// And for what all Services share.
+    pub shared: [(usize, usize); 8],
 }
 
 #[derive(Default)]
@@ -113,7 +115,11 @@ impl Watched {
         Cost { reads, writes, waits }
     }
 
-    async fn counting<T>(&self, call: Call, answer: Answer<'_, T>) -> Result<T, portico_controller::providers::ProviderError> {
+    async fn counting<T>(
+        &self,
+        call: Call,
+        answer: Answer<'_, T>,
+    ) -> Result<T, portico_controller::providers::ProviderError> {
         let answer = answer.await;
         assert!(answer.is_ok(), "{call:?}: {:?}", answer.as_ref().err());
         self.count(call).fetch_add(1, SeqCst);

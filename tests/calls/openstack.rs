@@ -2,13 +2,12 @@
 
 #[path = "../../crates/portico-controller/tests/openstack/memory.rs"]
 #[allow(dead_code, reason = "its own tests use more of it")]
-mod memory;
+pub mod memory;
 #[path = "../../crates/portico-controller/tests/openstack/raw.rs"]
 #[allow(dead_code, reason = "its own tests use more of it")]
 mod raw;
 
 use super::cloud::{Cloud, Kind};
-use super::story::Cost;
 use bytes::Bytes;
 use http::{Method, Request};
 use memory::{Memory, URL};
@@ -20,10 +19,14 @@ use serde_json::json;
 use std::sync::Arc;
 
 pub fn octavia() -> Cloud {
+    on(&Arc::default())
+}
+
+pub fn on(memory: &Arc<Memory>) -> Cloud {
     let text = format!(
         "[Global]\nauth-url={URL}\nusername=u\npassword=p\n[LoadBalancer]\nsubnet-id=sub\nfloating-network-id=world\n"
     );
-    let expected = [(1, 2), (1, 2), (0, 0), (0, 1), (0, 1), (6, 0), (0, 4), (1, 2)];
+    let each = [(1, 2), (1, 2), (0, 0), (0, 1), (0, 1), (6, 0), (0, 4), (1, 2)];
     Cloud {
         name: "openstack",
         start: Box::new(move |transport| {
@@ -31,11 +34,12 @@ pub fn octavia() -> Cloud {
             let parts = Parts { transport, pace, poll, metrics: CallMetrics::default() };
             Arc::new(OpenStack::new(Config::parse(&text).unwrap(), parts)) as Arc<dyn Provider>
         }),
-        wire: memory::transport(&Arc::new(Memory::default())),
+        wire: memory::transport(memory),
         kind,
         annotations: json!({}),
         provider_id: |number| format!("openstack:///c0ffee00-0000-4000-8000-{number:012}"),
-        expected: expected.map(|(reads, writes)| Cost::of(reads, writes)),
+        each,
+        shared: [(0, 0); 8],
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 /// Nothing takes longer, on the slowest machine.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Nothing is compared with what it should be meanwhile.
-const NEVER: Duration = Duration::from_secs(86_400);
+pub const NEVER: Duration = Duration::from_secs(86_400);
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
 pub struct Rig {
@@ -22,25 +22,26 @@ pub struct Rig {
     pub client: Client,
     pub cloud: Cloud,
     pub provider: Arc<Watched>,
+    resync: Duration,
     stop: watch::Sender<bool>,
     running: JoinHandle<()>,
 }
 
 impl Rig {
     /// With nodes 1 to `nodes`.
-    pub async fn start(cloud: Cloud, nodes: usize) -> Rig {
+    pub async fn start(cloud: Cloud, nodes: usize, resync: Duration) -> Rig {
         let server = Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
         let client = server.admin();
         for number in 1..=nodes {
             create_node(&client, &cloud, number, json!({})).await;
         }
-        let (provider, stop, running) = control(&server, &cloud).await;
-        Rig { server, client, cloud, provider, stop, running }
+        let (provider, stop, running) = control(&server, &cloud, resync).await;
+        Rig { server, client, cloud, provider, resync, stop, running }
     }
 
     pub async fn restart(&mut self) {
         self.stop().await;
-        (self.provider, self.stop, self.running) = control(&self.server, &self.cloud).await;
+        (self.provider, self.stop, self.running) = control(&self.server, &self.cloud, self.resync).await;
     }
 
     pub async fn stop(&mut self) {
@@ -93,7 +94,8 @@ impl Rig {
     /// What no load balancer has to know of.
     pub async fn change_node(&self, number: usize) {
         let path = format!("/api/v1/nodes/node-{number}");
-        let labels = json!({"metadata": {"labels": {"example.com/rack": "7"}, "annotations": {"example.com/note": "x"}}});
+        let labels =
+            json!({"metadata": {"labels": {"example.com/rack": "7"}, "annotations": {"example.com/note": "x"}}});
         self.client.patch(&path, MERGE, &labels).await.expect(200);
         let condition = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"});
         let status = json!({"status": {"conditions": [condition]}});
@@ -127,11 +129,14 @@ async fn create_node(client: &Client, cloud: &Cloud, number: usize, labels: Valu
     client.patch(&format!("/api/v1/nodes/{name}/status"), MERGE, &status).await.expect(200);
 }
 
-async fn control(server: &Server, cloud: &Cloud) -> (Arc<Watched>, watch::Sender<bool>, JoinHandle<()>) {
+type Running = (Arc<Watched>, watch::Sender<bool>, JoinHandle<()>);
+
+async fn control(server: &Server, cloud: &Cloud, resync: Duration) -> Running {
     let provider = Arc::new(Watched::on(cloud));
     let config = kube::config::Kubeconfig::read_from(server.kubeconfig()).unwrap();
     let config = kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await;
-    let options = balancers::Options { resync: NEVER, ..balancers::Options::default() };
+    let cluster = "conformance".to_owned();
+    let options = balancers::Options { cluster, resync, ..balancers::Options::default() };
     let (stop, stopped) = watch::channel(false);
     let client = kube::Client::try_from(config.unwrap()).unwrap();
     let running = balancers::run(client, Arc::clone(&provider) as Arc<dyn Provider>, options, stopped);

@@ -1,7 +1,7 @@
 //! What happens to Services, and what it costs.
 
 use super::cloud::{Call, Cloud};
-use super::rig::Rig;
+use super::rig::{NEVER, Rig};
 use serde_json::json;
 use std::ops::Range;
 
@@ -11,16 +11,6 @@ pub struct Cost {
     pub writes: usize,
     /// Looks at what takes its time: as many as the cloud is slow.
     pub waits: usize,
-}
-
-impl Cost {
-    pub const fn of(reads: usize, writes: usize) -> Cost {
-        Cost { reads, writes, waits: 0 }
-    }
-
-    fn times(self, services: usize) -> Cost {
-        Cost { reads: self.reads * services, writes: self.writes * services, waits: self.waits * services }
-    }
 }
 
 pub const CHAPTERS: [&str; 8] = [
@@ -39,7 +29,8 @@ pub struct Told {
     pub chapter: &'static str,
     pub services: usize,
     pub cost: Cost,
-    pub expected: Cost,
+    /// Reads and writes.
+    pub expected: (usize, usize),
 }
 
 pub struct Story {
@@ -79,7 +70,7 @@ impl Story {
     }
 
     async fn begin(cloud: Cloud, services: usize, nodes: usize) -> Story {
-        let rig = Rig::start(cloud, nodes).await;
+        let rig = Rig::start(cloud, nodes, NEVER).await;
         let mut story = Story { rig, told: Vec::new(), ensured: 0, moved: 0 };
         story.create(0, 0..1).await;
         story.create(1, 1..services).await;
@@ -126,7 +117,9 @@ impl Story {
     }
 
     fn tell(&mut self, chapter: usize, services: usize) {
-        let (cost, expected) = (self.rig.provider.take_cost(), self.rig.cloud.expected[chapter].times(services));
+        let (each, shared) = (self.rig.cloud.each[chapter], self.rig.cloud.shared[chapter]);
+        let expected = (each.0 * services + shared.0, each.1 * services + shared.1);
+        let cost = self.rig.provider.take_cost();
         self.told.push(Told { chapter: CHAPTERS[chapter], services, cost, expected });
     }
 
@@ -139,6 +132,6 @@ impl Story {
 impl Told {
     /// Waits are the cloud's.
     pub fn is_expected(&self) -> bool {
-        (self.cost.reads, self.cost.writes) == (self.expected.reads, self.expected.writes)
+        (self.cost.reads, self.cost.writes) == self.expected
     }
 }

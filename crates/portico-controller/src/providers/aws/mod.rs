@@ -119,9 +119,10 @@ impl Aws {
         let (around, fits) = (&self.around, |kind| wish.is_none_or(|wish| wish == kind));
         let wanted = |kind: Kind| match fits(kind) {
             true => Wanted::of(request, kind, names),
-            false => {
-                refused("TypeChanged", format!("there is a {} load balancer: create the Service anew for another", kind.word()))
-            }
+            false => refused(
+                "TypeChanged",
+                format!("there is a {} load balancer: create the Service anew for another", kind.word()),
+            ),
         };
         let (last, wanted) = match basis {
             Basis::Last(last) => {
