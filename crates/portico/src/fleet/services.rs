@@ -2,7 +2,7 @@
 
 use super::endpoints::service_of;
 use super::{EndpointView, NodeView, version};
-use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -22,6 +22,9 @@ pub struct ServiceView {
     pub class: String,
     /// Those for the outside first.
     pub addresses: Vec<String>,
+    /// There is one from a load balancer among them.
+    #[serde(skip)]
+    pub balanced: bool,
     /// `80/tcp`, or `80:30080/tcp` with the node port.
     pub ports: Vec<String>,
     pub endpoints: Endpoints,
@@ -79,6 +82,7 @@ impl ServiceView {
         let key = format!("{namespace}/{name}");
         ServiceView {
             addresses: addresses(service, &spec),
+            balanced: !ingress(service).is_empty(),
             ports: spec.ports.iter().flatten().map(port).collect(),
             endpoints: Endpoints::of(own),
             live: forwarded.then(|| Live::of(&key, version(metadata.resource_version.as_deref()), nodes)).flatten(),
@@ -151,10 +155,13 @@ impl Live {
     }
 }
 
-fn addresses(service: &Service, spec: &ServiceSpec) -> Vec<String> {
+fn ingress(service: &Service) -> &[LoadBalancerIngress] {
     let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let ingress = balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default();
-    let given = ingress.iter().filter_map(|one| one.ip.clone().or_else(|| one.hostname.clone()));
+    balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default()
+}
+
+fn addresses(service: &Service, spec: &ServiceSpec) -> Vec<String> {
+    let given = ingress(service).iter().filter_map(|one| one.ip.clone().or_else(|| one.hostname.clone()));
     let external = spec.external_ips.iter().flatten().cloned();
     let cluster = spec.cluster_ips.iter().flatten().filter(|address| *address != HEADLESS).cloned();
     given.chain(external).chain(cluster).chain(spec.external_name.clone()).collect()

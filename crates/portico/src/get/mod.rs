@@ -65,23 +65,24 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 async fn get(arguments: &Arguments) -> anyhow::Result<()> {
     let reader = arguments.access.reader().await?;
-    let scope: Scope<'_> = (!arguments.all_namespaces).then_some(arguments.namespace.as_str());
+    // How far a node is shows by all Services.
+    let everything = arguments.all_namespaces || arguments.what == What::Nodes;
+    let scope: Scope<'_> = (!everything).then_some(arguments.namespace.as_str());
     let now = Timestamp::now();
-    if arguments.what == What::Pools {
-        let pools: Vec<_> = reader.list_if_known("/apis/portico.dev/v1/addresspools").await?;
-        return arguments.show(pools.iter().map(PoolView::of).collect(), |pool| &pool.name);
-    }
-    let fleet = Fleet::read(&reader, scope).await?;
+    let fleet = Fleet::read(&reader, scope);
     match arguments.what {
-        What::Services => arguments.show(fleet.services(now), |service| &service.name),
-        What::Nodes => arguments.show(fleet.nodes(now), |node| &node.name),
-        What::Endpoints => arguments.show(fleet.endpoints(), |endpoint| &endpoint.service),
+        What::Services => arguments.show(fleet.await?.services(now), |service| &service.name),
+        What::Nodes => arguments.show(fleet.await?.nodes(now), |node| &node.name),
+        What::Endpoints => arguments.show(fleet.await?.endpoints(), |endpoint| &endpoint.service),
         What::Balancers => {
-            let balancers = fleet.services(now).into_iter().filter(|service| service.is_balancer());
+            let balancers = fleet.await?.services(now).into_iter().filter(|service| service.is_balancer());
             let balancers: Vec<tables::Balancer> = balancers.map(tables::Balancer).collect();
             arguments.show(balancers, |balancer| &balancer.0.name)
         }
-        What::Pools => Ok(()),
+        What::Pools => {
+            let pools: Vec<_> = reader.list_if_known("/apis/portico.dev/v1/addresspools").await?;
+            arguments.show(pools.iter().map(PoolView::of).collect(), |pool| &pool.name)
+        }
     }
 }
 

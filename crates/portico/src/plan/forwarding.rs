@@ -87,7 +87,7 @@ pub fn diff(before: &World, changes: &Changes, settings: impl Fn(&str) -> Settin
         }
         for (service, now) in &update.announceables {
             let was = announced.get(service);
-            of_announcement(node, &service.to_string(), was.map(Arc::as_ref), now.as_deref(), &mut announcements);
+            of_announcement(node, &service.to_string(), was.map(|was| &**was), now.as_deref(), &mut announcements);
         }
         problems.extend(update.problems.iter().map(ToString::to_string));
     }

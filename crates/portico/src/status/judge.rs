@@ -120,7 +120,7 @@ fn of_service(service: &ServiceView, leaders: &[LeaderView]) -> Vec<Trouble> {
         let what = format!("none of {} endpoints is ready{failing}", service.endpoints.total);
         all.push(Trouble { of: of.clone(), what, way_out: way_out("Reachable", service) });
     }
-    if service.is_balancer() && service.conditions.is_empty() && service.addresses.len() < 2 {
+    if service.is_balancer() && service.conditions.is_empty() && !service.balanced {
         let leads = leaders.iter().any(|leader| leader.lease == "portico-controller" && leader.leads);
         let way_out = match leads {
             true => "see its class: portico get balancers; the controller serves those of its own and without one",
