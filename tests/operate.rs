@@ -2,6 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
 mod common;
+#[path = "operate/expose.rs"]
+mod expose;
+#[path = "operate/get.rs"]
+mod get;
+#[path = "operate/plan.rs"]
+mod plan;
 #[path = "operate/rig.rs"]
 mod rig;
 #[path = "operate/version.rs"]

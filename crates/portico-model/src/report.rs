@@ -39,6 +39,9 @@ pub struct NodeReport {
     /// Why nothing can be installed at the moment, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub trouble: String,
+    /// By what it forwards: `nftables`, `iptables` or `ipvs`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub mode: String,
     /// Where the node says whether it is fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub healthz_port: Option<u16>,

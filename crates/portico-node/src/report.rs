@@ -38,11 +38,18 @@ pub struct Installed {
     pub trouble: String,
 }
 
+/// What stays as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    pub mode: &'static str,
+    pub healthz_port: Option<u16>,
+}
+
 /// Report until dropped.
 pub async fn send(
     client: Client,
     node: Arc<str>,
-    healthz_port: Option<u16>,
+    about: About,
     mut installed: watch::Receiver<Option<Installed>>,
     mut announcing: watch::Receiver<Option<Announcing>>,
 ) {
@@ -54,7 +61,7 @@ pub async fn send(
     loop {
         let (state, announced) = (installed.borrow_and_update().clone(), announcing.borrow_and_update().clone());
         let Some(state) = state else { return };
-        let wait = match writer.write(&content(&state, healthz_port, announced)).await {
+        let wait = match writer.write(&content(&state, about, announced)).await {
             Ok(()) => {
                 denied = false;
                 tokio::time::sleep(EVERY).await;
@@ -85,14 +92,15 @@ async fn change<T>(state: &mut watch::Receiver<T>) {
     }
 }
 
-fn content(state: &Installed, healthz_port: Option<u16>, announcing: Option<Announcing>) -> NodeReport {
+fn content(state: &Installed, about: About, announcing: Option<Announcing>) -> NodeReport {
     NodeReport {
         services: state.services.to_string(),
         slices: state.slices.to_string(),
         behind: state.behind.clone(),
         more_behind: state.more_behind,
         trouble: state.trouble.clone(),
-        healthz_port,
+        mode: about.mode.to_owned(),
+        healthz_port: about.healthz_port,
         announcing,
     }
 }

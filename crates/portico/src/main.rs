@@ -7,12 +7,17 @@ mod controller;
 mod dashboard;
 mod dns;
 mod explain;
+mod expose;
+mod fleet;
+mod get;
 mod install;
 mod lab;
 mod logging;
 mod node;
 mod output;
+mod plan;
 mod signals;
+mod status;
 mod up;
 mod version;
 mod vip;
@@ -44,12 +49,20 @@ enum Command {
     Dns(Box<portico_dns::config::Arguments>),
     /// Say where a packet would go, and why.
     Explain(explain::Arguments),
+    /// Make a Service of servers at given addresses, with health checks.
+    Expose(Box<expose::Arguments>),
+    /// Services, nodes, endpoints, pools and balancers, with what Portico knows of them.
+    Get(get::Arguments),
     /// A systemd unit, shell completion, manual pages.
     Install(install::Arguments),
     /// Play with the cluster of `portico up --demo`.
     Lab(lab::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
+    /// Say what a change would do, without doing it.
+    Plan(plan::Arguments),
+    /// Whether all is well, and where it is not, the way out.
+    Status(status::Arguments),
     /// Start everything at once, to look at or to use.
     Up(up::Arguments),
     /// What this program is.
@@ -78,6 +91,15 @@ fn say(result: anyhow::Result<()>) -> anyhow::Result<()> {
     result
 }
 
+/// The same for one that answers by its exit code.
+fn end(result: anyhow::Result<u8>) -> anyhow::Result<()> {
+    say(result.map(|code| {
+        if code != 0 {
+            std::process::exit(code.into());
+        }
+    }))
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Apiserver(arguments) => {
@@ -98,8 +120,12 @@ fn main() -> ExitCode {
         // For people at a terminal: what they ask for goes to the standard output, and only trouble is logged.
         Command::Dashboard(arguments) => say(dashboard::run(arguments)),
         Command::Explain(arguments) => say(explain::run(arguments)),
+        Command::Expose(arguments) => say(expose::run(&arguments)),
+        Command::Get(arguments) => say(get::run(&arguments)),
         Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
         Command::Lab(arguments) => say(lab::run(arguments)),
+        Command::Plan(arguments) => end(plan::run(&arguments)),
+        Command::Status(arguments) => end(status::run(&arguments)),
         Command::Up(arguments) => say(up::run(arguments)),
         Command::Version(arguments) => say(version::run(&arguments)),
     };

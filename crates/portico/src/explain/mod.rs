@@ -82,7 +82,7 @@ pub async fn answer(
 }
 
 impl Settings {
-    fn of(&self, node: &str) -> index::Settings {
+    pub fn of(&self, node: &str) -> index::Settings {
         let detect_local = match self.cluster_cidr.as_slice() {
             [] => DetectLocal::NodeCidr,
             networks => DetectLocal::ClusterCidr(networks.to_vec()),
