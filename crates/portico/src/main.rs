@@ -6,10 +6,13 @@ mod client;
 mod controller;
 mod dashboard;
 mod dns;
+mod doctor;
 mod explain;
+mod fetch;
 mod install;
 mod lab;
 mod logging;
+mod migrate;
 mod node;
 mod signals;
 mod up;
@@ -40,12 +43,16 @@ enum Command {
     Dashboard(dashboard::Arguments),
     /// Answer for a DNS zone made from Services, load balancers and nodes.
     Dns(Box<portico_dns::config::Arguments>),
+    /// Say whether this node can forward, what stands in its way, and how to mend it.
+    Doctor(doctor::Arguments),
     /// Say where a packet would go, and why.
     Explain(explain::Arguments),
     /// A systemd unit, shell completion, manual pages.
     Install(install::Arguments),
     /// Play with the cluster of `portico up --demo`.
     Lab(lab::Arguments),
+    /// Print Portico's equivalent of a configuration of MetalLB, kube-proxy, keepalived or kube-vip.
+    Migrate(migrate::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
     /// Start everything at once, to look at or to use.
@@ -93,9 +100,11 @@ fn main() -> ExitCode {
         Command::Vip(arguments) => vip::run(&arguments),
         // For people at a terminal: what they ask for goes to the standard output, and only trouble is logged.
         Command::Dashboard(arguments) => say(dashboard::run(arguments)),
+        Command::Doctor(arguments) => say(doctor::run(arguments)),
         Command::Explain(arguments) => say(explain::run(arguments)),
         Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
         Command::Lab(arguments) => say(lab::run(arguments)),
+        Command::Migrate(arguments) => say(migrate::run(arguments)),
         Command::Up(arguments) => say(up::run(arguments)),
     };
     match result {

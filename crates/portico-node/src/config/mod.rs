@@ -280,6 +280,12 @@ fn without_effect(
     }
 }
 
+/// Fields of the file that are understood and mean nothing here.
+pub fn fields_without_effect() -> impl Iterator<Item = &'static str> {
+    let of_flags = flags::FLAGS.iter().filter(|flag| !flag.effect).flat_map(|flag| flag.fields.iter().copied());
+    of_flags.chain(NO_EFFECT.iter().map(|(field, _)| *field))
+}
+
 /// The line of a field, as well as it can be told without a parser that keeps positions.
 fn line_of(text: &str, path: &str) -> Option<usize> {
     let mut lines = text.lines().enumerate();
