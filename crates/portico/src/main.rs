@@ -14,8 +14,10 @@ mod lab;
 mod logging;
 mod migrate;
 mod node;
+mod output;
 mod signals;
 mod up;
+mod version;
 mod vip;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -57,6 +59,8 @@ enum Command {
     Node(portico_node::config::Arguments),
     /// Start everything at once, to look at or to use.
     Up(up::Arguments),
+    /// What this program is.
+    Version(version::Arguments),
     /// Keep the API servers reachable on one virtual address.
     Vip(Box<vip::Arguments>),
 }
@@ -106,6 +110,7 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => say(lab::run(arguments)),
         Command::Migrate(arguments) => say(migrate::run(arguments)),
         Command::Up(arguments) => say(up::run(arguments)),
+        Command::Version(arguments) => say(version::run(&arguments)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
