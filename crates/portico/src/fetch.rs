@@ -28,6 +28,7 @@ async fn ask(at: SocketAddr, path: &str) -> anyhow::Result<Answer> {
     let request = http::Request::get(path).header(HOST, at.to_string()).body(Empty::<Bytes>::new())?;
     let answer = sender.send_request(request).await?;
     let code = answer.status().as_u16();
-    let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.map_err(anyhow::Error::from_boxed)?.to_bytes();
+    let body =
+        Limited::new(answer.into_body(), MOST_BYTES).collect().await.map_err(anyhow::Error::from_boxed)?.to_bytes();
     Ok(Answer { code, body: String::from_utf8_lossy(&body).into_owned() })
 }

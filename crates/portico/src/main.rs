@@ -2,6 +2,7 @@
 
 mod apiserver;
 mod check_plugin;
+mod cleanup;
 mod client;
 mod controller;
 mod dashboard;
@@ -16,6 +17,7 @@ mod migrate;
 mod node;
 mod output;
 mod signals;
+mod top;
 mod up;
 mod version;
 mod vip;
@@ -39,6 +41,8 @@ struct Arguments {
 enum Command {
     /// Serve the Kubernetes API for Services and what surrounds them.
     Apiserver(Box<apiserver::Arguments>),
+    /// Remove what Portico left on this machine: rules, sockets, folders of demos.
+    Cleanup(cleanup::Arguments),
     /// Give Services load balancers, and keep EndpointSlices and Endpoints in step with Services and Pods.
     Controller(Box<controller::Arguments>),
     /// Show Services and where their traffic goes, in a browser.
@@ -57,6 +61,8 @@ enum Command {
     Migrate(migrate::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
+    /// Watch Services, endpoints and nodes in a terminal.
+    Top(top::Arguments),
     /// Start everything at once, to look at or to use.
     Up(up::Arguments),
     /// What this program is.
@@ -103,12 +109,14 @@ fn main() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Vip(arguments) => vip::run(&arguments),
         // For people at a terminal: what they ask for goes to the standard output, and only trouble is logged.
+        Command::Cleanup(arguments) => say(cleanup::run(arguments)),
         Command::Dashboard(arguments) => say(dashboard::run(arguments)),
         Command::Doctor(arguments) => say(doctor::run(arguments)),
         Command::Explain(arguments) => say(explain::run(arguments)),
         Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
         Command::Lab(arguments) => say(lab::run(arguments)),
         Command::Migrate(arguments) => say(migrate::run(arguments)),
+        Command::Top(arguments) => say(top::run(arguments)),
         Command::Up(arguments) => say(up::run(arguments)),
         Command::Version(arguments) => say(version::run(&arguments)),
     };

@@ -71,7 +71,8 @@ impl Conntrack {
     /// How many flows each endpoint answers that clients sent to another address: those that were translated, by whomever.
     pub fn translated(&mut self) -> io::Result<BTreeMap<(Protocol, SocketAddr), u64>> {
         let mut counts = BTreeMap::new();
-        for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::ALL.map(|protocol| (f, protocol))) {
+        let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+        for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| protocols.map(|protocol| (f, protocol))) {
             let scope = Scope { family, protocol, address: None, port: None };
             self.tracker.query(&flow::list(&scope), |message| {
                 let flow = Flow::parse(&message, protocol).filter(|flow| flow.to != flow.answered_by)?;

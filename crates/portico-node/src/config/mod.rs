@@ -49,6 +49,8 @@ pub struct Config {
     /// The folder of static Services.
     pub static_services: Option<PathBuf>,
     pub announce: Announce,
+    /// Metrics tell how many connections each endpoint has.
+    pub count_connections: bool,
     pub logging: Logging,
     /// The configuration file, which ends the daemon when it changes.
     pub file: Option<PathBuf>,

@@ -52,12 +52,15 @@ async fn look(reader: &Reader) -> anyhow::Result<Cluster> {
 
 async fn look_at(node: objects::Node, report: Option<NodeReport>) -> Node {
     let addresses = node.status.addresses.iter();
-    let internal = addresses.filter(|address| address.type_ == "InternalIP").find_map(|address| address.address.parse().ok());
+    let internal =
+        addresses.filter(|address| address.type_ == "InternalIP").find_map(|address| address.address.parse().ok());
     let port = report.as_ref().and_then(|report| report.healthz_port).unwrap_or(HEALTHZ_PORT);
     let healthz = internal.map(|address| SocketAddr::new(address, port));
     let answer = match healthz {
         None => Err("the Node has no InternalIP".to_owned()),
-        Some(at) => fetch::get(at, "/healthz", PATIENCE).await.map(|answer| answer.code).map_err(|error| format!("{error:#}")),
+        Some(at) => {
+            fetch::get(at, "/healthz", PATIENCE).await.map(|answer| answer.code).map_err(|error| format!("{error:#}"))
+        }
     };
     let trouble = report.as_ref().map(|report| report.trouble.clone()).unwrap_or_default();
     Node { name: node.metadata.name.to_string(), healthz, answer, reports: report.is_some(), trouble }
@@ -87,7 +90,8 @@ struct LeaseSpec {
 
 /// What nodes told lately. Where Leases cannot be read nobody did.
 async fn reports(reader: &Reader) -> BTreeMap<String, NodeReport> {
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases?labelSelector={}", report::NAMESPACE, report::LABEL);
+    let path =
+        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases?labelSelector={}", report::NAMESPACE, report::LABEL);
     let leases: Vec<Lease> = reader.list(&path).await.unwrap_or_default();
     let now = Timestamp::now().as_second();
     let fresh = leases.iter().filter(|lease| {

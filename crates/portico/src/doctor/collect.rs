@@ -1,6 +1,7 @@
 //! Looks at this machine. What can be tried is tried, in a network namespace of its own, so that nothing here changes.
 
-use super::facts::{Disk, Link, Machine, Program, Role, Rules, Tried};
+use super::facts::{Disk, Link, Machine, Rules, Tried};
+use super::programs;
 use portico_dataplane::netlink::{Messages, Socket, flags};
 use portico_dataplane::nftables::{Nftables, Table};
 use portico_dataplane::{ApplyError, Dataplane, iptables, ipvs, nftables};
@@ -36,7 +37,7 @@ pub fn machine(data_dir: &Path) -> Machine {
         conntrack,
         settings: settings(),
         cores: sysctl::cores(),
-        programs: programs(),
+        programs: programs::running(),
         rules: rules(),
         forward_policy: forward_policy(),
         links: links().unwrap_or_default(),
@@ -48,7 +49,10 @@ pub fn machine(data_dir: &Path) -> Machine {
 /// nftables, iptables, IPVS and the connection tracker, each used as `portico node` uses it.
 fn tries() -> [Tried; 4] {
     let bed = Testbed::new().map_err(|error| error.to_string());
-    let host = bed.as_ref().map_err(String::clone).and_then(|bed| bed.host("doctor").map_err(|error| format!("{error}: {}", error.source)));
+    let host = bed
+        .as_ref()
+        .map_err(String::clone)
+        .and_then(|bed| bed.host("doctor").map_err(|error| format!("{error}: {}", error.source)));
     match host {
         Err(problem) => [(); 4].map(|()| Tried::NotTried(problem.clone())),
         Ok(host) => host.enter(|| {
@@ -96,43 +100,6 @@ fn settings() -> BTreeMap<String, String> {
     SETTINGS.iter().filter_map(read).collect()
 }
 
-/// Those that count, of this network namespace.
-fn programs() -> Vec<Program> {
-    let own = fs::read_link("/proc/thread-self/ns/net").ok();
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let path = entry.path();
-        let line = fs::read(path.join("cmdline")).unwrap_or_default();
-        let words: Vec<String> = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-        if let Some(role) = role(&words).filter(|_| fs::read_link(path.join("ns/net")).ok() == own) {
-            let limits = fs::read_to_string(path.join("limits")).unwrap_or_default();
-            found.push(Program { role, process, open_files: open_files(&limits) });
-        }
-    }
-    found.sort_by_key(|program| (program.role, program.process));
-    found
-}
-
-/// What a command line stands for.
-fn role(words: &[String]) -> Option<Role> {
-    let program = words.first()?.rsplit('/').next()?;
-    let script = words.get(1).and_then(|word| word.rsplit('/').next()).unwrap_or_default();
-    match (program, script) {
-        ("kube-proxy", _) => Some(Role::KubeProxy),
-        ("portico", "node") => Some(Role::PorticoNode),
-        ("firewalld", _) => Some(Role::Firewalld),
-        // It is a script of Python.
-        (python, _) if python.starts_with("python") && words.iter().any(|word| word.ends_with("/firewalld")) => Some(Role::Firewalld),
-        _ => None,
-    }
-}
-
-fn open_files(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
 fn rules() -> Rules {
     let table = |name: &str| Family::BOTH.into_iter().any(|family| nftables::has_table(family, name).unwrap_or(false));
     Rules {
@@ -177,7 +144,9 @@ fn default_link() -> Option<String> {
 /// The link of the route to everywhere.
 fn route(table: &str) -> Option<String> {
     let mut lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    lines.find(|words| words.get(1) == Some(&"00000000") && words.get(7) == Some(&"00000000")).map(|words| words[0].to_owned())
+    lines
+        .find(|words| words.get(1) == Some(&"00000000") && words.get(7) == Some(&"00000000"))
+        .map(|words| words[0].to_owned())
 }
 
 /// The disk that the folder is on, or will be.
@@ -203,27 +172,8 @@ fn is_read_only(mounts: &str, path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
-        text.split(' ').map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn programs_are_known_by_their_command_line() {
-        for (line, expected) in [
-            ("/usr/local/bin/kube-proxy --config=x", Some(Role::KubeProxy)),
-            ("portico node --kubeconfig x", Some(Role::PorticoNode)),
-            ("/usr/bin/portico apiserver", None),
-            ("/usr/bin/python3 -s -P /usr/sbin/firewalld --nofork", Some(Role::Firewalld)),
-            ("vi /etc/firewalld", None),
-            ("", None),
-        ] {
-            assert_eq!(role(&words(line)), expected, "{line}");
-        }
-    }
-
     #[test]
     fn files_of_the_kernel_are_read() {
-        assert_eq!(open_files("Limit Soft Hard Units\nMax open files            1024   4096   files\n"), Some(1024));
         assert_eq!(policy("-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n").as_deref(), Some("DROP"));
         let table = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU\neth1 0000FEA9 0 1 0 0 0 0000FFFF 0\neth0 00000000 0102 3 0 0 0 00000000 0\n";
         assert_eq!(route(table).as_deref(), Some("eth0"));

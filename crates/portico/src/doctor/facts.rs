@@ -1,5 +1,6 @@
 //! What was found, without an opinion. Everything that [`super::judge`] needs and nothing that has to be asked.
 
+pub use super::programs::{Program, Role};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -60,21 +61,6 @@ pub struct Machine {
     /// Where packets go that no other route is for.
     pub default_link: Option<String>,
     pub disk: Option<Disk>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    KubeProxy,
-    PorticoNode,
-    Firewalld,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
-    pub role: Role,
-    pub process: u32,
-    /// So many files may it have open.
-    pub open_files: Option<u64>,
 }
 
 /// Whose rules are installed.

@@ -5,6 +5,7 @@ mod ask;
 mod collect;
 mod facts;
 mod judge;
+pub mod programs;
 
 use crate::output::Output;
 use clap::Args;
@@ -47,7 +48,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         true => None,
         false => crate::runtime()?.block_on(ask::cluster(arguments.kubeconfig)),
     };
-    let facts = Facts { mode: arguments.proxy_mode, node_ports: arguments.node_port_range, machine: Some(machine), cluster };
+    let facts =
+        Facts { mode: arguments.proxy_mode, node_ports: arguments.node_port_range, machine: Some(machine), cluster };
     let diagnosis = Diagnosis::of(&facts);
     arguments.output.print(&diagnosis)?;
     if diagnosis.is_broken() {

@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn what_nobody_took_is_left() {
-        let mut fields = Fields::new(json!({"a": {"b": 1, "c": "x"}, "d": [1, 2], "e": [{"f": true}], "g": null, "h": {}}));
+        let mut fields =
+            Fields::new(json!({"a": {"b": 1, "c": "x"}, "d": [1, 2], "e": [{"f": true}], "g": null, "h": {}}));
         assert_eq!((fields.number("a.b"), fields.text("a.x"), fields.take("a.b")), (Some(1), None, Value::Null));
         assert_eq!(fields.left(), ["a.c: \"x\"", "d: [1,2]", "e[0].f: true"]);
     }

@@ -94,7 +94,8 @@ impl File {
 fn problems(object: &Value) -> Vec<String> {
     let known = kinds::all().into_iter().find(|kind| {
         let info = kind.info();
-        let version = if info.group.is_empty() { info.version.to_owned() } else { format!("{}/{}", info.group, info.version) };
+        let version =
+            if info.group.is_empty() { info.version.to_owned() } else { format!("{}/{}", info.group, info.version) };
         object.get("kind") == Some(&json!(info.kind)) && object.get("apiVersion") == Some(&json!(version))
     });
     let Some(kind) = known else { return Vec::new() };
@@ -118,6 +119,8 @@ pub fn password_secret(name: &str, password: &str) -> Document {
         "metadata": {"name": name, "namespace": "kube-system"},
         "stringData": {"password": password},
     });
-    let remark = Remark::Note("the password was in plain text: it belongs into a Secret, and this file to nobody else".to_owned());
+    let remark = Remark::Note(
+        "the password was in plain text: it belongs into a Secret, and this file to nobody else".to_owned(),
+    );
     Document { remarks: vec![remark], content }
 }

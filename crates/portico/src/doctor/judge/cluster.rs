@@ -12,7 +12,11 @@ pub fn judge(cluster: &Result<Cluster, String>) -> Vec<Finding> {
     let cluster = match cluster {
         Ok(cluster) => cluster,
         Err(problem) => {
-            return vec![Finding::broken("API server", problem.as_str(), "kubectl get --raw /readyz, with the same --kubeconfig")];
+            return vec![Finding::broken(
+                "API server",
+                problem.as_str(),
+                "kubectl get --raw /readyz, with the same --kubeconfig",
+            )];
         }
     };
     let mut findings: Vec<Finding> = cluster.ahead.map(clock).into_iter().collect();
@@ -42,11 +46,23 @@ fn node(node: &Node) -> Finding {
     let at = node.healthz.map(|at| format!(" at {at}")).unwrap_or_default();
     let logs = format!("kubectl -n kube-system logs daemonset/portico-node, or journalctl -u portico on {}", node.name);
     match &node.answer {
-        Ok(200) if !node.trouble.is_empty() => Finding::broken(&check, format!("cannot install: {}", node.trouble), &logs),
+        Ok(200) if !node.trouble.is_empty() => {
+            Finding::broken(&check, format!("cannot install: {}", node.trouble), &logs)
+        }
         Ok(200) if node.reports => Finding::good(&check, format!("healthy{at}")),
-        Ok(200) => Finding::warning(&check, format!("healthy{at}, and does not report: is that kube-proxy, or are Leases in kube-system forbidden to it?"), "kubectl apply -f deploy/rbac/node.yaml"),
-        Ok(503) => Finding::broken(&check, format!("not fit{at}: its changes wait, or it is about to be deleted"), &logs),
-        Ok(code) => Finding::broken(&check, format!("its health{at} is answered with {code}: by somebody else?"), &logs),
+        Ok(200) => Finding::warning(
+            &check,
+            format!(
+                "healthy{at}, and does not report: is that kube-proxy, or are Leases in kube-system forbidden to it?"
+            ),
+            "kubectl apply -f deploy/rbac/node.yaml",
+        ),
+        Ok(503) => {
+            Finding::broken(&check, format!("not fit{at}: its changes wait, or it is about to be deleted"), &logs)
+        }
+        Ok(code) => {
+            Finding::broken(&check, format!("its health{at} is answered with {code}: by somebody else?"), &logs)
+        }
         Err(problem) => Finding::broken(&check, format!("its health{at} is not told: {problem}"), &logs),
     }
 }

@@ -29,7 +29,11 @@ fn number(machine: &Machine, setting: &str) -> Option<u64> {
 fn features(machine: &Machine, mode: Mode) -> Vec<Finding> {
     let of = [
         (Mode::Nftables, &machine.nftables, "modprobe nf_tables nft_ct nft_nat nft_masq nft_numgen"),
-        (Mode::Iptables, &machine.iptables, "apt-get install iptables && modprobe ip_tables iptable_nat xt_comment xt_statistic"),
+        (
+            Mode::Iptables,
+            &machine.iptables,
+            "apt-get install iptables && modprobe ip_tables iptable_nat xt_comment xt_statistic",
+        ),
         (Mode::Ipvs, &machine.ipvs, "apt-get install iptables && modprobe ip_vs ip_vs_rr ip_set dummy"),
     ];
     let of_mode = |(of, tried, fix): (Mode, &Tried, &str)| {
@@ -40,7 +44,13 @@ fn features(machine: &Machine, mode: Mode) -> Vec<Finding> {
     };
     let mut findings: Vec<Finding> = of.into_iter().map(of_mode).collect();
     let tracker = "flows were listed";
-    findings.push(feature("kernel: conntrack", &machine.conntrack, Severity::Broken, "modprobe nf_conntrack nf_conntrack_netlink", tracker));
+    findings.push(feature(
+        "kernel: conntrack",
+        &machine.conntrack,
+        Severity::Broken,
+        "modprobe nf_conntrack nf_conntrack_netlink",
+        tracker,
+    ));
     findings
 }
 
@@ -56,7 +66,12 @@ fn forwarding(machine: &Machine) -> Vec<Finding> {
     let check = |setting: &str, severity: Severity| {
         let name = format!("sysctl: {setting}");
         Some(match number(machine, setting)? {
-            0 => Finding::new(severity, &name, "0: nothing is forwarded to pods on other links", &format!("sysctl -w {setting}=1")),
+            0 => Finding::new(
+                severity,
+                &name,
+                "0: nothing is forwarded to pods on other links",
+                &format!("sysctl -w {setting}=1"),
+            ),
             _ => Finding::good(&name, "1"),
         })
     };
@@ -69,7 +84,11 @@ fn reverse_path(machine: &Machine) -> Option<Finding> {
     let setting = "net.ipv4.conf.all.rp_filter";
     let name = format!("sysctl: {setting}");
     Some(match number(machine, setting)? {
-        1 => Finding::warning(&name, "1 (strict): packets that come in by another link than answers go out are dropped", &format!("sysctl -w {setting}=2")),
+        1 => Finding::warning(
+            &name,
+            "1 (strict): packets that come in by another link than answers go out are dropped",
+            &format!("sysctl -w {setting}=2"),
+        ),
         value => Finding::good(&name, value.to_string()),
     })
 }
@@ -80,7 +99,11 @@ fn local_networks(machine: &Machine, mode: Mode) -> Option<Finding> {
     Some(match (number(machine, setting)?, mode) {
         (0, _) => Finding::good(&name, "0"),
         (_, Mode::Iptables) => Finding::note(&name, "1: node ports answer on 127.0.0.1", ""),
-        (_, _) => Finding::warning(&name, "1: neighbours may reach what listens on 127.0.0.1; kube-proxy leaves it so", &format!("sysctl -w {setting}=0")),
+        (_, _) => Finding::warning(
+            &name,
+            "1: neighbours may reach what listens on 127.0.0.1; kube-proxy leaves it so",
+            &format!("sysctl -w {setting}=0"),
+        ),
     })
 }
 
@@ -94,7 +117,10 @@ fn bridges(machine: &Machine, mode: Mode) -> Option<Finding> {
         (Some(1..), _) => Some(Finding::good(&name, "1")),
         (found, _) => {
             let found = found.map_or("br_netfilter is not there".to_owned(), |value| value.to_string());
-            let text = format!("{found}: a pod cannot reach a Service that leads to a pod on the same bridge ({})", bridge.name);
+            let text = format!(
+                "{found}: a pod cannot reach a Service that leads to a pod on the same bridge ({})",
+                bridge.name
+            );
             Some(Finding::warning(&name, text, &fix))
         }
     }
@@ -108,7 +134,11 @@ fn tracking(machine: &Machine) -> Vec<Finding> {
     let wanted = sysctl::wanted(&settings, machine.cores).first().map_or(most, |setting| setting.value);
     let fix = format!("sysctl -w {setting}={}", wanted.max(most.saturating_mul(2)));
     let mut findings = vec![match most < wanted {
-        true => Finding::note(&name, format!("{most}; `portico node` raises it to {wanted} when it starts"), &format!("sysctl -w {setting}={wanted}")),
+        true => Finding::note(
+            &name,
+            format!("{most}; `portico node` raises it to {wanted} when it starts"),
+            &format!("sysctl -w {setting}={wanted}"),
+        ),
         false => Finding::good(&name, most.to_string()),
     }];
     if let Some(count) = number(machine, "net.netfilter.nf_conntrack_count") {
@@ -127,7 +157,11 @@ fn queue(machine: &Machine) -> Option<Finding> {
     let setting = "net.core.somaxconn";
     let (name, value) = (format!("sysctl: {setting}"), number(machine, setting)?);
     Some(match value < SHORT_QUEUE {
-        true => Finding::note(&name, format!("{value}: a burst of connections to one server overflows"), &format!("sysctl -w {setting}=4096")),
+        true => Finding::note(
+            &name,
+            format!("{value}: a burst of connections to one server overflows"),
+            &format!("sysctl -w {setting}=4096"),
+        ),
         false => Finding::good(&name, value.to_string()),
     })
 }

@@ -32,14 +32,26 @@ fn proxies(machine: &Machine, mode: Mode) -> Vec<Finding> {
     let (kube_proxies, ours) = (processes(machine, Role::KubeProxy), processes(machine, Role::PorticoNode));
     let mut findings = Vec::new();
     if !kube_proxies.is_empty() {
-        let both = if ours.is_empty() { "`portico node` would fight with it" } else { "and so does `portico node`: they undo each other's rules" };
+        let both = if ours.is_empty() {
+            "`portico node` would fight with it"
+        } else {
+            "and so does `portico node`: they undo each other's rules"
+        };
         let found = format!("kube-proxy runs (process {}): {both}", listed(&kube_proxies));
         let fix = "kubectl -n kube-system patch daemonset kube-proxy -p '{\"spec\":{\"template\":{\"spec\":{\"nodeSelector\":{\"portico.dev/none\":\"\"}}}}}'";
-        findings.push(if ours.is_empty() { Finding::warning(CHECK, found, fix) } else { Finding::broken(CHECK, found, fix) });
+        findings.push(if ours.is_empty() {
+            Finding::warning(CHECK, found, fix)
+        } else {
+            Finding::broken(CHECK, found, fix)
+        });
     }
     if ours.len() > 1 {
         let found = format!("`portico node` runs {} times (processes {})", ours.len(), listed(&ours));
-        findings.push(Finding::broken(CHECK, found, "systemctl stop portico, or remove the DaemonSet: keep one of them"));
+        findings.push(Finding::broken(
+            CHECK,
+            found,
+            "systemctl stop portico, or remove the DaemonSet: keep one of them",
+        ));
     }
     if kube_proxies.is_empty() {
         findings.extend(leftovers(machine, mode, !ours.is_empty()));
@@ -58,18 +70,23 @@ fn leftovers(machine: &Machine, mode: Mode, served: bool) -> Option<Finding> {
         (rules.iptables, "kube-proxy's iptables chains", !(served && mode != Mode::Nftables)),
         (rules.ipvs, "kube-proxy's IPVS link", !(served && mode == Mode::Ipvs)),
     ];
-    let left: Vec<&str> = all.into_iter().filter(|(there, _, stale)| *there && *stale).map(|(_, what, _)| what).collect();
+    let left: Vec<&str> =
+        all.into_iter().filter(|(there, _, stale)| *there && *stale).map(|(_, what, _)| what).collect();
     let text = match served {
         true => "next to `portico node`, which removes them when it starts",
         false => "with nobody to keep them up to date",
     };
-    (!left.is_empty()).then(|| Finding::warning("other proxies", format!("{} are left, {text}", left.join(" and ")), "portico cleanup"))
+    (!left.is_empty()).then(|| {
+        Finding::warning("other proxies", format!("{} are left, {text}", left.join(" and ")), "portico cleanup")
+    })
 }
 
 fn firewalls(machine: &Machine) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let [process, ..] = processes(machine, Role::Firewalld)[..] {
-        let found = format!("firewalld runs (process {process}) and refuses what it does not know: node ports, forwarding to pods, heartbeats on UDP 10262");
+        let found = format!(
+            "firewalld runs (process {process}) and refuses what it does not know: node ports, forwarding to pods, heartbeats on UDP 10262"
+        );
         findings.push(Finding::warning("firewall", found, "firewall-cmd --permanent --zone=trusted --add-source=POD-NETWORK && firewall-cmd --permanent --add-port=30000-32767/tcp --add-port=10256/tcp --add-port=10262/udp && firewall-cmd --reload"));
     }
     match machine.forward_policy.as_deref() {
@@ -100,10 +117,14 @@ fn node_ports(machine: &Machine, (first, last): (u16, u16)) -> Option<Finding> {
     Some(match (from..=to).find(|port| !kept(*port)) {
         Some(port) => Finding::warning(
             "node ports",
-            format!("{first}-{last} overlaps the ports of outgoing connections ({low}-{high}): {port} may be taken when a Service gets it"),
+            format!(
+                "{first}-{last} overlaps the ports of outgoing connections ({low}-{high}): {port} may be taken when a Service gets it"
+            ),
             &format!("sysctl -w net.ipv4.ip_local_reserved_ports={first}-{last}"),
         ),
-        None => Finding::good("node ports", format!("{first}-{last} is apart from outgoing connections ({low}-{high})")),
+        None => {
+            Finding::good("node ports", format!("{first}-{last} is apart from outgoing connections ({low}-{high})"))
+        }
     })
 }
 
@@ -118,7 +139,15 @@ fn links(machine: &Machine) -> Option<Finding> {
         Some(link) => {
             let names: Vec<String> = wide.iter().take(5).map(|link| format!("{} ({})", link.name, link.mtu)).collect();
             let found = format!("{} let larger packets through than {default} ({})", names.join(", "), uplink.mtu);
-            Finding::warning("MTU", found, &format!("ip link set {} mtu {}, and the same in the configuration of the CNI plugin", link.name, room(link)))
+            Finding::warning(
+                "MTU",
+                found,
+                &format!(
+                    "ip link set {} mtu {}, and the same in the configuration of the CNI plugin",
+                    link.name,
+                    room(link)
+                ),
+            )
         }
         None => Finding::good("MTU", format!("no link is wider than {default} ({})", uplink.mtu)),
     })
@@ -126,10 +155,15 @@ fn links(machine: &Machine) -> Option<Finding> {
 
 fn files(machine: &Machine) -> Option<Finding> {
     let ours = machine.programs.iter().filter(|program| program.role == Role::PorticoNode);
-    let (process, limit) = ours.filter_map(|program| Some((program.process, program.open_files?))).min_by_key(|(_, limit)| *limit)?;
+    let (process, limit) =
+        ours.filter_map(|program| Some((program.process, program.open_files?))).min_by_key(|(_, limit)| *limit)?;
     let found = format!("`portico node` (process {process}) may open {limit}");
     Some(match limit < FEW_FILES {
-        true => Finding::warning("open files", found, &format!("prlimit --pid {process} --nofile=65536, and LimitNOFILE=65536 in its unit")),
+        true => Finding::warning(
+            "open files",
+            found,
+            &format!("prlimit --pid {process} --nofile=65536, and LimitNOFILE=65536 in its unit"),
+        ),
         false => Finding::good("open files", found),
     })
 }
@@ -139,7 +173,11 @@ fn disk(machine: &Machine) -> Option<Finding> {
     let (check, found) = ("disk", format!("{} has {} MB free", disk.path, disk.free / MEGABYTE));
     let fix = format!("du -xh --max-depth=2 {} | sort -h | tail", disk.path);
     Some(match disk.free / MEGABYTE {
-        _ if disk.read_only => Finding::broken(check, format!("{} is read-only", disk.path), &format!("mount -o remount,rw $(findmnt -no TARGET -T {})", disk.path)),
+        _ if disk.read_only => Finding::broken(
+            check,
+            format!("{} is read-only", disk.path),
+            &format!("mount -o remount,rw $(findmnt -no TARGET -T {})", disk.path),
+        ),
         0..100 => Finding::broken(check, format!("{found}: nothing can be stored soon"), &fix),
         100..1_024 => Finding::warning(check, found, &fix),
         _ => Finding::good(check, found),

@@ -38,7 +38,11 @@ impl Globals {
                     statement.line,
                     statement.text()
                 ))),
-                "notification_email" | "notification_email_from" | "smtp_server" | "smtp_connect_timeout" | "smtp_alert" => {
+                "notification_email"
+                | "notification_email_from"
+                | "smtp_server"
+                | "smtp_connect_timeout"
+                | "smtp_alert" => {
                     remarks.push(Remark::Warning(format!(
                         "line {}: {}: no mail is sent; alert on portico_vip_owner and portico_vip_transitions_total instead",
                         statement.line,
@@ -129,14 +133,19 @@ impl Instance {
             "garp_master_repeat" => self.given.announcements = value.parse().ok(),
             "garp_master_refresh" => self.given.announce_every = seconds(value).map(Span),
             "garp_master_delay" | "garp_master_refresh_repeat" | "garp_lower_prio_delay" | "garp_lower_prio_repeat" => {
-                self.note(statement, "the address is announced five times, 200ms apart (announcements, announcementGap)");
+                self.note(
+                    statement,
+                    "the address is announced five times, 200ms apart (announcements, announcementGap)",
+                );
             }
             "dont_track_primary" => self.warn(statement, "an owner whose link goes down always gives the address up"),
             "debug" => self.note(statement, "PORTICO_LOG chooses what is logged"),
             word if word.starts_with("notify") || word == "smtp_alert" => {
                 self.warn(statement, "nothing is run and no mail is sent; watch portico_vip_owner and portico_vip_transitions_total instead");
             }
-            word if word.starts_with('@') => self.warn(statement, "conditions are not looked at; write what is meant on this node"),
+            word if word.starts_with('@') => {
+                self.warn(statement, "conditions are not looked at; write what is meant on this node")
+            }
             _ => self.remarks.push(Remark::Warning(lost(statement))),
         }
     }
@@ -217,7 +226,10 @@ impl Instance {
         let penalty = weight.parse::<i64>().unwrap_or_default().unsigned_abs();
         match u8::try_from(penalty) {
             Ok(penalty @ 1..) => self.given.priority_penalty = Some(penalty),
-            _ => self.note(tracked, "without a weight keepalived gives the address up; here the priority falls by priorityPenalty"),
+            _ => self.note(
+                tracked,
+                "without a weight keepalived gives the address up; here the priority falls by priorityPenalty",
+            ),
         }
         let timing: Vec<String> = ["interval", "timeout", "fall", "rise"]
             .into_iter()
@@ -251,7 +263,9 @@ impl Instance {
 
     /// What is balanced on this address to API servers is this program's own business.
     pub fn take_api_servers(&mut self, servers: &mut Vec<VirtualServer>) {
-        for server in servers.extract_if(.., |server| server.is_api(self.given.addresses.as_deref().unwrap_or_default())) {
+        for server in
+            servers.extract_if(.., |server| server.is_api(self.given.addresses.as_deref().unwrap_or_default()))
+        {
             self.given.port = Some(server.port);
             self.given.api_servers.get_or_insert_default().extend(server.targets());
             self.remarks.extend(server.remarks_for_vip());
@@ -271,7 +285,9 @@ impl Instance {
         }
         if self.given.kubeconfig.is_none() && self.given.api_servers.is_none() {
             self.given.kubeconfig = Some("/etc/kubernetes/admin.conf".into());
-            self.remarks.push(Remark::Note("kubeconfig is where kubeadm has it: it says which API servers there are".to_owned()));
+            self.remarks.push(Remark::Note(
+                "kubeconfig is where kubeadm has it: it says which API servers there are".to_owned(),
+            ));
         }
         self.given.priority = u8::try_from(self.priority).ok();
         let mut content = json!({"apiVersion": "portico.dev/v1", "kind": "VipConfiguration"});

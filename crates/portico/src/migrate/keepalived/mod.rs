@@ -77,7 +77,9 @@ fn vip_files(mut instances: Vec<Instance>, servers: &mut Vec<VirtualServer>, abo
     match files.first_mut() {
         Some(first) => first.remarks.splice(0..0, about.remarks).for_each(drop),
         None if about.remarks.is_empty() => {}
-        None => files.push(File { name: "vip.yaml".to_owned(), usage: "there is no vrrp_instance".to_owned(), ..about }),
+        None => {
+            files.push(File { name: "vip.yaml".to_owned(), usage: "there is no vrrp_instance".to_owned(), ..about })
+        }
     }
     files
 }

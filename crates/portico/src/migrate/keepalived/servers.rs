@@ -26,13 +26,23 @@ struct RealServer {
 
 impl VirtualServer {
     pub fn read(statement: &Statement) -> Result<VirtualServer, String> {
-        let address = match statement.word(1) {
-            "fwmark" | "group" => return Err("servers by firewall mark or group have no equivalent; write one virtual_server for each address".to_owned()),
-            text => text.parse().map_err(|_| format!("{text:?} is no address"))?,
-        };
+        let address =
+            match statement.word(1) {
+                "fwmark" | "group" => return Err(
+                    "servers by firewall mark or group have no equivalent; write one virtual_server for each address"
+                        .to_owned(),
+                ),
+                text => text.parse().map_err(|_| format!("{text:?} is no address"))?,
+            };
         let port = statement.word(2).parse().map_err(|_| format!("{:?} is no port", statement.word(2)))?;
-        let mut server =
-            VirtualServer { address, port, protocol: "TCP".to_owned(), affinity: None, real: Vec::new(), remarks: Vec::new() };
+        let mut server = VirtualServer {
+            address,
+            port,
+            protocol: "TCP".to_owned(),
+            affinity: None,
+            real: Vec::new(),
+            remarks: Vec::new(),
+        };
         for inner in statement.block() {
             server.setting(inner)?;
         }
@@ -51,9 +61,13 @@ impl VirtualServer {
             }
             "lb_kind" | "lvs_method" if value == "NAT" => {}
             "lb_kind" | "lvs_method" => {
-                self.remarks.push(Remark::Warning(format!("{at}: packets are translated (NAT), and answers come back through the node")));
+                self.remarks.push(Remark::Warning(format!(
+                    "{at}: packets are translated (NAT), and answers come back through the node"
+                )));
             }
-            "delay_loop" => self.remarks.push(Remark::Note(format!("{at}: `portico expose --health-interval {value}s` checks so often"))),
+            "delay_loop" => self
+                .remarks
+                .push(Remark::Note(format!("{at}: `portico expose --health-interval {value}s` checks so often"))),
             "real_server" => self.real_server(statement)?,
             _ => self.remarks.push(Remark::Warning(lost(statement))),
         }
@@ -61,7 +75,8 @@ impl VirtualServer {
     }
 
     fn real_server(&mut self, statement: &Statement) -> Result<(), String> {
-        let address: IpAddr = statement.word(1).parse().map_err(|_| format!("{:?} is no address", statement.word(1)))?;
+        let address: IpAddr =
+            statement.word(1).parse().map_err(|_| format!("{:?} is no address", statement.word(1)))?;
         let port = match statement.word(2) {
             "" => self.port,
             text => text.parse().map_err(|_| format!("{text:?} is no port"))?,
@@ -101,7 +116,9 @@ impl VirtualServer {
             "{at}: its real servers are apiServers, and are asked for /readyz over TLS. With `kubeconfig` instead they are found by themselves"
         )));
         if let Some(seconds) = self.affinity {
-            self.remarks.push(Remark::Warning(format!("{at}: persistence_timeout {seconds} has no equivalent for API servers")));
+            self.remarks.push(Remark::Warning(format!(
+                "{at}: persistence_timeout {seconds} has no equivalent for API servers"
+            )));
         }
         self.remarks
     }
@@ -109,7 +126,9 @@ impl VirtualServer {
     /// The Service, and where its traffic goes.
     pub fn finish(mut self) -> Vec<Document> {
         let protocol = self.protocol.clone();
-        let name = super::super::report::object_name(&format!("vs-{}-{}-{protocol}", self.address, self.port).replace([':', '.'], "-"));
+        let name = super::super::report::object_name(
+            &format!("vs-{}-{}-{protocol}", self.address, self.port).replace([':', '.'], "-"),
+        );
         let mut spec = json!({
             "externalIPs": [self.address],
             "ports": [{"name": "main", "port": self.port, "protocol": protocol}],

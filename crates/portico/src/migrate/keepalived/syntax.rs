@@ -147,7 +147,8 @@ fn words(line: &str) -> Result<Vec<Token>, String> {
                 (Token::Word(word.to_owned()), after)
             }
             _ => {
-                let end = rest.find(|c: char| c.is_whitespace() || c == '{' || c == '}' || c == '#').unwrap_or(rest.len());
+                let end =
+                    rest.find(|c: char| c.is_whitespace() || c == '{' || c == '}' || c == '#').unwrap_or(rest.len());
                 let (word, after) = rest.split_at(end);
                 (Token::Word(word.to_owned()), after)
             }

@@ -79,7 +79,9 @@ pub fn translate(mut documents: Vec<Value>) -> Vec<File> {
     for document in &documents {
         match document.get("kind").and_then(Value::as_str).unwrap_or_default() {
             "Pod" => files.extend(pod(document.get("spec").unwrap_or(&Value::Null), &mut objects)),
-            "DaemonSet" => files.extend(pod(document.pointer("/spec/template/spec").unwrap_or(&Value::Null), &mut objects)),
+            "DaemonSet" => {
+                files.extend(pod(document.pointer("/spec/template/spec").unwrap_or(&Value::Null), &mut objects))
+            }
             "ConfigMap" => pools::translate(document, &mut objects),
             kind => objects.note(format!("{kind} is not read: it has no settings of kube-vip")),
         }
@@ -136,7 +138,8 @@ fn vip(environment: &mut Environment, spec: &Value, container: &Value, remarks: 
     for address in written.flat_map(|list| list.split(',').map(|one| one.trim().to_owned()).collect::<Vec<_>>()) {
         match address.parse::<IpAddr>() {
             Ok(address) => given.addresses.get_or_insert_default().push(address),
-            Err(_) => remarks.push(Remark::Warning(format!("address: {address:?} is a name: give the address that it stands for"))),
+            Err(_) => remarks
+                .push(Remark::Warning(format!("address: {address:?} is a name: give the address that it stands for"))),
         }
     }
     if given.addresses.is_none() {
@@ -176,7 +179,8 @@ fn kubeconfig(environment: &mut Environment, spec: &Value, container: &Value, re
     match volume.map(|volume| text(volume, "/hostPath/path")).filter(|path| !path.is_empty()) {
         Some(path) => path,
         None => {
-            remarks.push(Remark::Note(format!("kubeconfig: no volume has {inside}; it is taken for a path on the node")));
+            remarks
+                .push(Remark::Note(format!("kubeconfig: no volume has {inside}; it is taken for a path on the node")));
             inside
         }
     }
@@ -193,7 +197,9 @@ fn service_side(environment: &mut Environment, (arp, bgp): (bool, bool), objects
     let named = environment.take("lb_class_name");
     let only = environment.is_on("lb_class_only").then(|| "kube-vip.io/kube-vip-class".to_owned());
     if let Some(class) = named.or(only) {
-        objects.note(format!("only Services of one class are served: `portico controller --load-balancer-class {class}` does so too"));
+        objects.note(format!(
+            "only Services of one class are served: `portico controller --load-balancer-class {class}` does so too"
+        ));
     }
     pools::announce(objects, &ways, links.as_deref());
 }

@@ -4,7 +4,8 @@ use super::super::report::{Document, File, Remark, object_name};
 use serde_json::{Value, json};
 
 /// What may have addresses or settings, each for one namespace or `global`.
-const KINDS: &[&str] = &["cidr", "range", "interface", "allow-share", "skip-end-ips-in-cidr", "search-order", "loadbalancerClass"];
+const KINDS: &[&str] =
+    &["cidr", "range", "interface", "allow-share", "skip-end-ips-in-cidr", "search-order", "loadbalancerClass"];
 
 pub fn translate(config_map: &Value, file: &mut File) {
     let data = config_map.get("data").and_then(Value::as_object).into_iter().flatten();
@@ -58,7 +59,8 @@ fn pool(owner: &str, settings: &[(&str, &str)]) -> Document {
         spec["namespaces"] = json!([owner]);
     }
     let name = object_name(&format!("kube-vip-{owner}"));
-    let content = json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": name}, "spec": spec});
+    let content =
+        json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": name}, "spec": spec});
     Document { remarks, content }
 }
 

@@ -49,7 +49,8 @@ struct Router {
 
 fn routers(environment: &mut Environment) -> Vec<Router> {
     let list = environment.take("bgp_peers").unwrap_or_default();
-    let mut out: Vec<Router> = list.split(',').filter(|text| !text.trim().is_empty()).map(|text| router(text.trim())).collect();
+    let mut out: Vec<Router> =
+        list.split(',').filter(|text| !text.trim().is_empty()).map(|text| router(text.trim())).collect();
     let single = Router {
         address: environment.take("bgp_peeraddress").unwrap_or_default(),
         asn: environment.take("bgp_peeras").unwrap_or_default(),
@@ -86,7 +87,8 @@ impl Router {
         let mut remarks = Vec::new();
         match (self.multi_hop, my_asn == peer_asn) {
             (true, false) => drop(spec.insert("ebgpMultiHop".to_owned(), true.into())),
-            (true, true) => remarks.push(Remark::Note("multihop is left out: an internal session may have any number of hops".to_owned())),
+            (true, true) => remarks
+                .push(Remark::Note("multihop is left out: an internal session may have any number of hops".to_owned())),
             _ => {}
         }
         let mut out = Vec::new();
@@ -95,7 +97,8 @@ impl Router {
             spec.insert("passwordSecret".to_owned(), json!({"name": secret}));
             out.push(password_secret(&secret, &self.password));
         }
-        let content = json!({"apiVersion": "portico.dev/v1", "kind": "BgpPeer", "metadata": {"name": name}, "spec": spec});
+        let content =
+            json!({"apiVersion": "portico.dev/v1", "kind": "BgpPeer", "metadata": {"name": name}, "spec": spec});
         out.push(Document { remarks, content });
         out
     }

@@ -93,7 +93,10 @@ fn services_get_pools_and_routers() {
     );
     assert_eq!(of("router-192-0-2-3")["peerASN"], 65000);
     let text = objects.print();
-    for told in ["# WARNING: ConfigMap: wish: \"x\" has no equivalent", "# WARNING: search-order-shop: \"desc\" has no equivalent"] {
+    for told in [
+        "# WARNING: ConfigMap: wish: \"x\" has no equivalent",
+        "# WARNING: search-order-shop: \"desc\" has no equivalent",
+    ] {
         assert!(text.contains(told), "{told} is not in\n{text}");
     }
 }
@@ -104,5 +107,8 @@ fn without_a_control_plane_nothing_is_lost() {
     let files = translate(parsed(text));
     let [objects] = &files[..] else { panic!("{files:?}") };
     let text = objects.print();
-    assert!(text.contains("vip_wireguard: \"true\" has no equivalent") && text.contains("make an AddressPool"), "{text}");
+    assert!(
+        text.contains("vip_wireguard: \"true\" has no equivalent") && text.contains("make an AddressPool"),
+        "{text}"
+    );
 }

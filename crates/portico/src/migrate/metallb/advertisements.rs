@@ -105,7 +105,8 @@ pub fn nodes(advertisements: &[&Advertisement], remarks: &mut Vec<Remark>) -> Op
     let ways_differ = restricted.windows(2).any(|pair| pair[0].way != pair[1].way && pair[0].nodes != pair[1].nodes);
     if ways_differ {
         remarks.push(Remark::Warning(
-            "nodeSelectors at layer 2 and by BGP differ, and a pool has one nodeSelector for both: check the one below".to_owned(),
+            "nodeSelectors at layer 2 and by BGP differ, and a pool has one nodeSelector for both: check the one below"
+                .to_owned(),
         ));
     }
     one_of("nodeSelectors", restricted.iter().flat_map(|a| a.nodes.clone()).collect(), remarks)

@@ -96,7 +96,8 @@ fn renamed(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(renamed).collect(),
         Value::Object(map) => {
-            let today = |key: String| NAMES.iter().find(|(old, _)| *old == key).map_or(key, |(_, new)| (*new).to_owned());
+            let today =
+                |key: String| NAMES.iter().find(|(old, _)| *old == key).map_or(key, |(_, new)| (*new).to_owned());
             Value::Object(map.into_iter().map(|(key, value)| (today(key), renamed(value))).collect::<Map<_, _>>())
         }
         other => other,

@@ -6,8 +6,17 @@ use super::selectors::one_of;
 use serde_json::{Map, Value, json};
 
 /// Fields that mean the same.
-const SAME: &[&str] =
-    &["myASN", "peerASN", "peerAddress", "peerPort", "sourceAddress", "routerID", "holdTime", "keepaliveTime", "connectTime"];
+const SAME: &[&str] = &[
+    "myASN",
+    "peerASN",
+    "peerAddress",
+    "peerPort",
+    "sourceAddress",
+    "routerID",
+    "holdTime",
+    "keepaliveTime",
+    "connectTime",
+];
 
 /// The peer, and a Secret for its password; nothing where there can be none, which is told.
 pub fn translate(mut peer: Resource, file: &mut File) -> Vec<Document> {
@@ -23,24 +32,30 @@ pub fn translate(mut peer: Resource, file: &mut File) -> Vec<Document> {
         return Vec::new();
     }
     let title = peer.title();
-    if let Some(selector) = one_of(&format!("{title}: nodeSelectors"), peer.fields.list("nodeSelectors"), &mut remarks) {
+    if let Some(selector) = one_of(&format!("{title}: nodeSelectors"), peer.fields.list("nodeSelectors"), &mut remarks)
+    {
         spec.insert("nodeSelector".to_owned(), selector);
     }
     if peer.fields.switch("ebgpMultiHop") == Some(true) {
         match spec.get("myASN") == spec.get("peerASN") {
-            true => remarks.push(Remark::Note("ebgpMultiHop is left out: an internal session may have any number of hops".to_owned())),
+            true => remarks.push(Remark::Note(
+                "ebgpMultiHop is left out: an internal session may have any number of hops".to_owned(),
+            )),
             false => drop(spec.insert("ebgpMultiHop".to_owned(), true.into())),
         }
     }
     match peer.fields.switch("enableGracefulRestart") {
         Some(value) => drop(spec.insert("gracefulRestart".to_owned(), value.into())),
         None => remarks.push(Remark::Note(
-            "gracefulRestart is on unless you set it to false: the router keeps routes while a node's daemon restarts".to_owned(),
+            "gracefulRestart is on unless you set it to false: the router keeps routes while a node's daemon restarts"
+                .to_owned(),
         )),
     }
     for both in ["disableMP", "dualStackAddressFamily"] {
         if let Some(value) = peer.fields.text(both) {
-            remarks.push(Remark::Note(format!("{both}: {value} is left out: addresses of both families go over either session")));
+            remarks.push(Remark::Note(format!(
+                "{both}: {value} is left out: addresses of both families go over either session"
+            )));
         }
     }
     if let Some(profile) = peer.fields.text("bfdProfile") {
@@ -49,7 +64,9 @@ pub fn translate(mut peer: Resource, file: &mut File) -> Vec<Document> {
         )));
     }
     if let Some(vrf) = peer.fields.text("vrf") {
-        remarks.push(Remark::Warning(format!("vrf: {vrf} has no equivalent: the session is made in the node's main table")));
+        remarks.push(Remark::Warning(format!(
+            "vrf: {vrf} has no equivalent: the session is made in the node's main table"
+        )));
     }
     out.extend(password(&mut peer, &mut spec, &mut remarks));
     remarks.extend(peer.left());
@@ -67,7 +84,9 @@ pub fn translate(mut peer: Resource, file: &mut File) -> Vec<Document> {
 fn unreachable(peer: &mut Resource, spec: &mut Map<String, Value>) -> Option<String> {
     match peer.fields.text("dynamicASN").as_deref() {
         Some("internal") => drop(spec.insert("peerASN".to_owned(), spec.get("myASN").cloned().unwrap_or_default())),
-        Some(mode) => return Some(format!("dynamicASN: {mode}: the number of the router's AS has to be known; give peerASN")),
+        Some(mode) => {
+            return Some(format!("dynamicASN: {mode}: the number of the router's AS has to be known; give peerASN"));
+        }
         None => {}
     }
     let interface = peer.fields.text("interface")?;

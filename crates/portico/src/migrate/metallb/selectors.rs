@@ -26,7 +26,13 @@ pub fn one_of(what: &str, mut selectors: Vec<Value>, remarks: &mut Vec<Remark>) 
 }
 
 fn is_empty(selector: &Value) -> bool {
-    selector.as_object().is_none_or(|map| map.values().all(|part| part.as_object().is_some_and(|m| m.is_empty()) || part.as_array().is_some_and(|a| a.is_empty()) || part.is_null()))
+    selector.as_object().is_none_or(|map| {
+        map.values().all(|part| {
+            part.as_object().is_some_and(|m| m.is_empty())
+                || part.as_array().is_some_and(|a| a.is_empty())
+                || part.is_null()
+        })
+    })
 }
 
 /// `key in (values)`, if that is all that the selector asks for.
@@ -72,7 +78,11 @@ mod tests {
     #[test]
     fn alternatives_of_one_label_become_one_selector() {
         let mut remarks = Vec::new();
-        let hosts = vec![labelled("host", "b"), labelled("host", "a"), json!({"matchExpressions": [{"key": "host", "operator": "In", "values": ["c"]}]})];
+        let hosts = vec![
+            labelled("host", "b"),
+            labelled("host", "a"),
+            json!({"matchExpressions": [{"key": "host", "operator": "In", "values": ["c"]}]}),
+        ];
         let found = one_of("x", hosts, &mut remarks).unwrap();
         assert_eq!(found, json!({"matchExpressions": [{"key": "host", "operator": "In", "values": ["a", "b", "c"]}]}));
         assert_eq!(one_of("x", vec![labelled("a", "1"), json!({})], &mut remarks), None);
@@ -85,6 +95,9 @@ mod tests {
         let mut remarks = Vec::new();
         let found = one_of("pool", vec![labelled("rack", "a"), labelled("role", "b")], &mut remarks).unwrap();
         assert_eq!(found, labelled("rack", "a"));
-        assert!(matches!(&remarks[..], [Remark::Warning(text)] if text.contains(r#"{"matchLabels":{"role":"b"}} is left out"#)), "{remarks:?}");
+        assert!(
+            matches!(&remarks[..], [Remark::Warning(text)] if text.contains(r#"{"matchLabels":{"role":"b"}} is left out"#)),
+            "{remarks:?}"
+        );
     }
 }

@@ -146,7 +146,10 @@ fn peers_keep_what_they_can() {
         assert!(remarks(tor).contains(lost), "{lost}");
     }
     let plain = object(&file, "BgpPeer", "plain");
-    assert_eq!((&plain.content["spec"]["peerASN"], &plain.content["spec"]["gracefulRestart"]), (&json!(64512), &json!(false)));
+    assert_eq!(
+        (&plain.content["spec"]["peerASN"], &plain.content["spec"]["gracefulRestart"]),
+        (&json!(64512), &json!(false))
+    );
     assert_eq!(plain.content["spec"].get("ebgpMultiHop"), None);
     assert_eq!(object(&file, "Secret", "portico-bgp-plain").content["stringData"]["password"], "secret");
     let about = format!("{:?}", file.remarks);
@@ -200,5 +203,9 @@ data:
 #[test]
 fn what_the_api_would_refuse_is_told() {
     let file = translate(parsed("kind: IPAddressPool\nmetadata: {name: p}\nspec: {addresses: [192.0.2.9-192.0.2.1]}"));
-    assert!(remarks(&file.documents[0]).contains("the API server will refuse this: spec.addresses[0]"), "{}", file.print());
+    assert!(
+        remarks(&file.documents[0]).contains("the API server will refuse this: spec.addresses[0]"),
+        "{}",
+        file.print()
+    );
 }
