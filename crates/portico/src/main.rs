@@ -1,6 +1,7 @@
 //! The `portico` binary: arguments to a configuration, logging, start.
 
 mod apiserver;
+mod bench;
 mod check_plugin;
 mod cleanup;
 mod client;
@@ -41,6 +42,8 @@ struct Arguments {
 enum Command {
     /// Serve the Kubernetes API for Services and what surrounds them.
     Apiserver(Box<apiserver::Arguments>),
+    /// Measure on this machine how soon connections follow the API, in under a minute.
+    Bench(bench::Arguments),
     /// Remove what Portico left on this machine: rules, sockets, folders of demos.
     Cleanup(cleanup::Arguments),
     /// Give Services load balancers, and keep EndpointSlices and Endpoints in step with Services and Pods.
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Vip(arguments) => vip::run(&arguments),
         // For people at a terminal: what they ask for goes to the standard output, and only trouble is logged.
+        Command::Bench(arguments) => say(bench::run(&arguments)),
         Command::Cleanup(arguments) => say(cleanup::run(arguments)),
         Command::Dashboard(arguments) => say(dashboard::run(arguments)),
         Command::Doctor(arguments) => say(doctor::run(arguments)),

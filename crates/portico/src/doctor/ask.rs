@@ -26,7 +26,8 @@ pub async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, Stri
         Err(_) if !asked_for => return None,
         Err(error) => return Some(Err(format!("{error:#}"))),
     };
-    let asked = tokio::time::timeout(10 * PATIENCE, look(&Reader { client, authorization: None }));
+    let reader = Reader { client, authorization: None };
+    let asked = tokio::time::timeout(10 * PATIENCE, look(&reader));
     Some(match asked.await {
         Ok(found) => found.map_err(|error| format!("{error:#}")),
         Err(_) => Err(format!("no answer within {:?}", 10 * PATIENCE)),
