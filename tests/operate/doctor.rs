@@ -1,6 +1,6 @@
 //! `portico doctor` on a machine of its own (a network namespace), and on a cluster.
 
-use crate::common::{Server, Store, eventually};
+use crate::common::{Server, Store};
 use crate::rig::{Ran, at};
 use portico_testbed::{Host, Testbed};
 use serde_json::{Value, json};
@@ -54,11 +54,7 @@ async fn a_cluster_is_asked_node_by_node() {
         .patch("/api/v1/nodes/n1/status", crate::common::client::MERGE, &json!({"status": node["status"]}))
         .await
         .expect(200);
-    let diagnosis = eventually("the node is looked at", async || {
-        let ran = at(&server, &["doctor", "-o", "json"]).await;
-        serde_json::from_str::<Value>(&ran.out).ok().filter(|_| ran.code == 1)
-    })
-    .await;
+    let diagnosis = at(&server, &["doctor", "-o", "json"]).await.json(1);
     assert_eq!(severity(&diagnosis, "node n1"), "broken", "nobody answers for it: {diagnosis}");
     assert_eq!(severity(&diagnosis, "clock"), "good");
 }

@@ -73,9 +73,9 @@ async fn the_api_server_takes_the_objects() {
             "AddressPool public",
             "AddressPool staff",
             "BgpPeer tor-a",
-            "EndpointSlice vs-127-0-0-59-80-tcp-1",
+            "EndpointSlice vs-192-0-2-59-80-tcp-1",
             "Secret portico-bgp-tor-a",
-            "Service vs-127-0-0-59-80-tcp",
+            "Service vs-192-0-2-59-80-tcp",
         ]
     );
     let staff = client.get("/apis/portico.dev/v1/addresspools/staff").await.expect(200);
@@ -107,7 +107,7 @@ async fn what_is_lost_is_told() {
     let keepalived = example("keepalived.conf");
     let printed = portico(&["migrate", "--keepalived", &keepalived]).await;
     for told in [
-        "# WARNING: line 19: notify /usr/local/bin/tell",
+        "# WARNING: line 20: notify /usr/local/bin/tell",
         "# note: line 9: state BACKUP",
         "kind: VipConfiguration",
         "kind: EndpointSlice",

@@ -67,9 +67,8 @@ async fn look_at(node: objects::Node, report: Option<NodeReport>) -> Node {
     Node { name: node.metadata.name.to_string(), healthz, answer, reports: report.is_some(), trouble }
 }
 
-#[derive(Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Lease {
     metadata: LeaseMetadata,
     spec: LeaseSpec,

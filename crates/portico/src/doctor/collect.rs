@@ -110,14 +110,15 @@ fn rules() -> Rules {
     }
 }
 
-/// Nothing where there is no iptables, or it may not be asked.
+/// Nothing where there is no iptables, or no table of its. Saving makes none, unlike listing.
 fn forward_policy() -> Option<String> {
-    let output = Command::new("iptables").args(["-w", "5", "-S", "FORWARD"]).stdin(Stdio::null()).output().ok()?;
+    let output = Command::new("iptables-save").args(["-t", "filter"]).stdin(Stdio::null()).output().ok()?;
     policy(&String::from_utf8_lossy(&output.stdout))
 }
 
 fn policy(rules: &str) -> Option<String> {
-    rules.lines().find_map(|line| line.strip_prefix("-P FORWARD ")).map(|policy| policy.trim().to_owned())
+    let line = rules.lines().find_map(|line| line.strip_prefix(":FORWARD "))?;
+    line.split_whitespace().next().map(str::to_owned)
 }
 
 fn links() -> io::Result<Vec<Link>> {
@@ -174,7 +175,10 @@ mod tests {
 
     #[test]
     fn files_of_the_kernel_are_read() {
-        assert_eq!(policy("-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n").as_deref(), Some("DROP"));
+        assert_eq!(
+            policy("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [12:700]\n-A FORWARD -j DOCKER-USER\n").as_deref(),
+            Some("DROP")
+        );
         let table = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU\neth1 0000FEA9 0 1 0 0 0 0000FFFF 0\neth0 00000000 0102 3 0 0 0 00000000 0\n";
         assert_eq!(route(table).as_deref(), Some("eth0"));
         let mounts = "/dev/a / ext4 ro,x 0 0\n/dev/b /var ext4 rw 0 0\n";

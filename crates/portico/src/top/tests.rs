@@ -87,7 +87,7 @@ fn the_fleet_is_drawn() {
     assert!(line(&text, "shop/api").contains("1/1 a 0 PoolExhausted: add"), "{text}");
     assert!(text.contains("Endpoints of shop/web"), "{text}");
     assert_eq!(line(&text, "10.244.2.10:8080"), "10.244.2.10:8080 n2 draining 0");
-    assert_eq!(line(&text, "n1 "), "n1 192.0.2.11 41/42 1.6ms 1.6ms 5");
+    assert_eq!(line(&text, "192.0.2.11"), "n1 192.0.2.11 41/42 1.6ms 1.6ms 5");
     assert!(line(&text, "192.0.2.12").contains("does not report"), "{text}");
     assert!(text.contains("q quit"));
 }

@@ -15,7 +15,7 @@ pub fn judge(machine: &Machine, mode: Mode) -> Vec<Finding> {
     findings.extend(forwarding(machine));
     findings.extend(reverse_path(machine));
     findings.extend(local_networks(machine, mode));
-    findings.extend(bridges(machine, mode));
+    findings.extend(bridges(machine));
     findings.extend(tracking(machine));
     findings.extend(queue(machine));
     findings.extend(liberal(machine));
@@ -107,23 +107,18 @@ fn local_networks(machine: &Machine, mode: Mode) -> Option<Finding> {
     })
 }
 
-/// iptables and IPVS see packets between pods on one bridge only with the help of a module.
-fn bridges(machine: &Machine, mode: Mode) -> Option<Finding> {
+/// Packets between pods on one bridge are seen by rules only with the help of a module.
+fn bridges(machine: &Machine) -> Option<Finding> {
     let setting = "net.bridge.bridge-nf-call-iptables";
     let bridge = machine.links.iter().find(|link| link.kind == "bridge")?;
-    let name = format!("sysctl: {setting}");
-    let fix = format!("modprobe br_netfilter && sysctl -w {setting}=1");
-    match (number(machine, setting), mode) {
-        (Some(1..), _) => Some(Finding::good(&name, "1")),
-        (found, _) => {
-            let found = found.map_or("br_netfilter is not there".to_owned(), |value| value.to_string());
-            let text = format!(
-                "{found}: a pod cannot reach a Service that leads to a pod on the same bridge ({})",
-                bridge.name
-            );
-            Some(Finding::warning(&name, text, &fix))
-        }
+    let (name, value) = (format!("sysctl: {setting}"), number(machine, setting));
+    if value.is_some_and(|value| value > 0) {
+        return Some(Finding::good(&name, "1"));
     }
+    let found = value.map_or("br_netfilter is not there".to_owned(), |value| value.to_string());
+    let text =
+        format!("{found}: a pod cannot reach a Service that leads to a pod on the same bridge ({})", bridge.name);
+    Some(Finding::warning(&name, text, &format!("modprobe br_netfilter && sysctl -w {setting}=1")))
 }
 
 fn tracking(machine: &Machine) -> Vec<Finding> {

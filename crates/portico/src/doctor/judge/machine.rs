@@ -59,6 +59,10 @@ fn proxies(machine: &Machine, mode: Mode) -> Vec<Finding> {
     if findings.is_empty() {
         findings.push(Finding::good(CHECK, "none"));
     }
+    if machine.rules.portico_nftables && ours.is_empty() {
+        let found = "its rules are installed, and nobody keeps them up to date";
+        findings.push(Finding::note("portico node", found, "systemctl start portico, or portico cleanup"));
+    }
     findings
 }
 

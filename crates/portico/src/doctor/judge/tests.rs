@@ -127,6 +127,12 @@ fn every_illness_has_its_cure() {
             "firewall-cmd",
         ),
         (|m| m.programs[0].open_files = Some(1024), Severity::Warning, "may open 1024", "prlimit --pid 7"),
+        (
+            |m| (m.programs, m.rules.portico_nftables) = (Vec::new(), true),
+            Severity::Note,
+            "nobody keeps them up to date",
+            "portico cleanup",
+        ),
         (|m| m.rules.iptables = true, Severity::Warning, "iptables chains are left", "portico cleanup"),
         (
             |m| m.forward_policy = Some("DROP".into()),
