@@ -1,6 +1,8 @@
 //! The commands of an operator, on a server and with programs that run.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
+#[path = "operate/bench.rs"]
+mod bench;
 #[path = "operate/cleanup.rs"]
 mod cleanup;
 mod common;

@@ -10,8 +10,6 @@ use figures::{Figure, Figures};
 use rig::Rig;
 use std::time::{Duration, Instant};
 
-/// Nobody waits longer than this.
-const LIMIT: Duration = Duration::from_secs(60);
 /// Of each kind, or as many as fit into the time for it.
 const CHANGES: usize = 50;
 const TIME_FOR_CHANGES: Duration = Duration::from_secs(10);
@@ -24,8 +22,15 @@ pub struct Arguments {
     /// Services that are there, with ten endpoints each.
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     services: u32,
+    /// Give up after this time.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = time)]
+    at_most: Duration,
     #[command(flatten)]
     output: Output,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    portico_model::duration::parse(text).ok_or_else(|| "write it like 60s or 2m".to_owned())
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -34,8 +39,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let services = arguments.services as usize;
     let figures = crate::runtime()?.block_on(async {
-        let measured = tokio::time::timeout(LIMIT, measure(services)).await;
-        measured.with_context(|| format!("not done within {LIMIT:?}: try fewer --services"))?
+        let measured = tokio::time::timeout(arguments.at_most, measure(services)).await;
+        measured.with_context(|| format!("not done within {:?}: try fewer --services", arguments.at_most))?
     })?;
     arguments.output.print(&Figures { services, optimised: !cfg!(debug_assertions), figures })
 }

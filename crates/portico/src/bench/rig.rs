@@ -24,7 +24,7 @@ const ENDPOINTS: usize = 10;
 const AT_A_TIME: usize = 16;
 /// A connection whose first packet was lost is given up after this, and another is made.
 const ATTEMPT: Duration = Duration::from_millis(1);
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Rig {
     demo: Demo,
