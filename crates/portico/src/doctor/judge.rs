@@ -7,7 +7,6 @@ mod machine;
 mod tests;
 
 use super::facts::Facts;
-use crate::output::Table;
 use serde::Serialize;
 use std::fmt;
 
@@ -98,13 +97,18 @@ impl Diagnosis {
 }
 
 impl fmt::Display for Diagnosis {
+    /// Below each finding stands what mends it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new(["", "check", "found", "fix"]);
+        let width = self.findings.iter().map(|finding| finding.check.chars().count()).max().unwrap_or_default();
         for finding in &self.findings {
-            let fix = finding.fix.clone().unwrap_or_default();
-            table.row([finding.severity.to_string(), finding.check.clone(), finding.found.clone(), fix]);
+            // Padding is for texts alone.
+            let severity = finding.severity.to_string();
+            writeln!(f, "{severity:<9}{:<width$}   {}", finding.check, finding.found)?;
+            if let Some(fix) = &finding.fix {
+                writeln!(f, "{:<9}{:<width$}   # {fix}", "", "")?;
+            }
         }
         let [broken, warnings, good] = [Severity::Broken, Severity::Warning, Severity::Good].map(|s| self.count(s));
-        write!(f, "{table}\n{broken} broken, {warnings} to look at, {good} good\n")
+        writeln!(f, "\n{broken} broken, {warnings} to look at, {good} good")
     }
 }

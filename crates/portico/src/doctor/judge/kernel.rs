@@ -163,10 +163,9 @@ fn queue(machine: &Machine) -> Option<Finding> {
 
 fn liberal(machine: &Machine) -> Option<Finding> {
     let setting = "net.netfilter.nf_conntrack_tcp_be_liberal";
-    let value = number(machine, setting)?;
-    let text = "0: packets out of a connection's window are dropped as invalid, which is as it should be unless packets arrive by several ways";
-    Some(match value {
-        0 => Finding::good(&format!("sysctl: {setting}"), text),
-        _ => Finding::good(&format!("sysctl: {setting}"), value.to_string()),
-    })
+    let found = match number(machine, setting)? {
+        0 => "0: packets out of their connection's window are dropped".to_owned(),
+        value => format!("{value}: packets out of their connection's window are let through"),
+    };
+    Some(Finding::good(&format!("sysctl: {setting}"), found))
 }
