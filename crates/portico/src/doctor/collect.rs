@@ -54,7 +54,7 @@ fn tries() -> [Tried; 4] {
         .map_err(String::clone)
         .and_then(|bed| bed.host("doctor").map_err(|error| format!("{error}: {}", error.source)));
     match host {
-        Err(problem) => [(); 4].map(|()| Tried::NotTried(problem.clone())),
+        Err(problem) => [(); 4].map(|()| Tried::Unknown(problem.clone())),
         Ok(host) => host.enter(|| {
             [
                 tried(|| install(Nftables::open(Table::NODE)?)),

@@ -38,8 +38,8 @@ pub enum Tried {
     #[default]
     Works,
     Fails(String),
-    /// And why not.
-    NotTried(String),
+    /// It was not tried, and why.
+    Unknown(String),
 }
 
 /// This machine, as far as forwarding depends on it.

@@ -13,8 +13,8 @@ impl Fields {
     /// Take what is at a path; null where there is nothing.
     pub fn take(&mut self, path: &str) -> Value {
         let (folders, last) = path.rsplit_once('.').unwrap_or(("", path));
-        let folders = folders.split('.').filter(|folder| !folder.is_empty());
-        let parent = folders.fold(Some(&mut self.0), |value, key| value?.get_mut(key));
+        let mut folders = folders.split('.').filter(|folder| !folder.is_empty());
+        let parent = folders.try_fold(&mut self.0, |value, key| value.get_mut(key));
         parent.and_then(Value::as_object_mut).and_then(|map| map.remove(last)).unwrap_or_default()
     }
 

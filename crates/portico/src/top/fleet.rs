@@ -142,7 +142,7 @@ impl Fleet {
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), text(condition(name)?, "status") == "True")))
             .collect();
-        let wrong = CONDITIONS.iter().filter_map(|name| condition(name)).find(|found| text(found, "status") != "True");
+        let wrong = CONDITIONS.iter().filter_map(condition).find(|found| text(found, "status") != "True");
         let ready = endpoints.iter().filter(|endpoint| endpoint.state == "ready").count();
         let problem = match wrong {
             Some(wrong) => format!("{}: {}", text(wrong, "reason"), text(wrong, "message")),

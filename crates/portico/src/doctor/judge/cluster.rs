@@ -35,8 +35,8 @@ fn clock(ahead: i64) -> Finding {
     };
     let fix = "chronyc makestep, or timedatectl set-ntp true";
     match ahead.abs() {
-        ..=CLOSE => Finding::good("clock", found),
-        ..FAR => Finding::warning("clock", found, fix),
+        apart if apart <= CLOSE => Finding::good("clock", found),
+        apart if apart < FAR => Finding::warning("clock", found, fix),
         _ => Finding::broken("clock", found, fix),
     }
 }

@@ -58,7 +58,7 @@ fn feature(check: &str, tried: &Tried, severity: Severity, fix: &str, good: &str
     match tried {
         Tried::Works => Finding::good(check, good),
         Tried::Fails(problem) => Finding::new(severity, check, problem.as_str(), fix),
-        Tried::NotTried(why) => Finding::note(check, format!("not tried: {why}"), "sudo portico doctor"),
+        Tried::Unknown(why) => Finding::note(check, format!("not tried: {why}"), "sudo portico doctor"),
     }
 }
 

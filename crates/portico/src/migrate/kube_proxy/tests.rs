@@ -45,7 +45,7 @@ fn what_counts_is_kept_and_the_rest_is_named() {
         assert!(text.contains(told), "{told} is not in\n{text}");
     }
     // It is read again without a word.
-    let again = translate(&[content.clone()]).unwrap();
+    let again = translate(std::slice::from_ref(content)).unwrap();
     assert_eq!((&again.documents[0].content, again.warnings()), (content, 0), "{}", again.print());
 }
 
