@@ -29,6 +29,8 @@ fn the_five_things_to_try_work_as_printed() {
         "{explained}"
     );
 
+    demo.try_until(4, |text| text.contains("the kernel agrees (nftables)"));
+
     assert!(demo.try_number(5).contains("web-1"));
     let without = |text: &str| !text.contains("10.244.1.10:8080") && text.contains("10.244.2.10:8080");
     demo.try_until(4, without);
@@ -36,6 +38,31 @@ fn the_five_things_to_try_work_as_printed() {
         let answer = demo.try_until(2, |_| true);
         assert!(!answer.starts_with("web-1 "), "{answer}");
     }
+}
+
+#[test]
+fn explain_names_what_the_kernel_has_not() {
+    let demo = Demo::start("test-kernel");
+    demo.try_until(4, |text| text.contains("the kernel agrees (nftables)"));
+    let node = demo.commands[2].rsplit(' ').next().unwrap().to_owned();
+    good(&shell(&demo.commands[2]));
+    let (portico, lab) = (env!("CARGO_BIN_EXE_portico"), "lab --lab test-kernel");
+    let told = demo.try_number(4);
+    assert!(told.contains("the kernel agrees") && told.contains(&format!("does not answer on {node}")), "{told}");
+    good(&shell(&format!("{portico} {lab} exec {node} -- nft flush map ip portico endpoints")));
+    let told = demo.try_number(4);
+    for wanted in ["the kernel differs", "the set endpoints lacks endpoint 10.244.1.10:8080", "start it"] {
+        assert!(told.contains(wanted), "{wanted}: {told}");
+    }
+    let json = good(&shell(&format!("{} --output json", demo.commands[3])));
+    let tree: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&tree["kernel"]["agrees"], &tree["verdict"]["kind"]), (&false.into(), &"forward".into()), "{json}");
+    good(&shell(&format!("{portico} {lab} start {node}")));
+    demo.try_until(4, |text| text.contains("the kernel agrees (nftables)\n") && !text.contains("does not answer"));
+    // From elsewhere, nobody can say.
+    let elsewhere = demo.commands[3].replace(" --lab test-kernel", "");
+    let told = good(&shell(&elsewhere));
+    assert!(told.contains(&format!("the kernel was not looked at: this is not {node}")), "{told}");
 }
 
 #[test]

@@ -70,6 +70,17 @@ pub struct Report {
     pub drift: Vec<String>,
 }
 
+/// How the kernel differs from a table, for somebody who asks about one frontend. In words, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// In what serves the frontend.
+    pub of_frontend: Vec<String>,
+    /// In what the packets for all frontends go through.
+    pub of_all: Vec<String>,
+    /// How many there are in what serves others.
+    pub of_others: usize,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error("{doing}: {source}")]

@@ -52,12 +52,15 @@ impl Reader {
         Ok(self.client.send(request).await?)
     }
 
-    pub async fn list<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
+    pub async fn object<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         let mut request = http::Request::get(path).body(Vec::new())?;
         if let Some(value) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, value.clone());
         }
-        let list: List<T> = self.client.request(request).await.with_context(|| format!("cannot list {path}"))?;
-        Ok(list.items)
+        self.client.request(request).await.with_context(|| format!("cannot read {path}"))
+    }
+
+    pub async fn list<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
+        Ok(self.object::<List<T>>(path).await?.items)
     }
 }

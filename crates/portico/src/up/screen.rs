@@ -86,10 +86,10 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
             ),
             (
                 format!(
-                    "{portico} explain --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp",
+                    "{portico} explain{lab} --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp --node {owner}",
                     self.kubeconfig.display()
                 ),
-                "where a packet of the client goes, and why".to_owned(),
+                "where a packet of the client goes, and why; and whether the node's kernel has it so".to_owned(),
             ),
             (
                 format!("{kubectl} delete pod {}", PLACES[0].pod),
