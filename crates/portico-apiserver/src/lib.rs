@@ -31,4 +31,5 @@ mod watch;
 
 pub use config::{Config, Storage};
 pub use limits::Sizes;
+pub use pages::kubernetes_version;
 pub use start::{OwnClient, Running, StartError, start};

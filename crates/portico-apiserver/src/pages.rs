@@ -57,10 +57,15 @@ const PATHS: &[&str] = &[
     "/version",
 ];
 
+/// The Kubernetes whose API this is.
+pub fn kubernetes_version() -> String {
+    format!("v{MAJOR}.{MINOR}.4")
+}
+
 fn version() -> Value {
     let portico = env!("CARGO_PKG_VERSION");
     json!({
-        "major": MAJOR, "minor": MINOR, "gitVersion": format!("v{MAJOR}.{MINOR}.4+portico-{portico}"),
+        "major": MAJOR, "minor": MINOR, "gitVersion": format!("{}+portico-{portico}", kubernetes_version()),
         "gitCommit": "", "gitTreeState": "clean", "buildDate": "", "goVersion": "", "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
         "emulationMajor": MAJOR, "emulationMinor": MINOR, "minCompatibilityMajor": MAJOR, "minCompatibilityMinor": "35",

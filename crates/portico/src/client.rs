@@ -1,13 +1,38 @@
 //! A client of the API server that a kubeconfig tells of.
 
 use anyhow::Context;
-use http::header::{AUTHORIZATION, HeaderValue};
+use clap::Args;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use kube::client::Body;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// For somebody who waits at a terminal.
+const CONNECT: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// Which API server a command asks, for `#[command(flatten)]`.
+#[derive(Args, Clone, Debug)]
+#[command(rename_all = "kebab-case")]
+#[group(id = "access")]
+pub struct Access {
+    /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+impl Access {
+    pub async fn reader(&self) -> anyhow::Result<Reader> {
+        let mut config = config(self.kubeconfig.clone()).await?;
+        (config.connect_timeout, config.read_timeout) = (Some(CONNECT), Some(ANSWER));
+        Ok(Reader { client: Client::try_from(config)?, authorization: None })
+    }
+}
 
 /// From this file, or from wherever Kubernetes programs find it.
 pub async fn from_kubeconfig(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
@@ -45,22 +70,60 @@ struct List<T> {
 impl Reader {
     /// Whatever the answer is.
     pub async fn get(&self, path: &str) -> anyhow::Result<http::Response<Body>> {
-        let mut request = http::Request::get(path).body(Body::empty())?;
-        if let Some(value) = &self.authorization {
-            request.headers_mut().insert(AUTHORIZATION, value.clone());
-        }
-        Ok(self.client.send(request).await?)
-    }
-
-    pub async fn object<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        let mut request = http::Request::get(path).body(Vec::new())?;
-        if let Some(value) = &self.authorization {
-            request.headers_mut().insert(AUTHORIZATION, value.clone());
-        }
-        self.client.request(request).await.with_context(|| format!("cannot read {path}"))
+        Ok(self.client.send(self.request("GET", path, Body::empty())?).await?)
     }
 
     pub async fn list<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
-        Ok(self.object::<List<T>>(path).await?.items)
+        let list: kube::Result<List<T>> = self.client.request(self.request("GET", path, Vec::new())?).await;
+        Ok(list.map_err(plain).with_context(|| format!("cannot list {path}"))?.items)
+    }
+
+    /// Nothing where the API server does not have the kind.
+    pub async fn list_if_known<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
+        let list: Option<List<T>> = self.find(path).await?;
+        Ok(list.map(|list| list.items).unwrap_or_default())
+    }
+
+    /// `None` where it is not there.
+    pub async fn find<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Option<T>> {
+        match self.client.request(self.request("GET", path, Vec::new())?).await {
+            Ok(found) => Ok(Some(found)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(plain(error)).with_context(|| format!("cannot read {path}")),
+        }
+    }
+
+    /// Makes an object what it should be, by server-side apply; the object as it is then. `more` are further parameters: `dryRun=All`.
+    pub async fn apply(&self, path: &str, manager: &str, more: &str, object: &Value) -> anyhow::Result<Value> {
+        let target = format!("{path}?fieldManager={manager}&force=true{}{more}", if more.is_empty() { "" } else { "&" });
+        let mut request = self.request("PATCH", &target, serde_json::to_vec(object)?)?;
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/apply-patch+yaml"));
+        self.client.request(request).await.map_err(plain).with_context(|| format!("cannot apply {path}"))
+    }
+
+    /// Whether it was there.
+    pub async fn delete(&self, path: &str) -> anyhow::Result<bool> {
+        match self.client.request::<Value>(self.request("DELETE", path, Vec::new())?).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            Err(error) => Err(plain(error)).with_context(|| format!("cannot delete {path}")),
+        }
+    }
+
+    fn request<B>(&self, method: &str, path: &str, body: B) -> anyhow::Result<http::Request<B>> {
+        let mut request = http::Request::builder().method(method).uri(path).body(body)?;
+        if let Some(value) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// What the API server said, without the object that it said it in.
+fn plain(error: kube::Error) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => anyhow::Error::msg(status.message),
+        kube::Error::Service(cause) => anyhow::Error::from_boxed(cause).context("the API server does not answer"),
+        error => error.into(),
     }
 }

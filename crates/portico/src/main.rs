@@ -11,8 +11,10 @@ mod install;
 mod lab;
 mod logging;
 mod node;
+mod output;
 mod signals;
 mod up;
+mod version;
 mod vip;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -50,6 +52,8 @@ enum Command {
     Node(portico_node::config::Arguments),
     /// Start everything at once, to look at or to use.
     Up(up::Arguments),
+    /// What this program is.
+    Version(version::Arguments),
     /// Keep the API servers reachable on one virtual address.
     Vip(Box<vip::Arguments>),
 }
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
         Command::Lab(arguments) => say(lab::run(arguments)),
         Command::Up(arguments) => say(up::run(arguments)),
+        Command::Version(arguments) => say(version::run(&arguments)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! `portico vip`: arguments to a configuration, a run from start to signal, and what is short.
 
 use crate::logging;
+use crate::output::Output;
 use crate::signals::Signals;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
@@ -26,7 +27,7 @@ enum Command {
     Status {
         #[command(flatten)]
         settings: Box<Settings>,
-        #[arg(long, short, value_enum, default_value = "text")]
+        #[command(flatten)]
         output: Output,
     },
     /// Print what a node needs to run it: a static pod for the kubelet, and a unit for systemd.
@@ -56,13 +57,6 @@ struct Settings {
     config: Option<PathBuf>,
     #[command(flatten)]
     given: Given,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Output {
-    Text,
-    Json,
-    Yaml,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -121,12 +115,7 @@ fn status(settings: &Settings, output: Output) -> anyhow::Result<()> {
     let StatusAddress(address) = given.unwrap_or(StatusAddress(Some(default)));
     let address = address.context("with --status-address=none there is no status to read")?;
     let status = runtime()?.block_on(page::fetch(address))?;
-    let text = match output {
-        Output::Text => status.to_string(),
-        Output::Json => serde_json::to_string_pretty(&status)?,
-        Output::Yaml => serde_saphyr::to_string(&status)?,
-    };
-    print(text.trim_end())
+    output.print(&status)
 }
 
 fn manifest(settings: &Settings, kind: Option<Kind>, image: &str, program: &std::path::Path) -> anyhow::Result<()> {

@@ -60,6 +60,11 @@ pub trait Provider: Send + Sync {
     /// Service is certain: its ports may be gone.
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()>;
 
+    /// The next call for this Service trusts nothing that was seen before: somebody may have changed something meanwhile.
+    fn forget(&self, request: &Request) {
+        let _ = request;
+    }
+
     /// What a provider says on its own accord; `None` where nothing but calls changes what it would answer.
     fn news(&self) -> Option<watch::Receiver<News>> {
         None

@@ -5,7 +5,7 @@ mod ends;
 mod kernel;
 mod told;
 
-use crate::client::{self, Reader};
+use crate::client::{Access, Reader};
 use crate::output::Output;
 use clap::Args;
 use ends::Cluster;
@@ -17,7 +17,6 @@ use portico_model::index::{self, DetectLocal, Index, NodePortSetting};
 use portico_model::objects::{EndpointSlice, ServiceCidr};
 use portico_model::report::NodeReport;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 pub use told::Told;
 use told::{Kernel, Seen};
@@ -29,9 +28,8 @@ const A_MOMENT: Duration = Duration::from_millis(500);
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    access: Access,
     #[command(flatten)]
     question: Question,
     #[command(flatten)]
@@ -76,8 +74,7 @@ pub struct Settings {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let told = crate::runtime()?.block_on(async {
-        let client = client::from_kubeconfig(arguments.kubeconfig.clone()).await?;
-        let reader = Reader { client, authorization: None };
+        let reader = arguments.access.reader().await?;
         match arguments.no_kernel {
             true => answer(&reader, &arguments.settings, &arguments.question).await,
             false => answer_with_kernel(&reader, &arguments).await,
@@ -145,7 +142,7 @@ fn look(place: &Place, known: &Known, settings: &Settings, (node, packet): (&str
 async fn node_report(reader: &Reader, node: &str) -> Option<NodeReport> {
     use portico_model::report::{ANNOTATION, NAMESPACE, lease_name};
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{}", lease_name(node));
-    let lease: serde_json::Value = reader.object(&path).await.ok()?;
+    let lease: serde_json::Value = reader.find(&path).await.ok()??;
     let text = lease.get("metadata")?.get("annotations")?.get(ANNOTATION)?.as_str()?;
     serde_json::from_str(text).ok()
 }

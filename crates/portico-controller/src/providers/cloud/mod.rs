@@ -27,7 +27,8 @@
 //! "ask again", everything else into "failed". What means something else to a Service (a quota, a Service that cannot be served)
 //! is caught before, and becomes `Refused` with a reason.
 //!
-//! Nothing is kept between calls that could not be read again. Everything is found by name or tag, so that a call that died
+//! Nothing is kept between calls that could not be read again, and what is kept ([`Remembered`]) only saves reads: a call plans from it if
+//! there is any, and looks at everything if there is none or if that fails. Everything is found by name or tag, so that a call that died
 //! half-way, or whose answer was lost, is completed by the next; what is not named or tagged as ours is never changed.
 //! Short work of the cloud is waited for with [`wait_for`]; long work is `Balancer::pending` or `RetryAfter`, which people see
 //! (design/0018).
@@ -49,6 +50,7 @@ mod ini;
 mod metrics;
 mod pages;
 mod rate;
+mod remembered;
 mod retry;
 mod transport;
 mod wait;
@@ -62,6 +64,7 @@ pub use ini::{Ini, IniError, Section};
 pub use metrics::CallMetrics;
 pub use pages::{Page, all_pages};
 pub use rate::TokenBucket;
+pub use remembered::{Basis, Remembered};
 pub use retry::{Budget, Failure, Policy, Repeat};
 pub use transport::{Sent, Transport, TransportError};
 pub use wait::{Poll, Progress, WaitError, wait_for};
