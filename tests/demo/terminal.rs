@@ -11,6 +11,10 @@ fn the_five_things_to_try_work_as_printed() {
     for wanted in ["web ", "LoadBalancer", "web-public", "NodePort", "web-internal", "ClusterIP"] {
         assert!(services.contains(wanted), "{services}");
     }
+    assert_eq!(good(&shell(&demo.dig)).trim(), "192.0.2.200");
+    let service = demo.dig.replace("web.default.lb", "web-public.default.svc");
+    let nodes = good(&shell(&service));
+    assert!(["192.0.2.11", "192.0.2.12", "192.0.2.13"].iter().all(|node| nodes.contains(node)), "{nodes}");
     for pod in ["web-1", "web-2", "web-3"] {
         demo.try_until(2, |text| text.starts_with(&format!("{pod} answers ")));
     }

@@ -3,6 +3,7 @@
 
 mod process;
 pub mod server;
+pub mod recent;
 mod slowest;
 
 use portico_model::table::{Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily, ServiceName};
@@ -12,6 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets, linear_buckets};
 use prometheus_client::registry::Registry;
+use recent::Recent;
 use slowest::Slowest;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -83,6 +85,7 @@ pub struct Metrics {
     pub health: crate::health::node::Answers,
     service_programming: Histogram,
     slowest: Slowest,
+    pub recent: Recent,
     drift_repairs: Counter,
     kernel: Histogram,
     pub operations: Counter,
@@ -113,6 +116,7 @@ impl Metrics {
             health: crate::health::node::Answers::default(),
             service_programming: fine(),
             slowest: Slowest::default(),
+            recent: Recent::default(),
             drift_repairs: Counter::default(),
             kernel: fine(),
             operations: Counter::default(),
@@ -236,6 +240,7 @@ impl Metrics {
     pub fn programmed(&self, service: &ServiceName, took: Duration) {
         self.service_programming.observe(took.as_secs_f64());
         self.slowest.saw(service, took);
+        self.recent.saw(took);
     }
 
     /// A change of endpoints that happened in the cluster at this time is installed.

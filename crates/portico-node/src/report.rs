@@ -4,6 +4,7 @@
 
 use crate::backoff::fraction;
 use crate::client::{self, RequestError};
+use crate::metrics::recent::Recent;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
@@ -45,11 +46,12 @@ pub async fn send(
     healthz_port: Option<u16>,
     mut installed: watch::Receiver<Option<Installed>>,
     mut announcing: watch::Receiver<Option<Announcing>>,
+    recent: Recent,
 ) {
     if installed.wait_for(Option::is_some).await.is_err() {
         return;
     }
-    let writer = Writer { client, lease: report::lease_name(&node), node };
+    let writer = Writer { client, lease: report::lease_name(&node), node, recent };
     let mut denied = false;
     loop {
         let (state, announced) = (installed.borrow_and_update().clone(), announcing.borrow_and_update().clone());
@@ -103,6 +105,7 @@ fn content(state: &Installed, healthz_port: Option<u16>, announcing: Option<Anno
         trouble: state.trouble.clone(),
         healthz_port,
         announcing,
+        programming: None,
     }
 }
 
@@ -110,10 +113,13 @@ struct Writer {
     client: Client,
     node: Arc<str>,
     lease: String,
+    recent: Recent,
 }
 
 impl Writer {
     async fn write(&self, report: &NodeReport) -> Result<(), RequestError> {
+        // Of when it is written: nobody writes because of it alone.
+        let report = &NodeReport { programming: self.recent.summary(), ..report.clone() };
         let lease = self.lease(report, Timestamp::now())?;
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", report::NAMESPACE);
         match self.ask(Method::PATCH, &format!("{path}/{}", self.lease), "application/merge-patch+json", &lease).await {

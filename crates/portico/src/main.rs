@@ -8,6 +8,7 @@ mod dashboard;
 mod dns;
 mod explain;
 mod install;
+mod join;
 mod lab;
 mod logging;
 mod node;
@@ -46,10 +47,14 @@ enum Command {
     Explain(explain::Arguments),
     /// A systemd unit, shell completion, manual pages.
     Install(install::Arguments),
+    /// Make this machine a node of the cluster that `portico up` runs on another.
+    Join(Box<join::Arguments>),
     /// Play with the cluster of `portico up --demo`.
     Lab(lab::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
+    /// Tokens with which other machines join.
+    Token(join::token::Arguments),
     /// Start everything at once, to look at or to use.
     Up(up::Arguments),
     /// What this program is.
@@ -99,7 +104,9 @@ fn main() -> ExitCode {
         Command::Dashboard(arguments) => say(dashboard::run(arguments)),
         Command::Explain(arguments) => say(explain::run(arguments)),
         Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
+        Command::Join(arguments) => say(join::run(*arguments)),
         Command::Lab(arguments) => say(lab::run(arguments)),
+        Command::Token(arguments) => say(join::token::run(arguments)),
         Command::Up(arguments) => say(up::run(arguments)),
         Command::Version(arguments) => say(version::run(&arguments)),
     };

@@ -16,6 +16,7 @@ use portico_model::explain::{Explanation, Packet, explain};
 use portico_model::index::{self, DetectLocal, Index, NodePortSetting};
 use portico_model::objects::{EndpointSlice, ServiceCidr};
 use portico_model::report::NodeReport;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 pub use told::Told;
@@ -88,7 +89,7 @@ pub async fn answer(reader: &Reader, settings: &Settings, question: &Question) -
     let known = Known::read(reader).await?;
     let (node, packet) = known.cluster.packet(&question.from, &question.to, question.node.as_deref())?;
     let index = known.index(settings.of(&node), packet.local.to_vec());
-    Ok(Told { explanation: explain(index.table(), &packet), node, kernel: None })
+    Ok(Told { explanation: explain(index.table(), &packet), node, homes: known.homes(), kernel: None })
 }
 
 /// The same, and whether the node's kernel has it. Where a daemon runs there, by its own settings.
@@ -108,7 +109,8 @@ async fn answer_with_kernel(reader: &Reader, arguments: &Arguments) -> anyhow::R
         let behind = matches!(&kernel, Kernel::Seen(seen) if seen.daemon && !seen.agrees());
         if !behind || looks == LOOKS {
             let report = if behind { node_report(reader, &node).await } else { None };
-            return Ok(Told { explanation, node, kernel: Some(kernel.with_report(report.as_ref())) });
+            let kernel = Some(kernel.with_report(report.as_ref()));
+            return Ok(Told { explanation, node, homes: known.homes(), kernel });
         }
         looks += 1;
         tokio::time::sleep(A_MOMENT).await;
@@ -165,6 +167,14 @@ impl Known {
         // Not every API server has them.
         let cidrs = reader.list("/apis/networking.k8s.io/v1/servicecidrs").await.unwrap_or_default();
         Ok(Known { cluster, slices, cidrs })
+    }
+
+    /// On which node each endpoint is.
+    fn homes(&self) -> BTreeMap<IpAddr, String> {
+        let endpoints = self.slices.iter().filter_map(|slice| slice.endpoints.as_ref()).flatten();
+        let placed = endpoints.filter_map(|endpoint| Some((endpoint, endpoint.node_name.as_ref()?)));
+        let each = placed.flat_map(|(endpoint, node)| endpoint.addresses.iter().map(move |address| (address, node)));
+        each.filter_map(|(address, node)| Some((address.parse().ok()?, node.to_string()))).collect()
     }
 
     /// With the table of a node.

@@ -6,12 +6,15 @@ use portico_model::table::{Family, FrontendKey};
 use portico_node::look::Differences;
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub struct Told {
     pub node: String,
     pub explanation: Explanation,
+    /// The nodes of endpoints, as far as the API server knows them: the next hops.
+    pub homes: BTreeMap<IpAddr, String>,
     /// What the node's kernel has; `None` where nobody asked.
     pub kernel: Option<Kernel>,
 }
@@ -110,9 +113,43 @@ pub fn frontend_key(explanation: &Explanation) -> FrontendKey {
     }
 }
 
+impl Told {
+    /// Where the packet goes from here: each other node, with the endpoints that are there.
+    fn hops(&self) -> Vec<(Vec<String>, &str)> {
+        let Verdict::Forward { candidates, .. } = &self.explanation.verdict else { return Vec::new() };
+        let mut hops: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for Candidate { endpoint, .. } in candidates.iter().filter(|candidate| !candidate.endpoint.local) {
+            if let Some(home) = self.homes.get(&endpoint.address) {
+                hops.entry(home).or_default().push(SocketAddr::new(endpoint.address, endpoint.port).to_string());
+            }
+        }
+        hops.into_iter().map(|(home, to)| (to, home)).collect()
+    }
+
+    fn candidate_tree(&self, candidate: &Candidate) -> Value {
+        let Candidate { endpoint, masquerade } = candidate;
+        let at = SocketAddr::new(endpoint.address, endpoint.port);
+        let home = self.homes.get(&endpoint.address);
+        json!({"endpoint": at, "node": home, "onThisNode": endpoint.local, "masquerade": masquerade})
+    }
+
+    fn verdict_tree(&self) -> Value {
+        match &self.explanation.verdict {
+            Verdict::Forward { candidates, affinity } => {
+                let candidates: Vec<Value> = candidates.iter().map(|one| self.candidate_tree(one)).collect();
+                json!({"kind": "forward", "candidates": candidates, "affinitySeconds": affinity})
+            }
+            Verdict::Reject => json!({"kind": "reject"}),
+            Verdict::Drop => json!({"kind": "drop"}),
+            Verdict::NotOurs { why } => json!({"kind": "notOurs", "why": why}),
+        }
+    }
+}
+
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "on {}: {}", self.node, self.explanation)?;
+        self.hops().into_iter().try_for_each(|(to, home)| writeln!(f, "then to {home} for {}", to.join(", ")))?;
         let lines = self.kernel.iter().flat_map(|kernel| kernel.lines(&self.node));
         lines.into_iter().try_for_each(|line| writeln!(f, "{line}"))
     }
@@ -120,13 +157,13 @@ impl fmt::Display for Told {
 
 impl Serialize for Told {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Explanation { packet, frontend, steps, verdict } = &self.explanation;
+        let Explanation { packet, frontend, steps, .. } = &self.explanation;
         let destination = SocketAddr::new(packet.destination, packet.port);
         let mut tree = json!({
             "node": self.node,
             "packet": {"source": packet.source, "destination": destination, "protocol": packet.protocol.lower()},
             "steps": steps,
-            "verdict": verdict_tree(verdict),
+            "verdict": self.verdict_tree(),
         });
         if let Some((port, found)) = frontend {
             tree["frontend"] = json!({
@@ -139,23 +176,6 @@ impl Serialize for Told {
         }
         tree.serialize(serializer)
     }
-}
-
-fn verdict_tree(verdict: &Verdict) -> Value {
-    match verdict {
-        Verdict::Forward { candidates, affinity } => {
-            let candidates: Vec<Value> = candidates.iter().map(candidate_tree).collect();
-            json!({"kind": "forward", "candidates": candidates, "affinitySeconds": affinity})
-        }
-        Verdict::Reject => json!({"kind": "reject"}),
-        Verdict::Drop => json!({"kind": "drop"}),
-        Verdict::NotOurs { why } => json!({"kind": "notOurs", "why": why}),
-    }
-}
-
-fn candidate_tree(candidate: &Candidate) -> Value {
-    let endpoint = SocketAddr::new(candidate.endpoint.address, candidate.endpoint.port);
-    json!({"endpoint": endpoint, "onThisNode": candidate.endpoint.local, "masquerade": candidate.masquerade})
 }
 
 #[cfg(test)]

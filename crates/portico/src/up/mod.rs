@@ -2,6 +2,7 @@
 
 mod api;
 mod demo;
+pub mod keeper;
 mod notify;
 mod objects;
 mod orders;
@@ -56,7 +57,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 /// Whether the program may do what it needs to: as the owner of its own entry in `/proc`.
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

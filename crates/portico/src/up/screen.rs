@@ -1,5 +1,6 @@
 //! What the demo prints: its progress, the screenful to start from, and what happens then.
 
+use super::demo::{DNS_SERVER, DNS_ZONE};
 use portico_testbed::lab::{CLIENT, CLIENT_ADDRESS, PLACES};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -42,6 +43,7 @@ impl Facts<'_> {
               web-public    node port      {node_port} of every node
               web-internal  cluster IP     {cluster_ip}:80
   dashboard   {}
+  DNS         {}
   API server  https://{}
   kubeconfig  {}
   logs        {}
@@ -56,6 +58,7 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
             nodes[2],
             PLACES[2].pod,
             self.dashboard,
+            self.dig(),
             self.api,
             self.kubeconfig.display(),
             self.logs.display(),
@@ -65,6 +68,12 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
         }
         text.push('\n');
         text
+    }
+
+    /// The load balancer by its name, for who is outside.
+    fn dig(&self) -> String {
+        let Facts { portico, lab, .. } = self;
+        format!("{portico} lab{lab} exec {CLIENT} -- dig +short @{DNS_SERVER} web.default.lb.{DNS_ZONE}")
     }
 
     /// Commands that work as they are printed, and what they show.

@@ -87,14 +87,14 @@ fn what_nobody_touched_agrees() {
 #[test]
 fn what_is_missing_is_named() {
     let saved = saved(&both());
-    let lost = compared(&without(&saved, "10.244.0.2:8080"), &both());
+    let lost = compared(&without(&saved, "--to-destination 10.244.0.2:8080"), &both());
     assert_eq!(lost.of_frontend.len(), 1, "{lost:?}");
     let words = &lost.of_frontend[0];
     assert!(words.contains("of endpoint 10.244.0.2:8080 has other rules"), "{words}");
     let lost = compared(&without(&saved, "-d 10.96.0.1/32"), &both());
     let words = lost.of_frontend.join("\n");
     assert!(words.contains("nat chain KUBE-SERVICES lacks the rule -d 10.96.0.1/32"), "{words}");
-    let others = compared(&without(&saved, "10.244.0.3:8080"), &both());
+    let others = compared(&without(&saved, "--to-destination 10.244.0.3:8080"), &both());
     assert_eq!(others, Differences { of_others: 1, ..Differences::default() });
 }
 
@@ -108,7 +108,8 @@ fn what_others_do_to_all_is_everybodys() {
 #[test]
 fn a_rule_in_the_way_is_named() {
     let in_the_way = "-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 192.0.2.9:1\n";
-    let text = saved(&both()).replacen("-A KUBE-SERVICES", &format!("{in_the_way}-A KUBE-SERVICES"), 1);
+    let first = "-A KUBE-SERVICES -d 10.96.0.2/32";
+    let text = saved(&both()).replacen(first, &format!("{in_the_way}{first}"), 1);
     let told = compared(&text, &both());
     assert_eq!(told.of_frontend.len(), 1, "{told:?}");
     assert!(told.of_frontend[0].contains("192.0.2.9:1, which the table does not"), "{told:?}");

@@ -3,7 +3,7 @@
 use super::*;
 use portico_model::explain::{Origin, Packet, explain};
 use portico_model::report::Behind;
-use portico_model::table::{ForwardingTable, Protocol};
+use portico_model::table::{Endpoint, ForwardingTable, Protocol};
 
 fn told(kernel: Kernel) -> Told {
     let packet = Packet {
@@ -14,7 +14,8 @@ fn told(kernel: Kernel) -> Told {
         protocol: Protocol::Tcp,
         local: [].into(),
     };
-    Told { node: "n1".into(), explanation: explain(&ForwardingTable::default(), &packet), kernel: Some(kernel) }
+    let explanation = explain(&ForwardingTable::default(), &packet);
+    Told { node: "n1".into(), explanation, homes: BTreeMap::new(), kernel: Some(kernel) }
 }
 
 fn seen(daemon: bool, of_frontend: &[&str]) -> Seen {
@@ -40,6 +41,20 @@ fn a_difference_comes_with_its_cause_and_the_way_out() {
     let kernel = Kernel::Seen(seen(true, &["the set endpoints lacks X"])).with_report(Some(&report));
     let text = told(kernel).to_string();
     assert!(text.contains("is behind: no memory; default/web: its address is another's"), "{text}");
+}
+
+#[test]
+fn other_nodes_are_the_next_hops() {
+    let mut answer = told(Kernel::NotSeen(String::new()));
+    let endpoint = |last: u8, local| Endpoint { address: [10, 0, 0, last].into(), port: 80, local };
+    let candidates = [endpoint(1, true), endpoint(2, false), endpoint(3, false), endpoint(4, false)];
+    let candidates = candidates.map(|endpoint| Candidate { endpoint, masquerade: false }).to_vec();
+    answer.explanation.verdict = Verdict::Forward { candidates, affinity: None };
+    let homes = [(1, "n1"), (2, "n2"), (3, "n2")];
+    answer.homes = homes.map(|(last, home)| (IpAddr::from([10, 0, 0, last]), home.to_owned())).into();
+    let text = answer.to_string();
+    assert!(text.contains("then to n2 for 10.0.0.2:80, 10.0.0.3:80\n") && !text.contains("then to n1"), "{text}");
+    assert_eq!(serde_json::to_value(&answer).unwrap()["verdict"]["candidates"][1]["node"], "n2");
 }
 
 #[test]
