@@ -138,7 +138,7 @@ fn service() -> String {
         "metadata": {"name": "web", "labels": {"kubernetes.io/service-name": "web"}},
         "ports": [{"port": BACKEND_PORT, "protocol": "TCP", "name": ""}],
         "endpoints": [{"addresses": [SERVER], "conditions": {"ready": true}}]});
-    format!("{service}\n---\n{slice}\n")
+    json!({"apiVersion": "v1", "kind": "List", "items": [service, slice]}).to_string()
 }
 
 #[test]

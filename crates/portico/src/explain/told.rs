@@ -46,7 +46,10 @@ impl Seen {
     /// Why it may differ, and what to do.
     fn advice(&self, node: &str) -> String {
         match (self.daemon, self.reported.is_empty()) {
-            (false, _) => format!("portico node does not answer on {node}: start it, and it puts this right"),
+            (false, _) => format!(
+                "portico node does not answer on {node}: start it, and it puts this right (if the flags say how it was \
+                 started: --cluster-cidr, --masquerade-all)"
+            ),
             (true, false) => format!("portico node on {node} is behind: {}", self.reported),
             (true, true) => format!("portico node on {node} runs and is behind: see its log"),
         }

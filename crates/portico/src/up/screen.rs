@@ -1,7 +1,7 @@
 //! What the demo prints: its progress, the screenful to start from, and what happens then.
 
 use super::demo::{DNS_SERVER, DNS_ZONE};
-use portico_testbed::lab::{CLIENT, CLIENT_ADDRESS, PLACES};
+use portico_testbed::lab::{CLIENT, CLIENT_ADDRESS, PLACES, POD_RANGE};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -95,7 +95,8 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
             ),
             (
                 format!(
-                    "{portico} explain{lab} --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp --node {owner}",
+                    "{portico} explain{lab} --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp --node {owner} \
+                     --cluster-cidr {POD_RANGE}",
                     self.kubeconfig.display()
                 ),
                 "where a packet of the client goes, and why; and whether the node's kernel has it so".to_owned(),
