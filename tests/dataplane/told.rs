@@ -60,11 +60,11 @@ impl Told {
         let (told, why) =
             self.0.connect(&Question { from: &probe.from, to: &probe.to, protocol, via, source });
         let same = match (packets["reach"] == "among", &probe.among) {
-            // Who of them it was is not known any more.
-            (true, Some(among)) => {
-                let reached = told["reach"].as_object();
-                reached.is_some_and(|reached| !reached.is_empty() && reached.keys().all(|name| among.contains(name)))
-            }
+            // Who of them it was is not known any more. Who stays with an endpoint does not go to newer ones.
+            (true, Some(among)) => told["reach"].as_object().is_some_and(|reached| {
+                let mut known = reached.keys().map(|name| among.contains(name));
+                if told["sticky"] == true { known.any(|known| known) } else { !reached.is_empty() && known.all(|known| known) }
+            }),
             _ => agrees(packets, &told, probe.kind == "open"),
         };
         Some(if same { Ok(()) } else { Err(format!("explain says {told}, packets say {packets}\n{why}")) })

@@ -69,7 +69,7 @@ pub fn check_request(user: &User, request: &Request<'_>, asked: &Value, objects:
     let joined_with = |node: &Value| node.pointer("/metadata/annotations").and_then(|all| all.get(JOINED_WITH)).cloned();
     let own = match joiner {
         Some(id) => node.is_some_and(|node| joined_with(&node).is_some_and(|with| with == id)),
-        None => user.node() == Some(name),
+        None => node.is_some() && user.node() == Some(name),
     };
     let short = object::at(asked, "spec.expirationSeconds").as_i64().is_none_or(|seconds| seconds <= MOST_SECONDS);
     match own && short {
