@@ -50,9 +50,9 @@ use portico_testbed::uml::{is_inside, test_inside, test_with_ipvs};
 use probes::Kept;
 use scenario::{Probe, Scenario, Step, load};
 use serde_json::Value;
-use told::Told;
 use tokio::runtime::Builder;
 use tokio::time::sleep;
+use told::Told;
 
 /// A probe that fails is repeated for so long: health checks and connection tracking follow the rules a moment later.
 const GRACE: Duration = Duration::from_secs(3);

@@ -192,9 +192,7 @@ fn a_machine_joins_and_forwards() {
     }
     // Without its Node it is nobody; what it forwards, it goes on forwarding.
     machines.kubectl(&["delete", "node", "two"], "");
-    until("its token is useless", || {
-        (machines.ask(&token, "GET", "/api/v1/services", None).0 == 401).then_some(())
-    });
+    until("its token is useless", || (machines.ask(&token, "GET", "/api/v1/services", None).0 == 401).then_some(()));
     until("it goes on", || answers(&machines.joining).then_some(()));
     drop(joined);
 }

@@ -57,13 +57,16 @@ impl Told {
         }
         let source = probe.src.as_ref().map(|text| text.parse().unwrap());
         let (protocol, via) = (probe.proto.as_deref(), probe.via.as_deref());
-        let (told, why) =
-            self.0.connect(&Question { from: &probe.from, to: &probe.to, protocol, via, source });
+        let (told, why) = self.0.connect(&Question { from: &probe.from, to: &probe.to, protocol, via, source });
         let same = match (packets["reach"] == "among", &probe.among) {
             // Who of them it was is not known any more. Who stays with an endpoint does not go to newer ones.
             (true, Some(among)) => told["reach"].as_object().is_some_and(|reached| {
                 let mut known = reached.keys().map(|name| among.contains(name));
-                if told["sticky"] == true { known.any(|known| known) } else { !reached.is_empty() && known.all(|known| known) }
+                if told["sticky"] == true {
+                    known.any(|known| known)
+                } else {
+                    !reached.is_empty() && known.all(|known| known)
+                }
             }),
             _ => agrees(packets, &told, probe.kind == "open"),
         };

@@ -13,6 +13,8 @@ pub mod netlink;
 pub mod nftables;
 #[doc(hidden)]
 pub mod parsers;
+#[cfg(test)]
+mod testing;
 
 use portico_model::table::{Change, ForwardingTable, NodeRules};
 use std::time::{Duration, Instant};

@@ -74,11 +74,7 @@ pub fn installed() -> Result<Option<Mode>, ApplyError> {
 }
 
 /// How the kernel differs from what the table says.
-pub fn compare(
-    config: &Config,
-    table: &ForwardingTable,
-    frontend: &FrontendKey,
-) -> Result<Differences, ApplyError> {
+pub fn compare(config: &Config, table: &ForwardingTable, frontend: &FrontendKey) -> Result<Differences, ApplyError> {
     dataplanes::compare(config, table, frontend)
 }
 

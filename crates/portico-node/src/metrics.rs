@@ -2,8 +2,8 @@
 //! own begin with `portico_`.
 
 mod process;
-pub mod server;
 pub mod recent;
+pub mod server;
 mod slowest;
 
 use portico_model::table::{Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily, ServiceName};

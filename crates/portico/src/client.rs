@@ -100,7 +100,8 @@ impl Reader {
 
     /// Makes an object what it should be, by server-side apply; the object as it is then. `more` are further parameters: `dryRun=All`.
     pub async fn apply(&self, path: &str, manager: &str, more: &str, object: &Value) -> anyhow::Result<Value> {
-        let target = format!("{path}?fieldManager={manager}&force=true{}{more}", if more.is_empty() { "" } else { "&" });
+        let target =
+            format!("{path}?fieldManager={manager}&force=true{}{more}", if more.is_empty() { "" } else { "&" });
         let mut request = self.request("PATCH", &target, serde_json::to_vec(object)?)?;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/apply-patch+yaml"));
         self.client.request(request).await.map_err(plain).with_context(|| format!("cannot apply {path}"))
@@ -108,7 +109,8 @@ impl Reader {
 
     /// Creates an object, or asks something that is answered by one. Says what the API server says, with its code.
     pub async fn create(&self, path: &str, object: &Value) -> Result<Value, kube::Error> {
-        let mut request = self.request("POST", path, serde_json::to_vec(object).map_err(kube::Error::SerdeError)?)
+        let mut request = self
+            .request("POST", path, serde_json::to_vec(object).map_err(kube::Error::SerdeError)?)
             .map_err(|error| kube::Error::Service(error.into()))?;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         self.client.request(request).await

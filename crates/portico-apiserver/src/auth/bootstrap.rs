@@ -37,8 +37,7 @@ pub fn objects() -> Vec<Value> {
         json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
             "metadata": metadata("portico:node", namespace, &[])})
     });
-    let others =
-        [("portico:controller", roles::controller_in_system()), ("portico:joiner", roles::joiner_in_system())];
+    let others = [("portico:controller", roles::controller_in_system()), ("portico:joiner", roles::joiner_in_system())];
     let other_roles = others.map(|(name, rules)| {
         let rules: Vec<Value> = rules.iter().map(Rule::to_value).collect();
         json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules, "metadata": metadata(name, SYSTEM, &[])})

@@ -66,7 +66,8 @@ pub fn check_request(user: &User, request: &Request<'_>, asked: &Value, objects:
     let reference = object::at(asked, "spec.boundObjectRef");
     let (kind, name) = (object::text(reference, "kind"), object::text(reference, "name"));
     let node = objects.get("Node", "", name).filter(|_| kind == "Node");
-    let joined_with = |node: &Value| node.pointer("/metadata/annotations").and_then(|all| all.get(JOINED_WITH)).cloned();
+    let joined_with =
+        |node: &Value| node.pointer("/metadata/annotations").and_then(|all| all.get(JOINED_WITH)).cloned();
     let own = match joiner {
         Some(id) => node.is_some_and(|node| joined_with(&node).is_some_and(|with| with == id)),
         None => node.is_some() && user.node() == Some(name),
@@ -77,7 +78,10 @@ pub fn check_request(user: &User, request: &Request<'_>, asked: &Value, objects:
         false => Err(ApiError::forbidden(
             Subject { group: request.group, resource: request.resource },
             request.name,
-            format!("{} may only ask for a token that is bound to its own Node, for {MOST_SECONDS} s at most", user.name),
+            format!(
+                "{} may only ask for a token that is bound to its own Node, for {MOST_SECONDS} s at most",
+                user.name
+            ),
         )),
     }
 }

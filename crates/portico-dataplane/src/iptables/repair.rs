@@ -102,7 +102,11 @@ impl<E> Repair<'_, '_, E> {
                 Some(found) => {
                     let repair = SharedRepair::of(found, &tail);
                     if !repair.ends_well {
-                        self.drift.note(format_args!("{} chain {} did not end as it should", shared.table().name(), shared.name()));
+                        self.drift.note(format_args!(
+                            "{} chain {} did not end as it should",
+                            shared.table().name(),
+                            shared.name()
+                        ));
                     }
                     repair
                 }

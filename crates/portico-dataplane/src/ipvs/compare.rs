@@ -14,11 +14,7 @@ pub fn differences(plan: &Plan, table: &ForwardingTable, frontend: &FrontendKey)
     let mine = Mine { frontend, port: table.find(frontend).map(|(_, port, _)| &**port) };
     let of_family = plan.operations().filter(|operation| family_of(operation) == frontend.family);
     let (ours, others): (Vec<&Operation>, Vec<&Operation>) = of_family.partition(|operation| mine.has(operation));
-    Differences {
-        of_frontend: ours.into_iter().map(words).collect(),
-        of_all: Vec::new(),
-        of_others: others.len(),
-    }
+    Differences { of_frontend: ours.into_iter().map(words).collect(), of_all: Vec::new(), of_others: others.len() }
 }
 
 struct Mine<'a> {

@@ -5,9 +5,9 @@
 //! (with [`leaving`], what is kept for connections that live on); [`rules`] and [`sets`] are the fixed part; [`snapshot`] and [`read`]
 //! what the kernel has, [`compare`] how that differs from a table; [`kernel`] is the way there ([`wire`] the messages), `fake` one for tests.
 
+mod compare;
 #[cfg(test)]
 mod fake;
-mod compare;
 mod installed;
 mod kernel;
 mod leaving;

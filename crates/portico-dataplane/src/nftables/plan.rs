@@ -283,12 +283,7 @@ impl Repair<'_> {
         // One that is replaced counts once.
         let gone: BTreeSet<Bytes> = removed.iter().map(Element::key).collect();
         let new = added.iter().filter(|element| !gone.contains(&element.key())).count();
-        self.of_elements.push(format!(
-            "{}: {} elements of {} differ",
-            self.label(),
-            removed.len() + new,
-            set.name()
-        ));
+        self.of_elements.push(format!("{}: {} elements of {} differ", self.label(), removed.len() + new, set.name()));
         self.plan.removed.get_mut(self.family).append(&mut removed);
         self.plan.added.get_mut(self.family).append(&mut added);
     }

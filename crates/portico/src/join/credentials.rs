@@ -123,7 +123,10 @@ mod tests {
         assert!(!folder.has_joined() && folder.node_name().is_err());
         folder.keep("https://192.0.2.1:6443", b"der", "n2", "secret").unwrap();
         assert!(folder.has_joined());
-        assert_eq!(folder.access().unwrap(), ("https://192.0.2.1:6443".to_owned(), b"der".to_vec(), "secret".to_owned()));
+        assert_eq!(
+            folder.access().unwrap(),
+            ("https://192.0.2.1:6443".to_owned(), b"der".to_vec(), "secret".to_owned())
+        );
         folder.keep_token("newer").unwrap();
         assert_eq!(folder.access().unwrap().2, "newer");
         for file in fs::read_dir(&folder.0).unwrap() {

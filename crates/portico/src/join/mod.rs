@@ -114,7 +114,9 @@ async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<(
 fn refused(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if status.code == 401 => {
-            anyhow::anyhow!("the API server does not take the token: it is wrong, or has expired. Make another with portico token create")
+            anyhow::anyhow!(
+                "the API server does not take the token: it is wrong, or has expired. Make another with portico token create"
+            )
         }
         error => plain(error),
     }
@@ -160,7 +162,9 @@ fn command(arguments: &Arguments, folder: &Folder) -> anyhow::Result<Vec<String>
     let (kubeconfig, name) = (folder.kubeconfig().display().to_string(), folder.node_name()?);
     let data = folder.node_data().display().to_string();
     let mut command: Vec<String> =
-        [NODE, "--kubeconfig", &kubeconfig, "--hostname-override", &name, "--data-dir", &data].map(str::to_owned).into();
+        [NODE, "--kubeconfig", &kubeconfig, "--hostname-override", &name, "--data-dir", &data]
+            .map(str::to_owned)
+            .into();
     command.extend(arguments.node_flags.iter().cloned());
     Ok(command)
 }

@@ -46,7 +46,8 @@ impl FromStr for Hash {
 
     fn from_str(text: &str) -> Result<Hash, String> {
         let wrong = || format!("write {PREFIX} and 64 hexadecimal digits, as portico token create prints it");
-        let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == 64 && digits.is_ascii()).ok_or_else(wrong)?;
+        let digits =
+            text.strip_prefix(PREFIX).filter(|digits| digits.len() == 64 && digits.is_ascii()).ok_or_else(wrong)?;
         let mut bytes = [0; 32];
         for (byte, two) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
             let two = std::str::from_utf8(two).map_err(|_| wrong())?;
@@ -67,7 +68,8 @@ pub struct Pinned {
 
 /// The CA with this hash. Its certificate is among those that the server presents.
 pub fn find(url: &http::Uri, wanted: Hash) -> anyhow::Result<Pinned> {
-    let host = url.host().context("the URL names no host: write https://ADDRESS:6443")?.trim_matches(['[', ']']).to_owned();
+    let host =
+        url.host().context("the URL names no host: write https://ADDRESS:6443")?.trim_matches(['[', ']']).to_owned();
     if url.scheme_str() != Some("https") {
         bail!("the URL must begin with https://");
     }
@@ -168,7 +170,14 @@ mod tests {
         let hash = Hash::of(b"a certificate");
         assert_eq!(hash.to_string().parse(), Ok(hash));
         assert_eq!(hash.to_string().len(), 7 + 64);
-        for wrong in ["", "sha256:", "sha256:12", &hash.to_string()[7..], &format!("{hash}0"), &format!("sha256:{}", "x".repeat(64))] {
+        for wrong in [
+            "",
+            "sha256:",
+            "sha256:12",
+            &hash.to_string()[7..],
+            &format!("{hash}0"),
+            &format!("sha256:{}", "x".repeat(64)),
+        ] {
             assert!(wrong.parse::<Hash>().is_err(), "{wrong}");
         }
     }

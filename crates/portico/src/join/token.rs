@@ -107,7 +107,11 @@ impl Create {
         reader.apply(ACCOUNT, MANAGER, "", &account).await?;
         let (id, secret) = (random(ID_LENGTH)?, random(SECRET_LENGTH)?);
         let end = Timestamp::now().saturating_add(SignedDuration::try_from(self.ttl)?)?;
-        reader.create(SECRETS, &secret_object(&id, &secret, end)).await.map_err(plain).context("cannot keep the token")?;
+        reader
+            .create(SECRETS, &secret_object(&id, &secret, end))
+            .await
+            .map_err(plain)
+            .context("cannot keep the token")?;
         Ok(format!("portico join {server} --token {id}.{secret} --ca-hash {}", Hash::of(authority)))
     }
 }
@@ -218,7 +222,9 @@ mod tests {
     fn tokens_have_their_form() {
         let (one, other) = (random(SECRET_LENGTH).unwrap(), random(SECRET_LENGTH).unwrap());
         assert_ne!(one, other);
-        assert!(one.len() == SECRET_LENGTH && one.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
+        assert!(
+            one.len() == SECRET_LENGTH && one.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        );
     }
 
     #[test]

@@ -34,7 +34,9 @@ fn a_join_token_counts_while_its_secret_does() {
     let good = "abcdef.0123456789abcdef";
     let user = authenticate(good, &with_secret(|_| {}), now()).unwrap();
     assert_eq!((user.name.as_str(), user.groups), ("system:bootstrap:abcdef", vec![JOINERS.to_owned()]));
-    for wrong in ["abcdef.0123456789abcdee", "abcdeg.0123456789abcdef", "abcdef", "", "ABCDEF.0123456789abcdef", "abcdef."] {
+    for wrong in
+        ["abcdef.0123456789abcdee", "abcdeg.0123456789abcdef", "abcdef", "", "ABCDEF.0123456789abcdef", "abcdef."]
+    {
         assert_eq!(authenticate(wrong, &with_secret(|_| {}), now()), None, "{wrong}");
     }
     let later: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
@@ -66,7 +68,12 @@ fn nobody_asks_for_another_nodes_token() {
     let nodes = [("n1", node("abcdef")), ("n2", node("other1")), ("n3", Arc::new(json!({"metadata": {}})))];
     let objects = Fake(nodes.into_iter().map(|(name, node)| (("Node".to_owned(), name.to_owned()), node)).collect());
     let request = Request {
-        verb: "create", group: "", resource: "serviceaccounts", subresource: "token", name: ACCOUNT, namespace: NAMESPACE,
+        verb: "create",
+        group: "",
+        resource: "serviceaccounts",
+        subresource: "token",
+        name: ACCOUNT,
+        namespace: NAMESPACE,
     };
     let may = |user: &User, spec: Value| check_request(user, &request, &json!({"spec": spec}), &objects).is_ok();
     let bound = |node: &str| json!({"boundObjectRef": {"kind": "Node", "name": node}, "expirationSeconds": 3600});

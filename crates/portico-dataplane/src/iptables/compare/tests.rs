@@ -1,41 +1,9 @@
 use super::super::fixed::Features;
-use super::super::plan::Ports;
 use super::*;
-use portico_model::table::{
-    Endpoint, Family, Frontend, FrontendKind, Masquerade, NodeRules, Outcome, PortKey, Protocol, ServiceName,
-    ServicePort,
-};
-use std::sync::Arc;
+use crate::testing::{port, table, web};
+use portico_model::table::Family;
 
 const FEATURES: Features = Features { random_fully: true, drop_invalid: true };
-
-fn port(name: &str, last: u8, endpoints: &[u8]) -> (PortKey, Arc<ServicePort>) {
-    let service = ServiceName { namespace: "default".into(), name: name.into() };
-    let key = PortKey { service, port: "".into(), protocol: Protocol::Tcp, family: Family::V4 };
-    let outcome = if endpoints.is_empty() { Outcome::Reject } else { Outcome::Cluster };
-    let frontend = Frontend {
-        kind: FrontendKind::ClusterIp,
-        address: Some([10, 96, 0, last].into()),
-        port: 80,
-        inside: outcome,
-        outside: outcome,
-        masquerade: Masquerade::UnlessPod,
-        sources: None,
-    };
-    let endpoint = |last: &u8| Endpoint { address: [10, 244, 0, *last].into(), port: 8080, local: false };
-    let cluster = endpoints.iter().map(endpoint).collect();
-    (key, Arc::new(ServicePort { frontends: vec![frontend], cluster, ..ServicePort::default() }))
-}
-
-fn table(ports: Vec<(PortKey, Arc<ServicePort>)>) -> ForwardingTable {
-    let rules = NodeRules { masquerade_mark: 0x4000, ..NodeRules::default() };
-    ForwardingTable::new(rules, Ports::from_iter(ports))
-}
-
-fn web() -> FrontendKey {
-    let address = Some([10, 96, 0, 1].into());
-    FrontendKey { family: Family::V4, address, port: 80, protocol: Protocol::Tcp }
-}
 
 fn planner(table: &ForwardingTable) -> Planner<'_> {
     Planner { rules: &table.rules, family: Family::V4, features: FEATURES }

@@ -2,31 +2,14 @@ use super::super::fake::Fake;
 use super::super::plan::Operation;
 use super::super::{Dataplane, Ipvs, Kernel};
 use super::*;
-use portico_model::table::{
-    Endpoint, Frontend, FrontendKind, Masquerade, NodeRules, Outcome, PortKey, Protocol, ServiceName,
-};
-use std::collections::BTreeMap;
+use crate::testing;
+use portico_model::table::Protocol;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 const WEB: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 96, 0, 1));
 
 fn table() -> ForwardingTable {
-    let service = ServiceName { namespace: "default".into(), name: "web".into() };
-    let key = PortKey { service, port: "".into(), protocol: Protocol::Tcp, family: Family::V4 };
-    let frontend = Frontend {
-        kind: FrontendKind::ClusterIp,
-        address: Some(WEB),
-        port: 80,
-        inside: Outcome::Cluster,
-        outside: Outcome::Cluster,
-        masquerade: Masquerade::UnlessPod,
-        sources: None,
-    };
-    let cluster = [1, 2].map(|last| Endpoint { address: [10, 244, 0, last].into(), port: 8080, local: false });
-    let port = ServicePort { frontends: vec![frontend], cluster: cluster.into(), ..ServicePort::default() };
-    let rules = NodeRules { masquerade_mark: 0x4000, ..NodeRules::default() };
-    ForwardingTable::new(rules, BTreeMap::from([(key, Arc::new(port))]))
+    testing::table(vec![testing::port("web", 1, &[1, 2])])
 }
 
 /// Somebody does something to the kernel, behind the daemon's back.
@@ -36,8 +19,7 @@ fn after(happening: &[Operation]) -> Differences {
     open(&kernel).replace(&table()).unwrap();
     kernel.send(happening).unwrap();
     kernel.state().done.clear();
-    let frontend = FrontendKey { family: Family::V4, address: Some(WEB), port: 80, protocol: Protocol::Tcp };
-    let told = open(&kernel).compare(&table(), &frontend).unwrap();
+    let told = open(&kernel).compare(&table(), &testing::web()).unwrap();
     assert!(kernel.state().done.is_empty(), "looking changes nothing");
     told
 }

@@ -3,39 +3,8 @@ use super::super::fake::Fake;
 use super::super::plan::Step;
 use super::*;
 use crate::Dataplane;
-use portico_model::table::{
-    Endpoint, Family, Frontend, FrontendKind, Masquerade, NodeRules, Outcome, PortKey, Protocol, ServiceName,
-};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-fn port(name: &str, last: u8, endpoints: &[u8]) -> (PortKey, Arc<ServicePort>) {
-    let service = ServiceName { namespace: "default".into(), name: name.into() };
-    let key = PortKey { service, port: "".into(), protocol: Protocol::Tcp, family: Family::V4 };
-    let outcome = if endpoints.is_empty() { Outcome::Reject } else { Outcome::Cluster };
-    let frontend = Frontend {
-        kind: FrontendKind::ClusterIp,
-        address: Some([10, 96, 0, last].into()),
-        port: 80,
-        inside: outcome,
-        outside: outcome,
-        masquerade: Masquerade::UnlessPod,
-        sources: None,
-    };
-    let endpoint = |last: &u8| Endpoint { address: [10, 244, 0, *last].into(), port: 8080, local: false };
-    let cluster = endpoints.iter().map(endpoint).collect();
-    (key, Arc::new(ServicePort { frontends: vec![frontend], cluster, ..ServicePort::default() }))
-}
-
-fn table(ports: Vec<(PortKey, Arc<ServicePort>)>) -> ForwardingTable {
-    let rules = NodeRules { masquerade_mark: 0x4000, ..NodeRules::default() };
-    ForwardingTable::new(rules, BTreeMap::from_iter(ports))
-}
-
-fn web() -> FrontendKey {
-    let address = Some([10, 96, 0, 1].into());
-    FrontendKey { family: Family::V4, address, port: 80, protocol: Protocol::Tcp }
-}
+use crate::testing::{port, table, web};
+use portico_model::table::Family;
 
 /// Two Services, one of which is asked about; then somebody does something to the kernel, behind the daemon's back.
 fn after(happening: impl Fn(&Fake)) -> Differences {

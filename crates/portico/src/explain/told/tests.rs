@@ -20,7 +20,12 @@ fn told(kernel: Kernel) -> Told {
 
 fn seen(daemon: bool, of_frontend: &[&str]) -> Seen {
     let of_frontend = of_frontend.iter().map(|text| (*text).to_owned()).collect();
-    Seen { mode: "nftables", daemon, differences: Differences { of_frontend, ..Differences::default() }, ..Seen::default() }
+    Seen {
+        mode: "nftables",
+        daemon,
+        differences: Differences { of_frontend, ..Differences::default() },
+        ..Seen::default()
+    }
 }
 
 #[test]
