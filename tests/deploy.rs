@@ -1,9 +1,20 @@
-//! What is in `deploy/` for real clusters: definitions that are the built-in kinds, and rights that are enough and no more.
+//! What is in `deploy/` for real clusters: definitions that are the built-in kinds, rights that are enough and no more, a chart with its
+//! manifests, alerts and a dashboard, and an image.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
+#[path = "deploy/chart.rs"]
+mod chart;
 mod common;
 #[path = "deploy/crd.rs"]
 mod crd;
+#[path = "deploy/image.rs"]
+mod image;
+#[path = "deploy/kinds.rs"]
+mod kinds;
+#[path = "deploy/monitoring.rs"]
+mod monitoring;
+#[path = "deploy/objects.rs"]
+mod objects;
 #[path = "deploy/rights.rs"]
 mod rights;
 

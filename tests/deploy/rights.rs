@@ -1,9 +1,10 @@
-//! `portico controller` and `portico node` with nothing but the rights of `deploy/rbac`: a load balancer comes to life and goes. What
+//! `portico controller`, `portico node` and `portico dns` with nothing but the rights of `deploy/rbac`: a load balancer comes to life and goes. What
 //! the server wrote down about it tells that nothing was refused, and which rights nobody used.
 
 use crate::common::client::MERGE;
 use crate::common::{Client, PATIENCE, Server, Store, at, eventually, text};
 use crate::deploy;
+use crate::objects::{collection, documents};
 use portico_testbed::{Host, Process, Testbed};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ type Rights = BTreeSet<String>;
 
 fn objects(file: &str) -> Vec<Value> {
     let text = fs::read_to_string(deploy().join("rbac").join(file)).unwrap();
-    text.split("\n---\n").map(|part| serde_saphyr::from_str(part).unwrap()).collect()
+    documents(&text)
 }
 
 fn granted(objects: &[Value]) -> Rights {
@@ -78,13 +79,7 @@ impl Rig {
     async fn install(&self, file: &str, account: &str) -> Vec<Value> {
         let objects = objects(file);
         for object in &objects {
-            let namespaced = object["metadata"]["namespace"].is_string();
-            let place = if namespaced { format!("/namespaces/{NAMESPACE}") } else { String::new() };
-            let (api, plural) = match text(object, "kind") {
-                "ServiceAccount" => ("/api/v1".to_owned(), "serviceaccounts".to_owned()),
-                kind => (format!("/apis/{}", text(object, "apiVersion")), format!("{}s", kind.to_lowercase())),
-            };
-            self.admin.post(&format!("{api}{place}/{plural}"), object).await.expect(201);
+            self.admin.post(&collection(object), object).await.expect(201);
         }
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
@@ -156,6 +151,9 @@ async fn story(node: Host) {
     let data = format!("--data-dir={}", rig.server.dir().join("node").display());
     let flags = ["--hostname-override=node1", "--static-services=", "--cluster-cidr=10.244.0.0/16", &data];
     let _node = rig.run("portico-node", &[&["node"], &flags[..]].concat());
+    let of_dns = granted(&rig.install("dns.yaml", "portico-dns").await);
+    let flags = ["dns", "--zone=k8s.example.com", "--listen=127.0.0.1:5353", "--metrics-bind-address=none"];
+    let _dns = rig.run("portico-dns", &flags);
 
     // A load balancer that comes to life, one that has to wait, one that has to move, and all of them go.
     let pools = "/apis/portico.dev/v1/addresspools";
@@ -190,12 +188,20 @@ async fn story(node: Host) {
     .await;
     rig.admin.get(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/portico-announce")).await.expect(200);
 
+    eventually("the names of the cluster are known", || async {
+        let user = format!("system:serviceaccount:{NAMESPACE}:portico-dns");
+        asked(&fs::read_to_string(&audit).unwrap(), &user, &of_dns).0.is_superset(&of_dns).then_some(())
+    })
+    .await;
+
     // It gives its lease back.
     assert!(controller.terminate(PATIENCE).is_some_and(|status| status.success()));
 
-    for (account, granted, may_rest) in
-        [("portico-controller", &of_controller, CONTROLLER_MAY_REST), ("portico-node", &of_node, NODE_MAY_REST)]
-    {
+    for (account, granted, may_rest) in [
+        ("portico-controller", &of_controller, CONTROLLER_MAY_REST),
+        ("portico-node", &of_node, NODE_MAY_REST),
+        ("portico-dns", &of_dns, &[]),
+    ] {
         let log = || fs::read_to_string(rig.server.dir().join(format!("{account}.log"))).unwrap();
         let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
         let (used, refused) = asked(&fs::read_to_string(&audit).unwrap(), &user, granted);

@@ -1,5 +1,6 @@
 //! What the server counts, for `/metrics`.
 
+use portico_metrics::Show;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -46,20 +47,16 @@ impl Default for Metrics {
             Family::new_with_constructor(|| Histogram::new(SECONDS));
         let (watchers, refused, revision, objects) =
             (Gauge::default(), Counter::default(), Gauge::default(), Family::default());
-        registry.register("apiserver_request", "Requests by verb, resource and code", requests.clone());
-        registry.register(
-            "apiserver_request_duration_seconds",
-            "How long requests took, watches apart",
-            seconds.clone(),
-        );
-        registry.register("apiserver_longrunning_requests", "Open watches", watchers.clone());
-        registry.register(
+        registry.show("apiserver_request", "Requests by verb, resource and code", requests.clone());
+        registry.show("apiserver_request_duration_seconds", "How long requests took, watches apart", seconds.clone());
+        registry.show("apiserver_longrunning_requests", "Open watches", watchers.clone());
+        registry.show(
             "apiserver_request_terminations",
             "Requests refused because the server was full",
             refused.clone(),
         );
-        registry.register("portico_store_revision", "The newest revision of the store", revision.clone());
-        registry.register("apiserver_storage_objects", "Stored objects by resource", objects.clone());
+        registry.show("portico_store_revision", "The newest revision of the store", revision.clone());
+        registry.show("apiserver_storage_objects", "Stored objects by resource", objects.clone());
         Self { registry, requests, seconds, watchers, refused, revision, objects }
     }
 }
@@ -75,9 +72,6 @@ impl Metrics {
 
     /// The text that Prometheus reads.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
-        text
+        portico_metrics::text(&self.registry)
     }
 }

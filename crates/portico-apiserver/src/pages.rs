@@ -26,8 +26,7 @@ pub async fn answer(app: &Arc<App>, method: &str, path: &str, query: &Query, hea
         "/version" => Ok(Answer::json(200, &version())),
         "/metrics" => {
             refresh(app);
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            Ok(Answer::bytes(200, kind, app.metrics.text()))
+            Ok(Answer::bytes(200, portico_metrics::CONTENT_TYPE, app.metrics.text()))
         }
         "/debug/claims" => {
             let problems = crate::registry::check_claims(&app.registry.store, app.registry.kinds());

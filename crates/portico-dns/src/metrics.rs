@@ -2,6 +2,7 @@
 
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
+use portico_metrics::Show;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -69,28 +70,25 @@ impl Metrics {
 
     fn register(&mut self) {
         let registry = &mut self.registry;
-        registry.register("queries", "Questions that were answered", self.queries.clone());
-        registry.register("limited", "Questions over the limit of their network", self.limited.clone());
-        registry.register("tcp_connections", "Connections by TCP", self.connections.clone());
-        registry.register("tcp_refused", "Connections for which there was no room", self.refused_connections.clone());
-        registry.register("transfers", "Transfers of the zone", self.transfers.clone());
-        registry.register("notifies", "Secondaries told of changes", self.notifies.clone());
-        registry.register("names", "Names with records", self.names.clone());
-        registry.register("serial", "The serial of the zone", self.serial.clone());
-        registry.register("complete", "Whether everything is known that the zone is made from", self.complete.clone());
-        registry.register("node_given", "Whether a node is given for Services on all nodes", self.node_given.clone());
-        registry.register("nobody_fit", "Whether all nodes are given because none is fit", self.nobody_fit.clone());
-        registry.register("probed_addresses", "Addresses that are probed", self.probed.clone());
-        registry.register("probes", "Probes that were made", self.probes.clone());
-        registry.register("watch_failures", "Failed attempts to read from the API server", self.watch_failures.clone());
+        registry.show("queries", "Questions that were answered", self.queries.clone());
+        registry.show("limited", "Questions over the limit of their network", self.limited.clone());
+        registry.show("tcp_connections", "Connections by TCP", self.connections.clone());
+        registry.show("tcp_refused", "Connections for which there was no room", self.refused_connections.clone());
+        registry.show("transfers", "Transfers of the zone", self.transfers.clone());
+        registry.show("notifies", "Secondaries told of changes", self.notifies.clone());
+        registry.show("names", "Names with records", self.names.clone());
+        registry.show("serial", "The serial of the zone", self.serial.clone());
+        registry.show("complete", "Whether everything is known that the zone is made from", self.complete.clone());
+        registry.show("node_given", "Whether a node is given for Services on all nodes", self.node_given.clone());
+        registry.show("nobody_fit", "Whether all nodes are given because none is fit", self.nobody_fit.clone());
+        registry.show("probed_addresses", "Addresses that are probed", self.probed.clone());
+        registry.show("probes", "Probes that were made", self.probes.clone());
+        registry.show("watch_failures", "Failed attempts to read from the API server", self.watch_failures.clone());
     }
 
-    /// Everything, in the format of OpenMetrics.
+    /// Everything, as Prometheus reads it.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a text cannot fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
-        text
+        portico_metrics::text(&self.registry)
     }
 
     pub fn answered(&self, transport: &'static str, kind: Option<RecordType>, code: ResponseCode) {

@@ -17,7 +17,6 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(5);
-const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Whoever wants to know the state of nodes leaves word of where to tell it.
 pub type Curious = oneshot::Sender<String>;
@@ -43,7 +42,7 @@ impl Pages {
     async fn answer(&self, path: &str) -> (StatusCode, &'static str, String) {
         let text = "text/plain; charset=utf-8";
         match path {
-            "/metrics" => (StatusCode::OK, METRICS, self.metrics.text()),
+            "/metrics" => (StatusCode::OK, portico_metrics::CONTENT_TYPE, self.metrics.text()),
             "/healthz" | "/livez" => (StatusCode::OK, text, "ok\n".to_owned()),
             "/readyz" if self.ready.load(Ordering::Relaxed) => (StatusCode::OK, text, "ok\n".to_owned()),
             "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, text, "the zone is not complete yet\n".to_owned()),

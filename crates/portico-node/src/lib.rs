@@ -13,6 +13,7 @@ mod flows;
 pub mod health;
 mod journal;
 pub mod look;
+mod memory;
 mod metrics;
 mod objects;
 mod report;

@@ -6,6 +6,7 @@ pub mod recent;
 pub mod server;
 mod slowest;
 
+use portico_metrics::Show;
 use portico_model::table::{Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily, ServiceName};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -200,12 +201,9 @@ impl Metrics {
         self.registry.register_collector(Box::new(process::Process));
     }
 
-    /// Everything, in the format of OpenMetrics.
+    /// Everything, as Prometheus reads it.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a text cannot fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
-        text
+        portico_metrics::text(&self.registry)
     }
 
     pub fn queued(&self, family: IpFamily) {
@@ -298,7 +296,7 @@ trait Metric {
 
 impl<M: prometheus_client::registry::Metric> Metric for M {
     fn register(self: Box<Self>, registry: &mut Registry, name: String, help: &str) {
-        registry.register(name, help, *self);
+        registry.show(name, help, *self);
     }
 }
 

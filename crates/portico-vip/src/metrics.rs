@@ -1,7 +1,7 @@
 //! A status as metrics. They are made when they are asked for: all that counts is counted elsewhere.
 
 use crate::status::{Attempt, Status};
-use prometheus_client::encoding::text::encode;
+use portico_metrics::Show;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -23,10 +23,7 @@ pub fn text(status: &Status, attempt: &Attempt) -> String {
     problems.get_or_create(&vec![]).set(status.forwarding.problems.len() as i64);
     let errors = counters(&mut registry, "forwarding_errors", "Attempts to forward that failed");
     errors.get_or_create(&vec![]).inc_by(attempt.errors);
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = encode(&mut text, &registry);
-    text
+    portico_metrics::text(&registry)
 }
 
 fn routers(registry: &mut Registry, status: &Status) {
@@ -48,7 +45,7 @@ fn routers(registry: &mut Registry, status: &Status) {
         for (name, count) in &router.counters {
             let known = families.iter().position(|(family, _)| family == name);
             let index = known.unwrap_or_else(|| {
-                let family = counters(registry, name, "How often this happened since the start");
+                let family = counters(registry, name, meaning(name));
                 families.push((name.clone(), family));
                 families.len() - 1
             });
@@ -59,14 +56,29 @@ fn routers(registry: &mut Registry, status: &Status) {
     }
 }
 
+/// What the counters of an election count.
+fn meaning(counter: &str) -> &'static str {
+    match counter {
+        "adverts_sent" => "Adverts of this node",
+        "adverts_received" => "Adverts of others",
+        "send_errors" => "Packets that could not be sent",
+        "transitions" => "Changes of this node's role",
+        "became_owner" => "Times this node took the address",
+        "conflicts" => "Times somebody else used the address",
+        "announcements" => "Announcements of the address to the network",
+        "restored" => "Times the address was gone from the link and put back",
+        _ => "How often this happened since the start",
+    }
+}
+
 fn gauges(registry: &mut Registry, name: &str, help: &str) -> Family<Labels, Gauge> {
     let family = Family::default();
-    registry.register(name, help, family.clone());
+    registry.show(name, help, family.clone());
     family
 }
 
 fn counters(registry: &mut Registry, name: &str, help: &str) -> Family<Labels, Counter> {
     let family = Family::default();
-    registry.register(name, help, family.clone());
+    registry.show(name, help, family.clone());
     family
 }

@@ -56,10 +56,7 @@ async fn answer(source: Arc<impl Source>, request: Request<Incoming>) -> Result<
             let body = serde_json::to_string_pretty(&source.status().await).unwrap_or_default();
             (StatusCode::OK, "application/json", body)
         }
-        "/metrics" => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            (StatusCode::OK, kind, source.metrics().await)
-        }
+        "/metrics" => (StatusCode::OK, portico_metrics::CONTENT_TYPE, source.metrics().await),
         "/healthz" | "/livez" => (StatusCode::OK, "text/plain", "ok".to_owned()),
         _ => (StatusCode::NOT_FOUND, "text/plain", "there are /status, /metrics and /healthz\n".to_owned()),
     };

@@ -253,7 +253,7 @@ fn serve(address: &str, metrics: Arc<balancers::Metrics>) -> anyhow::Result<Opti
     let address: SocketAddr = address.parse().with_context(|| format!("--metrics-bind-address={address}"))?;
     let listener = listen::bind_everywhere(address).with_context(|| format!("cannot listen on {address}"))?;
     let pages = listen::serve(listener, move |request| match request.uri().path() {
-        "/metrics" => listen::text(metrics.text()),
+        "/metrics" => listen::metrics(metrics.text()),
         "/healthz" | "/livez" | "/readyz" => listen::text("ok".to_owned()),
         _ => listen::not_found(),
     });

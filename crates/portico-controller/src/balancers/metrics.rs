@@ -1,11 +1,10 @@
 //! What the controller has done, in numbers.
 
-use std::fmt::Write as _;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use portico_metrics::Show;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -68,45 +67,37 @@ impl Default for Metrics {
         };
         let mut registry = Registry::default();
         let m = &metrics;
-        registry.register("service_controller_loadbalancer_sync", "Times a Service was worked on", m.syncs.clone());
-        registry.register(
+        registry.show("service_controller_loadbalancer_sync", "Times a Service was worked on", m.syncs.clone());
+        registry.show(
             "service_controller_nodesync_latency_seconds",
             "How long it took until every load balancer knew of a change of nodes",
             m.node_passes.clone(),
         );
-        registry.register(
+        registry.show(
             "service_controller_update_loadbalancer_host_latency_seconds",
             "How long it took to tell one load balancer of other nodes",
             m.node_updates.clone(),
         );
-        registry.register(
+        registry.show(
             "service_controller_nodesync_error",
             "Load balancers that could not be told of other nodes",
             m.failed_node_updates.clone(),
         );
-        registry.register("portico_balancer_provider_calls", "Calls of the provider", m.calls.clone());
-        registry.register(
+        registry.show("portico_balancer_provider_calls", "Calls of the provider", m.calls.clone());
+        registry.show(
             "portico_balancer_provider_failures",
             "Calls of the provider that failed",
             m.failed_calls.clone(),
         );
-        registry.register("portico_balancer_provider_seconds", "How long calls of the provider took", m.took.clone());
-        registry.register("portico_balancer_writes", "Patches of Services", m.writes.clone());
-        registry.register(
-            "portico_balancer_write_failures",
-            "Patches of Services that failed",
-            m.failed_writes.clone(),
-        );
-        registry.register("portico_balancer_events", "Events written", m.events.clone());
-        registry.register("portico_balancer_events_dropped", "Events that were too many", m.dropped_events.clone());
-        registry.register("portico_balancer_services", "Services that have or get a load balancer", m.services.clone());
-        registry.register("portico_balancer_queue", "Services that are worked on or wait for it", m.queued.clone());
-        registry.register("portico_balancer_failing", "Services whose last try failed", m.failing.clone());
-        registry.register(
-            "portico_balancer_leading",
-            "1 where this controller is the one that works",
-            m.leading.clone(),
-        );
+        registry.show("portico_balancer_provider_seconds", "How long calls of the provider took", m.took.clone());
+        registry.show("portico_balancer_writes", "Patches of Services", m.writes.clone());
+        registry.show("portico_balancer_write_failures", "Patches of Services that failed", m.failed_writes.clone());
+        registry.show("portico_balancer_events", "Events written", m.events.clone());
+        registry.show("portico_balancer_events_dropped", "Events that were too many", m.dropped_events.clone());
+        registry.show("portico_balancer_services", "Services that have or get a load balancer", m.services.clone());
+        registry.show("portico_balancer_queue", "Services that are worked on or wait for it", m.queued.clone());
+        registry.show("portico_balancer_failing", "Services whose last try failed", m.failing.clone());
+        registry.show("portico_balancer_leading", "1 where this controller is the one that works", m.leading.clone());
         metrics.cloud.register(&mut registry);
         metrics.registry.lock().map(|mut shared| *shared = registry).unwrap_or_default();
         metrics
@@ -116,12 +107,7 @@ impl Default for Metrics {
 impl Metrics {
     /// For `/metrics`.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        match self.registry.lock() {
-            Ok(registry) => encode(&mut text, &registry).unwrap_or_default(),
-            Err(_) => writeln!(text, "# broken").unwrap_or_default(),
-        }
-        text
+        portico_metrics::text(&self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub fn lead(&self, leading: bool) {

@@ -104,7 +104,12 @@ pub fn json(good: bool, body: String) -> Answer {
     plain(status, HeaderValue::from_static("application/json"), body)
 }
 
-/// A page for people, or of numbers.
+/// What Prometheus reads.
+pub fn metrics(body: String) -> Answer {
+    plain(StatusCode::OK, HeaderValue::from_static(portico_metrics::CONTENT_TYPE), body)
+}
+
+/// A page for people.
 pub fn text(body: String) -> Answer {
     plain(StatusCode::OK, HeaderValue::from_static("text/plain; charset=utf-8"), body)
 }

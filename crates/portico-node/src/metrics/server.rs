@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const RETRY: Duration = Duration::from_secs(5);
-const OPEN_METRICS: HeaderValue =
-    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+const METRICS: HeaderValue = HeaderValue::from_static(portico_metrics::CONTENT_TYPE);
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -41,7 +40,7 @@ pub async fn serve(address: SocketAddr, pages: Pages, fatal: bool) -> io::Result
 impl Pages {
     fn answer(&self, request: &Request<Incoming>) -> Answer {
         let (content_type, body) = match request.uri().path() {
-            "/metrics" => (OPEN_METRICS, self.metrics.text()),
+            "/metrics" => (METRICS, self.metrics.text()),
             "/healthz" => (TEXT, "ok".to_owned()),
             "/proxyMode" => (TEXT, self.mode.to_owned()),
             "/configz" => (JSON, json!({ "kubeproxy.config.k8s.io": self.config }).to_string()),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use portico_metrics::Show;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -39,9 +40,9 @@ impl Default for CallMetrics {
 impl CallMetrics {
     pub fn register(&self, registry: &mut Registry) {
         let calls = "Requests to the cloud's API by operation and status (0: no answer)";
-        registry.register("portico_cloud_requests", calls, self.calls.clone());
+        registry.show("portico_cloud_requests", calls, self.calls.clone());
         let took = "How long the cloud's API took to answer";
-        registry.register("portico_cloud_request_seconds", took, self.took.clone());
+        registry.show("portico_cloud_request_seconds", took, self.took.clone());
     }
 
     pub(super) fn called(&self, provider: &'static str, operation: &'static str, code: u16, took: Duration) {

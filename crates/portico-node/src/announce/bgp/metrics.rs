@@ -1,5 +1,6 @@
 //! What is counted of BGP sessions.
 
+use portico_metrics::Show;
 use portico_model::report::Session;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -29,12 +30,12 @@ pub(super) fn of(peer: &str) -> OfPeer {
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
         let bgp = registry.sub_registry_with_prefix("bgp");
-        bgp.register("session_up", "Whether there is a session with the router", self.up.clone());
-        bgp.register("announced_routes", "Routes that the router has been told", self.routes.clone());
-        bgp.register("updates_sent", "Messages with routes to the router", self.updates_sent.clone());
-        bgp.register("updates_received", "Messages with routes from the router", self.updates_received.clone());
-        bgp.register("sessions", "Sessions that came to be", self.sessions.clone());
-        bgp.register("failures", "Sessions that ended or did not come to be", self.failures.clone());
+        bgp.show("session_up", "Whether there is a session with the router", self.up.clone());
+        bgp.show("announced_routes", "Routes that the router has been told", self.routes.clone());
+        bgp.show("updates_sent", "Messages with routes to the router", self.updates_sent.clone());
+        bgp.show("updates_received", "Messages with routes from the router", self.updates_received.clone());
+        bgp.show("sessions", "Sessions that came to be", self.sessions.clone());
+        bgp.show("failures", "Sessions that ended or did not come to be", self.failures.clone());
     }
 
     pub(super) fn session(&self, session: &Session) {

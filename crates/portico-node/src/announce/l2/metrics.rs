@@ -1,5 +1,6 @@
 //! What is counted of layer 2.
 
+use portico_metrics::Show;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -21,16 +22,16 @@ pub struct Metrics {
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
         let l2 = registry.sub_registry_with_prefix("layer2");
-        l2.register("members", "Nodes among which addresses are shared out", self.members.clone());
-        l2.register("addresses", "Addresses that this node answers for", self.held.clone());
-        l2.register("taken", "Addresses that became this node's", self.taken.clone());
-        l2.register("released", "Addresses that this node gave up", self.released.clone());
-        l2.register("conflicts", "Claims of addresses by who takes no part", self.conflicts.clone());
-        l2.register("answers", "Answers to ARP requests and neighbour solicitations", self.answers.clone());
-        l2.register("announcements", "Announcements of addresses", self.announcements.clone());
-        l2.register("heartbeats_sent", "Heartbeats to other nodes", self.heartbeats_sent.clone());
-        l2.register("heartbeats_received", "Heartbeats from other nodes", self.heartbeats_received.clone());
-        l2.register(
+        l2.show("members", "Nodes among which addresses are shared out", self.members.clone());
+        l2.show("addresses", "Addresses that this node answers for", self.held.clone());
+        l2.show("taken", "Addresses that became this node's", self.taken.clone());
+        l2.show("released", "Addresses that this node gave up", self.released.clone());
+        l2.show("conflicts", "Claims of addresses by who takes no part", self.conflicts.clone());
+        l2.show("answers", "Answers to ARP requests and neighbour solicitations", self.answers.clone());
+        l2.show("announcements", "Announcements of addresses", self.announcements.clone());
+        l2.show("heartbeats_sent", "Heartbeats to other nodes", self.heartbeats_sent.clone());
+        l2.show("heartbeats_received", "Heartbeats from other nodes", self.heartbeats_received.clone());
+        l2.show(
             "heartbeats_refused",
             "Packets that were no heartbeats, or had not our key",
             self.heartbeats_refused.clone(),
