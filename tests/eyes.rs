@@ -57,8 +57,7 @@ fn curl(lab: &Lab) {
 }
 
 fn dig(lab: &Lab) {
-    let ask =
-        |question: &str, wanted: &[&str]| lab.on("client", &format!("dig @{DNS} +time=2 {question}"), wanted);
+    let ask = |question: &str, wanted: &[&str]| lab.on("client", &format!("dig @{DNS} +time=2 {question}"), wanted);
     ask("web.default.svc.demo.example A", &["status: NOERROR", "192.0.2.200", "aa"]);
     ask("node1.node.demo.example A +short", &["192.0.2.11"]);
     ask("demo.example SOA +short", &["ns.demo.example. hostmaster.demo.example."]);
