@@ -30,8 +30,6 @@ pub struct Traces {
     foreign: Vec<String>,
     /// Somebody else changed rules of a node, so that packets need not go where its table says.
     pub tampered: bool,
-    /// The kernel of a node was compared with its table.
-    pub looked: bool,
 }
 
 impl Traces {
