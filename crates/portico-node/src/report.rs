@@ -4,13 +4,14 @@
 
 use crate::backoff::fraction;
 use crate::client::{self, RequestError};
+use crate::metrics::recent::Recent;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use portico_model::report::{self, Announcing, Behind, NodeReport};
+use portico_model::report::{self, Announcing, Behind, NodeReport, Programming};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,7 @@ pub async fn send(
     about: About,
     mut installed: watch::Receiver<Option<Installed>>,
     mut announcing: watch::Receiver<Option<Announcing>>,
+    recent: Recent,
 ) {
     if installed.wait_for(Option::is_some).await.is_err() {
         return;
@@ -61,7 +63,7 @@ pub async fn send(
     loop {
         let (state, announced) = (installed.borrow_and_update().clone(), announcing.borrow_and_update().clone());
         let Some(state) = state else { return };
-        let wait = match writer.write(&content(&state, about, announced)).await {
+        let wait = match writer.write(&content(&state, about, announced, recent.summary())).await {
             Ok(()) => {
                 denied = false;
                 tokio::time::sleep(EVERY).await;
@@ -92,7 +94,12 @@ async fn change<T>(state: &mut watch::Receiver<T>) {
     }
 }
 
-fn content(state: &Installed, about: About, announcing: Option<Announcing>) -> NodeReport {
+fn content(
+    state: &Installed,
+    about: About,
+    announcing: Option<Announcing>,
+    programming: Option<Programming>,
+) -> NodeReport {
     NodeReport {
         services: state.services.to_string(),
         slices: state.slices.to_string(),
@@ -102,6 +109,7 @@ fn content(state: &Installed, about: About, announcing: Option<Announcing>) -> N
         mode: about.mode.to_owned(),
         healthz_port: about.healthz_port,
         announcing,
+        programming,
     }
 }
 

@@ -94,7 +94,8 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     notices.tell(Notice { service: None, warning: false, reason: "Starting", text: "portico node is starting".into() });
     let (announcing, announced) = flag::channel(None);
     let about = report::About { mode: config.mode.name(), healthz_port: config.healthz.map(|address| address.port()) };
-    tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), about, installed, announced)));
+    let recent = metrics.recent.clone();
+    tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), about, installed, announced, recent)));
     let (statics, in_force) = flag::channel(InForce::new());
     let (to_announce, installed) = mpsc::channel(ANNOUNCEABLES);
     tasks.spawn(never(follow(followed, config.clone(), monitor, notices, statics, to_announce)));

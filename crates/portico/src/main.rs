@@ -15,6 +15,7 @@ mod fleet;
 mod get;
 mod fetch;
 mod install;
+mod join;
 mod lab;
 mod logging;
 mod migrate;
@@ -67,6 +68,8 @@ enum Command {
     Get(get::Arguments),
     /// A systemd unit, shell completion, manual pages.
     Install(install::Arguments),
+    /// Make this machine a node of the cluster that `portico up` runs on another.
+    Join(Box<join::Arguments>),
     /// Play with the cluster of `portico up --demo`.
     Lab(lab::Arguments),
     /// Print Portico's equivalent of a configuration of MetalLB, kube-proxy, keepalived or kube-vip.
@@ -79,6 +82,8 @@ enum Command {
     Status(status::Arguments),
     /// Watch Services, endpoints and nodes in a terminal.
     Top(top::Arguments),
+    /// Tokens with which other machines join.
+    Token(join::token::Arguments),
     /// Start everything at once, to look at or to use.
     Up(up::Arguments),
     /// What this program is.
@@ -142,11 +147,13 @@ fn main() -> ExitCode {
         Command::Expose(arguments) => say(expose::run(&arguments)),
         Command::Get(arguments) => say(get::run(&arguments)),
         Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
+        Command::Join(arguments) => say(join::run(*arguments)),
         Command::Lab(arguments) => say(lab::run(arguments)),
         Command::Plan(arguments) => end(plan::run(&arguments)),
         Command::Status(arguments) => end(status::run(&arguments)),
         Command::Migrate(arguments) => say(migrate::run(arguments)),
         Command::Top(arguments) => say(top::run(arguments)),
+        Command::Token(arguments) => say(join::token::run(arguments)),
         Command::Up(arguments) => say(up::run(arguments)),
         Command::Version(arguments) => say(version::run(&arguments)),
     };

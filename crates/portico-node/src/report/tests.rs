@@ -64,7 +64,9 @@ impl Rig {
         let (installed, receiver) = watch::channel(None);
         let (announcing, announced) = watch::channel(None);
         let about = About { mode: "nftables", healthz_port: Some(10256) };
-        tokio::spawn(send(client, "node1".into(), about, receiver, announced));
+        let recent = Recent::default();
+        recent.saw(Duration::from_micros(1500));
+        tokio::spawn(send(client, "node1".into(), about, receiver, announced, recent));
         Rig { installed, announcing, requests }
     }
 
@@ -92,6 +94,7 @@ async fn a_change_is_told_with_what_changed_silently() {
     let first = rig.report().await;
     assert_eq!((first.services.as_str(), first.slices.as_str(), first.healthz_port), ("5", "6", Some(10256)));
     assert_eq!(first.mode, "nftables");
+    assert_eq!(first.programming.unwrap().last_micros, 1500);
     rig.reach(5, 7);
     rig.announcing.send_replace(Some(Announcing { members: vec!["node1".into()], sessions: vec![] }));
     let second = rig.report().await;
