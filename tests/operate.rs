@@ -6,16 +6,16 @@ mod bench;
 #[path = "operate/cleanup.rs"]
 mod cleanup;
 mod common;
+#[path = "operate/doctor.rs"]
+mod doctor;
 #[path = "operate/expose.rs"]
 mod expose;
 #[path = "operate/get.rs"]
 mod get;
-#[path = "operate/plan.rs"]
-mod plan;
-#[path = "operate/doctor.rs"]
-mod doctor;
 #[path = "operate/migrate.rs"]
 mod migrate;
+#[path = "operate/plan.rs"]
+mod plan;
 #[path = "operate/rig.rs"]
 mod rig;
 #[path = "operate/top.rs"]

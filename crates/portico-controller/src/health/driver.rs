@@ -87,7 +87,7 @@ struct Driver {
     listed: Option<BTreeSet<ObjectKey>>,
     /// The watch does not work; told once.
     failing: bool,
-    probes: FuturesUnordered<BoxFuture<'static, (Probe<Target>, Result<(), String>)>>,
+    probes: FuturesUnordered<BoxFuture<'static, Probed>>,
     writes: FuturesUnordered<BoxFuture<'static, (ObjectKey, kube::Result<EndpointSlice>)>>,
 }
 
