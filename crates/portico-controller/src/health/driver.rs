@@ -75,6 +75,9 @@ pub async fn run(client: Client, options: Options, mut shutdown: Shutdown) {
     info!("health checks stopped");
 }
 
+/// A probe that ended, and how.
+type Probed = (Probe<Target>, Result<(), String>);
+
 struct Driver {
     client: Client,
     prober: Prober,
