@@ -91,6 +91,9 @@ fn keys(path: Option<&Path>) -> Result<Vec<Key>, RunError> {
     if keys.is_empty() { Err(bad("there is none in it".into())) } else { Ok(keys) }
 }
 
+/// A probe that ended, and how.
+type Probed = (Probe<SocketAddr>, Result<(), String>);
+
 /// Keeps the zone in step with the API and with the health of nodes.
 struct Keeper {
     index: Index,
@@ -99,7 +102,7 @@ struct Keeper {
     started: Instant,
     checks: Checks<SocketAddr>,
     how: Settings,
-    probes: FuturesUnordered<BoxFuture<'static, (Probe<SocketAddr>, Result<(), String>)>>,
+    probes: FuturesUnordered<BoxFuture<'static, Probed>>,
     probe_timeout: Duration,
     zone: Arc<RwLock<Zone>>,
     /// The zone changed and has the serial of before.
