@@ -67,7 +67,7 @@ impl VirtualServer {
             }
             "delay_loop" => self
                 .remarks
-                .push(Remark::Note(format!("{at}: `portico expose --health-interval {value}s` checks so often"))),
+                .push(Remark::Note(format!("{at}: `portico expose --interval {value}s` checks so often"))),
             "real_server" => self.real_server(statement)?,
             _ => self.remarks.push(Remark::Warning(lost(statement))),
         }
