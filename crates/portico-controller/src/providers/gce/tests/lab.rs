@@ -16,9 +16,7 @@ use crate::providers::cloud::{CallMetrics, Client, Fixed, Header, Setup, Transpo
 use crate::providers::gce::Gce;
 use crate::providers::gce::api::{Api, DIALECT};
 use crate::providers::gce::config::{Config, Place};
-use crate::providers::{
-    Balancer, Family, HealthCheck, Host, Node, Port, Protocol, Provider, Request, ServiceRef,
-};
+use crate::providers::{Family, HealthCheck, Host, Node, Port, Protocol, Provider, Request, ServiceRef};
 
 pub const CLUSTER_ID: &str = "0123456789abcdef";
 pub const SHARED: &str = "k8s-0123456789abcdef-node";
@@ -155,7 +153,7 @@ pub fn port(protocol: Protocol, port: u16) -> Port {
 }
 
 /// The only address.
-pub fn address(balancer: &Balancer) -> String {
+pub fn address(balancer: &crate::providers::Balancer) -> String {
     match &balancer.ingress[..] {
         [ingress] => match &ingress.host {
             Host::Ip(address) => address.to_string(),
