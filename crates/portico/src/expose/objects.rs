@@ -204,9 +204,9 @@ mod tests {
     #[test]
     fn what_is_checked_begins_unready_and_what_is_known_stays() {
         let unchecked = exposed(&["10.0.0.5:80"], None).slices(&[]);
-        assert_eq!(endpoints(&unchecked)[0].1, true);
+        assert!(endpoints(&unchecked)[0].1);
         let mut before = exposed(&["10.0.0.5:80"], Some("tcp")).slices(&[]);
-        assert_eq!(endpoints(&before)[0].1, false);
+        assert!(!endpoints(&before)[0].1);
         before[0]["endpoints"][0]["conditions"]["ready"] = true.into();
         let after = exposed(&["10.0.0.5:80", "10.0.0.6:80"], Some("http:/ fall=1")).slices(&before);
         let ready: Vec<bool> = endpoints(&after).into_iter().map(|(_, ready)| ready).collect();

@@ -16,9 +16,7 @@ use crate::providers::cloud::{CallMetrics, Client, Fixed, Header, Setup, Transpo
 use crate::providers::gce::Gce;
 use crate::providers::gce::api::{Api, DIALECT};
 use crate::providers::gce::config::{Config, Place};
-use crate::providers::{
-    Abilities, Answer, Balancer, Family, HealthCheck, Host, Node, Port, Protocol, Provider, Request, ServiceRef,
-};
+use crate::providers::{Family, HealthCheck, Host, Node, Port, Protocol, Provider, Request, ServiceRef};
 
 pub const CLUSTER_ID: &str = "0123456789abcdef";
 pub const SHARED: &str = "k8s-0123456789abcdef-node";
@@ -27,8 +25,6 @@ const KINDS: [Kind; 5] = [Kind::Address, Kind::Firewall, Kind::ForwardingRule, K
 pub struct Lab {
     pub cloud: Arc<Cloud>,
     pub plan: Arc<FaultPlan>,
-    /// Providers look at everything before each call.
-    pub forgetful: bool,
     config: &'static str,
 }
 
@@ -43,7 +39,7 @@ impl Lab {
         for kind in KINDS {
             cloud.put(kind, "foreign", json!({"name": "foreign", "description": "of somebody else"}));
         }
-        Lab { cloud, plan: Arc::default(), forgetful: false, config }
+        Lab { cloud, plan: Arc::default(), config }
     }
 
     /// As after a start of the program.
@@ -116,49 +112,11 @@ impl World for Lab {
 
 impl ConformanceLab for Lab {
     fn start(&self) -> BoxFuture<'_, Arc<dyn Provider>> {
-        Box::pin(async {
-            let provider = self.provider();
-            if self.forgetful { Arc::new(Forgetful(provider)) } else { Arc::new(provider) as Arc<dyn Provider> }
-        })
+        Box::pin(async { Arc::new(self.provider()) as Arc<dyn Provider> })
     }
 
     fn plan(&self) -> &FaultPlan {
         &self.plan
-    }
-}
-
-struct Forgetful(Gce);
-
-impl Forgetful {
-    fn looking(&self, request: &Request) -> &Gce {
-        self.0.forget(request);
-        &self.0
-    }
-}
-
-impl Provider for Forgetful {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.0.abilities()
-    }
-
-    fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
-        self.looking(request).describe(request)
-    }
-
-    fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer> {
-        self.looking(request).ensure(request)
-    }
-
-    fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        self.looking(request).update_nodes(request)
-    }
-
-    fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        self.looking(request).delete(request)
     }
 }
 
@@ -195,7 +153,7 @@ pub fn port(protocol: Protocol, port: u16) -> Port {
 }
 
 /// The only address.
-pub fn address(balancer: &Balancer) -> String {
+pub fn address(balancer: &crate::providers::Balancer) -> String {
     match &balancer.ingress[..] {
         [ingress] => match &ingress.host {
             Host::Ip(address) => address.to_string(),
