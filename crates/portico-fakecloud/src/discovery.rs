@@ -1,4 +1,4 @@
-//! Requests and answers against a discovery document of Google's.
+//! Requests and answers against a discovery document, of Google's or in its form.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Discovery {
 pub struct Matched {
     /// `compute.firewalls.insert`
     pub id: String,
-    /// Those of the path, and of the query.
+    /// Those of the path, and of the query. One that was given several times has commas between.
     pub parameters: BTreeMap<String, String>,
 }
 
@@ -54,6 +54,12 @@ impl Discovery {
         Discovery { document: serde_json::from_str(text).expect("the document is JSON") }
     }
 
+    /// Of Rackspace's Cloud Load Balancers, made from the vendor's schema by `data/xsd.py`.
+    pub fn load_balancers() -> Discovery {
+        let text = include_str!("../data/loadbalancers.v1.json");
+        Discovery { document: serde_json::from_str(text).expect("the document is JSON") }
+    }
+
     /// Where paths begin: `/compute/v1/`.
     pub fn base(&self) -> &str {
         self.document["basePath"].as_str().unwrap_or_default()
@@ -70,14 +76,18 @@ impl Discovery {
             match described["parameters"].get(&name).or(self.document["parameters"].get(&name)) {
                 Some(known) if known["location"] == "query" => {
                     check_parameter(&name, known, &value, &mut problems);
-                    parameters.insert(name, value);
+                    match parameters.get_mut(&name) {
+                        Some(values) if known["repeated"] == true => values.push_str(&format!(",{value}")),
+                        _ => _ = parameters.insert(name, value),
+                    }
                 }
                 _ => problems.push(format!("there is no parameter {name}")),
             }
         }
         for (name, known) in described["parameters"].as_object().into_iter().flatten() {
             match parameters.get(name) {
-                Some(value) => check_parameter(name, known, value, &mut problems),
+                Some(value) if known["location"] == "path" => check_parameter(name, known, value, &mut problems),
+                Some(_) => {}
                 None if known["required"] == true => problems.push(format!("parameter {name} is missing")),
                 None => {}
             }

@@ -4,9 +4,11 @@
 //! A cloud is a function from request to response, without sockets, time or threads.
 //!
 //! - `schema`: values against a schema (JSON Schema as discovery documents and OpenAPI use it).
-//! - `discovery`: requests and answers against one of Google's discovery documents.
+//! - `discovery`: requests and answers against one of Google's discovery documents, or one in their form.
 //! - `gce`: Compute Engine, as far as load balancers go.
+//! - `rackspace`: Cloud Load Balancers, and the tokens of Identity.
 
 pub mod discovery;
 pub mod gce;
+pub mod rackspace;
 pub mod schema;

@@ -1,7 +1,7 @@
 //! The last known objects on disk, so that a node that starts without an API server forwards what it last knew.
 //!
 //! A file of lines, one for each object that changed; the last line about an object counts. Who changes something leaves its
-//! line in memory; a thread writes what has gathered, about once a second, and rewrites the file when more than half of it
+//! line in memory; a thread writes what has gathered, every few seconds, and rewrites the file when more than half of it
 //! is of no use. A line that was cut off by a crash is ignored.
 
 mod file;
@@ -17,8 +17,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two writes.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Between two writes. To wake the thread costs more than what it writes.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Between tries to write that fail.
+const AGAIN: Duration = Duration::from_secs(1);
 /// More than this is not left in memory for the pause.
 const MUCH: usize = 128 << 10;
 /// A disk that is so far behind is given up.
@@ -179,7 +181,7 @@ impl Drop for Journal {
 fn write(mut file: File, shared: &Shared) {
     let mut failing = false;
     loop {
-        let (lines, closed) = gathered(shared, file.is_unsynced());
+        let (lines, closed) = gathered(shared, file.sync_due());
         let written = file.write(&lines).and_then(|()| if closed { file.sync() } else { Ok(()) });
         if let Err(error) = &written {
             if !std::mem::replace(&mut failing, true) {
@@ -194,23 +196,37 @@ fn write(mut file: File, shared: &Shared) {
             return;
         }
         if failing {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(AGAIN);
         }
     }
 }
 
-/// Wait for something to write (or to sync), and a little longer for more.
-fn gathered(shared: &Shared, unsynced: bool) -> (Lines, bool) {
-    let mut waiting = shared.lock();
-    while waiting.lines.entries.is_empty() && !waiting.closed && !unsynced {
-        waiting = shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+/// Wait for something to write, and a little longer for more; or until it is time to sync.
+fn gathered(shared: &Shared, sync: Option<Instant>) -> (Lines, bool) {
+    let is_idle = |waiting: &Waiting| waiting.lines.entries.is_empty() && !waiting.closed;
+    let waiting = wait(shared, shared.lock(), sync, is_idle);
+    if is_idle(&waiting) {
+        return (Lines::default(), false);
     }
-    let until = Instant::now() + PAUSE;
-    while !waiting.closed && waiting.lines.bytes.len() <= MUCH {
-        let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) else { break };
-        (waiting, _) = shared.changed.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner);
-    }
+    let may_gather = |waiting: &Waiting| !waiting.closed && waiting.lines.bytes.len() <= MUCH;
+    let mut waiting = wait(shared, waiting, Some(Instant::now() + PAUSE), may_gather);
     (std::mem::take(&mut waiting.lines), waiting.closed)
+}
+
+fn wait<'a>(
+    shared: &Shared,
+    mut waiting: MutexGuard<'a, Waiting>,
+    until: Option<Instant>,
+    longer: impl Fn(&Waiting) -> bool,
+) -> MutexGuard<'a, Waiting> {
+    while longer(&waiting) {
+        waiting = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            None => shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+            Some(Duration::ZERO) => break,
+            Some(rest) => shared.changed.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner).0,
+        };
+    }
+    waiting
 }
 
 #[cfg(test)]

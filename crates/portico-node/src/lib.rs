@@ -12,6 +12,7 @@ mod first;
 mod flows;
 pub mod health;
 mod journal;
+mod memory;
 mod metrics;
 mod objects;
 mod report;

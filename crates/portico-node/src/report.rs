@@ -18,10 +18,10 @@ use tokio::sync::watch;
 
 /// Between two writes while things change.
 const EVERY: Duration = Duration::from_millis(500);
-/// Between two while nothing does.
-const RENEW: Duration = Duration::from_secs(10);
+/// Between two while nothing does that anybody waits for.
+const RENEW: Duration = Duration::from_secs(15);
 /// Whoever has not renewed for so long is not reporting.
-const LASTS: Duration = Duration::from_secs(30);
+const LASTS: Duration = Duration::from_secs(45);
 /// Between tries that fail, and where the server does not let us.
 const RETRY: Duration = Duration::from_secs(5);
 const DENIED: Duration = Duration::from_secs(300);
@@ -61,13 +61,13 @@ pub async fn send(
     loop {
         let (state, announced) = (installed.borrow_and_update().clone(), announcing.borrow_and_update().clone());
         let Some(state) = state else { return };
-        let wait = match writer.write(&content(&state, about, announced.clone())).await {
+        let wait = match writer.write(&content(&state, about, announced)).await {
             Ok(()) => {
                 denied = false;
                 tokio::time::sleep(EVERY).await;
                 tokio::select! {
-                    () = change(&mut installed, &state) => continue,
-                    () = other(&mut announcing, &announced) => continue,
+                    () = change(&mut installed) => continue,
+                    () = change(&mut announcing) => continue,
                     () = tokio::time::sleep(RENEW.mul_f64(0.9 + 0.2 * fraction())) => continue,
                 }
             }
@@ -86,17 +86,8 @@ pub async fn send(
     }
 }
 
-/// Waits for something that others wait for. EndpointSlices change all the time and are told with the next renewal.
-async fn change(installed: &mut watch::Receiver<Option<Installed>>, told: &Installed) {
-    let essence = |state: &Installed| Installed { slices: 0, ..state.clone() };
-    let is_other = |state: &Option<Installed>| state.as_ref().is_some_and(|state| essence(state) != essence(told));
-    if installed.wait_for(is_other).await.is_err() {
-        std::future::pending().await
-    }
-}
-
-async fn other(announcing: &mut watch::Receiver<Option<Announcing>>, told: &Option<Announcing>) {
-    if announcing.wait_for(|announcing| announcing != told).await.is_err() {
+async fn change<T>(state: &mut watch::Receiver<T>) {
+    if state.changed().await.is_err() {
         std::future::pending().await
     }
 }

@@ -12,6 +12,7 @@ use crate::flows::Tracker;
 use crate::health::Monitor;
 use crate::health::service::{Failure, ServiceChecks};
 use crate::journal::{Journal, Remembered};
+use crate::memory;
 use crate::metrics::Metrics;
 use crate::metrics::server::{self, Pages};
 use crate::objects::{Kind, Name, Object};
@@ -57,10 +58,14 @@ pub enum RunError {
 
 /// Work until `stop`. The rules stay in the kernel.
 pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), RunError> {
-    prefer_others_to_be_killed(config.oom_score_adj);
-    use_small_pages();
+    memory::prefer_others_to_be_killed(config.oom_score_adj);
+    memory::use_small_pages();
     let client = client::connect(&config.api).await?;
-    let metrics = Arc::new(Metrics::new(config.mode.name()));
+    let mut metrics = Metrics::new(config.mode.name());
+    if config.count_connections {
+        metrics.count_connections();
+    }
+    let metrics = Arc::new(metrics);
     let monitor = Monitor::new(2 * config.sync_period, &families_of_the_node());
     let (inputs, received) = mpsc::channel(INPUTS);
     let (follow_ups, followed) = mpsc::channel(64);
@@ -327,7 +332,8 @@ fn check_node_ports(new: Vec<(PortKey, u16)>, addresses: PerFamily<NodePortAddre
     tokio::task::spawn_blocking(move || events::check_node_ports(Path::new("/"), &new, &addresses, &notices));
 }
 
-/// Once our rules are in: what other modes and kube-proxy left is removed, and the kernel is told how to track connections.
+/// Once our rules are in: what other modes and kube-proxy left is removed, the kernel is told how to track connections, and memory that
+/// only the start needed is given back.
 fn settle(config: &Config) {
     let (mode, settings) = (config.mode, config.sysctls);
     tokio::task::spawn_blocking(move || {
@@ -335,6 +341,7 @@ fn settle(config: &Config) {
         if let Err(error) = dataplanes::remove_others(mode) {
             tracing::warn!(%error, "cannot remove the rules of another mode");
         }
+        memory::forget_code_of_the_start();
     });
 }
 
@@ -371,23 +378,6 @@ fn open_journal(directory: &DataDir, node: &str) -> Option<(Journal, Remembered)
             tracing::warn!(%directory, %error, "nothing is remembered for a start without an API server");
             None
         }
-    }
-}
-
-/// The daemon forwards everybody's traffic: the kernel should rather kill something else.
-fn prefer_others_to_be_killed(adjustment: i32) {
-    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", adjustment.to_string()) {
-        tracing::info!(%error, adjustment, "cannot set oom_score_adj");
-    }
-}
-
-/// A heap of many small objects that come and go in bursts wastes most of a large page.
-#[expect(unsafe_code, reason = "prctl is only there as a system call")]
-fn use_small_pages() {
-    // SAFETY: takes integers, touches no memory of ours.
-    let result = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
-    if result != 0 {
-        tracing::debug!(error = %io::Error::last_os_error(), "cannot do without large pages");
     }
 }
 

@@ -244,6 +244,9 @@ impl Syncer {
                     self.waiting.applied(&object, heard);
                     self.count(object.kind());
                 }
+                if matches!(&object, Object::Service(service) if service.spec.type_ == "LoadBalancer") {
+                    self.reporting.is_awaited();
+                }
                 self.apply(object);
             }
             Input::Delete(name, heard) => {
@@ -460,6 +463,10 @@ impl Syncer {
     }
 
     fn install(&mut self, now: Instant) {
+        let by_timer = self.installed && self.compare.is_none() && self.compared + self.parts.period <= now;
+        if by_timer && self.parts.dataplane.is_undisturbed() {
+            self.compared = now;
+        }
         let due = self.compare.unwrap_or(self.compared + self.parts.period);
         if due <= now {
             self.compare_all(now);

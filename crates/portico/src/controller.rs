@@ -29,7 +29,7 @@ pub struct Arguments {
     /// service-lb, or * for all.
     #[arg(long, value_name = "NAMES", default_value = "*", value_delimiter = ',')]
     controllers: Vec<String>,
-    /// Where load balancers come from: metal, aws, haproxy, plugin:SOCKET, or none.
+    /// Where load balancers come from: metal, aws, gce, openstack, rackspace, haproxy, plugin:SOCKET, or none.
     #[arg(long, value_name = "NAME", default_value = "none")]
     cloud_provider: String,
     /// The provider's own configuration.

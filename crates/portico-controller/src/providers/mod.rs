@@ -12,6 +12,7 @@ pub mod haproxy;
 pub mod metal;
 pub mod openstack;
 pub mod plugin;
+pub mod rackspace;
 mod registry;
 
 use std::collections::BTreeMap;

@@ -14,6 +14,7 @@ use super::haproxy::{self, Haproxy};
 use super::metal::{self, Metal};
 use super::openstack::{self, OpenStack};
 use super::plugin::{self, Patience, Plugin};
+use super::rackspace::{self, Rackspace};
 use crate::Shutdown;
 
 /// All of them, in words.
@@ -23,6 +24,7 @@ pub const DESCRIPTIONS: &[&Description] = &[
     &openstack::DESCRIPTION,
     &haproxy::DESCRIPTION,
     &aws::DESCRIPTION,
+    &rackspace::DESCRIPTION,
     &plugin::DESCRIPTION,
 ];
 
@@ -41,7 +43,9 @@ pub struct Start {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("--cloud-provider={0} is not known: use metal, aws, gce, openstack, haproxy, plugin:SOCKET or none")]
+    #[error(
+        "--cloud-provider={0} is not known: use metal, aws, gce, openstack, rackspace, haproxy, plugin:SOCKET or none"
+    )]
     Unknown(String),
     #[error("provider {provider}: {message}")]
     Failed { provider: String, message: String },
@@ -58,6 +62,7 @@ pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartE
         "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
         "gce" => Ok(Arc::new(Gce::start(&start).await.map_err(failed)?)),
         "openstack" => Ok(Arc::new(OpenStack::start(&start).map_err(failed)?)),
+        "rackspace" => Ok(Arc::new(Rackspace::start(&start).map_err(failed)?)),
         "haproxy" => {
             let config =
                 start.config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;

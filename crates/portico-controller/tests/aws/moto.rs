@@ -42,7 +42,7 @@ fn policy() -> String {
 fn program() -> PathBuf {
     let workspace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.into(), PathBuf::from);
-    let program = target.join("python/bin/moto_server");
+    let program = target.join("moto/bin/moto_server");
     assert!(program.exists(), "{} is not there: make deps", program.display());
     program
 }

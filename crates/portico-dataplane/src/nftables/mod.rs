@@ -184,6 +184,10 @@ impl<K: Kernel> Dataplane for Nftables<K> {
         self.try_apply(rules, changes).inspect_err(|_| self.state = None)
     }
 
+    fn is_undisturbed(&mut self) -> bool {
+        self.state.is_some() && self.kernel.is_undisturbed()
+    }
+
     fn is_installed(&mut self) -> Result<bool, ApplyError> {
         let tables = self.kernel.tables()?;
         Ok(tables.v4 || tables.v6)

@@ -16,8 +16,8 @@ const VERSION: u32 = 1;
 const NAME: &str = "journal";
 /// A file this small is never rewritten.
 const SMALL: u64 = 64 << 10;
-/// Between two syncs to disk. A burst writes more often than that.
-const SYNC: Duration = Duration::from_secs(1);
+/// So long may something be written and not be on disk. Only a machine that loses power loses it.
+const SYNC: Duration = Duration::from_secs(60);
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -92,9 +92,8 @@ pub struct File {
     /// How many bytes of the file are lines that count.
     useful: u64,
     places: HashMap<Key, Place>,
-    synced: Instant,
-    /// Something is written that may not be on disk yet.
-    unsynced: bool,
+    /// Since when something is written that may not be on disk yet.
+    unsynced: Option<Instant>,
 }
 
 impl File {
@@ -118,7 +117,7 @@ impl File {
             Line::Journal { .. } => {}
         })?;
         let useful = places.values().map(|place: &Place| u64::from(place.length)).sum();
-        let mut file = File { path, file, end, useful, places, synced: Instant::now(), unsynced: false };
+        let mut file = File { path, file, end, useful, places, unsynced: None };
         file.file.set_len(end)?;
         if end == 0 {
             file.append(&header())?;
@@ -138,10 +137,10 @@ impl File {
         if self.end > SMALL.max(2 * self.useful) {
             return self.rewrite();
         }
-        if self.unsynced && self.synced.elapsed() >= SYNC {
-            self.sync()?;
+        match self.sync_due() {
+            Some(due) if due <= Instant::now() => self.sync(),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn put(&mut self, key: Key, place: Option<Place>) {
@@ -155,12 +154,12 @@ impl File {
 
     pub fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data()?;
-        (self.synced, self.unsynced) = (Instant::now(), false);
+        self.unsynced = None;
         Ok(())
     }
 
-    pub fn is_unsynced(&self) -> bool {
-        self.unsynced
+    pub fn sync_due(&self) -> Option<Instant> {
+        self.unsynced.map(|since| since + SYNC)
     }
 
     /// On an error the file is cut back to what it was, so that half a line is never followed by another.
@@ -170,7 +169,9 @@ impl File {
             return Err(error);
         }
         self.end += bytes.len() as u64;
-        self.unsynced |= !bytes.is_empty();
+        if !bytes.is_empty() {
+            self.unsynced.get_or_insert_with(Instant::now);
+        }
         Ok(())
     }
 
@@ -203,7 +204,7 @@ impl File {
         for (place, offset) in in_order.into_iter().zip(moved) {
             place.offset = offset;
         }
-        (self.file, self.end, self.synced, self.unsynced) = (new, end, Instant::now(), false);
+        (self.file, self.end, self.unsynced) = (new, end, None);
         Ok(())
     }
 }

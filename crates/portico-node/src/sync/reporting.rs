@@ -20,6 +20,8 @@ pub struct Reporting {
     behind: Vec<Behind>,
     more_behind: usize,
     trouble: String,
+    /// Somebody waits to be told of a change.
+    awaited: bool,
     /// Frontends that two Services want may have come or gone.
     look: bool,
     looked: Option<Instant>,
@@ -33,6 +35,12 @@ impl Reporting {
             Kind::Slice => self.slices = Some(version),
             Kind::Node | Kind::Cidr => {}
         }
+    }
+
+    /// A load balancer's condition says on how many nodes it is live. Nobody looks at the rest before the next renewal, and thousands
+    /// of nodes that each tell of each change would be a load of its own.
+    pub fn is_awaited(&mut self) {
+        self.awaited = true;
     }
 
     pub fn changed(&mut self, update: &Update) {
@@ -64,21 +72,29 @@ impl Reporting {
             self.look_for_conflicts(frontends);
             (self.look, self.looked) = (false, Some(now));
         }
+        // What is not told at once is there for the next renewal.
         report.send_if_modified(|told| {
-            let before = told.clone().unwrap_or_default();
-            let (services, slices) = match done {
-                true => (self.services, self.slices),
-                false => (told.as_ref().map(|told| told.services), told.as_ref().map(|told| told.slices)),
-            };
+            let first = told.is_none();
             // Before the first table is in, there is nothing to tell.
-            let (Some(services), Some(slices)) = (services, slices) else { return false };
-            let same = before.services == services && before.slices == slices && before.trouble == self.trouble;
-            if told.is_some() && same && before.behind == self.behind && before.more_behind == self.more_behind {
+            let (Some(services), Some(slices)) = (self.services, self.slices) else { return false };
+            if first && !done {
                 return false;
             }
-            let (behind, more_behind) = (self.behind.clone(), self.more_behind);
-            *told = Some(Installed { services, slices, behind, more_behind, trouble: self.trouble.clone() });
-            true
+            let told = told.get_or_insert_default();
+            let mut urgent = first;
+            if done {
+                // The version comes after the object.
+                let is_newer = told.services != services;
+                urgent |= is_newer && std::mem::take(&mut self.awaited);
+                (told.services, told.slices) = (services, slices);
+            }
+            if told.trouble != self.trouble || told.behind != self.behind || told.more_behind != self.more_behind {
+                told.trouble.clone_from(&self.trouble);
+                told.behind.clone_from(&self.behind);
+                told.more_behind = self.more_behind;
+                urgent = true;
+            }
+            urgent
         });
     }
 

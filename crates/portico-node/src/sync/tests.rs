@@ -29,6 +29,7 @@ struct Kernel {
     installed_before: bool,
     due: Option<Instant>,
     depends_on_addresses: bool,
+    undisturbed: bool,
 }
 
 #[derive(Clone, Default)]
@@ -83,6 +84,10 @@ impl Dataplane for Fake {
             };
         }
         Ok(report)
+    }
+
+    fn is_undisturbed(&mut self) -> bool {
+        self.0.lock().unwrap().undisturbed
     }
 
     fn depends_on_addresses(&self) -> bool {
@@ -326,6 +331,10 @@ fn drift_is_looked_for_from_time_to_time() {
     rig.wake();
     assert_eq!(rig.now, before + Duration::from_secs(30));
     assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
+    rig.kernel.0.lock().unwrap().undisturbed = true;
+    rig.wake();
+    assert_eq!(rig.now, before + Duration::from_secs(60));
+    assert_eq!(rig.kernel.calls(), [], "nobody was there");
 }
 
 #[test]

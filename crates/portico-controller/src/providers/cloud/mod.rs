@@ -5,7 +5,7 @@
 //! A folder `providers/NAME/` with these files, of which `plan` is most of it:
 //!
 //! - `config`: the file of `--cloud-config` ([`Ini`]), parsed once; secrets are `secrecy::SecretString`.
-//! - `auth`: an [`Authorize`] ([`Fixed`], [`Tokens`] over a [`TokenSource`], or a signer), if none here fits.
+//! - `auth`: an [`Authorize`] ([`Fixed`], [`Tokens`] over a [`TokenSource`] such as [`Login`], or a signer), if none here fits.
 //! - `api`: the vendor's resources as small structs with `serde`, and one short method for each call that is needed:
 //!
 //!   ```ignore
@@ -40,6 +40,7 @@
 //! wants, before or after they reach the cloud; what was asked is in its plan's `calls`. [`faults::no_waits`] is a pace without waits.
 //! `gce/tests.rs` is an example.
 
+mod asked;
 mod auth;
 mod call;
 mod client;
@@ -47,6 +48,7 @@ mod error;
 pub mod faults;
 mod http;
 mod ini;
+mod login;
 mod metrics;
 mod pages;
 mod rate;
@@ -55,12 +57,14 @@ mod retry;
 mod transport;
 mod wait;
 
+pub use asked::requested_ip;
 pub use auth::{Anonymous, Authorize, Fixed, Header, Token, TokenSource, Tokens, secret};
 pub use call::{Call, Reply, encode};
 pub use client::{Client, Dialect, Pace, Setup};
 pub use error::{CallError, Problem, StatusError, found};
 pub use http::{Http, HttpError, HttpOptions};
 pub use ini::{Ini, IniError, Section};
+pub use login::{LogIn, Login};
 pub use metrics::CallMetrics;
 pub use pages::{Page, all_pages};
 pub use rate::TokenBucket;

@@ -1,6 +1,5 @@
 //! Who asks, and where the other services are (Keystone v3): a token and the catalog come in one answer.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -10,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::config::{Domain, Global, Login, Named};
-use crate::providers::cloud::{Call, CallError, Client, Problem, Reply, Token, TokenSource};
+use crate::providers::cloud::{Call, CallError, Client, LogIn, Problem, Reply, Token};
 
 const OPERATION: &str = "tokens.create";
 
@@ -23,57 +22,20 @@ pub struct Endpoints {
 }
 
 pub struct Keystone {
-    client: Client,
-    global: Global,
-    known: Mutex<Known>,
+    pub client: Client,
+    pub global: Global,
 }
 
-#[derive(Default)]
-struct Known {
-    endpoints: Option<Endpoints>,
-    /// Came with the endpoints, and nobody has asked for one yet.
-    token: Option<Token>,
-}
+impl LogIn for Keystone {
+    type Place = Endpoints;
 
-impl Keystone {
-    pub fn new(client: Client, global: Global) -> Arc<Keystone> {
-        Arc::new(Keystone { client, global, known: Mutex::default() })
-    }
-
-    pub async fn endpoints(&self) -> Result<Endpoints, CallError> {
-        if let Some(endpoints) = &self.known().endpoints {
-            return Ok(endpoints.clone());
-        }
-        let (token, endpoints) = self.authenticate().await?;
-        *self.known() = Known { endpoints: Some(endpoints.clone()), token: Some(token) };
-        Ok(endpoints)
-    }
-
-    async fn authenticate(&self) -> Result<(Token, Endpoints), CallError> {
+    fn log_in(&self) -> BoxFuture<'_, Result<(Token, Endpoints), CallError>> {
         let url = format!("{}/v3/auth/tokens", self.global.auth_url.trim_end_matches('/').trim_end_matches("/v3"));
-        // A token that nobody knows of ends by itself.
-        let reply = self.client.send(Call::post(OPERATION, url).json(&body(&self.global)).repeatable()).await?;
-        let answer: Answer = reply.json()?;
-        Ok((token(&reply, &answer.token)?, endpoints(&answer.token.catalog, &self.global)?))
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// So that one is the source of tokens and still tells endpoints.
-pub struct Source(pub Arc<Keystone>);
-
-impl TokenSource for Source {
-    fn fetch(&self) -> BoxFuture<'_, Result<Token, CallError>> {
         Box::pin(async {
-            if let Some(token) = self.0.known().token.take() {
-                return Ok(token);
-            }
-            let (token, endpoints) = self.0.authenticate().await?;
-            self.0.known().endpoints = Some(endpoints);
-            Ok(token)
+            // A token that nobody knows of ends by itself.
+            let reply = self.client.send(Call::post(OPERATION, url).json(&body(&self.global)).repeatable()).await?;
+            let answer: Answer = reply.json()?;
+            Ok((token(&reply, &answer.token)?, endpoints(&answer.token.catalog, &self.global)?))
         })
     }
 }

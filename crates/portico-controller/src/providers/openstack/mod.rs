@@ -26,7 +26,7 @@ use http::HeaderName;
 use apis::Apis;
 pub use config::{Config, ConfigError};
 pub use description::DESCRIPTION;
-use keystone::{Keystone, Source};
+use keystone::Keystone;
 use neutron::Neutron;
 use octavia::{LoadBalancer, NewLoadBalancer, Octavia};
 use options::Options;
@@ -34,7 +34,8 @@ use status::{check_unchangeable, described, requested_ip};
 use work::{Work, failed};
 
 use super::cloud::{
-    Anonymous, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Pace, Poll, Setup, Tokens, Transport,
+    Anonymous, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Login, Pace, Poll, Setup, Tokens,
+    Transport,
 };
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request, Start};
 
@@ -51,7 +52,7 @@ pub struct Parts {
 
 pub struct OpenStack {
     config: Config,
-    keystone: Arc<Keystone>,
+    keystone: Login<Keystone>,
     client: Arc<Client>,
     poll: Poll,
 }
@@ -80,14 +81,15 @@ impl OpenStack {
             pace: parts.pace,
             metrics: parts.metrics.clone(),
         };
-        let keystone = Keystone::new(Client::new(setup(Arc::new(Anonymous))), config.global.clone());
-        let tokens = Tokens::new(Source(Arc::clone(&keystone)), Header::Named(TOKEN));
+        let client = Client::new(setup(Arc::new(Anonymous)));
+        let keystone = Login::new(Keystone { client, global: config.global.clone() });
+        let tokens = Tokens::new(keystone.clone(), Header::Named(TOKEN));
         let client = Arc::new(Client::new(setup(Arc::new(tokens))));
         OpenStack { config, keystone, client, poll: parts.poll }
     }
 
     async fn apis(&self) -> Result<Apis, CallError> {
-        let endpoints = self.keystone.endpoints().await?;
+        let endpoints = self.keystone.place().await?;
         let octavia =
             Octavia { client: Arc::clone(&self.client), url: format!("{}/v2.0/lbaas", endpoints.load_balancer) };
         let neutron = |url| Neutron { client: Arc::clone(&self.client), url: format!("{url}/v2.0") };

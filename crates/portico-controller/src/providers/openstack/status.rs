@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::octavia::LoadBalancer;
 use super::options::{Options, refused};
+pub use crate::providers::cloud::requested_ip;
 use crate::providers::{Balancer, Family, Host, Ingress, IpMode, ProviderError, Request};
 
 /// Only IPv4 is translated.
@@ -34,13 +35,6 @@ pub fn check_unchangeable(balancer: &LoadBalancer, request: &Request, options: &
         }
         None => Ok(()),
     }
-}
-
-pub fn requested_ip(request: &Request) -> Result<Option<IpAddr>, ProviderError> {
-    let parse = |text: &String| {
-        text.parse().map_err(|_| refused("InvalidAddress", format!("loadBalancerIP {text:?} is no address")))
-    };
-    request.requested_ip.as_ref().filter(|text| !text.is_empty()).map(parse).transpose()
 }
 
 pub fn published(request: &Request) -> Vec<IpAddr> {

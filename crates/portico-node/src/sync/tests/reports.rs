@@ -32,6 +32,29 @@ fn what_is_installed_is_told_also_where_nothing_had_to_be_done() {
 }
 
 #[test]
+fn only_what_somebody_waits_for_is_told_at_once() {
+    let mut rig = Rig::installed();
+    let mut told = rig.syncer.parts.report.subscribe();
+    rig.reach(5, 6);
+    rig.step();
+    assert!(told.has_changed().unwrap(), "the first");
+    told.mark_unchanged();
+    rig.apply(service("b", "10.0.0.2"));
+    rig.reach(7, 8);
+    rig.step();
+    assert!(!told.has_changed().unwrap());
+    assert_eq!(rig.versions(), Some((7, 8)), "it is there for the next renewal");
+    let Object::Service(mut balanced) = service("c", "10.0.0.3") else { panic!() };
+    balanced.spec.type_ = "LoadBalancer".to_owned();
+    rig.apply(Object::Service(balanced));
+    rig.step();
+    assert!(!told.has_changed().unwrap(), "its version comes after it");
+    rig.reach(9, 8);
+    rig.step();
+    assert!(told.has_changed().unwrap());
+}
+
+#[test]
 fn what_cannot_be_installed_is_not_told_to_be() {
     let mut rig = Rig::installed();
     rig.reach(5, 6);
