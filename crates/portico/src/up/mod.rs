@@ -1,13 +1,13 @@
 //! `portico up`: everything at once. On this machine, to be used; or with `--demo` in a network of its own, to be looked at.
 
 mod api;
-mod demo;
+pub mod demo;
 pub mod keeper;
 mod notify;
-mod objects;
+pub mod objects;
 mod orders;
 mod programs;
-mod relay;
+pub mod relay;
 mod screen;
 mod server;
 
