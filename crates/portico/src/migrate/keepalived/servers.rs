@@ -65,9 +65,9 @@ impl VirtualServer {
                     "{at}: packets are translated (NAT), and answers come back through the node"
                 )));
             }
-            "delay_loop" => self
-                .remarks
-                .push(Remark::Note(format!("{at}: `portico expose --health-interval {value}s` checks so often"))),
+            "delay_loop" => {
+                self.remarks.push(Remark::Note(format!("{at}: `portico expose --interval {value}s` checks so often")))
+            }
             "real_server" => self.real_server(statement)?,
             _ => self.remarks.push(Remark::Warning(lost(statement))),
         }
