@@ -33,12 +33,14 @@ impl Told {
 
     /// How the kernel of a node differs from its table, as `portico explain` finds it out. With IPVS, what is kept for connections
     /// that live on is no difference.
-    pub fn kernel_differs(&self, lab: &Lab, node: &str) -> Option<String> {
-        let config = configuration(&lab.config(node));
-        let table = self.0.table(node);
+    pub async fn kernel_differs(&self, lab: &Lab, node: &str) -> Option<String> {
+        let (config, host) = (configuration(&lab.config(node)), lab.host(node).clone());
+        let table = self.0.table(node).clone();
         let (key, port) = table.ports.iter().find(|(_, port)| !port.frontends.is_empty())?;
         let frontend = FrontendKey::of(&port.frontends[0], key);
-        let told = lab.host(node).enter(|| look::compare(&config, table, &frontend));
+        // It may take long, and connections to the API server want to be looked after meanwhile.
+        let look = move || host.enter(|| look::compare(&config, &table, &frontend));
+        let told = tokio::task::spawn_blocking(look).await.unwrap();
         match told {
             Err(error) => Some(format!("cannot look at the kernel of {node}: {error}")),
             Ok(Differences { of_frontend, of_all, of_others })
