@@ -98,7 +98,7 @@ bench-vip: ## outages when the owner of the control plane's address is lost, bes
 bench-dns: ## questions per second that `portico dns` answers, and what a change costs (SECONDS=5, SERVICES=10000, QUICK=1)
 	$(CARGO) bench -p portico --bench dns
 
-bench-controller: ## load balancers: time until 10,000 Services have addresses and are live, CPU at rest, what a node that leaves costs (SERVICES=10000, QUICK=1)
+bench-controller: ## load balancers: time until 10,000 Services have addresses and are live, CPU at rest, what a node that leaves costs, calls of each cloud's API (SERVICES=10000, QUICK=1, ONLY=calls)
 	$(CARGO) bench -p portico --bench controller
 
 crds: ## write deploy/crds from the schema of the built-in kinds

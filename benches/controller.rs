@@ -4,11 +4,16 @@
 //! default) in network namespaces, all on this machine: time from the start of the controller until every Service has its
 //! address and until every one is Programmed, that is until every node has reported that it forwards it; the same for a
 //! controller that starts again; processor time and memory at rest; what a node that leaves and comes back costs. Then 500
-//! Services, 100 nodes and a provider that counts its calls.
+//! Services, 100 nodes and a provider that counts its calls; and each provider on its cloud in memory, with the calls of that cloud's
+//! API counted (`ONLY=calls`: only these).
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic and print")]
 
+#[path = "../tests/calls/mod.rs"]
+mod calls;
 #[path = "../tests/common/mod.rs"]
 mod common;
+#[path = "controller/calls.rs"]
+mod costs;
 #[path = "controller/counting.rs"]
 mod counting;
 #[path = "controller/nodes.rs"]
@@ -35,12 +40,17 @@ const CONSEQUENCES: Duration = Duration::from_secs(10);
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let quick = std::env::var_os("QUICK").is_some();
+    if std::env::var("ONLY").is_ok_and(|only| only == "calls") {
+        runtime.block_on(costs::measure());
+        return;
+    }
     let services = number("SERVICES", if quick { 2_000 } else { 10_000 });
     let reports = runtime.block_on(async {
         let metal = metal(services, number("NODES", 3), if quick { REST / 3 } else { REST }).await;
         [metal, counting::measure().await]
     });
     reports.iter().for_each(|report| report::print(std::slice::from_ref(report)));
+    runtime.block_on(costs::measure());
 }
 
 fn number(variable: &str, default: usize) -> usize {

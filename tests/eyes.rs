@@ -29,6 +29,7 @@ fn everything_has_a_sensible_name() {
     curl(&lab);
     dig(&lab);
     nft(&lab);
+    tutorial(&lab);
     metrics::every_page_is_good_and_documented(&lab);
 }
 
@@ -74,4 +75,16 @@ fn nft(lab: &Lab) {
     for name in ["map frontends", "map endpoints", "chain services", "default/web-public", "default/web-internal"] {
         assert!(rules.contains(name), "{name} is not in\n{rules}");
     }
+}
+
+/// What docs/tutorial.md lets its reader type while the demo runs.
+fn tutorial(lab: &Lab) {
+    lab.on("node1", "nft list map ip portico frontends", &["default/web"]);
+    lab.kubectl("create service loadbalancer second --tcp=80:8080", &["created"]);
+    let reachable = "get service second -o jsonpath={.status.conditions[?(@.type==\"Reachable\")].reason}";
+    lab.kubectl(reachable, &["NoEndpoints"]);
+    lab.kubectl(r#"patch service second --patch {"spec":{"selector":{"app":"web"}}}"#, &["patched"]);
+    lab.kubectl(reachable, &["EndpointsReady"]);
+    let address = lab.kubectl("get service second -o jsonpath={.status.loadBalancer.ingress[0].ip}", &["192.0.2."]);
+    lab.on("client", &format!("curl -sS --max-time 5 http://{address}/"), &["web-"]);
 }

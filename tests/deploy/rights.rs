@@ -1,4 +1,5 @@
-//! `portico controller`, `portico node` and `portico dns` with nothing but the rights of `deploy/rbac`: a load balancer comes to life and goes. What
+//! `portico controller`, `portico node` and `portico dns` with nothing but the rights of `deploy/rbac`, and the node
+//! with nothing but the capabilities of the chart: a load balancer comes to life and goes. What
 //! the server wrote down about it tells that nothing was refused, and which rights nobody used.
 
 use crate::common::client::MERGE;
@@ -11,6 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Stdio};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_portico");
 const NAMESPACE: &str = "kube-system";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
@@ -68,6 +70,19 @@ fn asked(audit: &str, user: &str, granted: &Rights) -> (Rights, Vec<String>) {
     (used, refused)
 }
 
+/// The program with the capabilities that the chart gives to nodes, and no others.
+fn confined() -> Command {
+    let manifest = fs::read_to_string(deploy().join("manifests/node.yaml")).unwrap();
+    let objects = documents(&manifest);
+    let daemons = objects.iter().find(|object| text(object, "kind") == "DaemonSet").unwrap();
+    let given = at(daemons, "spec.template.spec.containers.0.securityContext.capabilities.add");
+    let given = given.as_array().unwrap().iter().map(|name| format!(",+{}", name.as_str().unwrap().to_lowercase()));
+    let mut command = Command::new("setpriv");
+    command.args(["--no-new-privs", "--inh-caps=-all"]);
+    command.arg(format!("--bounding-set=-all{}", given.collect::<String>())).arg(PROGRAM);
+    command
+}
+
 struct Rig {
     server: Server,
     admin: Client,
@@ -98,7 +113,7 @@ impl Rig {
 
     fn run(&self, account: &str, arguments: &[&str]) -> Process {
         let log = fs::File::create(self.server.dir().join(format!("{account}.log"))).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
+        let mut command = if account == "portico-node" { confined() } else { Command::new(PROGRAM) };
         command.args(arguments).arg("--kubeconfig").arg(self.server.dir().join(account));
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.node.spawn(command).unwrap()

@@ -84,7 +84,9 @@ fn links_lead_somewhere() {
 fn every_page_is_in_the_summary_once() {
     let docs = root().join("docs");
     let summary = docs.join("SUMMARY.md");
-    let listed: Vec<String> = links(&read(&summary)).into_iter().filter(|link| !link.contains('#')).collect();
+    // mdBook takes them for names of files.
+    let listed = links(&read(&summary));
+    assert!(!listed.iter().any(|link| link.contains('#')), "{listed:?}");
     let once: BTreeSet<&String> = listed.iter().collect();
     assert_eq!(once.len(), listed.len(), "a page is listed twice");
     let mut pages = Vec::new();

@@ -1,6 +1,7 @@
 //! What the daemon counts and measures. Names are kube-proxy's where it has one, so that its dashboards go on working; our
 //! own begin with `portico_`.
 
+mod connections;
 mod process;
 pub mod server;
 mod slowest;
@@ -195,6 +196,11 @@ impl Metrics {
         self.l2.register(ours);
         self.registry.register_collector(Box::new(self.slowest.clone()));
         self.registry.register_collector(Box::new(process::Process));
+    }
+
+    /// Tell how many connections each endpoint has, too.
+    pub fn count_connections(&mut self) {
+        self.registry.register_collector(Box::new(connections::Connections));
     }
 
     /// Everything, as Prometheus reads it.

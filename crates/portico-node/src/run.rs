@@ -61,7 +61,11 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     memory::prefer_others_to_be_killed(config.oom_score_adj);
     memory::use_small_pages();
     let client = client::connect(&config.api).await?;
-    let metrics = Arc::new(Metrics::new(config.mode.name()));
+    let mut metrics = Metrics::new(config.mode.name());
+    if config.count_connections {
+        metrics.count_connections();
+    }
+    let metrics = Arc::new(metrics);
     let monitor = Monitor::new(2 * config.sync_period, &families_of_the_node());
     let (inputs, received) = mpsc::channel(INPUTS);
     let (follow_ups, followed) = mpsc::channel(64);

@@ -95,7 +95,8 @@ impl Reader {
 
     /// Makes an object what it should be, by server-side apply; the object as it is then. `more` are further parameters: `dryRun=All`.
     pub async fn apply(&self, path: &str, manager: &str, more: &str, object: &Value) -> anyhow::Result<Value> {
-        let target = format!("{path}?fieldManager={manager}&force=true{}{more}", if more.is_empty() { "" } else { "&" });
+        let target =
+            format!("{path}?fieldManager={manager}&force=true{}{more}", if more.is_empty() { "" } else { "&" });
         let mut request = self.request("PATCH", &target, serde_json::to_vec(object)?)?;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/apply-patch+yaml"));
         self.client.request(request).await.map_err(plain).with_context(|| format!("cannot apply {path}"))

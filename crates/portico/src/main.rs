@@ -1,18 +1,24 @@
 //! The `portico` binary: arguments to a configuration, logging, start.
 
 mod apiserver;
+mod bench;
 mod check_plugin;
+mod cleanup;
 mod client;
 mod controller;
 mod dashboard;
 mod dns;
+mod doctor;
 mod explain;
+mod fetch;
 mod install;
 mod lab;
 mod logging;
+mod migrate;
 mod node;
 mod output;
 mod signals;
+mod top;
 mod up;
 mod version;
 mod vip;
@@ -36,20 +42,30 @@ struct Arguments {
 enum Command {
     /// Serve the Kubernetes API for Services and what surrounds them.
     Apiserver(Box<apiserver::Arguments>),
+    /// Measure on this machine how soon connections follow the API, in under a minute.
+    Bench(bench::Arguments),
+    /// Remove what Portico left on this machine: rules, sockets, folders of demos.
+    Cleanup(cleanup::Arguments),
     /// Give Services load balancers, and keep EndpointSlices and Endpoints in step with Services and Pods.
     Controller(Box<controller::Arguments>),
     /// Show Services and where their traffic goes, in a browser.
     Dashboard(dashboard::Arguments),
     /// Answer for a DNS zone made from Services, load balancers and nodes.
     Dns(Box<portico_dns::config::Arguments>),
+    /// Say whether this node can forward, what stands in its way, and how to mend it.
+    Doctor(doctor::Arguments),
     /// Say where a packet would go, and why.
     Explain(explain::Arguments),
     /// A systemd unit, shell completion, manual pages.
     Install(install::Arguments),
     /// Play with the cluster of `portico up --demo`.
     Lab(lab::Arguments),
+    /// Print Portico's equivalent of a configuration of MetalLB, kube-proxy, keepalived or kube-vip.
+    Migrate(migrate::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
+    /// Watch Services, endpoints and nodes in a terminal.
+    Top(top::Arguments),
     /// Start everything at once, to look at or to use.
     Up(up::Arguments),
     /// What this program is.
@@ -96,10 +112,15 @@ fn main() -> ExitCode {
         Command::Node(arguments) => node::run(&arguments),
         Command::Vip(arguments) => vip::run(&arguments),
         // For people at a terminal: what they ask for goes to the standard output, and only trouble is logged.
+        Command::Bench(arguments) => say(bench::run(&arguments)),
+        Command::Cleanup(arguments) => say(cleanup::run(arguments)),
         Command::Dashboard(arguments) => say(dashboard::run(arguments)),
+        Command::Doctor(arguments) => say(doctor::run(arguments)),
         Command::Explain(arguments) => say(explain::run(arguments)),
         Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
         Command::Lab(arguments) => say(lab::run(arguments)),
+        Command::Migrate(arguments) => say(migrate::run(arguments)),
+        Command::Top(arguments) => say(top::run(arguments)),
         Command::Up(arguments) => say(up::run(arguments)),
         Command::Version(arguments) => say(version::run(&arguments)),
     };

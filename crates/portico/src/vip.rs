@@ -91,8 +91,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 Ok(())
             })
         }
-        Some(Command::Status { settings, output }) => status(settings, *output),
-        Some(Command::Manifest { settings, kind, image, program }) => manifest(settings, *kind, image, program),
+        // Somebody waits for these.
+        Some(Command::Status { settings, output }) => crate::say(status(settings, *output)),
+        Some(Command::Manifest { settings, kind, image, program }) => {
+            crate::say(manifest(settings, *kind, image, program))
+        }
         Some(Command::Cleanup { settings }) => {
             logging::start();
             let config = settings.resolve()?;

@@ -478,7 +478,10 @@ async fn ask(provider: &dyn Provider, call: Call, request: &Request) -> Called {
     match call {
         Call::Ensure => provider.ensure(request).await.map(Some),
         Call::UpdateNodes => provider.update_nodes(request).await.map(|()| None),
-        Call::Describe => provider.describe(request).await,
+        Call::Resync => {
+            provider.forget(request);
+            provider.ensure(request).await.map(Some)
+        }
         Call::Delete | Call::DeleteOrphan => provider.delete(request).await.map(|()| None),
     }
 }

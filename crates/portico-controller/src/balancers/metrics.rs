@@ -152,7 +152,7 @@ fn name(call: Call) -> &'static str {
     match call {
         Call::Ensure => "ensure",
         Call::UpdateNodes => "update_nodes",
-        Call::Describe => "describe",
+        Call::Resync => "resync",
         Call::Delete | Call::DeleteOrphan => "delete",
     }
 }

@@ -117,34 +117,55 @@ pub trait Lab: World {
     fn plan(&self) -> &FaultPlan;
 }
 
-/// One life without faults, to count calls; then one for each call and fault. A line of the report is a call.
+/// What a provider knows when a call begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Knows {
+    /// What it did before.
+    Everything,
+    /// Nothing: the program starts before each call.
+    Nothing,
+}
+
+/// One life without faults, to count calls; then one for each call and fault. All of it for a provider that remembers what it may,
+/// and for one that starts before each call. A line of the report is a call.
 pub async fn with_faults(lab: &dyn Lab, case: &Case) -> Report {
-    let plan = lab.plan();
     let mut report = Report::default();
+    for knows in [Knows::Everything, Knows::Nothing] {
+        if !each_call_fails(lab, case, knows, &mut report).await {
+            break;
+        }
+    }
+    lab.plan().set(None);
+    report
+}
+
+/// Whether more can be tried.
+async fn each_call_fails(lab: &dyn Lab, case: &Case, knows: Knows, report: &mut Report) -> bool {
+    let plan = lab.plan();
     plan.set(None);
-    let clean = live(lab, case).await;
+    let clean = live(lab, case, knows).await;
     let calls = plan.calls();
-    report.add("without a fault", clean.as_ref().map(|_| ()).map_err(Stop::clone));
-    let Ok(stages) = clean else { return report };
+    let how = if knows == Knows::Nothing { "started before each call, " } else { "" };
+    report.add(format!("{how}without a fault"), clean.as_ref().map(|_| ()).map_err(Stop::clone));
+    let Ok(stages) = clean else { return false };
     for (at, name) in calls.iter().enumerate() {
         let mut verdict = Ok(());
         for fault in Fault::ALL {
             plan.set(Some((at, fault)));
-            let lived = live(lab, case).await.and_then(|found| same(&stages, &found));
+            let lived = live(lab, case, knows).await.and_then(|found| same(&stages, &found));
             if let Err(Stop::Failed(reason)) = lived {
                 verdict = fail(format!("{fault:?}: {reason}"));
                 break;
             }
         }
         let spoiled = verdict.is_err();
-        report.add(format!("call {at}, {name}"), verdict);
+        report.add(format!("{how}call {at}, {name}"), verdict);
         // What is left would be found again in every other life.
         if spoiled && !lab.owned().await.is_ok_and(|left| left.is_empty()) {
-            break;
+            return false;
         }
     }
-    plan.set(None);
-    report
+    true
 }
 
 /// How many of each kind of thing there were at each stage.
@@ -158,7 +179,7 @@ fn same(wanted: &Stages, found: &Stages) -> Verdict {
 }
 
 /// From ensure to delete. What there is after each stage.
-async fn live(lab: &dyn Lab, case: &Case) -> Result<Stages, Stop> {
+async fn live(lab: &dyn Lab, case: &Case, knows: Knows) -> Result<Stages, Stop> {
     let mut life = Life { lab, case, provider: lab.start().await };
     let base = sample::service(case, 1);
     let more_nodes = sample::on_nodes(case, base.clone(), 3);
@@ -179,11 +200,17 @@ async fn live(lab: &dyn Lab, case: &Case) -> Result<Stages, Stop> {
         (Call::Ensure, &base),
     ];
     for (call, request) in story {
+        if knows == Knows::Nothing {
+            life.provider = lab.start().await;
+        }
         life.until_done(call, request).await?;
         stages.push(kinds(&sorted(lab.owned().await)?));
         lab.plan().be_quiet(true);
         life.is_idle(request).await?;
         lab.plan().be_quiet(false);
+    }
+    if knows == Knows::Nothing {
+        life.provider = lab.start().await;
     }
     life.until_done(Call::Delete, &base).await?;
     let left = sorted(lab.owned().await)?;

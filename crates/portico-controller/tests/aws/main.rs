@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portico_controller::conformance::{self, Can, Case, Support};
-use portico_controller::providers::{Node, Provider, ProviderError, Request};
+use portico_controller::providers::{Node, Port, Provider, ProviderError, Request};
 
 const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
 
@@ -77,28 +77,81 @@ async fn the_strict_double_finds_no_fault_with_the_contract() {
     }
 }
 
-/// What each thing costs. The numbers are in docs/aws.md.
+/// What each thing costs. The numbers are in docs/aws.md and docs/benchmarks.md.
 #[tokio::test]
 async fn calls_are_as_few_as_the_vendor_allows() {
-    for (kind, made, checked, joined) in [("nlb", 14, 7, 1), ("classic", 12, 4, 1)] {
-        let lab = double::Lab::new();
+    for (kind, made, port, deleted, looked) in [("nlb", 7, 5, 4, 7), ("classic", 6, 3, 3, 4)] {
+        let lab = double::Lab::quick();
         let (provider, case) = (lab.provider(), case(kind, double::nodes()));
-        let mut request = Request { annotations: case.template.annotations, ..world::request("counted") };
-        request.nodes = double::nodes()[..2].to_vec();
-        provider.ensure(&request).await.unwrap();
-        let create = lab.take_calls();
+        let of = |name: &str| Request {
+            annotations: case.template.annotations.clone(),
+            nodes: double::nodes()[..2].to_vec(),
+            ..world::request(name)
+        };
+        // Subnets, routes and the group of nodes are read for the first one.
+        provider.ensure(&of("first")).await.unwrap();
+        assert_eq!(lab.take_calls().len(), made + 3, "{kind}");
+        let mut request = of("counted");
+        let cost = |what: &str, count: usize| {
+            let (calls, writes) = (lab.take_calls(), lab.take_writes());
+            assert_eq!(calls.len(), count, "{kind}, {what}: {calls:?}");
+            writes.len()
+        };
         lab.take_writes();
-        while provider.ensure(&request).await.unwrap().pending.is_some() {}
-        lab.take_calls();
         provider.ensure(&request).await.unwrap();
-        let steady = lab.take_calls();
-        assert_eq!(lab.take_writes(), [""; 0], "{kind}: nothing is to be done");
+        assert_eq!(cost("create", made), made);
+        request.annotations.insert("example.com/owner".to_owned(), "shop".to_owned());
+        provider.ensure(&request).await.unwrap();
+        cost("nothing to do", 0);
         request.nodes = double::nodes();
         provider.update_nodes(&request).await.unwrap();
-        let node = lab.take_calls();
-        println!("{kind}: create {}, nothing to do {}, a node {}", create.len(), steady.len(), node.len());
-        assert_eq!((create.len(), steady.len(), node.len()), (made, checked, joined), "{create:?} {steady:?} {node:?}");
-        assert!(node.iter().all(|call| call.starts_with("Register")), "{node:?}");
+        assert_eq!(cost("a node joins", 1), 1);
+        request.nodes.pop();
+        provider.update_nodes(&request).await.unwrap();
+        assert_eq!(cost("a node leaves", 1), 1);
+        let more = request.clone();
+        request.ports.push(Port { name: "more".to_owned(), port: 81, node_port: 30_081, ..more.ports[0].clone() });
+        provider.ensure(&request).await.unwrap();
+        assert_eq!(cost("a port more", port), port);
+        provider.ensure(&more).await.unwrap();
+        lab.take_calls();
+        lab.take_writes();
+        provider.forget(&more);
+        provider.ensure(&more).await.unwrap();
+        assert_eq!(cost("a look at everything", looked), 0);
+        provider.delete(&more).await.unwrap();
+        assert_eq!(cost("delete", deleted), deleted);
+    }
+}
+
+/// While it is being provisioned it is looked at, and nothing else is.
+#[tokio::test]
+async fn a_balancer_on_its_way_costs_one_look_at_a_time() {
+    let lab = double::Lab::new();
+    let (provider, request) = (lab.provider(), world::request("pending"));
+    assert!(provider.ensure(&request).await.unwrap().pending.is_some());
+    lab.take_calls();
+    while provider.ensure(&request).await.unwrap().pending.is_some() {}
+    assert_eq!(lab.take_calls(), ["DescribeLoadBalancers"; 2]);
+    provider.ensure(&request).await.unwrap();
+    assert_eq!(lab.take_calls(), [""; 0]);
+}
+
+/// What somebody else changed is not known of, until a call fails because of it or everything is looked at.
+#[tokio::test]
+async fn what_is_remembered_and_gone_is_made_again() {
+    for kind in ["nlb", "classic"] {
+        let lab = double::Lab::quick();
+        let (provider, case) = (lab.provider(), case(kind, double::nodes()));
+        let mut request = Request { annotations: case.template.annotations, ..world::request("gone") };
+        request.nodes = double::nodes()[..2].to_vec();
+        let made = provider.ensure(&request).await.unwrap();
+        lab.provider().delete(&request).await.unwrap();
+        request.nodes = double::nodes();
+        provider.update_nodes(&request).await.unwrap();
+        assert_eq!(provider.describe(&request).await.unwrap(), Some(made), "{kind}");
+        provider.delete(&request).await.unwrap();
+        assert_eq!(conformance::World::owned(&lab).await.unwrap(), [""; 0], "{kind}");
     }
 }
 
@@ -120,9 +173,10 @@ async fn what_has_our_name_and_not_our_tag_is_somebody_elses() {
         let lab = double::Lab::new();
         let (provider, case) = (lab.provider(), case(kind, double::nodes()));
         let request = Request { annotations: case.template.annotations, ..world::request("taken") };
-        provider.ensure(&request).await.unwrap();
+        let ingress = provider.ensure(&request).await.unwrap().ingress;
         lab.cloud.forget_tags();
         lab.take_writes();
+        let (provider, request) = (lab.provider(), Request { ingress, ..request });
         for answer in [provider.ensure(&request).await.map(drop), provider.delete(&request).await] {
             assert!(matches!(answer, Err(ProviderError::Refused { reason: "NotOurs", .. })), "{kind}: {answer:?}");
         }

@@ -96,7 +96,8 @@ async fn every_call_may_fail() {
 async fn one_that_fails_when_it_is_created_is_deleted_and_made_again() {
     let double = Double::new().await;
     let (provider, request) = (double.provider(""), service("fails", &[]));
-    double.memory.fail_next();
+    // It is made again at once, and after that by the next try.
+    double.memory.fail_next(2);
     let error = provider.ensure(&request).await.unwrap_err();
     assert!(matches!(&error, ProviderError::Failed(text) if text.contains("is ERROR: see `openstack")), "{error:?}");
     assert_eq!(double.balancers().await, 0);
@@ -115,6 +116,7 @@ async fn one_that_fails_later_is_left_to_operators() {
     };
     fail("ERROR");
     let request = Request { ingress: ingress.clone(), ..request };
+    provider.forget(&request);
     assert!(matches!(provider.ensure(&request).await, Err(ProviderError::Failed(_))));
     assert_eq!(double.balancers().await, 1);
     fail("ACTIVE");
@@ -128,6 +130,7 @@ async fn tokens_that_end_early_are_renewed() {
     provider.ensure(&request).await.unwrap();
     double.memory.expire();
     double.plan.set(None);
+    provider.forget(&request);
     provider.ensure(&request).await.unwrap();
     let logins = double.plan.calls().iter().filter(|call| call.contains("auth/tokens")).count();
     assert_eq!(logins, 1);
@@ -155,6 +158,7 @@ async fn drift_is_repaired() {
             }
         });
         assert_ne!(double.owned().await.unwrap(), before, "{collection} {field}");
+        provider.forget(&request);
         provider.ensure(&request).await.unwrap();
         assert_eq!(double.owned().await.unwrap(), before, "{collection} {field}");
     }
@@ -169,6 +173,59 @@ async fn of_two_balancers_the_older_stays() {
     let twin = json!({"loadbalancer": {"name": "kube_service_conformance_default_twice", "tags": ["atwice"], "vip_subnet_id": "sub"}});
     double.raw.post(format!("{}/loadbalancers", double.raw.octavia), twin).await;
     assert_eq!(double.balancers().await, 2);
+    provider.forget(&request);
     assert_eq!(provider.ensure(&request).await.unwrap(), first);
     assert_eq!(double.balancers().await, 1);
+}
+
+/// Reads, writes and looks while waiting, without those for a token.
+fn cost(plan: &FaultPlan) -> (usize, usize) {
+    let calls = plan.calls();
+    plan.set(None);
+    let is_wait = |call: &&String| call.starts_with("GET /v2.0/lbaas/loadbalancers/");
+    let calls: Vec<_> = calls.iter().filter(|call| !call.contains("auth/tokens") && !is_wait(call)).collect();
+    let reads = calls.iter().filter(|call| call.starts_with("GET")).count();
+    (reads, calls.len() - reads)
+}
+
+/// The numbers are in docs/benchmarks.md.
+#[tokio::test]
+async fn calls_are_as_few_as_the_apis_allow() {
+    let double = Double::new().await;
+    let (provider, mut request) = (double.provider(""), service("counted", &[]));
+    request.ports.truncate(1);
+    let plan = &double.plan;
+    plan.set(None);
+    provider.ensure(&request).await.unwrap();
+    assert_eq!(cost(plan), (1, 2), "create");
+    request.annotations.insert("example.com/owner".to_owned(), "shop".to_owned());
+    provider.ensure(&request).await.unwrap();
+    assert_eq!(cost(plan), (0, 0), "nothing to do");
+    request.nodes.push(node(3));
+    provider.update_nodes(&request).await.unwrap();
+    assert_eq!(cost(plan), (0, 1), "a node joins");
+    request.nodes.pop();
+    provider.update_nodes(&request).await.unwrap();
+    assert_eq!(cost(plan), (0, 1), "a node leaves");
+    request.ports = service("counted", &[]).ports;
+    provider.ensure(&request).await.unwrap();
+    assert_eq!(cost(plan), (0, 4), "a port more");
+    provider.delete(&request).await.unwrap();
+    assert_eq!(cost(plan), (1, 2), "delete");
+}
+
+/// What is remembered may be wrong: then everything is looked at, and nobody hears of it.
+#[tokio::test]
+async fn what_is_remembered_and_gone_is_made_again() {
+    let double = Double::new().await;
+    let (provider, mut request) = (double.provider(""), service("gone", &[]));
+    provider.ensure(&request).await.unwrap();
+    double.provider("").delete(&request).await.unwrap();
+    assert_eq!(double.balancers().await, 0);
+    request.nodes.push(node(3));
+    provider.update_nodes(&request).await.unwrap();
+    assert_eq!(double.balancers().await, 1);
+    assert!(provider.describe(&request).await.unwrap().is_some());
+    provider.delete(&request).await.unwrap();
+    assert_eq!(double.owned().await.unwrap(), Vec::<String>::new());
 }

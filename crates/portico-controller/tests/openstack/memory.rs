@@ -34,7 +34,8 @@ struct State {
     made: u64,
     /// The one that counts.
     token: u64,
-    fail_next: bool,
+    /// So many load balancers end in `ERROR`.
+    failing: u32,
 }
 
 impl Memory {
@@ -43,9 +44,9 @@ impl Memory {
         self.state.lock().unwrap().token += 1;
     }
 
-    /// The next load balancer ends in `ERROR`.
-    pub fn fail_next(&self) {
-        self.state.lock().unwrap().fail_next = true;
+    /// The next load balancers end in `ERROR`.
+    pub fn fail_next(&self, count: u32) {
+        self.state.lock().unwrap().failing = count;
     }
 
     /// Load balancers and floating IPs of the test's Services, or of others, without a call: time stands still.
@@ -245,14 +246,28 @@ impl State {
                 );
             }
         }
-        new["fails"] = std::mem::take(&mut self.fail_next).into();
+        new["fails"] = (self.failing > 0).into();
+        self.failing = self.failing.saturating_sub(1);
         (new["provisioning_status"], new["until"]) = ("PENDING_CREATE".into(), (self.now + PENDING).into());
         (new["vip_port_id"], new["created_at"]) = (format!("port-{id}").into(), format!("{:06}", self.now).into());
         if new["vip_address"].is_null() {
             new["vip_address"] = format!("10.20.0.{}", self.made % 250 + 1).into();
         }
         self.all("loadbalancers").insert(id.to_owned(), new.clone());
-        new
+        self.with_tree(new)
+    }
+
+    /// The answer to a create has everything in it.
+    fn with_tree(&mut self, mut balancer: Value) -> Value {
+        let of = [pair("loadbalancer_id", balancer["id"].as_str().unwrap())];
+        let monitors = self.list("healthmonitors", &of);
+        let mut pools = self.list("pools", &of);
+        for pool in &mut pools {
+            let monitor = monitors.iter().find(|monitor| monitor["pool_id"] == pool["id"]).cloned();
+            pool["healthmonitor"] = monitor.unwrap_or_default();
+        }
+        (balancer["listeners"], balancer["pools"]) = (self.list("listeners", &of).into(), pools.into());
+        balancer
     }
 
     fn check_floating(&mut self, new: &Value) -> Result<(), (u16, String)> {

@@ -17,6 +17,7 @@ use flow::Flow;
 use local::LocalAddresses;
 use portico_model::table::{Family, Protocol};
 use stale::Scope;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
@@ -65,6 +66,21 @@ impl Conntrack {
             (flow.to == frontend && flow.answered_by == endpoint).then_some(flow)
         })?;
         self.delete(&flows)
+    }
+
+    /// How many flows each endpoint answers that clients sent to another address: those that were translated, by whomever.
+    pub fn translated(&mut self) -> io::Result<BTreeMap<(Protocol, SocketAddr), u64>> {
+        let mut counts = BTreeMap::new();
+        let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+        for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| protocols.map(|protocol| (f, protocol))) {
+            let scope = Scope { family, protocol, address: None, port: None };
+            self.tracker.query(&flow::list(&scope), |message| {
+                let flow = Flow::parse(&message, protocol).filter(|flow| flow.to != flow.answered_by)?;
+                *counts.entry((protocol, flow.answered_by)).or_default() += 1;
+                None::<()>
+            })?;
+        }
+        Ok(counts)
     }
 
     fn delete(&mut self, flows: &[Flow]) -> io::Result<usize> {

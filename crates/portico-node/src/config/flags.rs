@@ -246,6 +246,12 @@ pub const FLAGS: &[Flag] = &[
         "The key by which nodes know each other's heartbeats [default: the Secret kube-system/portico-announce]",
     ),
     always("announce-port", One("PORT"), &[], "The UDP port of heartbeats, the same on all nodes [default: 10262]"),
+    always(
+        "count-connections",
+        Switch,
+        &[],
+        "Count the connections of each endpoint when somebody reads the metrics, which takes a while where there are many",
+    ),
     always("cleanup", Switch, &[], "Remove the rules of all modes and exit"),
     always("init-only", Switch, &[], "Do what needs full privileges and exit"),
     always("write-config-to", One("FILE"), &[], "Write the configuration with its defaults and exit"),

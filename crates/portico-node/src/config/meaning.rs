@@ -70,6 +70,7 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
             path => Some(path.into()),
         },
         announce: announce(document, arguments),
+        count_connections: arguments.switch("count-connections"),
         logging: logging(document),
         file: None,
         resolved: Value::Null,

@@ -49,6 +49,8 @@ pub struct Config {
     /// The folder of static Services.
     pub static_services: Option<PathBuf>,
     pub announce: Announce,
+    /// Metrics tell how many connections each endpoint has.
+    pub count_connections: bool,
     pub logging: Logging,
     /// The configuration file, which ends the daemon when it changes.
     pub file: Option<PathBuf>,
@@ -278,6 +280,12 @@ fn without_effect(
     if !vain.is_empty() {
         warnings.push(format!("set without effect: {}", vain.join(", ")));
     }
+}
+
+/// Fields of the file that are understood and mean nothing here.
+pub fn fields_without_effect() -> impl Iterator<Item = &'static str> {
+    let of_flags = flags::FLAGS.iter().filter(|flag| !flag.effect).flat_map(|flag| flag.fields.iter().copied());
+    of_flags.chain(NO_EFFECT.iter().map(|(field, _)| *field))
 }
 
 /// The line of a field, as well as it can be told without a parser that keeps positions.

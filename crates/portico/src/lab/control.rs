@@ -14,7 +14,7 @@ pub const DEFAULT: &str = "demo";
 /// Longer lines are not read.
 pub const LONGEST: u64 = 256;
 
-const FOLDER: &str = "/run/portico";
+pub const FOLDER: &str = "/run/portico";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +86,13 @@ pub fn socket(lab: &str) -> anyhow::Result<PathBuf> {
         bail!("--lab={lab:?}: use letters, digits and dashes");
     }
     Ok(Path::new(FOLDER).join(format!("lab-{lab}.sock")))
+}
+
+/// Whether a path is that of some lab's.
+pub fn is_socket(path: &Path) -> bool {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| name.starts_with("lab-") && name.ends_with(".sock"))
 }
 
 /// The folder of the sockets, for root alone.

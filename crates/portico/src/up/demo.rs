@@ -48,8 +48,7 @@ async fn play(arguments: Arguments) -> anyhow::Result<()> {
     let mut progress = Progress { number: 0, since: Instant::now() };
     let lab = Lab::new().context("cannot make the network: are network namespaces, veth and bridges there?")?;
     progress.done("network: three nodes, a router, a client");
-    let programs = Programs::new(Some(folder.path.join("logs")))?;
-    let mut demo = Demo { lab, programs, dir: folder.path.clone(), owners: Vec::new() };
+    let mut demo = Demo::new(lab, folder.path.clone())?;
     let relay = Relay::bind(arguments.port)
         .await
         .with_context(|| format!("127.0.0.1:{} is taken: give another port (make run PORT=7443)", arguments.port))?;
@@ -121,6 +120,12 @@ impl Folder {
 }
 
 impl Demo {
+    /// Of a lab in which nothing runs yet, with its files in this folder.
+    pub fn new(lab: Lab, dir: PathBuf) -> anyhow::Result<Demo> {
+        let programs = Programs::new(Some(dir.join("logs")))?;
+        Ok(Demo { lab, programs, dir, owners: Vec::new() })
+    }
+
     /// Starts the daemon of a node.
     pub fn start_node(&mut self, name: &str) -> anyhow::Result<()> {
         let host = self.lab.host(name).with_context(|| format!("there is no node {name}"))?.clone();
@@ -150,7 +155,8 @@ impl Demo {
         self.programs.start("controller", Some(&host), &text(&arguments))
     }
 
-    async fn start_api(&mut self, relay: Relay) -> anyhow::Result<Client> {
+    /// Starts the API server; its client from outside of the lab, whose kubeconfig is in the folder.
+    pub async fn start_api(&mut self, relay: Relay) -> anyhow::Result<Client> {
         let host = self.lab.host(CONTROL_PLANE).context("there is a control plane")?.clone();
         let data = self.dir.join("api");
         let arguments = ["apiserver", "--data-dir", &data.display().to_string(), "--advertise-address", "192.0.2.2"];

@@ -1,12 +1,12 @@
 //! `portico up`: everything at once. On this machine, to be used; or with `--demo` in a network of its own, to be looked at.
 
 mod api;
-mod demo;
+pub mod demo;
 mod notify;
-mod objects;
+pub mod objects;
 mod orders;
 mod programs;
-mod relay;
+pub mod relay;
 mod screen;
 mod server;
 
@@ -56,7 +56,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 /// Whether the program may do what it needs to: as the owner of its own entry in `/proc`.
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

@@ -52,7 +52,7 @@ impl State {
             (Err(error), Call::Delete) => {
                 self.note(key, true, "SyncLoadBalancerFailed", format!("cannot delete: {error}"));
             }
-            (Err(error), Call::Ensure | Call::Describe) => {
+            (Err(error), Call::Ensure | Call::Resync) => {
                 self.note(key, true, "SyncLoadBalancerFailed", error.to_string());
             }
         }

@@ -43,7 +43,8 @@ pub struct Write {
 pub enum Call {
     Ensure,
     UpdateNodes,
-    Describe,
+    /// The same as `Ensure`, with everything looked at: somebody may have changed something.
+    Resync,
     Delete,
     /// Of what was made for a Service that is no more.
     DeleteOrphan,
@@ -170,12 +171,12 @@ impl State {
             () if memory.check.is_none_or(|check| check > now) => None,
             // It may be that a provider goes on only when it is asked to.
             () if memory.is_pending() => Some(Call::Ensure),
-            () => Some(Call::Describe),
+            () => Some(Call::Resync),
         }
     }
 
     fn call(&mut self, key: &ObjectKey, facts: &Facts, call: Call, now: Instant, clock: Timestamp) -> Step {
-        if call == Call::Ensure
+        if matches!(call, Call::Ensure | Call::Resync)
             && self.abilities.needs_health_check_port
             && facts.request.local
             && facts.request.health_check.is_none()
@@ -261,7 +262,7 @@ impl Entry {
         let memory = &mut self.memory;
         let before = memory.trouble.take();
         match (result, call) {
-            (Ok(balancer), Call::Ensure) => {
+            (Ok(balancer), Call::Ensure | Call::Resync) => {
                 memory.made = Some(asked.made(as_stored(balancer.clone().unwrap_or_default())));
                 (memory.ensure_again, memory.elsewhere, memory.deleted) = (false, None, false);
                 memory.check = Some(check);
@@ -269,13 +270,6 @@ impl Entry {
             (Ok(_), Call::UpdateNodes) => {
                 if let Some(made) = &mut memory.made {
                     (made.nodes, made.endpoints) = (Arc::clone(&asked.nodes), Arc::clone(&asked.endpoints));
-                }
-            }
-            (Ok(balancer), Call::Describe) => {
-                memory.check = Some(check);
-                match (balancer.clone().map(as_stored), &mut memory.made) {
-                    (Some(now), Some(made)) if now.ingress == made.balancer.ingress => made.balancer = now,
-                    _ => memory.ensure_again = true,
                 }
             }
             (Ok(_) | Err(ProviderError::Elsewhere), Call::Delete | Call::DeleteOrphan) => {
@@ -286,7 +280,7 @@ impl Entry {
             }
             (Err(error), call) => {
                 memory.trouble = Trouble::of(error, before.as_ref());
-                memory.ensure_again |= matches!(call, Call::UpdateNodes | Call::Describe);
+                memory.ensure_again |= call == Call::UpdateNodes;
                 self.run.failed = true;
             }
         }

@@ -294,14 +294,16 @@ fn a_provider_that_has_to_ask_nodes_refuses_local_without_a_port() {
 }
 
 #[test]
-fn what_differs_from_what_was_made_is_made_again() {
+fn every_while_everything_is_looked_at_and_put_right() {
     let mut world = World::settled(Abilities::default());
+    let told = world.reasons();
     world.now += Duration::from_secs(901);
-    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Describe"], "as it should be");
+    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Resync"], "as it should be");
+    assert_eq!(world.reasons(), told, "which is nothing to tell");
     assert_eq!(world.run(never).0, [""; 0], "until the next time");
     world.now += Duration::from_secs(901);
-    let gone = |call: Call| if call == Call::Describe { Ok(None) } else { Ok(Some(balancer())) };
-    assert_eq!(world.run(gone).0, ["Describe", "Ensure"]);
+    assert_eq!(world.run(|_| Err(ProviderError::Failed("no".to_owned()))).0, ["Resync", "status"]);
+    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure", "status"]);
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub enum Flaw {
 struct Server {
     /// By kind and name.
     things: BTreeMap<(String, String), String>,
-    numbers: u8,
+    numbers: u16,
     starts: usize,
 }
 
@@ -136,9 +136,10 @@ impl Cloudlet {
             }
             let create = |server: &mut Server| {
                 server.numbers += 1;
+                let [high, low] = server.numbers.to_be_bytes();
                 let address = match family {
-                    Family::V4 => IpAddr::V4(Ipv4Addr::new(192, 0, 2, server.numbers)),
-                    Family::V6 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, server.numbers.into())),
+                    Family::V4 => IpAddr::V4(Ipv4Addr::new(198, 18, high, low)),
+                    Family::V6 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, server.numbers)),
                 };
                 server.things.insert(("address".to_owned(), full), address.to_string());
             };

@@ -64,6 +64,44 @@ pub enum Step {
     SetCheck(Check),
     Register(Vec<String>),
     Deregister(Vec<String>),
+    Delete,
+}
+
+impl Observed {
+    /// A step was done; `host` is the name in DNS of a balancer that it made. Those of security groups are noted where they are
+    /// done.
+    pub fn done(&mut self, step: &Step, host: Option<String>) {
+        let group = self.groups.own_id();
+        if let Step::Create { internal, listeners, tags, .. } = step {
+            let listeners = listeners.iter().copied().collect();
+            let (host, groups) = (host.unwrap_or_default(), vec![group]);
+            let (internal, tags) = (*internal, tags.clone());
+            self.balancer = Some(Balancer { host, internal, groups, listeners, tags, ..Balancer::default() });
+            self.subnets.clear();
+            return;
+        }
+        let Some(it) = &mut self.balancer else { return };
+        match step {
+            Step::UseGroup => it.groups = vec![group],
+            Step::Tag(tags) => it.tags.extend(tags.clone()),
+            Step::CreateListeners(ports) => it.listeners.extend(ports),
+            Step::DeleteListeners(ports) => it.listeners.retain(|pair| !ports.contains(&pair.port)),
+            Step::CreateProxyPolicy => _ = it.policies.insert(PROXY_POLICY.to_owned()),
+            Step::Proxy(node_port, true) => _ = it.proxied.insert(*node_port),
+            Step::Proxy(node_port, false) => _ = it.proxied.remove(node_port),
+            Step::SetCheck(check) => it.check = Some(check.clone()),
+            Step::Register(ids) => it.instances.extend(ids.iter().cloned()),
+            Step::Deregister(ids) => it.instances.retain(|id| !ids.contains(id)),
+            Step::Delete => self.balancer = None,
+            Step::Create { .. } | Step::Group(_) | Step::SetAttributes(_) => {}
+        }
+    }
+}
+
+/// The group goes last.
+pub fn removal(seen: &Observed) -> Vec<Step> {
+    let balancer = seen.balancer.iter().map(|_| Step::Delete);
+    balancer.chain(seen.groups.remove().into_iter().map(Step::Group)).collect()
 }
 
 /// The name of the policy that has connections begin with who the client is.

@@ -131,6 +131,33 @@ impl Groups {
         steps
     }
 
+    /// A step was done; `created` is the id of a group that it made.
+    pub fn done(&mut self, step: &GroupStep, created: Option<String>) {
+        match step {
+            GroupStep::Create { tags, .. } => {
+                let (id, tags) = (created.unwrap_or_default(), tags.clone());
+                self.own = Some(Group { id, tags, rules: BTreeSet::new() });
+            }
+            GroupStep::Tag(tags) => self.own.iter_mut().for_each(|own| own.tags.extend(tags.clone())),
+            GroupStep::Allow(on, rules) => self.rules(on, |have| have.extend(rules.iter().cloned())),
+            GroupStep::Revoke(on, rules) => self.rules(on, |have| have.retain(|rule| !rules.contains(rule))),
+            GroupStep::Delete => self.own = None,
+        }
+    }
+
+    fn rules(&mut self, on: &On, change: impl Fn(&mut BTreeSet<Rule>)) {
+        let group = match on {
+            On::Balancer => self.own.as_mut(),
+            On::Nodes(id) => self.nodes.iter_mut().find(|group| group.id == *id),
+        };
+        group.into_iter().for_each(|group| change(&mut group.rules));
+    }
+
+    /// The id of the balancer's.
+    pub fn own_id(&self) -> String {
+        self.own.as_ref().map(|own| own.id.clone()).unwrap_or_default()
+    }
+
     /// After the balancer is gone. A group that others name cannot be deleted.
     pub fn remove(&self) -> Vec<GroupStep> {
         let mut steps = self.close(&WantedGroups::default());

@@ -1,9 +1,9 @@
 //! Amazon's cloud: Network Load Balancers, or classic ones, whose targets are the instances of the cluster's nodes (docs/aws.md,
 //! design/0020).
 //!
-//! Everything is found by names that follow from the Service's uid, and is ours only if it has the cluster's tag. Which instances
-//! were registered last is remembered, so that nodes that come and go cost no call but those that register them; whoever does
-//! not remember ensures.
+//! Everything is found by names that follow from the Service's uid, and is ours only if it has the cluster's tag. What the last call
+//! left is remembered, so that a change costs the calls that make it and no others. The security group is made first and deleted
+//! last, and its name can be had only once: whoever gets it knows that nothing else is there yet.
 
 mod annotations;
 pub mod api;
@@ -19,16 +19,13 @@ mod subnets;
 mod surroundings;
 mod wanted;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use futures_util::FutureExt;
+use futures_util::{FutureExt, TryFutureExt};
 
 use annotations::Kind;
-use network::changes;
 use surroundings::Surroundings;
 use wanted::{Names, Wanted, refused};
 
+use super::cloud::{Basis, Remembered};
 use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, ProviderError, Request};
 
 pub use config::{Config, Endpoint};
@@ -38,15 +35,23 @@ pub use start::Parts;
 pub struct Aws {
     around: Surroundings,
     /// By the name of the balancer.
-    registered: Mutex<BTreeMap<String, Registered>>,
+    last: Remembered<Last>,
 }
 
-/// What the last call for a Service left.
+/// Everything of a Service.
 #[derive(Clone, Debug)]
-struct Registered {
-    /// ARNs of target groups; a classic balancer has none.
-    groups: Option<Vec<String>>,
-    instances: BTreeSet<String>,
+enum Last {
+    Network(network::Observed),
+    Classic(classic::Observed),
+}
+
+impl Last {
+    fn kind(&self) -> Kind {
+        match self {
+            Last::Network(_) => Kind::Network,
+            Last::Classic(_) => Kind::Classic,
+        }
+    }
 }
 
 /// A balancer of either kind, or that there is none.
@@ -100,100 +105,115 @@ impl Aws {
 
     async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
         let (names, wish) = (self.names(request), Kind::of(request)?);
-        let found = self.find(wish, &names).await?;
-        if wish.is_some_and(|wish| wish != found.kind()) {
-            let message =
-                format!("there is a {} load balancer: create the Service anew for another", found.kind().word());
-            return refused("TypeChanged", message);
-        }
-        let wanted = Wanted::of(request, found.kind(), &names)?;
-        self.remembered().remove(&names.balancer);
-        match found {
-            Found::Network(balancer) => self.make_network(&names, &wanted, balancer).await,
-            Found::Classic(balancer) => self.make_classic(&names, &wanted, balancer).await,
-        }
+        let work = |basis| self.make_from(basis, request, wish, &names);
+        self.last.make(&names.balancer, work).await
     }
 
-    async fn make_network(
+    async fn make_from(
         &self,
+        basis: Basis<Last>,
+        request: &Request,
+        wish: Option<Kind>,
         names: &Names,
-        wanted: &Wanted,
-        balancer: Option<network::Balancer>,
-    ) -> Result<Balancer, ProviderError> {
-        let seen = network::act::observe(&self.around, names, balancer, wanted).await?;
-        let mut actor = network::act::Actor::new(&self.around, &seen);
-        for step in network::plan(wanted, &seen)? {
-            actor.act(&step).await?;
-        }
-        self.remember(wanted, Some(actor.targets.into_values().collect()));
-        let balancer = actor.balancer.unwrap_or_default();
-        told(&balancer.host, &balancer.state)
+    ) -> Result<(Last, Balancer), ProviderError> {
+        let (around, fits) = (&self.around, |kind| wish.is_none_or(|wish| wish == kind));
+        let wanted = |kind: Kind| match fits(kind) {
+            true => Wanted::of(request, kind, names),
+            false => refused(
+                "TypeChanged",
+                format!("there is a {} load balancer: create the Service anew for another", kind.word()),
+            ),
+        };
+        let (last, wanted) = match basis {
+            Basis::Last(last) => {
+                let wanted = wanted(last.kind())?;
+                (self.settled(last, names).await?, wanted)
+            }
+            // One with an address was made by another program, perhaps in another way.
+            Basis::New if request.ingress.is_empty() => {
+                let wanted = wanted(wish.unwrap_or(Kind::Network))?;
+                let last = match wanted.kind {
+                    Kind::Network => Last::Network(network::act::begin(around, names, &wanted).await?),
+                    Kind::Classic => Last::Classic(classic::act::begin(around, names, &wanted).await?),
+                };
+                (last, wanted)
+            }
+            Basis::New | Basis::Look => {
+                let found = self.find(wish, names).await?;
+                let wanted = wanted(found.kind())?;
+                let last = match found {
+                    Found::Network(it) => Last::Network(network::act::observe(around, names, it, &wanted).await?),
+                    Found::Classic(it) => Last::Classic(classic::act::observe(around, names, it, &wanted).await?),
+                };
+                (last, wanted)
+            }
+        };
+        self.change(last, &wanted).await
     }
 
-    async fn make_classic(
-        &self,
-        names: &Names,
-        wanted: &Wanted,
-        balancer: Option<classic::Balancer>,
-    ) -> Result<Balancer, ProviderError> {
-        let seen = classic::act::observe(&self.around, names, balancer, wanted).await?;
-        let mut actor = classic::act::Actor::new(&self.around, &names.balancer, &seen);
-        for step in classic::plan(wanted, &seen)? {
-            actor.act(&step).await?;
+    /// One that was being provisioned is looked at.
+    async fn settled(&self, mut last: Last, names: &Names) -> Result<Last, ProviderError> {
+        if let Last::Network(network::Observed { balancer: Some(balancer), .. }) = &mut last
+            && !is_ready(&balancer.state)
+        {
+            let gone = || ProviderError::Failed(format!("the load balancer {} is gone", names.balancer));
+            balancer.state = self.around.api.network.balancer(&names.balancer).await?.ok_or_else(gone)?.state;
         }
-        self.remember(wanted, None);
-        told(&actor.host, "active")
+        Ok(last)
     }
 
-    async fn move_nodes(&self, request: &Request) -> Result<(), ProviderError> {
-        let name = &request.balancer_name;
-        let Some(last) = self.remembered().remove(name) else { return self.make(request).await.map(drop) };
-        let instances = wanted::instances(request);
-        let (gone, new) = changes(&last.instances, &instances);
-        let (gone, new) = (gone.unwrap_or_default(), new.unwrap_or_default());
-        match &last.groups {
-            Some(groups) => {
-                for group in groups {
-                    self.around.api.network.deregister(group, &gone).await?;
-                    network::act::register(&self.around, group, &new).await?;
-                }
+    async fn change(&self, last: Last, wanted: &Wanted) -> Result<(Last, Balancer), ProviderError> {
+        let around = &self.around;
+        match last {
+            Last::Network(seen) => {
+                let steps = network::plan(wanted, &seen)?;
+                let seen = network::act::Actor { around, seen }.run(steps).await?;
+                let balancer = seen.balancer.clone().unwrap_or_default();
+                Ok((Last::Network(seen), told(&balancer.host, &balancer.state)?))
             }
-            None => {
-                self.around.api.classic.deregister_classic(name, &gone).await?;
-                classic::act::register(&self.around, name, &new).await?;
+            Last::Classic(seen) => {
+                let steps = classic::plan(wanted, &seen)?;
+                let seen = classic::act::Actor { around, name: &wanted.name, seen }.run(steps).await?;
+                let balancer = seen.balancer.clone().unwrap_or_default();
+                Ok((Last::Classic(seen), told(&balancer.host, "active")?))
             }
         }
-        self.remembered().insert(name.clone(), Registered { instances, ..last });
-        Ok(())
     }
 
     async fn remove(&self, request: &Request) -> Result<(), ProviderError> {
         let names = self.names(request);
-        self.remembered().remove(&names.balancer);
-        classic::act::remove(&self.around, &names).await?;
-        let balancer = self.around.api.network.balancer(&names.balancer).await?;
-        let seen = network::act::observe_to_remove(&self.around, &names, balancer).await?;
-        let mut actor = network::act::Actor::new(&self.around, &seen);
-        for step in network::removal(&seen) {
-            actor.act(&step).await?;
-        }
-        Ok(())
+        self.last.delete(&names.balancer, |basis| self.remove_from(basis, &names)).await
     }
 
-    fn remember(&self, wanted: &Wanted, groups: Option<Vec<String>>) {
-        let registered = Registered { groups, instances: wanted.instances.clone() };
-        self.remembered().insert(wanted.name.clone(), registered);
+    async fn remove_from(&self, basis: Basis<Last>, names: &Names) -> Result<(), ProviderError> {
+        let around = &self.around;
+        let seen = match basis {
+            Basis::Last(Last::Network(seen)) => seen,
+            Basis::Last(Last::Classic(seen)) => return self.remove_classic(seen, names).await,
+            Basis::New | Basis::Look => {
+                self.remove_classic(classic::act::observe_to_remove(around, names).await?, names).await?;
+                let balancer = around.api.network.balancer(&names.balancer).await?;
+                network::act::observe_to_remove(around, names, balancer).await?
+            }
+        };
+        let steps = network::removal(&seen);
+        network::act::Actor { around, seen }.run(steps).await.map(drop)
     }
 
-    fn remembered(&self) -> MutexGuard<'_, BTreeMap<String, Registered>> {
-        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn remove_classic(&self, seen: classic::Observed, names: &Names) -> Result<(), ProviderError> {
+        let steps = classic::removal(&seen);
+        classic::act::Actor { around: &self.around, name: &names.balancer, seen }.run(steps).await.map(drop)
     }
+}
+
+fn is_ready(state: &str) -> bool {
+    ["active", "active_impaired"].contains(&state)
 }
 
 /// `state` in the vendor's words.
 fn told(host: &str, state: &str) -> Result<Balancer, ProviderError> {
     let pending = match state {
-        "active" | "active_impaired" => None,
+        ready if is_ready(ready) => None,
         "failed" => return Err(ProviderError::Failed(format!("the cloud could not make the load balancer {host}"))),
         _ => Some("the load balancer is being provisioned".to_owned()),
     };
@@ -219,10 +239,14 @@ impl Provider for Aws {
     }
 
     fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        self.move_nodes(request).boxed()
+        self.make(request).map_ok(drop).boxed()
     }
 
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
         self.remove(request).boxed()
+    }
+
+    fn forget(&self, request: &Request) {
+        self.last.forget(&request.balancer_name);
     }
 }

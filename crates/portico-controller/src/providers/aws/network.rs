@@ -89,6 +89,63 @@ pub enum Tagged {
     Targets(String),
 }
 
+/// What a step made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Made {
+    Nothing,
+    Balancer(Balancer),
+    /// Its ARN.
+    Targets(String),
+    Listener(SeenListener),
+}
+
+impl Observed {
+    /// A step was done. Those of security groups are noted where they are done.
+    pub fn done(&mut self, step: &Step, made: Made) {
+        match (step, made) {
+            (Step::CreateBalancer { tags, .. }, Made::Balancer(balancer)) => {
+                let groups = vec![self.groups.own_id()];
+                self.balancer = Some(Balancer { tags: tags.clone(), groups, ..balancer });
+                self.subnets.clear();
+            }
+            (Step::CreateTargets { listener, check, tags }, Made::Targets(arn)) => {
+                let (name, check, tags) = (listener.target_group.clone(), check.clone(), tags.clone());
+                self.targets.push(TargetGroup { arn, name, check, tags, ..TargetGroup::default() });
+            }
+            (Step::CreateListener(..), Made::Listener(listener)) => self.listeners.push(listener),
+            (Step::UseGroup, _) => {
+                let groups = vec![self.groups.own_id()];
+                self.balancer.iter_mut().for_each(|balancer| balancer.groups.clone_from(&groups));
+            }
+            (Step::Tag(Tagged::Balancer, tags), _) => {
+                self.balancer.iter_mut().for_each(|balancer| balancer.tags.extend(tags.clone()));
+            }
+            (Step::Tag(Tagged::Targets(name), tags), _) => self.change(name, |it| it.tags.extend(tags.clone())),
+            (Step::SetCheck(name, check), _) => self.change(name, |it| it.check.clone_from(check)),
+            (Step::Register(name, ids), _) => self.change(name, |it| it.targets.extend(ids.iter().cloned())),
+            (Step::Deregister(name, ids), _) => self.change(name, |it| it.targets.retain(|id| !ids.contains(id))),
+            (Step::DeleteTargets(name), _) => self.targets.retain(|group| group.name != *name),
+            (Step::Redirect(arn, name), _) => {
+                let target = self.targets.iter().find(|group| group.name == *name).map(|group| group.arn.clone());
+                let listeners = self.listeners.iter_mut().filter(|listener| listener.arn == *arn);
+                listeners.for_each(|listener| listener.target_group = target.clone().unwrap_or_default());
+            }
+            (Step::DeleteListener(arn), _) => self.listeners.retain(|listener| listener.arn != *arn),
+            (Step::DeleteBalancer, _) => {
+                self.balancer = None;
+                self.listeners.clear();
+            }
+            // What they did is noted elsewhere, or nobody could say what there is.
+            (Step::Group(_) | Step::SetAttributes(..), _) => {}
+            (Step::CreateBalancer { .. } | Step::CreateTargets { .. } | Step::CreateListener(..), _) => {}
+        }
+    }
+
+    fn change(&mut self, targets: &str, change: impl Fn(&mut TargetGroup)) {
+        self.targets.iter_mut().filter(|group| group.name == targets).for_each(change);
+    }
+}
+
 const BALANCER_DEFAULTS: &[(&str, &str)] = &[(super::annotations::CROSS_ZONE, "false")];
 const TARGET_DEFAULTS: &[(&str, &str)] = &[("proxy_protocol_v2.enabled", "false"), ("stickiness.enabled", "false")];
 

@@ -76,7 +76,7 @@ impl Aws {
         };
         let cluster = parts.config.cluster.clone().unwrap_or(parts.cluster);
         let around = Surroundings::new(api, parts.config, parts.region, parts.vpc, cluster, parts.poll);
-        Aws { around, registered: Default::default() }
+        Aws { around, last: Default::default() }
     }
 }
 

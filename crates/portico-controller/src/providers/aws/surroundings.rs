@@ -9,13 +9,46 @@ use tracing::warn;
 use super::api::Api;
 use super::config::Config;
 use super::groups::{Group, GroupStep, Groups, On, Origin, Rule};
-use super::subnets::{Wish, choose};
+use super::subnets::{RouteTable, Subnet, Wish, choose};
 use super::wanted::{Names, Wanted, is_of_service, refused};
 use crate::providers::ProviderError;
 use crate::providers::cloud::{CallError, Poll, Progress, wait_for};
 
-/// The groups of nodes are made with the cluster: they are looked for again after this.
-const NODE_GROUPS_LAST: Duration = Duration::from_secs(600);
+/// Subnets and the groups of nodes are made with the cluster: for a new balancer they are read again after this, or when one could
+/// not be made with them.
+const KNOWN_FOR: Duration = Duration::from_secs(600);
+
+/// What is the same for all Services, and when it was read.
+struct Known<T>(Mutex<Option<(T, Instant)>>);
+
+impl<T: Clone> Known<T> {
+    async fn get_or<F>(&self, trust: Trust, read: F) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        if let Some(known) = self.get().filter(|_| trust == Trust::Known) {
+            return Ok(known);
+        }
+        let what = read.await?;
+        self.set(what.clone());
+        Ok(what)
+    }
+
+    fn get(&self) -> Option<T> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().filter(|(_, at)| at.elapsed() < KNOWN_FOR).map(|(what, _)| what.clone())
+    }
+
+    fn set(&self, what: T) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((what, Instant::now()));
+    }
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Known<T> {
+        Known(Mutex::default())
+    }
+}
 
 pub struct Surroundings {
     pub api: Api,
@@ -25,19 +58,33 @@ pub struct Surroundings {
     /// As tags have it.
     pub cluster: String,
     pub poll: Poll,
-    node_groups: Mutex<Option<(Vec<String>, Instant)>>,
+    node_groups: Known<Vec<String>>,
+    subnets: Known<Vec<Subnet>>,
+    route_tables: Known<Vec<RouteTable>>,
+}
+
+/// Whether what is the same for all Services is read in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    Known,
+    Nothing,
 }
 
 impl Surroundings {
     pub fn new(api: Api, config: Config, region: String, vpc: String, cluster: String, poll: Poll) -> Surroundings {
-        Surroundings { api, config, region, vpc, cluster, poll, node_groups: Mutex::default() }
+        let (node_groups, subnets, route_tables) = Default::default();
+        Surroundings { api, config, region, vpc, cluster, poll, node_groups, subnets, route_tables }
     }
 
     /// For a balancer that has to be made.
-    pub async fn subnets(&self, wanted: &Wanted) -> Result<Vec<String>, ProviderError> {
-        let subnets = self.api.ec2.subnets(&self.vpc).await?;
+    pub async fn subnets(&self, wanted: &Wanted, trust: Trust) -> Result<Vec<String>, ProviderError> {
+        let (ec2, vpc) = (&self.api.ec2, &self.vpc);
+        let subnets = self.subnets.get_or(trust, ec2.subnets(vpc)).await?;
         let decided = wanted.internal || !wanted.subnets.is_empty();
-        let tables = if decided { Vec::new() } else { self.api.ec2.route_tables(&self.vpc).await? };
+        let tables = match decided {
+            true => Vec::new(),
+            false => self.route_tables.get_or(trust, ec2.route_tables(vpc)).await?,
+        };
         let wish = Wish {
             region: &self.region,
             cluster: &self.cluster,
@@ -53,6 +100,18 @@ impl Surroundings {
         let mut nodes = if self.config.leave_nodes { Vec::new() } else { self.groups_of_nodes(names).await? };
         nodes.iter_mut().for_each(|group| group.rules = from(own.as_ref(), group));
         Ok(Groups { own, nodes })
+    }
+
+    /// Groups before anything is made: those of nodes are known by their ids.
+    pub async fn groups_at_first(&self, names: &Names) -> Result<Groups, ProviderError> {
+        let bare = |id: &String| Group { id: id.clone(), ..Group::default() };
+        let known = if self.config.node_groups.is_empty() { self.node_groups.get() } else { None };
+        let nodes = match known.as_ref().unwrap_or(&self.config.node_groups) {
+            _ if self.config.leave_nodes => Vec::new(),
+            ids if !ids.is_empty() => ids.iter().map(bare).collect(),
+            _ => self.groups_of_nodes(names).await?.iter().map(|group| bare(&group.id)).collect(),
+        };
+        Ok(Groups { own: None, nodes })
     }
 
     /// As [`Surroundings::groups`], with whatever groups have rules for the balancer.
@@ -73,9 +132,8 @@ impl Surroundings {
     }
 
     async fn groups_of_nodes(&self, names: &Names) -> Result<Vec<Group>, ProviderError> {
-        let known = self.known_node_groups();
-        if !known.is_empty() {
-            let ids: Vec<&str> = known.iter().map(String::as_str).collect();
+        if !self.config.node_groups.is_empty() {
+            let ids: Vec<&str> = self.config.node_groups.iter().map(String::as_str).collect();
             return Ok(self.api.ec2.groups(&[("group-id", &ids)]).await?);
         }
         let filters: &[(&str, &[&str])] = &[("vpc-id", &[&self.vpc]), ("tag-key", &[&names.cluster_tag])];
@@ -86,33 +144,25 @@ impl Surroundings {
             let message = format!("no security group of nodes is tagged {}: {way}", names.cluster_tag);
             return refused("NoNodeSecurityGroup", message);
         }
-        let ids = groups.iter().map(|group| group.id.clone()).collect();
-        *self.node_groups.lock().unwrap_or_else(PoisonError::into_inner) = Some((ids, Instant::now()));
+        self.node_groups.set(groups.iter().map(|group| group.id.clone()).collect());
         Ok(groups)
     }
 
-    fn known_node_groups(&self) -> Vec<String> {
-        if !self.config.node_groups.is_empty() {
-            return self.config.node_groups.clone();
-        }
-        let known = self.node_groups.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = known.as_ref().filter(|(_, at)| at.elapsed() < NODE_GROUPS_LAST);
-        fresh.map(|(ids, _)| ids.clone()).unwrap_or_default()
-    }
-
-    /// `own` is the id of the balancer's group, once there is one.
-    pub async fn change_groups(&self, step: &GroupStep, own: &mut String) -> Result<(), ProviderError> {
-        let ec2 = &self.api.ec2;
+    /// Does a step, and notes it in `groups`.
+    pub async fn change_groups(&self, step: &GroupStep, groups: &mut Groups) -> Result<(), ProviderError> {
+        let (ec2, own) = (&self.api.ec2, &groups.own_id());
+        let mut created = None;
         match step {
             GroupStep::Create { name, tags } => {
                 let text = "Clients of a load balancer of Kubernetes";
-                *own = quota(ec2.create_group(name, &self.vpc, text, tags).await)?;
+                created = Some(quota(ec2.create_group(name, &self.vpc, text, tags).await)?);
             }
             GroupStep::Tag(tags) => ec2.tag(own, tags).await?,
             GroupStep::Allow(on, rules) => quota(ec2.allow(group(on, own), rules, own).await)?,
             GroupStep::Revoke(on, rules) => ec2.revoke(group(on, own), rules, own).await?,
             GroupStep::Delete => self.delete_group(own).await?,
         }
+        groups.done(step, created);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Load balancers of OpenStack: Octavia makes and carries them, Neutron has their floating IPs, Keystone knows who asks.
 //!
-//! Everything of a Service carries a tag (or, for floating IPs, a description) with its uid, and is found by that: nothing is
-//! remembered. What is wanted and what is there become steps in `plan` and `floating`, which are pure; `work` does them
+//! Everything of a Service carries a tag (or, for floating IPs, a description) with its uid, and is found by that. What the last call
+//! left is remembered. What is wanted and what is there become steps in `plan` and `floating`, which are pure; `work` does them
 //! (design/0021).
 
 mod apis;
@@ -23,19 +23,20 @@ use std::sync::Arc;
 
 use http::HeaderName;
 
-use apis::Apis;
+use apis::{Apis, Floating};
 pub use config::{Config, ConfigError};
 pub use description::DESCRIPTION;
 use keystone::Keystone;
-use neutron::Neutron;
+use neutron::{FloatingIp, Neutron};
 use octavia::{LoadBalancer, NewLoadBalancer, Octavia};
 use options::Options;
+use plan::Observed;
 use status::{check_unchangeable, described, requested_ip};
 use work::{Work, failed};
 
 use super::cloud::{
-    Anonymous, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Login, Pace, Poll, Setup, Tokens,
-    Transport,
+    Anonymous, Basis, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Login, Pace, Poll, Remembered,
+    Setup, Tokens, Transport,
 };
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request, Start};
 
@@ -55,6 +56,17 @@ pub struct OpenStack {
     keystone: Login<Keystone>,
     client: Arc<Client>,
     poll: Poll,
+    /// By the tag.
+    last: Remembered<Last>,
+}
+
+/// Everything of a Service.
+struct Last {
+    balancer: LoadBalancer,
+    /// What is in it; `None` where an answer did not say.
+    seen: Option<Observed>,
+    /// Floating IPs at it.
+    attached: Vec<FloatingIp>,
 }
 
 impl OpenStack {
@@ -85,7 +97,7 @@ impl OpenStack {
         let keystone = Login::new(Keystone { client, global: config.global.clone() });
         let tokens = Tokens::new(keystone.clone(), Header::Named(TOKEN));
         let client = Arc::new(Client::new(setup(Arc::new(tokens))));
-        OpenStack { config, keystone, client, poll: parts.poll }
+        OpenStack { config, keystone, client, poll: parts.poll, last: Remembered::default() }
     }
 
     async fn apis(&self) -> Result<Apis, CallError> {
@@ -108,13 +120,38 @@ impl OpenStack {
 
     async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
         let options = Options::of(request, &self.config)?;
+        let work = |basis| self.make_from(basis, request, &options);
+        self.last.make(wanted::tag(request), work).await
+    }
+
+    async fn make_from(
+        &self,
+        basis: Basis<Last>,
+        request: &Request,
+        options: &Options,
+    ) -> Result<(Last, Balancer), ProviderError> {
         let apis = self.apis().await?;
-        let balancer = match self.existing(&apis.octavia, request).await? {
-            Some(balancer) => self.repair(&apis.octavia, balancer, request, &options).await?,
-            None => self.create(&apis, request, &options).await?,
+        // One with an address was made by another program, which may have left more than a load balancer.
+        let is_new = matches!(basis, Basis::New) && request.ingress.is_empty();
+        let (found, known) = match basis {
+            Basis::Last(last) => (Some((last.balancer, last.seen)), Floating::Attached(last.attached)),
+            Basis::New | Basis::Look => {
+                let found = self.existing(&apis.octavia, request).await?;
+                let known = if is_new && found.is_none() { Floating::New } else { Floating::Unknown };
+                (found.map(|balancer| (balancer, None)), known)
+            }
         };
-        let floating = apis.float(&balancer, request, &options).await?;
-        Ok(described(&balancer, floating, request, &options))
+        let (balancer, seen) = match found {
+            Some((balancer, seen)) => {
+                let seen = self.repair(&apis.octavia, &balancer, seen, request, options).await?;
+                (balancer, Some(seen))
+            }
+            None => self.create(&apis, request, options).await?,
+        };
+        let attached = apis.float(&balancer, known, request, options).await?;
+        let floating = attached.first().filter(|_| status::floats(&balancer, options)).map(|ip| ip.floating_ip_address);
+        let described = described(&balancer, floating, request, options);
+        Ok((Last { balancer, seen, attached }, described))
     }
 
     /// The one that there is, when it can be written to. Should there be several, because an answer was lost, the others go.
@@ -136,25 +173,36 @@ impl OpenStack {
         Ok(Some(balancer))
     }
 
+    /// Make what is in it what is wanted, from what is known of that.
     async fn repair(
         &self,
         octavia: &Octavia,
-        balancer: LoadBalancer,
+        balancer: &LoadBalancer,
+        seen: Option<Observed>,
         request: &Request,
         options: &Options,
-    ) -> Result<LoadBalancer, ProviderError> {
-        check_unchangeable(&balancer, request, options)?;
+    ) -> Result<Observed, ProviderError> {
+        check_unchangeable(balancer, request, options)?;
         let work = Work { octavia, poll: &self.poll, id: &balancer.id };
-        let wanted = wanted::listeners(request, options, member_subnet(options, &balancer))?;
-        let steps = plan::plan(&wanted, &work.observe(wanted::tag(request)).await?);
+        let wanted = wanted::listeners(request, options, member_subnet(options, balancer))?;
+        let mut seen = match seen {
+            Some(seen) => seen,
+            None => work.observe(wanted::tag(request)).await?,
+        };
+        let steps = plan::plan(&wanted, &seen);
         if steps.is_empty() && balancer.is_failed() {
-            return Err(failed(&balancer));
+            return Err(failed(balancer));
         }
-        work.run(steps).await?;
-        Ok(balancer)
+        work.run(steps, &mut seen).await?;
+        Ok(seen)
     }
 
-    async fn create(&self, apis: &Apis, request: &Request, options: &Options) -> Result<LoadBalancer, ProviderError> {
+    async fn create(
+        &self,
+        apis: &Apis,
+        request: &Request,
+        options: &Options,
+    ) -> Result<(LoadBalancer, Option<Observed>), ProviderError> {
         let place = place::choose(apis.neutron.as_ref(), request, options).await?;
         let subnet = options.networks.member_subnet.as_ref().or(place.subnet.as_ref());
         let listeners = wanted::listeners(request, options, subnet.map(String::as_str))?;
@@ -172,30 +220,26 @@ impl OpenStack {
             availability_zone: options.availability_zone.clone(),
             listeners: if self.config.balancers.serial { Vec::new() } else { listeners },
         };
-        let balancer = work::create(&apis.octavia, &self.poll, &new).await?;
-        match self.config.balancers.serial {
-            true => self.repair(&apis.octavia, balancer, request, options).await,
-            false => Ok(balancer),
+        let (balancer, tree) = work::create(&apis.octavia, &self.poll, &new).await?;
+        let mut seen = Observed::created(&new.listeners, &tree);
+        if self.config.balancers.serial {
+            seen = Some(self.repair(&apis.octavia, &balancer, seen, request, options).await?);
         }
+        Ok((balancer, seen))
     }
 
-    async fn move_nodes(&self, request: &Request) -> Result<(), ProviderError> {
-        let options = Options::of(request, &self.config)?;
-        let octavia = self.apis().await?.octavia;
-        let Some(balancer) = self.existing(&octavia, request).await? else {
-            return Err(ProviderError::Failed("the load balancer is gone".to_owned()));
-        };
-        let work = Work { octavia: &octavia, poll: &self.poll, id: &balancer.id };
-        let wanted = wanted::listeners(request, &options, member_subnet(&options, &balancer))?;
-        let pools = work.observe_members(wanted::tag(request)).await?;
-        work.run(plan::plan_members(&wanted, &pools)).await
+    async fn remove(&self, request: &Request) -> Result<(), ProviderError> {
+        self.last.delete(wanted::tag(request), |basis| self.remove_from(basis, request)).await
     }
 
     /// Floating IPs first: they are found by the load balancer.
-    async fn remove(&self, request: &Request) -> Result<(), ProviderError> {
+    async fn remove_from(&self, basis: Basis<Last>, request: &Request) -> Result<(), ProviderError> {
         let apis = self.apis().await?;
-        let found = apis.octavia.tagged(wanted::tag(request)).await?;
-        apis.sink(&found, request).await?;
+        let (found, known) = match basis {
+            Basis::Last(last) => (vec![last.balancer], Floating::Attached(last.attached)),
+            Basis::New | Basis::Look => (apis.octavia.tagged(wanted::tag(request)).await?, Floating::Unknown),
+        };
+        apis.sink(&found, known, request).await?;
         for balancer in &found {
             Work { octavia: &apis.octavia, poll: &self.poll, id: &balancer.id }.delete().await?;
         }
@@ -223,11 +267,15 @@ impl Provider for OpenStack {
     }
 
     fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        Box::pin(self.move_nodes(request))
+        Box::pin(async { self.make(request).await.map(drop) })
     }
 
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
         Box::pin(self.remove(request))
+    }
+
+    fn forget(&self, request: &Request) {
+        self.last.forget(wanted::tag(request));
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::list::list;
+use super::octavia::take;
 use crate::providers::Family;
 use crate::providers::cloud::{Call, CallError, Client, encode, found};
 
@@ -68,9 +69,9 @@ impl Neutron {
         list(&self.client, "floatingips.list", url, "floatingips").await
     }
 
-    pub async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<(), CallError> {
+    pub async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, CallError> {
         let call = Call::post("floatingips.create", format!("{}/floatingips", self.url));
-        self.client.send(call.json(&json!({ "floatingip": new }))).await.map(drop)
+        take(self.client.send(call.json(&json!({ "floatingip": new }))).await?.json()?, "floatingip")
     }
 
     /// To a port, or from the one that it is at.

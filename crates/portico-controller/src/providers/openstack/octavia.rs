@@ -45,6 +45,29 @@ pub struct Vip {
     pub ip_address: Option<IpAddr>,
 }
 
+/// The ids of what was created with a load balancer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Tree {
+    #[serde(default)]
+    pub listeners: Vec<TreeListener>,
+    #[serde(default)]
+    pub pools: Vec<TreePool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct TreeListener {
+    pub id: String,
+    pub protocol: String,
+    pub protocol_port: u16,
+    pub default_pool_id: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct TreePool {
+    pub id: String,
+    pub healthmonitor: Option<Id>,
+}
+
 impl LoadBalancer {
     pub fn is_pending(&self) -> bool {
         self.provisioning_status.starts_with("PENDING")
@@ -218,9 +241,12 @@ impl Octavia {
         found(self.client.send(call).await)?.map(|reply| take(reply.json()?, "loadbalancer")).transpose()
     }
 
-    pub async fn create_balancer(&self, new: &NewLoadBalancer) -> Result<LoadBalancer, CallError> {
+    /// With what was created in it, if the answer says that.
+    pub async fn create_balancer(&self, new: &NewLoadBalancer) -> Result<(LoadBalancer, Tree), CallError> {
         let call = Call::post("loadbalancers.create", format!("{}/loadbalancers", self.url));
-        take(self.client.send(call.json(&json!({ "loadbalancer": new }))).await?.json()?, "loadbalancer")
+        let answer: Value = self.client.send(call.json(&json!({ "loadbalancer": new }))).await?.json()?;
+        let tree = take(answer.clone(), "loadbalancer").unwrap_or_default();
+        Ok((take(answer, "loadbalancer")?, tree))
     }
 
     /// With everything in it.
@@ -306,9 +332,9 @@ pub const MONITOR: Kind = Kind {
     delete: "healthmonitors.delete",
 };
 
-#[derive(Deserialize)]
-struct Id {
-    id: String,
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Id {
+    pub id: String,
 }
 
 /// What is under a name in an answer.

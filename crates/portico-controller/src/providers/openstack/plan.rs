@@ -4,7 +4,7 @@
 //! A listener is known by its protocol and port, a pool by its name, in which its protocol is: what cannot be changed is made anew
 //! beside, and the old one goes when the listener has left it.
 
-use super::octavia::{Listener, Made, Member, Monitor, NewListener, NewPool, Pool};
+use super::octavia::{Listener, Made, Member, Monitor, NewListener, NewPool, Pool, Tree};
 
 /// Everything of a Service in its load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,84 @@ pub enum Target {
     Created(String),
 }
 
+impl Observed {
+    /// What was created in one call; `None` if the answer left out what it is.
+    pub fn created(wanted: &[NewListener], tree: &Tree) -> Option<Observed> {
+        let mut observed = Observed::default();
+        for NewListener { spec, default_pool } in wanted {
+            let is_it = (spec.protocol_port, &spec.protocol);
+            let listener = tree.listeners.iter().find(|made| (made.protocol_port, &made.protocol) == is_it)?;
+            let id = listener.default_pool_id.clone()?;
+            let pool = tree.pools.iter().find(|made| made.id == id)?;
+            let monitor = match (&default_pool.healthmonitor, &pool.healthmonitor) {
+                (Some(spec), made) => Some(Made { id: made.clone()?.id, spec: spec.clone() }),
+                (None, _) => None,
+            };
+            let (members, spec) = (default_pool.members.clone(), spec.clone());
+            let pool = Made { id: id.clone(), spec: default_pool.spec.clone() };
+            observed.pools.push(ObservedPool { pool, members, monitor });
+            let spec = Listener { default_pool_id: Some(id), ..spec };
+            observed.listeners.push(Made { id: listener.id.clone(), spec });
+        }
+        Some(observed)
+    }
+
+    /// The id of a pool that a step is about.
+    pub fn resolve(&self, target: &Target) -> String {
+        match target {
+            Target::Id(id) => id.clone(),
+            Target::Created(name) => {
+                let found = self.pools.iter().rev().find(|pool| pool.pool.spec.name == *name);
+                found.map(|found| found.pool.id.clone()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// A step was done; `created` is the id of what it made.
+    pub fn done(&mut self, step: &Step, created: String) {
+        match step {
+            Step::DeleteListener(id) => self.listeners.retain(|listener| listener.id != *id),
+            Step::CreateListener(listener, target) => {
+                let spec = self.with_pool(listener, target);
+                self.listeners.push(Made { id: created, spec });
+            }
+            Step::UpdateListener(id, listener, target) => {
+                let spec = self.with_pool(listener, target);
+                let listeners = self.listeners.iter_mut().filter(|listener| listener.id == *id);
+                listeners.for_each(|listener| listener.spec = spec.clone());
+            }
+            Step::CreatePool(pool) => {
+                let pool = Made { id: created, spec: pool.clone() };
+                self.pools.push(ObservedPool { pool, members: Vec::new(), monitor: None });
+            }
+            Step::UpdatePool(id, spec) => self.pool(id, |it| it.pool.spec = spec.clone()),
+            Step::DeletePool(id) => self.pools.retain(|pool| pool.pool.id != *id),
+            Step::SetMembers(target, members) => {
+                self.pool(&self.resolve(target), |it| it.members.clone_from(members));
+            }
+            Step::CreateMonitor(target, spec) => {
+                let made = Made { id: created, spec: spec.clone() };
+                self.pool(&self.resolve(target), |it| it.monitor = Some(made.clone()));
+            }
+            Step::UpdateMonitor(id, spec) => {
+                let monitors = self.pools.iter_mut().filter_map(|pool| pool.monitor.as_mut());
+                monitors.filter(|monitor| monitor.id == *id).for_each(|monitor| monitor.spec = spec.clone());
+            }
+            Step::DeleteMonitor(id) => {
+                self.pools.iter_mut().for_each(|pool| _ = pool.monitor.take_if(|monitor| monitor.id == *id));
+            }
+        }
+    }
+
+    fn with_pool(&self, listener: &Listener, target: &Target) -> Listener {
+        Listener { default_pool_id: Some(self.resolve(target)), ..listener.clone() }
+    }
+
+    fn pool(&mut self, id: &str, change: impl Fn(&mut ObservedPool)) {
+        self.pools.iter_mut().filter(|pool| pool.pool.id == id).for_each(change);
+    }
+}
+
 pub fn plan(wanted: &[NewListener], observed: &Observed) -> Vec<Step> {
     let mut steps = Vec::new();
     let kept = |found: &&Made<Listener>| wanted.iter().any(|wanted| is_same(&wanted.spec, &found.spec));
@@ -60,17 +138,6 @@ pub fn plan(wanted: &[NewListener], observed: &Observed) -> Vec<Step> {
     }
     let left = observed.pools.iter().map(|pool| &pool.pool.id).filter(|id| !used.contains(id));
     steps.extend(left.map(|id| Step::DeletePool(id.clone())));
-    steps
-}
-
-/// Only what members need.
-pub fn plan_members(wanted: &[NewListener], pools: &[ObservedPool]) -> Vec<Step> {
-    let mut steps = Vec::new();
-    for wanted in wanted {
-        if let Some(pool) = pool_of(&wanted.default_pool.spec, None, pools) {
-            steps.extend(set_members(&wanted.default_pool, Some(pool), Target::Id(pool.pool.id.clone())));
-        }
-    }
     steps
 }
 

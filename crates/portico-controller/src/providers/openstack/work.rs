@@ -1,13 +1,11 @@
 //! Does what plans say, one write at a time: after each, the load balancer is waited for.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::{try_join, try_join_all};
 use serde_json::{Value, json};
 use tracing::info;
 
-use super::octavia::{LISTENER, LinkedPool, LoadBalancer, MONITOR, NewLoadBalancer, Octavia, POOL};
-use super::plan::{Observed, ObservedPool, Step, Target};
+use super::octavia::{LISTENER, LinkedPool, LoadBalancer, MONITOR, NewLoadBalancer, Octavia, POOL, Tree};
+use super::plan::{Observed, ObservedPool, Step};
 use crate::providers::ProviderError;
 use crate::providers::cloud::{CallError, Poll, Progress, wait_for};
 
@@ -48,91 +46,81 @@ impl Work<'_> {
         Ok(Observed { listeners, pools })
     }
 
-    /// Only pools and their members.
-    pub async fn observe_members(&self, tag: &str) -> Result<Vec<ObservedPool>, CallError> {
-        let pools = self.octavia.pools(self.id, tag).await?;
-        let members = try_join_all(pools.iter().map(|pool| self.octavia.members(&pool.pool.id))).await?;
-        let observed = pools.into_iter().zip(members);
-        Ok(observed.map(|(pool, members)| ObservedPool { pool: pool.pool, members, monitor: None }).collect())
-    }
-
-    pub async fn run(&self, steps: Vec<Step>) -> Result<(), ProviderError> {
-        let mut created = BTreeMap::new();
+    /// Does steps, and notes in `seen` what there is after each.
+    pub async fn run(&self, steps: Vec<Step>, seen: &mut Observed) -> Result<(), ProviderError> {
         for step in steps {
             info!(balancer = self.id, ?step, "changing a load balancer");
-            self.write(&step, &mut created).await?;
+            let created = self.write(&step, seen).await?;
+            seen.done(&step, created);
         }
         Ok(())
     }
 
     /// Somebody else may write to it too (another Service, an operator): then it is waited for again.
-    async fn write(&self, step: &Step, created: &mut BTreeMap<String, String>) -> Result<(), ProviderError> {
-        for tried in 1.. {
-            match self.send(step, created).await {
-                Err(error) if error.is_conflict() && tried < TRIES => {}
-                done => {
-                    done?;
-                    break;
-                }
+    async fn write(&self, step: &Step, seen: &Observed) -> Result<String, ProviderError> {
+        let mut tried = 1;
+        let created = loop {
+            match self.send(step, seen).await {
+                Err(error) if error.is_conflict() && tried < TRIES => tried += 1,
+                done => break done?,
             }
             self.settled().await?;
-        }
+        };
         // A look right after a write sees it pending, always.
         if !self.poll.first.is_zero() {
             tokio::time::sleep(self.poll.first).await;
         }
         match self.settled().await? {
             Some(balancer) if balancer.is_failed() => Err(failed(&balancer)),
-            Some(_) => Ok(()),
+            Some(_) => Ok(created),
             None => Err(ProviderError::Failed(format!("load balancer {} was deleted by somebody else", self.id))),
         }
     }
 
-    async fn send(&self, step: &Step, created: &mut BTreeMap<String, String>) -> Result<(), CallError> {
+    /// The id of what was created.
+    async fn send(&self, step: &Step, seen: &Observed) -> Result<String, CallError> {
         let octavia = self.octavia;
-        let resolve = |target: &Target, created: &BTreeMap<String, String>| match target {
-            Target::Id(id) => id.clone(),
-            Target::Created(name) => created.get(name).cloned().unwrap_or_default(),
-        };
         match step {
             Step::CreatePool(pool) => {
-                let fields = with(json!(pool), &[("loadbalancer_id", self.id)]);
-                let id = octavia.create(POOL, fields).await?;
-                created.insert(pool.name.clone(), id);
-                Ok(())
+                return octavia.create(POOL, with(json!(pool), &[("loadbalancer_id", self.id)])).await;
             }
             Step::CreateListener(listener, target) => {
-                let pool = resolve(target, created);
+                let pool = seen.resolve(target);
                 let fields = with(json!(listener), &[("loadbalancer_id", self.id), ("default_pool_id", &pool)]);
-                octavia.create(LISTENER, fields).await.map(drop)
+                return octavia.create(LISTENER, fields).await;
             }
             Step::CreateMonitor(target, monitor) => {
-                let fields = with(json!(monitor), &[("pool_id", &resolve(target, created))]);
-                octavia.create(MONITOR, fields).await.map(drop)
+                return octavia.create(MONITOR, with(json!(monitor), &[("pool_id", &seen.resolve(target))])).await;
             }
             Step::UpdateListener(id, listener, target) => {
-                let fields = with(json!(listener), &[("default_pool_id", &resolve(target, created))]);
+                let fields = with(json!(listener), &[("default_pool_id", &seen.resolve(target))]);
                 octavia.update(LISTENER, id, without(fields, &["protocol", "protocol_port"])).await
             }
             Step::UpdatePool(id, pool) => octavia.update(POOL, id, without(json!(pool), &["protocol"])).await,
             Step::UpdateMonitor(id, monitor) => octavia.update(MONITOR, id, without(json!(monitor), &["type"])).await,
-            Step::SetMembers(target, members) => octavia.set_members(&resolve(target, created), members).await,
+            Step::SetMembers(target, members) => octavia.set_members(&seen.resolve(target), members).await,
             Step::DeleteListener(id) => octavia.delete(LISTENER, id).await,
             Step::DeletePool(id) => octavia.delete(POOL, id).await,
             Step::DeleteMonitor(id) => octavia.delete(MONITOR, id).await,
         }
+        .map(|()| String::new())
     }
 
     /// With everything in it. It is gone when this returns.
     pub async fn delete(&self) -> Result<(), ProviderError> {
-        if self.settled().await?.is_none() {
-            return Ok(());
-        }
         info!(balancer = self.id, "deleting a load balancer");
-        match self.octavia.delete_balancer(self.id).await {
-            // It became busy meanwhile, perhaps with this very delete.
-            Err(error) if error.is_conflict() => {}
-            done => done?,
+        if let Err(error) = self.octavia.delete_balancer(self.id).await {
+            // It is busy, perhaps with this very delete.
+            if !error.is_conflict() {
+                return Err(error.into());
+            }
+            if self.settled().await?.is_none() {
+                return Ok(());
+            }
+            match self.octavia.delete_balancer(self.id).await {
+                Err(error) if error.is_conflict() => {}
+                done => done?,
+            }
         }
         wait_for(self.poll, || async {
             let left = self.octavia.balancer(self.id).await?;
@@ -143,17 +131,21 @@ impl Work<'_> {
     }
 }
 
-/// A load balancer that works, or the reason why there is none.
-pub async fn create(octavia: &Octavia, poll: &Poll, new: &NewLoadBalancer) -> Result<LoadBalancer, ProviderError> {
+/// A load balancer that works with what was created in it, or the reason why there is none.
+pub async fn create(
+    octavia: &Octavia,
+    poll: &Poll,
+    new: &NewLoadBalancer,
+) -> Result<(LoadBalancer, Tree), ProviderError> {
     info!(name = new.name, "creating a load balancer");
-    let balancer = octavia.create_balancer(new).await.map_err(refusal)?;
+    let (balancer, tree) = octavia.create_balancer(new).await.map_err(refusal)?;
     let work = Work { octavia, poll, id: &balancer.id };
     match work.settled().await? {
         Some(balancer) if balancer.is_failed() => {
             work.delete().await?;
             Err(failed(&balancer))
         }
-        Some(balancer) => Ok(balancer),
+        Some(balancer) => Ok((balancer, tree)),
         None => Err(ProviderError::Failed(format!("{balancer} was deleted by somebody else"))),
     }
 }

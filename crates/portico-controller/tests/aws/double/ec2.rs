@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Answer, Fields, State, Tags, VPC, element, elements, is_owned, page, refuse};
+use super::{Answer, Fields, Manners, State, Tags, VPC, element, elements, is_owned, page, refuse};
 
 #[derive(Clone, Debug, Default)]
 pub struct Group {
@@ -28,12 +28,13 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
         "DescribeSubnets" => {
             let subnets = [("subnet-1", "us-east-1a"), ("subnet-2", "us-east-1b")];
             let subnets = subnets.map(|(id, zone)| element("subnetId", id) + &element("availabilityZone", zone));
-            Ok(paged("subnetSet", subnets.to_vec(), fields))
+            Ok(paged(state.manners, "subnetSet", subnets.to_vec(), fields))
         }
         "DescribeRouteTables" => {
             let association = element("item", element("main", "true"));
             let route = element("item", element("gatewayId", "igw-1"));
             Ok(paged(
+                state.manners,
                 "routeTableSet",
                 vec![element("associationSet", association) + &element("routeSet", route)],
                 fields,
@@ -41,7 +42,7 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
         }
         "DescribeSecurityGroups" => {
             let fit = state.groups.iter().filter(|(id, group)| fits(id, group, fields));
-            Ok(paged("securityGroupInfo", fit.map(|(id, group)| described(id, group)).collect(), fields))
+            Ok(paged(state.manners, "securityGroupInfo", fit.map(|(id, group)| described(id, group)).collect(), fields))
         }
         "CreateSecurityGroup" => {
             let name = fields.get("GroupName").to_owned();
@@ -99,8 +100,8 @@ fn delete(state: &mut State, id: &str) -> Answer {
     Ok(element("return", "true"))
 }
 
-fn paged(list: &str, all: Vec<String>, fields: &Fields) -> String {
-    let (items, next) = page(all, fields.get("NextToken"));
+fn paged(manners: Manners, list: &str, all: Vec<String>, fields: &Fields) -> String {
+    let (items, next) = page(manners, all, fields.get("NextToken"));
     elements(list, "item", items) + &next.map(|next| element("nextToken", next)).unwrap_or_default()
 }
 

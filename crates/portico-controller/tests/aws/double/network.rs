@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Answer, Fields, State, Tags, element, elements, is_instance, is_owned, page, refuse, within};
+use super::{Answer, Fields, Manners, State, Tags, element, elements, is_instance, is_owned, page, refuse, within};
 
 #[derive(Clone, Debug, Default)]
 pub struct Balancer {
@@ -53,7 +53,7 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
             let found = state.balancers.iter_mut().find(|(_, it)| it.name == name);
             let Some((arn, balancer)) = found else { return refuse("LoadBalancerNotFound", name) };
             balancer.looks += 1;
-            Ok(elements("LoadBalancers", "member", [described(arn, balancer)]))
+            Ok(elements("LoadBalancers", "member", [described(state.manners, arn, balancer)]))
         }
         "CreateLoadBalancer" => create_balancer(state, fields),
         "DeleteLoadBalancer" => {
@@ -72,14 +72,7 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
         }
         "DescribeListeners" => {
             let of = state.listeners.iter().filter(|(_, it)| it.balancer == fields.get("LoadBalancerArn"));
-            let listener = |(arn, it): (&String, &Listener)| {
-                let action = element("Type", "forward") + &element("TargetGroupArn", &it.targets);
-                element("ListenerArn", arn)
-                    + &element("Port", it.port)
-                    + &element("Protocol", &it.protocol)
-                    + &elements("DefaultActions", "member", [action])
-            };
-            Ok(paged("Listeners", of.map(listener).collect(), fields))
+            Ok(paged(state.manners, "Listeners", of.map(described_listener).collect(), fields))
         }
         "CreateListener" => create_listener(state, fields),
         "ModifyListener" => {
@@ -121,7 +114,7 @@ fn targets(state: &mut State, action: &str, fields: &Fields) -> Answer {
         return create_targets(state, fields);
     }
     if action == "DescribeTargetGroups" {
-        return Ok(paged("TargetGroups", state.targets.iter().map(described_targets).collect(), fields));
+        return Ok(paged(state.manners, "TargetGroups", state.targets.iter().map(described_targets).collect(), fields));
     }
     let arn = fields.get("TargetGroupArn").to_owned();
     let used = state.listeners.values().any(|it| it.targets == arn);
@@ -166,8 +159,8 @@ fn tags<'a>(state: &'a mut State, arn: &str) -> Result<&'a mut Tags, (&'static s
     found.ok_or(("LoadBalancerNotFound", arn.to_owned()))
 }
 
-fn paged(list: &str, all: Vec<String>, fields: &Fields) -> String {
-    let (items, next) = page(all, fields.get("Marker"));
+fn paged(manners: Manners, list: &str, all: Vec<String>, fields: &Fields) -> String {
+    let (items, next) = page(manners, all, fields.get("Marker"));
     elements(list, "member", items) + &next.map(|next| element("NextMarker", next)).unwrap_or_default()
 }
 
@@ -191,13 +184,13 @@ fn create_balancer(state: &mut State, fields: &Fields) -> Answer {
     };
     within("the number of subnets", balancer.subnets.len() as u32, 1..=10)?;
     let arn = state.id("arn:net/");
-    let answer = elements("LoadBalancers", "member", [described(&arn, &balancer)]);
+    let answer = elements("LoadBalancers", "member", [described(state.manners, &arn, &balancer)]);
     state.balancers.insert(arn, balancer);
     Ok(answer)
 }
 
-fn described(arn: &str, it: &Balancer) -> String {
-    let state = if it.looks < 2 { "provisioning" } else { "active" };
+fn described(manners: Manners, arn: &str, it: &Balancer) -> String {
+    let state = if it.looks < manners.provisioning { "provisioning" } else { "active" };
     element("LoadBalancerArn", arn)
         + &element("LoadBalancerName", &it.name)
         + &element("DNSName", format!("{}.elb.us-east-1.amazonaws.com", it.name))
@@ -229,8 +222,17 @@ fn create_listener(state: &mut State, fields: &Fields) -> Answer {
         return refuse("DuplicateListener", listener.port.to_string());
     }
     let arn = state.id("arn:listener/");
+    let answer = elements("Listeners", "member", [described_listener((&arn, &listener))]);
     state.listeners.insert(arn, listener);
-    Ok(String::new())
+    Ok(answer)
+}
+
+fn described_listener((arn, it): (&String, &Listener)) -> String {
+    let action = element("Type", "forward") + &element("TargetGroupArn", &it.targets);
+    element("ListenerArn", arn)
+        + &element("Port", it.port)
+        + &element("Protocol", &it.protocol)
+        + &elements("DefaultActions", "member", [action])
 }
 
 fn check_bounds(fields: &Fields, interval: u32) -> Result<(), (&'static str, String)> {

@@ -57,13 +57,7 @@ impl Service {
 
     pub async fn listeners(&self, balancer: &str) -> Result<Vec<SeenListener>, CallError> {
         let query = || Query::read("elbv2.DescribeListeners").set("LoadBalancerArn", balancer);
-        let read = |item: Xml<'_>| SeenListener {
-            arn: item.text("ListenerArn"),
-            port: item.number("Port").unwrap_or_default(),
-            protocol: item.text("Protocol"),
-            target_group: item.list("DefaultActions").next().map(|it| it.text("TargetGroupArn")).unwrap_or_default(),
-        };
-        self.list(query, Paging::elb("Listeners"), read).await
+        self.list(query, Paging::elb("Listeners"), seen_listener).await
     }
 
     pub async fn create_listener(
@@ -72,10 +66,11 @@ impl Service {
         listener: &Listener,
         targets: &str,
         tags: &Tags,
-    ) -> Result<(), CallError> {
+    ) -> Result<Option<SeenListener>, CallError> {
         let query = Query::write("elbv2.CreateListener").set("LoadBalancerArn", balancer);
         let query = query.set("Protocol", listener.protocol).set("Port", listener.port);
-        self.ask(forward(query, targets).pairs("Tags.member", tags)).await.map(drop)
+        let reply = self.ask(forward(query, targets).pairs("Tags.member", tags)).await?;
+        Xml::read(&reply, |xml| xml.all("Listeners").next().map(seen_listener))
     }
 
     pub async fn redirect(&self, listener: &str, targets: &str) -> Result<(), CallError> {
@@ -183,6 +178,15 @@ fn balancer(item: Xml<'_>) -> Balancer {
         state: item.child("State").text("Code"),
         groups: item.list("SecurityGroups").map(Xml::own_text).collect(),
         tags: Tags::new(),
+    }
+}
+
+fn seen_listener(item: Xml<'_>) -> SeenListener {
+    SeenListener {
+        arn: item.text("ListenerArn"),
+        port: item.number("Port").unwrap_or_default(),
+        protocol: item.text("Protocol"),
+        target_group: item.list("DefaultActions").next().map(|it| it.text("TargetGroupArn")).unwrap_or_default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Balancer, Observed, Step};
 use crate::providers::ProviderError;
 use crate::providers::aws::api::classic::NewClassic;
-use crate::providers::aws::surroundings::{Surroundings, in_lots, not_ours, quota};
+use crate::providers::aws::surroundings::{Surroundings, Trust, in_lots, not_ours, quota};
 use crate::providers::aws::wanted::{Names, Wanted};
 use crate::providers::cloud::CallError;
 
@@ -15,17 +15,20 @@ pub async fn observe(
 ) -> Result<Observed, ProviderError> {
     let balancer = with_tags(around, names, balancer).await?;
     let groups = around.groups(names).await?;
-    let subnets = if balancer.is_none() { around.subnets(wanted).await? } else { Vec::new() };
+    let subnets = if balancer.is_none() { around.subnets(wanted, Trust::Nothing).await? } else { Vec::new() };
     Ok(Observed { groups, balancer, subnets })
 }
 
-/// The security group is not its own alone.
-pub async fn remove(around: &Surroundings, names: &Names) -> Result<(), ProviderError> {
+/// Nothing is there yet: should that be wrong, a name is taken.
+pub async fn begin(around: &Surroundings, names: &Names, wanted: &Wanted) -> Result<Observed, ProviderError> {
+    let (groups, subnets) = (around.groups_at_first(names).await?, around.subnets(wanted, Trust::Known).await?);
+    Ok(Observed { groups, subnets, ..Observed::default() })
+}
+
+/// Only the balancer: the security group is not its own alone.
+pub async fn observe_to_remove(around: &Surroundings, names: &Names) -> Result<Observed, ProviderError> {
     let balancer = around.api.classic.classic(&names.balancer).await?;
-    if with_tags(around, names, balancer).await?.is_some() {
-        around.api.classic.delete_classic(&names.balancer).await?;
-    }
-    Ok(())
+    Ok(Observed { balancer: with_tags(around, names, balancer).await?, ..Observed::default() })
 }
 
 async fn with_tags(
@@ -41,32 +44,32 @@ async fn with_tags(
     Ok(Some(Balancer { tags, ..balancer }))
 }
 
-/// Carries steps out.
+/// Carries steps out, and notes what there is after each.
 pub struct Actor<'a> {
-    around: &'a Surroundings,
-    name: &'a str,
-    /// The id of its security group.
-    group: String,
-    /// Its name in DNS.
-    pub host: String,
+    pub around: &'a Surroundings,
+    pub name: &'a str,
+    pub seen: Observed,
 }
 
 impl Actor<'_> {
-    pub fn new<'a>(around: &'a Surroundings, name: &'a str, seen: &Observed) -> Actor<'a> {
-        let group = seen.groups.own.as_ref().map(|own| own.id.clone()).unwrap_or_default();
-        let host = seen.balancer.as_ref().map(|balancer| balancer.host.clone()).unwrap_or_default();
-        Actor { around, name, group, host }
+    pub async fn run(mut self, steps: Vec<Step>) -> Result<Observed, ProviderError> {
+        for step in &steps {
+            let host = self.act(step).await?;
+            self.seen.done(step, host);
+        }
+        Ok(self.seen)
     }
 
-    pub async fn act(&mut self, step: &Step) -> Result<(), ProviderError> {
-        let (api, name) = (&self.around.api.classic, self.name);
+    /// The name in DNS of a balancer that was made.
+    async fn act(&mut self, step: &Step) -> Result<Option<String>, ProviderError> {
+        let (api, name, group) = (&self.around.api.classic, self.name, self.seen.groups.own_id());
         match step {
-            Step::Group(step) => self.around.change_groups(step, &mut self.group).await?,
+            Step::Group(step) => self.around.change_groups(step, &mut self.seen.groups).await?,
             Step::Create { internal, subnets, listeners, tags } => {
-                let new = NewClassic { internal: *internal, subnets, listeners, group: &self.group, tags };
-                self.host = quota(api.create_classic(name, &new).await)?;
+                let new = NewClassic { internal: *internal, subnets, listeners, group: &group, tags };
+                return Ok(Some(quota(api.create_classic(name, &new).await)?));
             }
-            Step::UseGroup => api.use_classic_group(name, &self.group).await?,
+            Step::UseGroup => api.use_classic_group(name, &group).await?,
             Step::Tag(tags) => api.tag_classic(name, tags).await?,
             Step::SetAttributes(attributes) => api.set_classic_attributes(name, attributes).await?,
             Step::CreateListeners(ports) => quota(api.create_classic_listeners(name, ports).await)?,
@@ -76,12 +79,13 @@ impl Actor<'_> {
             Step::SetCheck(check) => api.set_classic_check(name, check).await?,
             Step::Register(instances) => register(self.around, name, instances).await?,
             Step::Deregister(instances) => api.deregister_classic(name, instances).await?,
+            Step::Delete => api.delete_classic(name).await?,
         }
-        Ok(())
+        Ok(None)
     }
 }
 
-pub async fn register(around: &Surroundings, name: &str, instances: &[String]) -> Result<(), CallError> {
+async fn register(around: &Surroundings, name: &str, instances: &[String]) -> Result<(), CallError> {
     in_lots(instances, "InvalidInstance", |lot| async move { around.api.classic.register_classic(name, lot).await })
         .await
 }

@@ -1,11 +1,9 @@
 //! Network Load Balancers, read and changed.
 
-use std::collections::BTreeMap;
-
-use super::{Balancer, Observed, Step, Tagged};
+use super::{Balancer, Made, Observed, Step, Tagged};
 use crate::providers::ProviderError;
 use crate::providers::aws::api::network::NewBalancer;
-use crate::providers::aws::surroundings::{Surroundings, in_lots, not_ours, quota};
+use crate::providers::aws::surroundings::{Surroundings, Trust, in_lots, not_ours, quota};
 use crate::providers::aws::wanted::{Names, Wanted};
 use crate::providers::cloud::CallError;
 
@@ -23,9 +21,15 @@ pub async fn observe(
     }
     match &seen.balancer {
         Some(balancer) => seen.listeners = around.api.network.listeners(&balancer.arn).await?,
-        None => seen.subnets = around.subnets(wanted).await?,
+        None => seen.subnets = around.subnets(wanted, Trust::Nothing).await?,
     }
     Ok(seen)
+}
+
+/// Nothing is there yet: should that be wrong, a name is taken.
+pub async fn begin(around: &Surroundings, names: &Names, wanted: &Wanted) -> Result<Observed, ProviderError> {
+    let (groups, subnets) = (around.groups_at_first(names).await?, around.subnets(wanted, Trust::Known).await?);
+    Ok(Observed { groups, subnets, ..Observed::default() })
 }
 
 /// As far as it has to be known to delete it.
@@ -60,31 +64,30 @@ async fn owned(around: &Surroundings, names: &Names, mut seen: Observed) -> Resu
     Ok(seen)
 }
 
-/// Carries steps out, and knows the ids of what they are about.
+/// Carries steps out, and notes what there is after each.
 pub struct Actor<'a> {
-    around: &'a Surroundings,
-    group: String,
-    pub balancer: Option<Balancer>,
-    /// ARNs by name.
-    pub targets: BTreeMap<String, String>,
+    pub around: &'a Surroundings,
+    pub seen: Observed,
 }
 
 impl Actor<'_> {
-    pub fn new<'a>(around: &'a Surroundings, seen: &Observed) -> Actor<'a> {
-        let targets = seen.targets.iter().map(|group| (group.name.clone(), group.arn.clone())).collect();
-        let group = seen.groups.own.as_ref().map(|own| own.id.clone()).unwrap_or_default();
-        Actor { around, group, balancer: seen.balancer.clone(), targets }
+    pub async fn run(mut self, steps: Vec<Step>) -> Result<Observed, ProviderError> {
+        for step in &steps {
+            let made = self.act(step).await?;
+            self.seen.done(step, made);
+        }
+        Ok(self.seen)
     }
 
-    pub async fn act(&mut self, step: &Step) -> Result<(), ProviderError> {
-        let api = &self.around.api.network;
+    async fn act(&mut self, step: &Step) -> Result<Made, ProviderError> {
+        let (api, group) = (&self.around.api.network, self.seen.groups.own_id());
         match step {
-            Step::Group(step) => self.around.change_groups(step, &mut self.group).await?,
+            Step::Group(step) => self.around.change_groups(step, &mut self.seen.groups).await?,
             Step::CreateBalancer { name, internal, subnets, tags } => {
-                let new = NewBalancer { name, internal: *internal, subnets, group: &self.group, tags };
-                self.balancer = quota(api.create_balancer(&new).await)?;
+                let new = NewBalancer { name, internal: *internal, subnets, group: &group, tags };
+                return Ok(quota(api.create_balancer(&new).await)?.map_or(Made::Nothing, Made::Balancer));
             }
-            Step::UseGroup => api.use_group(self.arn(), &self.group).await?,
+            Step::UseGroup => api.use_group(self.arn(), &group).await?,
             Step::Tag(what, tags) => api.add_tags(self.tagged(what), tags).await?,
             Step::SetAttributes(what, attributes) => match what {
                 Tagged::Balancer => api.set_balancer_attributes(self.arn(), attributes).await?,
@@ -92,14 +95,15 @@ impl Actor<'_> {
             },
             Step::CreateTargets { listener, check, tags } => {
                 let made = api.create_target_group(listener, &self.around.vpc, check, tags).await;
-                self.targets.insert(listener.target_group.clone(), quota(made)?);
+                return Ok(Made::Targets(quota(made)?));
             }
             Step::SetCheck(name, check) => api.set_check(self.target(name), check).await?,
             Step::Register(name, instances) => register(self.around, self.target(name), instances).await?,
             Step::Deregister(name, instances) => api.deregister(self.target(name), instances).await?,
             Step::CreateListener(listener, tags) => {
                 let target = self.target(&listener.target_group);
-                quota(api.create_listener(self.arn(), listener, target, tags).await)?;
+                let made = quota(api.create_listener(self.arn(), listener, target, tags).await)?;
+                return Ok(made.map_or(Made::Nothing, Made::Listener));
             }
             Step::Redirect(listener, name) => api.redirect(listener, self.target(name)).await?,
             Step::DeleteListener(arn) => api.delete_listener(arn).await?,
@@ -107,19 +111,18 @@ impl Actor<'_> {
                 let waiting = "a target group is still in use by the load balancer";
                 let act = || api.delete_target_group(self.target(name));
                 self.around.until_free(&["ResourceInUse"], waiting, act).await?;
-                self.targets.remove(name);
             }
             Step::DeleteBalancer => api.delete_balancer(self.arn()).await?,
         }
-        Ok(())
+        Ok(Made::Nothing)
     }
 
     fn arn(&self) -> &str {
-        self.balancer.as_ref().map_or("", |balancer| &balancer.arn)
+        self.seen.balancer.as_ref().map_or("", |balancer| &balancer.arn)
     }
 
     fn target(&self, name: &str) -> &str {
-        self.targets.get(name).map_or("", String::as_str)
+        self.seen.targets.iter().find(|group| group.name == name).map_or("", |group| &group.arn)
     }
 
     fn tagged(&self, what: &Tagged) -> &str {
@@ -130,6 +133,6 @@ impl Actor<'_> {
     }
 }
 
-pub async fn register(around: &Surroundings, group: &str, instances: &[String]) -> Result<(), CallError> {
+async fn register(around: &Surroundings, group: &str, instances: &[String]) -> Result<(), CallError> {
     in_lots(instances, "InvalidTarget", |lot| async move { around.api.network.register(group, lot).await }).await
 }

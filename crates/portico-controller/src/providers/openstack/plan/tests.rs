@@ -199,7 +199,63 @@ fn nodes_change_members_alone() {
     let old = [listener(80, "TCP"), listener(443, "TCP")];
     let mut new = old.clone();
     new[0].default_pool.members.push(member(3));
-    new[1].spec.connection_limit = 9;
     let expected = [Step::SetMembers(id("pool_80_TCP"), new[0].default_pool.members.clone())];
-    assert_eq!(plan_members(&new, &made(&old).pools), expected);
+    assert_eq!(plan(&new, &made(&old)), expected);
+}
+
+/// What is noted after each step is what a look would find.
+#[test]
+fn after_all_steps_nothing_is_left_to_do() {
+    let one = [listener(80, "TCP")];
+    let mut changed = one.clone();
+    changed[0].spec.connection_limit = 9;
+    changed[0].default_pool.members.pop();
+    changed[0].default_pool.spec.lb_algorithm = "SOURCE_IP".to_owned();
+    let other_monitor = |kind: Option<&str>| {
+        let mut it = one.clone();
+        it[0].default_pool.healthmonitor = kind.map(monitor);
+        it
+    };
+    let mut slower = one.clone();
+    slower[0].default_pool.healthmonitor.as_mut().unwrap().delay = 60;
+    let states: [&[NewListener]; 8] = [
+        &[],
+        &one,
+        &[listener(80, "TCP"), listener(443, "TCP")],
+        &[listener(80, "PROXYV2")],
+        &changed,
+        &other_monitor(None),
+        &other_monitor(Some("TCP")),
+        &slower,
+    ];
+    for old in states {
+        for new in states {
+            let mut seen = made(old);
+            for (number, step) in plan(new, &seen).iter().enumerate() {
+                seen.done(step, format!("made-{number}"));
+            }
+            assert_eq!(plan(new, &seen), [], "{old:?} to {new:?}");
+            assert_eq!((seen.listeners.len(), seen.pools.len()), (new.len(), new.len()));
+        }
+    }
+}
+
+#[test]
+fn what_was_created_in_one_call_is_known_by_the_answer() {
+    let wanted = [listener(80, "TCP"), listener(443, "TCP")];
+    let answer = serde_json::json!({
+        "listeners": [
+            {"id": "l2", "protocol": "TCP", "protocol_port": 443, "default_pool_id": "p2"},
+            {"id": "l1", "protocol": "TCP", "protocol_port": 80, "default_pool_id": "p1"},
+        ],
+        "pools": [{"id": "p1", "healthmonitor": {"id": "m1"}}, {"id": "p2", "healthmonitor": {"id": "m2"}}],
+    });
+    let mut tree: Tree = serde_json::from_value(answer).unwrap();
+    let seen = Observed::created(&wanted, &tree).unwrap();
+    assert_eq!(plan(&wanted, &seen), []);
+    assert_eq!(seen.listeners[0].id, "l1");
+    assert_eq!(seen.pools[1].monitor.as_ref().unwrap().id, "m2");
+    tree.pools[0].healthmonitor = None;
+    assert_eq!(Observed::created(&wanted, &tree), None);
+    assert_eq!(Observed::created(&wanted, &Tree::default()), None);
 }

@@ -23,19 +23,33 @@ use portico_controller::providers::cloud::{CallMetrics, Sent, Transport, Transpo
 use portico_controller::providers::{Node, Provider};
 
 pub const VPC: &str = "vpc-1";
-const INSTANCES: [&str; 3] = ["i-1", "i-2", "i-3"];
-/// Elements in a page.
-const PAGE: usize = 2;
-/// How often a group is held after its balancer is gone.
-const HELD: usize = 2;
+/// `i-1` and so on.
+const INSTANCES: usize = 999;
+
+/// How slow and how narrow it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Manners {
+    /// Elements in a page.
+    pub page: usize,
+    /// How often a group is held after its balancer is gone.
+    pub held: usize,
+    /// For how many looks a balancer is being provisioned.
+    pub provisioning: usize,
+}
+
+impl Default for Manners {
+    fn default() -> Manners {
+        Manners { page: 2, held: 2, provisioning: 2 }
+    }
+}
+
+pub fn node(number: usize) -> Node {
+    let (name, provider_id) = (format!("node-i-{number}"), format!("aws:///us-east-1a/i-{number}"));
+    Node { name, provider_id, ..Node::default() }
+}
 
 pub fn nodes() -> Vec<Node> {
-    let node = |id: &str| Node {
-        name: format!("node-{id}"),
-        provider_id: format!("aws:///us-east-1a/{id}"),
-        ..Node::default()
-    };
-    INSTANCES.map(node).to_vec()
+    (1..=3).map(node).collect()
 }
 
 pub type Tags = BTreeMap<String, String>;
@@ -44,6 +58,7 @@ pub type Answer = Result<String, (&'static str, String)>;
 
 #[derive(Default)]
 pub struct State {
+    pub manners: Manners,
     numbers: usize,
     pub groups: BTreeMap<String, ec2::Group>,
     pub balancers: BTreeMap<String, network::Balancer>,
@@ -62,7 +77,7 @@ impl State {
     }
 
     pub fn hold(&mut self, groups: &[String]) {
-        self.held.extend(groups.iter().map(|group| (group.clone(), HELD)));
+        self.held.extend(groups.iter().map(|group| (group.clone(), self.manners.held)));
     }
 }
 
@@ -104,10 +119,10 @@ pub fn refuse<T>(code: &'static str, message: impl Into<String>) -> Result<T, (&
 }
 
 /// One page of a list, and the mark of the next.
-pub fn page(all: Vec<String>, mark: &str) -> (Vec<String>, Option<String>) {
+pub fn page(manners: Manners, all: Vec<String>, mark: &str) -> (Vec<String>, Option<String>) {
     let start = mark.parse().unwrap_or(0);
-    let next = (start + PAGE < all.len()).then(|| (start + PAGE).to_string());
-    (all.into_iter().skip(start).take(PAGE).collect(), next)
+    let next = (start + manners.page < all.len()).then(|| (start + manners.page).to_string());
+    (all.into_iter().skip(start).take(manners.page).collect(), next)
 }
 
 pub fn within(name: &str, value: u32, range: std::ops::RangeInclusive<u32>) -> Result<(), (&'static str, String)> {
@@ -119,7 +134,7 @@ pub fn within(name: &str, value: u32, range: std::ops::RangeInclusive<u32>) -> R
 }
 
 pub fn is_instance(id: &str) -> bool {
-    INSTANCES.contains(&id)
+    id.strip_prefix("i-").and_then(|number| number.parse().ok()).is_some_and(|number| (1..=INSTANCES).contains(&number))
 }
 
 #[derive(Default)]
@@ -201,6 +216,13 @@ impl Lab {
         Lab::of(Cloud { seen: Some(Mutex::default()), ..Cloud::default() })
     }
 
+    /// As quick and wide as nobody's cloud is.
+    pub fn quick() -> Lab {
+        let lab = Lab::new();
+        lab.cloud.state.lock().unwrap().manners = Manners { page: 400, held: 0, provisioning: 0 };
+        lab
+    }
+
     fn of(cloud: Cloud) -> Lab {
         let lab = Lab { cloud: Arc::new(cloud), plan: Arc::default() };
         ec2::furnish(&mut lab.cloud.state.lock().unwrap());
@@ -208,9 +230,13 @@ impl Lab {
     }
 
     pub fn provider(&self) -> Aws {
+        self.provider_over(Arc::new(self.clone()))
+    }
+
+    pub fn provider_over(&self, transport: Arc<dyn Transport>) -> Aws {
         let (pace, poll) = no_waits();
         Aws::new(Parts {
-            transport: Arc::new(self.clone()),
+            transport,
             config: Config::default(),
             source: Source::Fixed(Credentials { key: "AKID".to_owned(), secret: "s".into(), token: None }),
             region: "us-east-1".to_owned(),

@@ -1,0 +1,226 @@
+//! `portico top`: the fleet in a terminal. The API server is watched, not polled; nodes are asked for their metrics where they can be reached.
+
+mod fleet;
+mod metrics;
+mod screen;
+#[cfg(test)]
+mod tests;
+mod view;
+mod watch;
+
+use crate::client;
+use crate::fetch;
+use crate::output::{Format, Output, Table, few};
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use fleet::{Fleet, NodeRow, ServiceRow};
+use futures_util::StreamExt;
+use metrics::Measured;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use screen::{Action, Screen};
+use serde::Serialize;
+use std::fmt;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+/// For the lists of a start.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// For a node's metrics, and between two looks at them.
+const METRICS_PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_secs(2);
+
+#[derive(Args)]
+#[command(rename_all = "kebab-case")]
+pub struct Arguments {
+    /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Print everything once and exit.
+    #[arg(long)]
+    once: bool,
+    /// Show only Services with this in their name, type, address or problem.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Where nodes show their metrics (`portico node --metrics-bind-address`).
+    #[arg(long, value_name = "PORT", default_value_t = 10249)]
+    metrics_port: u16,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let screen = Screen { filter: arguments.filter.clone(), ..Screen::default() };
+    let machine_readable = arguments.output.output != Format::Table;
+    crate::runtime()?.block_on(async {
+        let client = client::from_kubeconfig(arguments.kubeconfig.clone()).await?;
+        let mut news = watch::follow(&client);
+        let fleet = first(&mut news).await?;
+        if arguments.once || machine_readable {
+            let fleet = measured(fleet, arguments.metrics_port).await;
+            return arguments.output.print(&Picture { services: screen.services(&fleet), nodes: screen.nodes(&fleet) });
+        }
+        ensure!(std::io::stdout().is_terminal(), "this is no terminal: use --once");
+        let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
+        let ended = live(&mut terminal, fleet, screen, news, arguments.metrics_port).await;
+        ratatui::restore();
+        ended
+    })
+}
+
+type AllNews = futures_util::stream::SelectAll<futures_util::stream::BoxStream<'static, fleet::News>>;
+
+/// Everything that is there, once.
+async fn first(news: &mut AllNews) -> anyhow::Result<Fleet> {
+    let (mut fleet, deadline) = (Fleet::default(), Instant::now() + PATIENCE);
+    while !fleet.is_complete() {
+        match timeout_at(deadline, news.next()).await {
+            Ok(Some(told)) => fleet.hear(told),
+            _ => {
+                let why = fleet.trouble.clone().unwrap_or_else(|| format!("no answer within {PATIENCE:?}"));
+                bail!("cannot list what the API server has: {why}");
+            }
+        }
+    }
+    // Reports that are there come as soon as the rest.
+    while let Ok(Some(told)) = timeout_at(Instant::now() + Duration::from_millis(200), news.next()).await {
+        fleet.hear(told);
+    }
+    Ok(fleet)
+}
+
+type Looks = JoinSet<(String, Result<Measured, String>)>;
+
+fn look(addresses: Vec<(String, SocketAddr)>) -> Looks {
+    let mut looks = JoinSet::new();
+    for (node, at) in addresses {
+        looks.spawn(async move {
+            let answer = fetch::get(at, "/metrics", METRICS_PATIENCE).await;
+            let measured = match answer {
+                Ok(answer) if answer.code == 200 => Ok(Measured::parse(&answer.body)),
+                Ok(answer) => Err(format!("{at} answers {}", answer.code)),
+                Err(error) => Err(format!("{at}: {error:#}")),
+            };
+            (node, measured)
+        });
+    }
+    looks
+}
+
+async fn measured(mut fleet: Fleet, port: u16) -> Fleet {
+    for (node, measured) in look(fleet.metrics_addresses(port)).join_all().await {
+        fleet.measure(&node, measured);
+    }
+    fleet
+}
+
+/// Draws whenever something happened, until somebody leaves.
+async fn live(
+    terminal: &mut DefaultTerminal,
+    mut fleet: Fleet,
+    mut screen: Screen,
+    mut news: AllNews,
+    port: u16,
+) -> anyhow::Result<()> {
+    let mut keys = keys();
+    let mut looks = look(fleet.metrics_addresses(port));
+    let mut again = tokio::time::interval(LOOK);
+    again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        terminal.draw(|frame| view::draw(frame, &fleet, &screen)).context("cannot draw")?;
+        tokio::select! {
+            Some(told) = news.next() => {
+                fleet.hear(told);
+                // A burst is one picture.
+                while let Some(Some(told)) = futures_util::FutureExt::now_or_never(news.next()) {
+                    fleet.hear(told);
+                }
+            }
+            key = keys.recv() => match key {
+                Some(Key::Pressed(code)) => {
+                    let rows = screen.services(&fleet).len();
+                    if screen.key(code, rows) == Action::Leave {
+                        return Ok(());
+                    }
+                }
+                Some(Key::Resized) => {}
+                Some(Key::Interrupted) | None => return Ok(()),
+            },
+            Some(Ok((node, measured))) = looks.join_next() => fleet.measure(&node, measured),
+            _ = again.tick(), if looks.is_empty() => looks = look(fleet.metrics_addresses(port)),
+        }
+    }
+}
+
+enum Key {
+    Pressed(KeyCode),
+    Resized,
+    Interrupted,
+}
+
+/// What is typed, from a thread of its own: reading a terminal waits.
+fn keys() -> mpsc::Receiver<Key> {
+    let (sender, receiver) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            let key = match event {
+                Event::Key(key) if key.kind == KeyEventKind::Release => continue,
+                Event::Key(key) if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') => {
+                    Key::Interrupted
+                }
+                Event::Key(key) => Key::Pressed(key.code),
+                Event::Resize(..) => Key::Resized,
+                _ => continue,
+            };
+            if sender.blocking_send(key).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// What `--once` prints.
+#[derive(Serialize)]
+struct Picture {
+    services: Vec<ServiceRow>,
+    nodes: Vec<NodeRow>,
+}
+
+impl fmt::Display for Picture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table =
+            Table::new(["service", "type", "address", "ports", "ready", "conditions", "connections", "problem"]);
+        for row in &self.services {
+            table.row([
+                row.name.clone(),
+                row.kind.clone(),
+                few(&row.addresses, 2),
+                few(&row.ports, 3),
+                format!("{}/{}", row.ready, row.endpoints),
+                view::conditions(row),
+                view::count(row.connections),
+                row.problem.clone(),
+            ]);
+        }
+        writeln!(f, "{table}")?;
+        let mut table = Table::new(["node", "address", "installed", "median", "99%", "connections", "problem"]);
+        for row in &self.nodes {
+            table.row([
+                row.name.clone(),
+                row.address.clone(),
+                row.installed.clone(),
+                row.median.clone(),
+                row.slowest.clone(),
+                view::count(row.connections),
+                row.problem.clone(),
+            ]);
+        }
+        write!(f, "{table}")
+    }
+}

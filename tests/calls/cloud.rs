@@ -1,0 +1,158 @@
+//! A cloud in memory with its calls counted, and providers on it.
+
+use super::story::Cost;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::Request as HttpRequest;
+use portico_controller::providers::cloud::{Sent, Transport};
+use portico_controller::providers::{Abilities, Answer, Balancer, Provider, Request};
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+/// What a request to a cloud is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Write,
+    /// A look at something that takes its time.
+    Wait,
+    /// About who asks, and not about any Service.
+    Login,
+}
+
+pub type Start = Box<dyn Fn(Arc<dyn Transport>) -> Arc<dyn Provider>>;
+
+pub struct Cloud {
+    pub name: &'static str,
+    /// A provider as after a start of the program.
+    pub start: Start,
+    pub wire: Arc<dyn Transport>,
+    pub kind: fn(&HttpRequest<Bytes>) -> Kind,
+    /// What Services are annotated with.
+    pub annotations: Value,
+    /// `spec.providerID` of a node.
+    pub provider_id: fn(usize) -> String,
+    /// Of each chapter of the story: reads and writes for each Service.
+    pub each: [(usize, usize); 8],
+    /// And for what all Services share.
+    pub shared: [(usize, usize); 8],
+}
+
+#[derive(Default)]
+struct Counts {
+    reads: AtomicUsize,
+    writes: AtomicUsize,
+    waits: AtomicUsize,
+}
+
+/// Counts requests on their way.
+struct Counted {
+    wire: Arc<dyn Transport>,
+    kind: fn(&HttpRequest<Bytes>) -> Kind,
+    counts: Arc<Counts>,
+}
+
+impl Transport for Counted {
+    fn send(&self, request: HttpRequest<Bytes>) -> Sent<'_> {
+        let count = match (self.kind)(&request) {
+            Kind::Read => Some(&self.counts.reads),
+            Kind::Write => Some(&self.counts.writes),
+            Kind::Wait => Some(&self.counts.waits),
+            Kind::Login => None,
+        };
+        count.inspect(|count| _ = count.fetch_add(1, SeqCst));
+        self.wire.send(request)
+    }
+}
+
+/// How often a provider was called, to the end of the call.
+#[derive(Default)]
+struct Calls {
+    ensured: AtomicUsize,
+    moved: AtomicUsize,
+    deleted: AtomicUsize,
+}
+
+/// A call of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Ensure,
+    UpdateNodes,
+    Delete,
+}
+
+/// A provider that tells how often it was called, and what that cost.
+pub struct Watched {
+    provider: Arc<dyn Provider>,
+    counts: Arc<Counts>,
+    calls: Calls,
+}
+
+impl Watched {
+    pub fn on(cloud: &Cloud) -> Watched {
+        let counts: Arc<Counts> = Arc::default();
+        let counted = Counted { wire: Arc::clone(&cloud.wire), kind: cloud.kind, counts: Arc::clone(&counts) };
+        Watched { provider: (cloud.start)(Arc::new(counted)), counts, calls: Calls::default() }
+    }
+
+    pub fn called(&self, call: Call) -> usize {
+        self.count(call).load(SeqCst)
+    }
+
+    fn count(&self, call: Call) -> &AtomicUsize {
+        match call {
+            Call::Ensure => &self.calls.ensured,
+            Call::UpdateNodes => &self.calls.moved,
+            Call::Delete => &self.calls.deleted,
+        }
+    }
+
+    /// Since the last time.
+    pub fn take_cost(&self) -> Cost {
+        let [reads, writes, waits] =
+            [&self.counts.reads, &self.counts.writes, &self.counts.waits].map(|count| count.swap(0, SeqCst));
+        Cost { reads, writes, waits }
+    }
+
+    async fn counting<T>(
+        &self,
+        call: Call,
+        answer: Answer<'_, T>,
+    ) -> Result<T, portico_controller::providers::ProviderError> {
+        let answer = answer.await;
+        assert!(answer.is_ok(), "{call:?}: {:?}", answer.as_ref().err());
+        self.count(call).fetch_add(1, SeqCst);
+        answer
+    }
+}
+
+impl Provider for Watched {
+    fn name(&self) -> &str {
+        self.provider.name()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.provider.abilities()
+    }
+
+    fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
+        self.provider.describe(request)
+    }
+
+    fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer> {
+        self.counting(Call::Ensure, self.provider.ensure(request)).boxed()
+    }
+
+    fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
+        self.counting(Call::UpdateNodes, self.provider.update_nodes(request)).boxed()
+    }
+
+    fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
+        self.counting(Call::Delete, self.provider.delete(request)).boxed()
+    }
+
+    fn forget(&self, request: &Request) {
+        self.provider.forget(request);
+    }
+}
