@@ -1,7 +1,7 @@
 //! A cluster with everything that runs in it: API server, load-balancer controller and three nodes, as programs of their own; a
 //! client on the same link; and `kubectl`, by which everything is done and seen.
 //!
-//! Knows no test: benchmarks use it too.
+//! Knows no test: benchmarks and the tests of a cloud use it too.
 #![allow(dead_code, reason = "each target uses its own part of this module")]
 
 use portico_testbed::cluster::{POD_RANGES, SERVICE_RANGES};
@@ -37,6 +37,15 @@ pub struct Rig {
 impl Rig {
     /// Everything runs, and there are Nodes, but no pool and no Service.
     pub fn start() -> Rig {
+        let mut rig = Rig::with_apiserver();
+        let controller = rig.controller("metal");
+        rig.run("cp", controller, "controller");
+        NODES.iter().for_each(|name| rig.start_node(name));
+        rig
+    }
+
+    /// There are Nodes; of all programs only the API server runs.
+    pub fn with_apiserver() -> Rig {
         let mut dir = TempDir::with_prefix("portico-announce-").unwrap();
         if std::env::var_os("PORTICO_KEEP").is_some() {
             dir.disable_cleanup(true);
@@ -47,8 +56,6 @@ impl Rig {
         let mut rig = Rig { cluster, nodes: BTreeMap::new(), _programs: vec![], runtime, dir };
         rig.start_apiserver();
         NODES.iter().for_each(|name| rig.add_node(name));
-        rig.start_controller();
-        NODES.iter().for_each(|name| rig.start_node(name));
         rig
     }
 
@@ -56,7 +63,7 @@ impl Rig {
         self.cluster.host(name).unwrap_or_else(|| panic!("no host {name}"))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -74,8 +81,13 @@ impl Rig {
 
     /// Starts a program in a host; it runs as long as the rig.
     pub fn run(&mut self, host: &str, command: Command, log: &str) {
-        let process = self.host(host).spawn(self.logged(command, log)).unwrap();
+        let process = self.spawn(host, command, log);
         self._programs.push(process);
+    }
+
+    /// Starts a program in a host, with its output in a file of the rig.
+    pub fn spawn(&self, host: &str, command: Command, log: &str) -> Process {
+        self.host(host).spawn(self.logged(command, log)).unwrap()
     }
 
     fn start_apiserver(&mut self) {
@@ -104,15 +116,21 @@ impl Rig {
         });
     }
 
-    fn start_controller(&mut self) {
-        let mut command = self.portico(&["controller", "--cloud-provider=metal", "--controllers=service-lb"]);
-        command.args(["--leader-elect=false", "--metrics-bind-address=0"]);
+    /// The load-balancer controller with a provider.
+    pub fn controller(&self, provider: &str) -> Command {
+        let mut command = self.portico(&["controller", "--controllers=service-lb", "--leader-elect=false"]);
+        command.args(["--metrics-bind-address=0", "--cloud-provider", provider]);
         command.arg(format!("--kubeconfig={}", self.path("kubeconfig").display()));
-        self.run("cp", command, "controller");
+        command
     }
 
     /// Starts the daemon of a node, which may have run before.
     pub fn start_node(&mut self, name: &'static str) {
+        self.start_node_with(name, &[]);
+    }
+
+    /// The same with more flags.
+    pub fn start_node_with(&mut self, name: &'static str, flags: &[&str]) {
         let mut command = self.portico(&["node", "--static-services=", "--conntrack-max-per-core=0"]);
         command
             .args([
@@ -123,8 +141,9 @@ impl Rig {
             .arg(format!("--kubeconfig={}", self.path("kubeconfig").display()))
             .arg(format!("--hostname-override={name}"))
             .arg(format!("--cluster-cidr={POD_RANGES}"))
-            .arg(format!("--data-dir={}", self.path(name).display()));
-        let process = self.host(name).spawn(self.logged(command, name)).unwrap();
+            .arg(format!("--data-dir={}", self.path(name).display()))
+            .args(flags);
+        let process = self.spawn(name, command, name);
         self.nodes.insert(name, process);
     }
 
@@ -201,8 +220,11 @@ impl Rig {
     }
 
     pub fn ask_within(&self, patience: Duration, from: &str, address: IpAddr) -> Result<Seen, String> {
-        let flow = Flow { patience, ..Flow::new(Protocol::Tcp, SocketAddr::new(address, PORT)) };
-        let answer = self.runtime.block_on(self.host(from).ask(&flow));
+        self.ask_by(from, &Flow { patience, ..Flow::new(Protocol::Tcp, SocketAddr::new(address, PORT)) })
+    }
+
+    pub fn ask_by(&self, from: &str, flow: &Flow) -> Result<Seen, String> {
+        let answer = self.runtime.block_on(self.host(from).ask(flow));
         answer.map(|answer| answer.seen).map_err(|failure| format!("{failure:?}"))
     }
 

@@ -143,8 +143,7 @@ fn complete(key: &Key, body: &mut Value, id: Value) {
 fn prepare_address(store: &mut Store, body: &mut Value) -> Result<(), Refusal> {
     let number = body["address"].as_str().unwrap_or_default().to_owned();
     if number.is_empty() {
-        let number = u32::try_from(store.number()).unwrap_or_default();
-        body["address"] = Ipv4Addr::from(FIRST_ADDRESS + number).to_string().into();
+        body["address"] = free_address(store).into();
         body["status"] = "RESERVED".into();
         return Ok(());
     }
@@ -160,9 +159,19 @@ fn prepare_address(store: &mut Store, body: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn free_address(store: &mut Store) -> String {
+    let number = u32::try_from(store.number()).unwrap_or_default();
+    Ipv4Addr::from(FIRST_ADDRESS + number).to_string()
+}
+
 fn prepare_rule(store: &mut Store, body: &mut Value) -> Result<(), Refusal> {
     let Some(pool) = parse_link(&body["target"]) else { return refuse(400, "invalid", "a rule has a target") };
     found(store, &pool)?;
+    if body["IPAddress"].is_null() {
+        // One that goes with the rule.
+        body["IPAddress"] = free_address(store).into();
+        return Ok(());
+    }
     let address = body["IPAddress"].clone();
     let Some((_, reserved)) = store.all(Kind::Address, "").find(|(_, reserved)| reserved["address"] == address) else {
         return refuse(400, "invalid", format!("address {address} is not reserved"));

@@ -8,16 +8,20 @@
 //! - `resources`, `api`: the cloud's resources and calls.
 //! - `names`, `wanted`: what a Service wants. Pure.
 //! - `plan`: the next steps from wanted and observed. Pure.
-//! - `act`: reading and doing.
+//! - `act`: reading and doing. `shared`: the check that Services share. `last`: what is remembered of each.
+//!
+//! A call plans from what the last one left, and reads only what that does not tell ([`Remembered`]).
 
 mod act;
 mod api;
 mod auth;
 mod config;
 mod description;
+mod last;
 mod names;
 mod plan;
 mod resources;
+mod shared;
 mod start;
 mod wanted;
 
@@ -25,14 +29,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use tokio::sync::RwLock;
-
-use self::act::{Actor, explain};
+use self::act::{Actor, being_made, explain};
 use self::api::{Api, is_absent_instance};
+use self::last::{Last, Latest};
 use self::names::Names;
-use self::resources::{ForwardingRule, TargetPool};
+use self::plan::Observed;
+use self::resources::ForwardingRule;
+use self::shared::Shared;
 use self::wanted::{InstanceRef, Wanted};
-use super::cloud::CallError;
+use super::cloud::{Basis, CallError, Remembered};
 use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, ProviderError, Request};
 pub use description::DESCRIPTION;
 
@@ -43,6 +48,9 @@ const MOST_ROUNDS: usize = 100;
 /// The provider `gce`.
 pub struct Gce {
     actor: Actor,
+    /// By the name of the balancer.
+    last: Remembered<Last>,
+    latest: Latest,
     /// Tags by instance, for the instances that were asked for last.
     tags: Mutex<Option<(BTreeSet<InstanceRef>, Instances)>>,
 }
@@ -52,7 +60,12 @@ type Instances = BTreeMap<InstanceRef, Vec<String>>;
 
 impl Gce {
     fn new(api: Api) -> Gce {
-        Gce { actor: Actor { api, shared: RwLock::default() }, tags: Mutex::default() }
+        Gce {
+            actor: Actor { api, shared: Shared::default() },
+            last: Remembered::default(),
+            latest: Latest::default(),
+            tags: Mutex::default(),
+        }
     }
 
     fn api(&self) -> &Api {
@@ -64,44 +77,68 @@ impl Gce {
     }
 
     async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
-        let mut wanted = self.wanted(request).await?;
+        let wanted = self.wanted(request).await?;
+        let work = |basis| async {
+            let made = self.make_from(basis, request, wanted.clone()).await;
+            // Whatever went wrong, it may be with what others use.
+            made.inspect_err(|_| self.actor.shared.forget())
+        };
+        self.last.make(&wanted.names.balancer, work).await
+    }
+
+    async fn make_from(
+        &self,
+        basis: Basis<Last>,
+        request: &Request,
+        mut wanted: Wanted,
+    ) -> Result<(Last, Balancer), ProviderError> {
+        let (actor, name) = (&self.actor, wanted.names.balancer.clone());
         // Until it is clear that the shared check is not about to be used, nobody gives it back.
-        let sharing = self.actor.shared.read().await;
-        let mut observed = self.actor.observe(&wanted).await?;
+        let sharing = actor.shared.hold().await;
+        let (mut observed, looked) = match basis {
+            Basis::Last(last) => (actor.recall(last.recall(&self.api().place), &wanted).await?, false),
+            // The pool is made before all others and goes after them: if its name is free, nothing is there.
+            Basis::New if request.ingress.is_empty() => (actor.recall(Observed::default(), &wanted).await?, false),
+            Basis::New | Basis::Look => (actor.observe(&wanted).await?, true),
+        };
         let _sharing = plan::will_share(&wanted, &observed).then_some(sharing);
         for _ in 0..MOST_ROUNDS {
             let steps = plan::next(&wanted, &observed, self.api())?;
             if steps.is_empty() {
-                return observed.rule.as_ref().map(balancer).ok_or_else(|| failed("there is no forwarding rule"))?;
+                if observed.has_check(&wanted.names.shared_check) {
+                    actor.shared.join(&name);
+                }
+                let balancer = observed.rule.as_ref().map(balancer);
+                let balancer = balancer.ok_or_else(|| failed("there is no forwarding rule"))??;
+                return Ok((self.latest.keep(observed), balancer));
             }
-            match self.actor.act(steps, &wanted, &mut observed).await {
+            match actor.act(steps, &wanted.names, &mut observed).await {
                 Err(error) if error.call().is_some_and(is_absent_instance) => self.drop_absent(&mut wanted).await?,
-                done => done.map_err(explain)?,
+                Err(error) => return Err(explain(if looked { being_made(error) } else { error })),
+                Ok(()) => {}
             }
         }
         Err(failed("the load balancer does not become what is wanted"))
     }
 
-    async fn move_nodes(&self, request: &Request) -> Result<(), ProviderError> {
-        // Tags follow the instances, and the firewalls follow the tags.
-        if self.api().place.node_tags.is_empty() {
-            return self.make(request).await.map(drop);
-        }
-        let mut wanted = self.wanted(request).await?;
-        let pool = self.api().get::<TargetPool>(&wanted.names.balancer).await?;
-        let mut observed = plan::Observed { pool, ..plan::Observed::default() };
-        for _ in 0..MOST_ROUNDS {
-            let steps = observed.pool.as_ref().and_then(|pool| plan::next_nodes(&wanted, pool, self.api()));
-            let Some(steps) = steps else { return self.make(request).await.map(drop) };
+    async fn remove(&self, request: &Request) -> Result<(), ProviderError> {
+        let names = self.names(request);
+        let work = |basis| self.remove_from(basis, &names);
+        self.last.delete(&names.balancer, work).await
+    }
+
+    async fn remove_from(&self, basis: Basis<Last>, names: &Names) -> Result<(), ProviderError> {
+        let Basis::Last(last) = basis else { return self.actor.delete_all(names).await.map_err(explain) };
+        let mut observed = last.recall(&self.api().place);
+        let shares = observed.has_check(&names.shared_check);
+        loop {
+            let steps = plan::next_removal(names, &observed);
             if steps.is_empty() {
-                return Ok(());
+                break;
             }
-            match self.actor.act(steps, &wanted, &mut observed).await {
-                Err(error) if error.call().is_some_and(is_absent_instance) => self.drop_absent(&mut wanted).await?,
-                done => done.map_err(explain)?,
-            }
+            self.actor.act(steps, names, &mut observed).await.map_err(explain)?;
         }
-        Err(failed("the target pool does not become what is wanted"))
+        if shares { self.actor.release_shared(names).await.map_err(explain) } else { Ok(()) }
     }
 
     async fn wanted(&self, request: &Request) -> Result<Wanted, ProviderError> {
@@ -153,11 +190,16 @@ impl Provider for Gce {
         Abilities { uses_nodes: true, needs_health_check_port: true, ..Abilities::default() }
     }
 
-    /// A forwarding rule is the last thing that is made: where there is one, all is there.
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
         Box::pin(async {
             let rule = self.api().get::<ForwardingRule>(&self.names(request).balancer).await?;
-            rule.as_ref().map(balancer).transpose()
+            let found = rule.as_ref().map(balancer).transpose()?;
+            let ingress = found.as_ref().map(|balancer| balancer.ingress.as_slice()).unwrap_or_default();
+            // Somebody else had a hand in it.
+            if found.is_none() || (!request.ingress.is_empty() && ingress != request.ingress) {
+                self.forget(request);
+            }
+            Ok(found)
         })
     }
 
@@ -166,11 +208,16 @@ impl Provider for Gce {
     }
 
     fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        Box::pin(self.move_nodes(request))
+        Box::pin(async { self.make(request).await.map(drop) })
     }
 
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        Box::pin(async { self.actor.delete(&self.names(request)).await.map_err(explain) })
+        Box::pin(self.remove(request))
+    }
+
+    fn forget(&self, request: &Request) {
+        self.last.forget(&request.balancer_name);
+        self.actor.shared.forget();
     }
 }
 

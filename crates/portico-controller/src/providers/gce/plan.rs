@@ -1,10 +1,11 @@
-//! What to do next, from what is wanted and what is there. Pure, and without memory: every state between two steps is one that a
-//! pass may begin with, so a pass that died is completed by the next.
+//! What to do next, from what is wanted and what is there. Pure: every state between two steps is one that a pass may begin with,
+//! so a pass that died is completed by the next.
 //!
 //! Steps of one answer do not depend on each other. The order of answers is what keeps it right:
 //!
-//! 1. the address is held while there is no forwarding rule, so that it stays;
-//! 2. checks and firewalls are there before the pool, the pool before the rule: a rule says that all is complete;
+//! 1. the pool is the first of the Service's own that is made, and the last that goes: who can make it knows that nothing is there;
+//! 2. a new rule gets its address with it, and the firewall comes when the address is known. While a rule is exchanged, its address is
+//!    held, so that it stays;
 //! 3. the rule goes before a pool that has to be made anew (only the affinity cannot be changed), the pool keeps its name;
 //! 4. a check is exchanged on the living pool. The shared one is given back *before* the own one is attached: a pool with its own
 //!    check needs no look at the shared one any more.
@@ -12,6 +13,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::names::Names;
 use super::resources::{Address, Firewall, ForwardingRule, HttpHealthCheck, TargetPool, name_of};
 use super::wanted::{Check, InstanceRef, Wanted, refused};
 use crate::providers::ProviderError;
@@ -50,6 +52,7 @@ pub enum Step {
     DeleteAddress,
     InsertFirewall(Firewall),
     PatchFirewall(Firewall),
+    DeleteFirewall,
     InsertCheck(HttpHealthCheck),
     UpdateCheck(HttpHealthCheck),
     InsertPool(TargetPool),
@@ -67,17 +70,23 @@ pub enum Step {
 }
 
 impl Observed {
+    /// Whether the pool has the check of this name.
+    pub fn has_check(&self, name: &str) -> bool {
+        self.pool.iter().flat_map(|pool| &pool.health_checks).any(|link| name_of(link) == name)
+    }
+
     /// A step was done.
-    pub fn apply(&mut self, step: &Step, wanted: &Wanted) {
-        let shared = |name: &str| name == wanted.names.shared_check || name == wanted.names.shared_firewall;
+    pub fn apply(&mut self, step: &Step, names: &Names) {
+        let shared = |name: &str| name == names.shared_check || name == names.shared_firewall;
         match step.clone() {
             Step::InsertAddress(address) => self.address = Some(address),
             Step::DeleteAddress => self.address = None,
             Step::InsertFirewall(firewall) | Step::PatchFirewall(firewall) => match firewall.name.as_str() {
-                name if name == wanted.names.firewall => self.firewall = Some(firewall),
+                name if name == names.firewall => self.firewall = Some(firewall),
                 name if shared(name) => self.shared_firewall = Some(firewall),
                 _ => self.own_firewall = Some(firewall),
             },
+            Step::DeleteFirewall => self.firewall = None,
             Step::InsertCheck(check) | Step::UpdateCheck(check) => match shared(&check.name) {
                 true => self.shared_check = Some(check),
                 false => self.own_check = Some(check),
@@ -109,9 +118,7 @@ impl Observed {
 
 /// Whether a check is about to be used that others may be about to give back.
 pub fn will_share(wanted: &Wanted, observed: &Observed) -> bool {
-    let Check::Shared(check, _) = &wanted.check else { return false };
-    let links = observed.pool.iter().flat_map(|pool| &pool.health_checks);
-    !links.into_iter().any(|link| name_of(link) == check.name)
+    matches!(&wanted.check, Check::Shared(check, _) if !observed.has_check(&check.name))
 }
 
 /// The next steps of `ensure`; none: it is done.
@@ -119,11 +126,22 @@ pub fn next(wanted: &Wanted, observed: &Observed, links: &dyn Links) -> Result<V
     Plan { wanted, observed, links }.next()
 }
 
-/// The next steps where only nodes changed. `None`: there is more to do than that.
-pub fn next_nodes(wanted: &Wanted, pool: &TargetPool, links: &dyn Links) -> Option<Vec<Step>> {
-    let observed = Observed { pool: Some(pool.clone()), ..Observed::default() };
-    let plan = Plan { wanted, observed: &observed, links };
-    plan.has_wanted_check(pool).then(|| plan.instances(pool))
+/// The next steps of `delete`, but for the shared check; none: it is done.
+pub fn next_removal(names: &Names, observed: &Observed) -> Vec<Step> {
+    let first = [
+        observed.rule.as_ref().map(|_| Step::DeleteRule),
+        observed.firewall.as_ref().map(|_| Step::DeleteFirewall),
+        observed.address.as_ref().map(|_| Step::DeleteAddress),
+    ];
+    let own = observed.pool.iter().flat_map(|pool| &pool.health_checks).find(|link| name_of(link) == names.balancer);
+    let owns = observed.own_check.is_some() || observed.own_firewall.is_some();
+    let stages: [Vec<Step>; 4] = [
+        first.into_iter().flatten().collect(),
+        own.map(|link| Step::DetachCheck(link.clone())).into_iter().collect(),
+        owns.then_some(Step::DeleteOwnCheck).into_iter().collect(),
+        observed.pool.as_ref().map(|_| Step::DeletePool).into_iter().collect(),
+    ];
+    stages.into_iter().find(|steps| !steps.is_empty()).unwrap_or_default()
 }
 
 struct Plan<'a> {
@@ -136,6 +154,13 @@ impl Plan<'_> {
     fn next(&self) -> Result<Vec<Step>, ProviderError> {
         self.check_reserved()?;
         self.check_tags()?;
+        // The shared check is not the Service's own, and comes before; an own one is attached later.
+        if self.observed.pool.is_none()
+            && matches!(self.wanted.check, Check::Own(..))
+            && self.observed.own_check.is_none()
+        {
+            return Ok(vec![self.insert_pool()]);
+        }
         let mut steps = self.address();
         steps.extend(self.check());
         if !steps.is_empty() {
@@ -220,16 +245,15 @@ impl Plan<'_> {
         if observed.address.is_some() {
             return vec![Step::DeleteAddress];
         }
-        let current = observed.rule.as_ref().filter(|rule| rule.network_tier == wanted.tier);
+        let Some(rule) = &observed.rule else { return Vec::new() };
         // One of the other tier cannot be kept, and an address cannot be had twice.
-        if observed.rule.is_some() && current.is_none() {
+        if rule.network_tier != wanted.tier {
             return vec![Step::DeleteRule];
         }
-        let number = wanted.requested.map(|requested| requested.to_string());
         vec![Step::InsertAddress(Address {
             name: wanted.names.balancer.clone(),
             description: wanted.description.clone(),
-            address: number.or_else(|| current.map(|rule| rule.address.clone())).unwrap_or_default(),
+            address: rule.address.clone(),
             network_tier: wanted.tier.to_owned(),
             users: Vec::new(),
         })]
@@ -248,7 +272,8 @@ impl Plan<'_> {
 
     fn firewalls(&self) -> Vec<Step> {
         let rule = self.observed.rule.as_ref().filter(|_| self.rule_is_right()).map(|rule| rule.address.as_str());
-        let traffic = self.held().or(rule).map(|address| self.wanted.firewall_for(address));
+        let address = self.held().or(rule).filter(|_| self.observed.pool.is_some());
+        let traffic = address.map(|address| self.wanted.firewall_for(address));
         let mut pairs: Vec<(Firewall, &Option<Firewall>)> =
             traffic.map(|firewall| (firewall, &self.observed.firewall)).into_iter().collect();
         match &self.wanted.check {
@@ -290,12 +315,14 @@ impl Plan<'_> {
 
     fn insert_pool(&self) -> Step {
         let wanted = self.wanted;
+        let is_there = !matches!(wanted.check, Check::Own(..)) || self.observed.own_check.is_some();
+        let there = self.wanted_check().filter(|_| is_there);
         Step::InsertPool(TargetPool {
             name: wanted.names.balancer.clone(),
             description: wanted.description.clone(),
             session_affinity: wanted.affinity.to_owned(),
             instances: wanted.instances.iter().take(FIRST_INSTANCES).map(|it| self.links.instance(it)).collect(),
-            health_checks: self.wanted_check().map(|name| self.links.check(name)).into_iter().collect(),
+            health_checks: there.map(|name| self.links.check(name)).into_iter().collect(),
         })
     }
 
@@ -337,14 +364,14 @@ impl Plan<'_> {
     }
 
     fn rule(&self) -> Vec<Step> {
-        let (wanted, Some(address)) = (self.wanted, self.held()) else { return Vec::new() };
+        let wanted = self.wanted;
         if self.observed.rule.is_some() {
             return Vec::new();
         }
         vec![Step::InsertRule(ForwardingRule {
             name: wanted.names.balancer.clone(),
             description: wanted.description.clone(),
-            address: address.to_owned(),
+            address: self.held().unwrap_or_default().to_owned(),
             protocol: wanted.protocol.to_string(),
             port_range: wanted.port_range.clone(),
             load_balancing_scheme: "EXTERNAL".to_owned(),

@@ -48,7 +48,8 @@ pub struct Address {
 pub struct ForwardingRule {
     pub name: String,
     pub description: String,
-    #[serde(rename = "IPAddress")]
+    /// Empty in one that is to be made: the cloud chooses.
+    #[serde(rename = "IPAddress", skip_serializing_if = "String::is_empty")]
     pub address: String,
     #[serde(rename = "IPProtocol")]
     pub protocol: String,

@@ -39,6 +39,15 @@ fn wanted(request: &Request) -> Wanted {
     Wanted::new(request, &place, vec!["tag".into()]).unwrap()
 }
 
+/// As the cloud does with a new rule.
+fn give_address(step: &mut Step) {
+    if let Step::InsertRule(rule) = step
+        && rule.address.is_empty()
+    {
+        rule.address = "203.0.113.1".into();
+    }
+}
+
 /// Steps until there are none; those taken.
 fn run(wanted: &Wanted, observed: &mut Observed) -> Vec<Step> {
     let mut taken = Vec::new();
@@ -48,12 +57,8 @@ fn run(wanted: &Wanted, observed: &mut Observed) -> Vec<Step> {
             return taken;
         }
         for step in &mut steps {
-            if let Step::InsertAddress(address) = step
-                && address.address.is_empty()
-            {
-                address.address = "203.0.113.1".into();
-            }
-            observed.apply(step, wanted);
+            give_address(step);
+            observed.apply(step, &wanted.names);
         }
         taken.append(&mut steps);
     }
@@ -115,10 +120,8 @@ fn a_pass_that_died_is_completed_by_one_that_wants_something_else() {
                         if done == died {
                             break 'pass;
                         }
-                        if let Step::InsertAddress(address) = &mut step {
-                            address.address = "203.0.113.1".into();
-                        }
-                        observed.apply(&step, &first);
+                        give_address(&mut step);
+                        observed.apply(&step, &first.names);
                         done += 1;
                     }
                 }
@@ -140,4 +143,37 @@ fn traffic_is_not_interrupted_but_for_ports_and_affinity() {
     };
     let found: Vec<bool> = variants().iter().map(interrupts).collect();
     assert_eq!(found, [true, true, true, true, false, false, false, false]);
+}
+
+/// Nothing of the Service's own is there without its pool: neither while it is made nor while it is removed.
+#[test]
+fn the_pool_comes_first_and_goes_last() {
+    let lonely = |observed: &Observed| {
+        let own = observed.own_check.is_some() || observed.own_firewall.is_some() || observed.firewall.is_some();
+        observed.pool.is_none() && (own || observed.rule.is_some() || observed.address.is_some())
+    };
+    for request in variants() {
+        let (wanted, mut observed) = (wanted(&request), Observed::default());
+        let steps = run(&wanted, &mut Observed::default());
+        for mut step in steps {
+            give_address(&mut step);
+            observed.apply(&step, &wanted.names);
+            assert!(!lonely(&observed), "{step:?}");
+            remove(&wanted, observed.clone(), lonely);
+        }
+    }
+}
+
+fn remove(wanted: &Wanted, mut observed: Observed, lonely: impl Fn(&Observed) -> bool) {
+    for _ in 0..10 {
+        let steps = next_removal(&wanted.names, &observed);
+        if steps.is_empty() {
+            let shared = (observed.shared_check.take(), observed.shared_firewall.take());
+            assert_eq!(observed, Observed::default(), "all is gone but {shared:?}");
+            return;
+        }
+        steps.iter().for_each(|step| observed.apply(step, &wanted.names));
+        assert!(!lonely(&observed), "{steps:?}");
+    }
+    panic!("no end: {observed:?}");
 }

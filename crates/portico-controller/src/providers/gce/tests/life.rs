@@ -4,7 +4,7 @@ use portico_fakecloud::gce::Kind;
 use serde_json::json;
 
 use super::lab::{Lab, SHARED, address, local, node, port, service};
-use crate::providers::{Node, Protocol, Provider, ProviderError, Request};
+use crate::providers::{Host, Ingress, IpMode, Node, Protocol, Provider, ProviderError, Request};
 
 const FIREWALL: &str = "k8s-0123456789abcdef-node-http-hc";
 
@@ -26,22 +26,24 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, ProviderError>) -> (&'static st
 }
 
 #[tokio::test]
-async fn a_service_is_made_in_order_and_costs_no_more_calls_than_it_has_parts() {
-    let (lab, request) = (Lab::new(), service("a"));
+async fn a_change_costs_no_more_calls_than_it_has_parts() {
+    let (lab, first, second) = (Lab::new(), service("a"), service("b"));
     let gce = lab.provider();
-    let ip = address(&gce.ensure(&request).await.unwrap());
-    let (reads, writes): (Vec<_>, Vec<_>) = lab.calls().into_iter().partition(|call| call.starts_with("GET"));
-    assert_eq!(reads.len(), 8, "{reads:?}");
-    let expected = [
-        "POST addresses",
+    let ip = address(&gce.ensure(&first).await.unwrap());
+    // The first one looks for what all share, and makes it.
+    let calls = [
+        "GET firewalls/k8s-0123456789abcdef-node-http-hc",
+        "GET httpHealthChecks/k8s-0123456789abcdef-node",
         "POST httpHealthChecks",
-        "POST firewalls",
         "POST firewalls",
         "POST targetPools",
         "POST forwardingRules",
-        "DELETE addresses/auida",
+        "GET forwardingRules/auida",
+        "POST firewalls",
     ];
-    assert_eq!(writes, expected);
+    let mut found = lab.calls();
+    found[..2].sort();
+    assert_eq!(found, calls);
     let rule = |field| lab.field(Kind::ForwardingRule, "auida", field);
     assert_eq!(
         (rule("IPAddress"), rule("portRange"), rule("networkTier")),
@@ -53,11 +55,65 @@ async fn a_service_is_made_in_order_and_costs_no_more_calls_than_it_has_parts() 
         (json!([format!("{ip}/32")]), json!(["nodes"]))
     );
     assert_eq!(firewall("allowed"), json!([{"IPProtocol": "tcp", "ports": ["80"]}]));
+    gce.ensure(&second).await.unwrap();
+    let three = ["POST targetPools", "POST forwardingRules", "GET forwardingRules/auidb", "POST firewalls"];
+    assert_eq!(lab.calls(), three);
+    assert_eq!(address(&gce.ensure(&first).await.unwrap()), ip);
+    assert_eq!(lab.calls(), Vec::<String>::new());
+    gce.update_nodes(&Request { nodes: vec![node(1), node(2), node(3)], ..first.clone() }).await.unwrap();
+    assert_eq!(lab.calls(), ["POST targetPools/auida/addInstance"]);
+    gce.delete(&second).await.unwrap();
+    assert_eq!(
+        lab.calls(),
+        ["DELETE forwardingRules/auidb", "DELETE firewalls/k8s-fw-auidb", "DELETE targetPools/auidb"]
+    );
+    gce.delete(&first).await.unwrap();
+    assert_eq!(lab.calls()[3..], [format!("DELETE httpHealthChecks/{SHARED}"), format!("DELETE firewalls/{FIREWALL}")]);
     assert_eq!(lab.names(Kind::Address), Vec::<String>::new());
-    assert_eq!(address(&gce.ensure(&request).await.unwrap()), ip);
+    lab.assert_described();
+}
+
+/// As many calls as writes, and one for the end of each; a new rule is read for its address.
+#[tokio::test]
+async fn an_operation_is_waited_for_in_one_call() {
+    let (lab, request) = (Lab::new(), service("a"));
+    lab.cloud.set_looks(1);
+    let gce = lab.provider();
+    gce.ensure(&service("b")).await.unwrap();
+    lab.plan.set(None);
+    gce.ensure(&request).await.unwrap();
+    assert_eq!(lab.plan.calls().len(), 3 + 3 + 1);
+    lab.plan.set(None);
+    gce.delete(&request).await.unwrap();
+    assert_eq!(lab.plan.calls().len(), 3 + 3);
+}
+
+/// Another program made it, or died while it did: what is there is found, and nothing is made twice.
+#[tokio::test]
+async fn what_somebody_else_began_is_looked_at() {
+    let (lab, request) = (Lab::new(), service("a"));
+    let ip = address(&lab.provider().ensure(&request).await.unwrap());
+    lab.calls();
+    assert_eq!(address(&lab.provider().ensure(&request).await.unwrap()), ip);
+    let writes: Vec<String> = lab.calls().into_iter().filter(|call| !call.starts_with("GET")).collect();
+    assert_eq!(writes, ["POST targetPools"]);
+    let known = Request {
+        ingress: vec![Ingress { host: Host::Ip(ip.parse().unwrap()), mode: IpMode::Vip }],
+        ..request.clone()
+    };
+    lab.provider().ensure(&known).await.unwrap();
     assert!(lab.calls().iter().all(|call| call.starts_with("GET")));
-    gce.update_nodes(&Request { nodes: vec![node(1), node(2), node(3)], ..request }).await.unwrap();
-    assert_eq!(lab.calls(), ["GET targetPools/auida", "POST targetPools/auida/addInstance"]);
+    // What changed behind the provider's back is seen after a failure, or when it is told to look.
+    let gce = lab.provider();
+    gce.ensure(&request).await.unwrap();
+    lab.cloud.put(Kind::TargetPool, "auida", json!({"name": "auida", "sessionAffinity": "NONE"}));
+    gce.ensure(&request).await.unwrap();
+    assert_eq!(instances(&lab, "auida"), 0);
+    gce.forget(&request);
+    gce.ensure(&request).await.unwrap();
+    assert_eq!((instances(&lab, "auida"), checks(&lab, "auida")), (2, vec![SHARED.to_owned()]));
+    lab.provider().delete(&request).await.unwrap();
+    assert_eq!((lab.names(Kind::TargetPool), lab.names(Kind::Firewall)), (Vec::new(), Vec::new()));
     lab.assert_described();
 }
 
@@ -245,7 +301,7 @@ async fn what_cannot_be_done_is_refused_with_the_way_out() {
 
 #[tokio::test]
 async fn an_operation_that_takes_long_is_waited_for_later() {
-    let (lab, request) = (Lab::new(), service("a"));
+    let (lab, request) = (Lab::new(), local(service("a"), 32100));
     let mut gce = lab.provider();
     lab.cloud.set_looks(1_000_000);
     gce.actor.api.poll.within = std::time::Duration::from_millis(1);
@@ -268,6 +324,7 @@ async fn numbers_that_people_raised_stay() {
     let mut check = lab.cloud.get(Kind::HttpHealthCheck, SHARED).unwrap();
     (check["checkIntervalSec"], check["unhealthyThreshold"], check["port"]) = (json!(30), json!(1), json!(80));
     lab.cloud.put(Kind::HttpHealthCheck, SHARED, check);
+    gce.forget(&request);
     gce.ensure(&request).await.unwrap();
     let field = |field| lab.field(Kind::HttpHealthCheck, SHARED, field);
     assert_eq!(
