@@ -1,6 +1,8 @@
 //! Scenarios that were recorded from kube-proxy v1.36.4, held against `portico node`: a cluster of network namespaces with
 //! three nodes, real packets, and who answered, what source it saw, how failures looked.
 //!
+//! Of every probe the engine of `portico explain` is asked as well, and what it says has to be what became of the packets.
+//!
 //! What nftables mode does and what the scenario lists as another mode's way are both right; what is otherwise in IPVS mode
 //! by design is in `ipvs-differences.yaml`. Where the kernel lacks a thing a mode needs, its test runs in user-mode-linux.
 //! `PORTICO_SCENARIO=TEXT,…` picks scenarios by name or file, `PORTICO_KEEP=1` keeps the logs. To test the tests,
@@ -29,6 +31,11 @@ mod probes;
 mod scenario;
 #[path = "dataplane/stray.rs"]
 mod stray;
+#[allow(dead_code, reason = "scenarios without a lab use the rest")]
+#[path = "model/cluster.rs"]
+mod tables;
+#[path = "dataplane/told.rs"]
+mod told;
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -45,12 +52,16 @@ use scenario::{Probe, Scenario, Step, load};
 use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::time::sleep;
+use told::Told;
 
 /// A probe that fails is repeated for so long: health checks and connection tracking follow the rules a moment later.
 const GRACE: Duration = Duration::from_secs(3);
 /// Most of a run is waiting for packets that are dropped on purpose, which several clusters (`PORTICO_CLUSTERS`) can do at
 /// once; one less where there is one CPU.
 const CLUSTERS: usize = 3;
+
+/// The node whose kernel is compared with its table.
+const LOOKED_AT: &str = "node1";
 
 /// Scenarios in two parts of about the same length, for kernels with one CPU.
 const FIRST: &[&str] =
@@ -103,13 +114,16 @@ fn run(mode: &'static str, files: &[&str]) {
         }
     });
     let total = total.into_inner().unwrap();
-    println!("{mode}: {} passed, {} failed in {:.1?}", total.passed, total.failed.len(), started.elapsed());
+    let (passed, explained, failed, took) = (total.passed, total.explained, total.failed.len(), started.elapsed());
+    println!("{mode}: {passed} passed, {explained} of them as explained, {failed} failed in {took:.1?}");
     assert!(total.failed.is_empty(), "{mode}:\n{}", total.failed.join("\n"));
 }
 
 #[derive(Default)]
 struct Tally {
     passed: usize,
+    /// Of which `explain` said the same.
+    explained: usize,
     failed: Vec<String>,
 }
 
@@ -131,6 +145,7 @@ fn work(mode: &'static str, queue: &Mutex<VecDeque<Scenario>>, total: &Mutex<Tal
                 tally.failed.iter().for_each(|line| println!("  {line}"));
                 let mut total = total.lock().unwrap();
                 total.passed += tally.passed;
+                total.explained += tally.explained;
                 total.failed.append(&mut tally.failed);
             }
         });
@@ -140,14 +155,23 @@ fn work(mode: &'static str, queue: &Mutex<VecDeque<Scenario>>, total: &Mutex<Tal
 async fn run_scenario(lab: &mut Lab, scenario: &Scenario, tally: &mut Tally) {
     lab.use_config(&scenario.proxy_config).await;
     let (mut traces, mut kept) = (Traces::default(), Kept::default());
+    let mut last = None;
     for (number, step) in scenario.steps.iter().enumerate() {
         let name = format!("{} step {}", scenario.name, number + 1);
-        if let Err(error) = run_step(lab, step, &name, &mut traces, &mut kept, tally).await {
-            tally.failed.push(format!("FAIL {name}: {error}"));
-            break;
+        match run_step(lab, step, &name, &mut traces, &mut kept, tally).await {
+            Ok(told) => last = told,
+            Err(error) => {
+                tally.failed.push(format!("FAIL {name}: {error}"));
+                break;
+            }
         }
     }
     drop(kept);
+    // After everything that is a matter of time. Where there is one CPU, to read a whole kernel takes too long.
+    if let Some(told) = last.filter(|_| !is_inside()) {
+        let differing = told.kernel_differs(lab, LOOKED_AT).await;
+        tally.failed.extend(differing.map(|how| format!("FAIL {}: {how}", scenario.name)));
+    }
     if let Err(error) = traces.undo(lab).await {
         tally.failed.push(format!("FAIL {}: cleaning up: {error}", scenario.name));
     }
@@ -160,7 +184,7 @@ async fn run_step(
     traces: &mut Traces,
     kept: &mut Kept,
     tally: &mut Tally,
-) -> Result<(), String> {
+) -> Result<Option<Told>, String> {
     for action in &step.actions {
         traces.act(lab, action).await?;
     }
@@ -169,9 +193,19 @@ async fn run_step(
         false => Vec::new(),
     };
     let grace = if late.is_empty() { GRACE } else { Duration::ZERO };
-    for (probe, seen) in run_probes(lab, step, kept, grace).await {
+    let probed = run_probes(lab, step, kept, grace).await;
+    let told = match late.is_empty() && !traces.tampered {
+        true => Told::of(lab, step).await.map_err(|error| error.to_string())?,
+        false => None,
+    };
+    for (probe, seen) in probed {
         if probe.acceptable().any(|expected| matches(expected, &seen)) {
             tally.passed += 1;
+            match told.as_ref().and_then(|told| told.of_probe(probe, &seen)) {
+                None => {}
+                Some(Ok(())) => tally.explained += 1,
+                Some(Err(how)) => tally.failed.push(format!("FAIL {name}: {}: {how}", probe.describe())),
+            }
             continue;
         }
         let expected: Vec<_> = probe.acceptable().map(Value::to_string).collect();
@@ -182,7 +216,7 @@ async fn run_step(
             expected.join(" or ")
         ));
     }
-    Ok(())
+    Ok(told)
 }
 
 /// Those that must keep their order one after the other, then the others side by side.

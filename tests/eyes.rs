@@ -12,15 +12,13 @@ mod rig;
 
 use lab::Lab;
 
-/// The control plane's address, and where DNS answers: addresses of the lab that nobody else has.
+/// The control plane's address, which nobody else in the lab has, and where the demo's DNS answers.
 const VIP: &str = "192.0.2.50";
 const DNS: &str = "192.0.2.2";
 
 #[test]
 fn everything_has_a_sensible_name() {
     let lab = Lab::start("test-eyes");
-    let zone = format!("--kubeconfig={} --zone=k8s.example.com --listen={DNS}:5353", lab.inside.display());
-    let _dns = lab.daemon("cp", &format!("dns {zone}"));
     let _vip = lab.daemon("cp", &format!("vip {}", lab.vip_flags(VIP)));
     // In this mode it has one name of its own.
     let _old = lab.daemon("router", &format!("node --master=http://127.0.0.1:1 --proxy-mode=iptables {}", lab.aside()));
@@ -60,12 +58,11 @@ fn curl(lab: &Lab) {
 }
 
 fn dig(lab: &Lab) {
-    let ask =
-        |question: &str, wanted: &[&str]| lab.on("client", &format!("dig @{DNS} -p 5353 +time=2 {question}"), wanted);
-    ask("web.default.svc.k8s.example.com A", &["status: NOERROR", "192.0.2.200", "aa"]);
-    ask("node1.node.k8s.example.com A +short", &["192.0.2.11"]);
-    ask("k8s.example.com SOA +short", &["ns.k8s.example.com. hostmaster.k8s.example.com."]);
-    ask("nobody.default.svc.k8s.example.com A", &["status: NXDOMAIN"]);
+    let ask = |question: &str, wanted: &[&str]| lab.on("client", &format!("dig @{DNS} +time=2 {question}"), wanted);
+    ask("web.default.svc.demo.example A", &["status: NOERROR", "192.0.2.200", "aa"]);
+    ask("node1.node.demo.example A +short", &["192.0.2.11"]);
+    ask("demo.example SOA +short", &["ns.demo.example. hostmaster.demo.example."]);
+    ask("nobody.default.svc.demo.example A", &["status: NXDOMAIN"]);
 }
 
 fn nft(lab: &Lab) {

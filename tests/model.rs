@@ -3,12 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a scenario that is not as it should be is to fail the test")]
 
 #[path = "model/cluster.rs"]
+#[allow(dead_code, reason = "what is held against a kernel uses the rest")]
 mod cluster;
 #[path = "dataplane/objects.rs"]
 #[allow(dead_code, reason = "an API server needs more of it than a table")]
 mod objects;
 
-use cluster::Cluster;
+use cluster::{Cluster, Question, agrees};
+use ipnet::IpNet;
+use portico_model::index::{DetectLocal, NodePortSetting, Settings};
 use serde_json::Value;
 use std::path::Path;
 
@@ -34,7 +37,7 @@ fn what_was_recorded_is_what_the_tables_say() {
 }
 
 fn run(scenario: &Value, wrong: &mut Vec<String>) -> usize {
-    let mut cluster = Cluster::new(&scenario["proxyConfig"]);
+    let mut cluster = Cluster::new("nftables", |node| settings(node, &scenario["proxyConfig"])).with_nodes();
     let mut probes = 0;
     for step in scenario["steps"].as_array().unwrap() {
         for action in step["do"].as_array().into_iter().flatten() {
@@ -46,8 +49,11 @@ fn run(scenario: &Value, wrong: &mut Vec<String>) -> usize {
         let connects = step["probes"].as_array().into_iter().flatten().filter(|probe| probe["kind"] == "connect");
         for probe in connects {
             probes += 1;
-            let (seen, why) = cluster.connect(probe);
-            if !agrees(&probe["expect"], &seen) {
+            let text = |field: &str| probe[field].as_str();
+            let (from, to) = (text("from").unwrap(), text("to").unwrap());
+            let question = Question { from, to, protocol: text("proto"), via: text("via"), source: None };
+            let (seen, why) = cluster.connect(&question);
+            if !agrees(&probe["expect"], &seen, false) {
                 wrong.push(format!("{}: {probe}\n  seen {seen}\n{why}", scenario["name"]));
             }
         }
@@ -55,22 +61,23 @@ fn run(scenario: &Value, wrong: &mut Vec<String>) -> usize {
     probes
 }
 
-fn agrees(expected: &Value, seen: &Value) -> bool {
-    if let Some(fail) = expected.get("fail") {
-        return seen.get("fail") == Some(fail);
+fn settings(node: &str, config: &Value) -> Settings {
+    let text = |value: &Value| value.as_str().unwrap_or_default().into();
+    let detect_local = match config["detectLocalMode"].as_str() {
+        Some("NodeCIDR") => DetectLocal::NodeCidr,
+        Some("BridgeInterface") => DetectLocal::Bridge(text(&config["detectLocal"]["bridgeInterface"])),
+        Some("InterfaceNamePrefix") => {
+            DetectLocal::InterfacePrefix(text(&config["detectLocal"]["interfaceNamePrefix"]))
+        }
+        _ => DetectLocal::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap(), "fd00:10:244::/48".parse().unwrap()]),
+    };
+    let networks = config["nodePortAddresses"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let networks: Vec<IpNet> = networks.filter_map(|network| network.parse().ok()).collect();
+    Settings {
+        node_name: node.into(),
+        detect_local,
+        node_ports: if networks.is_empty() { NodePortSetting::Primary } else { NodePortSetting::Networks(networks) },
+        masquerade_all: config["nftables"]["masqueradeAll"] == true,
+        masquerade_mark: 0x4000,
     }
-    let reached = seen["reach"].as_object().cloned().unwrap_or_default();
-    let names: Vec<&str> = expected["reach"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    names.len() == reached.len()
-        && names.iter().all(|name| {
-            let of_endpoint = |field: &str| match &expected[field] {
-                Value::Object(each) => each.get(*name).cloned().unwrap_or_default(),
-                one => one.clone(),
-            };
-            let (source, port) = (of_endpoint("source"), of_endpoint("port"));
-            let got = reached.get(*name).unwrap_or(&Value::Null);
-            let any_node = source == "any-node" && got["source"].as_str().is_some_and(|s| s.starts_with("node"));
-            let same_port = port.is_null() || port == got["port"] || port.as_str() == Some(&got["port"].to_string());
-            (any_node || got["source"] == source) && same_port
-        })
 }

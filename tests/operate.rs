@@ -8,8 +8,14 @@ mod cleanup;
 mod common;
 #[path = "operate/doctor.rs"]
 mod doctor;
+#[path = "operate/expose.rs"]
+mod expose;
+#[path = "operate/get.rs"]
+mod get;
 #[path = "operate/migrate.rs"]
 mod migrate;
+#[path = "operate/plan.rs"]
+mod plan;
 #[path = "operate/rig.rs"]
 mod rig;
 #[path = "operate/top.rs"]

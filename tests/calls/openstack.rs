@@ -45,10 +45,10 @@ pub fn on(memory: &Arc<Memory>) -> Cloud {
 
 fn kind(request: &Request<Bytes>) -> Kind {
     let path = request.uri().path();
-    match request.method() {
+    match *request.method() {
         _ if path.ends_with("/auth/tokens") => Kind::Login,
-        &Method::GET if path.contains("/loadbalancers/") => Kind::Wait,
-        &Method::GET => Kind::Read,
+        Method::GET if path.contains("/loadbalancers/") => Kind::Wait,
+        Method::GET => Kind::Read,
         _ => Kind::Write,
     }
 }

@@ -28,6 +28,8 @@ pub struct Traces {
     nodes: BTreeSet<String>,
     addresses: Vec<(String, String)>,
     foreign: Vec<String>,
+    /// Somebody else changed rules of a node, so that packets need not go where its table says.
+    pub tampered: bool,
 }
 
 impl Traces {
@@ -37,6 +39,7 @@ impl Traces {
             .and_then(|fields| fields.iter().find(|(name, _)| !matches!(name.as_str(), "with" | "namespace")))
             .ok_or_else(|| format!("no action: {action}"))?;
         let namespace = action["namespace"].as_str().unwrap_or("default");
+        self.tampered |= matches!(name.as_str(), "flush-rules" | "foreign-rules");
         match name.as_str() {
             "apply" => self.apply(lab, value).await?,
             "patch" => {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::common::Client;
-use crate::objects::{api_version, merge, path};
+use crate::objects::{api_version, everywhere, merge, path};
 
 const TOKEN: &str = "admin-token";
 const PORT: u16 = 6443;
@@ -81,6 +81,14 @@ impl Control {
             200..300 => Ok(answer.json()),
             status => Err(Refused(status, answer.text())),
         }
+    }
+
+    /// All objects of a kind.
+    pub async fn list(&self, kind: &str) -> Result<Vec<Value>, Refused> {
+        let mut list = self.request("GET", &everywhere(kind), None).await?;
+        let mut items: Vec<Value> = serde_json::from_value(list["items"].take()).unwrap_or_default();
+        items.iter_mut().for_each(|item| item["kind"] = json!(kind));
+        Ok(items)
     }
 
     /// Creates or replaces an object; a status in it is written through `/status`. The object as it is then.

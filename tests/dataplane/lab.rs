@@ -8,7 +8,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use portico_testbed::cluster::POD_RANGES;
 use portico_testbed::uml::is_inside;
 use portico_testbed::{Cluster, Flow, Host, Process, Protocol};
 use serde_json::{Map, Value, json};
@@ -121,21 +120,23 @@ impl Lab {
         self.host(name).spawn(logged(command, &self.log_path(name))).unwrap()
     }
 
-    fn write_config(&self, name: &str) -> PathBuf {
-        let mut config = json!({
-            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
-            "clientConnection": {"kubeconfig": self.control.kubeconfig, "qps": 50, "burst": 100},
-            "hostnameOverride": name, "mode": self.mode,
-            "clusterCIDR": POD_RANGES, "detectLocalMode": "ClusterCIDR",
-            // A namespace may not change these.
-            "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-            "iptables": {"minSyncPeriod": "10ms", "syncPeriod": "30s"},
-            "ipvs": {"minSyncPeriod": "10ms", "syncPeriod": "30s"},
-            "nftables": {"minSyncPeriod": "10ms", "syncPeriod": "30s"},
-        });
+    /// What the program of a node is told.
+    pub fn config(&self, name: &str) -> Value {
+        let mut config = objects::node_config(self.mode, name);
+        config["clientConnection"] = json!({"kubeconfig": self.control.kubeconfig, "qps": 50, "burst": 100});
         if let Some(extra) = &self.config {
             merge(&mut config, &Value::from(extra.clone()));
         }
+        config
+    }
+
+    /// No node's rules are left to themselves.
+    pub fn all_run(&self) -> bool {
+        self.nodes.len() == WORKERS.len()
+    }
+
+    fn write_config(&self, name: &str) -> PathBuf {
+        let config = self.config(name);
         let (path, text) = (self.dir.path().join(format!("{name}.json")), config.to_string());
         // A running program may watch its file.
         if fs::read_to_string(&path).unwrap_or_default() != text {

@@ -1,11 +1,25 @@
 //! API objects of the scenarios: the shorthand for EndpointSlices, Node objects, paths, merging.
 
-use portico_testbed::cluster::{Addresses, zone};
+use portico_testbed::cluster::{Addresses, POD_RANGES, zone};
 use serde_json::{Map, Value, json};
+
+/// The path of all objects of a kind.
+pub fn everywhere(kind: &str) -> String {
+    let (root, plural, _) = place(kind);
+    format!("{root}/{plural}")
+}
 
 /// The path of the collection or object.
 pub fn path(kind: &str, namespace: &str, name: &str) -> String {
-    let (root, plural, namespaced) = match kind {
+    let (root, plural, namespaced) = place(kind);
+    let namespace = if namespaced { format!("/namespaces/{namespace}") } else { String::new() };
+    let name = if name.is_empty() { String::new() } else { format!("/{name}") };
+    format!("{root}{namespace}/{plural}{name}")
+}
+
+/// The API group, the name in paths, and whether it is in a namespace.
+fn place(kind: &str) -> (&'static str, &'static str, bool) {
+    match kind {
         "Service" => ("/api/v1", "services", true),
         "Endpoints" => ("/api/v1", "endpoints", true),
         "Node" => ("/api/v1", "nodes", false),
@@ -13,10 +27,7 @@ pub fn path(kind: &str, namespace: &str, name: &str) -> String {
         "EndpointSlice" => ("/apis/discovery.k8s.io/v1", "endpointslices", true),
         "ServiceCIDR" => ("/apis/networking.k8s.io/v1", "servicecidrs", false),
         kind => panic!("no path for {kind}"),
-    };
-    let namespace = if namespaced { format!("/namespaces/{namespace}") } else { String::new() };
-    let name = if name.is_empty() { String::new() } else { format!("/{name}") };
-    format!("{root}{namespace}/{plural}{name}")
+    }
 }
 
 pub fn api_version(kind: &str) -> &'static str {
@@ -43,6 +54,20 @@ pub fn merge(into: &mut Value, patch: &Value) {
             value => merge(fields.entry(name).or_insert(Value::Null), value),
         }
     }
+}
+
+/// The configuration of a node's program, but for how it reaches the API server.
+pub fn node_config(mode: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
+        "hostnameOverride": name, "mode": mode,
+        "clusterCIDR": POD_RANGES, "detectLocalMode": "ClusterCIDR",
+        // A namespace may not change these.
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        "iptables": {"minSyncPeriod": "10ms", "syncPeriod": "30s"},
+        "ipvs": {"minSyncPeriod": "10ms", "syncPeriod": "30s"},
+        "nftables": {"minSyncPeriod": "10ms", "syncPeriod": "30s"},
+    })
 }
 
 /// The Node object of a node of the cluster.

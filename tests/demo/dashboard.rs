@@ -48,6 +48,11 @@ fn the_page_shows_what_there_is_and_follows_it() {
 
     good(&shell(&format!("kubectl --kubeconfig {} delete pod web-1", demo.kubeconfig)));
     browser.until("the endpoint leaves the picture", &format!("{PICTURE}.includes('web-1') === false"));
+    browser.until(
+        "it is told and drawn how long the change took on each node",
+        "return [...document.querySelectorAll('#nodes tbody tr')].filter(row => / ms, at worst [0-9.]+ ms/.test(row.textContent) \
+            && row.querySelector('svg polyline')?.getAttribute('points')).length === 3",
+    );
     good(&shell(&format!("kubectl --kubeconfig {} delete service web", demo.kubeconfig)));
     browser.until(
         "the Service is said to be gone",

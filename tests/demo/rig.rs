@@ -14,6 +14,8 @@ pub struct Demo {
     pub kubeconfig: String,
     /// The address of the dashboard, with its key.
     pub dashboard: String,
+    /// How to ask the DNS server.
+    pub dig: String,
 }
 
 impl Demo {
@@ -24,7 +26,8 @@ impl Demo {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (mut commands, mut kubeconfig, mut dashboard) = (Vec::new(), String::new(), String::new());
+        let (mut commands, mut kubeconfig, mut dashboard, mut dig) =
+            (Vec::new(), String::new(), String::new(), String::new());
         while commands.len() < 5 {
             let line = lines.next().expect("the demo prints its screenful").unwrap();
             println!("{line}");
@@ -34,12 +37,15 @@ impl Demo {
             if let Some(address) = line.trim().strip_prefix("dashboard ") {
                 dashboard = address.trim().to_owned();
             }
+            if let Some(command) = line.trim().strip_prefix("DNS ") {
+                dig = command.trim().to_owned();
+            }
             let number = format!("{}. ", commands.len() + 1);
             if let Some(command) = line.trim().strip_prefix(&number) {
                 commands.push(command.to_owned());
             }
         }
-        Demo { child, lines, commands, kubeconfig, dashboard }
+        Demo { child, lines, commands, kubeconfig, dashboard, dig }
     }
 
     /// Runs one of the things to try as somebody would who copies it.

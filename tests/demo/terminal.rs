@@ -11,6 +11,10 @@ fn the_five_things_to_try_work_as_printed() {
     for wanted in ["web ", "LoadBalancer", "web-public", "NodePort", "web-internal", "ClusterIP"] {
         assert!(services.contains(wanted), "{services}");
     }
+    assert_eq!(good(&shell(&demo.dig)).trim(), "192.0.2.200");
+    let service = demo.dig.replace("web.default.lb", "web-public.default.svc");
+    let nodes = good(&shell(&service));
+    assert!(["192.0.2.11", "192.0.2.12", "192.0.2.13"].iter().all(|node| nodes.contains(node)), "{nodes}");
     for pod in ["web-1", "web-2", "web-3"] {
         demo.try_until(2, |text| text.starts_with(&format!("{pod} answers ")));
     }
@@ -29,6 +33,8 @@ fn the_five_things_to_try_work_as_printed() {
         "{explained}"
     );
 
+    demo.try_until(4, |text| text.contains("the kernel agrees (nftables)"));
+
     assert!(demo.try_number(5).contains("web-1"));
     let without = |text: &str| !text.contains("10.244.1.10:8080") && text.contains("10.244.2.10:8080");
     demo.try_until(4, without);
@@ -36,6 +42,31 @@ fn the_five_things_to_try_work_as_printed() {
         let answer = demo.try_until(2, |_| true);
         assert!(!answer.starts_with("web-1 "), "{answer}");
     }
+}
+
+#[test]
+fn explain_names_what_the_kernel_has_not() {
+    let demo = Demo::start("test-kernel");
+    demo.try_until(4, |text| text.contains("the kernel agrees (nftables)"));
+    let node = demo.commands[2].rsplit(' ').next().unwrap().to_owned();
+    good(&shell(&demo.commands[2]));
+    let (portico, lab) = (env!("CARGO_BIN_EXE_portico"), "lab --lab test-kernel");
+    let told = demo.try_number(4);
+    assert!(told.contains("the kernel agrees") && told.contains(&format!("does not answer on {node}")), "{told}");
+    good(&shell(&format!("{portico} {lab} exec {node} -- nft flush map ip portico endpoints")));
+    let told = demo.try_number(4);
+    for wanted in ["the kernel differs", "the set endpoints lacks endpoint 10.244.1.10:8080", "start it"] {
+        assert!(told.contains(wanted), "{wanted}: {told}");
+    }
+    let json = good(&shell(&format!("{} --output json", demo.commands[3])));
+    let tree: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&tree["kernel"]["agrees"], &tree["verdict"]["kind"]), (&false.into(), &"forward".into()), "{json}");
+    good(&shell(&format!("{portico} {lab} start {node}")));
+    demo.try_until(4, |text| text.contains("the kernel agrees (nftables)\n") && !text.contains("does not answer"));
+    // From elsewhere, nobody can say.
+    let elsewhere = demo.commands[3].replace(" --lab test-kernel", "");
+    let told = good(&shell(&elsewhere));
+    assert!(told.contains(&format!("the kernel was not looked at: this is not {node}")), "{told}");
 }
 
 #[test]

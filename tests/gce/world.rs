@@ -144,7 +144,7 @@ impl World {
         let wanted = nodes.iter().copied().collect();
         self.wait_until(&format!("the balancer sends to {nodes:?}"), || {
             let sends = self.balancer.sends_to(address);
-            if_so(sends == wanted, (sends, ALL.map(|node| self.balancer.health((address, node)))))
+            if_so(sends == wanted, Box::new((sends, ALL.map(|node| self.balancer.health((address, node))))))
         });
     }
 

@@ -1,10 +1,9 @@
 //! Three nodes with a table each, and the way of a packet between them.
 
 use super::objects::{expand, merge, node};
-use ipnet::IpNet;
 use portico_model::explain::{Origin, Packet, Verdict, explain};
-use portico_model::index::{DetectLocal, Index, NodePortSetting, Settings};
-use portico_model::table::Protocol;
+use portico_model::index::{Index, Settings};
+use portico_model::table::{ForwardingTable, Frontend, Protocol};
 use portico_testbed::cluster::Addresses;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -14,8 +13,21 @@ use std::sync::LazyLock;
 const NODES: [u8; 3] = [1, 2, 3];
 
 pub struct Cluster {
+    mode: &'static str,
     nodes: BTreeMap<u8, Index>,
     objects: BTreeMap<String, Value>,
+}
+
+/// Who asks whom, in the words of the scenarios.
+#[derive(Default)]
+pub struct Question<'a> {
+    pub from: &'a str,
+    pub to: &'a str,
+    pub protocol: Option<&'a str>,
+    /// The node that a client sends through.
+    pub via: Option<&'a str>,
+    /// Another of the sender's addresses.
+    pub source: Option<IpAddr>,
 }
 
 static ADDRESSES: LazyLock<Addresses> = LazyLock::new(Addresses::default);
@@ -37,39 +49,27 @@ fn addresses_of_node(number: u8) -> Vec<IpAddr> {
     own.iter().map(String::as_str).chain(["127.0.0.1", "::1"]).map(|a| a.parse().unwrap()).collect()
 }
 
-fn settings(number: u8, config: &Value) -> Settings {
-    let text = |value: &Value| value.as_str().unwrap_or_default().into();
-    let detect_local = match config["detectLocalMode"].as_str() {
-        Some("NodeCIDR") => DetectLocal::NodeCidr,
-        Some("BridgeInterface") => DetectLocal::Bridge(text(&config["detectLocal"]["bridgeInterface"])),
-        Some("InterfaceNamePrefix") => {
-            DetectLocal::InterfacePrefix(text(&config["detectLocal"]["interfaceNamePrefix"]))
-        }
-        _ => DetectLocal::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap(), "fd00:10:244::/48".parse().unwrap()]),
-    };
-    let networks = config["nodePortAddresses"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let networks: Vec<IpNet> = networks.filter_map(|network| network.parse().ok()).collect();
-    Settings {
-        node_name: format!("node{number}").into(),
-        detect_local,
-        node_ports: if networks.is_empty() { NodePortSetting::Primary } else { NodePortSetting::Networks(networks) },
-        masquerade_all: config["nftables"]["masqueradeAll"] == true,
-        masquerade_mark: 0x4000,
-    }
-}
-
 impl Cluster {
-    pub fn new(config: &Value) -> Cluster {
+    /// Nodes that are told this, and know nothing else.
+    pub fn new(mode: &'static str, settings: impl Fn(&str) -> Settings) -> Cluster {
         let index = |number| {
-            let mut index = Index::new(settings(number, config));
+            let mut index = Index::new(settings(&format!("node{number}")));
             index.set_addresses(addresses_of_node(number));
             (number, index)
         };
-        let mut cluster = Cluster { nodes: NODES.map(index).into(), objects: BTreeMap::new() };
-        NODES.iter().for_each(|number| cluster.apply(node(&ADDRESSES, &format!("node{number}"))));
-        cluster.apply(json!({"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
+        Cluster { mode, nodes: NODES.map(index).into(), objects: BTreeMap::new() }
+    }
+
+    /// With what an API server has before anybody writes to it.
+    pub fn with_nodes(mut self) -> Cluster {
+        NODES.iter().for_each(|number| self.apply(node(&ADDRESSES, &format!("node{number}"))));
+        self.apply(json!({"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
             "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}));
-        cluster
+        self
+    }
+
+    pub fn table(&self, node: &str) -> &ForwardingTable {
+        self.nodes[&node_of(node).unwrap()].table()
     }
 
     pub fn act(&mut self, action: &Value) {
@@ -86,7 +86,7 @@ impl Cluster {
         }
     }
 
-    fn apply(&mut self, mut object: Value) {
+    pub fn apply(&mut self, mut object: Value) {
         let kind = object["kind"].as_str().unwrap().to_string();
         let name = object["metadata"]["name"].as_str().unwrap().to_string();
         if object["metadata"]["namespace"].is_null() && matches!(&*kind, "Service" | "EndpointSlice") {
@@ -123,16 +123,16 @@ impl Cluster {
         }
     }
 
-    /// What a client sees (`fail`, or each that it can `reach` with `source` and `port`), and why.
-    pub fn connect(&self, probe: &Value) -> (Value, String) {
-        let from = probe["from"].as_str().unwrap();
-        let (destination, port) = destination(probe["to"].as_str().unwrap());
-        let protocol = match probe["proto"].as_str() {
+    /// What a client sees (`fail`, or each that it can `reach` with `source` and `port`, and whether it stays with one), and why.
+    pub fn connect(&self, question: &Question) -> (Value, String) {
+        let from = question.from;
+        let (destination, port) = destination(question.to);
+        let protocol = match question.protocol {
             Some("udp") => Protocol::Udp,
             Some("sctp") => Protocol::Sctp,
             _ => Protocol::Tcp,
         };
-        let outside = || probe["via"].as_str().and_then(node_of).or_else(|| owner(destination));
+        let outside = || question.via.and_then(node_of).or_else(|| owner(destination));
         let Some(number) = node_of(from).or_else(outside) else { return (reached_lb("own"), String::new()) };
         let own = addresses_of_node(number);
         let (origin, source) = match from.starts_with("node") {
@@ -141,7 +141,15 @@ impl Cluster {
             false if from.starts_with("pod") => (Origin::Interface("cni0".into()), host_address(from, destination)),
             false => (Origin::Interface("eth0".into()), host_address(from, destination)),
         };
+        let source = question.source.unwrap_or(source);
         self.arrive(number, Packet { origin, source, destination, port, protocol, local: own.into() })
+    }
+
+    /// Whether the destination is the node's own. With IPVS it has the addresses of Services as well.
+    fn has(&self, number: u8, packet: &Packet) -> bool {
+        let mut frontends = self.nodes[&number].table().ports.values().flat_map(|port| &port.frontends);
+        let is_services = |frontend: &Frontend| frontend.address == Some(packet.destination);
+        packet.local.contains(&packet.destination) || (self.mode == "ipvs" && frontends.any(is_services))
     }
 
     fn arrive(&self, number: u8, packet: Packet) -> (Value, String) {
@@ -155,14 +163,14 @@ impl Cluster {
         let seen = match explanation.verdict {
             Verdict::Reject => json!({"fail": "refused"}),
             Verdict::Drop => json!({"fail": "timeout"}),
-            Verdict::Forward { candidates, .. } => {
+            Verdict::Forward { candidates, affinity } => {
                 let reach = candidates.iter().map(|candidate| {
                     let seen = json!({"source": name(candidate.masquerade), "port": candidate.endpoint.port});
                     (host(candidate.endpoint.address), seen)
                 });
-                json!({"reach": reach.collect::<Map<_, _>>()})
+                json!({"reach": reach.collect::<Map<_, _>>(), "sticky": affinity.is_some()})
             }
-            Verdict::NotOurs { .. } if packet.local.contains(&packet.destination) => json!({"fail": "refused"}),
+            Verdict::NotOurs { .. } if self.has(number, &packet) => json!({"fail": "refused"}),
             Verdict::NotOurs { .. } => match owner(packet.destination) {
                 None => reached_lb(&name(false)),
                 Some(there) => {
@@ -173,6 +181,29 @@ impl Cluster {
         };
         (seen, why)
     }
+}
+
+/// Whether what was seen of packets is what a table says; of a `few` packets not every endpoint saw one.
+pub fn agrees(packets: &Value, told: &Value, few: bool) -> bool {
+    if let (Some(fail), None) = (packets.get("fail"), packets.get("reach")) {
+        return told.get("fail") == Some(fail);
+    }
+    let reached = told["reach"].as_object().cloned().unwrap_or_default();
+    let names: Vec<&str> = packets["reach"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let some = (few || told["sticky"] == true) && !names.is_empty();
+    packets.get("fail").is_none()
+        && (names.len() == reached.len() || some)
+        && names.iter().all(|name| {
+            let of_endpoint = |field: &str| match &packets[field] {
+                Value::Object(each) => each.get(*name).cloned().unwrap_or_default(),
+                one => one.clone(),
+            };
+            let (source, port) = (of_endpoint("source"), of_endpoint("port"));
+            let Some(got) = reached.get(*name) else { return false };
+            let any_node = source == "any-node" && got["source"].as_str().is_some_and(|s| s.starts_with("node"));
+            let same_port = port.is_null() || port == got["port"] || port.as_str() == Some(&got["port"].to_string());
+            (source.is_null() || any_node || got["source"] == source) && same_port
+        })
 }
 
 fn reached_lb(source: &str) -> Value {

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::auth::rbac::check_node;
 use crate::auth::service_account::Objects;
 use crate::auth::user::NODES;
-use crate::auth::{Rbac, Request, User, review};
+use crate::auth::{Rbac, Request, User, join, review};
 use crate::decode::{self, Expected, FieldValidation};
 use crate::registry::{Guard, Registry, key};
 use crate::request::ResourcePath;
@@ -56,7 +56,7 @@ pub fn answer(
         "SelfSubjectAccessReview" => review::self_subject_access(&rbac, user, &asked)?,
         "SelfSubjectRulesReview" => review::self_subject_rules(&rbac, user, &asked)?,
         "SubjectAccessReview" => review::subject_access(&rbac, &asked)?,
-        _ => token_request(app, path, &asked)?,
+        _ => token_request(app, user, path, &asked)?,
     };
     answered["kind"] = kind.into();
     answered["apiVersion"] = api_version.into();
@@ -67,12 +67,21 @@ fn read(rbac: &RwLock<Rbac>) -> Result<std::sync::RwLockReadGuard<'_, Rbac>> {
     rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))
 }
 
-fn token_request(app: &App, path: &ResourcePath, asked: &Value) -> Result<Value> {
+fn token_request(app: &App, user: &User, path: &ResourcePath, asked: &Value) -> Result<Value> {
     let tokens = app.authenticator.tokens.as_ref().ok_or_else(|| ApiError::internal("tokens are off"))?;
     let objects = StoredAccounts(Arc::clone(&app.registry));
     let account = objects
         .get("ServiceAccount", &path.namespace, &path.name)
         .ok_or_else(|| ApiError::not_found(Subject { group: "", resource: "serviceaccounts" }, &path.name))?;
+    let request = Request {
+        verb: Verb::Create.name(),
+        group: &path.group,
+        resource: &path.resource,
+        subresource: &path.subresource,
+        name: &path.name,
+        namespace: &path.namespace,
+    };
+    join::check_request(user, &request, asked, &objects)?;
     tokens.answer(asked, &account, &objects, Timestamp::now())
 }
 

@@ -13,6 +13,8 @@ pub mod netlink;
 pub mod nftables;
 #[doc(hidden)]
 pub mod parsers;
+#[cfg(test)]
+mod testing;
 
 use portico_model::table::{Change, ForwardingTable, NodeRules};
 use std::time::{Duration, Instant};
@@ -73,6 +75,17 @@ pub struct Report {
     pub kernel: Duration,
     /// What differed from what should have been installed, for `replace` on something that was installed before.
     pub drift: Vec<String>,
+}
+
+/// How the kernel differs from a table, for somebody who asks about one frontend. In words, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// In what serves the frontend.
+    pub of_frontend: Vec<String>,
+    /// In what the packets for all frontends go through.
+    pub of_all: Vec<String>,
+    /// How many there are in what serves others.
+    pub of_others: usize,
 }
 
 #[derive(Debug, thiserror::Error)]

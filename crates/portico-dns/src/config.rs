@@ -1,12 +1,13 @@
 //! The flags of `portico dns`, and what they mean together.
 
 use crate::facts::AddressKind;
+use crate::index;
 use crate::zone::names::{OriginError, host_name};
 use crate::zone::{self, Origin};
-use crate::{checks, index};
 use clap::{ArgAction, Args, ValueEnum};
 use hickory_proto::rr::Name;
 use ipnet::IpNet;
+use portico_model::checks;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -103,6 +104,8 @@ pub struct Config {
     pub zone: zone::Settings,
     pub index: index::Settings,
     pub checks: checks::Settings,
+    /// In flight.
+    pub most_probes: usize,
     pub probe_timeout: Duration,
     pub allow_transfer: Vec<IpNet>,
     pub transfer_keys: Option<PathBuf>,
@@ -170,8 +173,8 @@ impl Arguments {
                 interval: self.probe_interval,
                 healthy_after: self.healthy_threshold,
                 unhealthy_after: self.unhealthy_threshold,
-                most: usize::from(self.probe_concurrency),
             },
+            most_probes: usize::from(self.probe_concurrency),
             kubeconfig: self.kubeconfig,
             listen,
             probe_timeout: self.probe_timeout,

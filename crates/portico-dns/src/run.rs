@@ -1,6 +1,5 @@
 //! The daemon: one task owns the index and the probes, and changes the zone; the others answer from it.
 
-use crate::checks::{Checks, Probe};
 use crate::config::Config;
 use crate::index::Index;
 use crate::metrics::{Metrics, OfNode, Outcome};
@@ -16,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hickory_proto::rr::Record;
+use portico_model::checks::{Checks, Probe, Settings};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::future;
@@ -91,12 +91,18 @@ fn keys(path: Option<&Path>) -> Result<Vec<Key>, RunError> {
     if keys.is_empty() { Err(bad("there is none in it".into())) } else { Ok(keys) }
 }
 
+/// A probe that ended, and how.
+type Probed = (Probe<SocketAddr>, Result<(), String>);
+
 /// Keeps the zone in step with the API and with the health of nodes.
 struct Keeper {
     index: Index,
     feed: Feed,
-    checks: Checks,
-    probes: FuturesUnordered<BoxFuture<'static, (Probe, Result<(), String>)>>,
+    /// What the times of `checks` are since.
+    started: Instant,
+    checks: Checks<SocketAddr>,
+    how: Settings,
+    probes: FuturesUnordered<BoxFuture<'static, Probed>>,
     probe_timeout: Duration,
     zone: Arc<RwLock<Zone>>,
     /// The zone changed and has the serial of before.
@@ -121,7 +127,9 @@ impl Keeper {
         Keeper {
             index: Index::new(config.index.clone()),
             feed: Feed::default(),
-            checks: Checks::new(config.checks.clone()),
+            started: Instant::now(),
+            checks: Checks::new(config.most_probes),
+            how: config.checks.clone(),
             probes: FuturesUnordered::new(),
             probe_timeout: config.probe_timeout,
             zone,
@@ -141,7 +149,7 @@ impl Keeper {
         mut curious: mpsc::Receiver<Curious>,
     ) {
         loop {
-            let deadline = self.checks.next_deadline();
+            let deadline = self.checks.next_deadline().map(|due| self.started + due);
             let renewal = (self.informed && self.renewal_due).then(until_next_second);
             tokio::select! {
                 Some(first) = news.next() => {
@@ -174,13 +182,14 @@ impl Keeper {
         self.feed.take(&mut self.index, news);
     }
 
-    fn finish(&mut self, probe: Probe, answer: Result<(), String>) {
+    fn finish(&mut self, probe: Probe<SocketAddr>, answer: Result<(), String>) {
         let outcome = if answer.is_ok() { "good" } else { "bad" };
         self.metrics.probes.get_or_create(&Outcome { outcome }).inc();
         let why = answer.clone().err().unwrap_or_default();
-        if let Some(healthy) = self.checks.finish(probe, answer, Instant::now(), chance()) {
-            tracing::info!(address = %probe.address, healthy, why, "health changed");
-            self.index.set_health(probe.address, healthy);
+        let address = probe.target;
+        if let Some(healthy) = self.checks.finish(probe, answer, self.started.elapsed(), chance()) {
+            tracing::info!(%address, healthy, why, "health changed");
+            self.index.set_health(address, healthy);
         }
     }
 
@@ -204,14 +213,20 @@ impl Keeper {
     }
 
     fn aim(&mut self) {
-        let now = Instant::now();
+        let now = self.started.elapsed();
         let probes = self.index.take_probes();
-        probes.unwanted.into_iter().for_each(|address| self.checks.unwant(address));
-        probes.wanted.into_iter().for_each(|address| self.checks.want(address, now));
+        probes.unwanted.into_iter().for_each(|address| self.checks.unwant(&address));
+        probes.wanted.into_iter().for_each(|address| self.checks.want(address, self.how.clone(), None, now));
         self.metrics.probed.set(i64::try_from(self.checks.len()).unwrap_or(i64::MAX));
         let patience = self.probe_timeout;
         while let Some(next) = self.checks.start(now) {
-            self.probes.push(async move { (next, probe(next.address, patience).await) }.boxed());
+            self.probes.push(
+                async move {
+                    let answer = probe(next.target, patience).await;
+                    (next, answer)
+                }
+                .boxed(),
+            );
         }
     }
 

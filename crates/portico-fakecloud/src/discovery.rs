@@ -115,7 +115,7 @@ impl Discovery {
 }
 
 /// `projects/{project}/global/firewalls` with a path; what stands in braces.
-fn match_path(template: &str, path: &str) -> Option<BTreeMap<String, String>> {
+pub fn match_path(template: &str, path: &str) -> Option<BTreeMap<String, String>> {
     let (template, path): (Vec<&str>, Vec<&str>) = (template.split('/').collect(), path.split('/').collect());
     if template.len() != path.len() {
         return None;
@@ -131,7 +131,7 @@ fn match_path(template: &str, path: &str) -> Option<BTreeMap<String, String>> {
     Some(parameters)
 }
 
-fn parse_query(query: &str) -> Vec<(String, String)> {
+pub fn parse_query(query: &str) -> Vec<(String, String)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
@@ -144,9 +144,12 @@ fn decode(text: &str) -> String {
 }
 
 /// Parameters are text that is to be read as something.
-fn check_parameter(name: &str, known: &Value, text: &str, problems: &mut Vec<String>) {
+pub fn check_parameter(name: &str, known: &Value, text: &str, problems: &mut Vec<String>) {
     let fits = match known["type"].as_str() {
-        Some("integer") => text.parse::<i64>().is_ok(),
+        Some("integer") => text.parse().is_ok_and(|number: i64| {
+            number >= known["minimum"].as_i64().unwrap_or(number)
+                && number <= known["maximum"].as_i64().unwrap_or(number)
+        }),
         Some("boolean") => ["true", "false"].contains(&text),
         _ => known["pattern"].as_str().is_none_or(|pattern| schema::matches(pattern, text)),
     };

@@ -6,9 +6,13 @@
 //! - `schema`: values against a schema (JSON Schema as discovery documents and OpenAPI use it).
 //! - `discovery`: requests and answers against one of Google's discovery documents, or one in their form.
 //! - `gce`: Compute Engine, as far as load balancers go.
+//! - `openapi`: requests and answers against an OpenAPI document.
+//! - `digitalocean`: load balancers of DigitalOcean.
 //! - `rackspace`: Cloud Load Balancers, and the tokens of Identity.
 
+pub mod digitalocean;
 pub mod discovery;
 pub mod gce;
+pub mod openapi;
 pub mod rackspace;
 pub mod schema;

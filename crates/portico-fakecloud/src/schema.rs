@@ -47,9 +47,15 @@ impl Checker<'_> {
             self.check(path, part, value);
         }
         if let Some(variants) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
-            let fits = |variant: &Value| check(self.schemas, variant, value).is_empty();
-            if !variants.iter().any(fits) {
-                self.wrong(path, format!("fits none of {} variants: {value}", variants.len()));
+            let problems = |variant: &Value| {
+                let mut problems = Vec::new();
+                Checker { schemas: self.schemas, problems: &mut problems }.check(path, variant, value);
+                problems
+            };
+            let nearest = variants.iter().map(problems).min_by_key(Vec::len).unwrap_or_default();
+            if !nearest.is_empty() {
+                let (count, nearest) = (variants.len(), nearest.join(", "));
+                self.wrong(path, format!("fits none of {count} variants, nearest: {nearest}"));
             }
         }
         if value.is_null() && schema["nullable"] == true {
@@ -193,7 +199,7 @@ mod tests {
             (json!({"name": "a", "labels": {"x": 1}}), "labels.x is no text: 1"),
             (json!({"name": "a", "nmae": 1}), "nmae does not exist"),
             (json!({"name": "a", "lost": 1}), "lost refers to Gone, which is not described"),
-            (json!({"name": "a", "one": 1}), "one fits none of 2 variants: 1"),
+            (json!({"name": "a", "one": 1}), "one fits none of 2 variants, nearest: one is no text: 1"),
             (json!("a"), "the body is no object: \"a\""),
         ];
         for (value, problem) in table {

@@ -11,9 +11,11 @@
 //! - [`announce`]: addresses that nodes have to attract traffic for.
 //! - [`pools`]: address pools, blocks of addresses and BGP peers, as they come from the API; ranges of addresses.
 //! - [`report`]: what a node tells about itself.
+//! - [`checks`]: when what is probed, and what the answers mean.
 //! - [`duration`]: durations as Kubernetes writes them.
 
 pub mod announce;
+pub mod checks;
 pub mod duration;
 pub mod explain;
 pub mod index;

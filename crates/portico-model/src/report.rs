@@ -39,9 +39,15 @@ pub struct NodeReport {
     /// Why nothing can be installed at the moment, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub trouble: String,
+    /// By what it forwards: `nftables`, `iptables` or `ipvs`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub mode: String,
     /// Where the node says whether it is fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub healthz_port: Option<u16>,
+    /// How long changes take to reach the kernel; `None` before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub programming: Option<Programming>,
     /// How addresses are announced; `None` where they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub announcing: Option<Announcing>,
@@ -53,6 +59,17 @@ pub struct Behind {
     /// `namespace/name`
     pub service: String,
     pub reason: String,
+}
+
+/// From an event of the API server to its being installed, for the last Services that changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Programming {
+    /// How many there were since the node started, so that news can be told from what is known.
+    pub changes: u64,
+    pub last_micros: u64,
+    pub median_micros: u64,
+    pub worst_micros: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -81,6 +81,13 @@ impl Addresses {
     }
 }
 
+/// All addresses as they are at the moment, sorted.
+pub fn list_now() -> io::Result<Vec<IpAddr>> {
+    let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
+    let services = number_of(&mut socket, LINK);
+    list(&mut socket, services)
+}
+
 #[expect(unsafe_code, reason = "the runtime has to be promised that the descriptor stays open")]
 fn watched(socket: Socket) -> io::Result<AsyncFd<Socket>> {
     // SAFETY: a `Socket` owns its descriptor, always returns the same one, and closes it only when dropped.

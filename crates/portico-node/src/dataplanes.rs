@@ -5,8 +5,9 @@ use crate::disturbances::Disturbances;
 use crate::sysctl;
 use portico_dataplane::iptables::{self, Iptables};
 use portico_dataplane::ipvs::{self, Ipvs};
-use portico_dataplane::nftables::{Nftables, Table, remove_kube_proxy_nftables};
-use portico_dataplane::{ApplyError, Dataplane};
+use portico_dataplane::nftables::{self, Nftables, Table, remove_kube_proxy_nftables};
+use portico_dataplane::{ApplyError, Dataplane, Differences};
+use portico_model::table::{Family, ForwardingTable, FrontendKey};
 use std::path::Path;
 
 /// The dataplane, and who tells when somebody else changes its rules, where that can be told.
@@ -22,13 +23,51 @@ pub fn open(config: &Config) -> Result<(Box<dyn Dataplane>, Option<Disturbances>
             Ok((Box::new(nftables), disturbances))
         }
         Mode::Iptables => {
-            let liberal = config.sysctls.tcp_be_liberal || sysctl::tcp_is_liberal(Path::new("/"));
-            let iptables = Iptables::new(iptables::Options { variant: None, liberal })?;
+            let iptables = Iptables::new(iptables_options(config))?;
             tracing::info!(variant = ?iptables.variant(), "using iptables");
             Ok((Box::new(iptables), None))
         }
         Mode::Ipvs => Ok((Box::new(Ipvs::open(&ipvs_options(config))?), None)),
     }
+}
+
+/// How the kernel differs from a table, as somebody sees it who is not the daemon. Changes nothing.
+pub fn compare(config: &Config, table: &ForwardingTable, frontend: &FrontendKey) -> Result<Differences, ApplyError> {
+    match config.mode {
+        Mode::Nftables => Nftables::open(Table::NODE)?.compare(table, frontend),
+        Mode::Iptables => Iptables::new(iptables_options(config))?.compare(table, frontend),
+        Mode::Ipvs => Ipvs::open_to_look(&ipvs_options(config))?.compare(table, frontend),
+    }
+}
+
+/// The mode whose rules are in the kernel.
+pub fn installed() -> Result<Option<Mode>, ApplyError> {
+    if Nftables::open(Table::NODE)?.is_installed()? {
+        return Ok(Some(Mode::Nftables));
+    }
+    // The rules of ipvs mode look like those of iptables mode.
+    Ok(match (ipvs::present(), iptables::present()) {
+        (true, _) => Some(Mode::Ipvs),
+        (false, true) => Some(Mode::Iptables),
+        (false, false) => None,
+    })
+}
+
+/// What others have in the way of packets, as far as it can be told; what cannot be read is left out.
+pub fn in_the_way(mode: Mode, family: Family) -> Vec<String> {
+    let mut words = nftables::in_the_way(family).unwrap_or_default();
+    if nftables::has_table(family, "kube-proxy").unwrap_or_default() {
+        words.push("kube-proxy's nftables rules are there as well".to_owned());
+    }
+    if mode == Mode::Nftables && iptables::present() {
+        words.push("rules of kube-proxy's iptables mode are there as well".to_owned());
+    }
+    words
+}
+
+fn iptables_options(config: &Config) -> iptables::Options {
+    let liberal = config.sysctls.tcp_be_liberal || sysctl::tcp_is_liberal(Path::new("/"));
+    iptables::Options { variant: None, liberal }
 }
 
 fn ipvs_options(config: &Config) -> ipvs::Options {

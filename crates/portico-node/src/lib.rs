@@ -12,6 +12,7 @@ mod first;
 mod flows;
 pub mod health;
 mod journal;
+pub mod look;
 mod memory;
 mod metrics;
 mod objects;

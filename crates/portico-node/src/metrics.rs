@@ -3,6 +3,7 @@
 
 mod connections;
 mod process;
+pub mod recent;
 pub mod server;
 mod slowest;
 
@@ -14,6 +15,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets, linear_buckets};
 use prometheus_client::registry::Registry;
+use recent::Recent;
 use slowest::Slowest;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -85,6 +87,7 @@ pub struct Metrics {
     pub health: crate::health::node::Answers,
     service_programming: Histogram,
     slowest: Slowest,
+    pub recent: Recent,
     drift_repairs: Counter,
     kernel: Histogram,
     pub operations: Counter,
@@ -115,6 +118,7 @@ impl Metrics {
             health: crate::health::node::Answers::default(),
             service_programming: fine(),
             slowest: Slowest::default(),
+            recent: Recent::default(),
             drift_repairs: Counter::default(),
             kernel: fine(),
             operations: Counter::default(),
@@ -240,6 +244,7 @@ impl Metrics {
     pub fn programmed(&self, service: &ServiceName, took: Duration) {
         self.service_programming.observe(took.as_secs_f64());
         self.slowest.saw(service, took);
+        self.recent.saw(took);
     }
 
     /// A change of endpoints that happened in the cluster at this time is installed.

@@ -4,13 +4,14 @@
 
 use crate::backoff::fraction;
 use crate::client::{self, RequestError};
+use crate::metrics::recent::Recent;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use portico_model::report::{self, Announcing, Behind, NodeReport};
+use portico_model::report::{self, Announcing, Behind, NodeReport, Programming};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,13 +39,21 @@ pub struct Installed {
     pub trouble: String,
 }
 
+/// What stays as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    pub mode: &'static str,
+    pub healthz_port: Option<u16>,
+}
+
 /// Report until dropped.
 pub async fn send(
     client: Client,
     node: Arc<str>,
-    healthz_port: Option<u16>,
+    about: About,
     mut installed: watch::Receiver<Option<Installed>>,
     mut announcing: watch::Receiver<Option<Announcing>>,
+    recent: Recent,
 ) {
     if installed.wait_for(Option::is_some).await.is_err() {
         return;
@@ -54,7 +63,7 @@ pub async fn send(
     loop {
         let (state, announced) = (installed.borrow_and_update().clone(), announcing.borrow_and_update().clone());
         let Some(state) = state else { return };
-        let wait = match writer.write(&content(&state, healthz_port, announced)).await {
+        let wait = match writer.write(&content(&state, about, announced, recent.summary())).await {
             Ok(()) => {
                 denied = false;
                 tokio::time::sleep(EVERY).await;
@@ -85,15 +94,22 @@ async fn change<T>(state: &mut watch::Receiver<T>) {
     }
 }
 
-fn content(state: &Installed, healthz_port: Option<u16>, announcing: Option<Announcing>) -> NodeReport {
+fn content(
+    state: &Installed,
+    about: About,
+    announcing: Option<Announcing>,
+    programming: Option<Programming>,
+) -> NodeReport {
     NodeReport {
         services: state.services.to_string(),
         slices: state.slices.to_string(),
         behind: state.behind.clone(),
         more_behind: state.more_behind,
         trouble: state.trouble.clone(),
-        healthz_port,
+        mode: about.mode.to_owned(),
+        healthz_port: about.healthz_port,
         announcing,
+        programming,
     }
 }
 

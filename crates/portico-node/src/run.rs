@@ -93,8 +93,9 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     tasks.spawn(never(events::send(client.clone(), Arc::clone(&node), noticed)));
     notices.tell(Notice { service: None, warning: false, reason: "Starting", text: "portico node is starting".into() });
     let (announcing, announced) = flag::channel(None);
-    let healthz = config.healthz.map(|address| address.port());
-    tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), healthz, installed, announced)));
+    let about = report::About { mode: config.mode.name(), healthz_port: config.healthz.map(|address| address.port()) };
+    let recent = metrics.recent.clone();
+    tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), about, installed, announced, recent)));
     let (statics, in_force) = flag::channel(InForce::new());
     let (to_announce, installed) = mpsc::channel(ANNOUNCEABLES);
     tasks.spawn(never(follow(followed, config.clone(), monitor, notices, statics, to_announce)));

@@ -28,6 +28,7 @@ pub use echo::Seen;
 pub use flow::{Failure, Flow, Protocol};
 pub use host::{Host, Testbed};
 pub use lab::Lab;
+pub use namespace::inside;
 pub use network::{Route, Rule};
 pub use process::Process;
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 
 const CURRENT: &str = "/proc/thread-self/ns/net";
 
@@ -42,6 +43,15 @@ impl Drop for Inside {
             std::process::abort();
         }
     }
+}
+
+/// Does something on a thread of its own that is in the namespace at this path.
+pub fn inside<T: Send>(namespace: &Path, job: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let namespace = File::open(namespace)?;
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| join(namespace.as_raw_fd()).map(|()| job()));
+        working.join().unwrap_or_else(|_| Err(io::Error::other("what was done in a namespace panicked")))
+    })
 }
 
 /// Moves the calling thread (in a forked child: the process) into the namespace. Safe between fork and exec.

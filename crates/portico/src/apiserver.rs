@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// Flags that kube-apiserver has keep its names.
 #[derive(Args)]
@@ -100,6 +101,9 @@ pub struct Arguments {
     /// Make EndpointSlices and Endpoints for Services with a selector.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     endpoint_slice_controller: bool,
+    /// Check the endpoints of Services that `portico expose` made.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    expose_health_checks: bool,
 }
 
 impl Arguments {
@@ -158,18 +162,18 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
             tracing::info!("try: kubectl --kubeconfig {} get services -A", path.display());
         }
         let (stop, stopped) = watch::channel(false);
-        let controller = match arguments.endpoint_slice_controller {
-            true => {
-                Some(tokio::spawn(controller::run_endpoints(own_client(&server.own_client)?, shared, true, stopped)))
-            }
-            false => None,
-        };
+        let mut controllers = JoinSet::new();
+        if arguments.endpoint_slice_controller {
+            let client = own_client(&server.own_client)?;
+            controllers.spawn(controller::run_endpoints(client, shared, true, stopped.clone()));
+        }
+        if arguments.expose_health_checks {
+            controllers.spawn(controller::run_health(own_client(&server.own_client)?, shared, stopped));
+        }
         signals.wait().await;
         tracing::info!("stopping");
         stop.send_replace(true);
-        if let Some(controller) = controller {
-            let _ = controller.await;
-        }
+        while controllers.join_next().await.is_some() {}
         server.stop().await;
         Ok(())
     })

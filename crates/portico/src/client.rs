@@ -27,6 +27,11 @@ pub struct Access {
 }
 
 impl Access {
+    /// The certificates by which the API server is known, DER.
+    pub async fn authority(&self) -> anyhow::Result<Vec<Vec<u8>>> {
+        Ok(config(self.kubeconfig.clone()).await?.root_cert.unwrap_or_default())
+    }
+
     pub async fn reader(&self) -> anyhow::Result<Reader> {
         let mut config = config(self.kubeconfig.clone()).await?;
         (config.connect_timeout, config.read_timeout) = (Some(CONNECT), Some(ANSWER));
@@ -102,6 +107,15 @@ impl Reader {
         self.client.request(request).await.map_err(plain).with_context(|| format!("cannot apply {path}"))
     }
 
+    /// Creates an object, or asks something that is answered by one. Says what the API server says, with its code.
+    pub async fn create(&self, path: &str, object: &Value) -> Result<Value, kube::Error> {
+        let mut request = self
+            .request("POST", path, serde_json::to_vec(object).map_err(kube::Error::SerdeError)?)
+            .map_err(|error| kube::Error::Service(error.into()))?;
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.client.request(request).await
+    }
+
     /// Whether it was there.
     pub async fn delete(&self, path: &str) -> anyhow::Result<bool> {
         match self.client.request::<Value>(self.request("DELETE", path, Vec::new())?).await {
@@ -121,7 +135,7 @@ impl Reader {
 }
 
 /// What the API server said, without the object that it said it in.
-fn plain(error: kube::Error) -> anyhow::Error {
+pub fn plain(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => anyhow::Error::msg(status.message),
         kube::Error::Service(cause) => anyhow::Error::from_boxed(cause).context("the API server does not answer"),

@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Subcommand};
 use kube::Client;
 use portico_controller::lease::{LeaseOptions, lead};
 use portico_controller::providers::{self, Start, StartError};
-use portico_controller::{balancers, endpoints};
+use portico_controller::{balancers, endpoints, health};
 use portico_model::duration;
 use portico_node::health::listen;
 use std::net::SocketAddr;
@@ -25,10 +25,11 @@ pub struct Arguments {
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// What to run: endpointslice (where no other controller does it), service-lb, or * for both.
+    /// What to run: endpointslice (where no other controller does it), endpoint-health (checks of what `portico expose` made),
+    /// service-lb, or * for all.
     #[arg(long, value_name = "NAMES", default_value = "*", value_delimiter = ',')]
     controllers: Vec<String>,
-    /// Where load balancers come from: metal, aws, gce, openstack, rackspace, haproxy, plugin:SOCKET, or none.
+    /// Where load balancers come from: metal, aws, digitalocean, gce, openstack, rackspace, haproxy, plugin:SOCKET, or none.
     #[arg(long, value_name = "NAME", default_value = "none")]
     cloud_provider: String,
     /// The provider's own configuration.
@@ -104,8 +105,18 @@ impl Default for Election {
 }
 
 const ENDPOINTS: &str = "endpointslice";
+const HEALTH: &str = "endpoint-health";
 const BALANCERS: &str = "service-lb";
 const ENDPOINTS_LEASE: &str = "portico-endpoint-controller";
+const HEALTH_LEASE: &str = "portico-endpoint-health";
+
+/// Which controllers to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Selected {
+    endpoints: bool,
+    health: bool,
+    balancers: bool,
+}
 
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).ok_or_else(|| "not a duration, write it as 90s or 10m".to_owned())
@@ -130,29 +141,34 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     })
 }
 
-/// Whether to run the endpoint controller, and the load-balancer controller.
-fn selected(names: &[String]) -> anyhow::Result<(bool, bool)> {
-    let known = |name: &String| ["*", ENDPOINTS, BALANCERS].contains(&name.as_str());
+fn selected(names: &[String]) -> anyhow::Result<Selected> {
+    let known = |name: &String| ["*", ENDPOINTS, HEALTH, BALANCERS].contains(&name.as_str());
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        anyhow::bail!("--controllers={unknown} is not known: use {ENDPOINTS}, {BALANCERS} or *");
+        anyhow::bail!("--controllers={unknown} is not known: use {ENDPOINTS}, {HEALTH}, {BALANCERS} or *");
     }
     let has = |wanted: &str| names.iter().any(|name| name == "*" || name == wanted);
-    Ok((has(ENDPOINTS), has(BALANCERS)))
+    Ok(Selected { endpoints: has(ENDPOINTS), health: has(HEALTH), balancers: has(BALANCERS) })
 }
 
 async fn run_selected(
     client: Client,
     arguments: Arguments,
-    (endpoints, balancers): (bool, bool),
+    selected: Selected,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let metrics = Arc::new(balancers::Metrics::default());
     let pages = serve(&arguments.metrics_bind_address, Arc::clone(&metrics))?;
-    let balancers = balancers && arguments.cloud_provider != "none";
+    let balancers = selected.balancers && arguments.cloud_provider != "none";
     let election = arguments.election.clone();
     let slices = async {
-        if endpoints {
+        if selected.endpoints {
             run_elected_endpoints(client.clone(), &election, arguments.endpoints, stop.clone()).await;
+        }
+        Ok(())
+    };
+    let checks = async {
+        if selected.health {
+            run_elected_health(client.clone(), &election, stop.clone()).await;
         }
         Ok(())
     };
@@ -162,7 +178,7 @@ async fn run_selected(
             false => Ok(()),
         }
     };
-    let result = tokio::try_join!(slices, load_balancers);
+    let result = tokio::try_join!(slices, checks, load_balancers);
     if let Some(pages) = pages {
         pages.abort();
     }
@@ -175,6 +191,11 @@ pub async fn run_endpoints(client: Client, leader_elect: bool, write_endpoints: 
     run_elected_endpoints(client, &election, write_endpoints, stop).await;
 }
 
+/// Health checks of endpoints, alone or in turns with others.
+pub async fn run_health(client: Client, leader_elect: bool, stop: watch::Receiver<bool>) {
+    run_elected_health(client, &Election { leader_elect, ..Election::default() }, stop).await;
+}
+
 async fn run_elected_endpoints(
     client: Client,
     election: &Election,
@@ -182,11 +203,13 @@ async fn run_elected_endpoints(
     stop: watch::Receiver<bool>,
 ) {
     let options = endpoints::Options { write_endpoints, ..endpoints::Options::default() };
-    if !election.leader_elect {
-        return endpoints::run(client, options, stop).await;
-    }
-    let lease = election.lease(ENDPOINTS_LEASE);
-    lead(client.clone(), lease, stop, |stop| endpoints::run(client.clone(), options.clone(), stop)).await;
+    let work = |stop| endpoints::run(client.clone(), options.clone(), stop);
+    election.run(client.clone(), ENDPOINTS_LEASE, stop, work).await;
+}
+
+async fn run_elected_health(client: Client, election: &Election, stop: watch::Receiver<bool>) {
+    let work = |stop| health::run(client.clone(), health::Options::default(), stop);
+    election.run(client.clone(), HEALTH_LEASE, stop, work).await;
 }
 
 /// The load-balancer controller, alone or in turns with others. A provider that cannot be started ends it.
@@ -222,18 +245,27 @@ async fn run_balancers(
             }
         }
     };
-    match arguments.election.leader_elect {
-        true => {
-            let lease = arguments.election.lease(&arguments.election.leader_elect_resource_name);
-            lead(client.clone(), lease, stop, work).await;
-        }
-        false => work(stop).await,
-    }
+    let election = &arguments.election;
+    election.run(client.clone(), &election.leader_elect_resource_name, stop, work).await;
     let failed = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
 impl Election {
+    /// Works while the lease is held, or at once where nobody else could.
+    async fn run<W: Future<Output = ()>>(
+        &self,
+        client: Client,
+        lease: &str,
+        stop: watch::Receiver<bool>,
+        mut work: impl FnMut(watch::Receiver<bool>) -> W,
+    ) {
+        match self.leader_elect {
+            true => lead(client, self.lease(lease), stop, work).await,
+            false => work(stop).await,
+        }
+    }
+
     fn lease(&self, name: &str) -> LeaseOptions {
         let identity = format!("{}_{}", hostname(), std::process::id());
         LeaseOptions {

@@ -10,14 +10,20 @@ mod dashboard;
 mod dns;
 mod doctor;
 mod explain;
+mod expose;
 mod fetch;
+mod fleet;
+mod get;
 mod install;
+mod join;
 mod lab;
 mod logging;
 mod migrate;
 mod node;
 mod output;
+mod plan;
 mod signals;
+mod status;
 mod top;
 mod up;
 mod version;
@@ -56,16 +62,28 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Say where a packet would go, and why.
     Explain(explain::Arguments),
+    /// Make a Service of servers at given addresses, with health checks.
+    Expose(Box<expose::Arguments>),
+    /// Services, nodes, endpoints, pools and balancers, with what Portico knows of them.
+    Get(get::Arguments),
     /// A systemd unit, shell completion, manual pages.
     Install(install::Arguments),
+    /// Make this machine a node of the cluster that `portico up` runs on another.
+    Join(Box<join::Arguments>),
     /// Play with the cluster of `portico up --demo`.
     Lab(lab::Arguments),
     /// Print Portico's equivalent of a configuration of MetalLB, kube-proxy, keepalived or kube-vip.
     Migrate(migrate::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
+    /// Say what a change would do, without doing it.
+    Plan(plan::Arguments),
+    /// Whether all is well, and where it is not, the way out.
+    Status(status::Arguments),
     /// Watch Services, endpoints and nodes in a terminal.
     Top(top::Arguments),
+    /// Tokens with which other machines join.
+    Token(join::token::Arguments),
     /// Start everything at once, to look at or to use.
     Up(up::Arguments),
     /// What this program is.
@@ -94,6 +112,15 @@ fn say(result: anyhow::Result<()>) -> anyhow::Result<()> {
     result
 }
 
+/// The same for one that answers by its exit code.
+fn end(result: anyhow::Result<u8>) -> anyhow::Result<()> {
+    say(result.map(|code| {
+        if code != 0 {
+            std::process::exit(code.into());
+        }
+    }))
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Apiserver(arguments) => {
@@ -117,10 +144,16 @@ fn main() -> ExitCode {
         Command::Dashboard(arguments) => say(dashboard::run(arguments)),
         Command::Doctor(arguments) => say(doctor::run(arguments)),
         Command::Explain(arguments) => say(explain::run(arguments)),
+        Command::Expose(arguments) => say(expose::run(&arguments)),
+        Command::Get(arguments) => say(get::run(&arguments)),
         Command::Install(arguments) => say(install::run(arguments, Arguments::command())),
+        Command::Join(arguments) => say(join::run(*arguments)),
         Command::Lab(arguments) => say(lab::run(arguments)),
+        Command::Plan(arguments) => end(plan::run(&arguments)),
+        Command::Status(arguments) => end(status::run(&arguments)),
         Command::Migrate(arguments) => say(migrate::run(arguments)),
         Command::Top(arguments) => say(top::run(arguments)),
+        Command::Token(arguments) => say(join::token::run(arguments)),
         Command::Up(arguments) => say(up::run(arguments)),
         Command::Version(arguments) => say(version::run(&arguments)),
     };

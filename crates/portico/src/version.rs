@@ -33,6 +33,6 @@ impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new(["portico", "kubernetes api", "architecture"]);
         table.row([self.portico.to_owned(), self.kubernetes.clone(), self.architecture.to_owned()]);
-        table.fmt(f)
+        write!(f, "{table}")
     }
 }

@@ -10,6 +10,7 @@ mod tests;
 
 pub use reconcile::reconciled;
 
+use super::join::JOINERS;
 use super::rbac::Rule;
 use super::user::{AUTHENTICATED, MASTERS, NODES, SERVICE_ACCOUNTS, UNAUTHENTICATED};
 use serde_json::{Value, json};
@@ -36,10 +37,12 @@ pub fn objects() -> Vec<Value> {
         json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
             "metadata": metadata("portico:node", namespace, &[])})
     });
-    let rules: Vec<Value> = roles::controller_in_system().iter().map(Rule::to_value).collect();
-    let controller_role = json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
-        "metadata": metadata("portico:controller", SYSTEM, &[])});
-    cluster_roles.chain(node_roles).chain([controller_role]).chain(bindings()).collect()
+    let others = [("portico:controller", roles::controller_in_system()), ("portico:joiner", roles::joiner_in_system())];
+    let other_roles = others.map(|(name, rules)| {
+        let rules: Vec<Value> = rules.iter().map(Rule::to_value).collect();
+        json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules, "metadata": metadata(name, SYSTEM, &[])})
+    });
+    cluster_roles.chain(node_roles).chain(other_roles).chain(bindings()).collect()
 }
 
 fn bindings() -> Vec<Value> {
@@ -55,13 +58,16 @@ fn bindings() -> Vec<Value> {
         ("system:service-account-issuer-discovery", vec![group(SERVICE_ACCOUNTS)]),
         ("portico:admin", vec![group(ADMINS)]),
         ("portico:controller", vec![group(CONTROLLERS)]),
+        ("portico:joiner", vec![group(JOINERS)]),
         ("portico:node", vec![group(NODES)]),
         ("portico:viewer", vec![group(VIEWERS)]),
     ];
     let cluster = cluster.into_iter().map(|(role, subjects)| binding("ClusterRole", role, "", subjects));
     let namespaces = NODE_LEASE_NAMESPACES.iter().chain([&SYSTEM]);
     let nodes = namespaces.map(|ns| binding("Role", "portico:node", ns, vec![group(NODES)]));
-    cluster.chain(nodes).chain([binding("Role", "portico:controller", SYSTEM, vec![group(CONTROLLERS)])]).collect()
+    let others = [("portico:controller", CONTROLLERS), ("portico:joiner", JOINERS)];
+    let others = others.map(|(role, members)| binding("Role", role, SYSTEM, vec![group(members)]));
+    cluster.chain(nodes).chain(others).collect()
 }
 
 /// A binding has the name of its role.

@@ -1,6 +1,6 @@
 //! Who asks, what they may do, and what was done.
 //!
-//! `authenticate` turns credentials into a [`User`], `impersonate` lets one act as another, `rbac` decides, `review`
+//! `authenticate` turns credentials into a [`User`], `join` knows who becomes a node, `impersonate` lets one act as another, `rbac` decides, `review`
 //! answers questions about decisions, `bootstrap` has the roles every server starts with, `audit` writes down requests.
 //! Nothing here knows of HTTP or of the store: headers, certificates and objects come in as plain values.
 
@@ -9,6 +9,7 @@ pub mod authenticate;
 pub mod bootstrap;
 pub mod certificate;
 pub mod impersonate;
+pub mod join;
 pub mod rbac;
 pub mod review;
 pub mod service_account;

@@ -7,6 +7,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use super::join;
 use super::user::{self, CREDENTIAL_ID, User};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -246,6 +247,10 @@ fn user_of(claims: &Value, objects: &dyn Objects, now: Timestamp) -> Result<User
     let id = object::text(claims, "jti");
     if !id.is_empty() {
         user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]);
+    }
+    let node = kubernetes.get("node").filter(|_| kubernetes.get("pod").is_none());
+    if let Some(node) = node.and_then(|node| join::node_of(namespace, name, object::text(node, "name"))) {
+        (user.name, user.groups) = (node.name, node.groups);
     }
     let bound = [("secret", "Secret", namespace), ("pod", "Pod", namespace), ("node", "Node", "")];
     for (claim, kind, namespace) in bound {

@@ -58,6 +58,8 @@ pub struct Options {
 pub struct Pki {
     pub server_certificates: String,
     server_key: String,
+    /// The own CA, presented with the server's certificate, so that somebody who knows only its hash can check it.
+    server_authority: Option<String>,
     pub client_authorities: String,
     token_key: String,
     /// Where the server's files came from, for messages.
@@ -104,6 +106,7 @@ impl Pki {
         let mut pki = Self {
             server_certificates: files::read(&server_files.0)?,
             server_key: files::read(&server_files.1)?,
+            server_authority: if foreign_server { None } else { Some(files::read(&dir.path("ca.crt"))?) },
             client_authorities: files::read(&client_ca_file)?,
             token_key: token_key.serialize_pem(),
             server_files,

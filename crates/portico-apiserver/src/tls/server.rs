@@ -54,7 +54,10 @@ impl Server {
 impl Pki {
     fn certified_key(&self) -> Result<Arc<CertifiedKey>> {
         let (cert_file, key_file) = &self.server_files;
-        let chain = certificates(&self.server_certificates, cert_file)?;
+        let mut chain = certificates(&self.server_certificates, cert_file)?;
+        if let Some(authority) = &self.server_authority {
+            chain.extend(certificates(authority, cert_file)?);
+        }
         let wrong_key = "give the PEM private key (PKCS#8, PKCS#1 or SEC1) of the certificate";
         let key = PrivateKeyDer::from_pem_slice(self.server_key.as_bytes())
             .map_err(|error| Error::content(key_file, error, wrong_key))?;

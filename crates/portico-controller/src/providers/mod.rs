@@ -7,6 +7,7 @@
 pub mod aws;
 pub mod cloud;
 pub mod description;
+pub mod digitalocean;
 pub mod gce;
 pub mod haproxy;
 pub mod metal;

@@ -9,6 +9,7 @@ use super::Provider;
 use super::aws::{self, Aws};
 use super::cloud::CallMetrics;
 use super::description::Description;
+use super::digitalocean::{self, DigitalOcean};
 use super::gce::{self, Gce};
 use super::haproxy::{self, Haproxy};
 use super::metal::{self, Metal};
@@ -24,6 +25,7 @@ pub const DESCRIPTIONS: &[&Description] = &[
     &openstack::DESCRIPTION,
     &haproxy::DESCRIPTION,
     &aws::DESCRIPTION,
+    &digitalocean::DESCRIPTION,
     &rackspace::DESCRIPTION,
     &plugin::DESCRIPTION,
 ];
@@ -44,7 +46,7 @@ pub struct Start {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(
-        "--cloud-provider={0} is not known: use metal, aws, gce, openstack, rackspace, haproxy, plugin:SOCKET or none"
+        "--cloud-provider={0} is not known: use metal, aws, digitalocean, gce, openstack, rackspace, haproxy, plugin:SOCKET or none"
     )]
     Unknown(String),
     #[error("provider {provider}: {message}")]
@@ -68,6 +70,7 @@ pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartE
                 start.config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;
             Ok(Arc::new(Haproxy::start(&config, start.shutdown).await.map_err(failed)?))
         }
+        "digitalocean" => Ok(Arc::new(DigitalOcean::start(&start).await.map_err(failed)?)),
         "aws" => Ok(Arc::new(Aws::start(start).await.map_err(failed)?)),
         _ => Err(StartError::Unknown(name.to_owned())),
     }

@@ -1,8 +1,9 @@
 //! The iptables dataplane, through `iptables-restore`, with kube-proxy's chain names and contents.
 //!
-//! [`rules`] and [`fixed`] say which chains a table needs, [`read`] what there is, [`plan`] and [`repair`] what has to be done,
+//! [`rules`] and [`fixed`] say which chains a table needs, [`read`] what there is, [`compare`] how that differs, [`plan`] and [`repair`] what has to be done,
 //! [`run`] starts the programs, [`remove`] takes everything out.
 
+mod compare;
 pub(crate) mod fixed;
 pub(crate) mod names;
 pub(crate) mod plan;
@@ -19,10 +20,10 @@ pub use remove::{present, remove_all_iptables};
 pub use rules::probability;
 pub use run::{Programs, Variant, plain_variant};
 
-use crate::{ApplyError, Dataplane, Report};
+use crate::{ApplyError, Dataplane, Differences, Report};
 use fixed::Features;
 use plan::{Planner, Ports, Run, Sink};
-use portico_model::table::{Change, Family, ForwardingTable, NodeRules, PerFamily};
+use portico_model::table::{Change, Family, ForwardingTable, FrontendKey, NodeRules, PerFamily};
 use std::time::Instant;
 
 /// What the operator may decide.
@@ -59,6 +60,13 @@ impl Iptables {
 
     pub fn variant(&self) -> Variant {
         self.programs.variant
+    }
+
+    /// How the kernel differs from a table. Changes nothing.
+    pub fn compare(&self, table: &ForwardingTable, frontend: &FrontendKey) -> Result<Differences, ApplyError> {
+        let installed = self.programs.save(frontend.family)?;
+        let planner = Planner { rules: &table.rules, family: frontend.family, features: self.features };
+        Ok(compare::differences(planner, installed, table, frontend))
     }
 
     fn repair(&self, family: Family, wanted: &Known, report: &mut Report) -> Result<(), ApplyError> {

@@ -189,7 +189,7 @@ fn hash_meaning(rule: &str, comments: bool, hasher: &mut DefaultHasher) {
 }
 
 /// The words of a rule, those in quotes without them.
-struct Words<'a>(&'a str);
+pub struct Words<'a>(pub &'a str);
 
 impl<'a> Iterator for Words<'a> {
     type Item = &'a str;

@@ -31,6 +31,7 @@ pub fn repair<E>(
     repair.begin_shared();
     repair.hooks(&hooks());
     repair.martians();
+    repair.drift.fixed = repair.drift.said.len();
     let ours = || ports.iter().filter(|(key, _)| key.family == planner.family);
     for (key, port) in ours().filter(|(key, _)| is_urgent(key)) {
         repair.port(key, port)?;
@@ -98,7 +99,17 @@ impl<E> Repair<'_, '_, E> {
             let tail = tail(shared, self.planner.rules, self.planner.family);
             let found = self.installed.table_mut(shared.table()).others.remove(shared.name());
             let repair = match found {
-                Some(found) => SharedRepair::of(found, &tail),
+                Some(found) => {
+                    let repair = SharedRepair::of(found, &tail);
+                    if !repair.ends_well {
+                        self.drift.note(format_args!(
+                            "{} chain {} did not end as it should",
+                            shared.table().name(),
+                            shared.name()
+                        ));
+                    }
+                    repair
+                }
                 None => {
                     self.drift.chain(shared.table(), shared.name(), false);
                     self.sink.run().write(&Chain {
@@ -186,7 +197,7 @@ impl<E> Repair<'_, '_, E> {
         for (shared, mut repair) in std::mem::take(&mut self.shared) {
             repair.edit.surplus.extend(repair.found.into_values().flatten());
             let edit = repair.edit;
-            self.drift.shared(shared, &edit, repair.ends_well);
+            self.drift.shared(shared, &edit);
             if edit.is_large() {
                 self.planner.rewrite(shared, ports, self.sink.run());
                 continue;
@@ -255,6 +266,8 @@ impl SharedRepair {
 pub struct Drift {
     said: Vec<String>,
     unsaid: usize,
+    /// So many of the first are about what all ports share.
+    fixed: usize,
 }
 
 impl Drift {
@@ -273,7 +286,7 @@ impl Drift {
         self.note(format_args!("{} chain {chain} {how}", table.name()));
     }
 
-    fn shared(&mut self, shared: Shared, edit: &Edit, ends_well: bool) {
+    fn shared(&mut self, shared: Shared, edit: &Edit) {
         let chain = format!("{} chain {}", shared.table().name(), shared.name());
         if !edit.missing.is_empty() {
             self.note(format_args!("{chain} lacked {} rules", edit.missing.len()));
@@ -281,9 +294,13 @@ impl Drift {
         if !edit.surplus.is_empty() {
             self.note(format_args!("{chain} had {} rules too many", edit.surplus.len()));
         }
-        if !ends_well {
-            self.note(format_args!("{chain} did not end as it should"));
-        }
+    }
+
+    /// About what all ports share, and how many there are beside that.
+    pub fn parts(mut self) -> (Vec<String>, usize) {
+        let others = self.said.len() - self.fixed + self.unsaid;
+        self.said.truncate(self.fixed);
+        (self.said, others)
     }
 
     pub fn words(mut self) -> Vec<String> {

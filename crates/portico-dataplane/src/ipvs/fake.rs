@@ -179,6 +179,11 @@ impl Kernel for Fake {
         Ok(Sent::default())
     }
 
+    fn compare_rules(&mut self, _: Family, rules: &NodeRules) -> Result<Vec<String>, ApplyError> {
+        let same = self.state().rules.as_ref() == Some(rules);
+        Ok(if same { Vec::new() } else { vec!["the rules differ".to_owned()] })
+    }
+
     fn has_rules(&mut self) -> bool {
         self.state().rules.is_some()
     }

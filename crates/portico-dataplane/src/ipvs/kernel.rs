@@ -12,6 +12,7 @@ use super::wire::{link, server, set};
 use crate::conntrack::local::LocalAddresses;
 use crate::iptables::fixed::Features;
 use crate::iptables::plan::{Planner, Run, Sink};
+use crate::iptables::read::Installed;
 use crate::iptables::repair::repair_fixed;
 use crate::iptables::run::Programs;
 use crate::iptables::{self, names};
@@ -28,6 +29,14 @@ pub trait Kernel: Send {
     fn prepare(&mut self, family: Family) -> Result<(), ApplyError>;
 
     fn read(&mut self) -> Result<Snapshot, ApplyError>;
+
+    /// The same, where nothing may be made.
+    fn look(&mut self) -> Result<Snapshot, ApplyError> {
+        self.read()
+    }
+
+    /// How the rules are not what they should be, in words.
+    fn compare_rules(&mut self, family: Family, rules: &NodeRules) -> Result<Vec<String>, ApplyError>;
 
     /// What a virtual server has; nothing, if it is not there.
     fn destinations(&mut self, at: At) -> Result<Vec<Destination>, ApplyError>;
@@ -78,13 +87,20 @@ const SPARE: &str = "PORTICO-SPARE";
 
 impl Netlink {
     pub fn open(options: &Options) -> Result<Netlink, ApplyError> {
+        let netlink = Netlink::open_to_look(options)?;
+        sysctls::apply(options.strict_arp)?;
+        Ok(netlink)
+    }
+
+    /// Changes nothing.
+    pub fn open_to_look(options: &Options) -> Result<Netlink, ApplyError> {
         let open = |protocol| Socket::open(protocol).map_err(|error| failed("opening a netlink socket", error));
         let mut servers = open(libc::NETLINK_GENERIC)?;
         let subsystem = generic::family(&mut servers, server::SUBSYSTEM).map_err(|source| ApplyError::Kernel {
             doing: "the kernel has no IPVS: load the module ip_vs, or use --proxy-mode=nftables".to_owned(),
             source,
         })?;
-        let netlink = Netlink {
+        Ok(Netlink {
             servers,
             requests: server::Requests { subsystem },
             sets: open(libc::NETLINK_NETFILTER)?,
@@ -92,9 +108,7 @@ impl Netlink {
             link: None,
             local: LocalAddresses::open().map_err(|error| failed("opening a netlink socket", error))?,
             programs: iptables::choose(options.variant)?,
-        };
-        sysctls::apply(options.strict_arp)?;
-        Ok(netlink)
+        })
     }
 
     /// The scheduler if the kernel has it, or else round robin.
@@ -218,6 +232,20 @@ impl Netlink {
         }
     }
 
+    /// Gives what the rules lack to `send`.
+    fn repair_rules_by<E>(
+        &self,
+        installed: Installed,
+        (family, rules): (Family, &NodeRules),
+        send: &mut dyn FnMut(&Run) -> Result<(), E>,
+    ) -> Result<Vec<String>, E> {
+        let features = Features { random_fully: self.programs.random_fully(), drop_invalid: false };
+        let chains = rules::chains(rules, family, features);
+        let mut sink = Sink::new(iptables::split_after(self.programs.variant), send);
+        let planner = Planner { rules, family, features };
+        repair_fixed(planner, installed, &chains, &rules::hooks(), &mut sink).map(|drift| drift.words())
+    }
+
     fn make_link_if_unknown(&mut self) -> Result<u32, ApplyError> {
         match self.link {
             Some(index) => Ok(index),
@@ -263,13 +291,20 @@ impl Kernel for Netlink {
         let start = Instant::now();
         let installed = self.programs.save(family)?;
         report.kernel += start.elapsed();
-        let features = Features { random_fully: self.programs.random_fully(), drop_invalid: false };
-        let chains = rules::chains(rules, family, features);
-        let programs = &self.programs;
-        let mut send = |run: &Run| iptables::send(programs, family, run, report);
-        let mut sink = Sink::new(iptables::split_after(programs.variant), &mut send);
-        let planner = Planner { rules, family, features };
-        repair_fixed(planner, installed, &chains, &rules::hooks(), &mut sink).map(|drift| drift.words())
+        let mut send = |run: &Run| iptables::send(&self.programs, family, run, report);
+        self.repair_rules_by(installed, (family, rules), &mut send)
+    }
+
+    fn look(&mut self) -> Result<Snapshot, ApplyError> {
+        // No link has the number 0: without ours, no address is on it.
+        let link = find_link(&mut self.links)?.unwrap_or_default();
+        read::snapshot(&mut self.servers, self.requests, &mut self.sets, &mut self.links, link)
+    }
+
+    fn compare_rules(&mut self, family: Family, rules: &NodeRules) -> Result<Vec<String>, ApplyError> {
+        let installed = self.programs.save(family)?;
+        let mut unsent = |_: &Run| Ok::<(), ApplyError>(());
+        self.repair_rules_by(installed, (family, rules), &mut unsent)
     }
 
     fn tidy(&mut self) -> Result<(), ApplyError> {

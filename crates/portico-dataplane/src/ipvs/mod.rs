@@ -3,8 +3,9 @@
 //!
 //! [`wanted`] says what a port needs, [`plan`] how to get there, in which order; [`installed`] what we believe to be in the kernel
 //! (with [`leaving`], what is kept for connections that live on); [`rules`] and [`sets`] are the fixed part; [`snapshot`] and [`read`]
-//! what the kernel has; [`kernel`] is the way there ([`wire`] the messages), `fake` one for tests.
+//! what the kernel has, [`compare`] how that differs from a table; [`kernel`] is the way there ([`wire`] the messages), `fake` one for tests.
 
+mod compare;
 #[cfg(test)]
 mod fake;
 mod installed;
@@ -26,13 +27,13 @@ pub use remove::{present, remove_leftovers};
 pub use wire::link::LINK;
 
 use crate::iptables::{Variant, take_over};
-use crate::{ApplyError, Dataplane, Report};
+use crate::{ApplyError, Dataplane, Differences, Report};
 use installed::{Installed, Ports, Start};
 use ipnet::IpNet;
 use kernel::{Kernel, Netlink};
 use leaving::Leaving;
 use plan::Plan;
-use portico_model::table::{Change, Family, ForwardingTable, NodeRules, PerFamily, PortKey};
+use portico_model::table::{Change, Family, ForwardingTable, FrontendKey, NodeRules, PerFamily, PortKey};
 use server::{At, Destination};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,11 +75,30 @@ impl Ipvs {
         kernel.set_timeouts(options)?;
         Ok(Ipvs::new(kernel, scheduler, options.excluded.clone()))
     }
+
+    /// Only for [`Ipvs::compare`]: changes nothing.
+    pub fn open_to_look(options: &Options) -> Result<Ipvs, ApplyError> {
+        let scheduler = if options.scheduler.is_empty() { "rr" } else { &options.scheduler };
+        Ok(Ipvs::new(Netlink::open_to_look(options)?, scheduler.into(), options.excluded.clone()))
+    }
 }
 
 impl<K: Kernel> Ipvs<K> {
     fn new(kernel: K, scheduler: Arc<str>, excluded: Vec<IpNet>) -> Ipvs<K> {
         Ipvs { kernel, scheduler, excluded, installed: None, served: PerFamily { v4: true, v6: true } }
+    }
+
+    /// How the kernel differs from a table. Changes nothing.
+    pub fn compare(&mut self, table: &ForwardingTable, frontend: &FrontendKey) -> Result<Differences, ApplyError> {
+        let snapshot = self.kernel.look()?;
+        // Round robin takes the place of a scheduler that the kernel does not have.
+        if snapshot.servers.values().all(|server| &*server.settings.scheduler == "rr") {
+            self.scheduler = "rr".into();
+        }
+        let (_, plan) = self.plan(&table.rules, table.ports.clone(), &snapshot, Leaving::default());
+        let mut differences = compare::differences(&plan, table, frontend);
+        differences.of_all = self.kernel.compare_rules(frontend.family, &table.rules)?;
+        Ok(differences)
     }
 
     /// Make everything equal to the table, whatever is there.

@@ -3,7 +3,8 @@
 use super::number::Number;
 use ipnet::IpNet;
 use portico_model::table::Family;
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Where a Service answers: an address, or (`None`) the node's own, with protocol and port.
@@ -202,6 +203,51 @@ impl Element {
             Set::Affinity => return None,
         };
         (key.rest.is_empty() && data.rest.is_empty()).then_some(element)
+    }
+}
+
+/// For people, beside the name of its set.
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Element::Frontend { at, number, .. } => write!(f, "{at} (pool {})", number.pool()),
+            Element::LocalPool { pool, number } => write!(f, "pool {} for pool {pool}", number.pool()),
+            Element::Endpoint { pool, slot, target } => write!(f, "endpoint {target} (slot {slot} of pool {pool})"),
+            Element::Slot { pool, slot, member } => {
+                write!(f, "member {} (slot {slot} of pool {pool})", member.index())
+            }
+            Element::Sticky { member, target } => {
+                write!(f, "endpoint {target} (member {} of pool {})", member.index(), member.pool())
+            }
+            Element::Class { chain, .. } => write!(f, "chain {chain}"),
+            Element::ClusterIp(address) | Element::NodePortAddress(address) => write!(f, "{address}"),
+            Element::Hairpin(address) => write!(f, "{address} to itself"),
+            Element::Refused { at, .. } | Element::Dropped { at, .. } | Element::Guarded { at, .. } => {
+                write!(f, "{at}")
+            }
+            Element::AllowedSource { at, network } => write!(f, "{at} from {network}"),
+        }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = match self.protocol {
+            6 => "tcp",
+            17 => "udp",
+            132 => "sctp",
+            _ => "another protocol",
+        };
+        match self.address {
+            Some(address) => write!(f, "{}/{protocol}", SocketAddr::new(address, self.port)),
+            None => write!(f, "node port {}/{protocol}", self.port),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", SocketAddr::new(self.address, self.port))
     }
 }
 

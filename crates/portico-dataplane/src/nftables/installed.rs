@@ -145,6 +145,11 @@ impl Installed {
         self.node_port_addresses = wanted;
     }
 
+    /// The number of a port.
+    pub fn pair(&self, key: &PortKey) -> Option<Pair> {
+        self.pairs.get(key).copied()
+    }
+
     /// The batch is in: numbers of what went may be used again.
     pub fn committed(&mut self) {
         self.free.append(&mut self.freed);

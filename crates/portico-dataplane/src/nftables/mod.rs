@@ -3,11 +3,12 @@
 //! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr` and `rules` the fixed part;
 //! `installed` (with `port`, `slots`, `classes`, `counts`) what we believe is in the kernel and how changes change it, `adopt` takes
 //! numbers over from the kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
-//! kernel has; `kernel` is the way there, `fake` one for tests; `watch` notices who else was there. `relay` is a table of its own, for
+//! kernel has, `compare` how that differs from a table; `kernel` is the way there, `fake` one for tests; `watch` notices who else was there. `relay` is a table of its own, for
 //! who hands an address over.
 
 mod adopt;
 mod classes;
+mod compare;
 mod counts;
 mod delta;
 pub mod element;
@@ -31,12 +32,12 @@ pub use sets::Table;
 pub use watch::Watch;
 
 use crate::netlink::Socket;
-use crate::{ApplyError, Dataplane, Report};
+use crate::{ApplyError, Dataplane, Differences, Report};
 use delta::Delta;
 use installed::Installed;
 use kernel::{CommitError, Kernel, Netlink};
 use plan::{Plan, Wanted};
-use portico_model::table::{Change, Family, ForwardingTable, NodeRules, PerFamily};
+use portico_model::table::{Change, Family, ForwardingTable, FrontendKey, NodeRules, PerFamily};
 use snapshot::Snapshot;
 
 /// So often is the kernel read anew because somebody changed rules between reading and writing.
@@ -71,6 +72,12 @@ impl Nftables {
 impl<K: Kernel> Nftables<K> {
     pub fn new(kernel: K) -> Nftables<K> {
         Nftables { kernel, state: None, installed_before: false }
+    }
+
+    /// How the kernel differs from a table. Changes nothing.
+    pub fn compare(&mut self, table: &ForwardingTable, frontend: &FrontendKey) -> Result<Differences, ApplyError> {
+        let snapshot = self.kernel.read()?;
+        compare::differences(self.kernel.table(), table, snapshot.tables.get(frontend.family).as_ref(), frontend)
     }
 
     /// What differs from what we installed, in words.
@@ -206,6 +213,15 @@ impl<K: Kernel> Dataplane for Nftables<K> {
 /// Delete kube-proxy's nftables tables, if there are any, and nothing else. Returns how many there were.
 pub fn remove_kube_proxy_nftables() -> Result<usize, ApplyError> {
     Netlink::open(Table::NODE)?.delete_tables("kube-proxy")
+}
+
+/// What others have in the way of packets, in words: chains that drop what none of their rules accepts.
+pub fn in_the_way(family: Family) -> std::io::Result<Vec<String>> {
+    let chains = read::base_chains(&mut Socket::netfilter()?, family)?;
+    let dropping = chains.into_iter().filter(|(.., base)| !base.accepts);
+    let words =
+        |(table, chain, _): (_, _, _)| format!("chain {chain} of table {table} drops what its rules do not accept");
+    Ok(dropping.map(words).collect())
 }
 
 /// Whether anybody has a table of this name.

@@ -68,9 +68,17 @@ impl Plan {
 
     /// Make the kernel's table what it is to be, and say in words what it was not.
     pub fn repair(&mut self, wanted: Wanted, found: Option<&FoundTable>) -> Vec<String> {
-        let mut repair = Repair { table: wanted.table, family: wanted.family, plan: self, words: Vec::new() };
+        let (mut fixed, mut elements) = self.repair_parts(wanted, found);
+        fixed.append(&mut elements);
+        fixed
+    }
+
+    /// The same, with the words about tables, chains and sets apart from those about their elements.
+    pub fn repair_parts(&mut self, wanted: Wanted, found: Option<&FoundTable>) -> (Vec<String>, Vec<String>) {
+        let (table, family) = (wanted.table, wanted.family);
+        let mut repair = Repair { table, family, plan: self, words: Vec::new(), of_elements: Vec::new() };
         repair.table(wanted, found);
-        repair.words
+        (repair.words, repair.of_elements)
     }
 
     fn add_chain(&mut self, family: Family, chain: &Chain) {
@@ -119,6 +127,7 @@ struct Repair<'a> {
     family: Family,
     plan: &'a mut Plan,
     words: Vec<String>,
+    of_elements: Vec<String>,
 }
 
 impl Repair<'_> {
@@ -274,7 +283,7 @@ impl Repair<'_> {
         // One that is replaced counts once.
         let gone: BTreeSet<Bytes> = removed.iter().map(Element::key).collect();
         let new = added.iter().filter(|element| !gone.contains(&element.key())).count();
-        self.say(format!("{} elements of {} differ", removed.len() + new, set.name()));
+        self.of_elements.push(format!("{}: {} elements of {} differ", self.label(), removed.len() + new, set.name()));
         self.plan.removed.get_mut(self.family).append(&mut removed);
         self.plan.added.get_mut(self.family).append(&mut added);
     }

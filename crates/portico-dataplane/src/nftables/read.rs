@@ -91,6 +91,22 @@ fn table(socket: &mut Socket, family: Family, name: &str) -> io::Result<Option<F
     Ok(Some(table))
 }
 
+/// Where packets of a family begin their way through somebody's rules: the table, the chain and its hook.
+pub fn base_chains(socket: &mut Socket, family: Family) -> io::Result<Vec<(String, Arc<str>, FoundBase)>> {
+    // Tables of both families at once.
+    const INET: u8 = 1;
+    let mut all = Vec::new();
+    for number in [family_number(family), INET] {
+        let base = |message: Message| {
+            let table = message.attributes(4).find_kind(1)?.text()?.to_owned();
+            let (name, chain) = chain(message)?;
+            Some((table, name, chain.base?))
+        };
+        all.extend(dump_number(socket, number, command::GET_CHAIN, &[], base)?);
+    }
+    Ok(all)
+}
+
 fn dump<T>(
     socket: &mut Socket,
     family: Family,
@@ -98,8 +114,18 @@ fn dump<T>(
     filter: &[(u16, &str)],
     parse: impl FnMut(Message) -> Option<T>,
 ) -> io::Result<Vec<T>> {
+    dump_number(socket, family_number(family), command, filter, parse)
+}
+
+fn dump_number<T>(
+    socket: &mut Socket,
+    family: u8,
+    command: u8,
+    filter: &[(u16, &str)],
+    parse: impl FnMut(Message) -> Option<T>,
+) -> io::Result<Vec<T>> {
     let mut request = Messages::new();
-    request.netfilter(NFTABLES, command, flags::DUMP, family_number(family), |m| {
+    request.netfilter(NFTABLES, command, flags::DUMP, family, |m| {
         filter.iter().for_each(|(kind, text)| m.put_str(*kind, text));
     });
     socket.query(&request, parse)

@@ -63,7 +63,10 @@ impl Rig {
         let (client, requests) = serve(answer).await;
         let (installed, receiver) = watch::channel(None);
         let (announcing, announced) = watch::channel(None);
-        tokio::spawn(send(client, "node1".into(), Some(10256), receiver, announced));
+        let about = About { mode: "nftables", healthz_port: Some(10256) };
+        let recent = Recent::default();
+        recent.saw(Duration::from_micros(1500));
+        tokio::spawn(send(client, "node1".into(), about, receiver, announced, recent));
         Rig { installed, announcing, requests }
     }
 
@@ -90,6 +93,8 @@ async fn a_change_is_told_with_what_changed_silently() {
     rig.reach(5, 6);
     let first = rig.report().await;
     assert_eq!((first.services.as_str(), first.slices.as_str(), first.healthz_port), ("5", "6", Some(10256)));
+    assert_eq!(first.mode, "nftables");
+    assert_eq!(first.programming.unwrap().last_micros, 1500);
     rig.reach(5, 7);
     rig.announcing.send_replace(Some(Announcing { members: vec!["node1".into()], sessions: vec![] }));
     let second = rig.report().await;

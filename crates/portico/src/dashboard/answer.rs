@@ -2,7 +2,7 @@
 
 use super::door::{Door, Visitor};
 use crate::client::Reader;
-use crate::explain::{self, Settings};
+use crate::explain::{self, Question, Settings};
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -92,8 +92,9 @@ impl Site {
             (_, Err(problem)) => return text(StatusCode::BAD_REQUEST, &format!("to: {problem}")),
         };
         let node = Some(field("node")).filter(|name| !name.is_empty());
-        match explain::answer(reader, &self.settings, &from, &to, node).await {
-            Ok(explanation) => text(StatusCode::OK, &explanation),
+        let question = Question { from, to, node: node.map(str::to_owned) };
+        match explain::answer(reader, &self.settings, &question).await {
+            Ok(told) => text(StatusCode::OK, &told.to_string()),
             Err(problem) => text(StatusCode::UNPROCESSABLE_ENTITY, &format!("{problem:#}")),
         }
     }

@@ -1,37 +1,66 @@
-//! `portico explain`: where a packet would go, and why, by the table that a node would make from what the API server knows.
+//! `portico explain`: where a packet would go, and why, by the table that a node would make from what the API server knows; and
+//! whether the node's kernel has what the table says.
 
 mod ends;
+mod kernel;
+mod told;
 
-use crate::client::{self, Reader};
+use crate::client::{Access, Reader};
+use crate::output::Output;
 use clap::Args;
 use ends::Cluster;
 pub use ends::{From, To};
 use ipnet::IpNet;
-use portico_model::explain::explain;
+use kernel::Place;
+use portico_model::explain::{Explanation, Packet, explain};
 use portico_model::index::{self, DetectLocal, Index, NodePortSetting};
-use portico_model::objects::{EndpointSlice, Node, Service, ServiceCidr};
-use std::path::PathBuf;
+use portico_model::objects::{EndpointSlice, ServiceCidr};
+use portico_model::report::NodeReport;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+pub use told::Told;
+use told::{Kernel, Seen};
+
+/// A daemon that runs has what changed just now in the kernel a moment later: so often it is looked again, so long apart.
+const LOOKS: usize = 4;
+const A_MOMENT: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Who sends it: an address, pod/NAMESPACE/NAME or node/NAME.
-    #[arg(long, value_name = "WHO")]
-    from: From,
-    /// Where to: ADDRESS:PORT[/tcp|udp|sctp], or service/NAMESPACE/NAME:PORT.
-    #[arg(long, value_name = "WHERE")]
-    to: To,
-    /// The node that it reaches [default: the one that it comes from or is for, or the first].
-    #[arg(long, value_name = "NAME")]
-    node: Option<String>,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    question: Question,
     #[command(flatten)]
     settings: Settings,
+    /// The lab that the node is in, if it is in one [default: the demo's].
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+    /// Say only what the table says, without a look at the kernel.
+    #[arg(long)]
+    no_kernel: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
-/// How the nodes were started, which the API server does not know.
+/// What is asked.
+#[derive(Args, Clone)]
+#[group(id = "question")]
+pub struct Question {
+    /// Who sends it: an address, pod/NAMESPACE/NAME or node/NAME.
+    #[arg(long, value_name = "WHO")]
+    pub from: From,
+    /// Where to: ADDRESS:PORT[/tcp|udp|sctp], or service/NAMESPACE/NAME:PORT.
+    #[arg(long, value_name = "WHERE")]
+    pub to: To,
+    /// The node that it reaches [default: the one that it comes from or is for, or the first].
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+}
+
+/// How the nodes were started, which the API server does not know; a daemon that runs where this does is asked instead.
 #[derive(Args, Clone)]
 #[command(rename_all = "kebab-case")]
 #[group(id = "settings")]
@@ -45,44 +74,124 @@ pub struct Settings {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    crate::runtime()?.block_on(async {
-        let client = client::from_kubeconfig(arguments.kubeconfig.clone()).await?;
-        let reader = Reader { client, authorization: None };
-        let Arguments { settings, from, to, node, .. } = &arguments;
-        crate::print(&answer(&reader, settings, from, to, node.as_deref()).await?);
-        Ok(())
-    })
+    let told = crate::runtime()?.block_on(async {
+        let reader = arguments.access.reader().await?;
+        match arguments.no_kernel {
+            true => answer(&reader, &arguments.settings, &arguments.question).await,
+            false => answer_with_kernel(&reader, &arguments).await,
+        }
+    })?;
+    arguments.output.print(&told)
 }
 
-/// The way of a packet, for people.
-pub async fn answer(
-    reader: &Reader,
-    settings: &Settings,
-    from: &From,
-    to: &To,
-    node: Option<&str>,
-) -> anyhow::Result<String> {
-    let cluster = Cluster {
-        nodes: reader.list("/api/v1/nodes").await?,
-        pods: reader.list("/api/v1/pods").await?,
-        services: reader.list("/api/v1/services").await?,
+/// The way of a packet as the table of a node has it.
+pub async fn answer(reader: &Reader, settings: &Settings, question: &Question) -> anyhow::Result<Told> {
+    let known = Known::read(reader).await?;
+    let (node, packet) = known.cluster.packet(&question.from, &question.to, question.node.as_deref())?;
+    let index = known.index(settings.of(&node), packet.local.to_vec());
+    Ok(Told { explanation: explain(index.table(), &packet), node, homes: known.homes(), kernel: None })
+}
+
+/// The same, and whether the node's kernel has it. Where a daemon runs there, by its own settings.
+async fn answer_with_kernel(reader: &Reader, arguments: &Arguments) -> anyhow::Result<Told> {
+    let Arguments { question, settings, .. } = arguments;
+    let mut looks = 1;
+    loop {
+        let known = Known::read(reader).await?;
+        let (node, packet) = known.cluster.packet(&question.from, &question.to, question.node.as_deref())?;
+        let (explanation, kernel) = match Place::find(&node, &packet.local, arguments.lab.as_deref()) {
+            Err(why) => {
+                let index = known.index(settings.of(&node), packet.local.to_vec());
+                (explain(index.table(), &packet), Kernel::NotSeen(why))
+            }
+            Ok(place) => look(&place, &known, settings, (&node, packet)),
+        };
+        let behind = matches!(&kernel, Kernel::Seen(seen) if seen.daemon && !seen.agrees());
+        if !behind || looks == LOOKS {
+            let report = if behind { node_report(reader, &node).await } else { None };
+            let kernel = Some(kernel.with_report(report.as_ref()));
+            return Ok(Told { explanation, node, homes: known.homes(), kernel });
+        }
+        looks += 1;
+        tokio::time::sleep(A_MOMENT).await;
+    }
+}
+
+/// Everything there is to see on the node.
+fn look(place: &Place, known: &Known, settings: &Settings, (node, packet): (&str, Packet)) -> (Explanation, Kernel) {
+    let packet = Packet { local: place.addresses().into(), ..packet };
+    let config = match place.config(node, settings) {
+        Ok(Some(config)) => config,
+        nothing => {
+            let index = known.index(settings.of(node), packet.local.to_vec());
+            let why = nothing.err().unwrap_or_else(|| kernel::nothing_installed(node));
+            return (explain(index.table(), &packet), Kernel::NotSeen(why));
+        }
     };
-    let (node, packet) = cluster.packet(from, to, node)?;
-    let mut index = Index::new(settings.of(&node));
-    cluster.services.into_iter().for_each(|service: Service| index.apply_service(service));
-    let slices: Vec<EndpointSlice> = reader.list("/apis/discovery.k8s.io/v1/endpointslices").await?;
-    slices.into_iter().for_each(|slice| index.apply_slice(slice));
-    // Not every API server has them.
-    let cidrs: Vec<ServiceCidr> = reader.list("/apis/networking.k8s.io/v1/servicecidrs").await.unwrap_or_default();
-    cidrs.into_iter().for_each(|cidr| index.apply_service_cidr(cidr));
-    cluster.nodes.into_iter().for_each(|node: Node| index.apply_node(node));
-    index.set_addresses(packet.local.to_vec());
-    index.take();
-    Ok(format!("on {node}: {}", explain(index.table(), &packet)))
+    let index = known.index(config.settings.clone(), packet.local.to_vec());
+    let explanation = explain(index.table(), &packet);
+    let kernel = match place.compare(&config, index.table(), &told::frontend_key(&explanation)) {
+        Err(why) => Kernel::NotSeen(why),
+        Ok((differences, in_the_way)) => {
+            let (mode, daemon) = (config.mode.name(), place.daemon_runs());
+            Kernel::Seen(Seen { mode, daemon, differences, in_the_way, reported: String::new() })
+        }
+    };
+    (explanation, kernel)
+}
+
+/// What the node tells of itself.
+async fn node_report(reader: &Reader, node: &str) -> Option<NodeReport> {
+    use portico_model::report::{ANNOTATION, NAMESPACE, lease_name};
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{}", lease_name(node));
+    let lease: serde_json::Value = reader.find(&path).await.ok()??;
+    let text = lease.get("metadata")?.get("annotations")?.get(ANNOTATION)?.as_str()?;
+    serde_json::from_str(text).ok()
+}
+
+/// What the API server knows of who forwards what.
+struct Known {
+    cluster: Cluster,
+    slices: Vec<EndpointSlice>,
+    cidrs: Vec<ServiceCidr>,
+}
+
+impl Known {
+    async fn read(reader: &Reader) -> anyhow::Result<Known> {
+        let cluster = Cluster {
+            nodes: reader.list("/api/v1/nodes").await?,
+            pods: reader.list("/api/v1/pods").await?,
+            services: reader.list("/api/v1/services").await?,
+        };
+        let slices = reader.list("/apis/discovery.k8s.io/v1/endpointslices").await?;
+        // Not every API server has them.
+        let cidrs = reader.list("/apis/networking.k8s.io/v1/servicecidrs").await.unwrap_or_default();
+        Ok(Known { cluster, slices, cidrs })
+    }
+
+    /// On which node each endpoint is.
+    fn homes(&self) -> BTreeMap<IpAddr, String> {
+        let endpoints = self.slices.iter().filter_map(|slice| slice.endpoints.as_ref()).flatten();
+        let placed = endpoints.filter_map(|endpoint| Some((endpoint, endpoint.node_name.as_ref()?)));
+        let each = placed.flat_map(|(endpoint, node)| endpoint.addresses.iter().map(move |address| (address, node)));
+        each.filter_map(|(address, node)| Some((address.parse().ok()?, node.to_string()))).collect()
+    }
+
+    /// With the table of a node.
+    fn index(&self, settings: index::Settings, addresses: Vec<IpAddr>) -> Index {
+        let mut index = Index::new(settings);
+        self.cluster.services.iter().for_each(|service| index.apply_service(service.clone()));
+        self.slices.iter().for_each(|slice| index.apply_slice(slice.clone()));
+        self.cidrs.iter().for_each(|cidr| index.apply_service_cidr(cidr.clone()));
+        self.cluster.nodes.iter().for_each(|node| index.apply_node(node.clone()));
+        index.set_addresses(addresses);
+        index.take();
+        index
+    }
 }
 
 impl Settings {
-    fn of(&self, node: &str) -> index::Settings {
+    pub fn of(&self, node: &str) -> index::Settings {
         let detect_local = match self.cluster_cidr.as_slice() {
             [] => DetectLocal::NodeCidr,
             networks => DetectLocal::ClusterCidr(networks.to_vec()),

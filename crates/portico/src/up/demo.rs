@@ -24,6 +24,10 @@ const STEPS: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 const API_INSIDE: &str = "192.0.2.2:6443";
+pub const DNS_SERVER: &str = "192.0.2.2";
+pub const DNS_ZONE: &str = "demo.example";
+/// Where the DNS server tells of itself, inside its host.
+const DNS_STATE: &str = "127.0.0.1:10253";
 
 /// What runs.
 pub struct Demo {
@@ -58,10 +62,12 @@ async fn play(arguments: Arguments) -> anyhow::Result<()> {
     objects::apply_all(&client).await?;
     progress.done("objects: Nodes, Pods, a pool, a Service of each visibility");
     demo.start_controller()?;
+    demo.start_dns()?;
     PLACES.iter().try_for_each(|place| demo.start_node(place.node))?;
     let balancer = demo.wait_for_balancer(&client).await?;
     progress.done("controller: an address from the pool");
     demo.wait_for_answer(SocketAddr::new(balancer, 80)).await?;
+    demo.wait_for_dns().await?;
     progress.done("nodes: rules installed, the address announced");
     let owner = demo.wait_for_owner(balancer).await?;
     let dashboard = demo.start_dashboard(arguments.dashboard_port).await?;
@@ -155,6 +161,19 @@ impl Demo {
         self.programs.start("controller", Some(&host), &text(&arguments))
     }
 
+    fn start_dns(&mut self) -> anyhow::Result<()> {
+        let host = self.lab.host(CONTROL_PLANE).context("there is a control plane")?.clone();
+        let arguments = ["dns", "--kubeconfig", &self.inside(), "--zone", DNS_ZONE, "--listen", DNS_SERVER];
+        self.programs.start("dns", Some(&host), &text(&arguments))
+    }
+
+    /// Until then it says that it does not know.
+    async fn wait_for_dns(&mut self) -> anyhow::Result<()> {
+        let host = self.lab.host(CONTROL_PLANE).context("there is a control plane")?.clone();
+        let address = DNS_STATE.parse()?;
+        self.until("the DNS server is ready", async || Ok(is_well(&host, address, "/readyz").await.then_some(()))).await
+    }
+
     /// Starts the API server; its client from outside of the lab, whose kubeconfig is in the folder.
     pub async fn start_api(&mut self, relay: Relay) -> anyhow::Result<Client> {
         let host = self.lab.host(CONTROL_PLANE).context("there is a control plane")?.clone();
@@ -195,11 +214,7 @@ impl Demo {
 
     async fn wait_for_answer(&mut self, address: SocketAddr) -> anyhow::Result<()> {
         let host = self.lab.host(CLIENT).context("there is a client")?.clone();
-        let answered = async || {
-            let asked = timeout(Duration::from_secs(1), ask(&host, address)).await;
-            Ok(asked.ok().and_then(Result::ok).filter(|answer| answer.starts_with("HTTP/1.1 200")))
-        };
-        self.until("the client is answered", answered).await.map(drop)
+        self.until("the client is answered", async || Ok(is_well(&host, address, "/").await.then_some(()))).await
     }
 
     async fn wait_for_owner(&mut self, balancer: IpAddr) -> anyhow::Result<&'static str> {
@@ -232,9 +247,16 @@ impl Demo {
     }
 }
 
-async fn ask(host: &portico_testbed::Host, address: SocketAddr) -> std::io::Result<String> {
+/// Whether a server answers well, asked from a host.
+async fn is_well(host: &portico_testbed::Host, address: SocketAddr, path: &str) -> bool {
+    let asked = timeout(Duration::from_secs(1), ask(host, address, path)).await;
+    asked.ok().and_then(Result::ok).is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+async fn ask(host: &portico_testbed::Host, address: SocketAddr, path: &str) -> std::io::Result<String> {
     let mut stream = relay::connect(host, address).await?;
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: demo\r\n\r\n").await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     Ok(answer)

@@ -2,6 +2,7 @@
 
 mod api;
 pub mod demo;
+pub mod keeper;
 mod notify;
 pub mod objects;
 mod orders;

@@ -1,6 +1,7 @@
 //! What the demo prints: its progress, the screenful to start from, and what happens then.
 
-use portico_testbed::lab::{CLIENT, CLIENT_ADDRESS, PLACES};
+use super::demo::{DNS_SERVER, DNS_ZONE};
+use portico_testbed::lab::{CLIENT, CLIENT_ADDRESS, PLACES, POD_RANGE};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -42,6 +43,7 @@ impl Facts<'_> {
               web-public    node port      {node_port} of every node
               web-internal  cluster IP     {cluster_ip}:80
   dashboard   {}
+  DNS         {}
   API server  https://{}
   kubeconfig  {}
   logs        {}
@@ -56,6 +58,7 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
             nodes[2],
             PLACES[2].pod,
             self.dashboard,
+            self.dig(),
             self.api,
             self.kubeconfig.display(),
             self.logs.display(),
@@ -65,6 +68,12 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
         }
         text.push('\n');
         text
+    }
+
+    /// The load balancer by its name, for who is outside.
+    fn dig(&self) -> String {
+        let Facts { portico, lab, .. } = self;
+        format!("{portico} lab{lab} exec {CLIENT} -- dig +short @{DNS_SERVER} web.default.lb.{DNS_ZONE}")
     }
 
     /// Commands that work as they are printed, and what they show.
@@ -86,10 +95,11 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
             ),
             (
                 format!(
-                    "{portico} explain --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp",
+                    "{portico} explain{lab} --kubeconfig {} --from {CLIENT_ADDRESS} --to {balancer}:80/tcp --node {owner} \
+                     --cluster-cidr {POD_RANGE}",
                     self.kubeconfig.display()
                 ),
-                "where a packet of the client goes, and why".to_owned(),
+                "where a packet of the client goes, and why; and whether the node's kernel has it so".to_owned(),
             ),
             (
                 format!("{kubectl} delete pod {}", PLACES[0].pod),

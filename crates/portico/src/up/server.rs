@@ -1,6 +1,6 @@
 //! The all-in-one server of a machine: API server, controllers and node, each a process that is started again when it ends.
 
-use super::programs::Programs;
+use super::keeper::Keeper;
 use super::{api, notify, objects, text};
 use crate::signals::Signals;
 use anyhow::{Context, bail};
@@ -17,11 +17,7 @@ use tokio::time::sleep;
 const DATA: &str = "/var/lib/portico";
 /// For the API server to be ready.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// For a program to end in order.
-const FAREWELL: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a program that ended waits, at first and at most; one that ran for longer than that starts from the first again.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Those that serve people end last.
 const ORDER: [&str; 3] = ["node", "controller", "apiserver"];
 
@@ -53,18 +49,12 @@ pub async fn run(arguments: super::Arguments) -> anyhow::Result<()> {
         result = server.work() => result,
         () = signals.wait() => Ok(()),
     };
-    tracing::info!("stopping; the rules stay");
-    ORDER.iter().for_each(|name| server.programs.stop(name, FAREWELL));
+    server.keeper.stop(&ORDER);
     result
 }
 
 struct Server {
-    programs: Programs,
-    /// What each is started with.
-    arguments: BTreeMap<&'static str, Vec<String>>,
-    /// When each may start again, how long it waited before, and since when it runs.
-    waiting: BTreeMap<&'static str, (Instant, Duration)>,
-    started: BTreeMap<&'static str, Instant>,
+    keeper: Keeper,
     kubeconfig: PathBuf,
     node: String,
     pool: Vec<String>,
@@ -81,10 +71,7 @@ impl Server {
         };
         let kubeconfig = dir.join("api/pki/admin.kubeconfig");
         Ok(Server {
-            programs: Programs::new(None)?,
-            arguments: commands(arguments, &dir, &kubeconfig, &node),
-            waiting: BTreeMap::new(),
-            started: BTreeMap::new(),
+            keeper: Keeper::new(commands(arguments, &dir, &kubeconfig, &node))?,
             kubeconfig,
             node,
             pool: arguments.server.pool.clone(),
@@ -92,46 +79,24 @@ impl Server {
     }
 
     async fn work(&mut self) -> anyhow::Result<()> {
-        self.start("apiserver")?;
+        self.keeper.start("apiserver")?;
         let client = self.first_client().await?;
         self.make_objects(&client).await?;
-        self.start("controller")?;
-        self.start("node")?;
+        self.keeper.start("controller")?;
+        self.keeper.start("node")?;
         notify::ready();
         tracing::info!(
             "everything is started; try: kubectl --kubeconfig {} get services -A",
             self.kubeconfig.display()
         );
+        tracing::info!(
+            "another machine becomes a node with what this prints: portico token create --kubeconfig {}",
+            self.kubeconfig.display()
+        );
         loop {
             sleep(LOOK).await;
-            self.restart_what_ended()?;
+            self.keeper.restart_what_ended()?;
         }
-    }
-
-    fn start(&mut self, name: &'static str) -> anyhow::Result<()> {
-        self.started.insert(name, Instant::now());
-        self.programs.start(name, None, &self.arguments[name])
-    }
-
-    fn restart_what_ended(&mut self) -> anyhow::Result<()> {
-        let now = Instant::now();
-        for (name, status) in self.programs.ended() {
-            let Some(name) = ORDER.into_iter().find(|known| *known == name) else { continue };
-            let ran = self.started.get(name).map_or(Duration::ZERO, |since| now - *since);
-            let delay = match self.waiting.get(name) {
-                Some((_, before)) if ran < RETRY.1 => (*before * 2).min(RETRY.1),
-                _ => RETRY.0,
-            };
-            tracing::error!(program = name, %status, "ended, will be started again in {delay:?}");
-            self.waiting.insert(name, (now + delay, delay));
-        }
-        for name in ORDER {
-            let due = self.waiting.get(name).is_some_and(|(at, _)| *at <= now);
-            if due && !self.programs.is_running(name) {
-                self.start(name)?;
-            }
-        }
-        Ok(())
     }
 
     async fn first_client(&mut self) -> anyhow::Result<Client> {
@@ -144,7 +109,7 @@ impl Server {
                     return Ok(client);
                 }
             }
-            self.programs.check()?;
+            self.keeper.programs.check()?;
             if Instant::now() > deadline {
                 bail!("the API server was not ready after {PATIENCE:?}: see above what it says");
             }

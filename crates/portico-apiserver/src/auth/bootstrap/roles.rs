@@ -1,6 +1,7 @@
 //! The ClusterRoles, as tables.
 
 use super::{API_VERSION, metadata};
+use crate::auth::join;
 use crate::auth::rbac::Rule;
 use serde_json::{Value, json};
 
@@ -94,6 +95,7 @@ pub(super) fn cluster_roles() -> Vec<Value> {
         role("system:aggregate-to-view", &[TO_VIEW], &namespace_viewer()),
         role("portico:admin", &[], &portico_admin()),
         role("portico:controller", &[], &controller()),
+        role("portico:joiner", &[], &joiner()),
         role("portico:node", &[], &node()),
         role("portico:viewer", &[], &viewer()),
     ]
@@ -107,7 +109,21 @@ pub(super) fn node_leases() -> Vec<Rule> {
 /// In `kube-system`: the report of each node (the decision sees to it that it is its own), and the secrets nodes share.
 pub(super) fn node_in_system() -> Vec<Rule> {
     let secrets = Rule { names: owned(NODE_SECRETS), ..rule(READ, CORE, &["secrets"]) };
-    vec![rule(&["get", "list", "watch", "create", "update", "patch"], COORDINATION, &["leases"]), secrets]
+    vec![rule(&["get", "list", "watch", "create", "update", "patch"], COORDINATION, &["leases"]), secrets, node_token()]
+}
+
+/// In `kube-system`: a token for the Node that was made. That it is for no other is for [`join::check_request`] to see.
+pub(super) fn joiner_in_system() -> Vec<Rule> {
+    vec![node_token()]
+}
+
+fn node_token() -> Rule {
+    Rule { names: owned(&[join::ACCOUNT]), ..rule(&["create"], CORE, &["serviceaccounts/token"]) }
+}
+
+/// Makes its Node. It may change none, so that it takes none over.
+fn joiner() -> Vec<Rule> {
+    vec![rule(&["create"], CORE, &["nodes"])]
 }
 
 /// In `kube-system`: the key by which nodes know each other is made, and never read.

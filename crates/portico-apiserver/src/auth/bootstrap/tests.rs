@@ -21,6 +21,7 @@ fn who_may_do_what_on_a_fresh_server() {
     let viewer = User::new("vic", &[VIEWERS]).authenticated();
     let node = User::new("system:node:n1", &[NODES]).authenticated();
     let controller = User::new("lb", &[CONTROLLERS]).authenticated();
+    let joiner = User::new("system:bootstrap:abcdef", &[JOINERS]).authenticated();
     let admin = User::new("ada", &[ADMINS]).authenticated();
     let proxy = User::new(KUBE_PROXY, &[]).authenticated();
     let plain = User::new("pat", &[]).authenticated();
@@ -74,6 +75,15 @@ fn who_may_do_what_on_a_fresh_server() {
         (&controller, "create", "", "secrets", "shop", false),
         (&controller, "get", "", "secrets", "kube-system/portico-announce", false),
         (&controller, "create", slices, "endpointslices", "shop", true),
+        (&node, "create", "", "serviceaccounts/token", "kube-system/portico-node", true),
+        (&node, "create", "", "serviceaccounts/token", "kube-system/other", false),
+        (&joiner, "create", "", "nodes", "", true),
+        (&joiner, "patch", "", "nodes", "/n1", false),
+        (&joiner, "patch", "", "nodes/status", "/n1", false),
+        (&joiner, "create", "", "serviceaccounts/token", "kube-system/portico-node", true),
+        (&joiner, "create", "", "serviceaccounts/token", "kube-system/other", false),
+        (&joiner, "list", "", "services", "shop", false),
+        (&joiner, "get", "", "secrets", "kube-system/bootstrap-token-abcdef", false),
         (&admin, "delete", "", "services", "shop/web", true),
         (&admin, "get", "", "secrets", "shop/key", false),
         (&admin, "create", "rbac.authorization.k8s.io", "clusterrolebindings", "", false),

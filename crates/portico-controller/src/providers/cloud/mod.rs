@@ -19,6 +19,7 @@
 //!   that write are repeated only if the cloud surely did nothing (no connection, 429, 503 with `Retry-After`), unless
 //!   [`Call::repeatable`] says that a second time does no harm.
 //! - `plan`: pure. What is wanted (a [`Request`](super::Request) and the configuration) and what is there become a list of steps.
+//! - `options`, where there is much to choose: what a Service says ([`Annotations`]).
 //! - `mod.rs`: reads what is there, plans, acts, in `ensure`, `update_nodes`, `delete`; plus a
 //!   [`Description`](super::description::Description) for the docs.
 //!
@@ -40,6 +41,7 @@
 //! wants, before or after they reach the cloud; what was asked is in its plan's `calls`. [`faults::no_waits`] is a pace without waits.
 //! `gce/tests.rs` is an example.
 
+mod annotations;
 mod asked;
 mod auth;
 mod call;
@@ -57,6 +59,7 @@ mod retry;
 mod transport;
 mod wait;
 
+pub use annotations::{Annotations, refused};
 pub use asked::requested_ip;
 pub use auth::{Anonymous, Authorize, Fixed, Header, Token, TokenSource, Tokens, secret};
 pub use call::{Call, Reply, encode};

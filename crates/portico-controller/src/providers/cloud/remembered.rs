@@ -65,6 +65,14 @@ impl<T> Remembered<T> {
         }
     }
 
+    /// What the last call left, for a look at it.
+    pub fn last(&self, key: &str) -> Option<T>
+    where
+        T: Clone,
+    {
+        self.services().get(key).cloned().flatten()
+    }
+
     /// How many Services there are.
     pub fn len(&self) -> usize {
         self.services().len()

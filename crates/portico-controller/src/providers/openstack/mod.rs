@@ -35,8 +35,8 @@ use status::{check_unchangeable, described, requested_ip};
 use work::{Work, failed};
 
 use super::cloud::{
-    Anonymous, Basis, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Login, Pace, Poll, Remembered,
-    Setup, Tokens, Transport,
+    Anonymous, Basis, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Login, Pace, Poll,
+    Remembered, Setup, Tokens, Transport,
 };
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request, Start};
 

@@ -1,9 +1,9 @@
 //! What a Service's annotations and the configuration say about its load balancer, parsed once. The annotations are those of the
 //! cloud controller of OpenStack.
 
-use std::str::FromStr;
-
 use super::config::{Config, MonitorTimes, Networks};
+use crate::providers::cloud::Annotations;
+pub use crate::providers::cloud::refused;
 use crate::providers::{ProviderError, Request};
 
 pub const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
@@ -37,18 +37,15 @@ pub struct Options {
 
 impl Options {
     pub fn of(request: &Request, config: &Config) -> Result<Options, ProviderError> {
-        let said = Said(request);
+        let said = Annotations { request, prefix: PREFIX };
         let balancers = &config.balancers;
         let is_ovn = balancers.provider.as_deref() == Some("ovn");
         let method = said.text("lb-method").or_else(|| balancers.method.clone());
         let options = Options {
-            internal: match request.annotations.get(INTERNAL) {
-                Some(value) => parse_bool(INTERNAL, value)?,
-                None => balancers.internal,
-            },
+            internal: Annotations { request, prefix: "" }.bool(INTERNAL)?.unwrap_or(balancers.internal),
             networks: networks(&said, config)?,
             vip_port: said.text("port-id"),
-            proxy: said.proxy()?,
+            proxy: proxy(&said)?,
             forwarded_for: said.bool("x-forwarded-for")?.unwrap_or(false),
             tls_container: said.text("default-tls-container-ref").or_else(|| balancers.tls_container.clone()),
             method: method.unwrap_or_else(|| if is_ovn { "SOURCE_IP_PORT" } else { "ROUND_ROBIN" }.to_owned()),
@@ -94,11 +91,11 @@ impl Options {
 
 /// Whether floating IPs outlive the Service. An address that is lost is lost, so what cannot be understood is a yes.
 pub fn keeps_floating_ip(request: &Request) -> bool {
-    Said(request).bool(KEEP).map_or(true, |keep| keep == Some(true))
+    Annotations { request, prefix: PREFIX }.bool(KEEP).map_or(true, |keep| keep == Some(true))
 }
 
 /// A class is chosen by the Service, and says more than its other annotations.
-fn networks(said: &Said<'_>, config: &Config) -> Result<Networks, ProviderError> {
+fn networks(said: &Annotations<'_>, config: &Config) -> Result<Networks, ProviderError> {
     let class = match said.text("class") {
         None => Networks::default(),
         Some(name) => config.classes.get(&name.to_lowercase()).cloned().ok_or_else(|| {
@@ -122,7 +119,7 @@ fn networks(said: &Said<'_>, config: &Config) -> Result<Networks, ProviderError>
     })
 }
 
-fn timeouts(said: &Said<'_>) -> Result<[u32; 4], ProviderError> {
+fn timeouts(said: &Annotations<'_>) -> Result<[u32; 4], ProviderError> {
     Ok([
         said.number("timeout-client-data")?.unwrap_or(50_000),
         said.number("timeout-member-connect")?.unwrap_or(5_000),
@@ -131,7 +128,7 @@ fn timeouts(said: &Said<'_>) -> Result<[u32; 4], ProviderError> {
     ])
 }
 
-fn monitor(said: &Said<'_>, config: &Config) -> Result<Option<MonitorTimes>, ProviderError> {
+fn monitor(said: &Annotations<'_>, config: &Config) -> Result<Option<MonitorTimes>, ProviderError> {
     let general = config.balancers.monitor_times;
     let times = MonitorTimes {
         delay: said.number("health-monitor-delay")?.unwrap_or(general.delay),
@@ -142,45 +139,13 @@ fn monitor(said: &Said<'_>, config: &Config) -> Result<Option<MonitorTimes>, Pro
     Ok(said.bool("enable-health-monitor")?.unwrap_or(config.balancers.monitor).then_some(times))
 }
 
-/// Annotations of a Service, without the prefix that they have.
-struct Said<'a>(&'a Request);
-
-impl Said<'_> {
-    fn text(&self, name: &str) -> Option<String> {
-        self.0.annotations.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
+fn proxy(said: &Annotations<'_>) -> Result<Option<&'static str>, ProviderError> {
+    match said.text("proxy-protocol").as_deref() {
+        None | Some("false") => Ok(None),
+        Some("true" | "v1") => Ok(Some("PROXY")),
+        Some("v2") => Ok(Some("PROXYV2")),
+        Some(value) => Err(said.wrong("proxy-protocol", value, "is not true, v1, v2 or false")),
     }
-
-    fn bool(&self, name: &str) -> Result<Option<bool>, ProviderError> {
-        self.text(name).map(|value| parse_bool(&format!("{PREFIX}{name}"), &value)).transpose()
-    }
-
-    fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, ProviderError> {
-        let parse = |value: String| {
-            value.parse().map_err(|_| wrong(&format!("{PREFIX}{name}"), &value, "is not a number that fits"))
-        };
-        self.text(name).map(parse).transpose()
-    }
-
-    fn proxy(&self) -> Result<Option<&'static str>, ProviderError> {
-        match self.text("proxy-protocol").as_deref() {
-            None | Some("false") => Ok(None),
-            Some("true" | "v1") => Ok(Some("PROXY")),
-            Some("v2") => Ok(Some("PROXYV2")),
-            Some(value) => Err(wrong(&format!("{PREFIX}proxy-protocol"), value, "is not true, v1, v2 or false")),
-        }
-    }
-}
-
-fn parse_bool(name: &str, value: &str) -> Result<bool, ProviderError> {
-    value.to_lowercase().parse().map_err(|_| wrong(name, value, "is not true or false"))
-}
-
-fn wrong(name: &str, value: &str, problem: &str) -> ProviderError {
-    refused("InvalidAnnotation", format!("annotation {name}: {value:?} {problem}"))
-}
-
-pub fn refused(reason: &'static str, message: String) -> ProviderError {
-    ProviderError::Refused { reason, message }
 }
 
 #[cfg(test)]

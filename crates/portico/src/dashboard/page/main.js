@@ -59,11 +59,13 @@ function changed(kind) {
   schedule();
 }
 
+/** Each report is seen again and again; only one after another change is news. */
 function remember({ name, report }) {
-  const value = report?.latencyMs;
-  const known = latencies.get(name) ?? [];
-  if (value !== undefined && value !== null) {
-    latencies.set(name, [...known, value].slice(-KEPT));
+  const told = report?.programming;
+  const known = latencies.get(name) ?? { changes: 0, values: [] };
+  if (told && told.changes !== known.changes) {
+    const values = [...known.values, model.milliseconds(told.lastMicros)].slice(-KEPT);
+    latencies.set(name, { changes: told.changes, values, worst: model.milliseconds(told.worstMicros) });
   }
 }
 
@@ -132,9 +134,9 @@ function meaning(verdict) {
 
 function renderNodes(nodes) {
   const rows = nodes.map((node) => {
-    const values = latencies.get(node.name) ?? [];
-    const latency = make("td", { textContent: values.length ? `${values.at(-1)} ms ` : "not told" });
-    if (values.length > 1) {
+    const { values, worst } = latencies.get(node.name) ?? { values: [] };
+    const latency = make("td", { textContent: values.length ? `${values.at(-1)} ms, at worst ${worst} ms ` : "no change yet" });
+    if (values.length) {
       latency.append(plot(values));
     }
     return row([`${node.name} ${node.address}`, state(node.state, node.why), model.announcing(node.report), latency]);

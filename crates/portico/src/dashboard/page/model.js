@@ -85,6 +85,11 @@ function parse(text) {
   }
 }
 
+/** With as many digits as say something. */
+export function milliseconds(micros) {
+  return Number((micros / 1000).toPrecision(2));
+}
+
 /** What a node says of announcing, in words. */
 export function announcing(report) {
   const told = report?.announcing;

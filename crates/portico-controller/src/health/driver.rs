@@ -1,0 +1,217 @@
+//! Runs the checks: the watch feeds the monitor, the monitor says whom to ask and which slice to write. One task owns all state; only
+//! probes and requests are under way beside it.
+
+use std::{
+    collections::BTreeSet,
+    future,
+    time::{Duration, Instant},
+};
+
+use futures_util::{
+    StreamExt,
+    future::{BoxFuture, FutureExt},
+    stream::FuturesUnordered,
+};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{
+    Api, Client,
+    api::PostParams,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
+};
+use portico_model::checks::Probe;
+use tracing::{debug, info, warn};
+
+use super::{LABEL, Monitor, monitor::Target, probe::Prober};
+use crate::{
+    Shutdown,
+    backoff::WatchBackoff,
+    key::ObjectKey,
+    queue::{Delays, End, Queue},
+};
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many endpoints are asked at a time.
+    pub probes: usize,
+    /// How many slices are written at a time.
+    pub concurrency: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { probes: 256, concurrency: 16 }
+    }
+}
+
+const DELAYS: Delays = Delays { first: Duration::from_millis(20), last: Duration::from_secs(10) };
+/// For one write.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs until `shutdown`; an API server that is away or answers with errors is waited for.
+pub async fn run(client: Client, options: Options, mut shutdown: Shutdown) {
+    let prober = match Prober::new() {
+        Ok(prober) => prober,
+        Err(error) => return warn!(%error, "no health checks: TLS does not work"),
+    };
+    info!("health checks start");
+    let mut driver = Driver {
+        queue: Queue::new(options.concurrency, DELAYS),
+        monitor: Monitor::new(options.probes),
+        started: Instant::now(),
+        prober,
+        client,
+        listed: None,
+        failing: false,
+        probes: FuturesUnordered::new(),
+        writes: FuturesUnordered::new(),
+    };
+    tokio::select! {
+        () = driver.run() => {}
+        _ = shutdown.wait_for(|stop| *stop) => {}
+    }
+    info!("health checks stopped");
+}
+
+/// A probe that ended, and how.
+type Probed = (Probe<Target>, Result<(), String>);
+
+struct Driver {
+    client: Client,
+    prober: Prober,
+    monitor: Monitor,
+    /// What the monitor's times are since.
+    started: Instant,
+    /// Of slices to write.
+    queue: Queue,
+    /// What the list under way has so far.
+    listed: Option<BTreeSet<ObjectKey>>,
+    /// The watch does not work; told once.
+    failing: bool,
+    probes: FuturesUnordered<BoxFuture<'static, Probed>>,
+    writes: FuturesUnordered<BoxFuture<'static, (ObjectKey, kube::Result<EndpointSlice>)>>,
+}
+
+impl Driver {
+    async fn run(&mut self) {
+        let config = watcher::Config::default().labels(&format!("{LABEL}=true"));
+        let slices = watcher(Api::<EndpointSlice>::all(self.client.clone()), config);
+        let mut slices = slices.backoff(WatchBackoff::default()).boxed();
+        loop {
+            self.start_work();
+            let deadlines = [self.monitor.next_deadline().map(|due| self.started + due), self.queue.next_deadline()];
+            tokio::select! {
+                Some(event) = slices.next() => self.feed(event),
+                Some((probe, answer)) = self.probes.next() => self.answered(probe, answer),
+                Some((key, result)) = self.writes.next() => self.written(key, result),
+                () = sleep_until(deadlines.into_iter().flatten().min()) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn start_work(&mut self) {
+        while let Some(probe) = self.monitor.start(self.now()) {
+            let prober = self.prober.clone();
+            self.probes.push(
+                async move {
+                    let answer = prober.probe(probe.target.0, &probe.target.1).await;
+                    (probe, answer)
+                }
+                .boxed(),
+            );
+        }
+        self.monitor.take_touched().into_iter().for_each(|key| self.queue.add(key));
+        while let Some(key) = self.queue.start(Instant::now()) {
+            match self.monitor.wanted(&key) {
+                Some(slice) => self.writes.push(write(self.client.clone(), key, slice).boxed()),
+                None => drop(self.queue.finish(key, End::Done, Instant::now())),
+            }
+        }
+    }
+
+    fn feed(&mut self, event: watcher::Result<Event<EndpointSlice>>) {
+        match event {
+            Ok(event) => {
+                self.failing = false;
+                self.take(event);
+            }
+            Err(error) if !std::mem::replace(&mut self.failing, true) => {
+                warn!(%error, "cannot watch EndpointSlices for health checks, will try again");
+            }
+            Err(error) => debug!(%error, "cannot watch EndpointSlices"),
+        }
+    }
+
+    fn take(&mut self, event: Event<EndpointSlice>) {
+        match event {
+            Event::Init => self.listed = Some(BTreeSet::new()),
+            Event::InitApply(slice) | Event::Apply(slice) => self.apply(slice),
+            Event::Delete(slice) => self.monitor.delete(&ObjectKey::of(&slice.metadata)),
+            Event::InitDone => {
+                let listed = self.listed.take().unwrap_or_default();
+                let gone: Vec<ObjectKey> = self.monitor.keys().filter(|key| !listed.contains(key)).cloned().collect();
+                gone.iter().for_each(|key| self.monitor.delete(key));
+            }
+        }
+    }
+
+    fn apply(&mut self, slice: EndpointSlice) {
+        let key = ObjectKey::of(&slice.metadata);
+        if let Some(listed) = &mut self.listed {
+            listed.insert(key.clone());
+        }
+        if let Err(problem) = self.monitor.apply(slice, self.now()) {
+            warn!(slice = %key, "its endpoints are not checked: annotation {}: {problem}", super::CHECK);
+        }
+    }
+
+    fn answered(&mut self, probe: Probe<Target>, answer: Result<(), String>) {
+        let (endpoint, why) = (probe.target.0, answer.clone().err().unwrap_or_default());
+        if let Some(healthy) = self.monitor.finish(probe, answer, self.now(), fastrand::f64()) {
+            info!(%endpoint, healthy, why, "health changed");
+        }
+    }
+
+    fn written(&mut self, key: ObjectKey, result: kube::Result<EndpointSlice>) {
+        let end = match result {
+            Ok(slice) => {
+                // Problems of it were told when it was first seen.
+                let _ = self.monitor.apply(slice, self.now());
+                End::Done
+            }
+            // Gone, as the watch will tell.
+            Err(kube::Error::Api(status)) if status.code == 404 => End::Done,
+            // Somebody else was faster: what they wrote comes by the watch.
+            Err(kube::Error::Api(status)) if status.code == 409 => End::Failed,
+            Err(error) => {
+                warn!(slice = %key, %error, "cannot write the readiness of endpoints, will try again");
+                End::Failed
+            }
+        };
+        self.queue.finish(key, end, Instant::now());
+    }
+}
+
+/// With the version that was seen, so that nothing of others is lost.
+async fn write(client: Client, key: ObjectKey, slice: EndpointSlice) -> (ObjectKey, kube::Result<EndpointSlice>) {
+    let api: Api<EndpointSlice> = Api::namespaced(client, &key.namespace);
+    let parameters = PostParams { field_manager: Some("portico-health".to_owned()), ..PostParams::default() };
+    let result = match tokio::time::timeout(PATIENCE, api.replace(&key.name, &parameters, &slice)).await {
+        Ok(result) => result,
+        Err(late) => Err(kube::Error::Service(Box::new(late))),
+    };
+    (key, result)
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => future::pending().await,
+    }
+}

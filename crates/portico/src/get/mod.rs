@@ -1,0 +1,119 @@
+//! `portico get`: Services, nodes, endpoints, pools and balancers with what only Portico knows of them.
+
+mod tables;
+
+use crate::client::Access;
+use crate::fleet::{Fleet, PoolView, Scope};
+use crate::output::Output;
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use serde::Serialize;
+use std::fmt;
+
+#[derive(Args)]
+#[command(rename_all = "kebab-case")]
+pub struct Arguments {
+    #[arg(value_enum, default_value = "services")]
+    what: What,
+    /// Only this one; of endpoints, only those of this Service.
+    name: Option<String>,
+    /// Of this namespace.
+    #[arg(long, short, value_name = "NAME", default_value = "default")]
+    namespace: String,
+    /// Of all namespaces.
+    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    all_namespaces: bool,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Where they answer, who serves them, on how many nodes they are live.
+    #[value(aliases = ["service", "svc"])]
+    Services,
+    /// How far each is, and how it does.
+    #[value(aliases = ["node", "no"])]
+    Nodes,
+    /// Who serves, and who does not and why.
+    #[value(aliases = ["endpoint", "ep"])]
+    Endpoints,
+    /// Addresses for load balancers, and how many are left.
+    #[value(aliases = ["pool"])]
+    Pools,
+    /// Services with a load balancer, with their conditions.
+    #[value(aliases = ["balancer", "lb"])]
+    Balancers,
+}
+
+/// What is shown: as a table, or as it is.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Shown<T> {
+    items: Vec<T>,
+    /// Which columns are needed.
+    #[serde(skip)]
+    wide: bool,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    crate::runtime()?.block_on(get(arguments))
+}
+
+async fn get(arguments: &Arguments) -> anyhow::Result<()> {
+    let reader = arguments.access.reader().await?;
+    // How far a node is shows by all Services.
+    let everything = arguments.all_namespaces || arguments.what == What::Nodes;
+    let scope: Scope<'_> = (!everything).then_some(arguments.namespace.as_str());
+    let now = Timestamp::now();
+    let fleet = Fleet::read(&reader, scope);
+    match arguments.what {
+        What::Services => arguments.show(fleet.await?.services(now), |service| &service.name),
+        What::Nodes => arguments.show(fleet.await?.nodes(now), |node| &node.name),
+        What::Endpoints => arguments.show(fleet.await?.endpoints(), |endpoint| &endpoint.service),
+        What::Balancers => {
+            let balancers = fleet.await?.services(now).into_iter().filter(|service| service.is_balancer());
+            let balancers: Vec<tables::Balancer> = balancers.map(tables::Balancer).collect();
+            arguments.show(balancers, |balancer| &balancer.0.name)
+        }
+        What::Pools => {
+            let pools: Vec<_> = reader.list_if_known("/apis/portico.dev/v1/addresspools").await?;
+            arguments.show(pools.iter().map(PoolView::of).collect(), |pool| &pool.name)
+        }
+    }
+}
+
+impl Arguments {
+    fn show<T>(&self, items: Vec<T>, name: impl Fn(&T) -> &String) -> anyhow::Result<()>
+    where
+        T: Serialize,
+        Shown<T>: fmt::Display,
+    {
+        let items: Vec<T> = match &self.name {
+            None => items,
+            Some(wanted) => items.into_iter().filter(|item| name(item) == wanted).collect(),
+        };
+        if let (true, Some(name)) = (items.is_empty(), &self.name) {
+            bail!("{}", self.not_there(name));
+        }
+        self.output.print(&Shown { items, wide: self.all_namespaces })
+    }
+
+    fn not_there(&self, name: &str) -> String {
+        let place = match self.what {
+            What::Nodes | What::Pools => String::new(),
+            _ if self.all_namespaces => " in any namespace".to_owned(),
+            _ => format!(" in namespace {}: name another with --namespace", self.namespace),
+        };
+        match self.what {
+            What::Services => format!("there is no Service {name}{place}"),
+            What::Nodes => format!("there is no node {name}"),
+            What::Endpoints => format!("no Service {name} has endpoints{place}"),
+            What::Pools => format!("there is no pool {name}"),
+            What::Balancers => format!("there is no Service {name} with a load balancer{place}"),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The tables of `portico get`.
+
+use super::Shown;
+use crate::fleet::{EndpointView, NodeView, PoolView, ServiceView, age};
+use crate::output::{Table, few};
+use serde::Serialize;
+use std::fmt;
+
+/// So many of a list in a cell.
+const FEW: usize = 3;
+
+/// A Service, shown by its conditions.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub struct Balancer(pub ServiceView);
+
+/// With the namespace, where several are shown.
+fn named(wide: bool, namespace: &str, name: &str) -> String {
+    if wide { format!("{namespace}/{name}") } else { name.to_owned() }
+}
+
+fn table<T>(f: &mut fmt::Formatter<'_>, what: &str, items: &[T], table: &Table) -> fmt::Result {
+    match items.is_empty() {
+        true => writeln!(f, "there are no {what}"),
+        false => write!(f, "{table}"),
+    }
+}
+
+impl fmt::Display for Shown<ServiceView> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows = Table::new(["name", "type", "addresses", "ports", "ready", "live", "conditions"]);
+        for service in &self.items {
+            rows.row([
+                named(self.wide, &service.namespace, &service.name),
+                service.type_.clone(),
+                few(&service.addresses, FEW),
+                few(&service.ports, FEW),
+                format!("{} of {}", service.endpoints.ready, service.endpoints.total),
+                service.live(),
+                service.state(),
+            ]);
+        }
+        table(f, "Services", &self.items, &rows)
+    }
+}
+
+impl fmt::Display for Shown<NodeView> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows =
+            Table::new(["name", "addresses", "health", "mode", "revision", "reported", "announces", "trouble"]);
+        for node in &self.items {
+            let report = node.report.as_ref();
+            let trouble: Vec<String> = node.trouble().into_iter().map(|(what, _)| what).collect();
+            let draining = node.draining.map(str::to_owned);
+            rows.row([
+                node.name.clone(),
+                few(&node.addresses, FEW),
+                node.health().to_owned(),
+                report.map(|report| report.content.mode.clone()).unwrap_or_default(),
+                report.map(|report| report.revision.to_string()).unwrap_or_default(),
+                report.map(|report| format!("{} ago", age(report.seconds_ago))).unwrap_or_default(),
+                report.map(|report| report.announces()).unwrap_or_default(),
+                few(&trouble.into_iter().chain(draining).collect::<Vec<_>>(), FEW),
+            ]);
+        }
+        table(f, "nodes", &self.items, &rows)
+    }
+}
+
+impl fmt::Display for Shown<EndpointView> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows = Table::new(["service", "port", "address", "state", "node", "zone", "check", "trouble"]);
+        for endpoint in &self.items {
+            rows.row([
+                named(self.wide, &endpoint.namespace, &endpoint.service),
+                endpoint.port_name.clone(),
+                endpoint.address.clone(),
+                endpoint.state().to_owned(),
+                endpoint.node.clone(),
+                endpoint.zone.clone(),
+                endpoint.check.split(' ').next().unwrap_or_default().to_owned(),
+                endpoint.trouble.clone(),
+            ]);
+        }
+        table(f, "endpoints", &self.items, &rows)
+    }
+}
+
+impl fmt::Display for Shown<PoolView> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows =
+            Table::new(["name", "addresses", "auto", "assigned", "free-ipv4", "free-ipv6", "announce", "trouble"]);
+        let number = |free: Option<i64>| free.map(|free| free.to_string()).unwrap_or_default();
+        for pool in &self.items {
+            rows.row([
+                pool.name.clone(),
+                few(&pool.addresses, FEW),
+                pool.auto_assign.to_string(),
+                pool.assigned.to_string(),
+                number(pool.free_ipv4),
+                number(pool.free_ipv6),
+                few(&pool.announce, FEW),
+                few(&pool.trouble, FEW),
+            ]);
+        }
+        table(f, "pools", &self.items, &rows)
+    }
+}
+
+impl fmt::Display for Shown<Balancer> {
+    /// What a condition that is not true says stands under the table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows =
+            Table::new(["name", "class", "addresses", "ports", "allocated", "programmed", "announced", "reachable"]);
+        let mut notes = String::new();
+        for Balancer(service) in &self.items {
+            let name = named(self.wide, &service.namespace, &service.name);
+            let held = |aspect: &str| service.condition(aspect).map(|held| held.reason.clone()).unwrap_or_default();
+            for bad in service.conditions.iter().filter(|held| held.status != "True") {
+                notes.push_str(&format!("{name}: {} is {}: {}\n", bad.type_, bad.status, bad.message));
+            }
+            rows.row([
+                name,
+                service.class.clone(),
+                few(&service.addresses, FEW),
+                few(&service.ports, FEW),
+                held("Allocated"),
+                service.condition("Programmed").map(|held| held.message.clone()).unwrap_or_else(|| service.live()),
+                held("Announced"),
+                held("Reachable"),
+            ]);
+        }
+        table(f, "Services with a load balancer", &self.items, &rows)?;
+        if !notes.is_empty() {
+            write!(f, "\n{notes}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! `portico join`: this machine becomes a node of the cluster that `portico up` runs on another. What it needs is in the command that
+//! `portico token create` prints there. What it gets is a token that is good for this node alone, and only while its Node is there.
+
+mod credentials;
+mod pin;
+pub mod token;
+
+use crate::client::{Reader, plain};
+use crate::signals::Signals;
+use crate::up::{self, keeper::Keeper};
+use anyhow::{Context, bail};
+use clap::Args;
+use credentials::Folder;
+use kube::{Client, Config};
+use pin::Hash;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+const DATA: &str = "/var/lib/portico/joined";
+const NODES: &str = "/api/v1/nodes";
+const NODE_TOKEN: &str = "/api/v1/namespaces/kube-system/serviceaccounts/portico-node/token";
+/// On a Node: the ID of the token that it joined with.
+const JOINED_WITH: &str = "portico.dev/joined-with";
+/// How long this node's token is good; a machine that was off for longer has to join anew.
+const LASTS: Duration = Duration::from_secs(7 * 24 * 3600);
+/// It is exchanged for a new one when it is so old, and tried again so long after that failed.
+const RENEWED: Duration = Duration::from_secs(24 * 3600);
+const RETRY: Duration = Duration::from_secs(300);
+const LOOK: Duration = Duration::from_millis(100);
+const NODE: &str = "node";
+
+#[derive(Args)]
+#[command(rename_all = "kebab-case")]
+pub struct Arguments {
+    /// Where the API server is: https://ADDRESS:6443.
+    #[arg(value_name = "URL")]
+    server: http::Uri,
+    /// The join token that `portico token create` printed; not needed by who has joined already.
+    #[arg(long, value_name = "ID.SECRET", required_unless_present = "joined")]
+    token: Option<String>,
+    /// The hash of the API server's CA certificate.
+    #[arg(long, value_name = "sha256:HEX", required_unless_present = "joined")]
+    ca_hash: Option<Hash>,
+    /// Go on as the node that this machine became before.
+    #[arg(long)]
+    joined: bool,
+    /// The name of this machine's Node [default: its hostname].
+    #[arg(long, value_name = "NAME")]
+    node_name: Option<String>,
+    /// The address of this machine for other nodes [default: the one that it uses towards the API server].
+    #[arg(long, value_name = "IP")]
+    node_address: Option<IpAddr>,
+    /// Where the credentials, and what the node remembers, are kept.
+    #[arg(long, value_name = "DIR", default_value = DATA)]
+    data_dir: PathBuf,
+    /// More for `portico node`: -- --proxy-mode ipvs --cluster-cidr 10.244.0.0/16
+    #[arg(last = true, value_name = "FLAGS")]
+    node_flags: Vec<String>,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+    if !up::is_root() {
+        bail!("portico join changes rules of this machine, which only root may: run it again with sudo");
+    }
+    crate::logging::start();
+    crate::runtime()?.block_on(async {
+        let folder = Folder::open(&arguments.data_dir)?;
+        if !folder.has_joined() {
+            become_node(&arguments, &folder).await?;
+        }
+        let mut signals = Signals::new()?;
+        let mut keeper = Keeper::new(BTreeMap::from([(NODE, command(&arguments, &folder)?)]))?;
+        let result = tokio::select! {
+            result = keep(&mut keeper, &folder) => result,
+            () = signals.wait() => Ok(()),
+        };
+        keeper.stop(&[NODE]);
+        result
+    })
+}
+
+/// Once: make sure who the server is, make the Node, get its token.
+async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<()> {
+    let (Some(token), Some(hash)) = (&arguments.token, arguments.ca_hash) else {
+        bail!("this machine has not joined: {} has no credentials", arguments.data_dir.display())
+    };
+    let name = node_name(arguments)?;
+    let url = arguments.server.clone();
+    let pinned = tokio::task::spawn_blocking(move || pin::find(&url, hash)).await??;
+    let reader = reader(&arguments.server, &pinned.authority, token)?;
+    let own = arguments.node_address.unwrap_or(pinned.own);
+    let id = token.split('.').next().unwrap_or_default();
+    match reader.create(NODES, &node_object(&name, own, id)).await {
+        Ok(_) => tracing::info!(node = %name, address = %own, "made the Node"),
+        // It may be of an attempt with the same token that ended half way, which is for the API server to say.
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => return Err(refused(error)).context("cannot make the Node"),
+    }
+    let node_token = request_token(&reader, &name).await.map_err(|error| match error {
+        kube::Error::Api(status) if status.code == 403 => anyhow::anyhow!(
+            "a Node {name} is there already: choose another --node-name, or delete it first (kubectl delete node {name})"
+        ),
+        error => refused(error).context("cannot get a token for the node"),
+    })?;
+    folder.keep(&arguments.server.to_string(), &pinned.authority, &name, &node_token)?;
+    tracing::info!(node = %name, "joined");
+    Ok(())
+}
+
+fn refused(error: kube::Error) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => {
+            anyhow::anyhow!(
+                "the API server does not take the token: it is wrong, or has expired. Make another with portico token create"
+            )
+        }
+        error => plain(error),
+    }
+}
+
+fn node_name(arguments: &Arguments) -> anyhow::Result<String> {
+    match &arguments.node_name {
+        Some(name) => Ok(name.clone()),
+        None => Ok(std::fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_lowercase()),
+    }
+}
+
+fn node_object(name: &str, own: IpAddr, token_id: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name, "labels": {"kubernetes.io/hostname": name}, "annotations": {JOINED_WITH: token_id},
+        },
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": own}, {"type": "Hostname", "address": name}],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "PorticoJoin", "message": "portico join runs"}],
+        },
+    })
+}
+
+async fn request_token(reader: &Reader, node: &str) -> Result<String, kube::Error> {
+    let bound = json!({"apiVersion": "v1", "kind": "Node", "name": node});
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"boundObjectRef": bound, "expirationSeconds": LASTS.as_secs()}});
+    let answer = reader.create(NODE_TOKEN, &request).await?;
+    Ok(answer["status"]["token"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Who holds this token, towards the server with this CA.
+fn reader(server: &http::Uri, authority: &[u8], token: &str) -> anyhow::Result<Reader> {
+    let mut config = Config::new(server.clone());
+    config.root_cert = Some(vec![authority.to_vec()]);
+    config.auth_info.token = Some(token.to_owned().into());
+    Ok(Reader { client: Client::try_from(config)?, authorization: None })
+}
+
+fn command(arguments: &Arguments, folder: &Folder) -> anyhow::Result<Vec<String>> {
+    let (kubeconfig, name) = (folder.kubeconfig().display().to_string(), folder.node_name()?);
+    let data = folder.node_data().display().to_string();
+    let mut command: Vec<String> =
+        [NODE, "--kubeconfig", &kubeconfig, "--hostname-override", &name, "--data-dir", &data]
+            .map(str::to_owned)
+            .into();
+    command.extend(arguments.node_flags.iter().cloned());
+    Ok(command)
+}
+
+/// The daemon runs, and its token stays young.
+async fn keep(keeper: &mut Keeper, folder: &Folder) -> anyhow::Result<()> {
+    keeper.start(NODE)?;
+    let mut next = Instant::now();
+    loop {
+        sleep(LOOK).await;
+        keeper.restart_what_ended()?;
+        if Instant::now() < next || folder.token_age().is_none_or(|age| age < RENEWED) {
+            continue;
+        }
+        next = Instant::now() + RETRY;
+        if let Err(error) = renew(folder).await {
+            tracing::warn!(error = format!("{error:#}"), "cannot renew the token of this node, will try again");
+        }
+    }
+}
+
+async fn renew(folder: &Folder) -> anyhow::Result<()> {
+    let (server, authority, token) = folder.access()?;
+    let reader = reader(&server.parse()?, &authority, &token)?;
+    let token = request_token(&reader, &folder.node_name()?).await.map_err(plain)?;
+    folder.keep_token(&token)?;
+    tracing::info!("renewed the token of this node");
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! The CA of an API server of which only the hash is known: whoever has the server's certificate signed by a CA with that hash is the
+//! server. Nothing secret is sent before that is certain.
+
+use anyhow::{Context, bail};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const PREFIX: &str = "sha256:";
+
+/// SHA-256 of a certificate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Hash([u8; 32]);
+
+impl Hash {
+    pub fn of(certificate: &[u8]) -> Hash {
+        let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+        let mut bytes = [0; 32];
+        bytes.iter_mut().zip(digest.as_ref()).for_each(|(byte, found)| *byte = *found);
+        Hash(bytes)
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(PREFIX)?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl FromStr for Hash {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Hash, String> {
+        let wrong = || format!("write {PREFIX} and 64 hexadecimal digits, as portico token create prints it");
+        let digits =
+            text.strip_prefix(PREFIX).filter(|digits| digits.len() == 64 && digits.is_ascii()).ok_or_else(wrong)?;
+        let mut bytes = [0; 32];
+        for (byte, two) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
+            let two = std::str::from_utf8(two).map_err(|_| wrong())?;
+            *byte = u8::from_str_radix(two, 16).map_err(|_| wrong())?;
+        }
+        Ok(Hash(bytes))
+    }
+}
+
+/// What was found out about the server.
+#[derive(Debug)]
+pub struct Pinned {
+    /// The CA, DER.
+    pub authority: Vec<u8>,
+    /// This machine's address, as it is used towards the server.
+    pub own: IpAddr,
+}
+
+/// The CA with this hash. Its certificate is among those that the server presents.
+pub fn find(url: &http::Uri, wanted: Hash) -> anyhow::Result<Pinned> {
+    let host =
+        url.host().context("the URL names no host: write https://ADDRESS:6443")?.trim_matches(['[', ']']).to_owned();
+    if url.scheme_str() != Some("https") {
+        bail!("the URL must begin with https://");
+    }
+    let (chain, own) = presented(&host, url.port_u16().unwrap_or(443))?;
+    match chain.into_iter().find(|certificate| Hash::of(certificate) == wanted) {
+        Some(authority) => Ok(Pinned { authority, own }),
+        None => bail!(
+            "the API server at {host} is not the one that --ca-hash names: none of its certificates has that hash; \
+             nothing was sent to it. Compare with what portico token create prints there"
+        ),
+    }
+}
+
+/// The certificates that a server presents, whatever they are, and the address that it was asked from.
+fn presented(host: &str, port: u16) -> anyhow::Result<(Vec<Vec<u8>>, IpAddr)> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let recorder = Arc::new(Recorder { seen: Mutex::default(), provider: Arc::clone(&provider) });
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::clone(&recorder) as Arc<dyn ServerCertVerifier>)
+        .with_no_client_auth();
+    let mut stream = connect(host, port).with_context(|| format!("cannot reach the API server at {host}:{port}"))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let own = stream.local_addr()?.ip();
+    let name = ServerName::try_from(host.to_owned()).with_context(|| format!("{host} is no name of a server"))?;
+    let mut connection = ClientConnection::new(Arc::new(config), name)?;
+    while connection.is_handshaking() {
+        connection.complete_io(&mut stream).with_context(|| format!("{host}:{port} does not speak TLS"))?;
+    }
+    let seen = recorder.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Ok((seen, own))
+}
+
+fn connect(host: &str, port: u16) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::other("it has no address");
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Believes every certificate and keeps it, to be judged before anything is said.
+#[derive(Debug)]
+struct Recorder {
+    seen: Mutex<Vec<Vec<u8>>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Recorder {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let all = std::iter::once(end_entity).chain(intermediates).map(|certificate| certificate.to_vec());
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = all.collect();
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_read_as_they_are_written() {
+        let hash = Hash::of(b"a certificate");
+        assert_eq!(hash.to_string().parse(), Ok(hash));
+        assert_eq!(hash.to_string().len(), 7 + 64);
+        for wrong in [
+            "",
+            "sha256:",
+            "sha256:12",
+            &hash.to_string()[7..],
+            &format!("{hash}0"),
+            &format!("sha256:{}", "x".repeat(64)),
+        ] {
+            assert!(wrong.parse::<Hash>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Everything that forwarding follows from, before and after: objects by kind and name, and the EndpointSlices that follow from Pods.
+
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use portico_controller::endpoints::{self, LABEL_SLICE_MANAGED_BY, SLICE_MANAGER};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// As controllers fill slices.
+const MOST_ENDPOINTS: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Node,
+    Pod,
+    Service,
+    Slice,
+    ServiceCidr,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 5] = [Kind::Node, Kind::Pod, Kind::Service, Kind::Slice, Kind::ServiceCidr];
+
+    pub fn path(self) -> &'static str {
+        match self {
+            Kind::Node => "/api/v1/nodes",
+            Kind::Pod => "/api/v1/pods",
+            Kind::Service => "/api/v1/services",
+            Kind::Slice => "/apis/discovery.k8s.io/v1/endpointslices",
+            Kind::ServiceCidr => "/apis/networking.k8s.io/v1/servicecidrs",
+        }
+    }
+
+    /// `None` for a kind that no packet depends on.
+    pub fn of(api_version: &str, kind: &str) -> Option<Kind> {
+        match (api_version, kind) {
+            ("v1", "Node") => Some(Kind::Node),
+            ("v1", "Pod") => Some(Kind::Pod),
+            ("v1", "Service") => Some(Kind::Service),
+            ("discovery.k8s.io/v1", "EndpointSlice") => Some(Kind::Slice),
+            ("networking.k8s.io/v1", "ServiceCIDR") => Some(Kind::ServiceCidr),
+            _ => None,
+        }
+    }
+}
+
+/// Namespace and name.
+pub type Name = (String, String);
+
+pub fn name_of(object: &Value) -> Name {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+/// What becomes of an object: `None` is that it goes.
+pub type Changes = Vec<(Kind, Name, Option<Value>)>;
+
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    objects: BTreeMap<Kind, BTreeMap<Name, Value>>,
+}
+
+impl World {
+    pub fn insert(&mut self, kind: Kind, object: Value) {
+        self.objects.entry(kind).or_default().insert(name_of(&object), object);
+    }
+
+    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Value> {
+        self.objects.get(&kind).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub fn get(&self, kind: Kind, name: &Name) -> Option<&Value> {
+        self.objects.get(&kind)?.get(name)
+    }
+
+    pub fn with(&self, changes: &Changes) -> World {
+        let mut after = self.clone();
+        for (kind, name, object) in changes {
+            let of_kind = after.objects.entry(*kind).or_default();
+            match object {
+                Some(object) => drop(of_kind.insert(name.clone(), object.clone())),
+                None => drop(of_kind.remove(name)),
+            }
+        }
+        after
+    }
+
+    /// The changes, and those of EndpointSlices that a controller will make of them.
+    pub fn consequences(&self, changes: Changes) -> Changes {
+        let mut index = endpoints::Index::default();
+        for kind in Kind::ALL {
+            self.of(kind).for_each(|object| feed(&mut index, kind, object, true));
+        }
+        // What is not in step already is not a consequence.
+        index.take_touched();
+        for (kind, name, object) in &changes {
+            match object {
+                Some(object) => feed(&mut index, *kind, object, true),
+                None => self.get(*kind, name).into_iter().for_each(|object| feed(&mut index, *kind, object, false)),
+            }
+        }
+        let mut all = changes;
+        for key in index.take_touched() {
+            let plan = endpoints::plan(&index.snapshot(&key), MOST_ENDPOINTS, None);
+            for (at, mut slice) in plan.create.into_iter().enumerate() {
+                slice.metadata.name = Some(format!("{}-planned-{}", key.name, at + 1));
+                all.extend(written(slice, true));
+            }
+            all.extend(plan.update.into_iter().filter_map(|slice| written(slice, true)));
+            all.extend(plan.delete.into_iter().filter_map(|slice| written(slice, false)));
+        }
+        all
+    }
+}
+
+fn written(slice: EndpointSlice, stays: bool) -> Option<(Kind, Name, Option<Value>)> {
+    let value = serde_json::to_value(slice).ok()?;
+    Some((Kind::Slice, name_of(&value), stays.then_some(value)))
+}
+
+fn feed(index: &mut endpoints::Index, kind: Kind, object: &Value, stays: bool) {
+    match (kind, stays) {
+        (Kind::Node, true) => read::<Node>(object).into_iter().for_each(|node| index.apply_node(&node)),
+        (Kind::Pod, true) => read::<Pod>(object).into_iter().for_each(|pod| index.apply_pod(&pod)),
+        (Kind::Pod, false) => read::<Pod>(object).into_iter().for_each(|pod| index.delete_pod(&pod)),
+        (Kind::Service, true) => read::<Service>(object).into_iter().for_each(|one| index.apply_service(one)),
+        (Kind::Service, false) => read::<Service>(object).into_iter().for_each(|one| index.delete_service(&one)),
+        (Kind::Slice, true) if is_made_from_pods(object) => {
+            read::<EndpointSlice>(object).into_iter().for_each(|slice| index.apply_slice(slice));
+        }
+        _ => {}
+    }
+}
+
+fn is_made_from_pods(slice: &Value) -> bool {
+    slice["metadata"]["labels"][LABEL_SLICE_MANAGED_BY] == SLICE_MANAGER
+}
+
+/// An object that cannot be read is one that forwarding cannot use either.
+fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
+    serde_json::from_value(object.clone()).ok()
+}
