@@ -8,7 +8,7 @@
 //! - `resources`, `api`: the cloud's resources and calls.
 //! - `names`, `wanted`: what a Service wants. Pure.
 //! - `plan`: the next steps from wanted and observed. Pure.
-//! - `act`: reading and doing. `shared`: the check that Services share.
+//! - `act`: reading and doing. `shared`: the check that Services share. `last`: what is remembered of each.
 //!
 //! A call plans from what the last one left, and reads only what that does not tell ([`Remembered`]).
 
@@ -17,6 +17,7 @@ mod api;
 mod auth;
 mod config;
 mod description;
+mod last;
 mod names;
 mod plan;
 mod resources;
@@ -30,6 +31,7 @@ use std::sync::{Mutex, PoisonError};
 
 use self::act::{Actor, being_made, explain};
 use self::api::{Api, is_absent_instance};
+use self::last::{Last, Latest};
 use self::names::Names;
 use self::plan::Observed;
 use self::resources::ForwardingRule;
@@ -47,7 +49,8 @@ const MOST_ROUNDS: usize = 100;
 pub struct Gce {
     actor: Actor,
     /// By the name of the balancer.
-    last: Remembered<Observed>,
+    last: Remembered<Last>,
+    latest: Latest,
     /// Tags by instance, for the instances that were asked for last.
     tags: Mutex<Option<(BTreeSet<InstanceRef>, Instances)>>,
 }
@@ -57,7 +60,12 @@ type Instances = BTreeMap<InstanceRef, Vec<String>>;
 
 impl Gce {
     fn new(api: Api) -> Gce {
-        Gce { actor: Actor { api, shared: Shared::default() }, last: Remembered::default(), tags: Mutex::default() }
+        Gce {
+            actor: Actor { api, shared: Shared::default() },
+            last: Remembered::default(),
+            latest: Latest::default(),
+            tags: Mutex::default(),
+        }
     }
 
     fn api(&self) -> &Api {
@@ -80,15 +88,15 @@ impl Gce {
 
     async fn make_from(
         &self,
-        basis: Basis<Observed>,
+        basis: Basis<Last>,
         request: &Request,
         mut wanted: Wanted,
-    ) -> Result<(Observed, Balancer), ProviderError> {
+    ) -> Result<(Last, Balancer), ProviderError> {
         let (actor, name) = (&self.actor, wanted.names.balancer.clone());
         // Until it is clear that the shared check is not about to be used, nobody gives it back.
         let sharing = actor.shared.hold().await;
         let (mut observed, looked) = match basis {
-            Basis::Last(last) => (actor.recall(last, &wanted).await?, false),
+            Basis::Last(last) => (actor.recall(last.recall(&self.api().place), &wanted).await?, false),
             // The pool is made before all others and goes after them: if its name is free, nothing is there.
             Basis::New if request.ingress.is_empty() => (actor.recall(Observed::default(), &wanted).await?, false),
             Basis::New | Basis::Look => (actor.observe(&wanted).await?, true),
@@ -101,7 +109,8 @@ impl Gce {
                     actor.shared.join(&name);
                 }
                 let balancer = observed.rule.as_ref().map(balancer);
-                return Ok((observed, balancer.ok_or_else(|| failed("there is no forwarding rule"))??));
+                let balancer = balancer.ok_or_else(|| failed("there is no forwarding rule"))??;
+                return Ok((self.latest.keep(observed), balancer));
             }
             match actor.act(steps, &wanted.names, &mut observed).await {
                 Err(error) if error.call().is_some_and(is_absent_instance) => self.drop_absent(&mut wanted).await?,
@@ -118,8 +127,9 @@ impl Gce {
         self.last.delete(&names.balancer, work).await
     }
 
-    async fn remove_from(&self, basis: Basis<Observed>, names: &Names) -> Result<(), ProviderError> {
-        let Basis::Last(mut observed) = basis else { return self.actor.delete_all(names).await.map_err(explain) };
+    async fn remove_from(&self, basis: Basis<Last>, names: &Names) -> Result<(), ProviderError> {
+        let Basis::Last(last) = basis else { return self.actor.delete_all(names).await.map_err(explain) };
+        let mut observed = last.recall(&self.api().place);
         let shares = observed.has_check(&names.shared_check);
         loop {
             let steps = plan::next_removal(names, &observed);
@@ -183,10 +193,13 @@ impl Provider for Gce {
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
         Box::pin(async {
             let rule = self.api().get::<ForwardingRule>(&self.names(request).balancer).await?;
-            if rule.is_none() {
+            let found = rule.as_ref().map(balancer).transpose()?;
+            let ingress = found.as_ref().map(|balancer| balancer.ingress.as_slice()).unwrap_or_default();
+            // Somebody else had a hand in it.
+            if found.is_none() || (!request.ingress.is_empty() && ingress != request.ingress) {
                 self.forget(request);
             }
-            rule.as_ref().map(balancer).transpose()
+            Ok(found)
         })
     }
 
