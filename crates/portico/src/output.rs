@@ -59,10 +59,6 @@ impl Table {
         self.rows.push(cells.map(|cell| if cell.trim().is_empty() { "-".to_owned() } else { cell }).to_vec());
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     fn width(&self, column: usize) -> usize {
         let lines = std::iter::once(&self.head).chain(&self.rows);
         lines.filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or_default()
@@ -110,7 +106,6 @@ mod tests {
         table.row(["größer".into(), "80".into()]);
         table.row(["b".into(), "  ".into()]);
         assert_eq!(table.to_string(), "NAME     PORTS\ngrößer   80\nb        -\n");
-        assert!(!table.is_empty());
     }
 
     #[test]

@@ -117,11 +117,13 @@ impl Monitor {
                 (conditions.ready, conditions.serving, changed) = (Some(healthy), Some(healthy), true);
             }
         }
-        if !changed {
-            return None;
-        }
         let failing = self.failing(targets);
         let annotations = wanted.metadata.annotations.get_or_insert_default();
+        // Who fails is told, also of those that were never ready; that one now fails in another way is not worth a write.
+        let told = annotations.get(FAILING).map(String::as_str).unwrap_or_default();
+        if !changed && addresses(told) == addresses(&failing) {
+            return None;
+        }
         match failing.is_empty() {
             true => annotations.remove(FAILING),
             false => annotations.insert(FAILING.to_owned(), failing),
@@ -153,6 +155,11 @@ impl Monitor {
             self.checks.unwant(target);
         }
     }
+}
+
+/// Of lines such as `10.0.0.5: refused`.
+fn addresses(failing: &str) -> BTreeSet<&str> {
+    failing.lines().filter_map(|line| line.split_once(": ")).map(|(address, _)| address).collect()
 }
 
 fn ready(endpoint: &Endpoint) -> Option<bool> {

@@ -52,6 +52,18 @@ fn the_first_answer_decides_of_those_that_are_new() {
 }
 
 #[test]
+fn one_that_was_never_ready_is_told_once() {
+    let mut monitor = Monitor::new(10);
+    monitor.apply(slice("web", "tcp", &[("10.0.0.1", json!(false))]), START).unwrap();
+    round(&mut monitor, START, &["10.0.0.1"]);
+    let wanted = monitor.wanted(&key("web")).unwrap();
+    assert_eq!(wanted.metadata.annotations.as_ref().unwrap()[FAILING], "10.0.0.1: refused");
+    monitor.apply(wanted, START).unwrap();
+    round(&mut monitor, Duration::from_secs(60), &["10.0.0.1"]);
+    assert_eq!(monitor.wanted(&key("web")), None);
+}
+
+#[test]
 fn an_endpoint_falls_and_rises_after_so_many_answers() {
     let mut monitor = Monitor::new(10);
     let before = slice("web", "http:/ rise=2 fall=3", &[("10.0.0.1", json!(true)), ("10.0.0.2", json!(true))]);
