@@ -99,8 +99,8 @@ async fn a_plan_tells_what_then_happens() {
 async fn what_would_be_refused_is_an_error() {
     let server = Server::start(Store::Embedded, &[]).await;
     for (change, says) in [
-        (CHANGE.replace("30123", "80"), "Service default/web would be refused"),
-        (CHANGE.replace("ConfigMap", "Gadget"), "Gadget default/settings: the API server has no Gadget in v1"),
+        (CHANGE.replace("port: 80,", "port: 800000,"), "Service default/web would be refused"),
+        (CHANGE.replace("ConfigMap", "Gadget"), "Gadget settings: the API server has no Gadget in v1"),
         (CHANGE.replace("kind: Service", ""), "object 1 has no kind"),
         ("a: [".to_owned(), "-: "),
     ] {

@@ -104,18 +104,19 @@ impl Monitor {
         mem::take(&mut self.touched)
     }
 
-    /// The slice as it should be written; `None` where every endpoint is as ready as it should be. Those that nobody has asked yet stay
+    /// The slice as it should be written; `None` where every endpoint is as ready as it should be, and those that fail are told. Those that nobody has asked yet stay
     /// as they are.
     pub fn wanted(&self, key: &ObjectKey) -> Option<EndpointSlice> {
         let Watched { slice, targets } = self.slices.get(key)?;
         let mut wanted = slice.clone();
         let mut changed = false;
         for (endpoint, target) in wanted.endpoints.iter_mut().flatten().zip(targets) {
-            let healthy = target.as_ref().and_then(|target| self.checks.healthy(target));
-            if let Some(healthy) = healthy.filter(|healthy| ready(endpoint) != Some(*healthy)) {
-                let conditions = endpoint.conditions.get_or_insert_with(EndpointConditions::default);
-                (conditions.ready, conditions.serving, changed) = (Some(healthy), Some(healthy), true);
-            }
+            let Some(target) = target else { continue };
+            let Some(healthy) = self.checks.healthy(target) else { continue };
+            // One that never was ready is told, too.
+            changed |= ready(endpoint) != Some(healthy) || is_told_to_fail(slice, target) == healthy;
+            let conditions = endpoint.conditions.get_or_insert_with(EndpointConditions::default);
+            (conditions.ready, conditions.serving) = (Some(healthy), Some(healthy));
         }
         if !changed {
             return None;
@@ -157,6 +158,13 @@ impl Monitor {
 
 fn ready(endpoint: &Endpoint) -> Option<bool> {
     endpoint.conditions.as_ref()?.ready
+}
+
+/// Why it fails may change with every answer, and is not worth a write.
+fn is_told_to_fail(slice: &EndpointSlice, target: &Target) -> bool {
+    let told = slice.metadata.annotations.as_ref().and_then(|all| all.get(FAILING));
+    let start = format!("{}: ", target.0.ip());
+    told.is_some_and(|told| told.lines().any(|line| line.starts_with(&start)))
 }
 
 /// Where an endpoint is asked: at its first address, as those who send it traffic do, and the slice's first port.

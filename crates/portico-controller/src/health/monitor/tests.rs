@@ -109,3 +109,16 @@ fn what_cannot_be_asked_stays_as_it_is() {
     assert_eq!(round(&mut monitor, START, &[]), 0);
     assert!(["web", "other", "names"].iter().all(|name| monitor.wanted(&key(name)).is_none()));
 }
+
+#[test]
+fn an_endpoint_that_never_was_ready_is_told_once() {
+    let mut monitor = Monitor::new(10);
+    monitor.apply(slice("web", "tcp", &[("10.0.0.1", json!(false))]), START).unwrap();
+    round(&mut monitor, START, &["10.0.0.1"]);
+    let wanted = monitor.wanted(&key("web")).unwrap();
+    assert_eq!(readiness(&wanted), [Some(false)]);
+    assert_eq!(wanted.metadata.annotations.as_ref().unwrap()[FAILING], "10.0.0.1: refused");
+    monitor.apply(wanted, START).unwrap();
+    round(&mut monitor, Duration::from_secs(60), &["10.0.0.1"]);
+    assert_eq!(monitor.wanted(&key("web")), None);
+}
