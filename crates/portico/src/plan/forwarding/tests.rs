@@ -17,8 +17,9 @@ fn service(protocol: &str, more: Value) -> Value {
     let mut spec = json!({"type": "ClusterIP", "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ipFamilies": ["IPv4"],
         "selector": {"app": "web"}, "internalTrafficPolicy": "Cluster", "ports": [{"port": 80, "targetPort": 8080, "protocol": protocol}]});
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let given = if spec["type"] == "LoadBalancer" { json!([{"ip": "192.0.2.10"}]) } else { json!([]) };
     json!({"metadata": {"name": "web", "namespace": "shop", "uid": "1"}, "spec": spec,
-        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}}})
+        "status": {"loadBalancer": {"ingress": given}}})
 }
 
 fn pod(name: &str, address: &str, node: &str) -> Value {
