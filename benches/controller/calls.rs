@@ -4,7 +4,6 @@ use crate::calls::story::Story;
 use crate::calls::{all, table};
 
 const SERVICES: usize = 500;
-const NODES: usize = 100;
 
 pub async fn measure() {
     let mut surprises = Vec::new();
@@ -13,8 +12,10 @@ pub async fn measure() {
         let told = Story::whole(cloud(), 10).await;
         table::print(name, &told);
         surprises.extend(table::surprises(name, &told));
-        let told = Story::many(cloud(), SERVICES, NODES).await;
-        table::print(&format!("{name}, {SERVICES} Services, {NODES} nodes"), &told);
+        let many = cloud();
+        let nodes = many.nodes;
+        let told = Story::many(many, SERVICES, nodes).await;
+        table::print(&format!("{name}, {SERVICES} Services, {nodes} nodes"), &told);
         surprises.extend(table::surprises(name, &told));
     }
     assert!(surprises.is_empty(), "{}", surprises.join("\n"));

@@ -33,9 +33,11 @@ fn cloud(name: &'static str, annotations: Value, each: [(usize, usize); 8]) -> C
         name,
         start: Box::new(move |transport| Arc::new(lab.provider_over(transport)) as Arc<dyn Provider>),
         wire,
-        kind,
+        kind: Arc::new(kind),
         annotations,
         provider_id: |number| double::node(number).provider_id,
+        tries: 1,
+        nodes: 100,
         each,
         shared,
     }

@@ -7,20 +7,24 @@ use http::Request as HttpRequest;
 use portico_controller::providers::cloud::{Sent, Transport};
 use portico_controller::providers::{Abilities, Answer, Balancer, Provider, Request};
 use serde_json::Value;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 /// What a request to a cloud is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,
     Write,
+    /// A further page of a list, of which the first is a read.
+    Page,
     /// A look at something that takes its time.
     Wait,
     /// About who asks, and not about any Service.
     Login,
 }
 
+pub type Sort = Arc<dyn Fn(&HttpRequest<Bytes>) -> Kind + Send + Sync>;
 pub type Start = Box<dyn Fn(Arc<dyn Transport>) -> Arc<dyn Provider>>;
 
 pub struct Cloud {
@@ -28,11 +32,15 @@ pub struct Cloud {
     /// A provider as after a start of the program.
     pub start: Start,
     pub wire: Arc<dyn Transport>,
-    pub kind: fn(&HttpRequest<Bytes>) -> Kind,
+    pub kind: Sort,
     /// What Services are annotated with.
     pub annotations: Value,
     /// `spec.providerID` of a node.
     pub provider_id: fn(usize) -> String,
+    /// How often a new one is ensured until it is ready.
+    pub tries: usize,
+    /// With how many nodes many Services are made.
+    pub nodes: usize,
     /// Of each chapter of the story: reads and writes for each Service.
     pub each: [(usize, usize); 8],
     /// And for what all Services share.
@@ -43,13 +51,14 @@ pub struct Cloud {
 struct Counts {
     reads: AtomicUsize,
     writes: AtomicUsize,
+    pages: AtomicUsize,
     waits: AtomicUsize,
 }
 
 /// Counts requests on their way.
 struct Counted {
     wire: Arc<dyn Transport>,
-    kind: fn(&HttpRequest<Bytes>) -> Kind,
+    kind: Sort,
     counts: Arc<Counts>,
 }
 
@@ -58,6 +67,7 @@ impl Transport for Counted {
         let count = match (self.kind)(&request) {
             Kind::Read => Some(&self.counts.reads),
             Kind::Write => Some(&self.counts.writes),
+            Kind::Page => Some(&self.counts.pages),
             Kind::Wait => Some(&self.counts.waits),
             Kind::Login => None,
         };
@@ -87,17 +97,24 @@ pub struct Watched {
     provider: Arc<dyn Provider>,
     counts: Arc<Counts>,
     calls: Calls,
+    /// By the name of the balancer, how many nodes it was told of last.
+    nodes: Mutex<BTreeMap<String, usize>>,
 }
 
 impl Watched {
     pub fn on(cloud: &Cloud) -> Watched {
         let counts: Arc<Counts> = Arc::default();
-        let counted = Counted { wire: Arc::clone(&cloud.wire), kind: cloud.kind, counts: Arc::clone(&counts) };
-        Watched { provider: (cloud.start)(Arc::new(counted)), counts, calls: Calls::default() }
+        let counted = Counted { wire: Arc::clone(&cloud.wire), kind: Arc::clone(&cloud.kind), counts: Arc::clone(&counts) };
+        Watched { provider: (cloud.start)(Arc::new(counted)), counts, calls: Calls::default(), nodes: Mutex::default() }
     }
 
     pub fn called(&self, call: Call) -> usize {
         self.count(call).load(SeqCst)
+    }
+
+    /// How many balancers know so many nodes.
+    pub fn with_nodes(&self, nodes: usize) -> usize {
+        self.nodes.lock().unwrap().values().filter(|known| **known == nodes).count()
     }
 
     fn count(&self, call: Call) -> &AtomicUsize {
@@ -110,18 +127,20 @@ impl Watched {
 
     /// Since the last time.
     pub fn take_cost(&self) -> Cost {
-        let [reads, writes, waits] =
-            [&self.counts.reads, &self.counts.writes, &self.counts.waits].map(|count| count.swap(0, SeqCst));
-        Cost { reads, writes, waits }
+        let Counts { reads, writes, pages, waits } = &*self.counts;
+        let [reads, writes, pages, waits] = [reads, writes, pages, waits].map(|count| count.swap(0, SeqCst));
+        Cost { reads, writes, pages, waits }
     }
 
     async fn counting<T>(
         &self,
         call: Call,
+        request: &Request,
         answer: Answer<'_, T>,
     ) -> Result<T, portico_controller::providers::ProviderError> {
         let answer = answer.await;
         assert!(answer.is_ok(), "{call:?}: {:?}", answer.as_ref().err());
+        self.nodes.lock().unwrap().insert(request.balancer_name.clone(), request.nodes.len());
         self.count(call).fetch_add(1, SeqCst);
         answer
     }
@@ -141,15 +160,15 @@ impl Provider for Watched {
     }
 
     fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer> {
-        self.counting(Call::Ensure, self.provider.ensure(request)).boxed()
+        self.counting(Call::Ensure, request, self.provider.ensure(request)).boxed()
     }
 
     fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        self.counting(Call::UpdateNodes, self.provider.update_nodes(request)).boxed()
+        self.counting(Call::UpdateNodes, request, self.provider.update_nodes(request)).boxed()
     }
 
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        self.counting(Call::Delete, self.provider.delete(request)).boxed()
+        self.counting(Call::Delete, request, self.provider.delete(request)).boxed()
     }
 
     fn forget(&self, request: &Request) {

@@ -7,7 +7,10 @@
 
 mod aws;
 pub mod cloud;
+mod digitalocean;
+mod gce;
 pub mod openstack;
+mod rackspace;
 pub mod rig;
 pub mod story;
 pub mod table;
@@ -16,5 +19,12 @@ use cloud::Cloud;
 
 /// All clouds that can be had in memory.
 pub fn all() -> Vec<fn() -> Cloud> {
-    vec![aws::network, aws::classic, openstack::octavia]
+    vec![
+        aws::network,
+        aws::classic,
+        openstack::octavia,
+        gce::passthrough,
+        digitalocean::regional,
+        rackspace::proxy,
+    ]
 }

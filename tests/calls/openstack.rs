@@ -35,9 +35,11 @@ pub fn on(memory: &Arc<Memory>) -> Cloud {
             Arc::new(OpenStack::new(Config::parse(&text).unwrap(), parts)) as Arc<dyn Provider>
         }),
         wire: memory::transport(memory),
-        kind,
+        kind: Arc::new(kind),
         annotations: json!({}),
         provider_id: |number| format!("openstack:///c0ffee00-0000-4000-8000-{number:012}"),
+        tries: 1,
+        nodes: 100,
         each,
         shared: [(0, 0); 8],
     }

@@ -64,6 +64,17 @@ impl Rig {
         }
     }
 
+    /// Until so many balancers know so many nodes. One that follows endpoints too is called more often than nodes change.
+    pub async fn know_nodes(&self, balancers: usize, nodes: usize) {
+        let deadline = Instant::now() + LIMIT;
+        while self.provider.with_nodes(nodes) != balancers {
+            let known = self.provider.with_nodes(nodes);
+            assert!(Instant::now() < deadline, "{}: {known} of {balancers} know {nodes} nodes", self.cloud.name);
+            assert!(!self.running.is_finished(), "{}: the controller ended", self.cloud.name);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     pub async fn create(&self, service: usize) {
         let (name, annotations) = (name(service), &self.cloud.annotations);
         let spec = json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]});
@@ -125,8 +136,26 @@ async fn create_node(client: &Client, cloud: &Cloud, number: usize, labels: Valu
     let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"providerID": provider_id}});
     client.post("/api/v1/nodes", &object).await.expect(201);
     let address = json!({"type": "InternalIP", "address": format!("10.20.1.{number}")});
-    let status = json!({"status": {"addresses": [address]}});
+    let status = json!({"status": {"addresses": [address], "nodeInfo": node_info()}});
     client.patch(&format!("/api/v1/nodes/{name}/status"), MERGE, &status).await.expect(200);
+}
+
+/// Clouds ask nodes for their health only if all are new enough to answer.
+fn node_info() -> Value {
+    let names = [
+        "machineID",
+        "systemUUID",
+        "bootID",
+        "kernelVersion",
+        "osImage",
+        "containerRuntimeVersion",
+        "kubeProxyVersion",
+        "operatingSystem",
+        "architecture",
+    ];
+    let mut info: Value = names.into_iter().map(|name| (name.to_owned(), json!(""))).collect();
+    info["kubeletVersion"] = json!("v1.36.4");
+    info
 }
 
 type Running = (Arc<Watched>, watch::Sender<bool>, JoinHandle<()>);

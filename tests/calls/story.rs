@@ -2,6 +2,7 @@
 
 use super::cloud::{Call, Cloud};
 use super::rig::{NEVER, Rig};
+use portico_controller::providers::Provider;
 use serde_json::json;
 use std::ops::Range;
 
@@ -9,6 +10,8 @@ use std::ops::Range;
 pub struct Cost {
     pub reads: usize,
     pub writes: usize,
+    /// Further pages of lists: as many as the account has load balancers.
+    pub pages: usize,
     /// Looks at what takes its time: as many as the cloud is slow.
     pub waits: usize,
 }
@@ -45,7 +48,7 @@ impl Story {
     pub async fn whole(cloud: Cloud, services: usize) -> Vec<Told> {
         let mut story = Story::begin(cloud, services, 3).await;
         story.steady(services).await;
-        story.nodes(services, 4).await;
+        story.nodes(services, 3).await;
         story.rig.restart().await;
         story.ensured = 0;
         story.ensure(5, services).await;
@@ -65,7 +68,7 @@ impl Story {
     /// Many Services on many nodes, of which one joins.
     pub async fn many(cloud: Cloud, services: usize, nodes: usize) -> Vec<Told> {
         let mut story = Story::begin(cloud, services, nodes).await;
-        story.nodes(services, nodes + 1).await;
+        story.nodes(services, nodes).await;
         story.end().await
     }
 
@@ -82,6 +85,7 @@ impl Story {
         for service in services {
             self.rig.create(service).await;
         }
+        self.ensured += count * (self.rig.cloud.tries - 1);
         self.ensure(chapter, count).await;
     }
 
@@ -98,14 +102,18 @@ impl Story {
         self.ensure(2, services).await;
     }
 
-    async fn nodes(&mut self, services: usize, number: usize) {
-        for chapter in [3, 4] {
+    /// One more joins, and leaves.
+    async fn nodes(&mut self, services: usize, nodes: usize) {
+        for (chapter, after) in [(3, nodes + 1), (4, nodes)] {
             match chapter {
-                3 => self.rig.join(number).await,
-                _ => self.rig.leave(number).await,
+                3 => self.rig.join(nodes + 1).await,
+                _ => self.rig.leave(nodes + 1).await,
             }
             self.moved += services;
-            self.rig.called(Call::UpdateNodes, self.moved).await;
+            self.rig.know_nodes(services, after).await;
+            if !self.rig.provider.abilities().uses_endpoints {
+                self.rig.called(Call::UpdateNodes, self.moved).await;
+            }
             self.tell(chapter, services);
         }
     }
@@ -130,7 +138,7 @@ impl Story {
 }
 
 impl Told {
-    /// Waits are the cloud's.
+    /// Waits and pages are the cloud's.
     pub fn is_expected(&self) -> bool {
         (self.cost.reads, self.cost.writes) == self.expected
     }

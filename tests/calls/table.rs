@@ -2,24 +2,24 @@
 
 use super::story::Told;
 
-/// Of one cloud.
+const COLUMNS: [&str; 7] = ["reads", "writes", "pages", "looks", "reads each", "writes each", "fewest writes"];
+
+/// Of one cloud. Why there are not fewer writes is in docs/benchmarks.md.
 pub fn print(title: &str, told: &[Told]) {
-    println!("\n{title:44}{:>10}{:>10}{:>10}{:>16}{:>16}", "reads", "writes", "looks", "reads each", "writes each");
-    for Told { chapter, services, cost, .. } in told {
+    println!("\n{title:44}{}", row(&COLUMNS.map(str::to_owned)));
+    for Told { chapter, services, cost, expected } in told {
         let each = |count: usize| {
             let each = count as f64 / (*services).max(1) as f64;
             if each.fract() == 0.0 { format!("{each}") } else { format!("{each:.2}") }
         };
-        println!(
-            "{:44}{:>10}{:>10}{:>10}{:>16}{:>16}",
-            format!("{chapter} ({services})"),
-            cost.reads,
-            cost.writes,
-            cost.waits,
-            each(cost.reads),
-            each(cost.writes)
-        );
+        let counts = [cost.reads, cost.writes, cost.pages, cost.waits].map(|count| count.to_string());
+        let ratios = [cost.reads, cost.writes, expected.1].map(each);
+        println!("{:44}{}", format!("{chapter} ({services})"), row(&[&counts[..], &ratios].concat()));
     }
+}
+
+fn row(cells: &[String]) -> String {
+    cells.iter().map(|cell| format!("{cell:>14}")).collect()
 }
 
 /// A line for each chapter that cost something else.

@@ -83,6 +83,11 @@ impl Rackspace {
         self.store().looks = looks;
     }
 
+    /// So many load balancers fit into the account.
+    pub fn set_quota(&self, quota: usize) {
+        self.store().quota = quota;
+    }
+
     /// Tokens that were given out are no longer good.
     pub fn expire(&self) {
         self.store().token += 1;

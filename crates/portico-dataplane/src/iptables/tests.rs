@@ -77,7 +77,8 @@ impl Host {
         let to: SocketAddr = to.parse().unwrap();
         self.run(move || {
             let ask = || -> std::io::Result<String> {
-                let mut stream = TcpStream::connect_timeout(&to, Duration::from_millis(400))?;
+                // Long enough for a SYN to be sent a second time.
+                let mut stream = TcpStream::connect_timeout(&to, Duration::from_millis(1500))?;
                 stream.set_read_timeout(Some(Duration::from_secs(2)))?;
                 let mut answer = String::new();
                 stream.read_to_string(&mut answer)?;

@@ -64,7 +64,7 @@ pub enum Effect {
     Remove(Key),
 }
 
-const MOST_OPERATIONS: usize = 50;
+const MOST_OPERATIONS: usize = 1000;
 
 #[derive(Clone, Debug)]
 pub struct Pending {

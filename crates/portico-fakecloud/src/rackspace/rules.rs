@@ -8,7 +8,6 @@ use crate::discovery::Matched;
 
 const ACCOUNT: &str = "110011";
 const MOST_ITEMS: usize = 100;
-const MOST_BALANCERS: usize = 25;
 const MOST_NODES: usize = 25;
 /// Of what is deleted at once.
 const MOST_IDS: usize = 10;
@@ -121,7 +120,7 @@ fn delete(store: &mut Store, ids: &[u64]) -> Answer {
 
 /// A new one. Its id.
 pub fn insert(store: &mut Store, mut value: Value) -> Result<u64, Refusal> {
-    if store.balancers.len() >= MOST_BALANCERS {
+    if store.balancers.len() >= store.quota {
         return refuse(413, "Load balancer limit reached.");
     }
     let udp = value["protocol"].as_str().is_some_and(|protocol| protocol.contains("UDP"));

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+/// Load balancers of an account, before the vendor raised it.
+const QUOTA: usize = 25;
+
 /// A load balancer, as it is shown.
 pub struct Stored {
     pub value: Value,
@@ -18,12 +21,21 @@ pub struct Store {
     /// The one that is good.
     pub token: u64,
     pub broken: bool,
+    pub quota: usize,
     last: u64,
 }
 
 impl Default for Store {
     fn default() -> Store {
-        Store { balancers: BTreeMap::new(), problems: Vec::new(), looks: 2, token: 1, broken: false, last: 100 }
+        Store {
+            balancers: BTreeMap::new(),
+            problems: Vec::new(),
+            looks: 2,
+            token: 1,
+            broken: false,
+            quota: QUOTA,
+            last: 100,
+        }
     }
 }
 

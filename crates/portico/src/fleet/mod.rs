@@ -9,7 +9,7 @@ mod services;
 
 pub use endpoints::EndpointView;
 pub use leaders::LeaderView;
-pub use nodes::NodeView;
+pub use nodes::{NodeView, SILENT};
 pub use pools::PoolView;
 pub use services::ServiceView;
 

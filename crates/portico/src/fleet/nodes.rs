@@ -10,6 +10,8 @@ use serde::Serialize;
 
 /// Load balancers send nothing to a node with this label, nor to one with this taint.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Why a Service is not live on a node that nothing is known of.
+pub const SILENT: &str = "does not report";
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -132,7 +134,7 @@ impl ReportView {
     /// Whether a Service is forwarded there in its present form; why not.
     pub fn misses(&self, service: &str, version: u64) -> Option<String> {
         if !self.fresh {
-            return Some("does not report".to_owned());
+            return Some(SILENT.to_owned());
         }
         if let Some(behind) = self.content.behind.iter().find(|behind| behind.service == service) {
             return Some(behind.reason.clone());

@@ -1,6 +1,6 @@
 //! What is well and what is not.
 
-use crate::fleet::{Fleet, LeaderView, NodeView, ServiceView};
+use crate::fleet::{Fleet, LeaderView, NodeView, SILENT, ServiceView};
 use crate::output::few;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -107,8 +107,11 @@ fn of_service(service: &ServiceView, leaders: &[LeaderView]) -> Vec<Trouble> {
         all.push(Trouble { of: of.clone(), what, way_out: way_out(&held.type_, service) });
     }
     let told = |aspect: &str| service.condition(aspect).is_some_and(|held| held.status == "False");
-    if let Some(live) = service.live.as_ref().filter(|live| !live.missing.is_empty() && !told("Programmed")) {
-        let what = format!("live on {} of {} nodes; not on {}", live.on, live.of, few(&live.missing, FEW));
+    // A node that is silent is told once, and not for every Service.
+    let known = service.live.iter().flat_map(|live| &live.missing).filter(|why| !why.ends_with(SILENT));
+    let missing: Vec<&String> = known.collect();
+    if let Some(live) = service.live.as_ref().filter(|_| !missing.is_empty() && !told("Programmed")) {
+        let what = format!("live on {} of {} nodes; not on {}", live.on, live.of, few(&missing, FEW));
         all.push(Trouble { of: of.clone(), what, way_out: way_out("Programmed", service) });
     }
     let is_served = service.type_ == "ExternalName" || service.ports.is_empty() || service.endpoints.ready > 0;
@@ -234,8 +237,7 @@ mod tests {
         let told: Vec<&str> = status.trouble.iter().map(|trouble| trouble.what.as_str()).collect();
         assert_eq!(told, ["lags: it has installed Services up to version 90", "live on 1 of 2 nodes; not on n1: lags"]);
         let status = judged(|fleet| fleet.leases[0] = report("n1", 100, "2025-12-31T23:00:00.000000Z", json!([])));
-        assert_eq!(status.trouble[0].what, "has not reported for 60m");
-        assert_eq!(status.trouble[1].what, "live on 1 of 2 nodes; not on n1: does not report");
+        assert_eq!(only(&status).1, "has not reported for 60m");
         let status = judged(|fleet| drop(fleet.leases.remove(0)));
         assert_eq!(only(&status).1, "has never reported, and others do");
     }

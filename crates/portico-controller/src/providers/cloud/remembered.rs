@@ -65,6 +65,13 @@ impl<T> Remembered<T> {
         }
     }
 
+    /// Of what the last call left, not all holds any more.
+    pub fn change(&self, key: &str, change: impl FnOnce(&mut T)) {
+        if let Some(Some(last)) = self.services().get_mut(key) {
+            change(last);
+        }
+    }
+
     /// What the last call left, for a look at it.
     pub fn last(&self, key: &str) -> Option<T>
     where

@@ -25,7 +25,7 @@ pub const DIALECT: Dialect = Dialect {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LoadBalancer {
     pub id: String,
-    /// `new`, `active` or `errored`
+    /// `new`, `active` or `errored`; empty where that has to be looked at.
     pub status: String,
     #[serde(default)]
     pub created_at: String,
@@ -35,6 +35,22 @@ pub struct LoadBalancer {
     pub ipv6: String,
     #[serde(flatten)]
     pub spec: Spec,
+}
+
+impl LoadBalancer {
+    /// Whether it is as it was seen.
+    pub fn is_known(&self) -> bool {
+        !self.status.is_empty()
+    }
+
+    pub fn distrust(&mut self) {
+        self.status.clear();
+    }
+
+    /// It has the address that it will have.
+    pub fn is_ready(&self) -> bool {
+        self.status == "active" && !self.ip.is_empty()
+    }
 }
 
 impl fmt::Display for LoadBalancer {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
 
-use super::api::{Api, DIALECT, URL};
-use super::{DigitalOcean, NAME};
+use super::api::DIALECT;
+use super::{DigitalOcean, NAME, Parts};
 use crate::providers::Start;
 use crate::providers::cloud::{
     Anonymous, Authorize, Call, CallError, Client, Fixed, Header, Http, HttpOptions, Ini, IniError, Pace, Problem,
@@ -73,18 +73,17 @@ impl DigitalOcean {
         let config = config.or_environment(set);
         let transport: Arc<dyn Transport> =
             Arc::new(Http::new(&HttpOptions::default()).map_err(|error| error.to_string())?);
-        let client = |authorize: Arc<dyn Authorize>| {
-            let (transport, metrics) = (Arc::clone(&transport), start.metrics.clone());
-            let pace = Pace { rate: RATE, burst: BURST, ..Pace::default() };
-            Client::new(Setup { provider: NAME, transport, authorize, dialect: DIALECT, pace, metrics })
-        };
-        let authorize = authorize(config.token_file, set("DO_ACCESS_TOKEN")).await?;
-        let region = match config.region {
+        let (pace, metrics) = (Pace { rate: RATE, burst: BURST, ..Pace::default() }, start.metrics.clone());
+        let authorize = authorize(config.token_file.clone(), set("DO_ACCESS_TOKEN")).await?;
+        let region = match config.region.clone() {
             Some(region) => region,
-            None => own_region(&client(Arc::new(Anonymous))).await?,
+            None => {
+                let (transport, metrics, authorize) = (Arc::clone(&transport), metrics.clone(), Arc::new(Anonymous));
+                let setup = Setup { provider: NAME, transport, authorize, dialect: DIALECT, pace, metrics };
+                own_region(&Client::new(setup)).await?
+            }
         };
-        let url = config.api_url.unwrap_or_else(|| URL.to_owned());
-        Ok(DigitalOcean::new(Api { client: client(authorize), url, region }, config.vpc))
+        Ok(DigitalOcean::new(config, Parts { transport, authorize, region, pace, metrics }))
     }
 }
 

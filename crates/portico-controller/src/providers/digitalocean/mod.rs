@@ -14,16 +14,29 @@ mod description;
 mod options;
 mod wanted;
 
+use std::sync::Arc;
+
 use tracing::info;
 
-use self::api::{Api, LoadBalancer, Spec};
+use self::api::{Api, DIALECT, LoadBalancer, Spec, URL};
+pub use self::config::Config;
 use self::options::{Certificate, Options, is_disowned};
 use self::wanted::{Wanted, droplets, is_ours};
-use super::cloud::{Basis, CallError, Remembered, refused};
+use super::cloud::{Authorize, Basis, CallError, CallMetrics, Client, Pace, Remembered, Setup, Transport, refused};
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request};
 pub use description::DESCRIPTION;
 
 const NAME: &str = "digitalocean";
+
+/// What it is made of beside its configuration.
+pub struct Parts {
+    pub transport: Arc<dyn Transport>,
+    pub authorize: Arc<dyn Authorize>,
+    /// Where load balancers are.
+    pub region: String,
+    pub pace: Pace,
+    pub metrics: CallMetrics,
+}
 
 /// The provider `digitalocean`.
 pub struct DigitalOcean {
@@ -34,8 +47,11 @@ pub struct DigitalOcean {
 }
 
 impl DigitalOcean {
-    fn new(api: Api, vpc: Option<String>) -> DigitalOcean {
-        DigitalOcean { api, vpc, last: Remembered::default() }
+    pub fn new(config: Config, parts: Parts) -> DigitalOcean {
+        let Parts { transport, authorize, region, pace, metrics } = parts;
+        let client = Client::new(Setup { provider: NAME, transport, authorize, dialect: DIALECT, pace, metrics });
+        let api = Api { client, url: config.api_url.unwrap_or_else(|| URL.to_owned()), region };
+        DigitalOcean { api, vpc: config.vpc, last: Remembered::default() }
     }
 
     async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
@@ -43,7 +59,7 @@ impl DigitalOcean {
         self.last.make(&request.balancer_name, |basis| self.bring_about(request, &wanted, basis)).await
     }
 
-    /// A write says everything, so what was there before need not be read again; what nobody means to change is looked at.
+    /// A write says everything, so what was there before need not be read again. One that is not ready is looked at.
     async fn bring_about(
         &self,
         request: &Request,
@@ -52,8 +68,8 @@ impl DigitalOcean {
     ) -> Result<(LoadBalancer, Balancer), ProviderError> {
         let looks = matches!(basis, Basis::Look);
         let found = match basis {
-            Basis::Last(last) if wanted.change(&last)?.is_some() => Some(last),
-            Basis::Last(last) => Some(self.api.balancer(&last.id).await?.ok_or_else(gone)?),
+            Basis::Last(last) if last.is_known() && (last.is_ready() || wanted.change(&last)?.is_some()) => Some(last),
+            Basis::Last(last) => Some(self.again(&last).await?),
             Basis::New | Basis::Look => self.only(request).await?,
         };
         let now = match found {
@@ -81,7 +97,8 @@ impl DigitalOcean {
         basis: Basis<LoadBalancer>,
     ) -> Result<(LoadBalancer, ()), ProviderError> {
         let found = match basis {
-            Basis::Last(last) => last,
+            Basis::Last(last) if last.is_known() => last,
+            Basis::Last(last) => self.again(&last).await?,
             Basis::New | Basis::Look => self.only(request).await?.ok_or_else(gone)?,
         };
         let spec = Spec { droplet_ids: droplets(request)?, ..found.spec.clone() };
@@ -118,6 +135,10 @@ impl DigitalOcean {
             balancer.pending.get_or_insert_with(|| format!("{found} was changed by somebody else"));
         }
         Ok(Some(balancer))
+    }
+
+    async fn again(&self, last: &LoadBalancer) -> Result<LoadBalancer, ProviderError> {
+        self.api.balancer(&last.id).await?.ok_or_else(gone)
     }
 
     /// The one that there is. Should there be several, because an answer was lost, the others go.
@@ -190,6 +211,11 @@ impl Provider for DigitalOcean {
             }
             self.last.delete(&request.balancer_name, |basis| self.remove(request, basis)).await
         })
+    }
+
+    /// Its id is still good for one read, where a search is one for every 200 load balancers of the account.
+    fn forget(&self, request: &Request) {
+        self.last.change(&request.balancer_name, LoadBalancer::distrust);
     }
 }
 

@@ -86,7 +86,7 @@ impl Wanted {
             Some(name) => vec![Ingress { host: Host::Name(name.clone()), mode: IpMode::Vip }],
             None => addresses.map(|address| Ingress { host: Host::Ip(address), mode }).collect(),
         };
-        if found.status == "active" && !found.ip.is_empty() {
+        if found.is_ready() {
             return Balancer { ingress, pending: None };
         }
         ingress.retain(|new| self.request.ingress.iter().any(|known| known.host == new.host));

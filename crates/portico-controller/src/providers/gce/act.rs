@@ -80,6 +80,11 @@ impl Actor {
         if let Some(pair) = self.shared.pair() {
             return Ok(pair);
         }
+        // At a start all Services ask for it at once, and it is read once.
+        let _looking = self.shared.looking().await;
+        if let Some(pair) = self.shared.pair() {
+            return Ok(pair);
+        }
         let (check, firewall) =
             tokio::try_join!(self.api.get(&names.shared_check), self.api.get(&names.shared_firewall))?;
         let pair = Pair { check, firewall };

@@ -27,23 +27,33 @@ mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use self::act::{Actor, being_made, explain};
-use self::api::{Api, is_absent_instance};
+use self::api::{Api, DIALECT, is_absent_instance};
+pub use self::config::{Config, Place};
 use self::last::{Last, Latest};
 use self::names::Names;
 use self::plan::Observed;
 use self::resources::ForwardingRule;
 use self::shared::Shared;
 use self::wanted::{InstanceRef, Wanted};
-use super::cloud::{Basis, CallError, Remembered};
+use super::cloud::{Authorize, Basis, CallError, CallMetrics, Client, Pace, Poll, Remembered, Setup, Transport};
 use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, ProviderError, Request};
 pub use description::DESCRIPTION;
 
 const NAME: &str = "gce";
 /// More steps in a row than any change takes, but for instances, which come in batches.
 const MOST_ROUNDS: usize = 100;
+
+/// What it is made of beside its place.
+pub struct Parts {
+    pub transport: Arc<dyn Transport>,
+    pub authorize: Arc<dyn Authorize>,
+    pub pace: Pace,
+    pub poll: Poll,
+    pub metrics: CallMetrics,
+}
 
 /// The provider `gce`.
 pub struct Gce {
@@ -59,9 +69,11 @@ pub struct Gce {
 type Instances = BTreeMap<InstanceRef, Vec<String>>;
 
 impl Gce {
-    fn new(api: Api) -> Gce {
+    pub fn new(place: Place, parts: Parts) -> Gce {
+        let Parts { transport, authorize, pace, poll, metrics } = parts;
+        let client = Client::new(Setup { provider: NAME, transport, authorize, dialect: DIALECT, pace, metrics });
         Gce {
-            actor: Actor { api, shared: Shared::default() },
+            actor: Actor { api: Api { client, place, poll }, shared: Shared::default() },
             last: Remembered::default(),
             latest: Latest::default(),
             tags: Mutex::default(),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::resources::{Firewall, HttpHealthCheck};
 
@@ -19,6 +19,8 @@ pub struct Pair {
 pub struct Shared {
     /// Whoever is about to use it reads, whoever gives it back writes.
     lock: RwLock<()>,
+    /// Whoever reads it from the cloud.
+    looking: AsyncMutex<()>,
     known: Mutex<Known>,
 }
 
@@ -39,6 +41,11 @@ impl Shared {
     /// Nobody begins to use it meanwhile.
     pub async fn alone(&self) -> RwLockWriteGuard<'_, ()> {
         self.lock.write().await
+    }
+
+    /// Nobody else reads it from the cloud meanwhile.
+    pub async fn looking(&self) -> AsyncMutexGuard<'_, ()> {
+        self.looking.lock().await
     }
 
     /// As it was seen or made last, if it was.

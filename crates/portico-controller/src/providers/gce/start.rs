@@ -9,10 +9,10 @@ use kube::Api as KubeApi;
 use kube::api::PostParams;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::api::{Api, DIALECT};
+use super::api::DIALECT;
 use super::auth::{Metadata, ServiceAccount};
 use super::config::{Config, Place};
-use super::{Gce, NAME};
+use super::{Gce, NAME, Parts};
 use crate::providers::Start;
 use crate::providers::cloud::{
     Anonymous, Authorize, CallMetrics, Client, Header, Http, HttpOptions, Pace, Poll, Setup, Tokens, Transport,
@@ -35,22 +35,22 @@ impl Gce {
         let transport: Arc<dyn Transport> =
             Arc::new(Http::new(&HttpOptions::default()).map_err(|error| error.to_string())?);
         let cluster_id = cluster_id(KubeApi::namespaced(start.client.clone(), ID_NAMESPACE)).await?;
-        let parts = Parts { transport, metrics: start.metrics.clone() };
-        parts.gce(&config, cluster_id).await
+        let wire = Wire { transport, metrics: start.metrics.clone() };
+        wire.gce(&config, cluster_id).await
     }
 }
 
-struct Parts {
+struct Wire {
     transport: Arc<dyn Transport>,
     metrics: CallMetrics,
 }
 
-impl Parts {
-    fn client(&self, authorize: Arc<dyn Authorize>) -> Client {
+impl Wire {
+    fn anonymous(&self) -> Client {
         Client::new(Setup {
             provider: NAME,
             transport: Arc::clone(&self.transport),
-            authorize,
+            authorize: Arc::new(Anonymous),
             dialect: DIALECT,
             pace: Pace::default(),
             metrics: self.metrics.clone(),
@@ -58,7 +58,7 @@ impl Parts {
     }
 
     async fn gce(&self, config: &Config, cluster_id: String) -> Result<Gce, String> {
-        let anonymous = Arc::new(self.client(Arc::new(Anonymous)));
+        let anonymous = Arc::new(self.anonymous());
         let host = env::var("GCE_METADATA_HOST").ok();
         let metadata = || Metadata::new(Arc::clone(&anonymous), host.as_deref());
         let account = account(&anonymous)?;
@@ -81,7 +81,8 @@ impl Parts {
         let network = value(config.network.clone(), "instance/network-interfaces/0/network", "network-name").await?;
         let zone = zone.rsplit('/').next().unwrap_or_default();
         let place = Place::new(config, project, zone, &network, cluster_id);
-        Ok(Gce::new(Api { client: self.client(authorize), place, poll: Poll::default() }))
+        let (transport, metrics) = (Arc::clone(&self.transport), self.metrics.clone());
+        Ok(Gce::new(place, Parts { transport, authorize, pace: Pace::default(), poll: Poll::default(), metrics }))
     }
 }
 

@@ -50,25 +50,38 @@ impl Work<'_> {
 
     /// What there is afterwards. All that is created is ready then; what is changed works, and may still be busy.
     pub async fn run(&self, plan: Plan, mut own: Vec<LoadBalancer>) -> Result<Vec<LoadBalancer>, ProviderError> {
-        let (mut addresses, mut last, mut created) = (plan.addresses, None, false);
+        let (mut addresses, mut last) = (plan.addresses, None);
+        let known: Vec<u64> = own.iter().map(|balancer| balancer.id).collect();
         for step in plan.steps {
             if last.is_some() && last == step.target() {
                 self.pause().await;
                 self.settled().await?;
             }
             last = step.target();
-            created |= matches!(step, Step::Create(_));
             info!(name = self.name, ?step, "changing load balancers");
             self.step(step, &mut addresses, &mut own).await?;
         }
-        if created {
+        let created: Vec<u64> = own.iter().map(|balancer| balancer.id).filter(|id| !known.contains(id)).collect();
+        if !created.is_empty() {
             self.pause().await;
-            let all = self.settled().await?;
-            if let Some(failed) = self.own(&all).find(|balancer| balancer.status != "ACTIVE") {
+            if let Some(failed) = self.looked(&created).await?.iter().find(|balancer| balancer.status != "ACTIVE") {
                 return Err(failed_as(failed));
             }
         }
         Ok(own)
+    }
+
+    /// Those of the Service that were just created, when they are ready. One by itself: a look at all is a call for each
+    /// hundred in the account.
+    async fn looked(&self, created: &[u64]) -> Result<Vec<LoadBalancer>, ProviderError> {
+        let [id] = created else { return Ok(self.own(&self.settled().await?).cloned().collect()) };
+        let found = wait_for(self.poll, || async {
+            let found = self.api.get(*id).await?;
+            let pending = found.as_ref().filter(|balancer| balancer.is_pending()).map(LoadBalancer::state);
+            Ok(pending.map_or(Progress::Done(found), Progress::Pending))
+        })
+        .await?;
+        Ok(found.into_iter().collect())
     }
 
     async fn step(

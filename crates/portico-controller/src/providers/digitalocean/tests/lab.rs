@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 use crate::balancers::balancer_name;
 use crate::conformance::{FaultPlan, Lab as ConformanceLab, World};
 use crate::providers::cloud::faults::{Faulty, no_waits};
-use crate::providers::cloud::{CallMetrics, Client, Fixed, Header, Setup, Transport, TransportError};
-use crate::providers::digitalocean::DigitalOcean;
-use crate::providers::digitalocean::api::{Api, DIALECT, URL};
+use crate::providers::cloud::{CallMetrics, Fixed, Header, Transport, TransportError};
+use crate::providers::digitalocean::{Config, DigitalOcean, Parts};
 use crate::providers::{Family, HealthCheck, Node, Port, Protocol, Provider, Request, ServiceRef};
 
 /// Of somebody else, with names that are near to ours.
@@ -45,10 +44,8 @@ impl Lab {
         let transport: Arc<dyn Transport> = Arc::new(Faulty::over(Arc::new(wire), Arc::clone(&self.plan)));
         let authorize = Arc::new(Fixed { header: Header::Bearer, token: SecretString::from("hush") });
         let ((pace, _), metrics) = (no_waits(), CallMetrics::default());
-        let client =
-            Client::new(Setup { provider: "digitalocean", transport, authorize, dialect: DIALECT, pace, metrics });
-        let api = Api { client, url: URL.to_owned(), region: Cloud::REGION.to_owned() };
-        DigitalOcean::new(api, Some(VPC.to_owned()))
+        let config = Config { vpc: Some(VPC.to_owned()), ..Config::default() };
+        DigitalOcean::new(config, Parts { transport, authorize, region: Cloud::REGION.to_owned(), pace, metrics })
     }
 
     /// Until it is ready.

@@ -36,6 +36,8 @@ async fn every_change_is_one_write_and_no_read() {
     let balancer = cloud.ensure(&request).await.unwrap();
     assert_eq!((balancer.pending, balancer.ingress.len()), (None, 1));
     assert_eq!(lab.calls(), ["GET load_balancers/ID"]);
+    cloud.ensure(&request).await.unwrap();
+    assert_eq!(lab.calls(), NOTHING);
 
     request.nodes.push(node(3));
     cloud.update_nodes(&request).await.unwrap();
@@ -124,6 +126,7 @@ async fn checks_have_no_proxy_header_and_an_answer_need_not_tell() {
     let mut check = lab.only()["health_check"].clone();
     check.as_object_mut().unwrap().remove("proxy_protocol");
     lab.cloud.put("auida", &json!({"health_check": check}));
+    cloud.forget(&request);
     cloud.ensure(&request).await.unwrap();
     assert_eq!(lab.calls(), ["GET load_balancers/ID"]);
 }
@@ -168,11 +171,13 @@ async fn what_others_changed_is_seen_and_made_good() {
     let seen = cloud.describe(&request).await.unwrap().unwrap();
     assert_eq!(seen.ingress, balancer.ingress);
     assert!(seen.pending.is_some_and(|pending| pending.ends_with("was changed by somebody else")));
+    cloud.forget(&request);
     assert_eq!(cloud.ensure(&request).await.unwrap(), balancer);
     assert_eq!(lab.calls(), ["GET load_balancers/ID", "GET load_balancers/ID", "PUT load_balancers/ID"]);
     assert_eq!(lab.only()["firewall"], json!({"allow": [], "deny": []}));
     // What the Service says nothing of is theirs.
     lab.cloud.put("auida", &json!({"size_unit": 7, "tls_cipher_policy": "STRONG", "project_id": "p"}));
+    cloud.forget(&request);
     cloud.ensure(&request).await.unwrap();
     assert_eq!(lab.calls(), ["GET load_balancers/ID"]);
     cloud.update_nodes(&Request { nodes: vec![node(3)], ..request.clone() }).await.unwrap();
@@ -228,6 +233,7 @@ async fn one_that_fails_before_it_was_used_is_made_anew() {
     lab.settled(&cloud, &request).await;
     // Later it may carry traffic.
     lab.cloud.put("auida", &json!({"status": "errored"}));
+    cloud.forget(&request);
     let ingress = vec![Ingress { host: Host::Name("x".into()), mode: IpMode::Vip }];
     let Err(ProviderError::Failed(_)) = cloud.ensure(&Request { ingress, ..request }).await else {
         panic!("it is errored")

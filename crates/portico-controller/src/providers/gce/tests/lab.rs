@@ -12,10 +12,8 @@ use serde_json::{Value, json};
 use crate::balancers::balancer_name;
 use crate::conformance::{FaultPlan, Lab as ConformanceLab, World};
 use crate::providers::cloud::faults::{Faulty, no_waits};
-use crate::providers::cloud::{CallMetrics, Client, Fixed, Header, Setup, Transport, TransportError};
-use crate::providers::gce::Gce;
-use crate::providers::gce::api::{Api, DIALECT};
-use crate::providers::gce::config::{Config, Place};
+use crate::providers::cloud::{CallMetrics, Fixed, Header, Transport, TransportError};
+use crate::providers::gce::{Config, Gce, Parts, Place};
 use crate::providers::{Family, HealthCheck, Host, Node, Port, Protocol, Provider, Request, ServiceRef};
 
 pub const CLUSTER_ID: &str = "0123456789abcdef";
@@ -52,10 +50,9 @@ impl Lab {
         let transport: Arc<dyn Transport> = Arc::new(Faulty::over(Arc::new(wire), Arc::clone(&self.plan)));
         let authorize = Arc::new(Fixed { header: Header::Bearer, token: SecretString::from("hush") });
         let ((pace, poll), metrics) = (no_waits(), CallMetrics::default());
-        let setup = Setup { provider: "gce", transport, authorize, dialect: DIALECT, pace, metrics };
         let config = Config::parse(self.config).unwrap();
         let place = Place::new(&config, Cloud::PROJECT.into(), "europe-west1-b", "default", CLUSTER_ID.into());
-        Gce::new(Api { client: Client::new(setup), place, poll })
+        Gce::new(place, Parts { transport, authorize, pace, poll, metrics })
     }
 
     /// The names of what there is of a kind, without others'.
