@@ -104,7 +104,8 @@ pub struct Watched {
 impl Watched {
     pub fn on(cloud: &Cloud) -> Watched {
         let counts: Arc<Counts> = Arc::default();
-        let counted = Counted { wire: Arc::clone(&cloud.wire), kind: Arc::clone(&cloud.kind), counts: Arc::clone(&counts) };
+        let counted =
+            Counted { wire: Arc::clone(&cloud.wire), kind: Arc::clone(&cloud.kind), counts: Arc::clone(&counts) };
         Watched { provider: (cloud.start)(Arc::new(counted)), counts, calls: Calls::default(), nodes: Mutex::default() }
     }
 

@@ -19,12 +19,5 @@ use cloud::Cloud;
 
 /// All clouds that can be had in memory.
 pub fn all() -> Vec<fn() -> Cloud> {
-    vec![
-        aws::network,
-        aws::classic,
-        openstack::octavia,
-        gce::passthrough,
-        digitalocean::regional,
-        rackspace::proxy,
-    ]
+    vec![aws::network, aws::classic, openstack::octavia, gce::passthrough, digitalocean::regional, rackspace::proxy]
 }
