@@ -192,6 +192,8 @@ pub struct ServicePort {
     pub lingering: Arc<[Endpoint]>,
     /// A client stays with its endpoint for so many seconds after its last connection.
     pub affinity: Option<u32>,
+    /// Where load balancers ask this node whether it has endpoints: whatever else the node refuses, this must arrive.
+    pub health_check: Option<u16>,
 }
 
 /// Which packets come from a pod of this node.

@@ -22,7 +22,7 @@ pub fn use_small_pages() {
 
 /// The code that lists, compares and installs everything is not needed again for long. What is, is mapped again at its first use, from the
 /// kernel's cache of the file.
-pub fn forget_code_of_the_start() {
+pub fn forget_code() {
     let (Ok(maps), Ok(program)) = (std::fs::read_to_string("/proc/self/maps"), std::env::current_exe()) else { return };
     for range in code(&maps, &program.to_string_lossy()) {
         if let Err(error) = forget(&range) {
@@ -77,6 +77,6 @@ mod tests {
 
     #[test]
     fn a_program_goes_on_without_its_code() {
-        forget_code_of_the_start();
+        forget_code();
     }
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Between two writes while things change.
 const EVERY: Duration = Duration::from_millis(500);
@@ -66,12 +67,14 @@ pub async fn send(
         let wait = match writer.write(&content(&state, about, announced, recent.summary())).await {
             Ok(()) => {
                 denied = false;
-                tokio::time::sleep(EVERY).await;
+                let next = Instant::now() + EVERY;
                 tokio::select! {
-                    () = change(&mut installed) => continue,
-                    () = change(&mut announcing) => continue,
-                    () = tokio::time::sleep(RENEW.mul_f64(0.9 + 0.2 * fraction())) => continue,
+                    () = change(&mut installed) => {}
+                    () = change(&mut announcing) => {}
+                    () = tokio::time::sleep(RENEW.mul_f64(0.9 + 0.2 * fraction())) => {}
                 }
+                tokio::time::sleep_until(next).await;
+                continue;
             }
             Err(error) if error.is_denied() => {
                 if !std::mem::replace(&mut denied, true) {

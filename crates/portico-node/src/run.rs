@@ -39,6 +39,8 @@ const ANNOUNCEABLES: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at the configuration file.
 const CONFIG_LOOK: Duration = Duration::from_secs(10);
+/// Between the end of much work and giving back the memory that only it needed: more of it may follow, and the threads that helped end first.
+const QUIET: Duration = Duration::from_millis(300);
 /// For the loop to finish the batch that it is at.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -56,8 +58,9 @@ pub enum RunError {
     Io { doing: &'static str, source: io::Error },
 }
 
-/// Work until `stop`. The rules stay in the kernel.
-pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+/// Work until `stop`. The rules stay in the kernel. After much work `free` is called, to return to the system what the allocator has left of
+/// it: in the middle of a change that would take longer than the change.
+pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> Result<(), RunError> {
     memory::prefer_others_to_be_killed(config.oom_score_adj);
     memory::use_small_pages();
     let client = client::connect(&config.api).await?;
@@ -98,7 +101,7 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), about, installed, announced, recent)));
     let (statics, in_force) = flag::channel(InForce::new());
     let (to_announce, installed) = mpsc::channel(ANNOUNCEABLES);
-    tasks.spawn(never(follow(followed, config.clone(), monitor, notices, statics, to_announce)));
+    tasks.spawn(never(follow(followed, config.clone(), monitor, notices, statics, to_announce, free)));
     if let Some(folder) = config.static_services.clone() {
         tasks.spawn(never(statics::serve(folder, config.mode.name(), inputs.clone(), in_force)));
     }
@@ -303,12 +306,24 @@ async fn follow(
     notices: Notices,
     statics: flag::Sender<InForce>,
     to_announce: mpsc::Sender<Announceables>,
+    free: fn(),
 ) {
     let to_notices = notices.clone();
     let on_failure = Arc::new(move |failure: &Failure| to_notices.tell(health_check_failed(failure)));
     let mut checks = ServiceChecks::new(monitor, on_failure);
     let mut addresses = PerFamily::default();
-    while let Some(follow_up) = followed.recv().await {
+    let mut quiet = None;
+    loop {
+        let follow_up = tokio::select! {
+            follow_up = followed.recv() => follow_up,
+            () = sync::sleep_until(quiet) => {
+                quiet = None;
+                free();
+                memory::forget_code();
+                continue;
+            }
+        };
+        let Some(follow_up) = follow_up else { return };
         match follow_up {
             FollowUp::HealthChecks(changes) => checks.sync(&changes).await,
             FollowUp::NodePortAddresses(now) => {
@@ -319,6 +334,7 @@ async fn follow(
             FollowUp::Announceables(changes) => _ = to_announce.send(changes).await,
             FollowUp::Statics(in_force) => _ = statics.send_replace(in_force),
             FollowUp::Installed => settle(&config),
+            FollowUp::MuchDone => quiet = Some(Instant::now() + QUIET),
         }
     }
 }
@@ -333,8 +349,7 @@ fn check_node_ports(new: Vec<(PortKey, u16)>, addresses: PerFamily<NodePortAddre
     tokio::task::spawn_blocking(move || events::check_node_ports(Path::new("/"), &new, &addresses, &notices));
 }
 
-/// Once our rules are in: what other modes and kube-proxy left is removed, the kernel is told how to track connections, and memory that
-/// only the start needed is given back.
+/// Once our rules are in: what other modes and kube-proxy left is removed, and the kernel is told how to track connections.
 fn settle(config: &Config) {
     let (mode, settings) = (config.mode, config.sysctls);
     tokio::task::spawn_blocking(move || {
@@ -342,7 +357,6 @@ fn settle(config: &Config) {
         if let Err(error) = dataplanes::remove_others(mode) {
             tracing::warn!(%error, "cannot remove the rules of another mode");
         }
-        memory::forget_code_of_the_start();
     });
 }
 

@@ -78,6 +78,8 @@ pub enum FollowUp {
     Announceables(Announceables),
     /// The first whole table is in the kernel.
     Installed,
+    /// A large step is over.
+    MuchDone,
 }
 
 /// Ends flows to endpoints that are gone, once the rules no longer lead there. Answers with how many it were.
@@ -138,7 +140,7 @@ pub async fn run(parts: Parts, mut inputs: mpsc::Receiver<Input>, follow_ups: mp
     }
 }
 
-async fn sleep_until(deadline: Option<Instant>) {
+pub(crate) async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,
@@ -231,10 +233,12 @@ impl Syncer {
     /// threads costs more than a small step takes.
     fn step_aside(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
         let large = self.compare.is_some() || inputs > SMALL_STEP;
-        match large && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+        let mut follow_ups = match large && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
             true => tokio::task::block_in_place(|| self.step(now)),
             false => self.step(now),
-        }
+        };
+        follow_ups.extend((large && self.installed).then_some(FollowUp::MuchDone));
+        follow_ups
     }
 
     fn take(&mut self, input: Input, now: Instant) {

@@ -24,9 +24,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Ok(())
         }
         Task::Run => runtime()?.block_on(async {
-            give_memory_back();
+            set_purge_delay(Duration::ZERO);
             let mut signals = Signals::new()?;
-            portico_node::run(config, async move { signals.wait().await }).await?;
+            portico_node::run(config, give_memory_back, async move { signals.wait().await }).await?;
             tracing::info!("stopped; the rules stay");
             Ok(())
         }),
@@ -42,12 +42,23 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     builder.worker_threads(1).max_blocking_threads(4).thread_keep_alive(IDLE).enable_all().build()
 }
 
-/// The lists of a start and their batch are large and soon gone, then little happens for long: what is freed goes back to the
-/// system at once, instead of when the allocator is next asked.
-#[expect(unsafe_code, reason = "options of the allocator are only there in C")]
+/// The lists of a start and their batch are large and soon gone, then little happens for long. What is freed goes back to the
+/// system at once during a start, and from then on when there is time for it: single changes reuse what others freed.
 fn give_memory_back() {
+    set_purge_delay(Duration::from_secs(3600));
+    collect();
+}
+
+#[expect(unsafe_code, reason = "options of the allocator are only there in C")]
+fn set_purge_delay(delay: Duration) {
     // It has no name in the bindings, and stands before this one.
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = libmimalloc_sys::mi_option_use_numa_nodes - 1;
     // SAFETY: sets a number of the allocator's own; options out of its range are ignored there.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 0) };
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, delay.as_millis().try_into().unwrap_or(0)) };
+}
+
+#[expect(unsafe_code, reason = "the allocator is C")]
+fn collect() {
+    // SAFETY: looks for pages of the calling thread that have nothing in use, and unmaps what is in none.
+    unsafe { libmimalloc_sys::mi_collect(true) };
 }

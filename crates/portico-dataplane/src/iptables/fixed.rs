@@ -30,8 +30,6 @@ pub fn fixed_chains(rules: &NodeRules, family: Family, features: Features) -> Ve
         nat(POSTROUTING, postrouting(&mark, features)),
         Chain { table: Table::Filter, name: FORWARD.to_owned(), rules: forward(&mark, features) },
         Chain { table: Table::Filter, name: SERVICES.to_owned(), rules: refusals(rules, family) },
-        // Where kube-proxy lets health checks of load balancers in.
-        Chain { table: Table::Filter, name: Shared::NodePorts.name().to_owned(), rules: Vec::new() },
     ];
     chains.extend(masq_unless_pod(rules, family));
     if family == Family::V4 && needs_route_localnet(rules) {
@@ -89,7 +87,9 @@ pub fn tail(shared: Shared, rules: &NodeRules, family: Family) -> Vec<String> {
         Shared::ClusterIps if service_cidrs(rules, family).next().is_some() => {
             vec![Rule::to("DROP").comment("cluster IPs that no Service has").text()]
         }
-        Shared::NodePorts | Shared::RefusedNodePorts | Shared::Firewall | Shared::ClusterIps => Vec::new(),
+        Shared::NodePorts | Shared::RefusedNodePorts | Shared::HealthChecks | Shared::Firewall | Shared::ClusterIps => {
+            Vec::new()
+        }
     }
 }
 
@@ -151,7 +151,7 @@ pub fn hooks() -> [Hook; 6] {
     let firewall = || new(Shared::Firewall.name(), "kubernetes load balancer firewall");
     let services = || new(SERVICES, "kubernetes service portals");
     let external = || new(Shared::Refused.name(), "kubernetes externally-visible service portals");
-    let health = || all(Shared::NodePorts.name(), "kubernetes health check service ports");
+    let health = || all(Shared::HealthChecks.name(), "kubernetes health check service ports");
     let forward = || all(FORWARD, "kubernetes forwarding rules");
     let translate = || all(SERVICES, "kubernetes service portals");
     let filter = |chain, rules| Hook { table: Table::Filter, chain, rules };

@@ -57,6 +57,8 @@ pub enum Shared {
     /// Cluster IPs and external addresses without endpoints; at its end, node ports without endpoints.
     Refused,
     RefusedNodePorts,
+    /// Health checks of load balancers are let in.
+    HealthChecks,
     /// Load-balancer IPs that only some sources may use.
     Firewall,
     /// Ports of cluster IPs that no Service defines.
@@ -64,11 +66,12 @@ pub enum Shared {
 }
 
 impl Shared {
-    pub const ALL: [Shared; 6] = [
+    pub const ALL: [Shared; 7] = [
         Shared::Services,
         Shared::NodePorts,
         Shared::Refused,
         Shared::RefusedNodePorts,
+        Shared::HealthChecks,
         Shared::Firewall,
         Shared::ClusterIps,
     ];
@@ -83,7 +86,7 @@ impl Shared {
     pub fn name(self) -> &'static str {
         match self {
             Shared::Services => SERVICES,
-            Shared::NodePorts => "KUBE-NODEPORTS",
+            Shared::NodePorts | Shared::HealthChecks => "KUBE-NODEPORTS",
             Shared::Refused => "KUBE-EXTERNAL-SERVICES",
             Shared::RefusedNodePorts => "PORTICO-NODE-PORTS",
             Shared::Firewall => "KUBE-PROXY-FIREWALL",
@@ -130,7 +133,7 @@ pub fn depth(name: &str) -> usize {
 /// [`MARTIANS`] is not among them: it may be kubelet's.
 pub fn is_ours(name: &str) -> bool {
     is_port_chain(name)
-        || [MARK_MASQ, POSTROUTING, FORWARD, MASQ_UNLESS_POD, CANARY, "KUBE-NODEPORTS"].contains(&name)
+        || [MARK_MASQ, POSTROUTING, FORWARD, MASQ_UNLESS_POD, CANARY].contains(&name)
         || ipvs::ALL.contains(&name)
         || Shared::ALL.iter().any(|shared| shared.name() == name)
 }

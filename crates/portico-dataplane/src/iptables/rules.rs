@@ -40,7 +40,7 @@ pub fn port_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> PortR
 /// Only those in shared chains.
 pub fn shared_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> Vec<(Shared, String)> {
     let writer = Writer::new(key, port, rules);
-    let mut shared = Vec::new();
+    let mut shared: Vec<_> = port.health_check.into_iter().map(|port| writer.health_check(port)).collect();
     for rule in port.frontends.iter().flat_map(|frontend| writer.shared_rules(frontend)) {
         if !shared.contains(&rule) {
             shared.push(rule);
@@ -178,6 +178,12 @@ impl<'a> Writer<'a> {
         let comment = format!("{} traffic not accepted by {chain}", self.name);
         let target = if rejects(frontend) { chain.as_str() } else { "DROP" };
         Some(self.rule_for(frontend, &comment, target).text())
+    }
+
+    fn health_check(&self, port: u16) -> (Shared, String) {
+        let rule = Rule { protocol: "-p tcp".to_owned(), ..Rule::to("ACCEPT") };
+        let rule = rule.comment(&format!("{} health check node port", self.name));
+        (Shared::HealthChecks, rule.matching(&format!("-m tcp --dport {port}")).text())
     }
 
     fn undefined_ports(&self, address: IpAddr) -> String {

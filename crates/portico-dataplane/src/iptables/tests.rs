@@ -199,6 +199,7 @@ fn everything() -> ForwardingTable {
     };
     let mut nearby = port(vec![local(ExternalIp, "203.0.113.4", 80), local(NodePort, "", 30082)], &PODS);
     nearby.local = endpoints(&PODS[..1]);
+    nearby.health_check = Some(32000);
     let sticky = ServicePort {
         affinity: Some(3600),
         ..port(vec![frontend(ClusterIp, "10.96.0.5", 80, Outcome::Cluster)], &PODS)
@@ -215,8 +216,12 @@ fn everything() -> ForwardingTable {
     ])
 }
 
+fn infix(variant: Variant) -> &'static str {
+    if variant == Variant::Nft { "nft" } else { "legacy" }
+}
+
 fn saved(host: &Host, variant: Variant) -> String {
-    let infix = if variant == Variant::Nft { "nft" } else { "legacy" };
+    let infix = infix(variant);
     let print = |stem: &str| host.command(&format!("{stem}-{infix}-save"));
     let both = format!("{}{}", print("iptables"), print("ip6tables"));
     both.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
@@ -224,7 +229,7 @@ fn saved(host: &Host, variant: Variant) -> String {
 
 fn adopted_repaired_and_removed(variant: Variant) {
     let host = Host::new();
-    let infix = if variant == Variant::Nft { "nft" } else { "legacy" };
+    let infix = infix(variant);
     host.command(&format!("iptables-{infix} -t nat -N FOREIGN"));
     host.command(&format!("iptables-{infix} -t nat -A PREROUTING -s 192.0.2.99 -j FOREIGN"));
     let table = everything();
@@ -322,6 +327,13 @@ fn packets_go_where_they_should(variant: Variant) {
     assert_eq!(client.ask("203.0.113.2:80").unwrap_err(), ConnectionRefused);
     assert_eq!(client.ask("203.0.113.3:80").unwrap_err(), ConnectionRefused);
     assert_eq!(node.ask("203.0.113.3:80").unwrap_err(), ConnectionRefused);
+    // Health checks of load balancers arrive where the node lets nothing else in.
+    let infix = infix(variant);
+    node.command(&format!("iptables-{infix} -A INPUT -p tcp --dport 32000:32001 -j DROP"));
+    node.serve(32000);
+    node.serve(32001);
+    assert_eq!(client.ask("192.0.2.1:32000"), Ok(("192.0.2.1".parse().unwrap(), CLIENT.parse().unwrap())));
+    assert_eq!(client.ask("192.0.2.1:32001").unwrap_err(), TimedOut);
     client.ip(&format!("addr del {CLIENT}/32 dev eth0"));
     client.ip("route replace default via 192.0.2.1 dev eth0 onlink");
     assert_eq!(client.ask("203.0.113.1:80").unwrap_err(), TimedOut);

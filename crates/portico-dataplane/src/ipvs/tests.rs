@@ -409,7 +409,7 @@ fn any_port() -> impl Strategy<Value = ServicePort> {
         };
         let frontends = frontends.into_iter().map(made).collect();
         let local = if policy_local { local.into() } else { Arc::default() };
-        ServicePort { frontends, local, cluster: cluster.into(), lingering: Arc::default(), affinity }
+        ServicePort { frontends, local, cluster: cluster.into(), affinity, ..ServicePort::default() }
     })
 }
 

@@ -170,8 +170,8 @@ fn port() -> impl Strategy<Value = ServicePort> {
             frontends: frontends.into_iter().map(frontend).collect(),
             local: if policy_local { local.clone().into() } else { Arc::from([]) },
             cluster: cluster.clone().into(),
-            lingering: Arc::from([]),
             affinity,
+            ..ServicePort::default()
         }
     })
 }

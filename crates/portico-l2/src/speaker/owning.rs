@@ -1,13 +1,18 @@
 //! The states of an address.
 //!
 //! ```text
-//!             to be ours            nobody else has it         nobody answered, or a member had it
+//!             to be ours            nobody else has it                  nobody answered
 //!   Others ──────────────▶ Waiting ───────────────────▶ Probing ───────────────────────────────────▶ Held
-//!     ▲                     ▲   ▲                          │                                          │ │
-//!     │                     │   └─ Avoiding ◀── answered ──┘                        another's by what  │ │ to be another's
-//!     │                     └──────────────────────────────────────────────────────── that one told ──┘ ▼
-//!     └────────────────────────────────────────────────────── that one knows, or did not hear for long ── Giving
+//!     ▲                     ▲ ▲ │                          │                                          ▲ │ │
+//!     │                     │ │ └─ a member was to have it: Proving ─────────── nobody answered ──────┘ │ │
+//!     │                     │ │                            │                                            │ │
+//!     │                     │ └─ Avoiding ◀── answered ────┘                          another's by what │ │ to be another's
+//!     │                     └────────────────────────────────────────────────────────── that one told ──┘ ▼
+//!     └──────────────────────────────────────────────────────── that one knows, or did not hear for long ── Giving
 //! ```
+//!
+//! Proving is having it already: who takes over does not let anybody wait. But who was to have it need not have had it, if it was about
+//! to find, or had found, that a stranger does.
 
 use super::{Conflict, Output, Peer, Share, Speaker, Touched};
 use crate::Time;
@@ -30,7 +35,7 @@ pub struct Entry {
     /// Who is to have it, by our view.
     first: Option<NodeId>,
     state: State,
-    /// Another member had it while we knew of it: it needs no probe.
+    /// Another member was to have it while we knew of it: it is taken before it is asked for.
     vouched: bool,
     defended_at: Option<Time>,
     due: Option<Time>,
@@ -44,6 +49,8 @@ enum State {
     Probing(u32),
     /// Somebody answered.
     Avoiding(Mac),
+    /// Ours, and how often the link was asked.
+    Proving(u32),
     Held,
     Giving,
 }
@@ -55,11 +62,18 @@ impl Entry {
     }
 
     pub fn is_held(&self) -> bool {
-        matches!(self.state, State::Held | State::Giving)
+        matches!(self.state, State::Proving(_) | State::Held | State::Giving)
     }
 
     fn is_restless(&self) -> bool {
         !matches!(self.state, State::Others | State::Held)
+    }
+}
+
+impl State {
+    /// An answer of the link is waited for.
+    fn asks(self) -> bool {
+        matches!(self, State::Probing(_) | State::Proving(1..))
     }
 }
 
@@ -152,19 +166,20 @@ impl Speaker {
             // If it was a member, we had not heard of it then.
             State::Avoiding(by) if is_due || self.is_member(by) => self.wait(now, address, out),
             State::Probing(_) | State::Avoiding(_) => {}
-            State::Held | State::Giving if wanted && self.is_claimed_without_us(address) => {
+            State::Proving(_) | State::Held | State::Giving if wanted && self.is_claimed_without_us(address) => {
                 self.set_state(address, State::Waiting, None, out);
             }
-            State::Held if wanted => {}
+            State::Proving(sent) if wanted && is_due => self.prove(now, address, sent, out),
+            State::Proving(_) | State::Held if wanted => {}
             State::Giving if wanted => {
                 self.set_state(address, State::Held, None, out);
                 out.push(Output::Announce(address)); // the other one may have announced it
             }
-            State::Held if self.is_followed(address) => {
+            State::Proving(_) | State::Held if self.is_followed(address) => {
                 self.set_state(address, State::Giving, Some(now + self.timing.dead), out);
             }
             State::Giving if self.is_followed(address) && !is_due && !self.is_taken(address) => {}
-            State::Held | State::Giving => {
+            State::Proving(_) | State::Held | State::Giving => {
                 self.vouch(address);
                 self.set_state(address, State::Others, None, out);
             }
@@ -178,7 +193,7 @@ impl Speaker {
         }
         let vouched = self.entries.get(&address).is_some_and(|entry| entry.vouched);
         match blocked {
-            Blocked::No if vouched => self.set_state(address, State::Held, None, out),
+            Blocked::No if vouched => self.prove(now, address, 0, out),
             Blocked::No if self.probing < MOST_PROBING => self.probe(now, address, 0, out),
             _ => self.set_state(address, State::Waiting, None, out),
         }
@@ -187,6 +202,17 @@ impl Speaker {
     fn probe(&mut self, now: Time, address: IpAddr, sent: u32, out: &mut Vec<Output>) {
         self.set_state(address, State::Probing(sent + 1), Some(now + self.timing.probe_gap), out);
         out.push(Output::Probe(address));
+    }
+
+    /// Many at once wait for their turn to ask, and are ours meanwhile.
+    fn prove(&mut self, now: Time, address: IpAddr, sent: u32, out: &mut Vec<Output>) {
+        if sent == PROBES {
+            return self.set_state(address, State::Held, None, out);
+        }
+        let may_ask = sent > 0 || self.probing < MOST_PROBING;
+        let sent = sent + u32::from(may_ask);
+        self.set_state(address, State::Proving(sent), Some(now + self.timing.probe_gap), out);
+        out.extend(may_ask.then_some(Output::Probe(address)));
     }
 
     fn vouch(&mut self, address: IpAddr) {
@@ -208,8 +234,8 @@ impl Speaker {
             true => self.restless.insert(address),
             false => self.restless.remove(&address),
         };
-        self.probing -= usize::from(matches!(before, State::Probing(_)));
-        self.probing += usize::from(matches!(state, State::Probing(_)));
+        self.probing -= usize::from(before.asks());
+        self.probing += usize::from(state.asks());
         match (was_held, is_held) {
             (false, true) => out.push(Output::Hold(address)),
             (true, false) => out.push(Output::Release(address)),
@@ -226,7 +252,7 @@ impl Speaker {
         let recently = entry.defended_at.is_some_and(|at| now.saturating_sub(at) < DEFEND);
         match entry.state {
             State::Held if recently => {}
-            State::Held | State::Probing(_) => {
+            State::Held | State::Probing(_) | State::Proving(_) => {
                 entry.defended_at = Some(now);
                 out.push(Output::Conflict(Conflict { address, by, held }));
                 match held {

@@ -270,6 +270,30 @@ fn an_address_that_a_stranger_has_is_not_taken_before_it_is_free() {
     assert_eq!(net.held("a").len(), 1, "it was asked for again, and nobody answered");
 }
 
+/// Whoever was to have it had found that, and could not have it either.
+#[test]
+fn an_address_that_a_stranger_has_is_left_alone_also_by_who_comes_next() {
+    let mut net = Net::of(&["a", "b"], 0);
+    let stranger = [2, 0, 0, 0, 9, 9];
+    for name in ["a", "b"] {
+        net.give(name, Input::Shares(vec![(address(1), Some(Share::default()))]));
+    }
+    let asked =
+        |net: &Net| net.log.iter().rev().find_map(|(node, what)| (*what == Output::Probe(address(1))).then_some(*node));
+    let first = if asked(&net) == Some(id("a")) { "a" } else { "b" };
+    let second = if first == "a" { "b" } else { "a" };
+    net.give(first, Input::Claimed { address: address(1), by: stranger });
+    net.run(1000);
+    net.log.clear();
+    net.deaf.insert(id(first));
+    net.run(500);
+    assert_eq!(asked(&net), Some(id(second)), "it is asked for once more");
+    net.give(second, Input::Claimed { address: address(1), by: stranger });
+    assert!(net.held(second).is_empty());
+    net.run(9000);
+    assert!(net.held(second).is_empty());
+}
+
 #[test]
 fn an_address_that_is_ours_is_defended_and_kept() {
     let mut net = Net::of(&["a", "b"], 1);

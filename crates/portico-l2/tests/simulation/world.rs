@@ -18,7 +18,7 @@ pub enum Event {
     Tick { node: usize, generation: u64 },
     Arrive { node: usize, bytes: Rc<[u8]> },
     Claimed { node: usize, address: usize, by: [u8; 6] },
-    Link { node: usize, up: bool },
+    Link { node: usize },
     Share { node: usize, address: usize },
     Resume { node: usize, generation: u64 },
 }
@@ -150,7 +150,7 @@ impl World {
             }
             Event::Arrive { node, .. }
             | Event::Claimed { node, .. }
-            | Event::Link { node, .. }
+            | Event::Link { node }
             | Event::Share { node, .. } => {
                 let machine = &mut self.nodes[node];
                 let is_packet = matches!(event, Event::Arrive { .. } | Event::Claimed { .. });
@@ -173,9 +173,10 @@ impl World {
             Event::Claimed { node, address, by } => {
                 self.handle(node, Input::Claimed { address: address_of(address), by });
             }
-            Event::Link { node, up } => {
-                let links = if up { vec![] } else { vec![0] };
-                self.handle(node, Input::Links { lacks: links, macs: vec![mac(node)] });
+            // Whoever is told looks how it is then.
+            Event::Link { node } => {
+                let lacks = if self.nodes[node].link { vec![] } else { vec![0] };
+                self.handle(node, Input::Links { lacks, macs: vec![mac(node)] });
             }
             Event::Share { node, address } => {
                 let share = self.shares[address].map(|nodes| self.share(nodes));
@@ -267,7 +268,7 @@ impl World {
         self.note(|| format!("{} link up: {up}", name(node)));
         self.nodes[node].link = up;
         let late = self.random.upto(self.network.late);
-        self.at(self.now + late, Event::Link { node, up });
+        self.at(self.now + late, Event::Link { node });
     }
 
     pub fn handle(&mut self, node: usize, input: Input<'_>) {

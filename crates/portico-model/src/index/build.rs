@@ -92,7 +92,8 @@ impl Parts<'_> {
             index.owner(&frontend) == Some(key)
         });
         let frontends = addresses.iter().map(|address| self.frontend(address, key.family, &pools, &sources)).collect();
-        assemble(frontends, pools, &candidates, self.record.affinity)
+        let health_check = Some(self.record.health_check_port).filter(|port| *port != 0);
+        ServicePort { affinity: self.record.affinity, health_check, ..assemble(frontends, pools, &candidates) }
     }
 
     fn frontend(&self, at: &Address, family: Family, pools: &Pools, sources: &Option<Arc<[IpNet]>>) -> Frontend {
@@ -136,12 +137,7 @@ impl Parts<'_> {
 }
 
 /// Keep of the pools what the frontends use.
-fn assemble(
-    frontends: Vec<Frontend>,
-    pools: Pools,
-    candidates: &[Candidate<'_>],
-    affinity: Option<u32>,
-) -> ServicePort {
+fn assemble(frontends: Vec<Frontend>, pools: Pools, candidates: &[Candidate<'_>]) -> ServicePort {
     let used = |outcome| frontends.iter().any(|frontend| frontend.inside == outcome || frontend.outside == outcome);
     let cluster = if used(Outcome::Cluster) { pools.cluster } else { Vec::new() };
     let local = if used(Outcome::Local) { pools.local } else { Vec::new() };
@@ -151,7 +147,7 @@ fn assemble(
     let same = cluster == local;
     let cluster = shared(cluster);
     let local = if same { cluster.clone() } else { shared(local) };
-    ServicePort { frontends, cluster, local, lingering: shared(lingering), affinity }
+    ServicePort { frontends, cluster, local, lingering: shared(lingering), ..ServicePort::default() }
 }
 
 /// Nothing is allocated for no endpoints.

@@ -22,7 +22,7 @@ use watch::FolderWatch;
 const MOST_BYTES: u64 = 1 << 20;
 const MOST_FILES: usize = 256;
 /// Between two looks though nothing was told, and where nothing can be told.
-const LOOK: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(60);
 const LOOK_WITHOUT_WATCH: Duration = Duration::from_millis(100);
 /// Another process has the folder, or it cannot be made.
 const AGAIN: Duration = Duration::from_millis(500);

@@ -49,7 +49,7 @@ impl NodeDaemon {
         let work = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let stopped = async { _ = stopped.await };
-            host.enter(|| runtime.block_on(portico_node::run(config, stopped))).unwrap();
+            host.enter(|| runtime.block_on(portico_node::run(config, || {}, stopped))).unwrap();
         };
         NodeDaemon { stop: Some(stop), thread: Some(std::thread::spawn(work)) }
     }

@@ -214,6 +214,7 @@ fn port(
         cluster: cluster.into(),
         local: local.into(),
         affinity: affinity.then_some(60),
+        health_check: (external && policy_local).then(|| 32000 + u16::from(number)),
         ..ServicePort::default()
     }
 }

@@ -116,11 +116,13 @@ fn a_local_external_policy() {
         ],
         cluster: [endpoint("10.180.0.1", false), endpoint("10.180.0.2", true)].into(),
         local: [endpoint("10.180.0.2", true)].into(),
+        health_check: Some(32000),
         ..ServicePort::default()
     };
     let found = lines(&port, &pods(&["10.0.0.0/8"]), &key(Family::V4));
     let interesting: Vec<String> = found.into_iter().filter(|line| !line.contains("SEP")).collect();
-    let expected = "nat KUBE-SERVICES -d 192.168.99.11/32 -p tcp -m tcp --dport 80 -j KUBE-EXT-XPGD46QRK7WJZT7O
+    let expected = "filter KUBE-NODEPORTS -p tcp -m tcp --dport 32000 -j ACCEPT
+nat KUBE-SERVICES -d 192.168.99.11/32 -p tcp -m tcp --dport 80 -j KUBE-EXT-XPGD46QRK7WJZT7O
 nat KUBE-SERVICES -d 1.2.3.4/32 -p tcp -m tcp --dport 80 -j KUBE-FW-XPGD46QRK7WJZT7O
 filter KUBE-PROXY-FIREWALL -d 1.2.3.4/32 -p tcp -m tcp --dport 80 -j DROP
 nat KUBE-NODEPORTS -p tcp -m tcp --dport 3001 -j KUBE-EXT-XPGD46QRK7WJZT7O
