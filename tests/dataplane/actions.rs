@@ -139,12 +139,15 @@ fn flush_rules(host: &Host) -> Result<(), String> {
     let mut ipvsadm = Command::new("ipvsadm");
     ipvsadm.arg("--clear");
     let _ = host.run(ipvsadm, "");
-    ["iptables-restore", "ip6tables-restore"].into_iter().try_for_each(|program| {
+    let empty = |program| {
         let mut restore = Command::new(program);
         restore.arg("--wait");
         let emptied = host.run(restore, "*nat\nCOMMIT\n*mangle\nCOMMIT\n*filter\nCOMMIT\n");
         emptied.map(drop).map_err(|error| format!("{error}: {}", error.source))
-    })
+    };
+    // Where the node repairs at this very moment what is gone already, the program gives up.
+    let insist = |program| empty(program).or_else(|_| empty(program)).or_else(|_| empty(program));
+    ["iptables-restore", "ip6tables-restore"].into_iter().try_for_each(insist)
 }
 
 fn nft(arguments: &[&str]) -> Command {
