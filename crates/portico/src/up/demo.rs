@@ -28,6 +28,8 @@ pub const DNS_SERVER: &str = "192.0.2.2";
 pub const DNS_ZONE: &str = "demo.example";
 /// Where the DNS server tells of itself, inside its host.
 const DNS_STATE: &str = "127.0.0.1:10253";
+/// Where a node says whether it is fit.
+const NODE_HEALTH: u16 = 10256;
 
 /// What runs.
 pub struct Demo {
@@ -62,11 +64,13 @@ async fn play(arguments: Arguments) -> anyhow::Result<()> {
     objects::apply_all(&client).await?;
     progress.done("objects: Nodes, Pods, a pool, a Service of each visibility");
     demo.start_controller()?;
-    demo.start_dns()?;
     PLACES.iter().try_for_each(|place| demo.start_node(place.node))?;
     let balancer = demo.wait_for_balancer(&client).await?;
     progress.done("controller: an address from the pool");
     demo.wait_for_answer(SocketAddr::new(balancer, 80)).await?;
+    demo.wait_for_nodes().await?;
+    // Once they all are fit: of one that was not the DNS server would only ask again after seconds.
+    demo.start_dns()?;
     demo.wait_for_dns().await?;
     progress.done("nodes: rules installed, the address announced");
     let owner = demo.wait_for_owner(balancer).await?;
@@ -165,6 +169,17 @@ impl Demo {
         let host = self.lab.host(CONTROL_PLANE).context("there is a control plane")?.clone();
         let arguments = ["dns", "--kubeconfig", &self.inside(), "--zone", DNS_ZONE, "--listen", DNS_SERVER];
         self.programs.start("dns", Some(&host), &text(&arguments))
+    }
+
+    /// Until each says itself that it is fit.
+    async fn wait_for_nodes(&mut self) -> anyhow::Result<()> {
+        let host = self.lab.host(CONTROL_PLANE).context("there is a control plane")?.clone();
+        for place in &PLACES {
+            let address = SocketAddr::new(place.address.into(), NODE_HEALTH);
+            let what = format!("{} is fit", place.node);
+            self.until(&what, async || Ok(is_well(&host, address, "/healthz").await.then_some(()))).await?;
+        }
+        Ok(())
     }
 
     /// Until then it says that it does not know.
