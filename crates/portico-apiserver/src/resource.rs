@@ -209,7 +209,7 @@ impl Call<'_> {
         // A version that is still to come is waited for: nothing older is told.
         let from = after.min(self.registry.store.revision());
         let watch = match self.registry.store.watch(&prefix, from) {
-            Ok(watch) => watch,
+            Ok(watch) => watch.before_answers(),
             Err(_) => {
                 let why = format!("too old resource version: {after} ({})", self.registry.store.compacted());
                 let line = render::event_of("ERROR", "Status", ApiError::expired(why).status(), self.accept)?;

@@ -18,6 +18,7 @@ use prometheus_client::registry::Registry;
 use recent::Recent;
 use slowest::Slowest;
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -44,7 +45,23 @@ fn name(family: IpFamily) -> &'static str {
 }
 
 type Seconds = Gauge<f64, AtomicU64>;
-type Histograms = Family<OfFamily, Histogram, fn() -> Histogram>;
+type Histograms = ByFamily<Histogram>;
+
+/// A metric for each IP family, found without a look into a table: these are used for each change.
+struct ByFamily<M> {
+    all: Family<OfFamily, M, fn() -> M>,
+    known: PerFamily<OnceLock<M>>,
+}
+
+impl<M: Clone> ByFamily<M> {
+    fn new(make: fn() -> M) -> ByFamily<M> {
+        ByFamily { all: Family::new_with_constructor(make), known: PerFamily::default() }
+    }
+
+    fn get(&self, family: IpFamily) -> &M {
+        self.known.get(family).get_or_init(|| self.all.get_or_create_owned(&of(family)))
+    }
+}
 
 /// From a millisecond to 16 seconds, as kube-proxy has them.
 fn of_syncs() -> Histogram {
@@ -73,8 +90,8 @@ pub struct Metrics {
     sync: Histograms,
     full_sync: Histograms,
     partial_sync: Histograms,
-    last_sync: Family<OfFamily, Seconds>,
-    last_queued: Family<OfFamily, Seconds>,
+    last_sync: ByFamily<Seconds>,
+    last_queued: ByFamily<Seconds>,
     network_programming: Histograms,
     pub endpoint_changes_pending: Gauge,
     pub endpoint_changes: Counter,
@@ -98,15 +115,14 @@ pub struct Metrics {
 impl Metrics {
     /// The names of failures follow the mode.
     pub fn new(mode: &str) -> Metrics {
-        let families = |make: fn() -> Histogram| Histograms::new_with_constructor(make);
         let mut metrics = Metrics {
             registry: Registry::default(),
-            sync: families(of_syncs),
-            full_sync: families(of_syncs),
-            partial_sync: families(of_syncs),
-            last_sync: Family::default(),
-            last_queued: Family::default(),
-            network_programming: families(of_programming),
+            sync: Histograms::new(of_syncs),
+            full_sync: Histograms::new(of_syncs),
+            partial_sync: Histograms::new(of_syncs),
+            last_sync: ByFamily::new(Seconds::default),
+            last_queued: ByFamily::new(Seconds::default),
+            network_programming: Histograms::new(of_programming),
             endpoint_changes_pending: Gauge::default(),
             endpoint_changes: Counter::default(),
             service_changes_pending: Gauge::default(),
@@ -133,23 +149,31 @@ impl Metrics {
         let proxy = self.registry.sub_registry_with_prefix("kubeproxy");
         let rules = "sync_proxy_rules";
         let mut add = |name: String, help: &str, metric: Box<dyn Metric>| metric.register(proxy, name, help);
-        add(format!("{rules}_duration_seconds"), "Time to install changes", boxed(&self.sync));
+        add(format!("{rules}_duration_seconds"), "Time to install changes", boxed(&self.sync.all));
         add(
             "sync_full_proxy_rules_duration_seconds".into(),
             "Time to compare and repair everything",
-            boxed(&self.full_sync),
+            boxed(&self.full_sync.all),
         );
         add(
             "sync_partial_proxy_rules_duration_seconds".into(),
             "Time to install single changes",
-            boxed(&self.partial_sync),
+            boxed(&self.partial_sync.all),
         );
-        add(format!("{rules}_last_timestamp_seconds"), "When everything was last installed", boxed(&self.last_sync));
-        add(format!("{rules}_last_queued_timestamp_seconds"), "When a change last came in", boxed(&self.last_queued));
+        add(
+            format!("{rules}_last_timestamp_seconds"),
+            "When everything was last installed",
+            boxed(&self.last_sync.all),
+        );
+        add(
+            format!("{rules}_last_queued_timestamp_seconds"),
+            "When a change last came in",
+            boxed(&self.last_queued.all),
+        );
         add(
             "network_programming_duration_seconds".into(),
             "From a change of endpoints to its being installed",
-            boxed(&self.network_programming),
+            boxed(&self.network_programming.all),
         );
         add(
             format!("{rules}_endpoint_changes_pending"),
@@ -213,16 +237,16 @@ impl Metrics {
     }
 
     pub fn queued(&self, family: IpFamily) {
-        self.last_queued.get_or_create(&of(family)).set(now());
+        self.last_queued.get(family).set(now());
     }
 
     pub fn synced(&self, sync: Sync, families: &[IpFamily], took: Duration, report: &portico_dataplane::Report) {
         for family in families {
             let histograms = if sync == Sync::Full { &self.full_sync } else { &self.partial_sync };
             for histograms in [&self.sync, histograms] {
-                histograms.get_or_create(&of(*family)).observe(took.as_secs_f64());
+                histograms.get(*family).observe(took.as_secs_f64());
             }
-            self.last_sync.get_or_create(&of(*family)).set(now());
+            self.last_sync.get(*family).set(now());
         }
         self.kernel.observe(report.kernel.as_secs_f64());
         self.operations.inc_by(report.operations as u64);
@@ -250,7 +274,7 @@ impl Metrics {
     /// A change of endpoints that happened in the cluster at this time is installed.
     pub fn network_programmed(&self, family: IpFamily, since: SystemTime) {
         let took = SystemTime::now().duration_since(since).unwrap_or_default();
-        self.network_programming.get_or_create(&of(family)).observe(took.as_secs_f64());
+        self.network_programming.get(family).observe(took.as_secs_f64());
     }
 
     pub fn flows_ended(&self, count: usize, took: Duration) {

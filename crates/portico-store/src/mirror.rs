@@ -2,17 +2,20 @@
 //! the rules are in `state`. One engine at a time publishes into it, in revision order.
 
 mod chain;
+mod hearing;
 mod history;
 mod state;
 #[cfg(test)]
 mod tests;
 mod topics;
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use tokio::sync::watch;
 
+pub(crate) use self::hearing::Listener;
+use self::hearing::{Bell, Hearing};
 pub use self::history::HistoryLimits;
 use self::state::State;
 use self::topics::Woken;
@@ -40,7 +43,7 @@ pub(crate) struct Batch {
 
 /// What a watcher needs to follow a topic.
 pub(crate) struct Subscription {
-    pub wake: watch::Receiver<()>,
+    pub bell: Arc<Bell>,
     pub generation: u64,
 }
 
@@ -48,12 +51,14 @@ pub(crate) struct Mirror {
     state: RwLock<State>,
     /// The newest published revision, or `None` once closed.
     progress: watch::Sender<Option<Revision>>,
+    /// Who of those that watch has heard of the newest one.
+    newest: Mutex<(Revision, Option<Arc<Hearing>>)>,
 }
 
 impl Mirror {
     pub fn new(revision: Revision, entries: impl IntoIterator<Item = Entry>, limits: HistoryLimits) -> Mirror {
         let state = RwLock::new(State::new(revision, entries, limits));
-        Mirror { state, progress: watch::Sender::new(Some(revision)) }
+        Mirror { state, progress: watch::Sender::new(Some(revision)), newest: Mutex::new((revision, None)) }
     }
 
     pub fn revision(&self) -> Revision {
@@ -107,8 +112,19 @@ impl Mirror {
     }
 
     fn wake(&self, revision: Revision, woken: Woken) {
+        let hearing = woken.wake();
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = (revision, Some(hearing));
         self.progress.send_modify(|progress| *progress = progress.and(Some(revision)));
-        woken.wake();
+    }
+
+    /// Waits a little until those who watch have heard of what `revision` changed, unless there is something newer.
+    pub async fn heard(&self, revision: Revision) {
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let (newest, Some(hearing)) = newest
+            && newest == revision
+        {
+            hearing.wait().await;
+        }
     }
 
     /// Waits until `revision` is visible. False if the mirror was closed before.

@@ -56,16 +56,18 @@ impl Store {
         Store { inner }
     }
 
-    /// Returns after the transaction is durable and visible to reads of this store.
+    /// Returns after the transaction is durable, visible to reads of this store and, if that is soon, told to those who watch.
     pub async fn commit(&self, txn: Txn) -> Result<Revision, TxnError> {
         validate(&txn)?;
         if txn.ops.is_empty() {
             return self.verify(txn).await;
         }
-        match &self.inner.engine {
+        let revision = match &self.inner.engine {
             Engine::Embedded(engine) => engine.commit(txn).await,
             Engine::Etcd(engine) => engine.commit(txn).await,
-        }
+        }?;
+        self.inner.mirror.heard(revision).await;
+        Ok(revision)
     }
 
     async fn verify(&self, txn: Txn) -> Result<Revision, TxnError> {

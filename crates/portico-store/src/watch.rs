@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
-use crate::mirror::{Mirror, Subscription};
+use crate::mirror::{Listener, Mirror, Subscription};
 use crate::{Event, ReadError, Revision, WatchError};
 
 pub struct Watch {
@@ -12,19 +10,25 @@ pub struct Watch {
     prefix: Box<str>,
     position: Revision,
     generation: u64,
-    wake: watch::Receiver<()>,
+    listener: Listener,
 }
 
 impl Watch {
     pub(crate) fn open(mirror: Arc<Mirror>, prefix: &str, from: Revision) -> Result<Watch, ReadError> {
-        let Subscription { wake, generation } = mirror.subscribe(prefix, from)?;
-        Ok(Watch { mirror, prefix: prefix.into(), position: from, generation, wake })
+        let Subscription { bell, generation } = mirror.subscribe(prefix, from)?;
+        Ok(Watch { mirror, prefix: prefix.into(), position: from, generation, listener: Listener::of(bell) })
+    }
+
+    /// Who writes is answered after this one has asked for more, which says that it has passed on what it got.
+    pub fn before_answers(mut self) -> Watch {
+        self.listener.confirm();
+        self
     }
 
     /// Waits for what is new, in revision order. A batch never ends inside a revision. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, WatchError> {
         loop {
-            self.wake.mark_unchanged();
+            self.listener.forget();
             if self.mirror.is_closed() {
                 return Err(WatchError::Closed);
             }
@@ -33,7 +37,7 @@ impl Watch {
             if !batch.events.is_empty() {
                 return Ok(batch.events);
             }
-            self.wake.changed().await.map_err(|_| WatchError::Closed)?;
+            self.listener.listen().await;
         }
     }
 

@@ -6,6 +6,7 @@ use crate::objects::{Node, ServiceCidr, ZONE};
 use crate::table::{Family, LocalPods, NodePortAddresses, NodeRules, PerFamily};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
+use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The cluster autoscaler is about to remove the node.
@@ -22,6 +23,8 @@ pub(super) struct NodeState {
     service_cidrs: BTreeMap<String, Vec<IpNet>>,
     /// Of the node's interfaces, sorted.
     addresses: Vec<IpAddr>,
+    /// Something came in since somebody last asked.
+    changed: bool,
 }
 
 /// What every Service depends on: a change of it rebuilds all of them.
@@ -45,7 +48,13 @@ impl NodeState {
             pod_cidrs: Vec::new(),
             service_cidrs: BTreeMap::new(),
             addresses: Vec::new(),
+            changed: false,
         }
+    }
+
+    /// Since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        mem::take(&mut self.changed)
     }
 
     pub fn name(&self) -> &str {
@@ -53,7 +62,7 @@ impl NodeState {
     }
 
     pub fn apply(&mut self, node: &Node, complaints: &mut Complaints<'_>) {
-        self.seen = true;
+        (self.seen, self.changed) = (true, true);
         self.leaving = node.metadata.deletion_timestamp.is_some()
             || node.spec.taints.iter().any(|taint| taint.key == TO_BE_DELETED);
         self.zone = node.metadata.labels.get(ZONE).cloned().unwrap_or_default();
@@ -68,16 +77,19 @@ impl NodeState {
     pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr, complaints: &mut Complaints<'_>) {
         let networks = cidr.spec.cidrs.iter().filter_map(|cidr| complaints.network(cidr, "CIDR")).collect();
         self.service_cidrs.insert(cidr.metadata.name.clone(), networks);
+        self.changed = true;
     }
 
     pub fn delete_service_cidr(&mut self, name: &str) {
         self.service_cidrs.remove(name);
+        self.changed = true;
     }
 
     pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
         addresses.sort_unstable();
         addresses.dedup();
         self.addresses = addresses;
+        self.changed = true;
     }
 
     /// A node that has never been seen is not fit.

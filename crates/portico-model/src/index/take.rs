@@ -12,7 +12,11 @@ use std::sync::Arc;
 impl Index {
     /// Rebuild what was touched and say what changed. Equal pairs vanish.
     pub fn take(&mut self) -> Update {
-        let mut update = Update { rules: self.take_rules(), eligible: self.take_eligible(), ..Update::default() };
+        let mut update = Update::default();
+        if self.node.take_changed() {
+            update.rules = self.take_rules();
+            update.eligible = self.take_eligible();
+        }
         self.change_claims();
         for name in mem::take(&mut self.dirty) {
             self.rebuild(&name, &mut update);

@@ -172,8 +172,8 @@ impl State {
     pub fn subscribe(&mut self, prefix: &str, from: Revision) -> Result<Subscription, ReadError> {
         let name = topic_of(prefix).ok_or_else(|| ReadError::Prefix { prefix: prefix.to_owned() })?;
         self.readable(from)?;
-        let wake = self.topics.subscribe(name, self.compacted);
-        Ok(Subscription { wake, generation: self.generation })
+        let bell = self.topics.subscribe(name, self.compacted);
+        Ok(Subscription { bell, generation: self.generation })
     }
 
     /// What happened under `prefix` after `position`, and the position behind it.

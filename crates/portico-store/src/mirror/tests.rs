@@ -1,6 +1,8 @@
 //! The mirror against a naive model that keeps every state and every event for ever.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -8,8 +10,8 @@ use proptest::prelude::*;
 
 use super::state::State;
 use super::topics::Woken;
-use super::{Change, Commit, HistoryLimits};
-use crate::{Entry, Range, ReadError, Revision, WatchError};
+use super::{Change, Commit, HistoryLimits, Listener, Mirror};
+use crate::{Entry, Range, ReadError, Revision, Watch, WatchError};
 
 const KEYS: [&str; 7] = ["a/1", "a/2", "a/ns/1", "a/ns/2", "ab/1", "b/1", "b/2"];
 const PREFIXES: [&str; 4] = ["a/", "a/ns/", "ab/", "b/"];
@@ -171,7 +173,7 @@ fn entry(key: &str, modified: Revision) -> Entry {
 
 #[test]
 fn replacing_with_the_same_contents_ends_no_watch() {
-    let mirror = super::Mirror::new(5, [entry("a/1", 3)], HistoryLimits::default());
+    let mirror = Mirror::new(5, [entry("a/1", 3)], HistoryLimits::default());
     let generation = mirror.subscribe("a/", 5).unwrap().generation;
     mirror.replace(9, vec![entry("a/1", 3)]);
     assert!(mirror.events("a/", 5, generation).unwrap().events.is_empty());
@@ -180,7 +182,7 @@ fn replacing_with_the_same_contents_ends_no_watch() {
 
 #[test]
 fn replacing_with_other_contents_ends_watches() {
-    let mirror = super::Mirror::new(5, [entry("a/1", 3)], HistoryLimits::default());
+    let mirror = Mirror::new(5, [entry("a/1", 3)], HistoryLimits::default());
     let generation = mirror.subscribe("a/", 5).unwrap().generation;
     // Even back in time, as after a restored backup.
     for (revision, entries) in [(9, vec![entry("a/1", 8)]), (4, vec![entry("a/1", 8)])] {
@@ -190,16 +192,88 @@ fn replacing_with_other_contents_ends_watches() {
     }
 }
 
+fn put(mirror: &Mirror, revision: Revision, key: &str) {
+    let now = Some(entry(key, revision));
+    mirror.publish(vec![Commit { revision, changes: vec![Change { key: key.into(), now }] }]);
+}
+
+/// Polls it once more, and tells whether it has ended.
+fn polled(future: impl Future) -> impl FnMut() -> bool {
+    let mut future = Box::pin(future);
+    move || future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
 #[test]
 fn a_watcher_sleeps_through_other_topics() {
-    let mirror = super::Mirror::new(5, [], HistoryLimits::default());
-    let wake = mirror.subscribe("a/", 5).unwrap().wake;
-    let put = |revision, key: &str| {
-        let now = Some(entry(key, revision));
-        mirror.publish(vec![Commit { revision, changes: vec![Change { key: key.into(), now }] }]);
-    };
-    put(6, "ab/1");
-    assert!(!wake.has_changed().unwrap());
-    put(7, "a/1");
-    assert!(wake.has_changed().unwrap());
+    let mirror = Mirror::new(5, [], HistoryLimits::default());
+    let mut listener = Listener::of(mirror.subscribe("a/", 5).unwrap().bell);
+    let mut listening = polled(listener.listen());
+    put(&mirror, 6, "ab/1");
+    assert!(!listening());
+    put(&mirror, 7, "a/1");
+    assert!(listening());
+}
+
+fn watched() -> (Arc<Mirror>, impl Fn(&str) -> Watch) {
+    let mirror = Arc::new(Mirror::new(5, [], HistoryLimits::default()));
+    let of = Arc::clone(&mirror);
+    (mirror, move |prefix| Watch::open(Arc::clone(&of), prefix, 5).unwrap())
+}
+
+/// Goes on until there is no more.
+async fn follow(mut watch: Watch) {
+    while watch.next().await.is_ok() {}
+}
+
+#[tokio::test]
+async fn who_writes_waits_for_those_who_confirm() {
+    let (mirror, watch) = watched();
+    let (mut first, mut second) =
+        (polled(follow(watch("a/").before_answers())), polled(follow(watch("a/").before_answers())));
+    let (mut other, mut silent) = (polled(follow(watch("b/").before_answers())), polled(follow(watch("a/"))));
+    assert!(![first(), second(), other(), silent()].contains(&true));
+    put(&mirror, 6, "a/1");
+    let mut heard = polled(mirror.heard(6));
+    assert!(!heard());
+    first();
+    assert!(!heard());
+    second();
+    assert!(heard());
+}
+
+#[tokio::test]
+async fn nobody_waits_long_or_for_nobody() {
+    let (mirror, watch) = watched();
+    put(&mirror, 6, "a/1");
+    assert!(polled(mirror.heard(6))(), "nobody watches");
+    let mut reader = watch("a/").before_answers();
+    assert_eq!(reader.next().await.unwrap().len(), 1);
+    put(&mirror, 7, "a/1");
+    assert!(polled(mirror.heard(7))(), "nobody reads");
+    let mut stuck = polled(follow(reader));
+    stuck();
+    put(&mirror, 8, "a/1");
+    assert!(polled(mirror.heard(7))(), "there is something newer");
+    mirror.heard(8).await;
+    put(&mirror, 9, "a/1");
+    let mut gone = polled(follow(watch("a/").before_answers()));
+    gone();
+    drop((gone, stuck));
+    put(&mirror, 10, "a/1");
+    assert!(polled(mirror.heard(10))(), "they are gone");
+}
+
+#[tokio::test]
+async fn who_writes_at_the_same_time_does_not_wait() {
+    let (mirror, watch) = watched();
+    let mut reader = polled(follow(watch("a/").before_answers()));
+    reader();
+    put(&mirror, 6, "a/1");
+    let mut first = polled(mirror.heard(6));
+    assert!(!first());
+    put(&mirror, 7, "a/2");
+    assert!(first());
+    let mut second = polled(mirror.heard(7));
+    reader();
+    assert!(second());
 }

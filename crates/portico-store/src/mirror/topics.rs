@@ -1,10 +1,9 @@
-//! The change logs, one per topic, and the wakers of those who follow them.
+//! The change logs, one per topic, and the bells for those who follow them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
+use super::hearing::{Bell, Hearing};
 use crate::types::topic_of;
 use crate::{Event, Revision};
 
@@ -19,22 +18,25 @@ struct Topic {
     log: VecDeque<Arc<Event>>,
     /// The revision of the last event that was dropped from the log.
     dropped: Revision,
-    wake: watch::Sender<()>,
+    bell: Arc<Bell>,
 }
 
-/// The wakers of the topics that changed, each once, to be used after the lock is gone.
+/// The bells of the topics that changed, each once, to be used after the lock is gone.
 #[derive(Default)]
-pub(super) struct Woken(Vec<watch::Sender<()>>);
+pub(super) struct Woken(Vec<Arc<Bell>>);
 
 impl Woken {
-    fn add(&mut self, wake: &watch::Sender<()>) {
-        if !self.0.iter().any(|known| known.same_channel(wake)) {
-            self.0.push(wake.clone());
+    fn add(&mut self, bell: &Arc<Bell>) {
+        if !self.0.iter().any(|known| Arc::ptr_eq(known, bell)) {
+            self.0.push(Arc::clone(bell));
         }
     }
 
-    pub fn wake(self) {
-        self.0.iter().for_each(|wake| wake.send_replace(()));
+    /// Wakes everybody, and tells how one knows that they have heard.
+    pub fn wake(self) -> Arc<Hearing> {
+        let hearing = Arc::new(Hearing::of(self.0.iter().map(|bell| bell.waiting()).sum()));
+        self.0.iter().for_each(|bell| bell.ring(&hearing));
+        hearing
     }
 }
 
@@ -44,7 +46,7 @@ impl Topics {
             return;
         };
         let topic = self.topic(name, compacted);
-        woken.add(&topic.wake);
+        woken.add(&topic.bell);
         topic.log.push_back(event);
     }
 
@@ -63,8 +65,8 @@ impl Topics {
         }
     }
 
-    pub fn subscribe(&mut self, name: &str, compacted: Revision) -> watch::Receiver<()> {
-        self.topic(name, compacted).wake.subscribe()
+    pub fn subscribe(&mut self, name: &str, compacted: Revision) -> Arc<Bell> {
+        Arc::clone(&self.topic(name, compacted).bell)
     }
 
     /// What happened under `prefix` after `position`, and whether there is more. `None` if some of it was dropped.
@@ -94,7 +96,7 @@ impl Topics {
     }
 
     pub fn all(&self) -> Woken {
-        Woken(self.0.values().map(|topic| topic.wake.clone()).collect())
+        Woken(self.0.values().map(|topic| Arc::clone(&topic.bell)).collect())
     }
 
     #[cfg(test)]
@@ -107,7 +109,7 @@ impl Topics {
     }
 
     fn topic(&mut self, name: &str, compacted: Revision) -> &mut Topic {
-        let new = || Topic { log: VecDeque::new(), dropped: compacted, wake: watch::Sender::new(()) };
+        let new = || Topic { log: VecDeque::new(), dropped: compacted, bell: Arc::default() };
         self.0.entry(name.into()).or_insert_with(new)
     }
 }
