@@ -72,9 +72,12 @@ impl Demo {
     }
 }
 
+/// As Ctrl-C does it, so that it takes its files with it.
 impl Drop for Demo {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        if matches!(self.child.try_wait(), Ok(None)) {
+            shell(&format!("kill -INT {}", self.child.id()));
+        }
         let _ = self.child.wait();
     }
 }

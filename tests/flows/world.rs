@@ -56,10 +56,10 @@ impl Choices {
     pub fn index(&self, addresses: &Addresses) -> Index {
         let mut index = Index::new(self.settings());
         index.set_addresses(addresses.all_of(NODE).chain(["127.0.0.1".parse().unwrap()]).collect());
-        index.apply_node(serde_json::from_value(objects::node(addresses, NODE)).unwrap());
+        index.apply_node(&serde_json::from_value(objects::node(addresses, NODE)).unwrap());
         let cidrs: Vec<_> = SERVICE_RANGES.split(',').collect();
         let cidr = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs}});
-        index.apply_service_cidr(serde_json::from_value::<ServiceCidr>(cidr).unwrap());
+        index.apply_service_cidr(&serde_json::from_value::<ServiceCidr>(cidr).unwrap());
         index
     }
 }
@@ -73,10 +73,10 @@ pub fn apply(index: &mut Index, addresses: &Addresses, object: &Value) {
         match object["kind"].as_str() {
             Some("Service") => {
                 complete(&mut object["spec"]);
-                index.apply_service(serde_json::from_value(object).unwrap());
+                index.apply_service(&serde_json::from_value(object).unwrap());
             }
-            Some("EndpointSlice") => index.apply_slice(serde_json::from_value(object).unwrap()),
-            Some("Node") => index.apply_node(serde_json::from_value(object).unwrap()),
+            Some("EndpointSlice") => index.apply_slice(&serde_json::from_value(object).unwrap()),
+            Some("Node") => index.apply_node(&serde_json::from_value(object).unwrap()),
             kind => panic!("what is a {kind:?}?"),
         }
     }

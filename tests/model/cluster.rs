@@ -99,10 +99,10 @@ impl Cluster {
         for index in self.nodes.values_mut() {
             let object = object.clone();
             match &*kind {
-                "Service" => index.apply_service(serde_json::from_value(object).unwrap()),
-                "EndpointSlice" => index.apply_slice(serde_json::from_value(object).unwrap()),
-                "Node" => index.apply_node(serde_json::from_value(object).unwrap()),
-                "ServiceCIDR" => index.apply_service_cidr(serde_json::from_value(object).unwrap()),
+                "Service" => index.apply_service(&serde_json::from_value(object).unwrap()),
+                "EndpointSlice" => index.apply_slice(&serde_json::from_value(object).unwrap()),
+                "Node" => index.apply_node(&serde_json::from_value(object).unwrap()),
+                "ServiceCIDR" => index.apply_service_cidr(&serde_json::from_value(object).unwrap()),
                 _ => {}
             }
             index.take();

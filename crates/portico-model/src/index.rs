@@ -164,9 +164,9 @@ impl Index {
         Index { announcing: true, ..self }
     }
 
-    pub fn apply_service(&mut self, service: Service) {
+    pub fn apply_service(&mut self, service: &Service) {
         let mut complaints = Complaints { list: &mut self.problems, kind: "Service", metadata: &service.metadata };
-        let record = ServiceRecord::read(&service, &mut self.names, &mut complaints);
+        let record = ServiceRecord::read(service, &mut self.names, &mut complaints);
         let Metadata { namespace, name, .. } = &service.metadata;
         self.set_record(namespace, name, record.map(Box::new));
     }
@@ -175,15 +175,14 @@ impl Index {
         self.set_record(namespace, name, None);
     }
 
-    pub fn apply_slice(&mut self, slice: EndpointSlice) {
+    pub fn apply_slice(&mut self, slice: &EndpointSlice) {
         let Metadata { namespace, name, .. } = &slice.metadata;
         let mut complaints = Complaints { list: &mut self.problems, kind: "EndpointSlice", metadata: &slice.metadata };
-        let service = service_of(&slice);
-        let record =
-            service.and_then(|_| SliceRecord::read(&slice, self.node.name(), &mut self.names, &mut complaints));
+        let service = service_of(slice);
+        let record = service.and_then(|_| SliceRecord::read(slice, self.node.name(), &mut self.names, &mut complaints));
         let (Some(service), Some(mut record)) = (service, record) else { return self.delete_slice(namespace, name) };
         if self.announcing {
-            record = record.with_places(&slice, &mut self.names);
+            record = record.with_places(slice, &mut self.names);
         }
         let service = self.service_name(namespace, service);
         let key = ServiceName { namespace: service.namespace.clone(), name: record.name.clone() };
@@ -216,12 +215,12 @@ impl Index {
     }
 
     /// Only the node's own object matters; others are ignored.
-    pub fn apply_node(&mut self, node: Node) {
+    pub fn apply_node(&mut self, node: &Node) {
         if node.metadata.name != self.node.name() {
             return;
         }
         let mut complaints = Complaints { list: &mut self.problems, kind: "Node", metadata: &node.metadata };
-        self.node.apply(&node, &mut complaints);
+        self.node.apply(node, &mut complaints);
     }
 
     /// A node that is still there goes on as it was: what it knew of itself stays true.
@@ -229,9 +228,9 @@ impl Index {
         let _ = name;
     }
 
-    pub fn apply_service_cidr(&mut self, cidr: ServiceCidr) {
+    pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr) {
         let mut complaints = Complaints { list: &mut self.problems, kind: "ServiceCIDR", metadata: &cidr.metadata };
-        self.node.apply_service_cidr(&cidr, &mut complaints);
+        self.node.apply_service_cidr(cidr, &mut complaints);
     }
 
     pub fn delete_service_cidr(&mut self, name: &str) {

@@ -1,8 +1,8 @@
 //! The last known objects on disk, so that a node that starts without an API server forwards what it last knew.
 //!
-//! A file of lines, one for each object that changed; the last line about an object counts. Who changes something leaves its
-//! line in memory; a thread writes what has gathered, every few seconds, and rewrites the file when more than half of it
-//! is of no use. A line that was cut off by a crash is ignored.
+//! A file of lines, one for each object that changed; the last line about an object counts. Who changes something leaves the
+//! object; a thread writes what has gathered, every few seconds, and rewrites the file when more than half of it is of no
+//! use. A line that was cut off by a crash is ignored.
 
 mod file;
 
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(10);
 /// Between tries to write that fail.
 const AGAIN: Duration = Duration::from_secs(1);
+/// So many objects are left as they are; more are made lines at once, which take less memory.
+const FEW: usize = 64;
 /// More than this is not left in memory for the pause.
 const MUCH: usize = 128 << 10;
 /// A disk that is so far behind is given up.
@@ -76,11 +78,29 @@ impl Lines {
 
 #[derive(Default)]
 struct Waiting {
+    /// Newer than all lines.
+    objects: Vec<Object>,
     lines: Lines,
     /// What the file will have when all is written, each with its revision.
     known: HashMap<Key, u64>,
     closed: bool,
     given_up: bool,
+}
+
+impl Waiting {
+    /// Makes lines of the objects, but for those of which this very revision is known.
+    fn settle(&mut self) {
+        for object in self.objects.drain(..) {
+            let (key, revision) = (key_of(&object), revision(object.metadata()));
+            if self.known.insert(Arc::clone(&key), revision) != Some(revision) {
+                self.lines.apply(key, &object);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.lines.entries.is_empty()
+    }
 }
 
 #[derive(Default)]
@@ -113,14 +133,18 @@ impl Journal {
         Ok((Journal { shared, writer: Some(writer) }, remembered))
     }
 
-    /// It is there, or it changed. Nothing to do where this very revision is known.
-    pub fn apply(&self, object: &Object) {
-        let (key, revision) = (key_of(object), revision(object.metadata()));
+    /// It is there, or it changed.
+    pub fn apply(&self, object: Object) {
         let mut waiting = self.shared.lock();
-        if !waiting.given_up && waiting.known.insert(Arc::clone(&key), revision) != Some(revision) {
-            waiting.lines.apply(key, object);
-            self.notice(waiting);
+        if waiting.given_up {
+            return;
         }
+        let was_empty = waiting.is_empty();
+        waiting.objects.push(object);
+        if waiting.objects.len() > FEW {
+            waiting.settle();
+        }
+        self.notice(waiting, was_empty);
     }
 
     pub fn delete(&self, name: &Name) {
@@ -129,9 +153,11 @@ impl Journal {
 
     fn delete_key(&self, key: Key) {
         let mut waiting = self.shared.lock();
+        let was_empty = waiting.is_empty();
+        waiting.settle();
         if !waiting.given_up && waiting.known.remove(&key).is_some() {
             waiting.lines.delete(key);
-            self.notice(waiting);
+            self.notice(waiting, was_empty);
         }
     }
 
@@ -140,18 +166,21 @@ impl Journal {
         let there: HashSet<Key> = names.iter().map(|name| key(name.kind, &name.namespace, &name.name)).collect();
         let prefix = format!("{}/", kind.plural());
         let gone = |key: &&Key| key.starts_with(&prefix) && !there.contains(*key);
-        let gone: Vec<Key> = self.shared.lock().known.keys().filter(gone).cloned().collect();
+        let mut waiting = self.shared.lock();
+        waiting.settle();
+        let gone: Vec<Key> = waiting.known.keys().filter(gone).cloned().collect();
+        drop(waiting);
         gone.into_iter().for_each(|key| self.delete_key(key));
     }
 
     /// Wake the writer where it sleeps, or should not go on to.
-    fn notice(&self, mut waiting: MutexGuard<'_, Waiting>) {
+    fn notice(&self, mut waiting: MutexGuard<'_, Waiting>, was_empty: bool) {
         let bytes = waiting.lines.bytes.len();
         if bytes > TOO_MUCH {
             tracing::error!("the disk does not keep up: a start without an API server will know an older state");
             *waiting = Waiting { given_up: true, ..Waiting::default() };
         }
-        if waiting.lines.entries.len() == 1 || bytes > MUCH {
+        if was_empty || bytes > MUCH {
             self.shared.changed.notify_one();
         }
     }
@@ -203,13 +232,14 @@ fn write(mut file: File, shared: &Shared) {
 
 /// Wait for something to write, and a little longer for more; or until it is time to sync.
 fn gathered(shared: &Shared, sync: Option<Instant>) -> (Lines, bool) {
-    let is_idle = |waiting: &Waiting| waiting.lines.entries.is_empty() && !waiting.closed;
+    let is_idle = |waiting: &Waiting| waiting.is_empty() && !waiting.closed;
     let waiting = wait(shared, shared.lock(), sync, is_idle);
     if is_idle(&waiting) {
         return (Lines::default(), false);
     }
     let may_gather = |waiting: &Waiting| !waiting.closed && waiting.lines.bytes.len() <= MUCH;
     let mut waiting = wait(shared, waiting, Some(Instant::now() + PAUSE), may_gather);
+    waiting.settle();
     (std::mem::take(&mut waiting.lines), waiting.closed)
 }
 

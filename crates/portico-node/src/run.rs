@@ -75,7 +75,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     let (notices, noticed) = Notices::new();
     let (dataplane, disturbances) = dataplanes::open(&config)?;
     let (to_report, installed) = flag::channel(None);
-    let journal = open_journal(&config.data_dir, &config.settings.node_name);
+    let (journal, remembered) = open_journal(&config.data_dir, &config.settings.node_name).unzip();
     let parts = Parts {
         settings: config.settings.clone(),
         own_address: config.own_address,
@@ -86,6 +86,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         period: config.sync_period,
         report: to_report,
         announcing: config.announce.enabled,
+        journal,
     };
     let looping = tokio::spawn(sync::run(parts, received, follow_ups));
     let node = Arc::clone(&config.settings.node_name);
@@ -128,7 +129,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         };
         tokio::spawn(announce::run(parts, async move { _ = stopped.await }))
     });
-    spawn_watchers(&mut tasks, client, node, journal, &inputs);
+    spawn_watchers(&mut tasks, client, node, remembered, &inputs);
     drop(inputs);
 
     let result = tokio::select! {
@@ -144,7 +145,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     if let Some(announcer) = announcer {
         let _ = announcer.await;
     }
-    // With their senders gone the loop ends after the batch it is at, and the journal writes its rest.
+    // With their senders gone the loop ends after the batch it is at, and its journal writes the rest.
     tasks.shutdown().await;
     let _ = tokio::time::timeout(GOODBYE, looping).await;
     result
@@ -175,17 +176,16 @@ fn serve(tasks: &mut JoinSet<Ended>, config: &Config, monitor: &Monitor, metrics
     }
 }
 
-/// Watch everything, tell the loop and the journal, and help a start along.
+/// Watch everything, tell the loop, and help a start along.
 fn spawn_watchers(
     tasks: &mut JoinSet<Ended>,
     client: Client,
     node: Arc<str>,
-    journal: Option<(Journal, Remembered)>,
+    remembered: Option<Remembered>,
     inputs: &mpsc::Sender<Input>,
 ) {
     let (answered, answers) = flag::channel(false);
-    let (journal, remembered) = journal.unzip();
-    let sink = Arc::new(ToLoop { inputs: inputs.clone(), journal, answered });
+    let sink = Arc::new(ToLoop { inputs: inputs.clone(), answered });
     for kind in Kind::ALL {
         let (client, node, sink) = (client.clone(), Arc::clone(&node), Arc::clone(&sink));
         tasks.spawn(async move { match watch::follow(client, kind, &node, &*sink).await {} });
@@ -200,10 +200,8 @@ fn spawn_watchers(
     }
 }
 
-/// What is known goes to the loop, and a copy to the journal.
 struct ToLoop {
     inputs: mpsc::Sender<Input>,
-    journal: Option<Journal>,
     answered: flag::Sender<bool>,
 }
 
@@ -216,25 +214,14 @@ impl ToLoop {
 
 impl Sink for ToLoop {
     async fn apply(&self, object: Object) {
-        let heard = Instant::now();
-        if let Some(journal) = &self.journal {
-            journal.apply(&object);
-        }
-        self.send(Input::Apply(object, heard)).await;
+        self.send(Input::Apply(object, Instant::now())).await;
     }
 
     async fn delete(&self, name: Name) {
-        let heard = Instant::now();
-        if let Some(journal) = &self.journal {
-            journal.delete(&name);
-        }
-        self.send(Input::Delete(name, heard)).await;
+        self.send(Input::Delete(name, Instant::now())).await;
     }
 
     async fn listed(&self, kind: Kind, names: HashSet<Name>) {
-        if let Some(journal) = &self.journal {
-            journal.listed(kind, &names);
-        }
         self.send(Input::Listed(kind, names)).await;
     }
 

@@ -12,6 +12,7 @@ mod waiting;
 use crate::announce::Announceables;
 use crate::backoff::Backoff;
 use crate::health::Monitor;
+use crate::journal::Journal;
 use crate::metrics::{Metrics, Sync, families};
 use crate::objects::{Kind, Name, Object};
 use crate::report::Installed;
@@ -30,6 +31,7 @@ use portico_model::table::{
 use reporting::Reporting;
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -112,18 +114,27 @@ pub struct Parts {
     pub report: watch::Sender<Option<Installed>>,
     /// Somebody wants to know what there is to announce.
     pub announcing: bool,
+    /// Where what the API server told is remembered.
+    pub journal: Option<Journal>,
 }
 
 /// Work until nobody is left who could send anything.
 pub async fn run(parts: Parts, mut inputs: mpsc::Receiver<Input>, follow_ups: mpsc::Sender<FollowUp>) {
     let mut syncer = Syncer::new(parts, Instant::now());
+    let mut deadline = syncer.deadline();
+    // Most changes leave it where it is.
+    let mut due = pin!(sleep_until(deadline));
     loop {
+        if syncer.deadline() != deadline {
+            deadline = syncer.deadline();
+            due.set(sleep_until(deadline));
+        }
         tokio::select! {
             input = inputs.recv() => match input {
                 Some(input) => syncer.take(input, Instant::now()),
                 None => return,
             },
-            () = sleep_until(syncer.deadline()) => {}
+            () = &mut due => due.set(sleep_until(deadline)),
         }
         let mut taken = 0;
         while taken < MOST_INPUTS
@@ -251,14 +262,25 @@ impl Syncer {
                 if matches!(&object, Object::Service(service) if service.spec.type_ == "LoadBalancer") {
                     self.reporting.is_awaited();
                 }
-                self.apply(object);
+                self.apply(&object);
+                if let Some(journal) = &self.parts.journal {
+                    journal.apply(object);
+                }
             }
             Input::Delete(name, heard) => {
                 self.waiting.deleted(&name, heard);
                 self.count(name.kind);
                 self.delete(&name);
+                if let Some(journal) = &self.parts.journal {
+                    journal.delete(&name);
+                }
             }
-            Input::Listed(kind, names) => self.listed(kind, &names),
+            Input::Listed(kind, names) => {
+                self.listed(kind, &names);
+                if let Some(journal) = &self.parts.journal {
+                    journal.listed(kind, &names);
+                }
+            }
             Input::Reached(kind, version) => self.reporting.reached(kind, version),
             Input::First(objects) => self.early.set_first(objects),
             Input::Static(change) => self.take_static(change),
@@ -288,14 +310,14 @@ impl Syncer {
         pending.inc();
     }
 
-    fn apply(&mut self, object: Object) {
+    fn apply(&mut self, object: &Object) {
         match object {
-            Object::Service(service) => self.index.apply_service(*service),
-            Object::Slice(slice) => self.index.apply_slice(*slice),
-            Object::Node(node) => self.apply_node(*node),
+            Object::Service(service) => self.index.apply_service(service),
+            Object::Slice(slice) => self.index.apply_slice(slice),
+            Object::Node(node) => self.apply_node(Node::clone(node)),
             Object::Cidr(cidr) => {
                 self.cidrs.insert(cidr.metadata.name.clone());
-                self.index.apply_service_cidr(*cidr);
+                self.index.apply_service_cidr(cidr);
             }
         }
     }
@@ -308,8 +330,8 @@ impl Syncer {
         if !node.spec.pod_cidr.is_empty() || !node.spec.pod_cidrs.is_empty() {
             self.gate.pod_networks_known();
         }
-        self.node = Some(Box::new(node.clone()));
-        self.index.apply_node(node);
+        self.index.apply_node(&node);
+        self.node = Some(Box::new(node));
     }
 
     fn delete(&mut self, name: &Name) {
@@ -350,7 +372,7 @@ impl Syncer {
             None => self.statics.remove(&change.file),
         };
         change.gone.iter().for_each(|name| self.delete(name));
-        change.objects.into_iter().for_each(|object| self.apply(object));
+        change.objects.iter().for_each(|object| self.apply(object));
     }
 
     /// A table of its own, so that what is already there of a list stays out.
@@ -358,11 +380,11 @@ impl Syncer {
         let Some(objects) = self.early.take(self.parts.dataplane.as_mut()) else { return };
         let mut index = Index::new(self.parts.settings.clone());
         index.set_addresses(self.addresses.clone());
-        self.node.iter().for_each(|node| index.apply_node(Node::clone(node)));
+        self.node.iter().for_each(|node| index.apply_node(node));
         for object in objects {
             match object {
-                Object::Service(service) => index.apply_service(*service),
-                Object::Slice(slice) => index.apply_slice(*slice),
+                Object::Service(service) => index.apply_service(&service),
+                Object::Slice(slice) => index.apply_slice(&slice),
                 Object::Node(_) | Object::Cidr(_) => {}
             }
         }
@@ -382,7 +404,7 @@ impl Syncer {
             return;
         }
         tracing::warn!(objects = objects.len(), "the API server does not answer: going on with what was known last");
-        objects.into_iter().for_each(|object| self.apply(object));
+        objects.iter().for_each(|object| self.apply(object));
         Kind::ALL.into_iter().for_each(|kind| self.gate.listed(kind));
     }
 

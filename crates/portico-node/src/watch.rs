@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::io;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 500;
@@ -233,10 +234,15 @@ impl<S: Sink> Watcher<'_, S> {
         self.sink.answered();
         let mut lines = Lines { body, buffer: Vec::new(), start: 0 };
         let mut seen = false;
-        let end = tokio::time::Instant::now() + length + OVERTIME;
+        // One timer for all events.
+        let mut end = pin!(tokio::time::sleep(length + OVERTIME));
         loop {
-            let line = tokio::time::timeout_at(end, lines.next()).await.map_err(|_| RequestError::Timeout)?;
-            let Some(line) = line.map_err(RequestError::Read)? else { return Ok(seen) };
+            let line = tokio::select! {
+                biased;
+                line = lines.next() => line.map_err(RequestError::Read)?,
+                () = &mut end => return Err(RequestError::Timeout),
+            };
+            let Some(line) = line else { return Ok(seen) };
             self.event(&line).await?;
             seen = true;
         }

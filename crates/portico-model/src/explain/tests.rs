@@ -192,7 +192,7 @@ fn a_load_balancer_that_proxies_is_not_ours() {
     let service = json!({"metadata": {"namespace": "default", "name": "web"},
         "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.1", "ports": [{"port": 80}]},
         "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1", "ipMode": "Proxy"}]}}});
-    index.apply_service(serde_json::from_value(service).unwrap());
+    index.apply_service(&serde_json::from_value(service).unwrap());
     index.take();
     let explanation = explain(index.table(), &packet(POD, "203.0.113.1:80"));
     let why = "203.0.113.1:80/tcp is a load balancer of default/web that makes connections of its own (ipMode: Proxy)";

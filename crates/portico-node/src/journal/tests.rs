@@ -47,10 +47,10 @@ fn read(directory: &TempDir) -> Vec<Object> {
 fn remembers_what_was_last() {
     let directory = TempDir::new().unwrap();
     let journal = open(&directory);
-    journal.apply(&service("a", 1));
-    journal.apply(&service("b", 2));
-    journal.apply(&slice("a", 3));
-    journal.apply(&service("a", 4));
+    journal.apply(service("a", 1));
+    journal.apply(service("b", 2));
+    journal.apply(slice("a", 3));
+    journal.apply(service("a", 4));
     journal.delete(&service("b", 0).name());
     drop(journal);
     assert_eq!(read(&directory), [service("a", 4), slice("a", 3)]);
@@ -67,7 +67,7 @@ fn remembers_what_was_last() {
 fn a_list_deletes_what_it_does_not_have() {
     let directory = TempDir::new().unwrap();
     let journal = open(&directory);
-    [service("a", 1), service("b", 2), slice("a", 3)].iter().for_each(|object| journal.apply(object));
+    [service("a", 1), service("b", 2), slice("a", 3)].into_iter().for_each(|object| journal.apply(object));
     journal.listed(Kind::Service, &HashSet::from([service("b", 0).name()]));
     drop(journal);
     assert_eq!(read(&directory), [service("b", 2), slice("a", 3)]);
@@ -77,11 +77,11 @@ fn a_list_deletes_what_it_does_not_have() {
 fn the_same_revision_is_not_written_again() {
     let directory = TempDir::new().unwrap();
     let journal = open(&directory);
-    journal.apply(&service("a", 1));
+    journal.apply(service("a", 1));
     drop(journal);
     let before = fs::read(path(&directory)).unwrap();
     let journal = open(&directory);
-    journal.apply(&service("a", 1));
+    journal.apply(service("a", 1));
     journal.delete(&service("never", 0).name());
     drop(journal);
     assert_eq!(fs::read(path(&directory)).unwrap(), before);
@@ -91,7 +91,7 @@ fn the_same_revision_is_not_written_again() {
 fn a_torn_tail_is_ignored_and_written_over() {
     let directory = TempDir::new().unwrap();
     let journal = open(&directory);
-    journal.apply(&service("a", 1));
+    journal.apply(service("a", 1));
     drop(journal);
     let whole = fs::read(path(&directory)).unwrap();
     let mut longer = whole.clone();
@@ -99,7 +99,7 @@ fn a_torn_tail_is_ignored_and_written_over() {
     for length in whole.len()..longer.len() {
         fs::write(path(&directory), &longer[..length]).unwrap();
         let journal = open(&directory);
-        journal.apply(&service("c", 3));
+        journal.apply(service("c", 3));
         drop(journal);
         assert_eq!(read(&directory), [service("a", 1), service("c", 3)], "cut at {length}");
     }
@@ -109,7 +109,7 @@ fn a_torn_tail_is_ignored_and_written_over() {
 fn a_line_without_sense_costs_only_itself() {
     let directory = TempDir::new().unwrap();
     let journal = open(&directory);
-    journal.apply(&service("a", 1));
+    journal.apply(service("a", 1));
     drop(journal);
     let mut bytes = fs::read(path(&directory)).unwrap();
     bytes.extend_from_slice(b"{\"apply\":{\"service\":7}}\n\xff\xfe\n");
@@ -125,7 +125,7 @@ fn another_version_is_taken_for_empty() {
     fs::create_dir_all(directory.path().join("node1")).unwrap();
     fs::write(path(&directory), "{\"journal\":{\"version\":999}}\n{\"other\":1}\n").unwrap();
     let journal = open(&directory);
-    journal.apply(&service("a", 1));
+    journal.apply(service("a", 1));
     drop(journal);
     assert_eq!(read(&directory), [service("a", 1)]);
 }
@@ -189,7 +189,7 @@ proptest! {
             match step {
                 Step::Apply(name, revision) => {
                     let object = service(&name.to_string(), revision);
-                    current.apply(&object);
+                    current.apply(object.clone());
                     state.insert(object.name(), object);
                 }
                 Step::Delete(name) => {

@@ -160,6 +160,7 @@ fn parts(kernel: &Fake, ended: &Ended) -> Parts {
         period: Duration::from_secs(30),
         report: watch::Sender::default(),
         announcing: false,
+        journal: None,
     }
 }
 
@@ -458,7 +459,7 @@ fn the_own_address_counts_as_one_of_the_node() {
     let mut syncer = Syncer::new(Parts { own_address: own, ..parts(&kernel, &ended) }, now);
     syncer.take(Input::Addresses(vec!["172.30.0.99".parse().unwrap(), "172.30.0.11".parse().unwrap()]), now);
     for object in [None, Some(node("172.30.0.11"))] {
-        object.into_iter().for_each(|object| syncer.apply(object));
+        object.into_iter().for_each(|object| syncer.apply(&object));
         syncer.step(now);
         let listed = NodePortAddresses::Listed(vec!["172.30.0.99".parse().unwrap()]);
         assert_eq!(syncer.index.table().rules.node_ports.v4, listed);

@@ -180,10 +180,10 @@ impl Known {
     /// With the table of a node.
     fn index(&self, settings: index::Settings, addresses: Vec<IpAddr>) -> Index {
         let mut index = Index::new(settings);
-        self.cluster.services.iter().for_each(|service| index.apply_service(service.clone()));
-        self.slices.iter().for_each(|slice| index.apply_slice(slice.clone()));
-        self.cidrs.iter().for_each(|cidr| index.apply_service_cidr(cidr.clone()));
-        self.cluster.nodes.iter().for_each(|node| index.apply_node(node.clone()));
+        self.cluster.services.iter().for_each(|service| index.apply_service(service));
+        self.slices.iter().for_each(|slice| index.apply_slice(slice));
+        self.cidrs.iter().for_each(|cidr| index.apply_service_cidr(cidr));
+        self.cluster.nodes.iter().for_each(|node| index.apply_node(node));
         index.set_addresses(addresses);
         index.take();
         index

@@ -110,10 +110,10 @@ fn addresses(node: Option<&Value>) -> Vec<IpAddr> {
 
 fn feed(index: &mut Index, kind: Kind, object: &Value) {
     match kind {
-        Kind::Service => read(object).into_iter().for_each(|one| index.apply_service(one)),
-        Kind::Slice => read(object).into_iter().for_each(|one| index.apply_slice(one)),
-        Kind::Node => read(object).into_iter().for_each(|one| index.apply_node(one)),
-        Kind::ServiceCidr => read(object).into_iter().for_each(|one| index.apply_service_cidr(one)),
+        Kind::Service => read(object).into_iter().for_each(|one| index.apply_service(&one)),
+        Kind::Slice => read(object).into_iter().for_each(|one| index.apply_slice(&one)),
+        Kind::Node => read(object).into_iter().for_each(|one| index.apply_node(&one)),
+        Kind::ServiceCidr => read(object).into_iter().for_each(|one| index.apply_service_cidr(&one)),
         Kind::Pod => {}
     }
 }

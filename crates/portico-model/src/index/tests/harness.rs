@@ -74,11 +74,11 @@ pub fn labelled(mut object: Value, label: &str, value: &str) -> Value {
 pub fn apply(index: &mut Index, object: &Value) {
     let object = object.clone();
     if object.get("addressType").is_some() {
-        index.apply_slice(serde_json::from_value(object).unwrap());
+        index.apply_slice(&serde_json::from_value(object).unwrap());
     } else if object["metadata"].get("namespace").is_some() {
-        index.apply_service(serde_json::from_value(object).unwrap());
+        index.apply_service(&serde_json::from_value(object).unwrap());
     } else {
-        index.apply_node(serde_json::from_value(object).unwrap());
+        index.apply_node(&serde_json::from_value(object).unwrap());
     }
 }
 

@@ -91,7 +91,7 @@ fn service_cidrs_are_put_together_and_given_up() {
     let mut index = index(&[]);
     let mut set = |name: &str, cidrs: Value| {
         index.apply_service_cidr(
-            serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"cidrs": cidrs}})).unwrap(),
+            &serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"cidrs": cidrs}})).unwrap(),
         );
     };
     set("kubernetes", json!(["10.96.0.0/12", "fd00:96::/112"]));
