@@ -175,7 +175,7 @@ fn nobody_has_more_privileges_than_needed() {
     let node = find(&objects, "DaemonSet", "portico-node");
     assert_eq!(
         at(node, "spec.template.spec.containers.0.securityContext.capabilities.add"),
-        &json!(["NET_ADMIN", "NET_RAW"])
+        &json!(["NET_ADMIN", "NET_RAW", "SYS_NICE"])
     );
     assert_eq!(at(node, "spec.template.spec.containers.0.securityContext.privileged"), &Value::Null);
     let controller = find(&objects, "Deployment", "portico-controller");

@@ -2,6 +2,7 @@
 
 use crate::sync::Flows;
 use portico_dataplane::conntrack::{ABANDONED_AFTER, Conntrack, Stale, check, plan};
+use portico_dataplane::link::thread;
 use portico_model::table::{Change, ForwardingTable, PortKey};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -26,6 +27,8 @@ impl Tracker {
 
     fn end(&mut self, stale: &Stale) -> usize {
         let Some(conntrack) = self.conntrack.as_mut().filter(|_| !stale.is_empty()) else { return 0 };
+        // It looks at all that there are.
+        thread::run_as_others();
         conntrack.end(stale).unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot end flows whose endpoint is gone");
             0

@@ -6,6 +6,7 @@
 mod announcing;
 mod early;
 mod gate;
+mod pace;
 mod reporting;
 mod waiting;
 
@@ -20,6 +21,8 @@ use crate::statics::{self, InForce};
 use announcing::Held;
 use early::Early;
 use gate::Gate;
+use pace::Pace;
+use portico_dataplane::link::thread;
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Index, Settings, Update};
 use portico_model::objects::{Node, NodeAddress};
@@ -118,6 +121,15 @@ pub struct Parts {
     pub journal: Option<Journal>,
 }
 
+/// Work that takes long: the thread's other work goes to another thread, and this one runs as others do.
+pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+    thread::run_as_others();
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
 /// Work until nobody is left who could send anything.
 pub async fn run(parts: Parts, mut inputs: mpsc::Receiver<Input>, follow_ups: mpsc::Sender<FollowUp>) {
     let mut syncer = Syncer::new(parts, Instant::now());
@@ -185,6 +197,7 @@ struct Syncer {
     /// All flows are to be looked at: at start, and when node ports moved.
     check_flows: bool,
     waiting: Waiting,
+    pace: Pace,
     follow_ups: Vec<FollowUp>,
 }
 
@@ -218,6 +231,7 @@ impl Syncer {
             held: Held::default(),
             check_flows: true,
             waiting: Waiting::default(),
+            pace: Pace::new(now),
             follow_ups,
         };
         if syncer.parts.own_address.is_some() {
@@ -241,13 +255,16 @@ impl Syncer {
     }
 
     /// A step that waits long for the kernel leaves the thread's other work, health above all, to another thread. To change
-    /// threads costs more than a small step takes.
+    /// threads costs more than a small step takes. Small steps go before what others do on the machine, also before whoever
+    /// connects because of the very change; large ones, and the lists and bursts that make them, do not.
     fn step_aside(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
         let large = self.compare.is_some() || inputs > SMALL_STEP;
-        let mut follow_ups = match large && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
-            true => tokio::task::block_in_place(|| self.step(now)),
-            false => self.step(now),
-        };
+        let by_timer = self.compared + self.parts.period <= now;
+        match self.pace.step(large || by_timer || !self.installed, now) {
+            true => thread::run_on_time(),
+            false => thread::run_as_others(),
+        }
+        let mut follow_ups = if large { aside(|| self.step(now)) } else { self.step(now) };
         follow_ups.extend((large && self.installed).then_some(FollowUp::MuchDone));
         follow_ups
     }
@@ -520,6 +537,7 @@ impl Syncer {
     }
 
     fn compare_all(&mut self, now: Instant) {
+        thread::run_as_others();
         let changes = self.changes();
         let began = Instant::now();
         match self.parts.dataplane.replace(self.index.table()) {

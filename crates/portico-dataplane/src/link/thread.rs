@@ -1,5 +1,6 @@
 //! A thread that others count on, such as that of an election: its clock, and that it runs when it has to.
 
+use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
@@ -19,12 +20,39 @@ pub fn now() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
+/// How a thread stands to others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Ordinary,
+    OnTime,
+    /// It may not be otherwise.
+    Refused,
+}
+
+thread_local! {
+    static STANDING: Cell<Standing> = const { Cell::new(Standing::Ordinary) };
+}
+
 /// Has the calling thread run before others, as far as that is allowed: a heartbeat that is late for want of a processor costs
-/// us our addresses.
+/// us our addresses. Costs nothing where it does already.
 pub fn run_on_time() {
-    if let Err(error) = limit_run().and_then(|()| become_realtime()) {
-        let nice = be_unkind();
-        tracing::debug!(%error, ?nice, "the thread does not run in real time");
+    if STANDING.get() == Standing::Ordinary {
+        STANDING.set(Standing::OnTime);
+        if let Err(error) = limit_run().and_then(|()| schedule(libc::SCHED_RR, REALTIME_PRIORITY)) {
+            STANDING.set(Standing::Refused);
+            let nice = be_unkind();
+            tracing::debug!(%error, ?nice, "the thread does not run in real time");
+        }
+    }
+}
+
+/// Has it run as others do again: for work that takes long.
+pub fn run_as_others() {
+    if STANDING.get() == Standing::OnTime {
+        STANDING.set(Standing::Ordinary);
+        if let Err(error) = schedule(libc::SCHED_OTHER, 0) {
+            tracing::warn!(%error, "the thread goes on in real time");
+        }
     }
 }
 
@@ -40,12 +68,12 @@ fn limit_run() -> io::Result<()> {
 }
 
 #[expect(unsafe_code, reason = "scheduling is only there as a system call")]
-fn become_realtime() -> io::Result<()> {
+fn schedule(policy: i32, priority: i32) -> io::Result<()> {
     // SAFETY: all zero is a valid sched_param, which the kernel only reads. 0 is the calling thread.
     unsafe {
         let mut parameters: libc::sched_param = std::mem::zeroed();
-        parameters.sched_priority = REALTIME_PRIORITY;
-        check(libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &raw const parameters))
+        parameters.sched_priority = priority;
+        check(libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &raw const parameters))
     }
 }
 
@@ -57,4 +85,32 @@ fn be_unkind() -> io::Result<()> {
 
 fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Of the calling thread: 0 is that of others, 2 is SCHED_RR.
+    fn policy() -> u32 {
+        let text = fs::read_to_string("/proc/thread-self/stat").unwrap();
+        text.rsplit(')').next().unwrap().split_ascii_whitespace().nth(38).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_thread_runs_on_time_until_it_is_told_otherwise() {
+        assert_eq!(policy(), 0);
+        run_on_time();
+        if STANDING.get() == Standing::Refused {
+            return eprintln!("real time is not allowed here");
+        }
+        run_on_time();
+        assert_eq!(policy(), 2);
+        assert_eq!(std::thread::spawn(policy).join().unwrap(), 0, "what it starts does not inherit it");
+        run_as_others();
+        assert_eq!(policy(), 0);
+        run_on_time();
+        assert_eq!(policy(), 2);
+    }
 }

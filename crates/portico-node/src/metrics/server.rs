@@ -2,6 +2,7 @@
 
 use super::Metrics;
 use crate::health::listen::{self, Answer};
+use crate::sync::aside;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, body::Incoming};
 use serde_json::{Value, json};
@@ -40,7 +41,8 @@ pub async fn serve(address: SocketAddr, pages: Pages, fatal: bool) -> io::Result
 impl Pages {
     fn answer(&self, request: &Request<Incoming>) -> Answer {
         let (content_type, body) = match request.uri().path() {
-            "/metrics" => (METRICS, self.metrics.text()),
+            // It may count all connections of the node.
+            "/metrics" => (METRICS, aside(|| self.metrics.text())),
             "/healthz" => (TEXT, "ok".to_owned()),
             "/proxyMode" => (TEXT, self.mode.to_owned()),
             "/configz" => (JSON, json!({ "kubeproxy.config.k8s.io": self.config }).to_string()),
