@@ -27,8 +27,8 @@ fn measure(services: u32, endpoints: u32) {
     let mut index = Index::new(settings());
     let start = Instant::now();
     for n in 0..services {
-        index.apply_service(service(n));
-        index.apply_slice(slice(n, false, endpoints));
+        index.apply_service(&service(n));
+        index.apply_slice(&slice(n, false, endpoints));
     }
     let applied = start.elapsed();
     let changes = index.take().changes.len();
@@ -38,11 +38,11 @@ fn measure(services: u32, endpoints: u32) {
     println!("  objects in {applied:.1?}, table {built:.1?}, resident {:.1} MiB", f64::from(held) / 1024.0);
 
     let moved = each_of_1000(|n| {
-        index.apply_slice(slice(n * 7 % services, true, endpoints));
+        index.apply_slice(&slice(n * 7 % services, true, endpoints));
         assert_eq!(index.take().changes.len(), 1);
     });
     let created = each_of_1000(|n| {
-        index.apply_service(service(services + n));
+        index.apply_service(&service(services + n));
         assert_eq!(index.take().changes.len(), 1);
     });
     println!("  an endpoint moved {moved:.1?}, a new Service {created:.1?}");
