@@ -3,7 +3,7 @@
 //! Each dataplane is a folder of the same shape: `plan` (pure: installed and wanted → operations), `read` (what the kernel
 //! has), `mod` (the [`Dataplane`]: remembers what is installed, sends one batch per change, atomic where the kernel has such).
 //! `netlink` has the message encoding and the socket that they share, `conntrack` ends flows whose endpoint is gone, `link` is for
-//! those who speak below IP.
+//! those who speak below IP, `thread` for those who have to run on time.
 
 pub mod conntrack;
 pub mod iptables;
@@ -15,6 +15,7 @@ pub mod nftables;
 pub mod parsers;
 #[cfg(test)]
 mod testing;
+pub mod thread;
 
 use portico_model::table::{Change, ForwardingTable, NodeRules};
 use std::time::{Duration, Instant};

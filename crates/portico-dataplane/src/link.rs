@@ -4,7 +4,6 @@
 pub mod filter;
 pub mod packet;
 pub mod rtnetlink;
-pub mod thread;
 
 use std::net::IpAddr;
 

@@ -2,7 +2,7 @@
 
 use crate::sync::Flows;
 use portico_dataplane::conntrack::{ABANDONED_AFTER, Conntrack, Stale, check, plan};
-use portico_dataplane::link::thread;
+use portico_dataplane::thread;
 use portico_model::table::{Change, ForwardingTable, PortKey};
 use std::collections::VecDeque;
 use std::time::Instant;

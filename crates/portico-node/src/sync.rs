@@ -11,6 +11,7 @@ mod reporting;
 mod waiting;
 
 use crate::announce::Announceables;
+use crate::aside::aside;
 use crate::backoff::Backoff;
 use crate::health::Monitor;
 use crate::journal::Journal;
@@ -22,7 +23,7 @@ use announcing::Held;
 use early::Early;
 use gate::Gate;
 use pace::Pace;
-use portico_dataplane::link::thread;
+use portico_dataplane::thread;
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Index, Settings, Update};
 use portico_model::objects::{Node, NodeAddress};
@@ -37,7 +38,6 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, watch};
 use waiting::Waiting;
 
@@ -119,15 +119,6 @@ pub struct Parts {
     pub announcing: bool,
     /// Where what the API server told is remembered.
     pub journal: Option<Journal>,
-}
-
-/// Work that takes long: the thread's other work goes to another thread, and this one runs as others do.
-pub fn aside<T>(work: impl FnOnce() -> T) -> T {
-    thread::run_as_others();
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
-    }
 }
 
 /// Work until nobody is left who could send anything.

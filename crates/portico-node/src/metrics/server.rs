@@ -1,8 +1,8 @@
 //! The pages beside health: `/metrics`, `/healthz`, `/proxyMode`, `/configz`.
 
 use super::Metrics;
+use crate::aside::aside;
 use crate::health::listen::{self, Answer};
-use crate::sync::aside;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, body::Incoming};
 use serde_json::{Value, json};

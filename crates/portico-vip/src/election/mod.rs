@@ -26,7 +26,8 @@ pub use state::{Counters, PEERS, Peer, State, TRANSITIONS, Transition};
 pub(crate) use portico_dataplane::link::rtnetlink;
 
 use driver::Driver;
-use portico_dataplane::link::{filter, longest_prefix, thread};
+use portico_dataplane::link::{filter, longest_prefix};
+use portico_dataplane::thread;
 use report::Report;
 use std::io;
 use std::thread::JoinHandle;

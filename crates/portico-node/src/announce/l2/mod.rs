@@ -20,7 +20,7 @@ pub use seal::Key;
 
 use super::{Peers, ShareChanges};
 use driver::Driver;
-use portico_dataplane::link::thread;
+use portico_dataplane::thread;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
