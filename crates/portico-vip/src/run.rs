@@ -91,6 +91,8 @@ pub async fn run(mut config: Config, stop: impl Future<Output = ()>) -> Result<(
     };
     tracing::info!("giving the address to another");
     if release(elections, &desk.states).await {
+        // Who is on this machine would come here to the last moment, and be cut off then.
+        desk.worker.close();
         tracing::info!(drain = ?config.drain, "another has the address, what is in flight ends here");
         tokio::time::sleep(config.drain).await;
     }
@@ -123,15 +125,21 @@ fn handovers(config: &Config, states: &[watch::Receiver<State>]) -> Result<Vec<H
     config.elections.iter().zip(states).map(start).collect()
 }
 
-/// Gives every address to another; whether there was one that had to be, and somebody who took it.
+/// Gives every address to another; whether another has one now.
 async fn release(elections: Vec<Election>, states: &[watch::Receiver<State>]) -> bool {
-    let began = SystemTime::now();
-    let owned: Vec<bool> = states.iter().map(|state| state.borrow().role == Role::Owner).collect();
+    let asked = SystemTime::now();
+    let before: Vec<State> = states.iter().map(|state| state.borrow().clone()).collect();
     future::join_all(elections.into_iter().map(Election::release)).await;
-    let is_taken = |state: &watch::Receiver<State>| {
-        state.borrow().peers.iter().any(|peer| peer.priority > 0 && peer.last_heard >= began)
-    };
-    states.iter().zip(owned).any(|(state, owned)| owned && is_taken(state))
+    before.iter().zip(states).any(|(before, state)| is_with_another(before, &state.borrow(), asked))
+}
+
+/// The state when we were asked to stop, and the one after that.
+fn is_with_another(before: &State, after: &State, asked: SystemTime) -> bool {
+    match before.role {
+        Role::Owner => after.peers.iter().any(|peer| peer.priority > 0 && peer.last_heard >= asked),
+        Role::Standby => before.owner.is_some(),
+        Role::Stopped => false,
+    }
 }
 
 /// HAProxy verifies servers as we do, and reads no kubeconfig.
@@ -199,6 +207,7 @@ fn wanted(config: &Config, known: &Known) -> Wanted {
         port: config.port,
         servers: known.list(),
         cluster: known.cluster.clone(),
+        closing: false,
     }
 }
 
@@ -254,6 +263,7 @@ async fn serve(address: SocketAddr, desk: Arc<Desk>) {
 mod tests {
     use super::*;
     use crate::config::{Given, Surroundings, resolve};
+    use crate::election::Peer;
     use crate::servers::health::{Finding, Health};
     use std::time::SystemTime;
 
@@ -271,5 +281,28 @@ mod tests {
         assert_eq!(priority(&config, &known), 100);
         known.servers.insert(own, bad());
         assert_eq!(priority(&config, &known), 50);
+    }
+
+    #[test]
+    fn another_has_the_address_that_took_it_or_had_it_all_the_time() {
+        let (address, asked) = ("10.0.0.2".parse().unwrap(), SystemTime::UNIX_EPOCH + Duration::from_secs(9));
+        let state = |role| State { role, ..State::new(100) };
+        let heard = |priority, last_heard| State {
+            peers: vec![Peer { address, priority, last_heard }],
+            owner: Some(address),
+            ..state(Role::Stopped)
+        };
+        let standby = |owner| State { owner, ..state(Role::Standby) };
+        for (before, after, expected) in [
+            (state(Role::Owner), heard(100, asked), true),
+            (state(Role::Owner), heard(0, asked), false),
+            (state(Role::Owner), heard(100, SystemTime::UNIX_EPOCH), false),
+            (state(Role::Owner), state(Role::Stopped), false),
+            (standby(Some(address)), state(Role::Stopped), true),
+            (standby(None), state(Role::Stopped), false),
+            (state(Role::Stopped), heard(100, asked), false),
+        ] {
+            assert_eq!(is_with_another(&before, &after, asked), expected, "{before:?} {after:?}");
+        }
     }
 }

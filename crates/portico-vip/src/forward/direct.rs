@@ -33,7 +33,7 @@ impl Forwarder for Direct {
     }
 
     fn apply(&mut self, wanted: &Wanted) -> Result<(), ForwardError> {
-        let routes: Vec<Route> = wanted.routes().collect();
+        let routes: Vec<Route> = wanted.open_routes().collect();
         routes.iter().for_each(route::let_packets_pass);
         self.translation.set(routes.into_iter().map(|route| (route.family, route.frontends, route.eligible)))
     }

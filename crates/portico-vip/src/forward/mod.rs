@@ -39,6 +39,9 @@ pub struct Wanted {
     pub servers: Vec<Server>,
     /// The cluster IPs and the port of `default/kubernetes`, where they are known.
     pub cluster: Vec<SocketAddr>,
+    /// We are about to go: what is open goes on here, what begins is for whoever has the address. For the ways that take
+    /// with them what is open when they go.
+    pub closing: bool,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -166,6 +166,7 @@ mod tests {
                 server("[fd00::1]:6443", true),
             ],
             cluster: vec![],
+            closing: false,
         };
         let text = services(&wanted.routes().collect::<Vec<_>>());
         let value: Value = serde_json::from_str(&text).unwrap();
@@ -191,7 +192,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut node = Node::new(folder.path());
         assert_eq!(daemon(folder.path()), None);
-        let wanted = Wanted { addresses: vec![], port: 6443, servers: vec![], cluster: vec![] };
+        let wanted = Wanted { addresses: vec![], port: 6443, servers: vec![], cluster: vec![], closing: false };
         let problem = node.apply(&wanted).unwrap_err().to_string();
         assert!(problem.starts_with("the node daemon is not there to serve"), "{problem}");
         let lock = File::open(folder.path()).unwrap();

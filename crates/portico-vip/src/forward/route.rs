@@ -46,6 +46,11 @@ impl Wanted {
         Family::BOTH.into_iter().filter_map(|family| self.route(family))
     }
 
+    /// Those for connections that begin now.
+    pub(super) fn open_routes(&self) -> impl Iterator<Item = Route> {
+        self.routes().filter(|_| !self.closing)
+    }
+
     /// Servers that get no connections, and whose connections lead nowhere. One that only is not ready goes on with those
     /// that it has.
     pub(super) fn gone(&self) -> Vec<SocketAddr> {
@@ -109,6 +114,7 @@ mod tests {
             port: 6443,
             servers: servers.iter().map(server).collect(),
             cluster: cluster.iter().map(|address| address.parse().unwrap()).collect(),
+            closing: false,
         }
     }
 
@@ -132,6 +138,14 @@ mod tests {
         assert_eq!(text(&v6.eligible), ["[2001:db8::1]:6443"], "the only one, though it does not answer");
         assert_eq!(v6.cluster, None);
         assert_eq!(text(&wanted.gone()), ["192.0.2.1:6443"]);
+    }
+
+    #[test]
+    fn who_closes_has_routes_for_what_is_open_only() {
+        let mut wanted = wanted(&["192.0.2.100"], &[("192.0.2.1:6443", true)], &[]);
+        assert!(wanted.open_routes().eq(wanted.routes()));
+        wanted.closing = true;
+        assert_eq!((wanted.routes().count(), wanted.open_routes().count()), (1, 0));
     }
 
     #[test]

@@ -47,6 +47,11 @@ impl Worker {
         });
     }
 
+    /// From now on connections that begin are another's.
+    pub fn close(&self) {
+        self.wanted.send_modify(|wanted| wanted.iter_mut().for_each(|wanted| wanted.closing = true));
+    }
+
     /// What became of it.
     pub fn attempt(&self) -> Attempt {
         self.attempts.borrow().clone()

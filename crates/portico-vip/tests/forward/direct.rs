@@ -1,6 +1,6 @@
 //! Straight to the servers.
 
-use crate::lab::{Daemons, Lab, alone, go_all_the_way, run, wanted};
+use crate::lab::{Daemons, Lab, alone, close_one, go_all_the_way, run, wanted};
 use portico_vip::forward::{Forwarding, Mode};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -12,6 +12,7 @@ async fn packets_reach_the_servers_directly() {
     go_all_the_way(&lab, &mut daemons).await;
     println!("{}", daemons.rules().join("\n"));
     assert!(daemons.rules().join("\n").contains("172.16.64.58:6443 to 172.16.64.31:6443, 172.16.64.32:6443"));
+    close_one(&lab, &mut daemons).await;
     daemons.remove();
     assert_eq!(run(lab.owner(), "nft list tables"), "");
 }

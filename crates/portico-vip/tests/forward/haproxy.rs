@@ -1,6 +1,6 @@
 //! Through HAProxy, the real one.
 
-use crate::lab::{Daemons, Lab, MASTERS, alone, go_all_the_way, master, run, vip, wanted};
+use crate::lab::{Daemons, Lab, MASTERS, alone, close_one, go_all_the_way, master, run, vip, wanted};
 use portico_testbed::{Flow, Host, Protocol};
 use portico_vip::forward::{ForwardSettings, HaproxySettings, Mode};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 fn settings(dir: &Path) -> impl Fn(usize) -> ForwardSettings {
@@ -66,7 +67,6 @@ fn daemons<'a>(lab: &'a Lab, dir: &'a Path) -> Daemons<'a> {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    daemons.spares_the_unready = false;
     daemons
 }
 
@@ -88,6 +88,7 @@ async fn packets_through_haproxy() {
     lab.check(&[1, 2], "after a reload").await;
     assert_ne!(workers(dir.path()), before, "other servers take one");
 
+    close_one(&lab, &mut daemons).await;
     daemons.remove();
     assert_eq!(run(lab.owner(), "nft list tables"), "");
     assert_eq!(workers(dir.path()), BTreeSet::new());
@@ -172,9 +173,12 @@ impl ApiServer {
     }
 }
 
-async fn ask(from: &Host, client: &TlsConnector) -> Result<String, Box<dyn std::error::Error>> {
+async fn open(from: &Host, client: &TlsConnector) -> Result<TlsStream<TcpStream>, Box<dyn std::error::Error>> {
     let stream = from.connect(&Flow::new(Protocol::Tcp, vip(false))).await.map_err(|failure| failure.to_string())?;
-    let mut stream = client.connect(ServerName::IpAddress(vip(false).ip().into()), stream).await?;
+    Ok(client.connect(ServerName::IpAddress(vip(false).ip().into()), stream).await?)
+}
+
+async fn ask(mut stream: TlsStream<TcpStream>) -> Result<String, Box<dyn std::error::Error>> {
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
@@ -228,19 +232,24 @@ async fn haproxy_checks_for_itself() {
     let who = async || -> BTreeSet<String> {
         let mut seen = BTreeSet::new();
         for _ in 0..12 {
-            seen.insert(ask(&lab.outside, &client).await.unwrap_or_else(|error| error.to_string()));
+            let answer = async { ask(open(&lab.outside, &client).await?).await };
+            seen.insert(answer.await.unwrap_or_else(|error| error.to_string()));
         }
         seen
     };
     let all = MASTERS.map(str::to_owned);
     soon("all are checked", async || who().await.iter().eq(&all)).await;
     servers[2].ready.store(false, Ordering::SeqCst);
-    // Who is asking at that moment is cut off.
     soon("it is out", async || who().await.iter().eq(&all[..2])).await;
     assert_eq!(who().await.into_iter().collect::<Vec<_>>(), &all[..2]);
     servers[2].ready.store(true, Ordering::SeqCst);
     soon("it is back", async || who().await.contains("master3")).await;
+    let opened = [(); 3].map(|()| open(&lab.outside, &client));
+    let opened = futures_util::future::try_join_all(opened).await.unwrap();
     servers.iter().for_each(|server| server.ready.store(false, Ordering::SeqCst));
     soon("all are out", async || states(&dir.path().join("master1")).unwrap().iter().all(|up| !up)).await;
     assert_eq!(who().await.into_iter().collect::<Vec<_>>(), all, "none is ready: all get connections");
+    for stream in opened {
+        ask(stream).await.expect("checks that fail end nothing that is open");
+    }
 }

@@ -53,6 +53,7 @@ pub fn wanted(healthy: &[usize]) -> Wanted {
         port: PORT,
         servers: server(false).chain(server(true)).collect(),
         cluster: vec![cluster_ip(false), cluster_ip(true)],
+        closing: false,
     }
 }
 
@@ -149,14 +150,12 @@ pub struct Daemons<'a> {
     pub each: Vec<Forwarding>,
     /// Waits until what was applied has sunk in.
     pub settle: Box<dyn Fn() + 'a>,
-    /// A server that is not ready goes on with the connections that it has.
-    pub spares_the_unready: bool,
 }
 
 impl<'a> Daemons<'a> {
     pub fn new(lab: &'a Lab, settings: impl Fn(usize) -> ForwardSettings) -> Daemons<'a> {
         let each = (1..=3).map(|number| Forwarding::new(settings(number))).collect();
-        Daemons { lab, each, settle: Box::new(|| ()), spares_the_unready: true }
+        Daemons { lab, each, settle: Box::new(|| ()) }
     }
 
     pub fn apply(&mut self, wanted: &Wanted) -> Applied {
@@ -190,7 +189,7 @@ pub async fn go_all_the_way(lab: &Lab, daemons: &mut Daemons<'_>) {
     unready.servers.iter_mut().for_each(|server| server.gone = false);
     daemons.apply(&unready);
     lab.check(&[1, 2], "one is not ready").await;
-    for conversation in cut.iter_mut().filter(|_| daemons.spares_the_unready) {
+    for conversation in &mut cut {
         conversation.again(SOON).await.expect("it goes on with what it has");
     }
     daemons.apply(&wanted(&[1, 2]));
@@ -210,4 +209,22 @@ pub async fn go_all_the_way(lab: &Lab, daemons: &mut Daemons<'_>) {
     for conversation in &mut kept[..1] {
         conversation.again(SOON).await.expect("nobody is cut where nobody is better");
     }
+}
+
+/// A master that is about to go, for who is on it: what is open goes on, what begins goes to the owner, and nothing is cut at its end.
+pub async fn close_one(lab: &Lab, daemons: &mut Daemons<'_>) {
+    const SOON: Duration = Duration::from_secs(5);
+    let (host, everybody) = (&lab.masters[1], MASTERS.map(str::to_owned).into());
+    daemons.apply(&wanted(&[1, 2, 3]));
+    let (_, mut open) = host.open(&Flow::new(Protocol::Tcp, vip(false))).await.unwrap();
+    let closing = Wanted { closing: true, ..wanted(&[1, 2, 3]) };
+    host.enter(|| daemons.each[1].apply(&closing)).unwrap();
+    open.again(SOON).await.expect("it goes on with what it has");
+    let rules = host.enter(|| daemons.each[1].rules()).unwrap().join("\n");
+    assert!(!rules.contains("172.16.64.58:6443 to"), "{rules}");
+    let (_, mut new) = host.open(&Flow::new(Protocol::Tcp, vip(false))).await.unwrap();
+    assert_eq!(lab.who(host, vip(false), &everybody).await, everybody, "through the owner");
+    drop(open);
+    host.enter(|| daemons.each[1].remove()).unwrap();
+    new.again(SOON).await.expect("it is with the owner");
 }

@@ -79,7 +79,13 @@ pub fn forwarding() -> Forwarding {
 
 pub fn wanted(v6: bool) -> Wanted {
     let server = |number| Server { address: SocketAddr::new(address(number, v6), PORT), healthy: true, gone: false };
-    Wanted { addresses: vec![vip(v6).ip()], port: PORT, servers: (1..=3).map(server).collect(), cluster: Vec::new() }
+    Wanted {
+        addresses: vec![vip(v6).ip()],
+        port: PORT,
+        servers: (1..=3).map(server).collect(),
+        cluster: Vec::new(),
+        closing: false,
+    }
 }
 
 pub fn election(number: usize, v6: bool, priority: u8) -> Settings {
@@ -197,6 +203,8 @@ impl Master {
     pub async fn stop(&mut self) {
         let (election, handover) = self.running.take().unwrap();
         election.release().await;
+        let closing = Wanted { closing: true, ..wanted(self.v6) };
+        tokio::task::block_in_place(|| self.host.enter(|| self.forwarding.apply(&closing))).unwrap();
         tokio::time::sleep(DRAIN).await;
         handover.end().await;
         tokio::task::block_in_place(|| self.host.enter(|| self.forwarding.remove())).unwrap();

@@ -22,11 +22,9 @@ pub struct Target {
     pub disabled: bool,
 }
 
-impl Target {
-    /// What HAProxy calls it; it allows no brackets.
-    pub fn name(&self) -> String {
-        format!("{}_{}", self.address.ip(), self.address.port())
-    }
+/// What HAProxy calls a server; it allows no brackets.
+pub fn name(server: &SocketAddr) -> String {
+    format!("{}_{}", server.ip(), server.port())
 }
 
 /// Everything that HAProxy is told.
@@ -94,7 +92,7 @@ defaults
     option httpchk
     http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host kubernetes
     http-check expect status 200
-    default-server check check-ssl {} inter {} fall {} rise {} on-marked-down shutdown-sessions
+    default-server check check-ssl {} inter {} fall {} rise {}
 ",
             self.verify(),
             milliseconds(self.settings.check_interval),
@@ -102,7 +100,7 @@ defaults
             self.settings.healthy_after.max(1),
         );
         self.servers(&mut text);
-        _ = write!(text, "\nbackend {unchecked}\n    default-server on-marked-down shutdown-sessions\n");
+        _ = write!(text, "\nbackend {unchecked}\n");
         self.servers(&mut text);
         text
     }
@@ -117,7 +115,7 @@ defaults
     fn servers(&self, text: &mut String) {
         for target in &self.targets {
             let state = if target.disabled { " disabled" } else { "" };
-            _ = writeln!(text, "    server {} {}{state}", target.name(), target.address);
+            _ = writeln!(text, "    server {} {}{state}", name(&target.address), target.address);
         }
     }
 }

@@ -5,7 +5,8 @@
 //! [`config`] writes the configuration, [`process`] keeps the program running.
 //!
 //! HAProxy checks the servers itself. Which of them we know to be out it is told while it runs: a reload would leave the
-//! connections that are open with a worker that checks nothing any more.
+//! connections that are open with a worker that checks nothing any more. Its checks end no connection: on a busy machine those of
+//! all servers may fail at once, and whoever was cut off would come back to the same ones. Those that lead nowhere we have it end.
 
 mod config;
 mod process;
@@ -167,7 +168,7 @@ impl Haproxy {
     }
 
     /// To HAProxy, or past it.
-    fn translate(&mut self, routes: Vec<Route>) -> Result<(), ForwardError> {
+    fn translate(&mut self, routes: impl Iterator<Item = Route>) -> Result<(), ForwardError> {
         let answers = self.answers();
         if !answers {
             tracing::warn!("HAProxy does not answer: sending straight to the servers");
@@ -176,7 +177,7 @@ impl Haproxy {
             let haproxy = self.settings.listen_on(route.family).filter(|_| answers);
             (route.family, route.frontends, haproxy.map_or(route.eligible, |place| vec![place]))
         };
-        let routes: Vec<_> = routes.into_iter().map(to).collect();
+        let routes: Vec<_> = routes.map(to).collect();
         self.translation.set(routes)
     }
 }
@@ -198,7 +199,9 @@ impl Forwarder for Haproxy {
             true => self.process = None,
             false => self.configure(&config)?,
         }
-        self.translate(routes)
+        self.translate(wanted.open_routes())?;
+        wanted.gone().iter().for_each(|server| end_sessions(&self.socket(), server));
+        Ok(())
     }
 
     fn rules(&mut self) -> Result<Vec<String>, ForwardError> {
@@ -247,10 +250,18 @@ fn tell(socket: &Path, config: &Config<'_>) -> io::Result<()> {
     for target in &config.targets {
         let state = if target.disabled { "maint" } else { "ready" };
         for section in SECTIONS {
-            ask(socket, &format!("set server {section}/{} state {state}\n", target.name()))?;
+            ask(socket, &format!("set server {section}/{} state {state}\n", config::name(&target.address)))?;
         }
     }
     Ok(())
+}
+
+/// Said again with every look: who is gone gets no new ones.
+fn end_sessions(socket: &Path, server: &SocketAddr) {
+    let shutdown = |section| ask(socket, &format!("shutdown sessions server {section}/{}\n", config::name(server)));
+    if let Err(error) = SECTIONS.into_iter().try_for_each(shutdown) {
+        tracing::warn!(%server, %error, "cannot end connections to a server that is gone");
+    }
 }
 
 /// HAProxy answers with an empty line where there is nothing to say.

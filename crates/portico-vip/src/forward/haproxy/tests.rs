@@ -17,6 +17,7 @@ fn routes(servers: &[(&str, bool)]) -> Vec<Route> {
         port: 6443,
         servers: servers.iter().map(server).collect(),
         cluster: vec![],
+        closing: false,
     };
     wanted.routes().collect()
 }
@@ -32,8 +33,7 @@ fn the_configuration_has_the_servers_with_their_checks() {
         "    bind 172.16.64.35:16443\n",
         "    server 172.16.64.35_6443 172.16.64.35:6443\n",
         "    server 172.16.64.48_6443 172.16.64.48:6443 disabled\n",
-        "    default-server check check-ssl verify required ca-file \"/etc/kubernetes/pki/ca.crt\" inter 500ms fall 1 rise 2 \
-         on-marked-down shutdown-sessions\n",
+        "    default-server check check-ssl verify required ca-file \"/etc/kubernetes/pki/ca.crt\" inter 500ms fall 1 rise 2\n",
         "    http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host kubernetes\n",
         "    use_backend unchecked if { nbsrv(apiservers) eq 0 }\n",
     ] {
