@@ -116,7 +116,7 @@ settings! {
     /// For how long after a take-over connections that the owner before has are sent there; 0s for not at all [default: 5m]
     #[arg(long, value_name = "DURATION")]
     relay_for: Duration,
-    /// For how long an owner that was asked to stop goes on with its connections after another has the address [default: 3s]
+    /// For how long one that was asked to stop goes on with its connections when another has the address [default: 3s]
     #[arg(long, value_name = "DURATION")]
     drain: Duration,
     /// How the address is forwarded to the API servers [default: auto]

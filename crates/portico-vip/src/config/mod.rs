@@ -37,7 +37,7 @@ pub struct Config {
     pub priority_penalty: u8,
     /// For how long after a take-over the owner of before is sent its connections.
     pub relay_for: Duration,
-    /// For how long an owner that was asked to stop goes on with them.
+    /// For how long one that was asked to stop goes on with its own.
     pub drain: Duration,
     pub forward: ForwardSettings,
     pub check_every: Duration,
