@@ -421,7 +421,8 @@ fn nobody_comes_when_it_leaves() {
     let expected = [
         (since(250), "send 0"),
         (since(500), "take 2s, send 0"),
-        (since(750), "drop, Stopped: asked to stop, released"),
+        (since(750), "send 0"),
+        (since(1000), "drop, Stopped: asked to stop, released"),
     ];
     assert_eq!(timeline, expected.map(|(time, text)| (time, text.to_owned())));
     router.handle(start + 6000 * MS, Input::LinkUp);

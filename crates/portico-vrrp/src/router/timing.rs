@@ -5,7 +5,8 @@ use std::time::Duration;
 
 /// How early the kernel may remove an address (a quarter of a second), and how late an advert may be that still saves it.
 const KERNEL_MARGIN: Duration = Duration::from_millis(350);
-const SHORTEST_LEAVE: Duration = Duration::from_millis(300);
+/// On a busy machine who is to take over may be late, however short the interval; who leaves serves until then.
+const SHORTEST_LEAVE: Duration = Duration::from_secs(1);
 
 /// So that of several who wait, the one with the highest priority is first.
 pub fn skew(version: Version, interval: Duration, priority: u8) -> Duration {
