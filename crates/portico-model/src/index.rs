@@ -21,7 +21,7 @@ use node::{Here, NodeState};
 use parse::Complaints;
 use services::ServiceRecord;
 use slices::{SliceRecord, service_of};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::mem;
 use std::net::IpAddr;
@@ -114,9 +114,9 @@ pub struct Index {
     /// What the table was last built with.
     here: Here,
     eligible: bool,
-    services: BTreeMap<ServiceName, Known>,
+    services: HashMap<ServiceName, Known>,
     /// The Service of each slice: (namespace, slice) to its name.
-    slice_owners: BTreeMap<ServiceName, Arc<str>>,
+    slice_owners: HashMap<ServiceName, Arc<str>>,
     /// To be rebuilt.
     dirty: BTreeSet<ServiceName>,
     /// Services that changed, with what they were when the table was last built.
@@ -135,6 +135,8 @@ struct Known {
     record: Option<Box<ServiceRecord>>,
     /// Sorted by name.
     slices: Vec<SliceRecord>,
+    /// The table was last built with a record.
+    built: bool,
 }
 
 impl Index {
@@ -147,8 +149,8 @@ impl Index {
             node,
             here,
             eligible: false,
-            services: BTreeMap::new(),
-            slice_owners: BTreeMap::new(),
+            services: HashMap::new(),
+            slice_owners: HashMap::new(),
             dirty: BTreeSet::new(),
             replaced: BTreeMap::new(),
             table,

@@ -1,8 +1,13 @@
 //! The way to the API server: whose address and credentials, and connections that notice when the other side is gone.
 
+mod direct;
+mod framing;
+
 use crate::config::ApiAccess;
-use http::Request;
+use direct::Direct;
+use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
+use hyper::body::Body as HttpBody;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -13,7 +18,7 @@ use serde::Deserialize;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
-use tower::{BoxError, ServiceExt};
+use tower::{BoxError, Service, ServiceExt};
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// For the head of an answer, and for a whole answer that is not a stream.
@@ -37,8 +42,16 @@ pub enum AccessError {
     Client(#[from] kube::Error),
 }
 
-/// A client for this access. Nothing is sent yet.
-pub async fn connect(access: &ApiAccess) -> Result<Client, AccessError> {
+/// The ways to one server.
+#[derive(Clone)]
+pub struct Clients {
+    pub requests: Client,
+    /// Each has a connection of its own.
+    pub watches: Client,
+}
+
+/// Clients for this access. Nothing is sent yet.
+pub async fn connect(access: &ApiAccess) -> Result<Clients, AccessError> {
     let config = config(access).await?;
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
@@ -49,9 +62,19 @@ pub async fn connect(access: &ApiAccess) -> Result<Client, AccessError> {
     connector.set_keepalive_retries(Some(KEEPALIVE_STEPS));
     connector.set_tcp_user_timeout(Some(ANSWER));
     let connector = config.rustls_https_connector_with_connector(connector)?;
-    let http: HttpClient<_, Body> =
+    let watches = client(&config, Direct(connector.clone()))?;
+    let shared: HttpClient<_, Body> =
         HttpClient::builder(TokioExecutor::new()).pool_max_idle_per_host(1).build(connector);
-    let builder = ClientBuilder::new(http.map_err(BoxError::from), "default")
+    Ok(Clients { requests: client(&config, shared.map_err(BoxError::from))?, watches })
+}
+
+/// Requests get what the access says: where to, who asks, and as whom.
+fn client<S, B>(config: &Config, service: S) -> Result<Client, AccessError>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send> + Clone + Send + 'static,
+    B: HttpBody<Data = bytes::Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let builder = ClientBuilder::new(service, "default")
         .with_layer(&config.base_uri_layer())
         .with_layer(&config.extra_headers_layer()?);
     Ok(match config.auth_layer()? {
@@ -190,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn the_last_reason_is_told() {
         let access = ApiAccess { kubeconfig: None, server: Some("http://127.0.0.1:1".to_owned()) };
-        let error = get(&connect(&access).await.unwrap(), "/version").await.unwrap_err().to_string();
+        let error = get(&connect(&access).await.unwrap().requests, "/version").await.unwrap_err().to_string();
         assert!(error.contains("Connection refused"), "{error}");
     }
 }

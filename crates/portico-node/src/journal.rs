@@ -1,7 +1,7 @@
 //! The last known objects on disk, so that a node that starts without an API server forwards what it last knew.
 //!
 //! A file of lines, one for each object that changed; the last line about an object counts. Who changes something leaves the
-//! object; a thread writes what has gathered, every few seconds, and rewrites the file when more than half of it is of no
+//! object; a thread writes what has gathered, every half minute, and rewrites the file when more than half of it is of no
 //! use. A line that was cut off by a crash is ignored.
 
 mod file;
@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Between two writes. To wake the thread costs more than what it writes.
-const PAUSE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_secs(30);
 /// Between tries to write that fail.
 const AGAIN: Duration = Duration::from_secs(1);
 /// So many objects are left as they are; more are made lines at once, which take less memory.

@@ -43,14 +43,12 @@ impl Kind {
 
     /// Read one object of this kind from the API's JSON.
     pub fn decode(self, json: &str) -> Result<Object, serde_json::Error> {
-        let mut object = match self {
+        Ok(match self {
             Kind::Service => Object::Service(serde_json::from_str(json)?),
             Kind::Slice => Object::Slice(serde_json::from_str(json)?),
             Kind::Node => Object::Node(serde_json::from_str(json)?),
             Kind::Cidr => Object::Cidr(serde_json::from_str(json)?),
-        };
-        object.metadata_mut().annotations.retain(|name, _| name == TRIGGER_TIME);
-        Ok(object)
+        })
     }
 }
 
@@ -84,15 +82,6 @@ impl Object {
             Object::Slice(object) => &object.metadata,
             Object::Node(object) => &object.metadata,
             Object::Cidr(object) => &object.metadata,
-        }
-    }
-
-    fn metadata_mut(&mut self) -> &mut Metadata {
-        match self {
-            Object::Service(object) => &mut object.metadata,
-            Object::Slice(object) => &mut object.metadata,
-            Object::Node(object) => &mut object.metadata,
-            Object::Cidr(object) => &mut object.metadata,
         }
     }
 

@@ -21,9 +21,9 @@ use tokio::time::Instant;
 /// Between two writes while things change.
 const EVERY: Duration = Duration::from_millis(500);
 /// Between two while nothing does that anybody waits for.
-const RENEW: Duration = Duration::from_secs(15);
+const RENEW: Duration = Duration::from_secs(30);
 /// Whoever has not renewed for so long is not reporting.
-const LASTS: Duration = Duration::from_secs(45);
+const LASTS: Duration = Duration::from_secs(75);
 /// Between tries that fail, and where the server does not let us.
 const RETRY: Duration = Duration::from_secs(5);
 const DENIED: Duration = Duration::from_secs(300);

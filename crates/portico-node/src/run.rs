@@ -15,15 +15,12 @@ use crate::journal::{Journal, Remembered};
 use crate::memory;
 use crate::metrics::Metrics;
 use crate::metrics::server::{self, Pages};
-use crate::objects::{Kind, Name, Object};
 use crate::report;
 use crate::statics::{self, InForce};
-use crate::sync::{self, FollowUp, Input, Parts};
+use crate::sync::{self, FollowUp, Input, Parts, Watches};
 use crate::sysctl;
-use crate::watch::{self, Sink};
 use kube::Client;
 use portico_model::table::{Family, NodePortAddresses, PerFamily, PortKey};
-use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,7 +60,8 @@ pub enum RunError {
 pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> Result<(), RunError> {
     memory::prefer_others_to_be_killed(config.oom_score_adj);
     memory::use_small_pages();
-    let client = client::connect(&config.api).await?;
+    let clients = client::connect(&config.api).await?;
+    let client = clients.requests.clone();
     let mut metrics = Metrics::new(config.mode.name());
     if config.count_connections {
         metrics.count_connections();
@@ -88,8 +86,9 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         announcing: config.announce.enabled,
         journal,
     };
-    let looping = tokio::spawn(sync::run(parts, received, follow_ups));
     let node = Arc::clone(&config.settings.node_name);
+    let (watches, answers) = Watches::follow(&clients, &node);
+    let mut looping = tokio::spawn(sync::run(parts, watches, received, follow_ups));
     tracing::info!(node = %node, mode = config.mode.name(), version = env!("CARGO_PKG_VERSION"), "starting");
 
     let mut tasks = JoinSet::new();
@@ -129,16 +128,16 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         };
         tokio::spawn(announce::run(parts, async move { _ = stopped.await }))
     });
-    spawn_watchers(&mut tasks, client, node, remembered, &inputs);
-    drop(inputs);
+    help_starting(&mut tasks, client, remembered, answers, inputs);
 
     let result = tokio::select! {
         () = stop => Ok(()),
         Some(ended) = tasks.join_next() => match ended {
             Ok(Err(error)) => Err(error),
             Ok(Ok(())) => Ok(()),
-            Err(source) => Err(RunError::Io { doing: "a part of the daemon broke", source: io::Error::other(source) }),
+            Err(source) => Err(broke(source)),
         },
+        Err(source) = &mut looping => Err(broke(source)),
     };
     // Others get the traffic before anything else ends.
     drop(stop_announcing);
@@ -149,6 +148,10 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     tasks.shutdown().await;
     let _ = tokio::time::timeout(GOODBYE, looping).await;
     result
+}
+
+fn broke(source: tokio::task::JoinError) -> RunError {
+    RunError::Io { doing: "a part of the daemon broke", source: io::Error::other(source) }
 }
 
 type Ended = Result<(), RunError>;
@@ -176,63 +179,20 @@ fn serve(tasks: &mut JoinSet<Ended>, config: &Config, monitor: &Monitor, metrics
     }
 }
 
-/// Watch everything, tell the loop, and help a start along.
-fn spawn_watchers(
+/// Tell the loop what is known, or asked for, before the lists are.
+fn help_starting(
     tasks: &mut JoinSet<Ended>,
     client: Client,
-    node: Arc<str>,
     remembered: Option<Remembered>,
-    inputs: &mpsc::Sender<Input>,
+    answers: flag::Receiver<bool>,
+    inputs: mpsc::Sender<Input>,
 ) {
-    let (answered, answers) = flag::channel(false);
-    let sink = Arc::new(ToLoop { inputs: inputs.clone(), answered });
-    for kind in Kind::ALL {
-        let (client, node, sink) = (client.clone(), Arc::clone(&node), Arc::clone(&sink));
-        tasks.spawn(async move { match watch::follow(client, kind, &node, &*sink).await {} });
-    }
     let to_loop = inputs.clone();
     tasks.spawn(never(async move {
         let _ = to_loop.send(Input::First(first::fetch(&client).await)).await;
     }));
-    let to_loop = inputs.clone();
     if let Some(remembered) = remembered {
-        tasks.spawn(never(remember(remembered, answers, to_loop)));
-    }
-}
-
-struct ToLoop {
-    inputs: mpsc::Sender<Input>,
-    answered: flag::Sender<bool>,
-}
-
-impl ToLoop {
-    async fn send(&self, input: Input) {
-        // The loop is gone only when everything ends.
-        let _ = self.inputs.send(input).await;
-    }
-}
-
-impl Sink for ToLoop {
-    async fn apply(&self, object: Object) {
-        self.send(Input::Apply(object, Instant::now())).await;
-    }
-
-    async fn delete(&self, name: Name) {
-        self.send(Input::Delete(name, Instant::now())).await;
-    }
-
-    async fn listed(&self, kind: Kind, names: HashSet<Name>) {
-        self.send(Input::Listed(kind, names)).await;
-    }
-
-    async fn reached(&self, kind: Kind, version: u64) {
-        if matches!(kind, Kind::Service | Kind::Slice) {
-            self.send(Input::Reached(kind, version)).await;
-        }
-    }
-
-    fn answered(&self) {
-        self.answered.send_if_modified(|answered| !std::mem::replace(answered, true));
+        tasks.spawn(never(remember(remembered, answers, inputs)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Keeps the dataplane equal to the table: everything that came in becomes one batch, at once.
 //!
-//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, on the thread that reads the watches: to wake
-//! another for each change would cost more than the change. What the kernel has after an error is not guessed: everything is compared.
+//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, which also reads the watches. What the kernel has after an
+//! error is not guessed: everything is compared.
 
 mod announcing;
 mod early;
@@ -9,6 +9,7 @@ mod gate;
 mod pace;
 mod reporting;
 mod waiting;
+mod watches;
 
 use crate::announce::Announceables;
 use crate::aside::aside;
@@ -40,8 +41,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use waiting::Waiting;
+pub use watches::Watches;
 
-/// So many inputs become one batch at most; what comes then waits for the next.
+/// So many inputs from elsewhere become one batch at most; what comes then waits for the next.
 const MOST_INPUTS: usize = 16 << 10;
 /// So many inputs are taken and installed in a millisecond or two.
 const SMALL_STEP: usize = 32;
@@ -122,17 +124,25 @@ pub struct Parts {
 }
 
 /// Work until nobody is left who could send anything.
-pub async fn run(parts: Parts, mut inputs: mpsc::Receiver<Input>, follow_ups: mpsc::Sender<FollowUp>) {
+pub async fn run(
+    parts: Parts,
+    mut watches: Watches,
+    mut inputs: mpsc::Receiver<Input>,
+    follow_ups: mpsc::Sender<FollowUp>,
+) {
     let mut syncer = Syncer::new(parts, Instant::now());
     let mut deadline = syncer.deadline();
     // Most changes leave it where it is.
     let mut due = pin!(sleep_until(deadline));
+    let mut told = Vec::new();
     loop {
         if syncer.deadline() != deadline {
             deadline = syncer.deadline();
             due.set(sleep_until(deadline));
         }
         tokio::select! {
+            biased;
+            () = watches.read() => {}
             input = inputs.recv() => match input {
                 Some(input) => syncer.take(input, Instant::now()),
                 None => return,
@@ -140,9 +150,9 @@ pub async fn run(parts: Parts, mut inputs: mpsc::Receiver<Input>, follow_ups: mp
             () = &mut due => due.set(sleep_until(deadline)),
         }
         let mut taken = 0;
-        while taken < MOST_INPUTS
-            && let Ok(input) = inputs.try_recv()
-        {
+        watches.take(&mut told);
+        let mut others = std::iter::from_fn(|| inputs.try_recv().ok()).take(MOST_INPUTS);
+        for input in told.drain(..).chain(&mut others) {
             // Comes with something else.
             taken += usize::from(!matches!(input, Input::Reached(..)));
             syncer.take(input, Instant::now());

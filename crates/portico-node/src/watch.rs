@@ -2,11 +2,9 @@
 //! broke, and lists again when the server no longer has what came in between.
 
 use crate::backoff::{Backoff, fraction};
-use crate::client::{self, RequestError};
+use crate::client::{self, Clients, RequestError};
 use crate::objects::{Kind, Name, Object};
-use bytes::Bytes;
 use http_body_util::BodyExt;
-use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -28,25 +26,23 @@ const IDENTITY: &str = "/api/v1/namespaces/default/services?fieldSelector=metada
 /// Of one event.
 const MOST_LINE: usize = 64 << 20;
 
-/// Who wants to know.
+/// Who wants to know. Is told of a page of a list, or of what was read at once of a watch, without a pause.
 pub trait Sink: Send + Sync {
     /// It is there, or it changed.
-    fn apply(&self, object: Object) -> impl Future<Output = ()> + Send;
-    fn delete(&self, name: Name) -> impl Future<Output = ()> + Send;
+    fn apply(&self, object: Object);
+    fn delete(&self, name: Name);
     /// These are all that there are of a kind; whatever else is known of it is gone.
-    fn listed(&self, kind: Kind, names: HashSet<Name>) -> impl Future<Output = ()> + Send;
+    fn listed(&self, kind: Kind, names: HashSet<Name>);
     /// All that there was of a kind up to this resource version has been told, also what is of no interest here.
-    fn reached(&self, _kind: Kind, _version: u64) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
+    fn reached(&self, _kind: Kind, _version: u64) {}
     /// The server gave an answer.
     fn answered(&self) {}
 }
 
 /// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where it has not.
-pub async fn follow<S: Sink>(client: Client, kind: Kind, node: &str, sink: &S) -> std::convert::Infallible {
+pub async fn follow<S: Sink>(clients: Clients, kind: Kind, node: &str, sink: &S) -> std::convert::Infallible {
     let mut watcher =
-        Watcher { client, kind, url: kind.url(node), revision: None, lost: false, identity: String::new(), sink };
+        Watcher { clients, kind, url: kind.url(node), revision: None, lost: false, identity: String::new(), sink };
     let mut backoff = Backoff::default();
     loop {
         let began = Instant::now();
@@ -65,7 +61,7 @@ pub async fn follow<S: Sink>(client: Client, kind: Kind, node: &str, sink: &S) -
             }
             Err(error) if error.is_denied() && kind == Kind::Cidr => {
                 tracing::info!(kind = kind.plural(), %error, "going on without");
-                sink.listed(kind, HashSet::new()).await;
+                sink.listed(kind, HashSet::new());
                 tokio::time::sleep(DENIED.mul_f64(0.5 + fraction())).await;
             }
             Err(error) => {
@@ -81,7 +77,7 @@ pub async fn follow<S: Sink>(client: Client, kind: Kind, node: &str, sink: &S) -
 }
 
 struct Watcher<'a, S> {
-    client: Client,
+    clients: Clients,
     kind: Kind,
     url: String,
     /// Where to go on; `None` is from the beginning.
@@ -171,7 +167,7 @@ impl<S: Sink> Watcher<'_, S> {
 
     /// What tells one store from another: the Service that every API server makes for itself, and how far the store is.
     async fn identify(&self) -> Result<(String, Option<u64>), RequestError> {
-        let body = client::get(&self.client, IDENTITY).await?;
+        let body = client::get(&self.clients.requests, IDENTITY).await?;
         let list: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
         let first = list.items.iter().flatten().next();
         let note: Note = first.and_then(|item| serde_json::from_str(item.get()).ok()).unwrap_or_default();
@@ -183,14 +179,14 @@ impl<S: Sink> Watcher<'_, S> {
         let mut next = String::new();
         loop {
             let url = format!("{}&limit={PAGE}&continue={}", self.url, escape(&next));
-            let body = client::get(&self.client, &url).await?;
+            let body = client::get(&self.clients.requests, &url).await?;
             self.sink.answered();
             let page: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
             for item in page.items.iter().flatten() {
                 match self.decode(item.get()) {
                     Some(object) => {
                         names.insert(object.name());
-                        self.sink.apply(object).await;
+                        self.sink.apply(object);
                     }
                     None => names.extend(self.name(item.get())),
                 }
@@ -198,9 +194,9 @@ impl<S: Sink> Watcher<'_, S> {
             next = page.metadata.next;
             if next.is_empty() {
                 tracing::debug!(kind = self.kind.plural(), count = names.len(), "listed");
-                self.sink.listed(self.kind, names).await;
+                self.sink.listed(self.kind, names);
                 self.identity = self.identify().await.map(|(identity, _)| identity).unwrap_or_default();
-                self.reach(page.metadata.resource_version).await;
+                self.reach(page.metadata.resource_version);
                 return Ok(());
             }
         }
@@ -230,7 +226,7 @@ impl<S: Sink> Watcher<'_, S> {
             escape(revision),
             length.as_secs()
         );
-        let body = client::open(&self.client, client::get_request(&url)?).await?;
+        let body = client::open(&self.clients.watches, client::get_request(&url)?).await?;
         self.sink.answered();
         let mut lines = Lines { body, buffer: Vec::new(), start: 0 };
         let mut seen = false;
@@ -243,26 +239,26 @@ impl<S: Sink> Watcher<'_, S> {
                 () = &mut end => return Err(RequestError::Timeout),
             };
             let Some(line) = line else { return Ok(seen) };
-            self.event(&line).await?;
+            self.event(line)?;
             seen = true;
         }
     }
 
-    async fn event(&mut self, line: &[u8]) -> Result<(), RequestError> {
+    fn event(&mut self, line: &[u8]) -> Result<(), RequestError> {
         let event: Event<'_> = serde_json::from_slice(line).map_err(RequestError::Decode)?;
         let json = event.object.get();
         match event.what.as_ref() {
             "ADDED" | "MODIFIED" => {
                 if let Some(object) = self.decode(json) {
                     let revision = object.metadata().resource_version.clone();
-                    self.sink.apply(object).await;
-                    self.reach(revision).await;
+                    self.sink.apply(object);
+                    self.reach(revision);
                     return Ok(());
                 }
             }
             "DELETED" => {
                 if let Some(name) = self.name(json) {
-                    self.sink.delete(name).await;
+                    self.sink.delete(name);
                 }
             }
             "ERROR" => {
@@ -274,14 +270,14 @@ impl<S: Sink> Watcher<'_, S> {
         }
         let note: Note = serde_json::from_str(json).unwrap_or_default();
         if !note.metadata.resource_version.is_empty() {
-            self.reach(note.metadata.resource_version).await;
+            self.reach(note.metadata.resource_version);
         }
         Ok(())
     }
 
-    async fn reach(&mut self, revision: String) {
+    fn reach(&mut self, revision: String) {
         if let Ok(version) = revision.parse() {
-            self.sink.reached(self.kind, version).await;
+            self.sink.reached(self.kind, version);
         }
         self.revision = Some(revision);
     }
@@ -309,15 +305,14 @@ struct Lines {
 
 impl Lines {
     /// `None` at the end. What has no line end when the stream ends was cut off, and is not a line.
-    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+    async fn next(&mut self) -> io::Result<Option<&[u8]>> {
         let mut searched = self.start;
         loop {
             let rest = self.buffer.get(searched..).unwrap_or_default();
             if let Some(length) = rest.iter().position(|byte| *byte == b'\n') {
-                let line = self.buffer.get(self.start..searched + length).unwrap_or_default();
-                let line = Bytes::copy_from_slice(line);
-                self.start = searched + length + 1;
-                return Ok(Some(line));
+                let line = self.start..searched + length;
+                self.start = line.end + 1;
+                return Ok(Some(self.buffer.get(line).unwrap_or_default()));
             }
             self.buffer.drain(..self.start);
             self.start = 0;

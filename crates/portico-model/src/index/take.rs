@@ -5,7 +5,7 @@ use super::parse::report;
 use super::{Index, Problem, Update};
 use crate::announce::Announceable;
 use crate::table::{Change, Claims, HealthCheck, PortKey, ServiceName, ServicePort};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 
@@ -49,6 +49,9 @@ impl Index {
     /// Give up the frontends that Services no longer want, claim those that they want now, and rebuild whoever gains or
     /// loses one by it.
     fn change_claims(&mut self) {
+        if self.replaced.is_empty() {
+            return;
+        }
         let (mut released, mut claimed) = (Claims::default(), Claims::default());
         for (name, old) in mem::take(&mut self.replaced) {
             let new = self.services.get(&name).and_then(|known| known.record.as_deref());
@@ -64,18 +67,15 @@ impl Index {
         moved.conflicts.iter().for_each(|conflict| report(&mut self.problems, Problem::from(conflict)));
     }
 
-    /// Trees that were filled one by one are half empty; made from sorted entries they are full.
+    /// A tree that was filled one by one is half empty; made from sorted entries it is full.
     fn compact(&mut self) {
-        fn compacted<K: Ord, V>(map: &mut BTreeMap<K, V>) {
-            *map = mem::take(map).into_iter().collect();
-        }
-        compacted(&mut self.services);
-        compacted(&mut self.slice_owners);
-        compacted(&mut self.table.ports);
-        self.table.frontends.compact();
+        self.table.ports = mem::take(&mut self.table.ports).into_iter().collect();
     }
 
     fn rebuild(&mut self, name: &ServiceName, update: &mut Update) {
+        let known = self.services.get_mut(name);
+        let is_there = known.as_ref().is_some_and(|known| known.record.is_some());
+        let was_there = known.is_none_or(|known| mem::replace(&mut known.built, is_there));
         let known = self.services.get(name);
         let record = known.and_then(|known| known.record.as_deref());
         let slices = known.map_or(&[][..], |known| &known.slices);
@@ -85,6 +85,9 @@ impl Index {
         let announceable = parts.as_ref().filter(|_| self.announcing).and_then(Parts::announceable);
         if known.is_some_and(|known| known.record.is_none() && known.slices.is_empty()) {
             self.services.remove(name);
+        }
+        if !is_there && !was_there {
+            return;
         }
         self.replace_ports(name, ports, &mut update.changes);
         self.replace_health_check(name, health_check, update);

@@ -1,9 +1,9 @@
 //! Who answers on an address and port. Several service ports may claim one; exactly one owns it.
 
 use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceName};
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::mem;
 use std::net::IpAddr;
 
 /// Where packets go that belong to one frontend.
@@ -59,14 +59,16 @@ impl fmt::Display for Conflict {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontendIndex {
-    claims: BTreeSet<(FrontendKey, Claim)>,
+    owners: HashMap<FrontendKey, Claim>,
+    /// Who claims what somebody else owns: few, if any.
+    others: BTreeSet<(FrontendKey, Claim)>,
     /// Addresses of load balancers that make connections of their own (`ipMode: Proxy`): not ours, kept to say so.
     proxied: BTreeSet<(FrontendKey, Claim)>,
 }
 
 impl FrontendIndex {
     pub fn owner(&self, frontend: &FrontendKey) -> Option<&PortKey> {
-        of_frontend(&self.claims, frontend).next().map(|claim| &claim.key)
+        self.owners.get(frontend).map(|claim| &claim.key)
     }
 
     /// The service port whose load balancer has this address for itself.
@@ -74,32 +76,19 @@ impl FrontendIndex {
         of_frontend(&self.proxied, frontend).next().map(|claim| &claim.key)
     }
 
-    /// The address is some Service's cluster IP; which Service's, by any of its ports.
+    /// The address is some Service's cluster IP; which Service's, by any of its ports. Looks at all that there are.
     pub fn cluster_ip(&self, address: IpAddr) -> Option<&PortKey> {
-        let first =
-            FrontendKey { family: Family::of(address), address: Some(address), port: 0, protocol: Protocol::Tcp };
-        let of_address =
-            self.claims.range((first, Claim::least())..).take_while(|(key, _)| key.address == Some(address));
-        of_address.map(|(_, claim)| claim).find(|claim| !claim.external).map(|claim| &claim.key)
+        let of_address = self.owners.iter().filter(|(key, claim)| key.address == Some(address) && !claim.external);
+        of_address.min_by_key(|(key, _)| **key).map(|(_, claim)| &claim.key)
     }
 
     /// In the order of the frontends.
     pub fn conflicts(&self) -> Vec<Conflict> {
-        let mut conflicts = Vec::new();
-        let mut owner: Option<&(FrontendKey, Claim)> = None;
-        for entry in &self.claims {
-            match owner.filter(|owner| owner.0 == entry.0) {
-                Some((frontend, owner)) => {
-                    conflicts.push(Conflict {
-                        frontend: *frontend,
-                        owner: owner.key.clone(),
-                        loser: entry.1.key.clone(),
-                    });
-                }
-                None => owner = Some(entry),
-            }
-        }
-        conflicts
+        let conflict = |(frontend, claim): &(FrontendKey, Claim)| {
+            let owner = self.owner(frontend)?.clone();
+            Some(Conflict { frontend: *frontend, owner, loser: claim.key.clone() })
+        };
+        self.others.iter().filter_map(conflict).collect()
     }
 
     /// All at once, so that who takes a frontend over from whom does not depend on the order.
@@ -107,13 +96,11 @@ impl FrontendIndex {
         let touched: BTreeSet<FrontendKey> =
             released.ours.iter().chain(&claimed.ours).map(|(frontend, _)| *frontend).collect();
         let before: Vec<_> = touched.into_iter().map(|frontend| (frontend, self.owner(&frontend).cloned())).collect();
-        for claim in &released.ours {
-            self.claims.remove(claim);
-        }
+        released.ours.into_iter().for_each(|claim| self.release(claim));
         for claim in &released.proxied {
             self.proxied.remove(claim);
         }
-        self.claims.extend(claimed.ours);
+        claimed.ours.into_iter().for_each(|(frontend, claim)| self.claim(frontend, claim));
         self.proxied.extend(claimed.proxied);
         let mut moved = Moved::default();
         for (frontend, before) in before {
@@ -122,19 +109,43 @@ impl FrontendIndex {
         moved
     }
 
-    pub(crate) fn compact(&mut self) {
-        self.claims = mem::take(&mut self.claims).into_iter().collect();
+    fn claim(&mut self, frontend: FrontendKey, claim: Claim) {
+        match self.owners.entry(frontend) {
+            Entry::Vacant(free) => _ = free.insert(claim),
+            Entry::Occupied(mut owner) => {
+                let other = if claim < *owner.get() { owner.insert(claim) } else { claim };
+                if other != *owner.get() {
+                    self.others.insert((frontend, other));
+                }
+            }
+        }
+    }
+
+    fn release(&mut self, claim: (FrontendKey, Claim)) {
+        let Entry::Occupied(mut owner) = self.owners.entry(claim.0) else { return };
+        if *owner.get() != claim.1 {
+            self.others.remove(&claim);
+            return;
+        }
+        let next = of_frontend(&self.others, &claim.0).next().cloned();
+        match next {
+            Some(next) => {
+                self.others.remove(&(claim.0, next.clone()));
+                owner.insert(next);
+            }
+            None => _ = owner.remove(),
+        }
     }
 
     fn compare(&self, frontend: FrontendKey, before: Option<&PortKey>, moved: &mut Moved) {
-        let mut claims = of_frontend(&self.claims, &frontend).map(|claim| &claim.key);
-        let owner = claims.next();
+        let owner = self.owner(&frontend);
         if owner != before {
             moved.services.extend(before.into_iter().chain(owner).map(|key| key.service.clone()));
         }
         if let Some(owner) = owner {
+            let losers = of_frontend(&self.others, &frontend).map(|claim| &claim.key);
             let conflict = |loser: &PortKey| Conflict { frontend, owner: owner.clone(), loser: loser.clone() };
-            moved.conflicts.extend(claims.map(conflict));
+            moved.conflicts.extend(losers.map(conflict));
         }
     }
 }

@@ -30,7 +30,7 @@ async fn serve(answer: fn(&str, &str, usize) -> (u16, Value)) -> (Client, Reques
         }
     });
     let access = ApiAccess { server: Some(url), kubeconfig: None };
-    (client::connect(&access).await.unwrap(), requests)
+    (client::connect(&access).await.unwrap().requests, requests)
 }
 
 async fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, String, Value)> {
@@ -133,7 +133,7 @@ async fn a_lease_that_is_not_there_is_made_with_its_node_as_the_owner() {
     assert_eq!((method.as_str(), name.as_str()), ("POST", "leases"));
     assert_eq!(lease["metadata"]["name"], "portico-node-node1");
     assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], "u1");
-    assert_eq!(lease["spec"]["leaseDurationSeconds"], 45);
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 75);
 }
 
 #[tokio::test]

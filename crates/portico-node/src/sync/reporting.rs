@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// To look for conflicts costs a walk over all frontends: it is done when there may be some, and not more often.
+/// Between two looks for conflicts, which there may be many of.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Default)]

@@ -555,7 +555,7 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
     for kind in [Kind::Service, Kind::Slice, Kind::Node] {
         inputs.send(Input::Listed(kind, names.clone())).await.unwrap();
     }
-    let looping = tokio::spawn(run(parts(&kernel, &ended), received, follow_ups));
+    let looping = tokio::spawn(run(parts(&kernel, &ended), Watches::default(), received, follow_ups));
     let mut seen = Vec::new();
     while !seen.contains(&FollowUp::Installed) {
         seen.push(tokio::time::timeout(Duration::from_secs(10), followed.recv()).await.unwrap().unwrap());

@@ -57,8 +57,8 @@ impl Server {
         let (sender, seen) = mpsc::unbounded_channel();
         let access = ApiAccess { server: Some(self.url.clone()), kubeconfig: None };
         tokio::spawn(async move {
-            let client = client::connect(&access).await.unwrap();
-            follow(client, kind, "node1", &Recorder(sender)).await
+            let clients = client::connect(&access).await.unwrap();
+            follow(clients, kind, "node1", &Recorder(sender)).await
         });
         seen
     }
@@ -119,16 +119,16 @@ enum Seen {
 struct Recorder(mpsc::UnboundedSender<Seen>);
 
 impl Sink for Recorder {
-    async fn apply(&self, object: Object) {
+    fn apply(&self, object: Object) {
         let metadata = object.metadata();
         let _ = self.0.send(Seen::Apply(metadata.name.clone(), metadata.resource_version.clone()));
     }
 
-    async fn delete(&self, name: Name) {
+    fn delete(&self, name: Name) {
         let _ = self.0.send(Seen::Delete(name.name));
     }
 
-    async fn listed(&self, _: Kind, names: HashSet<Name>) {
+    fn listed(&self, _: Kind, names: HashSet<Name>) {
         let mut names: Vec<String> = names.into_iter().map(|name| name.name).collect();
         names.sort();
         let _ = self.0.send(Seen::Listed(names));
