@@ -128,7 +128,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         };
         tokio::spawn(announce::run(parts, async move { _ = stopped.await }))
     });
-    help_starting(&mut tasks, client, remembered, answers, inputs);
+    help_starting(&mut tasks, client, remembered, answers, inputs.clone());
 
     let result = tokio::select! {
         () = stop => Ok(()),
@@ -145,8 +145,11 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         let _ = announcer.await;
     }
     // With their senders gone the loop ends after the batch it is at, and its journal writes the rest.
+    drop(inputs);
     tasks.shutdown().await;
-    let _ = tokio::time::timeout(GOODBYE, looping).await;
+    if !looping.is_finished() {
+        let _ = tokio::time::timeout(GOODBYE, looping).await;
+    }
     result
 }
 
