@@ -1,5 +1,5 @@
 //! Requests that have a connection for themselves, whose answer is read by who asked. Of a connection that is shared, another task reads
-//! and passes on what came in: for an event of a watch, which finds all caches cold, that costs more than the event.
+//! and passes on what came in: for an event of a watch, which finds all caches cold, that is a good part of what it costs.
 
 use super::framing::{self, Framing, Next};
 use bytes::{Bytes, BytesMut};
