@@ -16,7 +16,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Also between two requests: who comes every half minute keeps the connection.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long open requests have to end after the server was asked to stop.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// A peer that takes nothing for this long is gone, or reads too slowly to be worth the memory.

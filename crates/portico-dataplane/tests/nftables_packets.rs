@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use portico_dataplane::Dataplane;
-use portico_dataplane::nftables::{Nftables, Table};
+use portico_dataplane::doorstep::{Answer, Doorstep, Queue, Visitor};
+use portico_dataplane::nftables::{Nftables, Table, way_to_wait};
 use portico_model::table::*;
 use portico_testbed::cluster::{POD_RANGES, SERVICE_RANGES, extra_sources};
 use portico_testbed::{Cluster, Failure, Flow, Protocol as Over};
@@ -20,8 +21,12 @@ struct Lab {
 
 impl Lab {
     fn new(rules: impl FnOnce(&mut NodeRules)) -> Lab {
-        let cluster = Cluster::new().unwrap();
-        let nft = cluster.host("node1").unwrap().enter(|| Nftables::open(Table::NODE).unwrap());
+        Lab::with(Cluster::new().unwrap(), None, rules)
+    }
+
+    fn with(cluster: Cluster, doorstep: Option<Queue>, rules: impl FnOnce(&mut NodeRules)) -> Lab {
+        let open = || Nftables::open(Table { doorstep, ..Table::NODE }).unwrap();
+        let nft = cluster.host("node1").unwrap().enter(open);
         let mut table = ForwardingTable { rules: node_rules(), ..ForwardingTable::default() };
         rules(&mut table.rules);
         Lab { cluster, nft, table }
@@ -377,4 +382,65 @@ async fn pods_are_told_by_interface_and_node_ports_are_on_all_addresses() {
         let itself = if loopback { all("node1") } else { "refused".to_owned() };
         lab.check("node1", Over::Tcp, node_port("127.0.0.1"), &itself).await.unwrap();
     }
+}
+
+/// Who comes next to the doorstep.
+async fn visitor(doorstep: &Doorstep) -> Visitor {
+    loop {
+        if let Some(visitor) = doorstep.visitors().unwrap().pop() {
+            return visitor;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn lab_with_doorstep() -> (Lab, Doorstep) {
+    let cluster = Cluster::new().unwrap();
+    let open = || (Doorstep::open().unwrap(), way_to_wait().unwrap().expect("this kernel lets no packet wait"));
+    let (doorstep, way) = cluster.host("node1").unwrap().enter(open);
+    let queue = Queue { number: doorstep.number(), way };
+    let mut lab = Lab::with(cluster, Some(queue), |_| {});
+    lab.install();
+    (lab, doorstep)
+}
+
+#[tokio::test]
+async fn who_comes_before_the_service_waits_for_it() {
+    let (mut lab, doorstep) = lab_with_doorstep();
+    for (number, from) in [(1, "node1"), (2, "pod1-1")] {
+        for family in Family::BOTH {
+            let to = SocketAddr::new(vip(family, number), 80);
+            // A packet that is lost is sent again after a second.
+            let flow = Flow { patience: Duration::from_millis(900), ..Flow::new(Over::Tcp, to) };
+            let host = lab.cluster.host(from).unwrap().clone();
+            let install = async {
+                let visitor = visitor(&doorstep).await;
+                assert_eq!((visitor.to.address, visitor.to.port), (Some(to.ip()), 80));
+                let (frontends, cluster) = (vec![cluster_ip(family, number)], lab.endpoints(family, &["pod1-2"]));
+                let port = ServicePort { frontends, cluster, ..ServicePort::default() };
+                lab.table.ports.insert(key(&format!("new-{number}"), Protocol::Tcp, family), Arc::new(port));
+                lab.install();
+                doorstep.answer([(visitor.id, Answer::Again)]).unwrap();
+            };
+            let (answer, ()) = tokio::join!(host.ask(&flow), install);
+            assert_eq!(answer.unwrap().seen.host, "pod1-2", "{from} to {to}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_service_that_does_not_come_is_let_go() {
+    let (lab, doorstep) = lab_with_doorstep();
+    let host = lab.cluster.host("pod1-1").unwrap();
+    let to = SocketAddr::new(vip(Family::V4, 9), 80);
+    let flow = Flow { patience: Duration::from_millis(300), ..Flow::new(Over::Tcp, to) };
+    let let_go = async {
+        let visitor = visitor(&doorstep).await;
+        doorstep.answer([(visitor.id, Answer::On)]).unwrap();
+    };
+    let (answer, ()) = tokio::join!(host.ask(&flow), let_go);
+    assert!(matches!(answer, Err(Failure::Timeout)), "dropped as without a doorstep: {answer:?}");
+    drop(doorstep);
+    let answer = host.ask(&flow).await;
+    assert!(matches!(answer, Err(Failure::Timeout)), "the same where nobody listens: {answer:?}");
 }

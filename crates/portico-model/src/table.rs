@@ -58,6 +58,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    pub const ALL: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+
     /// The number in the IP header.
     pub fn number(self) -> u8 {
         match self {

@@ -3,6 +3,7 @@
 use crate::config::{Config, Mode};
 use crate::disturbances::Disturbances;
 use crate::sysctl;
+use portico_dataplane::doorstep::{Doorstep, Queue};
 use portico_dataplane::iptables::{self, Iptables};
 use portico_dataplane::ipvs::{self, Ipvs};
 use portico_dataplane::nftables::{self, Nftables, Table, remove_kube_proxy_nftables};
@@ -10,24 +11,54 @@ use portico_dataplane::{ApplyError, Dataplane, Differences};
 use portico_model::table::{Family, ForwardingTable, FrontendKey};
 use std::path::Path;
 
-/// The dataplane, and who tells when somebody else changes its rules, where that can be told.
-pub fn open(config: &Config) -> Result<(Box<dyn Dataplane>, Option<Disturbances>), ApplyError> {
+/// A dataplane, with what the kernel tells of it where it can.
+pub struct Opened {
+    pub dataplane: Box<dyn Dataplane>,
+    /// Who tells when somebody else changes its rules.
+    pub disturbances: Option<Disturbances>,
+    /// Where packets wait that come before their Service.
+    pub doorstep: Option<Doorstep>,
+}
+
+impl Opened {
+    fn only(dataplane: impl Dataplane + 'static) -> Opened {
+        Opened { dataplane: Box::new(dataplane), disturbances: None, doorstep: None }
+    }
+}
+
+pub fn open(config: &Config) -> Result<Opened, ApplyError> {
     match config.mode {
         Mode::Nftables => {
-            let nftables = Nftables::open(Table::NODE)?;
+            let (doorstep, queue) = open_doorstep().unzip();
+            let nftables = Nftables::open(Table { doorstep: queue, ..Table::NODE })?;
             let disturbances = nftables.watch().map(Disturbances::new).transpose();
             let disturbances = disturbances
                 .inspect_err(|error| tracing::warn!(%error, "cannot watch who else changes rules"))
                 .ok()
                 .flatten();
-            Ok((Box::new(nftables), disturbances))
+            Ok(Opened { disturbances, doorstep, ..Opened::only(nftables) })
         }
         Mode::Iptables => {
             let iptables = Iptables::new(iptables_options(config))?;
             tracing::info!(variant = ?iptables.variant(), "using iptables");
-            Ok((Box::new(iptables), None))
+            Ok(Opened::only(iptables))
         }
-        Mode::Ipvs => Ok((Box::new(Ipvs::open(&ipvs_options(config))?), None)),
+        Mode::Ipvs => Ok(Opened::only(Ipvs::open(&ipvs_options(config))?)),
+    }
+}
+
+/// A kernel that lets no packet wait loses those that come before their Service; who sent them tries again.
+fn open_doorstep() -> Option<(Doorstep, Queue)> {
+    let way = nftables::way_to_wait().ok().flatten()?;
+    match Doorstep::open() {
+        Ok(doorstep) => {
+            let queue = Queue { number: doorstep.number(), way };
+            Some((doorstep, queue))
+        }
+        Err(error) => {
+            tracing::info!(%error, "packets that come before their Service cannot wait for it");
+            None
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod addresses;
 pub mod announce;
+mod arrivals;
 mod aside;
 mod backoff;
 mod client;

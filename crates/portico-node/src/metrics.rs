@@ -7,6 +7,7 @@ pub mod recent;
 pub mod server;
 mod slowest;
 
+use portico_dataplane::doorstep::Answer;
 use portico_metrics::Show;
 use portico_model::table::{Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily, ServiceName};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -108,6 +109,8 @@ pub struct Metrics {
     drift_repairs: Counter,
     kernel: Histogram,
     pub operations: Counter,
+    early_served: Counter,
+    early_let_go: Counter,
     pub bgp: crate::announce::bgp::Metrics,
     pub l2: crate::announce::l2::Metrics,
 }
@@ -138,6 +141,8 @@ impl Metrics {
             drift_repairs: Counter::default(),
             kernel: fine(),
             operations: Counter::default(),
+            early_served: Counter::default(),
+            early_let_go: Counter::default(),
             bgp: crate::announce::bgp::Metrics::default(),
             l2: crate::announce::l2::Metrics::default(),
         };
@@ -220,6 +225,16 @@ impl Metrics {
             boxed(&self.kernel),
         );
         add("operations", "Elements, rules and chains sent to the kernel", boxed(&self.operations));
+        add(
+            "early_connections_served",
+            "Connections that came before their Service was installed, and waited for it",
+            boxed(&self.early_served),
+        );
+        add(
+            "early_connections_let_go",
+            "Connections to addresses of Services that none has, which waited in vain",
+            boxed(&self.early_let_go),
+        );
         self.bgp.register(ours);
         self.l2.register(ours);
         self.registry.register_collector(Box::new(self.slowest.clone()));
@@ -280,6 +295,13 @@ impl Metrics {
     pub fn flows_ended(&self, count: usize, took: Duration) {
         self.conntrack.observe(took.as_secs_f64());
         self.conntrack_deleted.inc_by(count as u64);
+    }
+
+    /// Packets that came before their Service.
+    pub fn answered(&self, answers: &[(u32, Answer)]) {
+        let served = answers.iter().filter(|(_, answer)| *answer == Answer::Again).count();
+        self.early_served.inc_by(served as u64);
+        self.early_let_go.inc_by((answers.len() - served) as u64);
     }
 
     /// Ports that have no endpoint on this node, though their policy wants one.

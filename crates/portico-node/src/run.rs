@@ -2,9 +2,10 @@
 
 use crate::addresses::Addresses;
 use crate::announce::{self, Announceables};
+use crate::arrivals::{self, Arrivals};
 use crate::client::{self, AccessError};
 use crate::config::{Config, DataDir, Mode};
-use crate::dataplanes;
+use crate::dataplanes::{self, Opened};
 use crate::disturbances::Disturbances;
 use crate::events::{self, Notice, Notices};
 use crate::first;
@@ -20,6 +21,7 @@ use crate::statics::{self, InForce};
 use crate::sync::{self, FollowUp, Input, Parts, Watches};
 use crate::sysctl;
 use kube::Client;
+use portico_dataplane::doorstep::Doorstep;
 use portico_model::table::{Family, NodePortAddresses, PerFamily, PortKey};
 use std::io;
 use std::path::Path;
@@ -71,7 +73,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     let (inputs, received) = mpsc::channel(INPUTS);
     let (follow_ups, followed) = mpsc::channel(64);
     let (notices, noticed) = Notices::new();
-    let (dataplane, disturbances) = dataplanes::open(&config)?;
+    let Opened { dataplane, disturbances, doorstep } = dataplanes::open(&config)?;
     let (to_report, installed) = flag::channel(None);
     let (journal, remembered) = open_journal(&config.data_dir, &config.settings.node_name).unzip();
     let parts = Parts {
@@ -85,6 +87,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         report: to_report,
         announcing: config.announce.enabled,
         journal,
+        door: doorstep.clone().map(arrivals::door),
     };
     let node = Arc::clone(&config.settings.node_name);
     let (watches, answers) = Watches::follow(&clients, &node);
@@ -108,6 +111,9 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     tasks.spawn(never(tell_addresses(inputs.clone())));
     if let Some(disturbances) = disturbances {
         tasks.spawn(never(tell_disturbances(disturbances, inputs.clone())));
+    }
+    if let Some(doorstep) = doorstep {
+        tasks.spawn(never(tell_arrivals(doorstep, inputs.clone())));
     }
     if let Some(path) = config.file.clone() {
         tasks.spawn(config_change(path));
@@ -242,6 +248,26 @@ async fn tell_disturbances(mut disturbances: Disturbances, inputs: mpsc::Sender<
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot watch who else changes rules, will try again");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+async fn tell_arrivals(doorstep: Doorstep, inputs: mpsc::Sender<Input>) {
+    let mut arrivals = match Arrivals::new(doorstep) {
+        Ok(arrivals) => arrivals,
+        Err(error) => return tracing::warn!(%error, "packets that come before their Service cannot wait for it"),
+    };
+    loop {
+        match arrivals.next().await {
+            Ok(visitors) => {
+                for visitor in visitors {
+                    let _ = inputs.send(Input::Early(visitor)).await;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot tell who came before its Service, will try again");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }

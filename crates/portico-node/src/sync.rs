@@ -8,6 +8,7 @@ mod early;
 mod gate;
 mod pace;
 mod reporting;
+mod visitors;
 mod waiting;
 mod watches;
 
@@ -24,14 +25,15 @@ use announcing::Held;
 use early::Early;
 use gate::Gate;
 use pace::Pace;
+use portico_dataplane::doorstep::{Answer, Visitor};
 use portico_dataplane::thread;
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Index, Settings, Update};
 use portico_model::objects::{Node, NodeAddress};
 use portico_model::statics::is_static;
 use portico_model::table::{
-    Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey, ServiceName,
-    ServicePort,
+    Change, Family, ForwardingTable, FrontendIndex, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey,
+    ServiceName, ServicePort,
 };
 use reporting::Reporting;
 use std::collections::{BTreeMap, HashSet};
@@ -40,6 +42,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
+use visitors::Visitors;
 use waiting::Waiting;
 pub use watches::Watches;
 
@@ -70,6 +73,8 @@ pub enum Input {
     Addresses(Vec<IpAddr>),
     /// Somebody else touched our rules.
     Disturbed,
+    /// A packet came before its Service.
+    Early(Visitor),
 }
 
 /// What others have to do because of a change, in their own time.
@@ -104,6 +109,11 @@ pub trait Flows: Send {
     fn due(&self) -> Option<Instant>;
 }
 
+/// Where packets wait that came before their Service.
+pub trait Door: Send {
+    fn answer(&self, answers: Vec<(u32, Answer)>);
+}
+
 /// What the loop works with.
 pub struct Parts {
     pub settings: Settings,
@@ -121,6 +131,8 @@ pub struct Parts {
     pub announcing: bool,
     /// Where what the API server told is remembered.
     pub journal: Option<Journal>,
+    /// Nobody arrives where there is none.
+    pub door: Option<Box<dyn Door>>,
 }
 
 /// Work until nobody is left who could send anything.
@@ -198,6 +210,7 @@ struct Syncer {
     /// All flows are to be looked at: at start, and when node ports moved.
     check_flows: bool,
     waiting: Waiting,
+    visitors: Visitors,
     pace: Pace,
     follow_ups: Vec<FollowUp>,
 }
@@ -232,6 +245,7 @@ impl Syncer {
             held: Held::default(),
             check_flows: true,
             waiting: Waiting::default(),
+            visitors: Visitors::default(),
             pace: Pace::new(now),
             follow_ups,
         };
@@ -248,10 +262,14 @@ impl Syncer {
         match self.installed {
             true => {
                 let compare = self.compare.unwrap_or(self.compared + self.parts.period);
-                let due = [self.parts.flows.due(), self.parts.dataplane.due(), self.reporting.due()];
+                let due =
+                    [self.parts.flows.due(), self.parts.dataplane.due(), self.reporting.due(), self.visitors.due()];
                 due.into_iter().flatten().chain([compare]).min()
             }
-            false => self.gate.opens().map(|opens| opens.max(self.compare.unwrap_or(opens))),
+            false => {
+                let opens = self.gate.opens().map(|opens| opens.max(self.compare.unwrap_or(opens)));
+                opens.into_iter().chain(self.visitors.due()).min()
+            }
         }
     }
 
@@ -314,6 +332,7 @@ impl Syncer {
                 let calm = now.max(self.compared + CALM);
                 self.compare.get_or_insert(calm);
             }
+            Input::Early(visitor) => self.visitors.arrive(visitor, now),
         }
     }
 
@@ -455,7 +474,21 @@ impl Syncer {
             self.half_done = true;
             self.compare = Some(now);
         }
+        if !self.visitors.is_empty() {
+            self.answer_visitors(done, now);
+        }
         std::mem::take(&mut self.follow_ups)
+    }
+
+    /// What is not known to be in the kernel is not there yet.
+    fn answer_visitors(&mut self, done: bool, now: Instant) {
+        let nothing = FrontendIndex::default();
+        let installed = if done { &self.index.table().frontends } else { &nothing };
+        let answers = self.visitors.answers(installed, now);
+        self.parts.metrics.answered(&answers);
+        if let Some(door) = self.parts.door.as_ref().filter(|_| !answers.is_empty()) {
+            door.answer(answers);
+        }
     }
 
     fn tell_statics(&mut self) {

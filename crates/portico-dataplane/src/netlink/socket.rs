@@ -107,18 +107,27 @@ impl Socket {
 
     /// Send requests and gather the answers. A netfilter batch has one answer: ask for it in its last operation.
     pub fn exchange(&mut self, requests: &Messages) -> io::Result<Replies> {
+        self.exchange_among(requests, |_| ())
+    }
+
+    /// The same, where other messages may come between the answers.
+    pub fn exchange_among(&mut self, requests: &Messages, mut other: impl FnMut(Message)) -> io::Result<Replies> {
         self.send(requests)?;
         let mut replies = Replies::default();
         self.receive_all(|message| {
-            if message.kind == ERROR {
-                match refusal(&message) {
-                    Some(refusal) => replies.refused.push(refusal),
-                    None => replies.acknowledged += 1,
-                }
+            match (message.kind == ERROR, refusal(&message)) {
+                (false, _) => other(message),
+                (true, Some(refusal)) => replies.refused.push(refusal),
+                (true, None) => replies.acknowledged += 1,
             }
             false
         })?;
         Ok(replies)
+    }
+
+    /// Send what has no answer.
+    pub fn tell(&mut self, requests: &Messages) -> io::Result<()> {
+        self.send(requests)
     }
 
     /// Send one request, with or without `flags::DUMP`, and keep what `parse` makes of the answers. A dump is begun anew

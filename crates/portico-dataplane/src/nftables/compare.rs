@@ -4,10 +4,12 @@ use super::adopt;
 use super::element::{At, Bytes, Element, Set};
 use super::installed::Pair;
 use super::plan::{Plan, Wanted};
+use super::rules::fixed_chains;
 use super::sets::Table;
 use super::snapshot::FoundTable;
+use crate::doorstep::{self, Queue};
 use crate::{ApplyError, Differences};
-use portico_model::table::{ForwardingTable, FrontendKey, ServicePort};
+use portico_model::table::{Family, ForwardingTable, FrontendKey, ServicePort};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -34,6 +36,17 @@ pub fn differences(
         }
     }
     Ok(differences)
+}
+
+/// Where packets wait for their Service by the rules that are found.
+pub fn doorstep(ours: Table, table: &ForwardingTable, found: &FoundTable, family: Family) -> Option<Queue> {
+    let services = &found.chains.get("services")?.rules;
+    let is_found = |queue: &Queue| {
+        let chains = fixed_chains(family, &table.rules, Table { doorstep: Some(*queue), ..ours });
+        let wanted = chains.iter().find(|chain| &*chain.name == "services").map(|chain| chain.rules.as_slice());
+        wanted.unwrap_or_default().iter().map(|rule| Some(rule.fingerprint)).eq(services.iter().copied())
+    };
+    doorstep::queues().find(is_found)
 }
 
 /// A place in a set: what the kernel has there, and what it should have.

@@ -3,6 +3,7 @@
 //! Registers hold four bytes each and are numbered from [`REGISTER`]; an IPv6 address takes four of them.
 
 use super::element::Set;
+use crate::doorstep::{Queue, Way};
 use crate::netlink::Messages;
 use portico_model::table::Family;
 
@@ -243,6 +244,11 @@ impl Expressions {
         self.destination(REGISTER).look_up(set, REGISTER, None, false)
     }
 
+    /// `ip daddr != @set`
+    pub fn destination_not_in(self, set: Set) -> Self {
+        self.destination(REGISTER).look_up(set, REGISTER, None, true)
+    }
+
     /// `ip saddr 10.0.0.0/8`, or `!=`
     pub fn source_network(self, network: &ipnet::IpNet, within: bool) -> Self {
         self.source(REGISTER).network(network, within)
@@ -263,13 +269,17 @@ impl Expressions {
         masked.compare(REGISTER, operation, &address)
     }
 
+    /// `meta l4proto tcp`
+    pub fn tcp(self) -> Self {
+        const TCP: u8 = 6;
+        self.meta(META_PROTOCOL, REGISTER).compare(REGISTER, EQUAL, &[TCP])
+    }
+
     /// `ip daddr address tcp dport port`
     pub fn tcp_to(self, at: std::net::SocketAddr) -> Self {
-        const TCP: u8 = 6;
         self.destination(REGISTER)
             .compare(REGISTER, EQUAL, &octets(at.ip()))
-            .meta(META_PROTOCOL, REGISTER)
-            .compare(REGISTER, EQUAL, &[TCP])
+            .tcp()
             .payload(TRANSPORT_HEADER, 2, 2, REGISTER)
             .compare(REGISTER, EQUAL, &at.port().to_be_bytes())
     }
@@ -316,6 +326,35 @@ impl Expressions {
                 m.put_u32_be(7, checksum);
             }
         })
+    }
+
+    /// `limit rate per_second/second burst per_second packets`
+    pub fn at_most(self, per_second: u32) -> Self {
+        self.add("limit", |m| {
+            m.put_u64_be(1, per_second.into());
+            m.put_u64_be(2, 1);
+            m.put_u32_be(3, per_second);
+            m.put_u32_be(4, 0);
+        })
+    }
+
+    /// `queue num number bypass`: to who listens there, and on as if nothing were where nobody does.
+    pub fn queue(self, queue: Queue) -> Self {
+        const BYPASS: u16 = 1;
+        match queue.way {
+            Way::Own => self.add("queue", |m| {
+                m.put_u16_be(1, queue.number);
+                m.put_u16_be(2, 1);
+                m.put_u16_be(3, BYPASS);
+            }),
+            Way::Xtables => self.add("target", |m| {
+                // The number, how many queues from there on, flags; with what aligns it.
+                let info = [queue.number, 1, BYPASS, 0].map(u16::to_ne_bytes);
+                m.put_str(1, "NFQUEUE");
+                m.put_u32_be(2, 3);
+                m.put(3, info.as_flattened());
+            }),
+        }
     }
 
     /// `counter`

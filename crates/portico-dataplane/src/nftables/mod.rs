@@ -31,12 +31,14 @@ mod watch;
 pub use sets::Table;
 pub use watch::Watch;
 
+use crate::doorstep::{Queue, Way};
 use crate::netlink::Socket;
 use crate::{ApplyError, Dataplane, Differences, Report};
 use delta::Delta;
+use expr::Expressions;
 use installed::Installed;
 use kernel::{CommitError, Kernel, Netlink};
-use plan::{Plan, Wanted};
+use plan::{Plan, Step, Wanted};
 use portico_model::table::{Change, Family, ForwardingTable, FrontendKey, NodeRules, PerFamily};
 use snapshot::Snapshot;
 
@@ -74,10 +76,12 @@ impl<K: Kernel> Nftables<K> {
         Nftables { kernel, state: None, installed_before: false }
     }
 
-    /// How the kernel differs from a table. Changes nothing.
+    /// How the kernel differs from a table. Changes nothing. Whether packets wait for their Service is up to who installed the rules.
     pub fn compare(&mut self, table: &ForwardingTable, frontend: &FrontendKey) -> Result<Differences, ApplyError> {
         let snapshot = self.kernel.read()?;
-        compare::differences(self.kernel.table(), table, snapshot.tables.get(frontend.family).as_ref(), frontend)
+        let found = snapshot.tables.get(frontend.family).as_ref();
+        let doorstep = found.and_then(|found| compare::doorstep(self.kernel.table(), table, found, frontend.family));
+        compare::differences(Table { doorstep, ..self.kernel.table() }, table, found, frontend)
     }
 
     /// What differs from what we installed, in words.
@@ -205,9 +209,24 @@ impl<K: Kernel> Dataplane for Nftables<K> {
         self.installed_before = false;
         let tables = self.kernel.tables()?;
         let present = Family::BOTH.into_iter().filter(|family| *tables.get(*family));
-        let plan = Plan { after: present.map(plan::Step::DeleteTable).collect(), ..Plan::default() };
+        let plan = Plan { after: present.map(Step::DeleteTable).collect(), ..Plan::default() };
         self.commit(&plan, None).map(drop).map_err(ApplyError::from)
     }
+}
+
+/// How rules of this kernel can have packets wait, if they can: tried with a table that is gone in the same moment.
+pub fn way_to_wait() -> Result<Option<Way>, ApplyError> {
+    let mut kernel = Netlink::unwatched(Table::small("portico-probe"))?;
+    let works = |way: &Way| {
+        let (family, queue) = (Family::V4, Queue { number: 0, way: *way });
+        let chain = rules::chain("probe", None, vec![rules::rule(Expressions::new(family).queue(queue))]);
+        let steps = chain.rules.into_iter().map(|rule| Step::AddRule(family, chain.name.clone(), rule));
+        let before =
+            [Step::AddTable(family), Step::AddChain(family, chain.name.clone(), None)].into_iter().chain(steps);
+        let plan = Plan { before: before.collect(), after: vec![Step::DeleteTable(family)], ..Plan::default() };
+        kernel.commit(&plan, None).is_ok()
+    };
+    Ok(Way::ALL.into_iter().find(works))
 }
 
 /// Delete kube-proxy's nftables tables, if there are any, and nothing else. Returns how many there were.

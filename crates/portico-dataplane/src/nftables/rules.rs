@@ -4,9 +4,13 @@ use super::element::Set;
 use super::expr::Expressions;
 use super::number::{CLASS_MASK, PAIR_MASK, POOL_MASK, TREATMENT_MASK, Treatment};
 use super::sets::Table;
+use crate::doorstep::Queue;
 use ipnet::IpNet;
 use portico_model::table::{Family, LocalPods, NodePortAddresses, NodeRules};
 use std::sync::Arc;
+
+/// So many packets a second may wait for their Service.
+const EARLY: u32 = 100;
 
 /// Where a base chain hooks into the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +86,7 @@ impl Class {
 
 /// All chains but those of classes, base chains first.
 pub fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> Vec<Chain> {
-    let node = Node { family, rules };
+    let node = Node { family, rules, doorstep: table.doorstep };
     let mut chains = vec![
         node.base("firewall-prerouting", "filter", 0, -110, &[("firewall", true)]),
         node.base("firewall-output", "filter", 3, -110, &[("firewall", true)]),
@@ -118,6 +122,7 @@ pub fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> Vec<Chai
 struct Node<'a> {
     family: Family,
     rules: &'a NodeRules,
+    doorstep: Option<Queue>,
 }
 
 impl Node<'_> {
@@ -158,10 +163,22 @@ impl Node<'_> {
     }
 
     fn services(&self) -> Vec<Rule> {
-        vec![
+        let served = [
             rule(self.start().number_of_service(Set::Frontends).goto("treat")),
             rule(self.to_node_port().number_of_port(Set::NodePorts).goto("treat")),
-        ]
+        ];
+        served.into_iter().chain(self.too_early()).collect()
+    }
+
+    /// To addresses that a Service may have, and none has. Only TCP takes a second to try again, and others are told at once of
+    /// what the node itself cannot send. Somebody who tries all addresses is not waited for.
+    fn too_early(&self) -> Vec<Rule> {
+        let Some(queue) = self.doorstep else { return Vec::new() };
+        let wait = |network: &IpNet| {
+            let nobodys = self.start().destination_network(network, true).destination_not_in(Set::ClusterIps);
+            rule(nobodys.tcp().at_most(EARLY).queue(queue)).because("waits for its Service")
+        };
+        self.networks(&self.rules.service_cidrs).map(wait).collect()
     }
 
     /// The packet is for an address that has node ports.

@@ -1,6 +1,7 @@
 //! How each set and map is declared.
 
 use super::element::Set;
+use crate::doorstep::Queue;
 use portico_model::table::Family;
 
 /// Values of the kernel's `enum nft_set_flags`.
@@ -36,15 +37,17 @@ pub struct Table {
     pub room: u32,
     /// Clients with a session at any one time, in one family; the kernel makes the hash table large enough for them at once.
     pub sessions: u32,
+    /// Where packets wait that come before their Service.
+    pub doorstep: Option<Queue>,
 }
 
 impl Table {
     /// The node daemon's.
-    pub const NODE: Table = Table { name: "portico", priority: -100, room: 1 << 14, sessions: 1 << 18 };
+    pub const NODE: Table = Table { name: "portico", priority: -100, room: 1 << 14, sessions: 1 << 18, doorstep: None };
 
     /// For a few Services, which takes the kernel next to no memory. What it has it decides, also where other tables have it.
     pub const fn small(name: &'static str) -> Table {
-        Table { name, priority: -101, room: 1 << 6, sessions: 1 << 10 }
+        Table { name, priority: -101, room: 1 << 6, sessions: 1 << 10, doorstep: None }
     }
 }
 

@@ -1,5 +1,6 @@
 mod announcing;
 mod reports;
+mod visitors;
 
 use super::*;
 use portico_model::index::NodePortSetting;
@@ -161,6 +162,7 @@ fn parts(kernel: &Fake, ended: &Ended) -> Parts {
         report: watch::Sender::default(),
         announcing: false,
         journal: None,
+        door: None,
     }
 }
 

@@ -1,0 +1,226 @@
+//! Packets that come before their Service: to an address that a Service may have and none has yet. They wait, in a queue of the
+//! kernel's, for somebody to say whether to look once more or to go on, instead of being lost: who opened a connection would notice
+//! that only after a second. Where nobody listens any more they go on at once.
+//!
+//! What waits for what, and how long, is decided by who reads them.
+
+use crate::netlink::{Message, Messages, Socket};
+use portico_model::table::{Family, FrontendKey, Protocol};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Queues that are ours if nobody has them: a daemon that starts may find one that stops.
+const NUMBERS: std::ops::Range<u16> = 27960..27964;
+/// Packets that wait at most; others go on.
+const MOST: u32 = 128;
+/// Headers are enough, with all that can stand between them.
+const BYTES: u32 = 64;
+
+const SUBSYSTEM: u8 = 3;
+const PACKET: u8 = 0;
+const VERDICT: u8 = 1;
+const CONFIGURE: u8 = 2;
+
+/// Where a rule sends packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    pub number: u16,
+    pub way: Way,
+}
+
+/// How a rule says it: kernels can be built without the one or the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By nftables' own expression.
+    Own,
+    /// By the target that iptables has.
+    Xtables,
+}
+
+impl Way {
+    pub const ALL: [Way; 2] = [Way::Own, Way::Xtables];
+}
+
+/// All that rules may name.
+pub fn queues() -> impl Iterator<Item = Queue> {
+    NUMBERS.flat_map(|number| Way::ALL.map(|way| Queue { number, way }))
+}
+
+/// A packet that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visitor {
+    pub id: u32,
+    pub to: FrontendKey,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Look for a Service once more.
+    Again,
+    /// Go on without one.
+    On,
+}
+
+impl Answer {
+    fn code(self) -> u32 {
+        match self {
+            Answer::Again => 4,
+            Answer::On => 1,
+        }
+    }
+}
+
+/// The queue of this process. Clones are the same one; belongs to the network namespace that it was opened in. What still waits when
+/// the last is dropped is lost.
+#[derive(Clone)]
+pub struct Doorstep {
+    socket: Arc<Mutex<Socket>>,
+    fd: RawFd,
+    number: u16,
+}
+
+impl Doorstep {
+    pub fn open() -> io::Result<Doorstep> {
+        let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+        for number in NUMBERS {
+            match Doorstep::listen(number) {
+                Err(error) => last = error,
+                listening => return listening,
+            }
+        }
+        Err(last)
+    }
+
+    fn listen(number: u16) -> io::Result<Doorstep> {
+        let mut socket = Socket::netfilter()?;
+        let (mut configure, mut early) = (Messages::new(), Vec::new());
+        message(&mut configure, CONFIGURE, number, |m| {
+            const LISTEN: u8 = 1;
+            const COPY_PACKET: u8 = 2;
+            const GO_ON_WHEN_FULL: u32 = 1;
+            let [a, b, c, d] = BYTES.to_be_bytes();
+            m.put(1, &[LISTEN, 0, 0, 0]);
+            m.put(2, &[a, b, c, d, COPY_PACKET]);
+            m.put_u32_be(3, MOST);
+            m.put_u32_be(4, GO_ON_WHEN_FULL);
+            m.put_u32_be(5, GO_ON_WHEN_FULL);
+        });
+        configure.acknowledge_last();
+        // Rules of an earlier process may send packets already.
+        let replies = socket.exchange_among(&configure, |message| early.extend(packet(&message)))?;
+        replies.into_result()?;
+        let fd = socket.as_raw_fd();
+        let doorstep = Doorstep { socket: Arc::new(Mutex::new(socket)), fd, number };
+        doorstep.answer(early.iter().map(|(id, _)| (*id, Answer::On)))?;
+        Ok(doorstep)
+    }
+
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Who came since the last call. When the descriptor becomes readable, ask.
+    pub fn visitors(&self) -> io::Result<Vec<Visitor>> {
+        let mut packets = Vec::new();
+        match self.lock().notifications(|message| packets.extend(packet(&message))) {
+            // Those that there was no room to tell of went on.
+            Err(error) if error.raw_os_error() != Some(libc::ENOBUFS) => return Err(error),
+            _ => {}
+        }
+        let strangers = packets.iter().filter(|(_, to)| to.is_none());
+        self.answer(strangers.map(|(id, _)| (*id, Answer::On)))?;
+        Ok(packets.into_iter().filter_map(|(id, to)| Some(Visitor { id, to: to? })).collect())
+    }
+
+    pub fn answer(&self, answers: impl IntoIterator<Item = (u32, Answer)>) -> io::Result<()> {
+        let mut messages = Messages::new();
+        for (id, answer) in answers {
+            let verdict = [answer.code().to_be_bytes(), id.to_be_bytes()];
+            message(&mut messages, VERDICT, self.number, |m| m.put(2, verdict.as_flattened()));
+        }
+        if messages.is_empty() { Ok(()) } else { self.lock().tell(&messages) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Socket> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsRawFd for Doorstep {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd
+    }
+}
+
+/// The header of these messages names the queue.
+fn message(messages: &mut Messages, command: u8, number: u16, body: impl FnOnce(&mut Messages)) {
+    let [high, low] = number.to_be_bytes();
+    messages.message(u16::from_be_bytes([SUBSYSTEM, command]), 0, |m| {
+        m.raw(&[0, 0, high, low]);
+        body(m);
+    });
+}
+
+/// Its number, and where it goes if that can be told.
+fn packet(message: &Message) -> Option<(u32, Option<FrontendKey>)> {
+    if message.kind != u16::from_be_bytes([SUBSYSTEM, PACKET]) {
+        return None;
+    }
+    let attribute = |kind| message.attributes(4).find_kind(kind);
+    let id = attribute(1)?.data.first_chunk()?;
+    Some((u32::from_be_bytes(*id), attribute(10).and_then(|payload| destination(payload.data))))
+}
+
+/// Of an IP packet with ports.
+fn destination(packet: &[u8]) -> Option<FrontendKey> {
+    let first = packet.first()?;
+    let (address, protocol, header): (IpAddr, _, usize) = match first >> 4 {
+        4 => {
+            let is_first_fragment = packet.get(6)? & 0x1f == 0 && *packet.get(7)? == 0;
+            let header = is_first_fragment.then_some(usize::from(first & 0xf) * 4)?;
+            (packet.get(16..)?.first_chunk::<4>().map(|octets| (*octets).into())?, packet.get(9)?, header)
+        }
+        6 => (packet.get(24..)?.first_chunk::<16>().map(|octets| (*octets).into())?, packet.get(6)?, 40),
+        _ => return None,
+    };
+    let protocol = Protocol::ALL.into_iter().find(|known| known.number() == *protocol)?;
+    let port = u16::from_be_bytes(*packet.get(header + 2..)?.first_chunk()?);
+    Some(FrontendKey { family: Family::of(address), address: Some(address), port, protocol })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(address: &str, port: u16, protocol: Protocol) -> Option<FrontendKey> {
+        let address: IpAddr = address.parse().unwrap();
+        Some(FrontendKey { family: Family::of(address), address: Some(address), port, protocol })
+    }
+
+    #[test]
+    fn where_a_packet_goes() {
+        let mut v4 = vec![0x46, 0, 0, 60, 0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 10, 96, 0, 7];
+        v4.extend([1, 1, 1, 0, 0x80, 0, 0x01, 0xbb]);
+        assert_eq!(destination(&v4), to("10.96.0.7", 443, Protocol::Tcp));
+        v4[7] = 1;
+        assert_eq!(destination(&v4), None, "a later part has no ports");
+        let mut v6 = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+        v6.extend([0xfd; 16]);
+        v6.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+        v6.extend([0x80, 0, 0, 53]);
+        assert_eq!(destination(&v6), to("fd00::9", 53, Protocol::Udp));
+        v6[6] = 58;
+        assert_eq!(destination(&v6), None, "ICMP has no ports");
+    }
+
+    #[test]
+    fn what_breaks_off_goes_nowhere() {
+        let whole = [0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 1, 2, 3, 4, 10, 96, 0, 7, 0, 1, 0, 2];
+        assert!(destination(&whole).is_some());
+        for length in 0..whole.len() {
+            assert_eq!(destination(&whole[..length]), None, "{length}");
+        }
+    }
+}

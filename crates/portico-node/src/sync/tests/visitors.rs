@@ -1,0 +1,65 @@
+use super::*;
+use portico_model::table::{FrontendKey, Protocol};
+
+#[derive(Clone, Default)]
+struct FakeDoor(Arc<Mutex<Vec<(u32, Answer)>>>);
+
+impl Door for FakeDoor {
+    fn answer(&self, answers: Vec<(u32, Answer)>) {
+        self.0.lock().unwrap().extend(answers);
+    }
+}
+
+impl FakeDoor {
+    fn answers(&self) -> Vec<(u32, Answer)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// With a Service at 10.0.0.1.
+fn rig() -> (Rig, FakeDoor) {
+    let (mut rig, door) = (Rig::installed(), FakeDoor::default());
+    rig.syncer.parts.door = Some(Box::new(door.clone()));
+    (rig, door)
+}
+
+fn visitor(id: u32, to: &str) -> Input {
+    let address = Some(to.parse().unwrap());
+    Input::Early(Visitor { id, to: FrontendKey { family: Family::V4, address, port: 80, protocol: Protocol::Tcp } })
+}
+
+#[test]
+fn who_came_early_looks_again_when_its_service_is_installed() {
+    let (mut rig, door) = rig();
+    rig.take(visitor(1, "10.0.0.2"));
+    rig.take(visitor(2, "10.0.0.3"));
+    rig.step();
+    assert_eq!(door.answers(), []);
+    rig.apply(service("b", "10.0.0.2"));
+    rig.apply(slice("b", &["10.1.0.2"]));
+    rig.step();
+    assert_eq!(door.answers(), [(1, Answer::Again)]);
+    rig.wake();
+    assert_eq!(door.answers(), [(2, Answer::On)], "it came for nothing");
+}
+
+#[test]
+fn who_was_overtaken_by_its_service_looks_again_at_once() {
+    let (mut rig, door) = rig();
+    rig.take(visitor(7, "10.0.0.1"));
+    rig.step();
+    assert_eq!(door.answers(), [(7, Answer::Again)]);
+}
+
+#[test]
+fn what_could_not_be_installed_is_waited_for() {
+    let (mut rig, door) = rig();
+    rig.kernel.fail(&[true, true]);
+    rig.take(visitor(1, "10.0.0.2"));
+    rig.apply(service("b", "10.0.0.2"));
+    rig.apply(slice("b", &["10.1.0.2"]));
+    rig.step();
+    assert_eq!(door.answers(), []);
+    rig.wake();
+    assert_eq!(door.answers(), [(1, Answer::Again)]);
+}

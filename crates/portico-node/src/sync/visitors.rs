@@ -1,0 +1,43 @@
+//! Who came before its Service: how long a packet waits for one, and what it is told. The kernel holds the packets, in a queue that is
+//! bounded there.
+
+use portico_dataplane::doorstep::{Answer, Visitor};
+use portico_model::table::FrontendIndex;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// A change takes milliseconds from the API server's answer; who opens a connection tries again after a second.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// In the order in which they came.
+#[derive(Default)]
+pub struct Visitors(VecDeque<(Visitor, Instant)>);
+
+impl Visitors {
+    pub fn arrive(&mut self, visitor: Visitor, now: Instant) {
+        self.0.push_back((visitor, now + PATIENCE));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// When somebody has waited long enough.
+    pub fn due(&self) -> Option<Instant> {
+        self.0.front().map(|(_, until)| *until)
+    }
+
+    /// Those that need not wait any longer, and what they are told; `installed` is what the kernel has.
+    pub fn answers(&mut self, installed: &FrontendIndex, now: Instant) -> Vec<(u32, Answer)> {
+        let mut answers = Vec::new();
+        self.0.retain(|(visitor, until)| {
+            let answer = match installed.owner(&visitor.to) {
+                Some(_) => Some(Answer::Again),
+                None => (*until <= now).then_some(Answer::On),
+            };
+            answers.extend(answer.map(|answer| (visitor.id, answer)));
+            answer.is_none()
+        });
+        answers
+    }
+}
