@@ -9,6 +9,7 @@ use crate::objects::{Kind, Name, Object};
 use event::Event;
 use http_body_util::BodyExt;
 use kube::client::Body;
+use memchr::memchr;
 use portico_model::objects;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -313,7 +314,7 @@ impl Lines {
         let mut searched = self.start;
         loop {
             let rest = self.buffer.get(searched..).unwrap_or_default();
-            if let Some(length) = rest.iter().position(|byte| *byte == b'\n') {
+            if let Some(length) = memchr(b'\n', rest) {
                 let line = self.start..searched + length;
                 self.start = line.end + 1;
                 return Ok(Some(self.buffer.get(line).unwrap_or_default()));

@@ -2,6 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, Response, Version};
+use memchr::memchr_iter;
 use std::io;
 
 /// Of a head, and of what may stand between chunks.
@@ -137,9 +138,10 @@ fn data(left: &mut u64, buffer: &mut BytesMut) -> Next {
 
 /// A line without its end.
 fn line(buffer: &mut BytesMut) -> io::Result<Option<BytesMut>> {
-    match buffer.windows(2).take(MOST_LINE).position(|two| two == b"\r\n") {
-        Some(length) => {
-            let line = buffer.split_to(length);
+    let start = buffer.get(..=MOST_LINE).unwrap_or(buffer);
+    match memchr_iter(b'\n', start).find(|end| start.get(..*end).is_some_and(|line| line.ends_with(b"\r"))) {
+        Some(end) => {
+            let line = buffer.split_to(end - 1);
             buffer.advance(2);
             Ok(Some(line))
         }
@@ -230,6 +232,25 @@ mod tests {
         ] {
             assert!(read(bytes.as_bytes(), &[1000]).is_err(), "{bytes:.80}");
         }
+    }
+
+    #[test]
+    fn a_line_ends_with_both_characters_and_in_time() {
+        let long = |length| format!("{}\r\n", "x".repeat(length));
+        for (bytes, length) in [
+            ("ab\r\nc".to_owned(), Some(2)),
+            ("\r\n".to_owned(), Some(0)),
+            ("\n\r\r\n".to_owned(), Some(2)),
+            ("a\nb\r".to_owned(), None),
+            (String::new(), None),
+            (long(MOST_LINE - 1), Some(MOST_LINE - 1)),
+        ] {
+            let mut buffer = BytesMut::from(bytes.as_str());
+            assert_eq!(line(&mut buffer).unwrap().map(|line| line.len()), length, "{bytes:.80?}");
+            assert_eq!(buffer.len(), length.map_or(bytes.len(), |length| bytes.len() - length - 2), "{bytes:.80?}");
+        }
+        assert!(line(&mut BytesMut::from(long(MOST_LINE).as_str())).is_err());
+        assert_eq!(line(&mut BytesMut::from("x".repeat(MOST_LINE).as_str())).unwrap(), None);
     }
 
     proptest! {
