@@ -6,17 +6,19 @@ mod event;
 use crate::backoff::{Backoff, fraction};
 use crate::client::{self, Clients, RequestError};
 use crate::objects::{Kind, Name, Object};
+use bytes::Bytes;
 use event::Event;
 use http_body_util::BodyExt;
-use kube::client::Body;
+use hyper::body::Body as HttpBody;
 use memchr::memchr;
 use portico_model::objects;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
-use std::io;
 use std::pin::pin;
 use std::time::{Duration, Instant};
+use std::{io, mem};
+use tower::BoxError;
 
 const PAGE: usize = 500;
 /// The server ends a watch after a time between this and twice as much, so that watches spread over servers again.
@@ -239,7 +241,7 @@ impl<S: Sink> Watcher<'_, S> {
         );
         let body = client::open(&self.clients.watches, client::get_request(&url)?).await?;
         self.sink.answered();
-        let mut lines = Lines { body, buffer: Vec::new(), start: 0 };
+        let mut lines = Lines { body, part: Bytes::new(), begun: Vec::new() };
         let mut seen = false;
         // One timer for all events.
         let mut end = pin!(tokio::time::sleep(length + OVERTIME));
@@ -250,7 +252,7 @@ impl<S: Sink> Watcher<'_, S> {
                 () = &mut end => return Err(RequestError::Timeout),
             };
             let Some(line) = line else { return Ok(seen) };
-            self.event(line)?;
+            self.event(&line)?;
             seen = true;
         }
     }
@@ -301,38 +303,32 @@ fn escape(text: &str) -> String {
 }
 
 /// The lines of a body as they come in.
-struct Lines {
-    body: Body,
-    buffer: Vec<u8>,
-    /// Where the next line begins in the buffer.
-    start: usize,
+struct Lines<B> {
+    body: B,
+    /// What came in last, from the next line on. Not held while there is nothing in it, so that who reads has the memory back.
+    part: Bytes,
+    /// The beginning of a line that came in before it.
+    begun: Vec<u8>,
 }
 
-impl Lines {
-    /// `None` at the end. What has no line end when the stream ends was cut off, and is not a line.
-    async fn next(&mut self) -> io::Result<Option<&[u8]>> {
-        let mut searched = self.start;
+impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> Lines<B> {
+    /// With its end; `None` at the end of the body. What has no line end when the stream ends was cut off, and is not a line.
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
-            let rest = self.buffer.get(searched..).unwrap_or_default();
-            if let Some(length) = memchr(b'\n', rest) {
-                let line = self.start..searched + length;
-                self.start = line.end + 1;
-                return Ok(Some(self.buffer.get(line).unwrap_or_default()));
+            if let Some(length) = memchr(b'\n', &self.part) {
+                let line = self.part.split_to(length + 1);
+                if self.begun.is_empty() {
+                    return Ok(Some(line));
+                }
+                self.begun.extend_from_slice(&line);
+                return Ok(Some(mem::take(&mut self.begun).into()));
             }
-            self.buffer.drain(..self.start);
-            self.start = 0;
-            searched = self.buffer.len();
-            if searched > MOST_LINE {
+            self.begun.extend_from_slice(&mem::take(&mut self.part));
+            if self.begun.len() > MOST_LINE {
                 return Err(io::Error::other("an event is too long"));
             }
-            // A burst or one huge object must not hold its memory for ever.
-            if self.buffer.is_empty() && self.buffer.capacity() > 1 << 16 {
-                self.buffer = Vec::new();
-            }
             let Some(frame) = self.body.frame().await else { return Ok(None) };
-            if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
-                self.buffer.extend_from_slice(&data);
-            }
+            self.part = frame.map_err(io::Error::other)?.into_data().unwrap_or_default();
         }
     }
 }
