@@ -88,6 +88,8 @@ struct Waiting {
     lines: Lines,
     /// What the file will have when all is written, each with its revision.
     known: HashMap<Key, u64>,
+    /// The writer sleeps until there is something to write.
+    asleep: bool,
     closed: bool,
     given_up: bool,
 }
@@ -182,7 +184,6 @@ impl Journal {
         if waiting.given_up {
             return;
         }
-        let was_empty = waiting.is_empty();
         waiting.changes.push(change);
         if waiting.changes.len() > FEW {
             waiting.settle();
@@ -192,7 +193,7 @@ impl Journal {
             tracing::error!("the disk does not keep up: a start without an API server will know an older state");
             *waiting = Waiting { given_up: true, ..Waiting::default() };
         }
-        if was_empty || bytes > MUCH {
+        if std::mem::take(&mut waiting.asleep) || bytes > MUCH {
             self.shared.changed.notify_one();
         }
     }
@@ -242,15 +243,19 @@ fn write(mut file: File, shared: &Shared) {
     }
 }
 
-/// Wait for something to write, and a little longer for more; or until it is time to sync.
+/// Wait a while for what gathers. If that is nothing, wait for something to write, and a while longer for more; or until it is time to
+/// sync. A node that has changes all the time so wakes the thread once for each write, and by its clock alone.
 fn gathered(shared: &Shared, sync: Option<Instant>) -> (Lines, bool) {
-    let is_idle = |waiting: &Waiting| waiting.is_empty() && !waiting.closed;
-    let waiting = wait(shared, shared.lock(), sync, is_idle);
-    if is_idle(&waiting) {
-        return (Lines::default(), false);
-    }
     let may_gather = |waiting: &Waiting| !waiting.closed && waiting.lines.bytes.len() <= MUCH;
-    let mut waiting = wait(shared, waiting, Some(Instant::now() + PAUSE), may_gather);
+    let pause = |waiting| wait(shared, waiting, Some(Instant::now() + PAUSE), may_gather);
+    let mut waiting = pause(shared.lock());
+    if waiting.is_empty() && !waiting.closed {
+        waiting.asleep = true;
+        waiting = wait(shared, waiting, sync, |waiting| waiting.asleep && !waiting.closed);
+        if !std::mem::take(&mut waiting.asleep) {
+            waiting = pause(waiting);
+        }
+    }
     waiting.settle();
     (std::mem::take(&mut waiting.lines), waiting.closed)
 }
