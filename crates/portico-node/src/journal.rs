@@ -1,7 +1,7 @@
 //! The last known objects on disk, so that a node that starts without an API server forwards what it last knew.
 //!
 //! A file of lines, one for each object that changed; the last line about an object counts. Who changes something leaves the
-//! object; a thread writes what has gathered, every half minute, and rewrites the file when more than half of it is of no
+//! change; a thread writes what has gathered, every half minute, and rewrites the file when more than half of it is of no
 //! use. A line that was cut off by a crash is ignored.
 
 mod file;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(30);
 /// Between tries to write that fail.
 const AGAIN: Duration = Duration::from_secs(1);
-/// So many objects are left as they are; more are made lines at once, which take less memory.
+/// So many changes are left as they are; more are made lines at once, which take less memory.
 const FEW: usize = 64;
 /// More than this is not left in memory for the pause.
 const MUCH: usize = 128 << 10;
@@ -32,7 +32,7 @@ const TOO_MUCH: usize = 32 << 20;
 type Key = Arc<str>;
 
 fn key(kind: Kind, namespace: &str, name: &str) -> Key {
-    format!("{}/{namespace}/{name}", kind.plural()).into()
+    [kind.plural(), "/", namespace, "/", name].concat().into()
 }
 
 fn key_of(object: &Object) -> Key {
@@ -76,30 +76,54 @@ impl Lines {
     }
 }
 
+enum Change {
+    Apply(Object),
+    Delete(Key),
+}
+
 #[derive(Default)]
 struct Waiting {
     /// Newer than all lines.
-    objects: Vec<Object>,
+    changes: Vec<Change>,
     lines: Lines,
     /// What the file will have when all is written, each with its revision.
     known: HashMap<Key, u64>,
+    /// The writer sleeps until there is something to write.
+    asleep: bool,
     closed: bool,
     given_up: bool,
 }
 
 impl Waiting {
-    /// Makes lines of the objects, but for those of which this very revision is known.
+    /// Makes lines of the changes, but for those that a later one makes useless, and objects of which this very revision is known.
     fn settle(&mut self) {
-        for object in self.objects.drain(..) {
-            let (key, revision) = (key_of(&object), revision(object.metadata()));
-            if self.known.insert(Arc::clone(&key), revision) != Some(revision) {
-                self.lines.apply(key, &object);
+        let mut settled = HashSet::with_capacity(self.changes.len());
+        for change in self.changes.drain(..).rev() {
+            let key = match &change {
+                Change::Apply(object) => key_of(object),
+                Change::Delete(key) => Arc::clone(key),
+            };
+            if !settled.insert(Arc::clone(&key)) {
+                continue;
+            }
+            match change {
+                Change::Apply(object) => {
+                    let revision = revision(object.metadata());
+                    if self.known.insert(Arc::clone(&key), revision) != Some(revision) {
+                        self.lines.apply(key, &object);
+                    }
+                }
+                Change::Delete(_) => {
+                    if self.known.remove(&key).is_some() {
+                        self.lines.delete(key);
+                    }
+                }
             }
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.objects.is_empty() && self.lines.entries.is_empty()
+        self.changes.is_empty() && self.lines.entries.is_empty()
     }
 }
 
@@ -135,30 +159,11 @@ impl Journal {
 
     /// It is there, or it changed.
     pub fn apply(&self, object: Object) {
-        let mut waiting = self.shared.lock();
-        if waiting.given_up {
-            return;
-        }
-        let was_empty = waiting.is_empty();
-        waiting.objects.push(object);
-        if waiting.objects.len() > FEW {
-            waiting.settle();
-        }
-        self.notice(waiting, was_empty);
+        self.leave(Change::Apply(object));
     }
 
     pub fn delete(&self, name: &Name) {
-        self.delete_key(key(name.kind, &name.namespace, &name.name));
-    }
-
-    fn delete_key(&self, key: Key) {
-        let mut waiting = self.shared.lock();
-        let was_empty = waiting.is_empty();
-        waiting.settle();
-        if !waiting.given_up && waiting.known.remove(&key).is_some() {
-            waiting.lines.delete(key);
-            self.notice(waiting, was_empty);
-        }
+        self.leave(Change::Delete(key(name.kind, &name.namespace, &name.name)));
     }
 
     /// These are all of a kind.
@@ -170,17 +175,25 @@ impl Journal {
         waiting.settle();
         let gone: Vec<Key> = waiting.known.keys().filter(gone).cloned().collect();
         drop(waiting);
-        gone.into_iter().for_each(|key| self.delete_key(key));
+        gone.into_iter().for_each(|key| self.leave(Change::Delete(key)));
     }
 
-    /// Wake the writer where it sleeps, or should not go on to.
-    fn notice(&self, mut waiting: MutexGuard<'_, Waiting>, was_empty: bool) {
+    /// Wakes the writer where it sleeps, or should not go on to.
+    fn leave(&self, change: Change) {
+        let mut waiting = self.shared.lock();
+        if waiting.given_up {
+            return;
+        }
+        waiting.changes.push(change);
+        if waiting.changes.len() > FEW {
+            waiting.settle();
+        }
         let bytes = waiting.lines.bytes.len();
         if bytes > TOO_MUCH {
             tracing::error!("the disk does not keep up: a start without an API server will know an older state");
             *waiting = Waiting { given_up: true, ..Waiting::default() };
         }
-        if was_empty || bytes > MUCH {
+        if std::mem::take(&mut waiting.asleep) || bytes > MUCH {
             self.shared.changed.notify_one();
         }
     }
@@ -230,15 +243,19 @@ fn write(mut file: File, shared: &Shared) {
     }
 }
 
-/// Wait for something to write, and a little longer for more; or until it is time to sync.
+/// Wait a while for what gathers. If that is nothing, wait for something to write, and a while longer for more; or until it is time to
+/// sync. A node that has changes all the time so wakes the thread once for each write, and by its clock alone.
 fn gathered(shared: &Shared, sync: Option<Instant>) -> (Lines, bool) {
-    let is_idle = |waiting: &Waiting| waiting.is_empty() && !waiting.closed;
-    let waiting = wait(shared, shared.lock(), sync, is_idle);
-    if is_idle(&waiting) {
-        return (Lines::default(), false);
-    }
     let may_gather = |waiting: &Waiting| !waiting.closed && waiting.lines.bytes.len() <= MUCH;
-    let mut waiting = wait(shared, waiting, Some(Instant::now() + PAUSE), may_gather);
+    let pause = |waiting| wait(shared, waiting, Some(Instant::now() + PAUSE), may_gather);
+    let mut waiting = pause(shared.lock());
+    if waiting.is_empty() && !waiting.closed {
+        waiting.asleep = true;
+        waiting = wait(shared, waiting, sync, |waiting| waiting.asleep && !waiting.closed);
+        if !std::mem::take(&mut waiting.asleep) {
+            waiting = pause(waiting);
+        }
+    }
     waiting.settle();
     (std::mem::take(&mut waiting.lines), waiting.closed)
 }

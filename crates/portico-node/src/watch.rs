@@ -1,17 +1,24 @@
 //! Follows one kind of object of the API server: lists it page by page, watches from there, resumes where a connection
 //! broke, and lists again when the server no longer has what came in between.
 
+mod event;
+
 use crate::backoff::{Backoff, fraction};
 use crate::client::{self, Clients, RequestError};
 use crate::objects::{Kind, Name, Object};
+use bytes::Bytes;
+use event::Event;
 use http_body_util::BodyExt;
-use kube::client::Body;
+use hyper::body::Body as HttpBody;
+use memchr::memchr;
+use portico_model::objects;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
-use std::io;
 use std::pin::pin;
 use std::time::{Duration, Instant};
+use std::{io, mem};
+use tower::BoxError;
 
 const PAGE: usize = 500;
 /// The server ends a watch after a time between this and twice as much, so that watches spread over servers again.
@@ -105,14 +112,6 @@ struct ListMetadata {
     next: String,
 }
 
-#[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(rename = "type", borrow)]
-    what: std::borrow::Cow<'a, str>,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
 /// The little that is read of an object before, or instead of, the rest: also of bookmarks and errors.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -122,13 +121,31 @@ struct Note {
     message: String,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
     namespace: String,
     name: String,
     uid: String,
     resource_version: String,
+}
+
+impl From<&objects::Metadata> for Metadata {
+    fn from(all: &objects::Metadata) -> Metadata {
+        Metadata {
+            namespace: all.namespace.clone(),
+            name: all.name.clone(),
+            uid: all.uid.clone(),
+            resource_version: all.resource_version.clone(),
+        }
+    }
+}
+
+impl Metadata {
+    /// Unless it has none.
+    fn name(self, kind: Kind) -> Option<Name> {
+        (!self.name.is_empty()).then_some(Name { kind, namespace: self.namespace, name: self.name })
+    }
 }
 
 impl<S: Sink> Watcher<'_, S> {
@@ -183,12 +200,15 @@ impl<S: Sink> Watcher<'_, S> {
             self.sink.answered();
             let page: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
             for item in page.items.iter().flatten() {
-                match self.decode(item.get()) {
-                    Some(object) => {
+                match self.kind.decode(item.get()) {
+                    Ok(object) => {
                         names.insert(object.name());
                         self.sink.apply(object);
                     }
-                    None => names.extend(self.name(item.get())),
+                    Err(error) => {
+                        let note: Note = serde_json::from_str(item.get()).unwrap_or_default();
+                        names.extend(self.leave_out(note.metadata, &error));
+                    }
                 }
             }
             next = page.metadata.next;
@@ -196,26 +216,19 @@ impl<S: Sink> Watcher<'_, S> {
                 tracing::debug!(kind = self.kind.plural(), count = names.len(), "listed");
                 self.sink.listed(self.kind, names);
                 self.identity = self.identify().await.map(|(identity, _)| identity).unwrap_or_default();
-                self.reach(page.metadata.resource_version);
+                let version = self.go_on_from(&page.metadata.resource_version);
+                self.reached(version);
                 return Ok(());
             }
         }
     }
 
     /// An object that cannot be read is left out (what is known of it stays): one bad object must not hide the others.
-    fn decode(&self, json: &str) -> Option<Object> {
-        let decoded = self.kind.decode(json);
-        if let Err(error) = &decoded {
-            let name = self.name(json).map(|name| format!("{}/{}", name.namespace, name.name)).unwrap_or_default();
-            tracing::error!(kind = self.kind.plural(), name, %error, "cannot read it, it is left out");
-        }
-        decoded.ok()
-    }
-
-    fn name(&self, json: &str) -> Option<Name> {
-        let note: Note = serde_json::from_str(json).ok()?;
-        let (namespace, name) = (note.metadata.namespace, note.metadata.name);
-        Some(Name { kind: self.kind, namespace, name }).filter(|name| !name.name.is_empty())
+    fn leave_out(&self, metadata: Metadata, error: &dyn std::fmt::Display) -> Option<Name> {
+        let bad = metadata.name(self.kind);
+        let name = bad.as_ref().map(|bad| format!("{}/{}", bad.namespace, bad.name)).unwrap_or_default();
+        tracing::error!(kind = self.kind.plural(), name, %error, "cannot read it, it is left out");
+        bad
     }
 
     async fn watch(&mut self, revision: &str) -> Result<bool, RequestError> {
@@ -228,7 +241,7 @@ impl<S: Sink> Watcher<'_, S> {
         );
         let body = client::open(&self.clients.watches, client::get_request(&url)?).await?;
         self.sink.answered();
-        let mut lines = Lines { body, buffer: Vec::new(), start: 0 };
+        let mut lines = Lines { body, part: Bytes::new(), begun: Vec::new() };
         let mut seen = false;
         // One timer for all events.
         let mut end = pin!(tokio::time::sleep(length + OVERTIME));
@@ -239,47 +252,41 @@ impl<S: Sink> Watcher<'_, S> {
                 () = &mut end => return Err(RequestError::Timeout),
             };
             let Some(line) = line else { return Ok(seen) };
-            self.event(line)?;
+            self.event(&line)?;
             seen = true;
         }
     }
 
     fn event(&mut self, line: &[u8]) -> Result<(), RequestError> {
-        let event: Event<'_> = serde_json::from_slice(line).map_err(RequestError::Decode)?;
-        let json = event.object.get();
-        match event.what.as_ref() {
-            "ADDED" | "MODIFIED" => {
-                if let Some(object) = self.decode(json) {
-                    let revision = object.metadata().resource_version.clone();
-                    self.sink.apply(object);
-                    self.reach(revision);
-                    return Ok(());
-                }
-            }
-            "DELETED" => {
-                if let Some(name) = self.name(json) {
+        let event = event::read(self.kind, line)?;
+        let version = match event.revision() {
+            "" => None,
+            revision => self.go_on_from(revision),
+        };
+        match event {
+            Event::Applied(object) => self.sink.apply(object),
+            Event::Deleted(metadata) => {
+                if let Some(name) = metadata.name(self.kind) {
                     self.sink.delete(name);
                 }
             }
-            "ERROR" => {
-                let note: Note = serde_json::from_str(json).unwrap_or_default();
-                return Err(RequestError::Status { code: note.code, message: note.message });
-            }
-            // Bookmarks, and whatever else there may be one day.
-            _ => {}
+            Event::Unreadable(metadata, error) => drop(self.leave_out(metadata, &error)),
+            Event::Other(_) => {}
         }
-        let note: Note = serde_json::from_str(json).unwrap_or_default();
-        if !note.metadata.resource_version.is_empty() {
-            self.reach(note.metadata.resource_version);
-        }
+        self.reached(version);
         Ok(())
     }
 
-    fn reach(&mut self, revision: String) {
-        if let Ok(version) = revision.parse() {
+    /// Says which version that is.
+    fn go_on_from(&mut self, revision: &str) -> Option<u64> {
+        revision.clone_into(self.revision.get_or_insert_default());
+        revision.parse().ok()
+    }
+
+    fn reached(&self, version: Option<u64>) {
+        if let Some(version) = version {
             self.sink.reached(self.kind, version);
         }
-        self.revision = Some(revision);
     }
 }
 
@@ -296,38 +303,32 @@ fn escape(text: &str) -> String {
 }
 
 /// The lines of a body as they come in.
-struct Lines {
-    body: Body,
-    buffer: Vec<u8>,
-    /// Where the next line begins in the buffer.
-    start: usize,
+struct Lines<B> {
+    body: B,
+    /// What came in last, from the next line on. Not held while there is nothing in it, so that who reads has the memory back.
+    part: Bytes,
+    /// The beginning of a line that came in before it.
+    begun: Vec<u8>,
 }
 
-impl Lines {
-    /// `None` at the end. What has no line end when the stream ends was cut off, and is not a line.
-    async fn next(&mut self) -> io::Result<Option<&[u8]>> {
-        let mut searched = self.start;
+impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> Lines<B> {
+    /// With its end; `None` at the end of the body. What has no line end when the stream ends was cut off, and is not a line.
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
-            let rest = self.buffer.get(searched..).unwrap_or_default();
-            if let Some(length) = rest.iter().position(|byte| *byte == b'\n') {
-                let line = self.start..searched + length;
-                self.start = line.end + 1;
-                return Ok(Some(self.buffer.get(line).unwrap_or_default()));
+            if let Some(length) = memchr(b'\n', &self.part) {
+                let line = self.part.split_to(length + 1);
+                if self.begun.is_empty() {
+                    return Ok(Some(line));
+                }
+                self.begun.extend_from_slice(&line);
+                return Ok(Some(mem::take(&mut self.begun).into()));
             }
-            self.buffer.drain(..self.start);
-            self.start = 0;
-            searched = self.buffer.len();
-            if searched > MOST_LINE {
+            self.begun.extend_from_slice(&mem::take(&mut self.part));
+            if self.begun.len() > MOST_LINE {
                 return Err(io::Error::other("an event is too long"));
             }
-            // A burst or one huge object must not hold its memory for ever.
-            if self.buffer.is_empty() && self.buffer.capacity() > 1 << 16 {
-                self.buffer = Vec::new();
-            }
             let Some(frame) = self.body.frame().await else { return Ok(None) };
-            if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
-                self.buffer.extend_from_slice(&data);
-            }
+            self.part = frame.map_err(io::Error::other)?.into_data().unwrap_or_default();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, Response, Version};
+use memchr::memchr_iter;
 use std::io;
 
 /// Of a head, and of what may stand between chunks.
@@ -103,22 +104,20 @@ impl Chunked {
                 Chunked::End => return Ok(Next::End),
                 Chunked::Data(left) if *left > 0 => return Ok(data(left, buffer)),
                 Chunked::Data(_) => Chunked::EndOfData,
-                Chunked::Size => match line(buffer)? {
+                Chunked::Size => match line(buffer, size)? {
                     None => return Ok(Next::More),
-                    Some(line) => match size(&line)? {
-                        0 => Chunked::Trailer,
-                        size => Chunked::Data(size),
-                    },
+                    Some(0) => Chunked::Trailer,
+                    Some(size) => Chunked::Data(size),
                 },
-                Chunked::EndOfData => match line(buffer)? {
+                Chunked::EndOfData => match line(buffer, is_empty)? {
                     None => return Ok(Next::More),
-                    Some(line) if line.is_empty() => Chunked::Size,
-                    Some(_) => return Err(invalid("a chunk is longer than it says")),
+                    Some(true) => Chunked::Size,
+                    Some(false) => return Err(invalid("a chunk is longer than it says")),
                 },
-                Chunked::Trailer => match line(buffer)? {
+                Chunked::Trailer => match line(buffer, is_empty)? {
                     None => return Ok(Next::More),
-                    Some(line) if line.is_empty() => Chunked::End,
-                    Some(_) => Chunked::Trailer,
+                    Some(true) => Chunked::End,
+                    Some(false) => Chunked::Trailer,
                 },
             }
         }
@@ -135,17 +134,23 @@ fn data(left: &mut u64, buffer: &mut BytesMut) -> Next {
     }
 }
 
-/// A line without its end.
-fn line(buffer: &mut BytesMut) -> io::Result<Option<BytesMut>> {
-    match buffer.windows(2).take(MOST_LINE).position(|two| two == b"\r\n") {
-        Some(length) => {
-            let line = buffer.split_to(length);
-            buffer.advance(2);
-            Ok(Some(line))
+/// What a line says, which is taken out of the buffer.
+fn line<T>(buffer: &mut BytesMut, read: fn(&[u8]) -> io::Result<T>) -> io::Result<Option<T>> {
+    let start = buffer.get(..=MOST_LINE).unwrap_or(buffer);
+    let mut ends = memchr_iter(b'\n', start).filter_map(|end| Some((end, start.get(..end)?.strip_suffix(b"\r")?)));
+    match ends.next() {
+        Some((end, line)) => {
+            let read = read(line)?;
+            buffer.advance(end + 1);
+            Ok(Some(read))
         }
         None if buffer.len() > MOST_LINE => Err(invalid("a line between its chunks is too long")),
         None => Ok(None),
     }
+}
+
+fn is_empty(line: &[u8]) -> io::Result<bool> {
+    Ok(line.is_empty())
 }
 
 /// What follows a semicolon is of no interest to us.
@@ -230,6 +235,26 @@ mod tests {
         ] {
             assert!(read(bytes.as_bytes(), &[1000]).is_err(), "{bytes:.80}");
         }
+    }
+
+    #[test]
+    fn a_line_ends_with_both_characters_and_in_time() {
+        let length_of = |line: &[u8]| Ok(line.len());
+        let long = |length| format!("{}\r\n", "x".repeat(length));
+        for (bytes, length) in [
+            ("ab\r\nc".to_owned(), Some(2)),
+            ("\r\n".to_owned(), Some(0)),
+            ("\n\r\r\n".to_owned(), Some(2)),
+            ("a\nb\r".to_owned(), None),
+            (String::new(), None),
+            (long(MOST_LINE - 1), Some(MOST_LINE - 1)),
+        ] {
+            let mut buffer = BytesMut::from(bytes.as_str());
+            assert_eq!(line(&mut buffer, length_of).unwrap(), length, "{bytes:.80?}");
+            assert_eq!(buffer.len(), length.map_or(bytes.len(), |length| bytes.len() - length - 2), "{bytes:.80?}");
+        }
+        assert!(line(&mut BytesMut::from(long(MOST_LINE).as_str()), length_of).is_err());
+        assert_eq!(line(&mut BytesMut::from("x".repeat(MOST_LINE).as_str()), length_of).unwrap(), None);
     }
 
     proptest! {

@@ -88,6 +88,19 @@ fn the_same_revision_is_not_written_again() {
 }
 
 #[test]
+fn only_the_last_change_of_an_object_is_written() {
+    let directory = TempDir::new().unwrap();
+    let journal = open(&directory);
+    (1..10).for_each(|revision| journal.apply(service("a", revision)));
+    journal.apply(service("short", 10));
+    journal.delete(&service("short", 0).name());
+    drop(journal);
+    let text = fs::read_to_string(path(&directory)).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert_eq!(read(&directory), [service("a", 9)]);
+}
+
+#[test]
 fn a_torn_tail_is_ignored_and_written_over() {
     let directory = TempDir::new().unwrap();
     let journal = open(&directory);

@@ -1,5 +1,7 @@
 use super::*;
 use crate::config::ApiAccess;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -302,4 +304,26 @@ async fn a_null_list_is_empty() {
     let server =
         Server::start(vec![Reply::Answer(200, json!({"metadata": {"resourceVersion": "1"}, "items": null}))]).await;
     assert_eq!(seen(&mut server.follow(Kind::Slice), 1).await, [listed(&[])]);
+}
+
+#[tokio::test]
+async fn lines_come_out_whole_however_they_came_in() {
+    let text = b"one\n\ntwo, longer\nthree\ncut off";
+    for size in 1..=text.len() {
+        let parts = text.chunks(size).map(|part| Ok::<_, io::Error>(Frame::data(Bytes::from_static(part))));
+        let body = StreamBody::new(futures_util::stream::iter(parts));
+        let mut lines = Lines { body, part: Bytes::new(), begun: Vec::new() };
+        for wanted in ["one\n", "\n", "two, longer\n", "three\n"] {
+            assert_eq!(lines.next().await.unwrap().unwrap(), wanted, "by {size}");
+        }
+        assert_eq!(lines.next().await.unwrap(), None, "by {size}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_refused() {
+    let part = Bytes::from(vec![b' '; MOST_LINE / 4]);
+    let parts = std::iter::repeat_with(|| Ok::<_, io::Error>(Frame::data(part.clone())));
+    let body = StreamBody::new(futures_util::stream::iter(parts));
+    assert!(Lines { body, part: Bytes::new(), begun: Vec::new() }.next().await.is_err());
 }
