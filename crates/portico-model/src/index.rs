@@ -13,6 +13,7 @@ mod topology;
 mod tests;
 
 use crate::announce::Announceable;
+use crate::hash::Map;
 use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
 use crate::table::{Change, Conflict, ForwardingTable, HealthCheck, ServiceName};
 use ipnet::IpNet;
@@ -21,7 +22,7 @@ use node::{Here, NodeState};
 use parse::Complaints;
 use services::ServiceRecord;
 use slices::{SliceRecord, service_of};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem;
 use std::net::IpAddr;
@@ -114,9 +115,9 @@ pub struct Index {
     /// What the table was last built with.
     here: Here,
     eligible: bool,
-    services: HashMap<ServiceName, Known>,
+    services: Map<ServiceName, Known>,
     /// The Service of each slice: (namespace, slice) to its name.
-    slice_owners: HashMap<ServiceName, Arc<str>>,
+    slice_owners: Map<ServiceName, Arc<str>>,
     /// To be rebuilt.
     dirty: BTreeSet<ServiceName>,
     /// Services that changed, with what they were when the table was last built.
@@ -149,8 +150,8 @@ impl Index {
             node,
             here,
             eligible: false,
-            services: HashMap::new(),
-            slice_owners: HashMap::new(),
+            services: Map::default(),
+            slice_owners: Map::default(),
             dirty: BTreeSet::new(),
             replaced: BTreeMap::new(),
             table,

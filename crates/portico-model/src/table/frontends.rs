@@ -1,8 +1,9 @@
 //! Who answers on an address and port. Several service ports may claim one; exactly one owns it.
 
+use crate::hash::Map;
 use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceName};
+use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -59,7 +60,7 @@ impl fmt::Display for Conflict {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontendIndex {
-    owners: HashMap<FrontendKey, Claim>,
+    owners: Map<FrontendKey, Claim>,
     /// Who claims what somebody else owns: few, if any.
     others: BTreeSet<(FrontendKey, Claim)>,
     /// Addresses of load balancers that make connections of their own (`ipMode: Proxy`): not ours, kept to say so.

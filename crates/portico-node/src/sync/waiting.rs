@@ -2,16 +2,16 @@
 
 use crate::metrics::Metrics;
 use crate::objects::{Name, Object, SERVICE_NAME, TRIGGER_TIME};
+use portico_model::hash::Map;
 use portico_model::table::{Change, Family, ServiceName};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 /// At most one entry for each Service and slice.
 #[derive(Default)]
 pub struct Waiting {
-    services: HashMap<ServiceName, Instant>,
-    triggers: HashMap<Arc<str>, (Family, SystemTime)>,
+    services: Map<ServiceName, Instant>,
+    triggers: Map<Arc<str>, (Family, SystemTime)>,
 }
 
 impl Waiting {
