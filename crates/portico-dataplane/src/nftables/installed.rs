@@ -128,7 +128,7 @@ impl Installed {
             before: installed(key).cloned(),
             after: after.cloned(),
         };
-        let gone = self.pairs.keys().filter(|key| !table.ports.contains_key(*key));
+        let gone = self.pairs.keys().filter(|key| !table.ports.contains_key(key));
         changed.map(|(key, port)| change(key, Some(port))).chain(gone.map(|key| change(key, None))).collect()
     }
 

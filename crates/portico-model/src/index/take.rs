@@ -5,7 +5,6 @@ use super::parse::report;
 use super::{Index, Problem, Update};
 use crate::announce::Announceable;
 use crate::table::{Change, Claims, HealthCheck, PortKey, ServiceName, ServicePort};
-use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 
@@ -20,9 +19,6 @@ impl Index {
         self.change_claims();
         for name in mem::take(&mut self.dirty) {
             self.rebuild(&name, &mut update);
-        }
-        if update.changes.len() > self.table.ports.len() / 2 {
-            self.compact();
         }
         update.changes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         update.problems = mem::take(&mut self.problems);
@@ -67,11 +63,6 @@ impl Index {
         moved.conflicts.iter().for_each(|conflict| report(&mut self.problems, Problem::from(conflict)));
     }
 
-    /// A tree that was filled one by one is half empty; made from sorted entries it is full.
-    fn compact(&mut self) {
-        self.table.ports = mem::take(&mut self.table.ports).into_iter().collect();
-    }
-
     fn rebuild(&mut self, name: &ServiceName, update: &mut Update) {
         let known = self.services.get_mut(name);
         let is_there = known.as_ref().is_some_and(|known| known.record.is_some());
@@ -94,10 +85,12 @@ impl Index {
         self.replace_announceable(name, announceable, update);
     }
 
-    fn replace_ports(&mut self, name: &ServiceName, ports: Vec<(PortKey, ServicePort)>, changes: &mut Vec<Change>) {
-        let mut gone: BTreeSet<PortKey> = self.table.ports_of(name).map(|(key, _)| key.clone()).collect();
+    fn replace_ports(&mut self, name: &ServiceName, mut ports: Vec<(PortKey, ServicePort)>, changes: &mut Vec<Change>) {
+        ports.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let is_gone = |key: &&PortKey| ports.binary_search_by(|(other, _)| other.cmp(key)).is_err();
+        let known = self.table.ports.of(name).iter().map(|(key, _)| key);
+        let gone: Vec<PortKey> = known.filter(is_gone).cloned().collect();
         for (key, port) in ports {
-            gone.remove(&key);
             let before = self.table.ports.get(&key);
             if before.is_none_or(|before| **before != port) {
                 let after = Arc::new(port);
