@@ -45,11 +45,11 @@ impl Waiting {
     }
 
     /// Everything is installed. Objects that changed nothing do not count.
-    pub fn installed(&mut self, changes: &[Change], metrics: &Metrics) {
+    pub fn installed(&mut self, changes: &[Change], now: Instant, metrics: &Metrics) {
         let mut told = None;
         for change in changes.iter().filter(|change| !change_is_of(told.replace(&change.key.service), change)) {
             if let Some(heard) = self.services.get(&change.key.service) {
-                metrics.programmed(&change.key.service, heard.elapsed());
+                metrics.programmed(&change.key.service, now.saturating_duration_since(*heard), now);
             }
         }
         for (family, trigger) in std::mem::take(&mut self.triggers).into_values() {
