@@ -17,8 +17,11 @@ impl Index {
             update.eligible = self.take_eligible();
         }
         self.change_claims();
-        for name in mem::take(&mut self.dirty) {
-            self.rebuild(&name, &mut update);
+        let mut dirty = mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        dirty.dedup();
+        for name in &dirty {
+            self.rebuild(name, &mut update);
         }
         update.changes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         update.problems = mem::take(&mut self.problems);
@@ -49,7 +52,11 @@ impl Index {
             return;
         }
         let (mut released, mut claimed) = (Claims::default(), Claims::default());
-        for (name, old) in mem::take(&mut self.replaced) {
+        let mut replaced = mem::take(&mut self.replaced);
+        // The order of one Service's stays, so that the first of them is kept.
+        replaced.sort_by(|(a, _), (b, _)| a.cmp(b));
+        replaced.dedup_by(|(later, _), (first, _)| later == first);
+        for (name, old) in replaced {
             let new = self.services.get(&name).and_then(|known| known.record.as_deref());
             let before = old.map(|record| claims(&name, &record)).unwrap_or_default();
             let after = new.map(|record| claims(&name, record)).unwrap_or_default();

@@ -94,8 +94,10 @@ impl FrontendIndex {
 
     /// All at once, so that who takes a frontend over from whom does not depend on the order.
     pub(crate) fn exchange(&mut self, released: Claims, claimed: Claims) -> Moved {
-        let touched: BTreeSet<FrontendKey> =
+        let mut touched: Vec<FrontendKey> =
             released.ours.iter().chain(&claimed.ours).map(|(frontend, _)| *frontend).collect();
+        touched.sort_unstable();
+        touched.dedup();
         let before: Vec<_> = touched.into_iter().map(|frontend| (frontend, self.owner(&frontend).cloned())).collect();
         released.ours.into_iter().for_each(|claim| self.release(claim));
         for claim in &released.proxied {
@@ -169,8 +171,8 @@ impl Claims {
 /// What came of an exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
-    /// Services that won or lost a frontend.
-    pub services: BTreeSet<ServiceName>,
+    /// Services that won or lost a frontend, as often as they did.
+    pub services: Vec<ServiceName>,
     /// On the frontends that were touched.
     pub conflicts: Vec<Conflict>,
 }
