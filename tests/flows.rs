@@ -118,7 +118,8 @@ fn with_ipvs() -> Box<dyn Dataplane> {
 /// What is not to be had with IPVS, nor is it with kube-proxy's.
 fn by_design(mode: &str, table: &ForwardingTable, question: &Question, fate: Fate) -> Fate {
     let to = question.to.ip();
-    let mut addresses = table.ports.values().flat_map(|port| &port.frontends).filter_map(|frontend| frontend.address);
+    let mut addresses =
+        table.ports.iter().flat_map(|(_, port)| &port.frontends).filter_map(|frontend| frontend.address);
     match fate {
         fate if mode != "ipvs" => fate,
         // The node has the addresses of Services: what is sent to another port of one has arrived, and nobody is there.

@@ -147,7 +147,7 @@ impl Cluster {
 
     /// Whether the destination is the node's own. With IPVS it has the addresses of Services as well.
     fn has(&self, number: u8, packet: &Packet) -> bool {
-        let mut frontends = self.nodes[&number].table().ports.values().flat_map(|port| &port.frontends);
+        let mut frontends = self.nodes[&number].table().ports.iter().flat_map(|(_, port)| &port.frontends);
         let is_services = |frontend: &Frontend| frontend.address == Some(packet.destination);
         packet.local.contains(&packet.destination) || (self.mode == "ipvs" && frontends.any(is_services))
     }

@@ -2,9 +2,8 @@
 
 use portico_model::table::{
     Endpoint, Family, ForwardingTable, Frontend, FrontendKey, FrontendKind, Masquerade, NodeRules, Outcome, PortKey,
-    Protocol, ServiceName, ServicePort,
+    Ports, Protocol, ServiceName, ServicePort,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// `10.96.0.LAST:80`, served by `10.244.0.N:8080`.
@@ -29,7 +28,7 @@ pub fn port(name: &str, last: u8, endpoints: &[u8]) -> (PortKey, Arc<ServicePort
 /// With these ports alone.
 pub fn table(ports: Vec<(PortKey, Arc<ServicePort>)>) -> ForwardingTable {
     let rules = NodeRules { masquerade_mark: 0x4000, ..NodeRules::default() };
-    ForwardingTable::new(rules, BTreeMap::from_iter(ports))
+    ForwardingTable::new(rules, Ports::from_iter(ports))
 }
 
 /// The frontend of the port with the address `10.96.0.1`.

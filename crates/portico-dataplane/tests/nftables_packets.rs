@@ -317,7 +317,7 @@ async fn affinity_lasts_as_long_as_the_endpoint() {
         lab.nft = lab.cluster.host("node1").unwrap().enter(|| Nftables::open(Table::NODE).unwrap());
         assert_eq!(lab.nft.replace(&lab.table).unwrap().operations, 0);
         let key = key("sticky", Protocol::Tcp, family);
-        let before = lab.table.ports[&key].clone();
+        let before = lab.table.ports.get(&key).unwrap().clone();
         let gone = lab.endpoints(family, &["pod1-2", "pod2-1"]);
         let after =
             Arc::new(ServicePort { cluster: gone, local: lab.endpoints(family, &["pod1-2"]), ..(*before).clone() });

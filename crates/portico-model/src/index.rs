@@ -13,6 +13,7 @@ mod topology;
 mod tests;
 
 use crate::announce::Announceable;
+use crate::hash::Map;
 use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
 use crate::table::{Change, Conflict, ForwardingTable, HealthCheck, ServiceName};
 use ipnet::IpNet;
@@ -21,7 +22,7 @@ use node::{Here, NodeState};
 use parse::Complaints;
 use services::ServiceRecord;
 use slices::{SliceRecord, service_of};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::mem;
 use std::net::IpAddr;
@@ -114,13 +115,13 @@ pub struct Index {
     /// What the table was last built with.
     here: Here,
     eligible: bool,
-    services: HashMap<ServiceName, Known>,
+    services: Map<ServiceName, Known>,
     /// The Service of each slice: (namespace, slice) to its name.
-    slice_owners: HashMap<ServiceName, Arc<str>>,
-    /// To be rebuilt.
-    dirty: BTreeSet<ServiceName>,
-    /// Services that changed, with what they were when the table was last built.
-    replaced: BTreeMap<ServiceName, Option<Box<ServiceRecord>>>,
+    slice_owners: Map<ServiceName, Arc<str>>,
+    /// To be rebuilt. Some are in it more than once.
+    dirty: Vec<ServiceName>,
+    /// Services that changed, with what they were before: the first of a Service is what the table was last built with.
+    replaced: Vec<(ServiceName, Option<Box<ServiceRecord>>)>,
     table: ForwardingTable,
     health_checks: BTreeMap<ServiceName, HealthCheck>,
     /// Where addresses are announced: somebody wants to know of `announceables`.
@@ -149,10 +150,10 @@ impl Index {
             node,
             here,
             eligible: false,
-            services: HashMap::new(),
-            slice_owners: HashMap::new(),
-            dirty: BTreeSet::new(),
-            replaced: BTreeMap::new(),
+            services: Map::default(),
+            slice_owners: Map::default(),
+            dirty: Vec::new(),
+            replaced: Vec::new(),
             table,
             health_checks: BTreeMap::new(),
             announcing: false,
@@ -203,7 +204,7 @@ impl Index {
                 known.slices.insert(at, record);
             }
         }
-        self.dirty.insert(service);
+        self.dirty.push(service);
     }
 
     pub fn delete_slice(&mut self, namespace: &str, name: &str) {
@@ -212,7 +213,7 @@ impl Index {
         let service = ServiceName { namespace: key.namespace, name: owner };
         if let Some(known) = self.services.get_mut(&service) {
             known.slices.retain(|slice| *slice.name != *name);
-            self.dirty.insert(service);
+            self.dirty.push(service);
         }
     }
 
@@ -283,8 +284,8 @@ impl Index {
             return;
         }
         let old = mem::replace(&mut self.services.entry(name.clone()).or_default().record, record);
-        self.dirty.insert(name.clone());
-        self.replaced.entry(name).or_insert(old);
+        self.dirty.push(name.clone());
+        self.replaced.push((name, old));
     }
 
     /// The name with the strings that are already there.

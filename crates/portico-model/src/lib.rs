@@ -13,11 +13,13 @@
 //! - [`report`]: what a node tells about itself.
 //! - [`checks`]: when what is probed, and what the answers mean.
 //! - [`duration`]: durations as Kubernetes writes them.
+//! - [`hash`]: the hash maps of what every change looks up.
 
 pub mod announce;
 pub mod checks;
 pub mod duration;
 pub mod explain;
+pub mod hash;
 pub mod index;
 pub mod objects;
 pub mod pools;

@@ -3,12 +3,13 @@
 //! Every decision about who is served by whom is already taken here; a dataplane translates, it does not decide.
 
 mod frontends;
+mod ports;
 
 pub(crate) use frontends::Claims;
 pub use frontends::{Claim, Conflict, FrontendIndex, FrontendKey};
+pub use ports::Ports;
 
 use ipnet::IpNet;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -104,11 +105,7 @@ pub struct PortKey {
 impl PortKey {
     /// Before every key that there can be.
     pub(crate) fn least() -> PortKey {
-        PortKey::first_of(ServiceName { namespace: Arc::default(), name: Arc::default() })
-    }
-
-    /// Not after any key of the Service.
-    pub(crate) fn first_of(service: ServiceName) -> PortKey {
+        let service = ServiceName { namespace: Arc::default(), name: Arc::default() };
         PortKey { service, port: Arc::default(), protocol: Protocol::Tcp, family: Family::V4 }
     }
 }
@@ -241,16 +238,16 @@ pub struct NodeRules {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForwardingTable {
     pub rules: NodeRules,
-    pub ports: BTreeMap<PortKey, Arc<ServicePort>>,
+    pub ports: Ports,
     /// Finds the service port by the frontend, and says who else wanted it.
     pub frontends: FrontendIndex,
 }
 
 impl ForwardingTable {
     /// A table made by hand; [`crate::index::Index`] keeps one up to date.
-    pub fn new(rules: NodeRules, ports: BTreeMap<PortKey, Arc<ServicePort>>) -> ForwardingTable {
+    pub fn new(rules: NodeRules, ports: Ports) -> ForwardingTable {
         let mut claimed = Claims::default();
-        for (key, port) in &ports {
+        for (key, port) in ports.iter() {
             let claim = |f: &Frontend| (FrontendKey::of(f, key), Claim::new(f.kind, 0, key.clone()));
             claimed.ours.extend(port.frontends.iter().map(claim));
         }
@@ -266,12 +263,6 @@ impl ForwardingTable {
         let frontend =
             port.frontends.iter().find(|frontend| (frontend.address, frontend.port) == (key.address, key.port))?;
         Some((owner, port, frontend))
-    }
-
-    /// The ports of one Service.
-    pub fn ports_of<'a>(&'a self, service: &ServiceName) -> impl Iterator<Item = (&'a PortKey, &'a Arc<ServicePort>)> {
-        let service = service.clone();
-        self.ports.range(PortKey::first_of(service.clone())..).take_while(move |(key, _)| key.service == service)
     }
 }
 

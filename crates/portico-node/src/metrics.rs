@@ -21,7 +21,7 @@ use slowest::Slowest;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct OfFamily {
@@ -256,12 +256,13 @@ impl Metrics {
     }
 
     pub fn synced(&self, sync: Sync, families: &[IpFamily], took: Duration, report: &portico_dataplane::Report) {
+        let now = now();
         for family in families {
             let histograms = if sync == Sync::Full { &self.full_sync } else { &self.partial_sync };
             for histograms in [&self.sync, histograms] {
                 histograms.get(*family).observe(took.as_secs_f64());
             }
-            self.last_sync.get(*family).set(now());
+            self.last_sync.get(*family).set(now);
         }
         self.kernel.observe(report.kernel.as_secs_f64());
         self.operations.inc_by(report.operations as u64);
@@ -280,9 +281,9 @@ impl Metrics {
     }
 
     /// A change of a Service went from the API server's event to the kernel in this time.
-    pub fn programmed(&self, service: &ServiceName, took: Duration) {
+    pub fn programmed(&self, service: &ServiceName, took: Duration, now: Instant) {
         self.service_programming.observe(took.as_secs_f64());
-        self.slowest.saw(service, took);
+        self.slowest.saw(service, took, now);
         self.recent.saw(took);
     }
 

@@ -161,15 +161,16 @@ pub async fn run(
             },
             () = &mut due => due.set(sleep_until(deadline)),
         }
-        let mut taken = 0;
+        // The same for all of it: what came in together is one step.
+        let (now, mut taken) = (Instant::now(), 0);
         watches.take(&mut told);
         let mut others = std::iter::from_fn(|| inputs.try_recv().ok()).take(MOST_INPUTS);
         for input in told.drain(..).chain(&mut others) {
             // Comes with something else.
             taken += usize::from(!matches!(input, Input::Reached(..)));
-            syncer.take(input, Instant::now());
+            syncer.take(input, now);
         }
-        for follow_up in syncer.step_aside(taken, Instant::now()) {
+        for follow_up in syncer.step_aside(taken, now) {
             // Nobody listens any more only at the end.
             let _ = follow_ups.send(follow_up).await;
         }
@@ -530,7 +531,7 @@ impl Syncer {
         self.held.hold(update.announceables);
         self.parts.metrics.changed(&update.changes);
         for family in families(&update.changes) {
-            self.parts.monitor.queued(family);
+            self.parts.monitor.queued(family, now);
             self.parts.metrics.queued(family);
         }
         // The first table is compared as a whole with what is there.
@@ -600,7 +601,7 @@ impl Syncer {
         self.half_done = true;
         self.parts.metrics.failed(&Family::BOTH);
         // Also where nothing came in: the kernel may not have what it should have.
-        Family::BOTH.into_iter().for_each(|family| self.parts.monitor.queued(family));
+        Family::BOTH.into_iter().for_each(|family| self.parts.monitor.queued(family, Instant::now()));
         self.reporting.failed(error);
         tracing::error!(%error, ?again, "cannot install the table, will try again");
     }
@@ -616,12 +617,13 @@ impl Syncer {
     }
 
     fn done(&mut self, sync: Sync, changes: &[Change], began: Instant, report: &Report) {
+        let now = Instant::now();
         self.owed.clear();
-        self.waiting.installed(changes, &self.parts.metrics);
+        self.waiting.installed(changes, now, &self.parts.metrics);
         let touched = if sync == Sync::Full { Family::BOTH.to_vec() } else { families(changes) };
-        self.parts.metrics.synced(sync, &touched, began.elapsed(), report);
+        self.parts.metrics.synced(sync, &touched, now.saturating_duration_since(began), report);
         // All that came in is installed, also in a family that this batch had nothing of.
-        Family::BOTH.into_iter().for_each(|family| self.parts.monitor.updated(family));
+        self.parts.monitor.updated(&Family::BOTH, now);
         if std::mem::take(&mut self.check_flows) {
             self.end_flows(|flows, table| flows.check(table));
         }

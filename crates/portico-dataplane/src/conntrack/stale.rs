@@ -34,8 +34,11 @@ enum Fate {
 
 /// What changed ports make stale. To be used after the change is installed.
 pub fn plan(changes: &[Change], rules: &NodeRules) -> Stale {
-    let mut stale = Stale::new(rules);
     let changes = || changes.iter().filter(|change| is_ended(change.key.protocol));
+    if changes().next().is_none() {
+        return Stale::default();
+    }
+    let mut stale = Stale::new(rules);
     for change in changes() {
         if let Some(after) = &change.after {
             stale.changed(&change.key, change.before.as_deref(), after);

@@ -17,7 +17,7 @@ pub fn differences(
 ) -> Differences {
     let of_frontend = of_frontend(planner, &installed, table, frontend);
     let mut unsent = |_: &Run| Ok::<(), Infallible>(());
-    let Ok(drift) = repair(planner, installed, &table.ports, &mut Sink::new(usize::MAX, &mut unsent));
+    let Ok(drift) = repair(planner, installed, &table.ports.to_tree(), &mut Sink::new(usize::MAX, &mut unsent));
     let (of_all, of_ports) = drift.parts();
     Differences { of_others: of_ports.saturating_sub(of_frontend.len()), of_frontend, of_all }
 }

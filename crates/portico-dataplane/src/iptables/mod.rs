@@ -122,7 +122,7 @@ impl Dataplane for Iptables {
     }
 
     fn replace(&mut self, table: &ForwardingTable) -> Result<Report, ApplyError> {
-        self.install(Known { rules: table.rules.clone(), ports: table.ports.clone() })
+        self.install(Known { rules: table.rules.clone(), ports: table.ports.to_tree() })
     }
 
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError> {

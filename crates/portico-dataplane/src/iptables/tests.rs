@@ -459,7 +459,7 @@ fn what_kube_proxy_left_is_taken_over() {
             let node_port = frontend(FrontendKind::NodePort, "", 30080, Outcome::Cluster);
             let wanted = table(vec![(key.clone(), port(vec![cluster_ip, node_port], &PODS))]);
             let programs = Programs::find(variant).unwrap();
-            programs.restore(Family::V4, &kube_proxys_rules(&wanted.ports[&key], &key)).unwrap();
+            programs.restore(Family::V4, &kube_proxys_rules(wanted.ports.get(&key).unwrap(), &key)).unwrap();
             let features = Features { random_fully: true, drop_invalid: true };
             let planner = Planner { rules: &wanted.rules, family: Family::V4, features };
             let mut sent = String::new();
@@ -468,7 +468,7 @@ fn what_kube_proxy_left_is_taken_over() {
                 Ok::<(), ()>(())
             };
             let installed = programs.save(Family::V4).unwrap();
-            repair::repair(planner, installed, &wanted.ports, &mut Sink::new(usize::MAX, &mut send)).unwrap();
+            repair::repair(planner, installed, &wanted.ports.to_tree(), &mut Sink::new(usize::MAX, &mut send)).unwrap();
             let nat = sent.split_once("*nat").unwrap().1;
             assert!(
                 nat.lines().skip(1).all(|line| line.starts_with("-I ") || line == "COMMIT"),

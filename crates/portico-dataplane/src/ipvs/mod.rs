@@ -95,7 +95,7 @@ impl<K: Kernel> Ipvs<K> {
         if snapshot.servers.values().all(|server| &*server.settings.scheduler == "rr") {
             self.scheduler = "rr".into();
         }
-        let (_, plan) = self.plan(&table.rules, table.ports.clone(), &snapshot, Leaving::default());
+        let (_, plan) = self.plan(&table.rules, table.ports.to_tree(), &snapshot, Leaving::default());
         let mut differences = compare::differences(&plan, table, frontend);
         differences.of_all = self.kernel.compare_rules(frontend.family, &table.rules)?;
         Ok(differences)
@@ -208,7 +208,7 @@ impl<K: Kernel> Dataplane for Ipvs<K> {
 
     fn replace(&mut self, table: &ForwardingTable) -> Result<Report, ApplyError> {
         let known = self.installed.take();
-        self.install(&table.rules, table.ports.clone(), known)
+        self.install(&table.rules, table.ports.to_tree(), known)
     }
 
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError> {

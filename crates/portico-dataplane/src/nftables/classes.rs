@@ -6,14 +6,14 @@ use super::element::Element;
 use super::number::{CLASSES, Number};
 use super::rules::Class;
 use crate::ApplyError;
-use std::collections::HashMap;
+use portico_model::hash::Map;
 use std::sync::Arc;
 
 #[derive(Default)]
 pub struct Classes {
     /// By number; zero is not used, so that no packet's number is zero.
     entries: Vec<Option<Entry>>,
-    numbers: HashMap<Class, u32>,
+    numbers: Map<Class, u32>,
 }
 
 struct Entry {

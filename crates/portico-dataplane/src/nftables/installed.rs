@@ -10,8 +10,8 @@ use super::port::Port;
 use super::rules::Class;
 use super::slots;
 use crate::ApplyError;
+use portico_model::hash::Map;
 use portico_model::table::{Change, Family, ForwardingTable, FrontendKind, NodePortAddresses, PortKey, ServicePort};
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub type Pair = u32;
 pub struct Installed {
     family: Family,
     ports: Vec<Option<Port>>,
-    pairs: HashMap<PortKey, Pair>,
+    pairs: Map<PortKey, Pair>,
     free: Vec<Pair>,
     /// Of ports that went in a batch that is not committed yet.
     freed: Vec<Pair>,
@@ -48,7 +48,7 @@ impl Installed {
             family,
             // Zero is not used: `nft` prints it as `none`.
             ports: vec![None],
-            pairs: HashMap::new(),
+            pairs: Map::default(),
             free: Vec::new(),
             freed: Vec::new(),
             classes: Classes::default(),
@@ -128,7 +128,7 @@ impl Installed {
             before: installed(key).cloned(),
             after: after.cloned(),
         };
-        let gone = self.pairs.keys().filter(|key| !table.ports.contains_key(*key));
+        let gone = self.pairs.keys().filter(|key| !table.ports.contains_key(key));
         changed.map(|(key, port)| change(key, Some(port))).chain(gone.map(|key| change(key, None))).collect()
     }
 

@@ -99,9 +99,10 @@ impl<K: Kernel> Nftables<K> {
     fn plan_changes(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Plan, ApplyError> {
         let mut plan = Plan::default();
         let state = self.state.as_mut().ok_or_else(|| ApplyError::Limit("nothing is installed yet".to_owned()))?;
+        let other_rules = *rules != state.rules;
         for family in Family::BOTH {
             let (mut delta, installed) = (Delta::default(), state.families.get_mut(family));
-            if *rules != state.rules {
+            if other_rules {
                 plan.change_rules(self.kernel.table(), family, &state.rules, rules);
                 installed.set_node_port_addresses(rules.node_ports.get(family), &mut delta);
             }
@@ -110,7 +111,7 @@ impl<K: Kernel> Nftables<K> {
             }
             plan.change(family, delta);
         }
-        if *rules != state.rules {
+        if other_rules {
             state.rules = rules.clone();
         }
         Ok(plan)

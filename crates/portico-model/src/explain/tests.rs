@@ -1,10 +1,9 @@
 //! One packet for each rule, and every packet on any table.
 
 use super::*;
-use crate::table::{NodeRules, PerFamily, ServiceName};
+use crate::table::{NodeRules, PerFamily, Ports, ServiceName};
 use proptest::prelude::*;
 use serde_json::json;
-use std::collections::BTreeMap;
 
 const POD: &str = "10.244.0.7";
 const CLIENT: &str = "198.51.100.10";
@@ -64,7 +63,7 @@ fn table() -> ForwardingTable {
         ..frontend(LoadBalancerIp, Some(address), 80)
     };
     let rejecting = |f: Frontend| Frontend { inside: Outcome::Reject, outside: Outcome::Reject, ..f };
-    let ports = BTreeMap::from([
+    let ports = Ports::from([
         (
             key("web"),
             port(vec![
@@ -216,7 +215,7 @@ fn an_endpoint_in_the_nodes_own_network_sees_who_comes_in() {
         cluster: [endpoint(NODE, true), there()].into(),
         ..ServicePort::default()
     };
-    let table = ForwardingTable::new(rules(), BTreeMap::from([(key("web"), Arc::new(node))]));
+    let table = ForwardingTable::new(rules(), Ports::from([(key("web"), Arc::new(node))]));
     for (source, wanted) in [(CLIENT, [false, true]), (POD, [false, true]), (NODE, [true, true])] {
         let Verdict::Forward { mut candidates, .. } = explain(&table, &packet(source, "172.30.0.11:30000")).verdict
         else {
@@ -274,7 +273,7 @@ fn affinity_is_named() {
         affinity: Some(60),
         ..(*port(vec![frontend(FrontendKind::ClusterIp, Some("10.96.0.1"), 80)])).clone()
     };
-    let table = ForwardingTable::new(rules(), BTreeMap::from([(key("web"), Arc::new(sticky))]));
+    let table = ForwardingTable::new(rules(), Ports::from([(key("web"), Arc::new(sticky))]));
     let explanation = explain(&table, &packet(POD, "10.96.0.1:80"));
     assert!(matches!(explanation.verdict, Verdict::Forward { affinity: Some(60), .. }));
     assert!(explanation.to_string().contains("until 60 s after its last connection"));

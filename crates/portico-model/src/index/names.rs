@@ -1,11 +1,11 @@
 //! Names that many objects share, kept once.
 
-use std::collections::BTreeSet;
+use crate::hash::Set;
 use std::sync::Arc;
 
 #[derive(Default)]
 pub(super) struct Names {
-    known: BTreeSet<Arc<str>>,
+    known: Set<Arc<str>>,
     /// Look for names that nobody uses any more when there are so many.
     clean_at: usize,
 }

@@ -5,7 +5,6 @@ use super::parse::report;
 use super::{Index, Problem, Update};
 use crate::announce::Announceable;
 use crate::table::{Change, Claims, HealthCheck, PortKey, ServiceName, ServicePort};
-use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 
@@ -18,11 +17,11 @@ impl Index {
             update.eligible = self.take_eligible();
         }
         self.change_claims();
-        for name in mem::take(&mut self.dirty) {
-            self.rebuild(&name, &mut update);
-        }
-        if update.changes.len() > self.table.ports.len() / 2 {
-            self.compact();
+        let mut dirty = mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        dirty.dedup();
+        for name in &dirty {
+            self.rebuild(name, &mut update);
         }
         update.changes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         update.problems = mem::take(&mut self.problems);
@@ -53,7 +52,11 @@ impl Index {
             return;
         }
         let (mut released, mut claimed) = (Claims::default(), Claims::default());
-        for (name, old) in mem::take(&mut self.replaced) {
+        let mut replaced = mem::take(&mut self.replaced);
+        // The order of one Service's stays, so that the first of them is kept.
+        replaced.sort_by(|(a, _), (b, _)| a.cmp(b));
+        replaced.dedup_by(|(later, _), (first, _)| later == first);
+        for (name, old) in replaced {
             let new = self.services.get(&name).and_then(|known| known.record.as_deref());
             let before = old.map(|record| claims(&name, &record)).unwrap_or_default();
             let after = new.map(|record| claims(&name, record)).unwrap_or_default();
@@ -65,11 +68,6 @@ impl Index {
         let moved = self.table.frontends.exchange(released, claimed);
         self.dirty.extend(moved.services);
         moved.conflicts.iter().for_each(|conflict| report(&mut self.problems, Problem::from(conflict)));
-    }
-
-    /// A tree that was filled one by one is half empty; made from sorted entries it is full.
-    fn compact(&mut self) {
-        self.table.ports = mem::take(&mut self.table.ports).into_iter().collect();
     }
 
     fn rebuild(&mut self, name: &ServiceName, update: &mut Update) {
@@ -94,10 +92,12 @@ impl Index {
         self.replace_announceable(name, announceable, update);
     }
 
-    fn replace_ports(&mut self, name: &ServiceName, ports: Vec<(PortKey, ServicePort)>, changes: &mut Vec<Change>) {
-        let mut gone: BTreeSet<PortKey> = self.table.ports_of(name).map(|(key, _)| key.clone()).collect();
+    fn replace_ports(&mut self, name: &ServiceName, mut ports: Vec<(PortKey, ServicePort)>, changes: &mut Vec<Change>) {
+        ports.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let is_gone = |key: &&PortKey| ports.binary_search_by(|(other, _)| other.cmp(key)).is_err();
+        let known = self.table.ports.of(name).iter().map(|(key, _)| key);
+        let gone: Vec<PortKey> = known.filter(is_gone).cloned().collect();
         for (key, port) in ports {
-            gone.remove(&key);
             let before = self.table.ports.get(&key);
             if before.is_none_or(|before| **before != port) {
                 let after = Arc::new(port);

@@ -1,8 +1,9 @@
 //! Who answers on an address and port. Several service ports may claim one; exactly one owns it.
 
+use crate::hash::Map;
 use crate::table::{Family, Frontend, FrontendKind, PortKey, Protocol, ServiceName};
+use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -59,7 +60,7 @@ impl fmt::Display for Conflict {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontendIndex {
-    owners: HashMap<FrontendKey, Claim>,
+    owners: Map<FrontendKey, Claim>,
     /// Who claims what somebody else owns: few, if any.
     others: BTreeSet<(FrontendKey, Claim)>,
     /// Addresses of load balancers that make connections of their own (`ipMode: Proxy`): not ours, kept to say so.
@@ -93,8 +94,10 @@ impl FrontendIndex {
 
     /// All at once, so that who takes a frontend over from whom does not depend on the order.
     pub(crate) fn exchange(&mut self, released: Claims, claimed: Claims) -> Moved {
-        let touched: BTreeSet<FrontendKey> =
+        let mut touched: Vec<FrontendKey> =
             released.ours.iter().chain(&claimed.ours).map(|(frontend, _)| *frontend).collect();
+        touched.sort_unstable();
+        touched.dedup();
         let before: Vec<_> = touched.into_iter().map(|frontend| (frontend, self.owner(&frontend).cloned())).collect();
         released.ours.into_iter().for_each(|claim| self.release(claim));
         for claim in &released.proxied {
@@ -168,8 +171,8 @@ impl Claims {
 /// What came of an exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
-    /// Services that won or lost a frontend.
-    pub services: BTreeSet<ServiceName>,
+    /// Services that won or lost a frontend, as often as they did.
+    pub services: Vec<ServiceName>,
     /// On the frontends that were touched.
     pub conflicts: Vec<Conflict>,
 }

@@ -27,13 +27,14 @@ impl Monitor {
     }
 
     /// A change came in that is not in the kernel yet.
-    pub fn queued(&self, family: Family) {
-        self.lock().queued(family, now());
+    pub fn queued(&self, family: Family, now: Instant) {
+        self.lock().queued(family, now);
     }
 
     /// Everything that came in is in the kernel.
-    pub fn updated(&self, family: Family) {
-        self.lock().updated(family, now());
+    pub fn updated(&self, families: &[Family], now: Instant) {
+        let (mut health, now) = (self.lock(), Moment { steady: now, wall: Timestamp::now() });
+        families.iter().for_each(|family| health.updated(*family, now));
     }
 
     pub fn set_eligible(&self, eligible: bool) {

@@ -40,9 +40,9 @@ impl Health {
     }
 
     /// A change came in that is not in the kernel yet.
-    pub fn queued(&mut self, family: Family, now: Moment) {
+    pub fn queued(&mut self, family: Family, now: Instant) {
         if let Some(progress) = self.families.get_mut(family) {
-            progress.waiting.get_or_insert(now.steady);
+            progress.waiting.get_or_insert(now);
         }
     }
 

@@ -24,13 +24,13 @@ struct Entry {
 }
 
 impl Slowest {
-    pub fn saw(&self, service: &ServiceName, took: Duration) {
+    pub fn saw(&self, service: &ServiceName, took: Duration, now: Instant) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.retain(|entry| entry.seen.elapsed() < KEPT);
+        entries.retain(|entry| now.saturating_duration_since(entry.seen) < KEPT);
         if let Some(known) = entries.iter_mut().find(|entry| entry.service == *service) {
-            (known.took, known.seen) = (known.took.max(took), Instant::now());
+            (known.took, known.seen) = (known.took.max(took), now);
         } else if entries.len() < MOST || entries.last().is_some_and(|last| last.took < took) {
-            entries.push(Entry { service: service.clone(), took, seen: Instant::now() });
+            entries.push(Entry { service: service.clone(), took, seen: now });
         } else {
             return;
         }

@@ -62,7 +62,7 @@ fn only_the_slowest_are_named() {
     let metrics = Metrics::new("nftables");
     for number in 0..100 {
         let service = ServiceName { namespace: "n".into(), name: format!("s{number}").into() };
-        metrics.programmed(&service, Duration::from_millis(number));
+        metrics.programmed(&service, Duration::from_millis(number), Instant::now());
     }
     let text = metrics.text();
     let named: Vec<&str> =

@@ -5,7 +5,7 @@ mod visitors;
 use super::*;
 use portico_model::index::NodePortSetting;
 use portico_model::objects::{EndpointSlice, Port, Service, SliceEndpoint, SlicePort};
-use portico_model::table::{ForwardingTable, NodeRules};
+use portico_model::table::{ForwardingTable, NodeRules, Ports};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Mutex;
@@ -22,7 +22,7 @@ enum Call {
 #[derive(Default)]
 struct Kernel {
     rules: NodeRules,
-    ports: BTreeMap<PortKey, Arc<ServicePort>>,
+    ports: Ports,
     calls: Vec<Call>,
     failures: VecDeque<bool>,
     /// What it finds to be different when it next succeeds.
@@ -295,7 +295,7 @@ fn after_an_error_everything_is_compared() {
 #[test]
 fn a_kernel_that_keeps_failing_is_not_hammered() {
     let mut rig = Rig::installed();
-    let before = rig.syncer.index.table().ports.values().next().cloned();
+    let before = rig.syncer.index.table().ports.iter().next().map(|(_, port)| port.clone());
     rig.kernel.fail(&[true, true, true, false]);
     rig.apply(slice("a", &["10.1.0.2"]));
     rig.step();

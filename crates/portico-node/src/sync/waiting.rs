@@ -2,16 +2,16 @@
 
 use crate::metrics::Metrics;
 use crate::objects::{Name, Object, SERVICE_NAME, TRIGGER_TIME};
+use portico_model::hash::Map;
 use portico_model::table::{Change, Family, ServiceName};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 /// At most one entry for each Service and slice.
 #[derive(Default)]
 pub struct Waiting {
-    services: HashMap<ServiceName, Instant>,
-    triggers: HashMap<Arc<str>, (Family, SystemTime)>,
+    services: Map<ServiceName, Instant>,
+    triggers: Map<Arc<str>, (Family, SystemTime)>,
 }
 
 impl Waiting {
@@ -45,11 +45,11 @@ impl Waiting {
     }
 
     /// Everything is installed. Objects that changed nothing do not count.
-    pub fn installed(&mut self, changes: &[Change], metrics: &Metrics) {
+    pub fn installed(&mut self, changes: &[Change], now: Instant, metrics: &Metrics) {
         let mut told = None;
         for change in changes.iter().filter(|change| !change_is_of(told.replace(&change.key.service), change)) {
             if let Some(heard) = self.services.get(&change.key.service) {
-                metrics.programmed(&change.key.service, heard.elapsed());
+                metrics.programmed(&change.key.service, now.saturating_duration_since(*heard), now);
             }
         }
         for (family, trigger) in std::mem::take(&mut self.triggers).into_values() {

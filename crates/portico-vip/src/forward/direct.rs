@@ -78,7 +78,7 @@ impl Translation {
     /// As `nft` prints them where it is installed; the part that is not always the same.
     pub fn rules(&self) -> Vec<String> {
         let mut rules = Vec::new();
-        for (key, port) in &self.installed.ports {
+        for (key, port) in self.installed.ports.iter() {
             let (family, table) = (if key.family == Family::V4 { "ip" } else { "ip6" }, self.table.name);
             let endpoints = port.cluster.iter().map(|endpoint| SocketAddr::new(endpoint.address, endpoint.port));
             let endpoints = endpoints.map(|address| address.to_string()).collect::<Vec<_>>().join(", ");

@@ -1,5 +1,5 @@
 use super::*;
-use portico_model::table::{FrontendKind, Masquerade, Outcome, ServiceName};
+use portico_model::table::{FrontendKind, Masquerade, Outcome, Ports, ServiceName};
 
 /// Frontends as `address:port`, or `:port` for a node port; endpoints as `address:port`, lingering ones after a `|`.
 fn port(frontends: &str, endpoints: &str) -> Option<Arc<ServicePort>> {
@@ -180,7 +180,7 @@ fn a_port_that_lost_its_last_endpoint_is_looked_at_later() {
     assert!(ends(&check(&still, &stale.abandoned), TO_A));
     let back = ForwardingTable::new(node(), [(gone.key.clone(), port(IP, A).unwrap())].into());
     assert!(!ends(&check(&back, &stale.abandoned), TO_A));
-    let deleted = ForwardingTable::new(node(), BTreeMap::new());
+    let deleted = ForwardingTable::new(node(), Ports::default());
     assert!(check(&deleted, &stale.abandoned).is_empty());
     assert_eq!(plan(&[change("dns", port(IP, ""), port(IP, ""))], &node()).abandoned, []);
 }

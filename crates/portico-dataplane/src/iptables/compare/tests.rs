@@ -16,7 +16,8 @@ fn saved(table: &ForwardingTable) -> String {
         text += &run.to_string();
         Ok::<(), Infallible>(())
     };
-    let Ok(_) = repair(planner(table), Installed::default(), &table.ports, &mut Sink::new(usize::MAX, &mut send));
+    let Ok(_) =
+        repair(planner(table), Installed::default(), &table.ports.to_tree(), &mut Sink::new(usize::MAX, &mut send));
     // Rules of the kernel's own chains are inserted in reverse, at the beginning.
     let (mut hooks, mut rest) = (String::new(), String::new());
     for line in text.lines() {

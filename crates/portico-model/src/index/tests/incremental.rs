@@ -183,7 +183,7 @@ impl Follower {
 
 fn no_frontend_is_owned_twice(table: &ForwardingTable) {
     let mut seen = BTreeSet::new();
-    for (key, port) in &table.ports {
+    for (key, port) in table.ports.iter() {
         assert!(!port.frontends.is_empty());
         for frontend in &port.frontends {
             assert!(seen.insert(crate::table::FrontendKey::of(frontend, key)), "{key}: {frontend:?}");

@@ -92,7 +92,7 @@ fn bad_parts_are_left_out_and_reported_and_the_rest_works() {
     bad_slice["ports"] =
         json!([{"name": "a", "port": 8080}, {"name": "b"}, {"name": "a", "port": -1}, {"name": "a", "port": 65536}]);
     let (index, update) = index_with(settings(), &[object, bad_slice]);
-    let port = index.table().ports.values().next().unwrap();
+    let (_, port) = index.table().ports.iter().next().unwrap();
     assert_eq!(kinds(port), [FrontendKind::ClusterIp, FrontendKind::ExternalIp, FrontendKind::LoadBalancerIp]);
     assert_eq!(shown(&port.cluster), ["10.244.0.1:8080*"]);
     let problems: Vec<String> = update.problems.iter().map(ToString::to_string).collect();

@@ -3,6 +3,7 @@ use super::*;
 use crate::testing::own_network;
 use portico_model::table::Family as IpFamily;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Instant;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -51,14 +52,14 @@ async fn changes_that_wait_too_long_are_a_reason_to_restart() {
     own_network();
     let (monitor, answers) = (monitor(Duration::ZERO), Answers::default());
     let (address, _serving) = start(&monitor, &answers);
-    monitor.queued(IpFamily::V6);
+    monitor.queued(IpFamily::V6, Instant::now());
     for path in ["/healthz", "/livez"] {
         let answer = get(address, path).await;
         assert_eq!(answer.status, 503, "{path}");
         assert_eq!(answer.json()["status"]["IPv4"]["healthy"], true, "{path}");
         assert_eq!(answer.json()["status"]["IPv6"]["healthy"], false, "{path}");
     }
-    monitor.updated(IpFamily::V6);
+    monitor.updated(&[IpFamily::V6], Instant::now());
     assert_eq!(get(address, "/livez").await.status, 200);
 }
 

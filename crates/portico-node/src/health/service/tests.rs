@@ -3,6 +3,7 @@ use super::*;
 use crate::testing::own_network;
 use std::net::TcpListener;
 use std::sync::Mutex;
+use std::time::Instant;
 
 type Failures = Arc<Mutex<Vec<(String, u16)>>>;
 
@@ -81,7 +82,7 @@ async fn a_node_that_does_not_keep_up_is_not_fit_but_one_on_its_way_out_is() {
     checks.sync(&[(name("hc"), wanted(port, 1, 1))]).await;
     monitor.set_eligible(false);
     assert_eq!(get(v4(port), "/").await.status, 200);
-    monitor.queued(Family::V6);
+    monitor.queued(Family::V6, Instant::now());
     let answer = get(v4(port), "/").await;
     assert_eq!((answer.status, answer.header("x-load-balancing-endpoint-weight")), (503, "1"));
     assert_eq!(answer.json()["serviceProxyHealthy"], false);

@@ -45,7 +45,7 @@ fn healthy_while_no_change_waits_too_long() {
         let mut health = Health::new(LIMIT, &Family::BOTH, start);
         for (at, step) in *steps {
             match step {
-                Queued(family) => health.queued(*family, after(start, *at)),
+                Queued(family) => health.queued(*family, after(start, *at).steady),
                 Updated(family) => health.updated(*family, after(start, *at)),
             }
         }
@@ -102,7 +102,7 @@ fn a_node_on_its_way_out_is_alive_but_gets_nothing_new() {
 fn a_family_that_is_not_served_is_not_shown_and_not_waited_for() {
     let start = start();
     let mut health = Health::new(LIMIT, &[V4], start);
-    health.queued(V6, start);
+    health.queued(V6, start.steady);
     health.updated(V6, start);
     let verdict = health.healthz(after(start, 1_000));
     let body: Value = serde_json::from_str(&verdict.body).unwrap();
@@ -114,7 +114,7 @@ fn a_family_that_is_not_served_is_not_shown_and_not_waited_for() {
 fn a_clock_that_goes_backwards_changes_nothing() {
     let start = start();
     let mut health = Health::new(LIMIT, &[V4], start);
-    health.queued(V4, after(start, 100));
+    health.queued(V4, after(start, 100).steady);
     assert!(health.healthy(start));
     let wall_jumped = Moment { wall: after(start, 100_000).wall, ..after(start, 101) };
     assert!(health.healthy(wall_jumped));
