@@ -6,7 +6,8 @@ mod common;
 #[path = "faults/rig.rs"]
 mod rig;
 
-use rig::{Rig, SERVICES, SLICES, STEADY, on_a_node, service, slice};
+use portico_testbed::{Flow, Protocol};
+use rig::{PODS, Rig, SERVICES, SLICES, STEADY, on_a_node, service, slice};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -214,5 +215,29 @@ fn dataplanes_change_places_without_a_blink() {
             rig.reaches("10.96.1.1:80", &["pod0", "pod1"]).await;
         }
         watchman.saw_nothing();
+    });
+}
+
+/// The node is late, and the client has its connection all the same: not even its first packet is lost.
+#[test]
+fn nftables_a_connection_comes_before_its_service() {
+    on_a_node("nftables", async |rig| {
+        rig.api().post(SLICES, &slice("early", &[PODS[1].to_owned()])).await.expect(201);
+        rig.freeze();
+        rig.api().post(SERVICES, &service("early", "10.96.1.1")).await.expect(201);
+        let pod = rig.pods[2].clone();
+        // Shorter than the first retransmission.
+        let patience = Duration::from_millis(900);
+        let flow = Flow { patience, ..Flow::new(Protocol::Tcp, "10.96.1.1:80".parse().unwrap()) };
+        let go_on = async {
+            while !rig.somebody_waits() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            rig.thaw();
+        };
+        let (answer, ()) = tokio::join!(pod.ask(&flow), go_on);
+        assert_eq!(answer.unwrap().seen.host, "pod1", "{}", rig.log());
+        let metrics = rig.run("curl -s http://127.0.0.1:10249/metrics");
+        assert!(metrics.contains("\nportico_early_connections_served_total 1\n"), "{metrics}");
     });
 }

@@ -136,6 +136,26 @@ impl Rig {
         assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", self.log());
     }
 
+    /// The daemon does nothing until it is thawed.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    pub fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.daemon.as_ref().unwrap().id();
+        self.run(&format!("kill -{name} {id}"));
+    }
+
+    /// A packet came before its Service, and waits.
+    pub fn somebody_waits(&self) -> bool {
+        let queues = self.run("cat /proc/net/netfilter/nfnetlink_queue");
+        queues.lines().any(|queue| queue.split_whitespace().nth(2).is_some_and(|waiting| waiting != "0"))
+    }
+
     pub fn is_running(&mut self) -> bool {
         self.daemon.as_mut().is_some_and(|daemon| daemon.ended().is_none())
     }
