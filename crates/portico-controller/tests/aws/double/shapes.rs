@@ -51,7 +51,7 @@ fn description(version: &str) -> Value {
     };
     let workspace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.into(), PathBuf::from);
-    let libraries = std::fs::read_dir(target.join("python/lib")).expect("make deps").flatten();
+    let libraries = std::fs::read_dir(target.join("moto/lib")).expect("make deps").flatten();
     let file = format!("site-packages/botocore/data/{service}/{version}/service-2.json.gz");
     let path = libraries.map(|library| library.path().join(&file)).find(|path| path.exists()).expect("make deps");
     let mut text = String::new();
