@@ -235,7 +235,8 @@ fn nftables_a_connection_comes_before_its_service() {
             }
             rig.thaw();
         };
-        let (answer, ()) = tokio::join!(pod.ask(&flow), go_on);
+        let (answer, waited) = tokio::join!(pod.ask(&flow), tokio::time::timeout(Duration::from_secs(10), go_on));
+        assert!(waited.is_ok(), "nobody waits: {}", rig.log());
         assert_eq!(answer.unwrap().seen.host, "pod1", "{}", rig.log());
         let metrics = rig.run("curl -s http://127.0.0.1:10249/metrics");
         assert!(metrics.contains("\nportico_early_connections_served_total 1\n"), "{metrics}");

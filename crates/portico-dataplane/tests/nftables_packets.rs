@@ -386,12 +386,15 @@ async fn pods_are_told_by_interface_and_node_ports_are_on_all_addresses() {
 
 /// Who comes next to the doorstep.
 async fn visitor(doorstep: &Doorstep) -> Visitor {
-    loop {
-        if let Some(visitor) = doorstep.visitors().unwrap().pop() {
-            return visitor;
+    let come = async {
+        loop {
+            if let Some(visitor) = doorstep.visitors().unwrap().pop() {
+                return visitor;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    };
+    tokio::time::timeout(Duration::from_secs(10), come).await.expect("nobody comes")
 }
 
 fn lab_with_doorstep() -> (Lab, Doorstep) {

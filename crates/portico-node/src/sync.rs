@@ -32,8 +32,8 @@ use portico_model::index::{DetectLocal, Index, Settings, Update};
 use portico_model::objects::{Node, NodeAddress};
 use portico_model::statics::is_static;
 use portico_model::table::{
-    Change, Family, ForwardingTable, FrontendIndex, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey,
-    ServiceName, ServicePort,
+    Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey, ServiceName,
+    ServicePort,
 };
 use reporting::Reporting;
 use std::collections::{BTreeMap, HashSet};
@@ -483,8 +483,7 @@ impl Syncer {
 
     /// What is not known to be in the kernel is not there yet.
     fn answer_visitors(&mut self, done: bool, now: Instant) {
-        let nothing = FrontendIndex::default();
-        let installed = if done { &self.index.table().frontends } else { &nothing };
+        let installed = done.then(|| self.index.table());
         let answers = self.visitors.answers(installed, now);
         self.parts.metrics.answered(&answers);
         if let Some(door) = self.parts.door.as_ref().filter(|_| !answers.is_empty()) {

@@ -2,7 +2,7 @@
 //! bounded there.
 
 use portico_dataplane::doorstep::{Answer, Visitor};
-use portico_model::table::FrontendIndex;
+use portico_model::table::{ForwardingTable, Frontend, Outcome};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -27,12 +27,15 @@ impl Visitors {
         self.0.front().map(|(_, until)| *until)
     }
 
-    /// Those that need not wait any longer, and what they are told; `installed` is what the kernel has.
-    pub fn answers(&mut self, installed: &FrontendIndex, now: Instant) -> Vec<(u32, Answer)> {
+    /// Those that need not wait any longer, and what they are told; `installed` is what the kernel has, if that is known. Where nobody
+    /// serves, looking again would lead back here.
+    pub fn answers(&mut self, installed: Option<&ForwardingTable>, now: Instant) -> Vec<(u32, Answer)> {
         let mut answers = Vec::new();
         self.0.retain(|(visitor, until)| {
-            let answer = match installed.owner(&visitor.to) {
-                Some(_) => Some(Answer::Again),
+            let found = installed.and_then(|table| table.find(&visitor.to));
+            let answer = match found {
+                Some((_, _, frontend)) if is_served(frontend) => Some(Answer::Again),
+                Some(_) => Some(Answer::On),
                 None => (*until <= now).then_some(Answer::On),
             };
             answers.extend(answer.map(|answer| (visitor.id, answer)));
@@ -40,4 +43,9 @@ impl Visitors {
         });
         answers
     }
+}
+
+/// Without endpoints for those inside there are none for anybody.
+fn is_served(frontend: &Frontend) -> bool {
+    matches!(frontend.inside, Outcome::Cluster | Outcome::Local)
 }

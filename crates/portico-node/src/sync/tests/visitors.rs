@@ -65,3 +65,12 @@ fn what_could_not_be_installed_is_waited_for() {
     rig.step();
     assert_eq!(door.answers(), [(1, Answer::Again)]);
 }
+
+#[test]
+fn who_came_for_a_service_that_nobody_serves_goes_on() {
+    let (mut rig, door) = rig();
+    rig.take(visitor(1, "10.0.0.2"));
+    rig.apply(service("b", "10.0.0.2"));
+    rig.step();
+    assert_eq!(door.answers(), [(1, Answer::On)]);
+}
