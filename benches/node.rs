@@ -3,7 +3,7 @@
 //! One node in a network namespace of its own, with Portico's API server: cold start, a new Service, a moved endpoint, a
 //! burst of changes, memory, and the cost of a connection at 100 to 30,000 Services; then a cold start with 250,000
 //! endpoints. Where it can be told, the kernel's own time for the same batch stands beside the figure: no program could be
-//! faster. With `$KUBE_PROXY` the same runs against it (`$RIVAL_SERVICES`, 1,000 by default), in the same run.
+//! faster. `$PAUSE` is between two changes: after a second and more of rest all caches are cold. With `$KUBE_PROXY` the same runs against it (`$RIVAL_SERVICES`, 1,000 by default), in the same run.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic and print")]
 
 #[path = "../tests/common/mod.rs"]
@@ -38,7 +38,7 @@ fn main() {
     runtime.block_on(async {
         let mut rig = Rig::start().await;
         reports.push(growing(&mut rig, &portico, services).await);
-        drop(rig);
+        rig.end().await;
         if std::env::var_os("QUICK").is_none() {
             let mut rig = Rig::start().await;
             rig.load(services, 25).await;
@@ -140,10 +140,11 @@ async fn changes<F: Future<Output = rig::Expectation>>(
     change: impl Fn(usize) -> F,
 ) -> Vec<f64> {
     let (mut times, cpu, kernel) = (vec![], running.cpu(), running.kernel());
+    let pause = Duration::from_millis(number("PAUSE", 20) as u64);
     for n in 0..CHANGES {
         let expectation = change(n).await;
         times.push(expectation.wait(running).as_secs_f64() * 1e3);
-        rig.quiet(running, Duration::from_millis(20));
+        rig.quiet(running, pause);
     }
     let each = |time: Duration| time.as_secs_f64() * 1e3 / CHANGES as f64;
     report.add(&format!("{what}, CPU a change"), each(running.cpu() - cpu), "ms", false);

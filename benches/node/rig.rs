@@ -76,6 +76,11 @@ impl Rig {
         Self { server, client, loaded: 0 }
     }
 
+    /// In order, so that a server that is watched for `make profile` writes down what it did.
+    pub async fn end(mut self) {
+        self.server.stop().await;
+    }
+
     /// Up to so many Services with so many endpoints each, none of which exists: they cost rules, not traffic.
     pub async fn load(&mut self, services: usize, endpoints: usize) {
         let mut connection = Connection::open(&self.client).await;
@@ -191,7 +196,7 @@ fn who_answers(address: SocketAddr, limit: Duration) -> Option<String> {
     (!answer.is_empty()).then_some(answer)
 }
 
-/// A proxy process; killed and its rules removed on drop.
+/// A proxy process; ended and its rules removed on drop.
 pub struct Running {
     child: Child,
     log: PathBuf,
@@ -249,8 +254,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It is ours and not yet reaped; if it ended by itself there is nothing to kill.
-        let _ = self.child.kill();
+        // It is ours and not yet reaped; if it ended by itself there is nothing to end. In order, as the server is.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let _ = self.child.wait();
         let _ = Command::new("nft").args(["flush", "ruleset"]).status();
     }
