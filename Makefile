@@ -98,7 +98,7 @@ bench-api: ## benchmarks of the API server (KUBE_APISERVER=path runs the rival b
 bench-node: ## benchmarks of the node (KUBE_PROXY=path runs the rival beside it; SERVICES=10000, PAUSE=20 milliseconds between changes, QUICK=1)
 	$(BENCH) node
 
-profile: ## watch the program at its work and keep what it did for `make build` (needs root and $(LLVM_PROFDATA); twenty minutes)
+profile: ## watch the program at its work and keep what it did for `make build` (needs root and llvm-profdata; twenty minutes)
 	rm -rf $(TARGET)/profile
 	RUSTFLAGS='$(RUSTFLAGS) -C profile-generate=$(abspath $(TARGET))/profile' QUICK=1 SERVICES=1000 PAUSE=1500 \
 	  $(CARGO) bench -p portico --target $(HOST) --bench node
