@@ -8,7 +8,7 @@ use portico_dataplane::{Dataplane, Report};
 use portico_model::table::*;
 use portico_testbed::uml::test_with_ipvs;
 use portico_testbed::{Host, Testbed};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +51,7 @@ fn table() -> ForwardingTable {
     let mut sticky = ServicePort::clone(&port(&[local], &["10.244.1.1", "10.244.2.1"]));
     sticky.local = sticky.cluster[..1].into();
     sticky.affinity = Some(60);
+    sticky.health_check = Some(32000);
     let dns = frontend(FrontendKind::ClusterIp, "fd00:10:96::a", 53);
     let ports = [
         (key("web", Protocol::Tcp, Family::V4), port(&[web, node_port, guarded], &["10.244.1.1", "10.244.2.1"])),
@@ -158,6 +159,7 @@ fn the_usual_tools_show_what_is_installed() {
             "add KUBE-LOOP-BACK 10.244.1.1,sctp:8080,10.244.1.1",
             "add PORTICO-INSIDE 203.0.113.2,sctp:80",
             "add KUBE-6-EXTERNAL-IP fd00:10:96::a,udp:53",
+            "add KUBE-HEALTH-CHECK-NODE-PORT 32000",
         ] {
             assert!(sets.contains(entry), "{entry}:\n{sets}");
         }
@@ -171,6 +173,29 @@ fn the_usual_tools_show_what_is_installed() {
         }
         node.host.enter(|| node.open().remove()).unwrap();
         assert_eq!(node.everything(), before);
+    });
+}
+
+#[test]
+fn health_checks_arrive_where_the_node_lets_nothing_else_in() {
+    test_with_ipvs("health_checks_arrive_where_the_node_lets_nothing_else_in", || {
+        let node = Node::new();
+        node.command("ip link set lo up");
+        node.command("iptables -A INPUT -p tcp --dport 32000:32001 -j DROP");
+        let arrives = |port: u16| {
+            node.host.enter(|| {
+                let address = SocketAddr::from(([172, 30, 0, 11], port));
+                let _listener = TcpListener::bind(address).unwrap();
+                TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_ok()
+            })
+        };
+        let mut ipvs = node.open();
+        assert!(!arrives(32000));
+        node.replace(&mut ipvs, &table());
+        assert!(arrives(32000));
+        assert!(!arrives(32001));
+        node.host.enter(|| node.open().remove()).unwrap();
+        assert!(!arrives(32000));
     });
 }
 

@@ -27,6 +27,7 @@ impl Mine<'_> {
         match place(operation) {
             Place::At(at) => self.is_frontend(&at),
             Place::Endpoint(at) => self.serves(&at),
+            Place::HealthCheck(_) => false,
             Place::Address(address) => self.is_address(address),
         }
     }
@@ -51,6 +52,8 @@ impl Mine<'_> {
 enum Place {
     At(At),
     Endpoint(At),
+    /// Not of a frontend.
+    HealthCheck(Family),
     Address(IpAddr),
 }
 
@@ -59,6 +62,7 @@ fn place(operation: &Operation) -> Place {
         Operation::AddEntry(_, entry) | Operation::DeleteEntry(_, entry) => match *entry {
             Entry::At(at) | Entry::Source(at, _) => Place::At(at),
             Entry::Loop(at) => Place::Endpoint(at),
+            Entry::Port(family, _) => Place::HealthCheck(family),
             Entry::Address(address) => Place::Address(address),
         },
         Operation::AddServer(at, _)
@@ -74,6 +78,7 @@ fn place(operation: &Operation) -> Place {
 fn family_of(operation: &Operation) -> Family {
     match place(operation) {
         Place::At(at) | Place::Endpoint(at) => at.family(),
+        Place::HealthCheck(family) => family,
         Place::Address(address) => Family::of(address),
     }
 }

@@ -22,8 +22,8 @@ pub struct Installed {
     here: Surroundings,
     /// How many servers are on each address of our link.
     addresses: HashMap<IpAddr, u32>,
-    /// How many ports have each endpoint.
-    endpoints: HashMap<At, u32>,
+    /// How many ports want an entry of those that several may want.
+    shared: HashMap<(Set, Entry), u32>,
     leaving: Leaving,
 }
 
@@ -60,8 +60,8 @@ impl Installed {
         repair_addresses(&mut plan, snapshot, &wanted, &leaving);
         let here = Surroundings { shadows: std::mem::take(&mut wanted.shadows), ..here };
         let addresses = wanted.addresses.into_iter().collect();
-        let endpoints = wanted.endpoints.into_iter().collect();
-        (Installed { ports, here, addresses, endpoints, leaving }, plan)
+        let shared = wanted.shared.into_iter().collect();
+        (Installed { ports, here, addresses, shared, leaving }, plan)
     }
 
     pub fn rules(&self) -> &NodeRules {
@@ -111,9 +111,9 @@ impl Installed {
         now: Instant,
     ) -> Plan {
         let mut plan = Plan::default();
-        for at in keys(&before.endpoints, &after.endpoints) {
-            let (had, has) = count(&mut self.endpoints, at, before.endpoints.get(&at), after.endpoints.get(&at));
-            plan.entry(Set::LoopBack, Entry::Loop(at), had, has);
+        for shared in keys(&before.shared, &after.shared) {
+            let (had, has) = count(&mut self.shared, shared, before.shared.get(&shared), after.shared.get(&shared));
+            plan.entry(shared.0, shared.1, had, has);
         }
         let servers = keys(&before.servers, &after.servers);
         let was = self.bounds(&servers.iter().map(|at| at.address).collect());
@@ -207,15 +207,12 @@ fn surroundings(rules: &NodeRules, ports: &Ports, snapshot: &Snapshot, scheduler
     Surroundings { rules: rules.clone(), own, claimed, shadows: BTreeMap::new(), scheduler: scheduler.clone() }
 }
 
-/// Of the sets in which every entry belongs to one frontend or endpoint.
+/// Of all sets but those of addresses.
 fn repair_entries(plan: &mut Plan, snapshot: &Snapshot, wanted: &Wanted) {
-    let loops = wanted.endpoints.keys().map(|at| (Set::LoopBack, Entry::Loop(*at)));
-    let missing = wanted.entries.iter().copied().chain(loops).filter(|entry| !snapshot.entries.contains(entry));
-    plan.extend(missing.map(|(set, entry)| Operation::AddEntry(set, entry)));
-    let is_wanted = |entry: &(Set, Entry)| match entry {
-        (Set::LoopBack, Entry::Loop(at)) => wanted.endpoints.contains_key(at),
-        entry => wanted.entries.contains(entry),
-    };
+    let all = wanted.entries.iter().chain(wanted.shared.keys());
+    let missing = all.filter(|entry| !snapshot.entries.contains(*entry));
+    plan.extend(missing.map(|(set, entry)| Operation::AddEntry(*set, *entry)));
+    let is_wanted = |entry: &(Set, Entry)| wanted.entries.contains(entry) || wanted.shared.contains_key(entry);
     let of_addresses = |set: Set| matches!(set, Set::Bound | Set::Leaving);
     let surplus = snapshot.entries.iter().filter(|entry| !of_addresses(entry.0) && !is_wanted(entry));
     plan.extend(surplus.map(|(set, entry)| Operation::DeleteEntry(*set, *entry)));

@@ -30,6 +30,7 @@ pub fn chains(rules: &NodeRules, family: Family, features: Features) -> Vec<Chai
         chain(Table::Nat, POSTROUTING, writer.postrouting(&mark, features)),
         chain(Table::Filter, FORWARD, forward(&mark, Features { drop_invalid: false, ..features })),
         chain(Table::Filter, ipvs::FILTER, writer.filter()),
+        chain(Table::Filter, ipvs::NODE_PORT, vec![writer.health_checks()]),
         chain(Table::Filter, Shared::ClusterIps.name(), writer.unused_cluster_ips()),
     ];
     chains.extend(masq_unless_pod(rules, family));
@@ -43,6 +44,7 @@ pub fn hooks() -> Vec<Hook> {
     let firewall = || new(ipvs::FIREWALL, "kube-proxy firewall rules");
     let services = || all(SERVICES, "kubernetes service portals");
     let filter = || new(ipvs::FILTER, "kubernetes ipvs access filter");
+    let health = || all(ipvs::NODE_PORT, "kubernetes health check rules");
     let unused = || new(Shared::ClusterIps.name(), "cluster IPs that no Service has");
     let hook = |table, chain, rules| Hook { table, chain, rules };
     vec![
@@ -51,7 +53,7 @@ pub fn hooks() -> Vec<Hook> {
         hook(Table::Nat, "PREROUTING", vec![services()]),
         hook(Table::Nat, "OUTPUT", vec![services()]),
         hook(Table::Nat, "POSTROUTING", vec![all(POSTROUTING, "kubernetes postrouting rules")]),
-        hook(Table::Filter, "INPUT", vec![filter()]),
+        hook(Table::Filter, "INPUT", vec![filter(), health()]),
         hook(Table::Filter, "FORWARD", vec![all(FORWARD, "kubernetes forwarding rules"), unused()]),
         hook(Table::Filter, "OUTPUT", vec![filter(), unused()]),
     ]
@@ -156,6 +158,11 @@ impl Writer<'_> {
         rules.push(sent_on.matching("-m conntrack --ctstate DNAT").text());
         rules.push(Rule::to(reject(self.family)).text());
         rules
+    }
+
+    /// Health checks of load balancers are let in, whatever else the node lets in.
+    fn health_checks(&self) -> String {
+        Rule { protocol: "-p tcp".to_owned(), ..self.for_set(Set::HealthCheck, "dst", "ACCEPT") }.text()
     }
 
     fn unused_cluster_ips(&self) -> Vec<String> {

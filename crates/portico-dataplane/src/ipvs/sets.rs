@@ -30,6 +30,8 @@ pub enum Set {
     Inside,
     /// An endpoint, and itself as the sender.
     LoopBack,
+    /// Ports on which health checks of load balancers arrive.
+    HealthCheck,
     /// Addresses of the link, and of a Service.
     Bound,
     /// Addresses of the link that no Service has any more, kept for connections that live on.
@@ -37,7 +39,7 @@ pub enum Set {
 }
 
 impl Set {
-    pub const ALL: [Set; 15] = [
+    pub const ALL: [Set; 16] = [
         Set::ClusterIp,
         Set::ExternalIp,
         Set::ExternalIpLocal,
@@ -51,6 +53,7 @@ impl Set {
         Set::DroppedOutside,
         Set::Inside,
         Set::LoopBack,
+        Set::HealthCheck,
         Set::Bound,
         Set::Leaving,
     ];
@@ -106,6 +109,7 @@ impl Set {
             Set::DroppedOutside => ("PORTICO-DROPPED-OUTSIDE", "PORTICO-6-DROPPED-OUTSIDE"),
             Set::Inside => ("PORTICO-INSIDE", "PORTICO-6-INSIDE"),
             Set::LoopBack => ("KUBE-LOOP-BACK", "KUBE-6-LOOP-BACK"),
+            Set::HealthCheck => ("KUBE-HEALTH-CHECK-NODE-PORT", "KUBE-6-HEALTH-CHECK-NODE-PORT"),
             Set::Bound => ("KUBE-IPVS-IPS", "KUBE-6-IPVS-IPS"),
             Set::Leaving => ("PORTICO-LEAVING", "PORTICO-6-LEAVING"),
         };
@@ -116,6 +120,7 @@ impl Set {
         match self {
             Set::Sources => "hash:ip,port,net",
             Set::LoopBack => "hash:ip,port,ip",
+            Set::HealthCheck => "bitmap:port",
             Set::Bound | Set::Leaving => "hash:ip",
             _ => "hash:ip,port",
         }
@@ -129,7 +134,7 @@ impl Set {
 
 /// Sets of kube-proxy that have no counterpart here.
 pub fn is_kube_proxys(name: &str) -> bool {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 7] = [
         "LOAD-BALANCER-SOURCE-IP",
         "NODE-PORT-TCP",
         "NODE-PORT-LOCAL-TCP",
@@ -137,7 +142,6 @@ pub fn is_kube_proxys(name: &str) -> bool {
         "NODE-PORT-LOCAL-UDP",
         "NODE-PORT-SCTP-HASH",
         "NODE-PORT-LOCAL-SCTP-HASH",
-        "HEALTH-CHECK-NODE-PORT",
     ];
     let rest = name.strip_prefix("KUBE-6-").or_else(|| name.strip_prefix("KUBE-"));
     rest.is_some_and(|rest| NAMES.contains(&rest))
@@ -151,6 +155,7 @@ pub enum Entry {
     Source(At, IpNet),
     /// An endpoint, with its own address as the sender's.
     Loop(At),
+    Port(Family, u16),
     Address(IpAddr),
 }
 
@@ -158,6 +163,7 @@ impl Entry {
     pub fn family(&self) -> Family {
         match self {
             Entry::At(at) | Entry::Source(at, _) | Entry::Loop(at) => at.family(),
+            Entry::Port(family, _) => *family,
             Entry::Address(address) => Family::of(*address),
         }
     }
@@ -169,6 +175,7 @@ impl fmt::Display for Entry {
             Entry::At(at) => write!(f, "{at}"),
             Entry::Source(at, network) => write!(f, "{at} from {network}"),
             Entry::Loop(at) => write!(f, "{at} from {}", at.address),
+            Entry::Port(_, port) => write!(f, "{port}"),
             Entry::Address(address) => write!(f, "{address}"),
         }
     }

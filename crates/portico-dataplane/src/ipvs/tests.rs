@@ -301,6 +301,23 @@ fn two_addresses_with_the_same_shadow_do_not_get_each_others_packets() {
 }
 
 #[test]
+fn ports_of_a_service_share_its_health_check() {
+    let checked = |address| {
+        let frontends = vec![frontend(FrontendKind::LoadBalancerIp, Some(address), 80)];
+        ServicePort { health_check: Some(32_000), ..port(frontends, &[1]) }
+    };
+    let (kernel, mut ipvs, mut table) = installed(TCP, checked("10.98.0.1"));
+    let entry = (Set::HealthCheck, Entry::Port(Family::V4, 32_000));
+    let second = set(&mut table, key(2, TCP), Some(checked("10.98.0.2")));
+    ipvs.apply(&table.rules, &[second]).unwrap();
+    for (number, is_there) in [(1, true), (2, false)] {
+        let gone = set(&mut table, key(number, TCP), None);
+        ipvs.apply(&table.rules, &[gone]).unwrap();
+        assert_eq!(kernel.state().entries.contains(&entry), is_there, "without {number}");
+    }
+}
+
+#[test]
 fn a_fault_half_way_is_repaired() {
     for after in 0..8 {
         let (kernel, mut ipvs, mut table) = installed(TCP, web(&[1, 2]));
@@ -379,7 +396,9 @@ fn any_port() -> impl Strategy<Value = ServicePort> {
     let endpoints = proptest::collection::btree_set(0u8..8, 0..6);
     let frontends = proptest::collection::btree_set((0u8..4, 0u8..3), 0..4);
     let affinity = prop_oneof![3 => Just(None), 1 => Just(Some(60)), 1 => Just(Some(10_800))];
-    (endpoints, frontends, affinity, any::<bool>()).prop_map(|(endpoints, frontends, affinity, policy_local)| {
+    let health_check = proptest::option::weighted(0.3, 32_000u16..32_003);
+    let parts = (endpoints, frontends, affinity, any::<bool>(), health_check);
+    parts.prop_map(|(endpoints, frontends, affinity, policy_local, health_check)| {
         let cluster: Vec<Endpoint> = endpoints.into_iter().map(endpoint).collect();
         let local: Vec<Endpoint> = cluster.iter().filter(|endpoint| endpoint.local).copied().collect();
         let outcome = |is_local: bool| match (is_local, cluster.is_empty(), local.is_empty()) {
@@ -409,7 +428,7 @@ fn any_port() -> impl Strategy<Value = ServicePort> {
         };
         let frontends = frontends.into_iter().map(made).collect();
         let local = if policy_local { local.into() } else { Arc::default() };
-        ServicePort { frontends, local, cluster: cluster.into(), affinity, ..ServicePort::default() }
+        ServicePort { frontends, local, cluster: cluster.into(), affinity, health_check, ..ServicePort::default() }
     })
 }
 

@@ -57,10 +57,10 @@ pub struct Wanted {
     pub servers: BTreeMap<At, Server>,
     /// Of all sets but those that count.
     pub entries: BTreeSet<(Set, Entry)>,
+    /// Those that several ports may want, with how many do.
+    pub shared: BTreeMap<(Set, Entry), u32>,
     /// Addresses for our link, with how many servers are on each.
     pub addresses: BTreeMap<IpAddr, u32>,
-    /// Endpoints, with how many ports have each.
-    pub endpoints: BTreeMap<At, u32>,
     /// Whose shadow an address is.
     pub shadows: BTreeMap<IpAddr, IpAddr>,
 }
@@ -80,13 +80,20 @@ impl Wanted {
             }
         }
         self.add_endpoints(key.protocol, port);
+        if let Some(health_check) = port.health_check {
+            self.share(Set::HealthCheck, Entry::Port(key.family, health_check));
+        }
+    }
+
+    fn share(&mut self, set: Set, entry: Entry) {
+        *self.shared.entry((set, entry)).or_default() += 1;
     }
 
     fn add_endpoints(&mut self, protocol: Protocol, port: &ServicePort) {
         let only_local = port.local.iter().filter(|endpoint| port.cluster.binary_search(endpoint).is_err());
         let mut add = |endpoint: &Endpoint| {
             let at = At { address: endpoint.address, port: endpoint.port, protocol };
-            *self.endpoints.entry(at).or_default() += 1;
+            self.share(Set::LoopBack, Entry::Loop(at));
         };
         port.cluster.iter().for_each(&mut add);
         only_local.for_each(add);

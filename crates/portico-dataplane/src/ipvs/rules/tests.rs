@@ -60,6 +60,7 @@ filter KUBE-IPVS-FILTER -m set --match-set KUBE-LOAD-BALANCER-LOCAL dst,dst -j R
 filter KUBE-IPVS-FILTER -m set --match-set PORTICO-PLAIN dst,dst -j RETURN
 filter KUBE-IPVS-FILTER -d 240.0.0.0/4 -m conntrack --ctstate DNAT -j RETURN
 filter KUBE-IPVS-FILTER -j REJECT --reject-with icmp-port-unreachable
+filter KUBE-NODE-PORT -p tcp -m set --match-set KUBE-HEALTH-CHECK-NODE-PORT dst -j ACCEPT
 filter PORTICO-CLUSTER-IPS -d 10.96.0.0/16 -j DROP
 ";
     let found = written(&rules(&["10.244.0.0/16"]), Family::V4);

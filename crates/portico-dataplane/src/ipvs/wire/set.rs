@@ -42,6 +42,7 @@ const ONLY_HEADERS: u32 = 1 << 2;
 const IP: u16 = 1;
 const CIDR: u16 = 3;
 const PORT: u16 = 4;
+const PORT_TO: u16 = 5;
 const PROTOCOL: u16 = 7;
 const MOST: u16 = 19;
 const IP2: u16 = 20;
@@ -67,15 +68,27 @@ pub fn create(m: &mut Messages, name: &str, set: Set, family: Family) {
     command(m, CREATE, flags::CREATE | flags::EXCLUSIVE, name, |m| {
         m.put_str(TYPE, set.kind());
         m.put_u8(REVISION, revision(set));
-        m.put_u8(FAMILY, family_number(family));
-        m.nested(DATA, |m| m.put_u32_be(MOST | NETWORK_ORDER, CAPACITY));
+        m.put_u8(FAMILY, family_of(set, family));
+        m.nested(DATA, |m| match set {
+            Set::HealthCheck => {
+                m.put_u16_be(PORT | NETWORK_ORDER, 0);
+                m.put_u16_be(PORT_TO | NETWORK_ORDER, u16::MAX);
+            }
+            _ => m.put_u32_be(MOST | NETWORK_ORDER, CAPACITY),
+        });
     });
+}
+
+/// A set of ports is of no family.
+fn family_of(set: Set, family: Family) -> u8 {
+    if set == Set::HealthCheck { 0 } else { family_number(family) }
 }
 
 /// Which version of a type: one that kernels since 3.18 have, and that the program `ipset` has known for as long. The first
 /// ones it does not know.
 fn revision(set: Set) -> u8 {
     match set.kind() {
+        "bitmap:port" => 3,
         "hash:ip" => 4,
         "hash:ip,port,net" => 7,
         _ => 5,
@@ -116,6 +129,7 @@ fn change(m: &mut Messages, what: u8, name: &str, entries: &[Entry]) {
 fn data(m: &mut Messages, entry: &Entry) {
     match entry {
         Entry::Address(address) => put_address(m, IP, *address),
+        Entry::Port(_, port) => m.put_u16_be(PORT | NETWORK_ORDER, *port),
         Entry::At(at) => put_at(m, at),
         Entry::Loop(at) => {
             put_at(m, at);
@@ -179,21 +193,31 @@ pub struct Part {
 
 pub fn parse_part(message: &Message, set: Set, family: Family) -> Option<Part> {
     let find = |kind| message.attributes(4).find_kind(kind);
-    let entries = find(ENTRIES).into_iter().flat_map(|all| all.nested()).filter_map(|one| parse_entry(&one, set));
-    let capacity = |data: Attribute| data.nested().find_kind(MOST).and_then(|most| most.u32_be());
+    let entries = find(ENTRIES).into_iter().flat_map(|all| all.nested());
+    let entries = entries.filter_map(|one| parse_entry(&one, set, family));
+    let has_room = |data: Attribute| {
+        let number = |kind| data.nested().find_kind(kind).and_then(|number| number.u16_be());
+        match set {
+            Set::HealthCheck => (number(PORT), number(PORT_TO)) == (Some(0), Some(u16::MAX)),
+            _ => data.nested().find_kind(MOST).and_then(|most| most.u32_be()).is_some_and(|most| most >= CAPACITY),
+        }
+    };
     let as_made = find(TYPE).map(|kind| {
         kind.text() == Some(set.kind())
-            && find(FAMILY).and_then(|number| number.u8()) == Some(family_number(family))
-            && find(DATA).and_then(capacity).is_some_and(|most| most >= CAPACITY)
+            && find(FAMILY).and_then(|number| number.u8()) == Some(family_of(set, family))
+            && find(DATA).is_some_and(has_room)
     });
     Some(Part { as_made, entries: entries.collect() })
 }
 
-fn parse_entry(data: &Attribute, set: Set) -> Option<Entry> {
+fn parse_entry(data: &Attribute, set: Set, family: Family) -> Option<Entry> {
     let find = |kind| data.nested().find_kind(kind);
     let ip = |kind| parse_address(&find(kind)?);
     if matches!(set, Set::Bound | Set::Leaving) {
         return ip(IP).map(Entry::Address);
+    }
+    if set == Set::HealthCheck {
+        return Some(Entry::Port(family, find(PORT)?.u16_be()?));
     }
     let at = At { address: ip(IP)?, port: find(PORT)?.u16_be()?, protocol: protocol(find(PROTOCOL)?.u8()?)? };
     match set {
@@ -220,7 +244,7 @@ fn parse_address(nested: &Attribute) -> Option<IpAddr> {
 pub fn explain(error: io::Error) -> io::Error {
     let words = match error.raw_os_error() {
         Some(4097) => "the kernel speaks another version of the protocol of sets",
-        Some(4098) => "the kernel does not have this type of set (module ip_set_hash_…)",
+        Some(4098) => "the kernel does not have this type of set (module ip_set_hash_… or ip_set_bitmap_port)",
         Some(4099) => "there are as many sets as the kernel allows",
         Some(4100) => "the set is in use",
         Some(4101) => "there is a set with that name",

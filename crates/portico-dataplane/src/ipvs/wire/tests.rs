@@ -53,6 +53,8 @@ fn entries_of_sets() {
         (Set::Sources, Entry::Source(v6, "2001:db8::/32".parse().unwrap())),
         (Set::LoopBack, Entry::Loop(v4)),
         (Set::LoopBack, Entry::Loop(v6)),
+        (Set::HealthCheck, Entry::Port(Family::V4, 30000)),
+        (Set::HealthCheck, Entry::Port(Family::V6, 65535)),
         (Set::Bound, Entry::Address(v4.address)),
         (Set::Leaving, Entry::Address(v6.address)),
     ];
