@@ -1,7 +1,7 @@
 //! The last known objects on disk, so that a node that starts without an API server forwards what it last knew.
 //!
 //! A file of lines, one for each object that changed; the last line about an object counts. Who changes something leaves the
-//! change; a thread writes what has gathered, every half minute, and rewrites the file when more than half of it is of no
+//! change; a thread writes what has gathered, once a minute, and rewrites the file when more than half of it is of no
 //! use. A line that was cut off by a crash is ignored.
 
 mod file;
@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Between two writes. To wake the thread costs more than what it writes.
-const PAUSE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(60);
 /// Between tries to write that fail.
 const AGAIN: Duration = Duration::from_secs(1);
 /// So many changes are left as they are; more are made lines at once, which take less memory.
@@ -223,8 +223,8 @@ impl Drop for Journal {
 fn write(mut file: File, shared: &Shared) {
     let mut failing = false;
     loop {
-        let (lines, closed) = gathered(shared, file.sync_due());
-        let written = file.write(&lines).and_then(|()| if closed { file.sync() } else { Ok(()) });
+        let Gathered { lines, more, closed } = gathered(shared, file.is_synced());
+        let written = file.write(&lines).and_then(|()| if more { Ok(()) } else { file.sync() });
         if let Err(error) = &written {
             if !std::mem::replace(&mut failing, true) {
                 tracing::error!(%error, "cannot remember what is known: a start without an API server will know less");
@@ -243,21 +243,28 @@ fn write(mut file: File, shared: &Shared) {
     }
 }
 
-/// Wait a while for what gathers. If that is nothing, wait for something to write, and a while longer for more; or until it is time to
-/// sync. A node that has changes all the time so wakes the thread once for each write, and by its clock alone.
-fn gathered(shared: &Shared, sync: Option<Instant>) -> (Lines, bool) {
+struct Gathered {
+    lines: Lines,
+    /// There was too much to wait for the rest of it, which comes soon.
+    more: bool,
+    closed: bool,
+}
+
+/// Wait a while for what gathers. If that is nothing, and all is on disk, wait for something to write, and a while longer for more. A node
+/// that has changes all the time so wakes the thread once for each write, and by its clock alone.
+fn gathered(shared: &Shared, synced: bool) -> Gathered {
     let may_gather = |waiting: &Waiting| !waiting.closed && waiting.lines.bytes.len() <= MUCH;
     let pause = |waiting| wait(shared, waiting, Some(Instant::now() + PAUSE), may_gather);
     let mut waiting = pause(shared.lock());
-    if waiting.is_empty() && !waiting.closed {
+    if synced && waiting.is_empty() && !waiting.closed {
         waiting.asleep = true;
-        waiting = wait(shared, waiting, sync, |waiting| waiting.asleep && !waiting.closed);
-        if !std::mem::take(&mut waiting.asleep) {
-            waiting = pause(waiting);
-        }
+        waiting = wait(shared, waiting, None, |waiting| waiting.asleep && !waiting.closed);
+        waiting.asleep = false;
+        waiting = pause(waiting);
     }
+    let more = !waiting.closed && !may_gather(&waiting);
     waiting.settle();
-    (std::mem::take(&mut waiting.lines), waiting.closed)
+    Gathered { lines: std::mem::take(&mut waiting.lines), more, closed: waiting.closed }
 }
 
 fn wait<'a>(

@@ -10,14 +10,11 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 const VERSION: u32 = 1;
 const NAME: &str = "journal";
 /// A file this small is never rewritten.
 const SMALL: u64 = 64 << 10;
-/// So long may something be written and not be on disk. Only a machine that loses power loses it.
-const SYNC: Duration = Duration::from_secs(60);
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -92,8 +89,8 @@ pub struct File {
     /// How many bytes of the file are lines that count.
     useful: u64,
     places: HashMap<Key, Place>,
-    /// Since when something is written that may not be on disk yet.
-    unsynced: Option<Instant>,
+    /// Something is written that may not be on disk yet. Only a machine that loses power loses it.
+    unsynced: bool,
 }
 
 impl File {
@@ -117,7 +114,7 @@ impl File {
             Line::Journal { .. } => {}
         })?;
         let useful = places.values().map(|place: &Place| u64::from(place.length)).sum();
-        let mut file = File { path, file, end, useful, places, unsynced: None };
+        let mut file = File { path, file, end, useful, places, unsynced: false };
         file.file.set_len(end)?;
         if end == 0 {
             file.append(&header())?;
@@ -137,10 +134,7 @@ impl File {
         if self.end > SMALL.max(2 * self.useful) {
             return self.rewrite();
         }
-        match self.sync_due() {
-            Some(due) if due <= Instant::now() => self.sync(),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn put(&mut self, key: Key, place: Option<Place>) {
@@ -153,13 +147,15 @@ impl File {
     }
 
     pub fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_data()?;
-        self.unsynced = None;
+        if self.unsynced {
+            self.file.sync_data()?;
+            self.unsynced = false;
+        }
         Ok(())
     }
 
-    pub fn sync_due(&self) -> Option<Instant> {
-        self.unsynced.map(|since| since + SYNC)
+    pub fn is_synced(&self) -> bool {
+        !self.unsynced
     }
 
     /// On an error the file is cut back to what it was, so that half a line is never followed by another.
@@ -169,9 +165,7 @@ impl File {
             return Err(error);
         }
         self.end += bytes.len() as u64;
-        if !bytes.is_empty() {
-            self.unsynced.get_or_insert_with(Instant::now);
-        }
+        self.unsynced |= !bytes.is_empty();
         Ok(())
     }
 
@@ -204,7 +198,7 @@ impl File {
         for (place, offset) in in_order.into_iter().zip(moved) {
             place.offset = offset;
         }
-        (self.file, self.end, self.unsynced) = (new, end, None);
+        (self.file, self.end, self.unsynced) = (new, end, false);
         Ok(())
     }
 }
