@@ -86,7 +86,11 @@ impl State {
             match tokio::time::timeout_at(wake, self.watcher.watch.next()).await {
                 Ok(Ok(events)) => match self.watcher.events(&events, &mut self.sent) {
                     Ok(piece) if piece.is_empty() => {}
-                    Ok(piece) => return Some(piece),
+                    Ok(piece) => {
+                        // Who is told of changes knows how far it is.
+                        self.bookmark_at = next_bookmark(Instant::now(), self.end);
+                        return Some(piece);
+                    }
                     Err(error) => return self.fail(&error),
                 },
                 Ok(Err(WatchError::Compacted { .. })) => {
