@@ -5,9 +5,10 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use common::Client;
 use portico_testbed::{Flow, Host, Process, Protocol, Route, Testbed};
@@ -195,4 +196,34 @@ fn a_machine_joins_and_forwards() {
     until("its token is useless", || (machines.ask(&token, "GET", "/api/v1/services", None).0 == 401).then_some(()));
     until("it goes on", || answers(&machines.joining).then_some(()));
     drop(joined);
+}
+
+#[test]
+fn a_machine_that_joined_goes_on_and_renews_its_token() {
+    let machines = Machines::start();
+    let (dir, printed) = (machines.dir.path(), machines.token(&[]));
+    let joined = machines.joining.spawn(logged(machines.join(&printed, "two"), &dir.join("two.log"))).unwrap();
+    machines.kubectl(&["apply", "-f", "-"], &service());
+    until("it has joined and forwards", || answers(&machines.joining).then_some(()));
+    drop(joined);
+
+    let file = dir.join("two/token");
+    let token = || std::fs::read_to_string(&file).unwrap();
+    let before = token();
+    let long_ago = SystemTime::now() - Duration::from_secs(25 * 3600);
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(long_ago).unwrap();
+    // As systemd has it.
+    let notified = UnixDatagram::bind(dir.join("notify")).unwrap();
+    notified.set_read_timeout(Some(PATIENCE)).unwrap();
+    let url = format!("https://{SERVER}:6443");
+    let mut again = machines.join(&["portico", "join", &url, "--joined"].map(str::to_owned), "two");
+    again.env("NOTIFY_SOCKET", dir.join("notify"));
+    let _again = machines.joining.spawn(logged(again, &dir.join("again.log"))).unwrap();
+    let mut told = [0; 64];
+    let length = notified.recv(&mut told).unwrap();
+    assert_eq!(&told[..length], b"READY=1");
+    let renewed = until("its token is renewed", || Some(token()).filter(|token| *token != before));
+    assert_eq!(machines.ask(&renewed, "GET", "/api/v1/nodes/two", None).0, 200);
+    machines.kubectl(&["delete", "service", "web"], "");
+    until("it follows changes", || (!answers(&machines.joining)).then_some(()));
 }

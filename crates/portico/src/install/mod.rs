@@ -17,15 +17,18 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// A unit that runs `portico up`, with the arguments after `--`.
+    /// A unit that runs `portico up`, or `portico join` on a machine that has joined, with the arguments after `--`.
     Systemd {
+        /// The machine is a node of the cluster with this API server: `portico join` was run on it once.
+        #[arg(long, value_name = "URL")]
+        join: Option<http::Uri>,
         /// Where to.
         #[arg(long, value_name = "FILE", default_value = UNIT)]
         unit: PathBuf,
         /// Show it instead.
         #[arg(long)]
         print: bool,
-        /// Of `portico up`.
+        /// Of `portico up` or `portico join`.
         #[arg(last = true, value_name = "ARGUMENTS")]
         arguments: Vec<String>,
     },
@@ -40,8 +43,8 @@ enum What {
 
 pub fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<()> {
     match arguments.what {
-        What::Systemd { unit, print, arguments } => {
-            let text = systemd_unit(&std::env::current_exe()?, &arguments)?;
+        What::Systemd { join, unit, print, arguments } => {
+            let text = systemd_unit(&std::env::current_exe()?, join.as_ref(), &arguments)?;
             match print {
                 true => crate::print(&text),
                 false => {
@@ -67,10 +70,15 @@ pub fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn systemd_unit(program: &Path, arguments: &[String]) -> anyhow::Result<String> {
-    let words: Vec<String> = arguments.iter().map(|word| quoted(word)).collect::<anyhow::Result<_>>()?;
-    let command = format!("{} up {}", quoted(&program.display().to_string())?, words.join(" "));
-    Ok(include_str!("portico.service").replace("@COMMAND@", command.trim_end()))
+fn systemd_unit(program: &Path, join: Option<&http::Uri>, arguments: &[String]) -> anyhow::Result<String> {
+    let mut words = vec![program.display().to_string()];
+    match join {
+        None => words.push("up".to_owned()),
+        Some(server) => words.extend(["join".to_owned(), server.to_string(), "--joined".to_owned()]),
+    }
+    words.extend_from_slice(arguments);
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect::<anyhow::Result<_>>()?;
+    Ok(include_str!("portico.service").replace("@COMMAND@", &words.join(" ")))
 }
 
 /// As systemd reads it: quotes, backslashes, percent and dollar signs mean something there.

@@ -9,9 +9,21 @@ fn words(text: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_unit_runs_the_command_as_given() {
-    let unit = systemd_unit(Path::new("/usr/local/bin/portico"), &words(&["--pool", "192.0.2.1-192.0.2.9"])).unwrap();
-    assert!(unit.contains("ExecStart=/usr/local/bin/portico up --pool 192.0.2.1-192.0.2.9\n"), "{unit}");
-    assert!(!unit.contains('@'));
+    let program = Path::new("/usr/local/bin/portico");
+    let server: http::Uri = "https://192.0.2.11:6443".parse().unwrap();
+    for (join, arguments, command) in [
+        (None, words(&["--pool", "192.0.2.1-192.0.2.9"]), "up --pool 192.0.2.1-192.0.2.9"),
+        (None, words(&[]), "up"),
+        (
+            Some(&server),
+            words(&["--data-dir", "/srv/node", "--", "--proxy-mode", "ipvs"]),
+            "join https://192.0.2.11:6443/ --joined --data-dir /srv/node -- --proxy-mode ipvs",
+        ),
+    ] {
+        let unit = systemd_unit(program, join, &arguments).unwrap();
+        assert!(unit.contains(&format!("ExecStart=/usr/local/bin/portico {command}\n")), "{unit}");
+        assert!(!unit.contains('@'));
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub mod token;
 
 use crate::client::{Reader, plain};
 use crate::signals::Signals;
-use crate::up::{self, keeper::Keeper};
+use crate::up::{self, keeper::Keeper, notify};
 use anyhow::{Context, bail};
 use clap::Args;
 use credentials::Folder;
@@ -172,6 +172,7 @@ fn command(arguments: &Arguments, folder: &Folder) -> anyhow::Result<Vec<String>
 /// The daemon runs, and its token stays young.
 async fn keep(keeper: &mut Keeper, folder: &Folder) -> anyhow::Result<()> {
     keeper.start(NODE)?;
+    notify::ready();
     let mut next = Instant::now();
     loop {
         sleep(LOOK).await;

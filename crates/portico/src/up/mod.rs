@@ -3,7 +3,7 @@
 mod api;
 pub mod demo;
 pub mod keeper;
-mod notify;
+pub mod notify;
 pub mod objects;
 mod orders;
 mod programs;
