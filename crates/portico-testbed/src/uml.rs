@@ -12,6 +12,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -20,10 +21,11 @@ mod test;
 pub use test::{has_ipvs, is_inside, test_inside, test_with_ipvs};
 
 /// Commands that have to be there, with the Debian packages they come in.
-const NEEDED: [(&str, &str); 6] = [
+const NEEDED: [(&str, &str); 7] = [
     ("cc", "build-essential"),
     ("linux.uml", "user-mode-linux"),
     ("modprobe", "kmod"),
+    ("taskset", "util-linux"),
     ("unshare", "util-linux"),
     ("xtables-legacy-multi", "iptables"),
     ("ip", "iproute2"),
@@ -36,7 +38,7 @@ const START: &str =
     if [ -n \"$XSTATE\" ]; then
         printf %s \"$XSTATE\" | cc -shared -fPIC -O2 -x c -o /run/xstate.so - && export LD_PRELOAD=/run/xstate.so
     fi &&
-    TMPDIR=/run linux.uml uml_dir=/run/ init=/run/init \"$@\" </dev/null; exit $?";
+    TMPDIR=/run taskset --cpu-list \"$CPU\" linux.uml uml_dir=/run/ init=/run/init \"$@\" </dev/null; exit $?";
 /// The first line is the command's output, the other the kernel's own words.
 const LINES: [&str; 4] = ["ssl=null", "ssl0=null,fd:1", "con=null", "con0=null,fd:2"];
 const ROOT: [&str; 3] = ["rootfstype=hostfs", "rootflags=/", "ro"];
@@ -117,6 +119,7 @@ impl Uml {
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "--pid", "--fork", "--kill-child=KILL", "sh", "-c", START, "sh"]);
         unshare.arg(format!("mem={}", self.memory)).args(ROOT).args(LINES).arg("quiet");
+        unshare.env("CPU", next_cpu()?);
         unshare.env("XSTATE", if has_many_registers() { XSTATE } else { "" });
         unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::from(process::start(None, unshare)?);
@@ -187,6 +190,27 @@ fn is_name(name: &OsStr) -> bool {
 fn quoted(word: &OsStr) -> Vec<u8> {
     let parts: Vec<&[u8]> = word.as_bytes().split(|&byte| byte == b'\'').collect();
     [b"'".as_slice(), &parts.join(br"'\''".as_slice()), b"'"].concat()
+}
+
+/// Where a kernel is to run, each on another CPU as long as there are others. Its processes take turns with it at every
+/// system call: on one CPU that is a switch, between two it is an interrupt and a wake-up, and twice as slow.
+fn next_cpu() -> io::Result<String> {
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
+    let cpus = cpus(allowed);
+    let turn = STARTED.fetch_add(1, Ordering::Relaxed).checked_rem(cpus.len());
+    let cpu = turn.and_then(|turn| cpus.get(turn)).ok_or_else(|| io::Error::other("/proc/self/status has no CPUs"))?;
+    Ok(cpu.to_string())
+}
+
+/// From a list like `0-1,4`.
+fn cpus(list: &str) -> Vec<u32> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
 }
 
 /// The CPU has AMX, whose registers are larger than all others together.
