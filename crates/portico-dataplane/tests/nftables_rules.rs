@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use portico_dataplane::netlink::{Messages, Socket};
 use portico_dataplane::nftables::{Nftables, Table};
 use portico_dataplane::{Dataplane, Report};
 use portico_model::table::*;
@@ -356,4 +357,35 @@ fn tables_of_other_names_are_left_alone() {
     host.nft.remove().unwrap();
     assert!(host.list().contains("table ip6 portico-other {") && !host.list().contains("portico {"));
     assert_eq!(other.replace(&table).unwrap(), Report::default());
+}
+
+/// A batch that adds and deletes tables of IPv4, and asks for an answer to the last of it.
+fn batch(operations: &[(u8, &str)]) -> Messages {
+    let mut batch = Messages::new();
+    batch.message(0x10, 0, |m| m.raw(&[0, 0, 0, 10]));
+    for (command, table) in operations {
+        batch.netfilter(10, *command, 0, 2, |m| m.put_str(1, table));
+    }
+    batch.acknowledge_last();
+    batch.message(0x11, 0, |m| m.raw(&[0, 0, 0, 10]));
+    batch
+}
+
+#[test]
+fn all_answers_to_a_batch_are_read_and_none_is_left_for_the_next() {
+    const ADD: u8 = 0;
+    const DELETE: u8 = 2;
+    let bed = Testbed::new().unwrap();
+    let host = bed.host("node").unwrap();
+    let mut socket = host.enter(|| Socket::netfilter().unwrap());
+    let mut send = |operations: &[(u8, &str)]| {
+        let replies = socket.exchange_batch(&batch(operations)).unwrap();
+        let refused: Vec<u32> = replies.refused.iter().map(|refused| refused.sequence).collect();
+        (replies.acknowledged, refused)
+    };
+    for _ in 0..2 {
+        assert_eq!(send(&[(ADD, "one"), (ADD, "two")]), (1, vec![]));
+        assert_eq!(send(&[(DELETE, "none"), (DELETE, "neither"), (ADD, "three")]), (1, vec![2, 3]));
+        assert_eq!(send(&[(ADD, "three"), (DELETE, "none")]), (0, vec![3]));
+    }
 }

@@ -38,6 +38,15 @@ pub struct Replies {
 }
 
 impl Replies {
+    /// Whether it says that a request was done.
+    fn add(&mut self, message: &Message) -> bool {
+        let refused = refusal(message);
+        let is_done = refused.is_none();
+        self.acknowledged += usize::from(is_done);
+        self.refused.extend(refused);
+        is_done
+    }
+
     /// The first refusal as an error.
     pub fn into_result(self) -> io::Result<usize> {
         match self.refused.into_iter().next() {
@@ -105,7 +114,7 @@ impl Socket {
         self.port
     }
 
-    /// Send requests and gather the answers. A netfilter batch has one answer: ask for it in its last operation.
+    /// Send requests and gather the answers.
     pub fn exchange(&mut self, requests: &Messages) -> io::Result<Replies> {
         self.exchange_among(requests, |_| ())
     }
@@ -115,13 +124,21 @@ impl Socket {
         self.send(requests)?;
         let mut replies = Replies::default();
         self.receive_all(|message| {
-            match (message.kind == ERROR, refusal(&message)) {
-                (false, _) => other(message),
-                (true, Some(refusal)) => replies.refused.push(refusal),
-                (true, None) => replies.acknowledged += 1,
+            match message.kind {
+                ERROR => _ = replies.add(&message),
+                _ => other(message),
             }
             false
         })?;
+        Ok(replies)
+    }
+
+    /// A netfilter batch that asks for an answer to its last operation, and to no other. Refusals of earlier ones come before
+    /// it, so that nobody has to look for more.
+    pub fn exchange_batch(&mut self, batch: &Messages) -> io::Result<Replies> {
+        self.send(batch)?;
+        let mut replies = Replies::default();
+        self.receive_all(|message| message.kind == ERROR && replies.add(&message))?;
         Ok(replies)
     }
 

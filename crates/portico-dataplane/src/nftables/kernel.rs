@@ -124,7 +124,7 @@ impl Netlink {
         let mut attempt = 1;
         loop {
             let start = Instant::now();
-            match self.socket.exchange(&self.messages).and_then(outcome) {
+            match self.socket.exchange_batch(&self.messages).and_then(outcome) {
                 Ok(()) => return Ok(start.elapsed()),
                 Err(error) if error.raw_os_error() == Some(libc::ERESTART) => return Err(CommitError::Changed),
                 Err(error) if attempt < ATTEMPTS && is_momentary(&error) => attempt += 1,
