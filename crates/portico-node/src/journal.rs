@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two writes. To wake the thread costs more than what it writes.
+/// Between two writes: to wake the thread costs more than what it writes.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Between tries to write that fail.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -127,10 +127,11 @@ impl Waiting {
     }
 }
 
-#[derive(Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Between two writes.
+    pause: Duration,
 }
 
 impl Shared {
@@ -148,10 +149,14 @@ pub struct Journal {
 impl Journal {
     /// Open the journal of a node in a directory. Only one process may have it.
     pub fn open(directory: &Path, node: &str) -> io::Result<(Journal, Remembered)> {
+        Journal::open_with(directory, node, PAUSE)
+    }
+
+    fn open_with(directory: &Path, node: &str, pause: Duration) -> io::Result<(Journal, Remembered)> {
         let (file, known) = File::open(directory, node)?;
         let remembered = Remembered(file.path.clone());
         let waiting = Mutex::new(Waiting { known, ..Waiting::default() });
-        let shared = Arc::new(Shared { waiting, changed: Condvar::new() });
+        let shared = Arc::new(Shared { waiting, changed: Condvar::new(), pause });
         let theirs = Arc::clone(&shared);
         let writer = std::thread::Builder::new().name("journal".to_owned()).spawn(move || write(file, &theirs))?;
         Ok((Journal { shared, writer: Some(writer) }, remembered))
@@ -254,7 +259,7 @@ struct Gathered {
 /// that has changes all the time so wakes the thread once for each write, and by its clock alone.
 fn gathered(shared: &Shared, synced: bool) -> Gathered {
     let may_gather = |waiting: &Waiting| !waiting.closed && waiting.lines.bytes.len() <= MUCH;
-    let pause = |waiting| wait(shared, waiting, Some(Instant::now() + PAUSE), may_gather);
+    let pause = |waiting| wait(shared, waiting, Some(Instant::now() + shared.pause), may_gather);
     let mut waiting = pause(shared.lock());
     if synced && waiting.is_empty() && !waiting.closed {
         waiting.asleep = true;

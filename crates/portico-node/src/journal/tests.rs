@@ -64,6 +64,32 @@ fn remembers_what_was_last() {
 }
 
 #[test]
+fn what_changed_is_in_the_file_after_a_pause_and_not_at_the_end_only() {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = Journal::open_with(directory.path(), "node1", Duration::from_millis(1)).unwrap();
+    for revision in 1..4 {
+        journal.apply(service("a", revision));
+        let start = Instant::now();
+        while read(&directory) != [service("a", revision)] {
+            assert!(start.elapsed() < Duration::from_secs(60), "the change is not written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_synced_once() {
+    let directory = TempDir::new().unwrap();
+    let (mut file, _) = File::open(directory.path(), "node1").unwrap();
+    file.sync().unwrap();
+    assert!(file.is_synced());
+    file.write(&lines(&service("a", 1))).unwrap();
+    assert!(!file.is_synced());
+    file.sync().unwrap();
+    assert!(file.is_synced());
+}
+
+#[test]
 fn a_list_deletes_what_it_does_not_have() {
     let directory = TempDir::new().unwrap();
     let journal = open(&directory);
