@@ -3,12 +3,14 @@
 //! One node in a network namespace of its own, with Portico's API server: cold start, a new Service, a moved endpoint, a
 //! burst of changes, memory, and the cost of a connection at 100 to 30,000 Services; then a cold start with 250,000
 //! endpoints. Where it can be told, the kernel's own time for the same batch stands beside the figure: no program could be
-//! faster. `$PAUSE` is between two changes: after a second and more of rest all caches are cold. With `$KUBE_PROXY` the
+//! faster; and how late the machine was to wake a thread meanwhile: no change is live sooner. `$PAUSE` is between two changes: after a second and more of rest all caches are cold. With `$KUBE_PROXY` the
 //! same runs against it (`$RIVAL_SERVICES`, 1,000 by default), in the same run.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic and print")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+#[path = "machine.rs"]
+mod machine;
 #[path = "node/place.rs"]
 mod place;
 #[path = "raw.rs"]
@@ -142,16 +144,20 @@ async fn changes<F: Future<Output = rig::Expectation>>(
 ) -> Vec<f64> {
     let (mut times, cpu, kernel) = (vec![], running.cpu(), running.kernel());
     let pause = Duration::from_millis(number("PAUSE", 20) as u64);
+    let machine = machine::Watched::start();
     for n in 0..CHANGES {
         let expectation = change(n).await;
         times.push(expectation.wait(running).as_secs_f64() * 1e3);
         rig.quiet(running, pause);
     }
+    let mut late = machine.end();
     let each = |time: Duration| time.as_secs_f64() * 1e3 / CHANGES as f64;
     report.add(&format!("{what}, CPU a change"), each(running.cpu() - cpu), "ms", false);
     if let (Some(before), Some(after)) = (kernel, running.kernel()) {
         report.add(&format!("{what}, kernel's part"), each(after - before), "ms", false);
     }
+    report.add(&format!("{what}, machine late, p99"), percentile(&mut late, 99.0), "ms", false);
+    report.add(&format!("{what}, machine late at most"), percentile(&mut late, 100.0), "ms", false);
     times
 }
 

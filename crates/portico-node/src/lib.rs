@@ -19,6 +19,7 @@ mod memory;
 mod metrics;
 mod objects;
 mod report;
+mod rounds;
 mod run;
 mod statics;
 mod sync;

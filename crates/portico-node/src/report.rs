@@ -5,6 +5,7 @@
 use crate::backoff::fraction;
 use crate::client::{self, RequestError};
 use crate::metrics::recent::Recent;
+use crate::rounds::Rounds;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
@@ -55,6 +56,7 @@ pub async fn send(
     mut installed: watch::Receiver<Option<Installed>>,
     mut announcing: watch::Receiver<Option<Announcing>>,
     recent: Recent,
+    rounds: Rounds,
 ) {
     if installed.wait_for(Option::is_some).await.is_err() {
         return;
@@ -67,13 +69,13 @@ pub async fn send(
         let wait = match writer.write(&content(&state, about, announced, recent.summary())).await {
             Ok(()) => {
                 denied = false;
-                let next = Instant::now() + EVERY;
+                let now = Instant::now();
                 tokio::select! {
                     () = change(&mut installed) => {}
                     () = change(&mut announcing) => {}
-                    () = tokio::time::sleep(RENEW.mul_f64(0.9 + 0.2 * fraction())) => {}
+                    () = tokio::time::sleep_until(rounds.next(now.into(), RENEW).into()) => {}
                 }
-                tokio::time::sleep_until(next).await;
+                tokio::time::sleep_until(now + EVERY).await;
                 continue;
             }
             Err(error) if error.is_denied() => {

@@ -17,6 +17,7 @@ use crate::memory;
 use crate::metrics::Metrics;
 use crate::metrics::server::{self, Pages};
 use crate::report;
+use crate::rounds::Rounds;
 use crate::statics::{self, InForce};
 use crate::sync::{self, FollowUp, Input, Parts, Watches};
 use crate::sysctl;
@@ -69,6 +70,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         metrics.count_connections();
     }
     let metrics = Arc::new(metrics);
+    let rounds = Rounds::by_chance();
     let monitor = Monitor::new(2 * config.sync_period, &families_of_the_node());
     let (inputs, received) = mpsc::channel(INPUTS);
     let (follow_ups, followed) = mpsc::channel(64);
@@ -84,6 +86,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         monitor: monitor.clone(),
         metrics: Arc::clone(&metrics),
         period: config.sync_period,
+        rounds,
         report: to_report,
         announcing: config.announce.enabled,
         journal,
@@ -101,12 +104,12 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     let (announcing, announced) = flag::channel(None);
     let about = report::About { mode: config.mode.name(), healthz_port: config.healthz.map(|address| address.port()) };
     let recent = metrics.recent.clone();
-    tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), about, installed, announced, recent)));
+    tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), about, installed, announced, recent, rounds)));
     let (statics, in_force) = flag::channel(InForce::new());
     let (to_announce, installed) = mpsc::channel(ANNOUNCEABLES);
     tasks.spawn(never(follow(followed, config.clone(), monitor, notices, statics, to_announce, free)));
     if let Some(folder) = config.static_services.clone() {
-        tasks.spawn(never(statics::serve(folder, config.mode.name(), inputs.clone(), in_force)));
+        tasks.spawn(never(statics::serve(folder, config.mode.name(), inputs.clone(), in_force, rounds)));
     }
     tasks.spawn(never(tell_addresses(inputs.clone())));
     if let Some(disturbances) = disturbances {

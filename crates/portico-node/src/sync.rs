@@ -20,6 +20,7 @@ use crate::journal::Journal;
 use crate::metrics::{Metrics, Sync, families};
 use crate::objects::{Kind, Name, Object};
 use crate::report::Installed;
+use crate::rounds::Rounds;
 use crate::statics::{self, InForce};
 use announcing::Held;
 use early::Early;
@@ -125,6 +126,7 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// How often everything is compared though nothing happened.
     pub period: Duration,
+    pub rounds: Rounds,
     /// How far the kernel is, for who reports it.
     pub report: watch::Sender<Option<Installed>>,
     /// Somebody wants to know what there is to announce.
@@ -203,6 +205,8 @@ struct Syncer {
     /// Everything is to be compared, and when.
     compare: Option<Instant>,
     compared: Instant,
+    /// When it is though nothing happened.
+    next_round: Instant,
     backoff: Backoff,
     /// Something was tried that failed, so that differences need not be somebody else's work.
     half_done: bool,
@@ -240,6 +244,7 @@ impl Syncer {
             owed: BTreeMap::new(),
             compare: Some(now),
             compared: now,
+            next_round: now,
             backoff: Backoff::default(),
             half_done: false,
             reporting: Reporting::default(),
@@ -262,7 +267,7 @@ impl Syncer {
     fn deadline(&self) -> Option<Instant> {
         match self.installed {
             true => {
-                let compare = self.compare.unwrap_or(self.compared + self.parts.period);
+                let compare = self.compare.unwrap_or(self.next_round);
                 let due =
                     [self.parts.flows.due(), self.parts.dataplane.due(), self.reporting.due(), self.visitors.due()];
                 due.into_iter().flatten().chain([compare]).min()
@@ -274,13 +279,18 @@ impl Syncer {
         }
     }
 
+    /// Everything is as it should be.
+    fn set_compared(&mut self, now: Instant) {
+        self.compared = now;
+        self.next_round = self.parts.rounds.next(now, self.parts.period);
+    }
+
     /// A step that waits long for the kernel leaves the thread's other work, health above all, to another thread. To change
     /// threads costs more than a small step takes. Small steps go before what others do on the machine, also before whoever
     /// connects because of the very change; large ones, and the lists and bursts that make them, do not.
     fn step_aside(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
         let large = self.compare.is_some() || inputs > SMALL_STEP;
-        let by_timer = self.compared + self.parts.period <= now;
-        match self.pace.step(large || by_timer || !self.installed, now) {
+        match self.pace.step(large || !self.installed, now) {
             true => thread::run_on_time(),
             false => thread::run_as_others(),
         }
@@ -540,11 +550,11 @@ impl Syncer {
     }
 
     fn install(&mut self, now: Instant) {
-        let by_timer = self.installed && self.compare.is_none() && self.compared + self.parts.period <= now;
+        let by_timer = self.installed && self.compare.is_none() && self.next_round <= now;
         if by_timer && self.parts.dataplane.is_undisturbed() {
-            self.compared = now;
+            self.set_compared(now);
         }
-        let due = self.compare.unwrap_or(self.compared + self.parts.period);
+        let due = self.compare.unwrap_or(self.next_round);
         if due <= now {
             self.compare_all(now);
         } else if !self.owed.is_empty() && !self.backoff.is_failing() {
@@ -577,7 +587,7 @@ impl Syncer {
         match self.parts.dataplane.replace(self.index.table()) {
             Ok(mut report) => {
                 self.compare = None;
-                self.compared = now;
+                self.set_compared(now);
                 self.backoff.reset();
                 if std::mem::take(&mut self.half_done) || !self.installed {
                     report.drift.clear();

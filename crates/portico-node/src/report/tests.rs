@@ -66,7 +66,7 @@ impl Rig {
         let about = About { mode: "nftables", healthz_port: Some(10256) };
         let recent = Recent::default();
         recent.saw(Duration::from_micros(1500));
-        tokio::spawn(send(client, "node1".into(), about, receiver, announced, recent));
+        tokio::spawn(send(client, "node1".into(), about, receiver, announced, recent, Rounds::by_chance()));
         Rig { installed, announcing, requests }
     }
 

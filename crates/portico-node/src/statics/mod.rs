@@ -7,6 +7,7 @@ mod file;
 mod watch;
 
 use crate::objects::{Name, Object};
+use crate::rounds::Rounds;
 use crate::sync::Input;
 use portico_model::statics::{INSTALLED, Installed, version};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch as flag};
 use watch::FolderWatch;
 
@@ -47,6 +48,7 @@ pub async fn serve(
     mode: &'static str,
     inputs: mpsc::Sender<Input>,
     mut in_force: flag::Receiver<InForce>,
+    rounds: Rounds,
 ) {
     let mut folder = Folder::default();
     let mut complained = false;
@@ -55,7 +57,7 @@ pub async fn serve(
             Ok(place) => {
                 complained = false;
                 tracing::debug!(folder = %path.display(), "serving static Services");
-                follow(&place, mode, &mut folder, &inputs, &mut in_force).await;
+                follow(&place, mode, &mut folder, &inputs, &mut in_force, rounds).await;
             }
             Err(error) if !std::mem::replace(&mut complained, true) => {
                 tracing::info!(folder = %path.display(), %error, "static Services are not served");
@@ -73,6 +75,7 @@ async fn follow(
     folder: &mut Folder,
     inputs: &mpsc::Sender<Input>,
     in_force: &mut flag::Receiver<InForce>,
+    rounds: Rounds,
 ) {
     let watch = FolderWatch::open(&place.path)
         .inspect_err(|error| tracing::warn!(%error, "cannot watch static Services: looking at them all the time"))
@@ -90,7 +93,7 @@ async fn follow(
         tokio::select! {
             told = next_event(watch.as_ref()) => if told.is_err() { return },
             told = in_force.changed() => if told.is_err() { return std::future::pending().await },
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep_until(rounds.next(Instant::now(), pause).into()) => {}
         }
     }
 }

@@ -73,7 +73,7 @@ async fn a_folder_is_served_by_one() {
     let path = folder.path().join("deep").join("down");
     let (inputs, mut received) = mpsc::channel(16);
     let (in_force, told) = flag::channel(InForce::new());
-    let serving = tokio::spawn(serve(path.clone(), "nftables", inputs.clone(), told));
+    let serving = tokio::spawn(serve(path.clone(), "nftables", inputs.clone(), told, Rounds::by_chance()));
     let installed = async || loop {
         let note = fs::read(path.join(INSTALLED)).ok().and_then(|text| serde_json::from_slice::<Installed>(&text).ok());
         match note {

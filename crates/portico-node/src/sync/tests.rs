@@ -144,7 +144,7 @@ struct Rig {
     now: Instant,
 }
 
-fn parts(kernel: &Fake, ended: &Ended) -> Parts {
+fn parts(kernel: &Fake, ended: &Ended, now: Instant) -> Parts {
     Parts {
         settings: Settings {
             node_name: "node1".into(),
@@ -159,6 +159,7 @@ fn parts(kernel: &Fake, ended: &Ended) -> Parts {
         monitor: Monitor::new(Duration::from_secs(60), &Family::BOTH),
         metrics: Arc::new(Metrics::new("nftables")),
         period: Duration::from_secs(30),
+        rounds: Rounds::from(now),
         report: watch::Sender::default(),
         announcing: false,
         journal: None,
@@ -169,7 +170,7 @@ fn parts(kernel: &Fake, ended: &Ended) -> Parts {
 impl Rig {
     fn new() -> Rig {
         let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
-        Rig { syncer: Syncer::new(parts(&kernel, &ended), now), kernel, ended, now }
+        Rig { syncer: Syncer::new(parts(&kernel, &ended, now), now), kernel, ended, now }
     }
 
     /// With one Service of one endpoint.
@@ -458,7 +459,7 @@ fn what_was_known_last_counts_until_there_is_a_list() {
 fn the_own_address_counts_as_one_of_the_node() {
     let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
     let own = Some("172.30.0.99".parse().unwrap());
-    let mut syncer = Syncer::new(Parts { own_address: own, ..parts(&kernel, &ended) }, now);
+    let mut syncer = Syncer::new(Parts { own_address: own, ..parts(&kernel, &ended, now) }, now);
     syncer.take(Input::Addresses(vec!["172.30.0.99".parse().unwrap(), "172.30.0.11".parse().unwrap()]), now);
     for object in [None, Some(node("172.30.0.11"))] {
         object.into_iter().for_each(|object| syncer.apply(&object));
@@ -471,7 +472,7 @@ fn the_own_address_counts_as_one_of_the_node() {
 #[test]
 fn addresses_that_never_change_are_told() {
     let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
-    let mut parts = parts(&kernel, &ended);
+    let mut parts = parts(&kernel, &ended, now);
     parts.settings.node_ports = NodePortSetting::All { loopback: true };
     let told = Syncer::new(parts, now).step(now);
     let all = NodePortAddresses::AllLocal { loopback: true };
@@ -528,7 +529,7 @@ fn what_changed_nothing_does_not_count_as_slow_later() {
 fn a_kernel_that_keeps_failing_makes_the_node_unhealthy() {
     let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
     let monitor = Monitor::new(Duration::ZERO, &Family::BOTH);
-    let mut syncer = Syncer::new(Parts { monitor: monitor.clone(), ..parts(&kernel, &ended) }, now);
+    let mut syncer = Syncer::new(Parts { monitor: monitor.clone(), ..parts(&kernel, &ended, now) }, now);
     [Kind::Service, Kind::Slice, Kind::Node].into_iter().for_each(|kind| syncer.listed(kind, &HashSet::new()));
     kernel.fail(&[true]);
     syncer.step(now);
@@ -557,7 +558,7 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
     for kind in [Kind::Service, Kind::Slice, Kind::Node] {
         inputs.send(Input::Listed(kind, names.clone())).await.unwrap();
     }
-    let looping = tokio::spawn(run(parts(&kernel, &ended), Watches::default(), received, follow_ups));
+    let looping = tokio::spawn(run(parts(&kernel, &ended, Instant::now()), Watches::default(), received, follow_ups));
     let mut seen = Vec::new();
     while !seen.contains(&FollowUp::Installed) {
         seen.push(tokio::time::timeout(Duration::from_secs(10), followed.recv()).await.unwrap().unwrap());

@@ -5,7 +5,7 @@ use portico_model::objects::Ingress;
 
 fn announcing() -> Rig {
     let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
-    let parts = Parts { announcing: true, ..parts(&kernel, &ended) };
+    let parts = Parts { announcing: true, ..parts(&kernel, &ended, now) };
     Rig { syncer: Syncer::new(parts, now), kernel, ended, now }
 }
 
