@@ -2,9 +2,10 @@
 //!
 //! One node in a network namespace of its own, with Portico's API server: cold start, a new Service, a moved endpoint, a
 //! burst of changes, memory, and the cost of a connection at 100 to 30,000 Services; then a cold start with 250,000
-//! endpoints. Where it can be told, the kernel's own time for the same batch stands beside the figure: no program could be
-//! faster; and how late the machine was to wake a thread meanwhile: no change is live sooner. `$PAUSE` is between two changes: after a second and more of rest all caches are cold. With `$KUBE_PROXY` the
-//! same runs against it (`$RIVAL_SERVICES`, 1,000 by default), in the same run.
+//! endpoints. Where it can be told, the kernel's own time for the same batch stands beside the figure (no program could be
+//! faster), and how late the machine was to wake a thread meanwhile (no change is live sooner). `$PAUSE` is between two
+//! changes: after a second and more of rest all caches are cold. With `$KUBE_PROXY` the same runs against it
+//! (`$RIVAL_SERVICES`, 1,000 by default), in the same run.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic and print")]
 
 #[path = "../tests/common/mod.rs"]
