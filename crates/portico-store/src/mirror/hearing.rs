@@ -2,8 +2,10 @@
 //! finds that the change has arrived. It is an order, not a promise. Who watches and does not read is not waited for, nor is
 //! anybody while others write, too.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -93,9 +95,12 @@ impl Listener {
         self.wake.mark_unchanged();
     }
 
-    /// Waits for the bell. Who calls this has passed on what it was woken for before.
+    /// Waits for the bell. Who asks a second time has passed on what it was woken for before.
     pub async fn listen(&mut self) {
-        self.pass_on();
+        if self.open.is_some() {
+            ask_again().await;
+            self.pass_on();
+        }
         let place = self.confirms.then(|| Place::take(&self.bell));
         // It cannot be that nobody rings any more: the bell is here.
         let _ = self.wake.changed().await;
@@ -113,6 +118,19 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.pass_on();
     }
+}
+
+/// A server that sends a stream asks for more until there is none for now, and sends what it has then.
+async fn ask_again() {
+    let mut asked = false;
+    poll_fn(|context| match std::mem::replace(&mut asked, true) {
+        true => Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// A place among those who wait.
