@@ -4,7 +4,7 @@
 use crate::backoff::fraction;
 use std::time::{Duration, Instant};
 
-/// More than any period that there is.
+/// What the API server hears of comes at least as often.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The moments at which that is.
