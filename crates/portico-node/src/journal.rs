@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two writes: to wake the thread costs more than what it writes.
+/// Between two writes. To wake the thread costs more than what it writes.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Between tries to write that fail.
 const AGAIN: Duration = Duration::from_secs(1);
