@@ -69,14 +69,17 @@ const FIRST: &[&str] =
 const SECOND: &[&str] =
     &["ignored", "lifecycle", "loadbalancer", "nodeport", "protocols", "topology", "traffic-policy"];
 
+/// Not in IPVS mode, which refuses on its way out what the node sends to itself: a raw socket can tell.
+const OTHERS: &[&str] = &["own-node"];
+
 #[test]
 fn nftables() {
-    run("nftables", &[FIRST, SECOND].concat());
+    run("nftables", &[FIRST, SECOND, OTHERS].concat());
 }
 
 #[test]
 fn iptables() {
-    run("iptables", &[FIRST, SECOND].concat());
+    run("iptables", &[FIRST, SECOND, OTHERS].concat());
 }
 
 /// Where the legacy kind and an older kernel could make a difference.
@@ -97,7 +100,9 @@ fn ipvs_second_part() {
 
 #[test]
 fn the_parts_are_the_whole() {
-    assert_eq!([FIRST, SECOND].concat(), scenario::files());
+    let mut parts = [FIRST, SECOND, OTHERS].concat();
+    parts.sort_unstable();
+    assert_eq!(parts, scenario::files());
 }
 
 fn run(mode: &'static str, files: &[&str]) {

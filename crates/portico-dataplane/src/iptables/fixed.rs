@@ -5,6 +5,8 @@ use super::names::{FORWARD, MARK_MASQ, MARTIANS, MASQ_UNLESS_POD, POSTROUTING, S
 use super::rules::{Chain, Rule, destination, family_of, from_pod};
 use portico_model::table::{Family, NodePortAddresses, NodeRules};
 
+const NEW: &str = "-m conntrack --ctstate NEW";
+
 /// What the programs and the kernel can do, and what the operator set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
@@ -77,17 +79,20 @@ pub fn forward(mark: &str, features: Features) -> Vec<String> {
 /// The rules that stay at the end of a shared chain.
 pub fn tail(shared: Shared, rules: &NodeRules, family: Family) -> Vec<String> {
     match shared {
-        Shared::Services => node_port_jumps(
-            rules,
-            family,
-            "kubernetes service nodeports; NOTE: this must be the last rule in this chain",
-            Shared::NodePorts,
-        ),
-        Shared::Refused => node_port_jumps(rules, family, "node ports without endpoints", Shared::RefusedNodePorts),
+        Shared::Services => {
+            let comment = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
+            node_port_jumps(rules, family, &Rule::to(Shared::NodePorts.name()).comment(comment))
+        }
+        // Where packets have arrived, and not where the node sends them: who sends something to itself is told that it is refused there, not
+        // that it may not.
+        Shared::HealthChecks => {
+            let refused = Rule::to(Shared::RefusedNodePorts.name()).matching(NEW);
+            node_port_jumps(rules, family, &refused.comment("node ports without endpoints"))
+        }
         Shared::ClusterIps if service_cidrs(rules, family).next().is_some() => {
             vec![Rule::to("DROP").comment("cluster IPs that no Service has").text()]
         }
-        Shared::NodePorts | Shared::RefusedNodePorts | Shared::HealthChecks | Shared::Firewall | Shared::ClusterIps => {
+        Shared::NodePorts | Shared::Refused | Shared::RefusedNodePorts | Shared::Firewall | Shared::ClusterIps => {
             Vec::new()
         }
     }
@@ -117,8 +122,9 @@ pub fn service_cidrs(rules: &NodeRules, family: Family) -> impl Iterator<Item = 
     networks.map(|network| format!("-d {}", network.trunc()))
 }
 
-fn node_port_jumps(rules: &NodeRules, family: Family, comment: &str, chain: Shared) -> Vec<String> {
-    let jump = |destination: String| Rule { destination, ..Rule::to(chain.name()).comment(comment) };
+/// The rule for what goes to an address of the node that has node ports.
+fn node_port_jumps(rules: &NodeRules, family: Family, rule: &Rule) -> Vec<String> {
+    let jump = |destination: String| Rule { destination, ..rule.clone() };
     match rules.node_ports.get(family) {
         NodePortAddresses::AllLocal { loopback } => {
             let but = match (family, loopback) {
@@ -145,7 +151,6 @@ pub struct Hook {
 }
 
 pub fn hooks() -> [Hook; 6] {
-    const NEW: &str = "-m conntrack --ctstate NEW";
     let new = |chain: &str, comment: &str| Rule::to(chain).matching(NEW).comment(comment).text();
     let all = |chain: &str, comment: &str| Rule::to(chain).comment(comment).text();
     let firewall = || new(Shared::Firewall.name(), "kubernetes load balancer firewall");

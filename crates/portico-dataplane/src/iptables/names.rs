@@ -54,10 +54,10 @@ pub enum Shared {
     /// What is translated: cluster IPs, external IPs, load-balancer IPs; at its end, node ports.
     Services,
     NodePorts,
-    /// Cluster IPs and external addresses without endpoints; at its end, node ports without endpoints.
+    /// Cluster IPs and external addresses without endpoints.
     Refused,
     RefusedNodePorts,
-    /// Health checks of load balancers are let in.
+    /// Health checks of load balancers are let in; at its end, node ports without endpoints.
     HealthChecks,
     /// Load-balancer IPs that only some sources may use.
     Firewall,
