@@ -226,7 +226,8 @@ pub fn flow(cluster: &Cluster, probe: &Probe) -> Flow {
         Some("sctp") => Protocol::Sctp,
         Some(protocol) => panic!("unknown protocol {protocol}"),
     };
-    let mut flow = Flow::new(protocol, address(cluster, &probe.to));
+    // As when the scenarios were recorded.
+    let mut flow = Flow { heeds_sending: true, ..Flow::new(protocol, address(cluster, &probe.to)) };
     flow.mark = mark(probe);
     flow.source = probe.src.as_ref().map(|text| text.parse().unwrap());
     flow

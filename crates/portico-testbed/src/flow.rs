@@ -35,11 +35,14 @@ pub struct Flow {
     /// The packet mark, by which the host's rules may route.
     pub mark: Option<u32>,
     pub patience: Duration,
+    /// Of SCTP: what rules drop on its way out is an answer of its own, as a raw socket is told it, whatever ICMP says then.
+    pub heeds_sending: bool,
 }
 
 impl Flow {
     pub fn new(protocol: Protocol, to: SocketAddr) -> Flow {
-        Flow { protocol, to, source: None, source_port: 0, mark: None, patience: Duration::from_secs(3) }
+        let patience = Duration::from_secs(3);
+        Flow { protocol, to, source: None, source_port: 0, mark: None, patience, heeds_sending: false }
     }
 }
 
@@ -176,8 +179,11 @@ impl Host {
         let question =
             Packet { source, destination: flow.to.port(), verification: 0, chunk: INIT, tag, cookie: Vec::new() };
         within(flow.patience, async {
-            // Unlike UDP's below, what is dropped on the way out is told as such, which is what kube-proxy's answers were recorded with.
-            socket.send(&question.emit()).await?;
+            match socket.send(&question.emit()).await {
+                // Dropped on the way out; an ICMP error, if any, follows.
+                Err(error) if error.raw_os_error() == Some(libc::EPERM) && !flow.heeds_sending => {}
+                sent => drop(sent?),
+            }
             let seen = sctp_answer(&socket, &question, flow.to.is_ipv4()).await?;
             Ok(Answer { seen, local })
         })
