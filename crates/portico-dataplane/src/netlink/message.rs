@@ -37,6 +37,11 @@ impl Messages {
         Messages { bytes: Vec::with_capacity(bytes), ..Messages::default() }
     }
 
+    /// For so many more bytes: what grows while it is filled is copied again and again.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     /// One message; `REQUEST` is added to the flags. Returns its sequence number.
     pub fn message(&mut self, kind: u16, flags: u16, body: impl FnOnce(&mut Messages)) -> u32 {
         self.last = self.last.wrapping_add(1);

@@ -33,6 +33,8 @@ pub fn installed(
     let taken = found.taken(&ports);
     installed.reserve(taken.len() as Pair, |pair| taken.get(pair as usize) == Some(&true));
     let mut all = Delta { added: installed.class_elements().collect(), ..Delta::default() };
+    // Growing such a list takes longer than filling it.
+    all.added.reserve(ports.iter().map(|(_, port, _)| port::most_elements(port)).sum());
     installed.prepare_classes(&mut all)?;
     installed.set_node_port_addresses(table.rules.node_ports.get(family), &mut all);
     for (key, port, pair) in ports {

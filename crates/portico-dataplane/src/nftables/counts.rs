@@ -17,6 +17,10 @@ impl Counts {
         (come, gone.copied().collect())
     }
 
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.0.keys().copied()
     }

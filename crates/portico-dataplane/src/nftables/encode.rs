@@ -37,6 +37,8 @@ pub const FINGERPRINT: u8 = 0x70;
 const GOTO: i32 = -4;
 /// Elements are put into messages of at most about this size; an attribute can have 64 KiB.
 const MESSAGE_SIZE: usize = 48 << 10;
+/// What most elements take: those of endpoints.
+const ELEMENT_SIZE: usize = 48;
 const LONGEST_COMMENT: usize = 127;
 
 /// A batch that is done as a whole or not at all, and whose last operation is answered. With a generation it is only done if
@@ -58,6 +60,7 @@ fn marker(messages: &mut Messages, kind: u16, generation: Option<u32>) {
 }
 
 pub fn plan(m: &mut Messages, table: &str, plan: &Plan) {
+    m.reserve(plan.operations() * ELEMENT_SIZE);
     plan.before.iter().for_each(|one| step(m, table, one));
     for family in Family::BOTH {
         elements(m, Place { family, table }, plan.removed.get(family), false);

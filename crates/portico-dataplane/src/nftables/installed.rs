@@ -4,7 +4,7 @@
 use super::classes::{self, Classes};
 use super::counts::Counts;
 use super::delta::Delta;
-use super::element::{Element, Target};
+use super::element::{Element, Set, Target};
 use super::number::{MEMBERS, PAIRS};
 use super::port::Port;
 use super::rules::Class;
@@ -130,6 +130,22 @@ impl Installed {
         };
         let gone = self.pairs.keys().filter(|key| !table.ports.contains_key(key));
         changed.map(|(key, port)| change(key, Some(port))).chain(gone.map(|key| change(key, None))).collect()
+    }
+
+    /// A set of a given size will not have more elements than this when these changes are made.
+    pub fn at_most(&self, set: Set, changes: &[Change]) -> usize {
+        let ports = self.ports.iter().flatten();
+        let changed = changes.iter().filter(|change| change.key.family == self.family);
+        let new = changed.filter_map(|change| change.after.as_ref());
+        let endpoints = |port: &ServicePort| port.cluster.len() + port.local.len();
+        match set {
+            Set::Frontends => ports.map(|port| &port.wanted).chain(new).map(|port| port.frontends.len()).sum(),
+            Set::Hairpin => self.hairpins.len() + new.map(|port| endpoints(port)).sum::<usize>(),
+            _ => {
+                let slots = ports.flat_map(|port| &port.pools).map(|pool| pool.slots.len());
+                slots.sum::<usize>() + new.map(|port| endpoints(port)).sum::<usize>()
+            }
+        }
     }
 
     pub fn set_node_port_addresses(&mut self, addresses: &NodePortAddresses, delta: &mut Delta) {

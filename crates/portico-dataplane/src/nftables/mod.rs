@@ -35,6 +35,7 @@ use crate::doorstep::{Queue, Way};
 use crate::netlink::Socket;
 use crate::{ApplyError, Dataplane, Differences, Report};
 use delta::Delta;
+use element::Set;
 use expr::Expressions;
 use installed::Installed;
 use kernel::{CommitError, Kernel, Netlink};
@@ -57,6 +58,19 @@ pub struct Nftables<K = Netlink> {
 struct State {
     rules: NodeRules,
     families: PerFamily<Installed>,
+    /// How much fits into the sets that were given a size.
+    sizes: PerFamily<Vec<(Set, usize)>>,
+}
+
+impl State {
+    /// Whether all sets are large enough for these changes, whatever they take out. If they are not, the kernel would find out at the
+    /// end of the work.
+    fn has_room_for(&self, changes: &[Change]) -> bool {
+        Family::BOTH.into_iter().all(|family| {
+            let (installed, sizes) = (self.families.get(family), self.sizes.get(family));
+            changes.is_empty() || sizes.iter().all(|(set, size)| installed.at_most(*set, changes) <= *size)
+        })
+    }
 }
 
 impl Nftables {
@@ -139,6 +153,9 @@ impl<K: Kernel> Nftables<K> {
         let state = self.state.as_ref().filter(|_| self.kernel.is_undisturbed())?;
         let changes: Vec<Change> =
             Family::BOTH.into_iter().flat_map(|family| state.families.get(family).changes_to(table)).collect();
+        if !state.has_room_for(&changes) {
+            return None;
+        }
         self.apply(&table.rules, &changes).ok()
     }
 
@@ -155,6 +172,8 @@ impl<K: Kernel> Nftables<K> {
             Ok::<_, ApplyError>(installed)
         };
         let families = PerFamily { v4: repair(Family::V4)?, v6: repair(Family::V6)? };
+        let sizes = |family| plan.sizes(family, snapshot.tables.get(family).as_ref());
+        let sizes = PerFamily { v4: sizes(Family::V4), v6: sizes(Family::V6) };
         drop(snapshot);
         let report = match self.commit(&plan, generation) {
             Ok(report) => report,
@@ -164,7 +183,7 @@ impl<K: Kernel> Nftables<K> {
         if self.installed_before && self.state.is_none() {
             drift = words;
         }
-        self.state = Some(State { rules: table.rules.clone(), families });
+        self.state = Some(State { rules: table.rules.clone(), families, sizes });
         self.installed_before = true;
         Ok(Some(Report { drift, ..report }))
     }

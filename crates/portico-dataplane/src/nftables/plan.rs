@@ -81,6 +81,18 @@ impl Plan {
         (repair.words, repair.of_elements)
     }
 
+    /// Sets of a given size after this plan, and how much fits into each.
+    pub fn sizes(&self, family: Family, found: Option<&FoundTable>) -> Vec<(Set, usize)> {
+        let size = |set: Set| {
+            let made = self.before.iter().rev().find_map(|step| match step {
+                Step::AddSet(of, made, size) if (*of, *made) == (family, set) => Some(*size),
+                _ => None,
+            });
+            made.or_else(|| Some(found?.sets.get(set.name())?.size))
+        };
+        Set::SIZED.into_iter().filter_map(|set| Some((set, size(set)? as usize))).collect()
+    }
+
     fn add_chain(&mut self, family: Family, chain: &Chain) {
         self.before.push(Step::AddChain(family, chain.name.clone(), chain.base.clone()));
         self.add_rules(family, chain);

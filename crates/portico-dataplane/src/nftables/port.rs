@@ -25,6 +25,11 @@ pub struct Pool {
     pub class: Option<u32>,
 }
 
+/// About as many elements as a port has, those included that it may share with others: its cluster IP, and its endpoints once more.
+pub fn most_elements(port: &ServicePort) -> usize {
+    port.frontends.len() + 1 + 2 * (port.cluster.len() + port.local.len())
+}
+
 impl Port {
     pub fn new(key: &PortKey) -> Port {
         Port {

@@ -91,6 +91,9 @@ impl Set {
         Set::Affinity,
     ];
 
+    /// Those that are made with room for elements.
+    pub const SIZED: [Set; 3] = [Set::Frontends, Set::Endpoints, Set::Hairpin];
+
     pub fn name(self) -> &'static str {
         match self {
             Set::Frontends => "frontends",
@@ -123,10 +126,10 @@ impl Set {
     /// the sets that have an element for each endpoint or frontend are given one, with room for as many again.
     pub fn size_for(self, elements: usize, table: Table) -> u32 {
         match self {
-            Set::Frontends | Set::Endpoints | Set::Hairpin => {
+            Set::Affinity => table.sessions,
+            _ if Set::SIZED.contains(&self) => {
                 u32::try_from(elements * 2).unwrap_or(u32::MAX / 2).next_power_of_two().max(table.room)
             }
-            Set::Affinity => table.sessions,
             _ => 0,
         }
     }

@@ -316,6 +316,36 @@ fn a_change_by_others_between_reading_and_repairing_is_seen() {
     assert_eq!(kernel.commits(), 2);
 }
 
+/// A node begins with a few Services, and the others do not fit into the sets that were made for them.
+#[test]
+fn what_does_not_fit_is_not_tried() {
+    let kernel = Fake::new();
+    let mut nft = Nftables::new(kernel.clone());
+    let mut table = simple();
+    nft.replace(&table).unwrap();
+    for number in 2..20u8 {
+        let mut port = simple_port(0);
+        port.frontends[0].address = Some(IpAddr::from([10, 96, 0, number]));
+        let address = |n: u16| IpAddr::from([10, number, n.to_be_bytes()[0], n.to_be_bytes()[1]]);
+        port.cluster = (0..1000).map(|n| Endpoint { address: address(n), port: 80, local: false }).collect();
+        set(&mut table, number, Some(port));
+    }
+    // Meets the first batch that is tried. Had one of changes been tried before, it would have been that one.
+    kernel.faults([Fault::Errno(libc::EIO)]);
+    assert!(nft.replace(&table).is_err());
+    nft.replace(&table).unwrap();
+    let fresh = Fake::new();
+    Nftables::new(fresh.clone()).replace(&table).unwrap();
+    assert_eq!(meaning(&kernel.elements(FAMILY)), meaning(&fresh.elements(FAMILY)));
+    assert_eq!(nft.replace(&table).unwrap(), Report::default());
+    // Now there is room, and what came is a change.
+    set(&mut table, 20, Some(simple_port(0)));
+    let mut port = simple_port(3);
+    port.frontends[0].port = 81;
+    set(&mut table, 21, Some(port));
+    assert!(nft.replace(&table).unwrap().operations < 20);
+}
+
 #[test]
 fn a_change_before_anything_is_installed_is_an_error() {
     let mut nft = Nftables::new(Fake::new());
