@@ -5,6 +5,7 @@ mod framing;
 
 use crate::config::ApiAccess;
 use direct::Direct;
+pub use direct::{Arrival, Connection};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body as HttpBody;
@@ -156,12 +157,18 @@ impl Default for Refusal {
     }
 }
 
-/// Ask, and return the body of a good answer as a stream.
-pub async fn open(client: &Client, request: Request<Body>) -> Result<Body, RequestError> {
+/// Ask, and return the connection on which the body of a good answer comes in.
+pub async fn open_stream(client: &Client, request: Request<Body>) -> Result<Connection, RequestError> {
+    let answer = open(client, request).await?;
+    direct::connection(&answer).ok_or(RequestError::Read(io::ErrorKind::NotConnected.into()))
+}
+
+/// Ask. Only a good answer is one.
+async fn open(client: &Client, request: Request<Body>) -> Result<Response<Body>, RequestError> {
     let answer = tokio::time::timeout(ANSWER, client.send(request)).await.map_err(|_| RequestError::Timeout)?;
     let answer = answer.map_err(RequestError::Send)?;
     if answer.status().is_success() {
-        return Ok(answer.into_body());
+        return Ok(answer);
     }
     let code = answer.status().as_u16();
     let body = whole(answer.into_body()).await.unwrap_or_default();
@@ -171,7 +178,7 @@ pub async fn open(client: &Client, request: Request<Body>) -> Result<Body, Reque
 
 /// Ask, and return the whole body of a good answer.
 pub async fn ask(client: &Client, request: Request<Body>) -> Result<bytes::Bytes, RequestError> {
-    whole(open(client, request).await?).await
+    whole(open(client, request).await?.into_body()).await
 }
 
 pub async fn get(client: &Client, path: &str) -> Result<bytes::Bytes, RequestError> {

@@ -16,18 +16,20 @@ use crate::journal::{Journal, Remembered};
 use crate::memory;
 use crate::metrics::Metrics;
 use crate::metrics::server::{self, Pages};
+use crate::objects::Kind;
 use crate::report;
 use crate::rounds::Rounds;
 use crate::statics::{self, InForce};
 use crate::sync::{self, FollowUp, Input, Parts, Watches};
 use crate::sysctl;
+use crate::watch::{self, Listener};
 use kube::Client;
 use portico_dataplane::doorstep::Doorstep;
 use portico_model::table::{Family, NodePortAddresses, PerFamily, PortKey};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch as flag};
 use tokio::task::JoinSet;
 
@@ -39,8 +41,6 @@ const ANNOUNCEABLES: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at the configuration file.
 const CONFIG_LOOK: Duration = Duration::from_secs(10);
-/// Between the end of much work and giving back the memory that only it needed: more of it may follow, and the threads that helped end first.
-const QUIET: Duration = Duration::from_millis(300);
 /// For the loop to finish the batch that it is at.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -58,8 +58,8 @@ pub enum RunError {
     Io { doing: &'static str, source: io::Error },
 }
 
-/// Work until `stop`. The rules stay in the kernel. After much work `free` is called, to return to the system what the allocator has left of
-/// it: in the middle of a change that would take longer than the change.
+/// Work until `stop`. The rules stay in the kernel. After much work `free` is called on threads that had a part in it, to return to the system
+/// what the allocator has left of it.
 pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> Result<(), RunError> {
     memory::prefer_others_to_be_killed(config.oom_score_adj);
     memory::use_small_pages();
@@ -91,13 +91,20 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         announcing: config.announce.enabled,
         journal,
         door: doorstep.clone().map(arrivals::door),
+        free,
     };
     let node = Arc::clone(&config.settings.node_name);
-    let (watches, answers) = Watches::follow(&clients, &node);
-    let mut looping = tokio::spawn(sync::run(parts, watches, received, follow_ups));
+    let starting = |source| RunError::Io { doing: "cannot start the loop", source };
+    let (watches, told) = Watches::new().map_err(starting)?;
+    let mut looping = on_a_thread(move || sync::run(parts, watches, received, &follow_ups)).map_err(starting)?;
     tracing::info!(node = %node, mode = config.mode.name(), version = env!("CARGO_PKG_VERSION"), "starting");
 
     let mut tasks = JoinSet::new();
+    let (answered, answers) = flag::channel(false);
+    let listener = Listener { told, answered: Arc::new(answered) };
+    for kind in Kind::ALL {
+        tasks.spawn(never(watch::follow(clients.clone(), kind, Arc::clone(&node), listener.clone())));
+    }
     serve(&mut tasks, &config, &monitor, &metrics);
     tasks.spawn(never(events::send(client.clone(), Arc::clone(&node), noticed)));
     notices.tell(Notice { service: None, warning: false, reason: "Starting", text: "portico node is starting".into() });
@@ -146,7 +153,10 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
             Ok(Ok(())) => Ok(()),
             Err(source) => Err(broke(source)),
         },
-        Err(source) = &mut looping => Err(broke(source)),
+        ended = &mut looping => Err(match ended {
+            Ok(Err(error)) => broke(error),
+            _ => broke("the loop ended"),
+        }),
     };
     // Others get the traffic before anything else ends.
     drop(stop_announcing);
@@ -156,14 +166,21 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     // With their senders gone the loop ends after the batch it is at, and its journal writes the rest.
     drop(inputs);
     tasks.shutdown().await;
-    if !looping.is_finished() {
+    if !looping.is_terminated() {
         let _ = tokio::time::timeout(GOODBYE, looping).await;
     }
     result
 }
 
-fn broke(source: tokio::task::JoinError) -> RunError {
+fn broke(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RunError {
     RunError::Io { doing: "a part of the daemon broke", source: io::Error::other(source) }
+}
+
+/// Has a thread for itself, which wakes for nothing else. What it says at its end, if it does not panic.
+fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<oneshot::Receiver<T>> {
+    let (ended, end) = oneshot::channel();
+    std::thread::Builder::new().name("loop".to_owned()).spawn(move || ended.send(work()).ok())?;
+    Ok(end)
 }
 
 type Ended = Result<(), RunError>;
@@ -291,18 +308,7 @@ async fn follow(
     let on_failure = Arc::new(move |failure: &Failure| to_notices.tell(health_check_failed(failure)));
     let mut checks = ServiceChecks::new(monitor, on_failure);
     let mut addresses = PerFamily::default();
-    let mut quiet = None;
-    loop {
-        let follow_up = tokio::select! {
-            follow_up = followed.recv() => follow_up,
-            () = sync::sleep_until(quiet) => {
-                quiet = None;
-                free();
-                memory::forget_code();
-                continue;
-            }
-        };
-        let Some(follow_up) = follow_up else { return };
+    while let Some(follow_up) = followed.recv().await {
         match follow_up {
             FollowUp::HealthChecks(changes) => checks.sync(&changes).await,
             FollowUp::NodePortAddresses(now) => {
@@ -313,7 +319,10 @@ async fn follow(
             FollowUp::Announceables(changes) => _ = to_announce.send(changes).await,
             FollowUp::Statics(in_force) => _ = statics.send_replace(in_force),
             FollowUp::Installed => settle(&config),
-            FollowUp::MuchDone => quiet = Some(Instant::now() + QUIET),
+            FollowUp::Quiet => {
+                free();
+                memory::forget_code();
+            }
         }
     }
 }

@@ -13,7 +13,6 @@ mod waiting;
 mod watches;
 
 use crate::announce::Announceables;
-use crate::aside::aside;
 use crate::backoff::Backoff;
 use crate::health::Monitor;
 use crate::journal::Journal;
@@ -38,9 +37,10 @@ use portico_model::table::{
 };
 use reporting::Reporting;
 use std::collections::{BTreeMap, HashSet};
+use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use visitors::Visitors;
@@ -51,6 +51,8 @@ pub use watches::Watches;
 const MOST_INPUTS: usize = 16 << 10;
 /// So many inputs are taken and installed in a millisecond or two.
 const SMALL_STEP: usize = 32;
+/// Between the end of much work and giving back the memory that only it needed: more of it may follow, and the threads that helped end first.
+const QUIET: Duration = Duration::from_millis(300);
 /// Somebody who keeps changing our rules does not keep us busy.
 const CALM: Duration = Duration::from_millis(200);
 
@@ -91,8 +93,8 @@ pub enum FollowUp {
     Announceables(Announceables),
     /// The first whole table is in the kernel.
     Installed,
-    /// A large step is over.
-    MuchDone,
+    /// Much was done, and nothing since: memory can be given back.
+    Quiet,
 }
 
 /// Ends flows to endpoints that are gone, once the rules no longer lead there. Answers with how many it were.
@@ -135,55 +137,48 @@ pub struct Parts {
     pub journal: Option<Journal>,
     /// Nobody arrives where there is none.
     pub door: Option<Box<dyn Door>>,
+    /// Returns to the system what the allocator has left of much work on the calling thread: in the middle of a change that would take longer
+    /// than the change.
+    pub free: fn(),
 }
 
-/// Work until nobody is left who could send anything.
-pub async fn run(
+/// Work until nobody is left who could send anything. On a thread of its own: it waits for the kernel, and only for what it has to do.
+pub fn run(
     parts: Parts,
     mut watches: Watches,
     mut inputs: mpsc::Receiver<Input>,
-    follow_ups: mpsc::Sender<FollowUp>,
-) {
+    follow_ups: &mpsc::Sender<FollowUp>,
+) -> io::Result<()> {
     let mut syncer = Syncer::new(parts, Instant::now());
-    let mut deadline = syncer.deadline();
-    // Most changes leave it where it is.
-    let mut due = pin!(sleep_until(deadline));
-    let mut told = Vec::new();
+    let (bell, mut told) = (watches.bell(), Vec::new());
     loop {
-        if syncer.deadline() != deadline {
-            deadline = syncer.deadline();
-            due.set(sleep_until(deadline));
-        }
-        tokio::select! {
-            biased;
-            () = watches.read() => {}
-            input = inputs.recv() => match input {
-                Some(input) => syncer.take(input, Instant::now()),
-                None => return,
-            },
-            () = &mut due => due.set(sleep_until(deadline)),
+        let rang = watches.wait(syncer.deadline(), &mut told)?;
+        if rang && drain(&mut inputs, &bell, &mut told) {
+            return Ok(());
         }
         // The same for all of it: what came in together is one step.
-        let (now, mut taken) = (Instant::now(), 0);
-        watches.take(&mut told);
-        let mut others = std::iter::from_fn(|| inputs.try_recv().ok()).take(MOST_INPUTS);
-        for input in told.drain(..).chain(&mut others) {
-            // Comes with something else.
-            taken += usize::from(!matches!(input, Input::Reached(..)));
-            syncer.take(input, now);
-        }
-        for follow_up in syncer.step_aside(taken, now) {
+        let now = Instant::now();
+        // Comes with something else.
+        let taken = told.iter().filter(|input| !matches!(input, Input::Reached(..))).count();
+        told.drain(..).for_each(|input| syncer.take(input, now));
+        for follow_up in syncer.step_at_pace(taken, now) {
             // Nobody listens any more only at the end.
-            let _ = follow_ups.send(follow_up).await;
+            let _ = follow_ups.blocking_send(follow_up);
         }
     }
 }
 
-pub(crate) async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
+/// Take what waits; the bell rings when there is more. Says whether nobody is left who could send anything.
+fn drain(inputs: &mut mpsc::Receiver<Input>, bell: &Waker, told: &mut Vec<Input>) -> bool {
+    for _ in 0..MOST_INPUTS {
+        match inputs.poll_recv(&mut Context::from_waker(bell)) {
+            Poll::Ready(Some(input)) => told.push(input),
+            Poll::Ready(None) => return true,
+            Poll::Pending => return false,
+        }
     }
+    bell.wake_by_ref();
+    false
 }
 
 struct Syncer {
@@ -217,6 +212,7 @@ struct Syncer {
     waiting: Waiting,
     visitors: Visitors,
     pace: Pace,
+    quiet_at: Option<Instant>,
     follow_ups: Vec<FollowUp>,
 }
 
@@ -253,6 +249,7 @@ impl Syncer {
             waiting: Waiting::default(),
             visitors: Visitors::default(),
             pace: Pace::new(now),
+            quiet_at: None,
             follow_ups,
         };
         if syncer.parts.own_address.is_some() {
@@ -268,8 +265,8 @@ impl Syncer {
         match self.installed {
             true => {
                 let compare = self.compare.unwrap_or(self.next_round);
-                let due =
-                    [self.parts.flows.due(), self.parts.dataplane.due(), self.reporting.due(), self.visitors.due()];
+                let (flows, dataplane) = (self.parts.flows.due(), self.parts.dataplane.due());
+                let due = [flows, dataplane, self.reporting.due(), self.visitors.due(), self.quiet_at];
                 due.into_iter().flatten().chain([compare]).min()
             }
             false => {
@@ -285,17 +282,23 @@ impl Syncer {
         self.next_round = self.parts.rounds.next(now, self.parts.period);
     }
 
-    /// A step that waits long for the kernel leaves the thread's other work, health above all, to another thread. To change
-    /// threads costs more than a small step takes. Small steps go before what others do on the machine, also before whoever
-    /// connects because of the very change; large ones, and the lists and bursts that make them, do not.
-    fn step_aside(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
+    /// Small steps go before what others do on the machine, also before whoever connects because of the very change; large ones, and the
+    /// lists and bursts that make them, do not. When it is quiet after much work, the memory that only it needed is given back.
+    fn step_at_pace(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
         let large = self.compare.is_some() || inputs > SMALL_STEP;
         match self.pace.step(large || !self.installed, now) {
             true => thread::run_on_time(),
             false => thread::run_as_others(),
         }
-        let mut follow_ups = if large { aside(|| self.step(now)) } else { self.step(now) };
-        follow_ups.extend((large && self.installed).then_some(FollowUp::MuchDone));
+        let mut follow_ups = self.step(now);
+        if large && self.installed {
+            self.quiet_at = Some(now + QUIET);
+        } else if self.quiet_at.is_some_and(|at| at <= now) {
+            self.quiet_at = None;
+            thread::run_as_others();
+            (self.parts.free)();
+            follow_ups.push(FollowUp::Quiet);
+        }
         follow_ups
     }
 

@@ -1,24 +1,22 @@
 //! Follows one kind of object of the API server: lists it page by page, watches from there, resumes where a connection
-//! broke, and lists again when the server no longer has what came in between.
+//! broke, and lists again when the server no longer has what came in between. Events are read by who wants to know them ([`Stream`]).
 
 mod event;
+mod stream;
 
 use crate::backoff::{Backoff, fraction};
 use crate::client::{self, Clients, RequestError};
 use crate::objects::{Kind, Name, Object};
 use bytes::Bytes;
-use event::Event;
-use http_body_util::BodyExt;
-use hyper::body::Body as HttpBody;
-use memchr::memchr;
 use portico_model::objects;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
-use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{io, mem};
-use tower::BoxError;
+use stream::Ended;
+pub use stream::{Reading, Stream};
+use tokio::sync::{mpsc, oneshot, watch as flag};
 
 const PAGE: usize = 500;
 /// The server ends a watch after a time between this and twice as much, so that watches spread over servers again.
@@ -30,26 +28,96 @@ const DENIED: Duration = Duration::from_secs(600);
 /// A watch that lasted so long was a good one, even if nothing happened.
 const GOOD_WATCH: Duration = Duration::from_secs(5);
 const IDENTITY: &str = "/api/v1/namespaces/default/services?fieldSelector=metadata.name%3Dkubernetes&limit=1";
-/// Of one event.
-const MOST_LINE: usize = 64 << 20;
 
-/// Who wants to know. Is told of a page of a list, or of what was read at once of a watch, without a pause.
-pub trait Sink: Send + Sync {
+/// What there is to know of objects.
+#[derive(Debug, PartialEq, Eq)]
+pub enum News {
     /// It is there, or it changed.
-    fn apply(&self, object: Object);
-    fn delete(&self, name: Name);
+    Apply(Object),
+    Delete(Name),
     /// These are all that there are of a kind; whatever else is known of it is gone.
-    fn listed(&self, kind: Kind, names: HashSet<Name>);
+    Listed(Kind, HashSet<Name>),
     /// All that there was of a kind up to this resource version has been told, also what is of no interest here.
-    fn reached(&self, _kind: Kind, _version: u64) {}
+    Reached(Kind, u64),
+}
+
+/// What is told, in this order for each kind.
+pub enum Told {
+    Page(Page),
+    /// The end of a list.
+    News(Vec<News>),
+    /// From here on the news are in this stream.
+    Stream(Stream),
+}
+
+/// A page of a list, to be read by who wants to know what is on it: what it keeps of it is then memory of its own thread.
+pub struct Page {
+    kind: Kind,
+    body: Bytes,
+    /// Of the pages before.
+    names: HashSet<Name>,
+    read: oneshot::Sender<Result<Contents, RequestError>>,
+}
+
+struct Contents {
+    /// With those of the pages before.
+    names: HashSet<Name>,
+    metadata: ListMetadata,
+}
+
+impl Page {
+    pub fn read(self, news: &mut Vec<News>) {
+        let contents = read_page(self.kind, &self.body, self.names, news);
+        drop(self.body);
+        let _ = self.read.send(contents);
+    }
+}
+
+fn read_page(
+    kind: Kind,
+    body: &[u8],
+    mut names: HashSet<Name>,
+    news: &mut Vec<News>,
+) -> Result<Contents, RequestError> {
+    let page: List<'_> = serde_json::from_slice(body).map_err(RequestError::Decode)?;
+    for item in page.items.iter().flatten() {
+        match kind.decode(item.get()) {
+            Ok(object) => {
+                names.insert(object.name());
+                news.push(News::Apply(object));
+            }
+            Err(error) => {
+                let note: Note = serde_json::from_str(item.get()).unwrap_or_default();
+                names.extend(leave_out(kind, note.metadata, &error));
+            }
+        }
+    }
+    Ok(Contents { names, metadata: page.metadata })
+}
+
+/// Who wants to know.
+#[derive(Clone)]
+pub struct Listener {
+    pub told: mpsc::Sender<Told>,
     /// The server gave an answer.
-    fn answered(&self) {}
+    pub answered: Arc<flag::Sender<bool>>,
+}
+
+impl Listener {
+    /// Nobody listens any more only at the end.
+    async fn tell(&self, told: Told) {
+        let _ = self.told.send(told).await;
+    }
+
+    fn answered(&self) {
+        self.answered.send_if_modified(|answered| !std::mem::replace(answered, true));
+    }
 }
 
 /// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where it has not.
-pub async fn follow<S: Sink>(clients: Clients, kind: Kind, node: &str, sink: &S) -> std::convert::Infallible {
-    let mut watcher =
-        Watcher { clients, kind, url: kind.url(node), revision: None, lost: false, identity: String::new(), sink };
+pub async fn follow(clients: Clients, kind: Kind, node: Arc<str>, listener: Listener) -> std::convert::Infallible {
+    let (url, identity) = (kind.url(&node), String::new());
+    let mut watcher = Watcher { clients, kind, url, revision: None, lost: false, identity, listener };
     let mut backoff = Backoff::default();
     loop {
         let began = Instant::now();
@@ -68,7 +136,7 @@ pub async fn follow<S: Sink>(clients: Clients, kind: Kind, node: &str, sink: &S)
             }
             Err(error) if error.is_denied() && kind == Kind::Cidr => {
                 tracing::info!(kind = kind.plural(), %error, "going on without");
-                sink.listed(kind, HashSet::new());
+                watcher.listener.tell(Told::News(vec![News::Listed(kind, HashSet::new())])).await;
                 tokio::time::sleep(DENIED.mul_f64(0.5 + fraction())).await;
             }
             Err(error) => {
@@ -83,7 +151,7 @@ pub async fn follow<S: Sink>(clients: Clients, kind: Kind, node: &str, sink: &S)
     }
 }
 
-struct Watcher<'a, S> {
+struct Watcher {
     clients: Clients,
     kind: Kind,
     url: String,
@@ -93,7 +161,7 @@ struct Watcher<'a, S> {
     lost: bool,
     /// Of the store that `revision` belongs to.
     identity: String,
-    sink: &'a S,
+    listener: Listener,
 }
 
 #[derive(Deserialize)]
@@ -148,7 +216,7 @@ impl Metadata {
     }
 }
 
-impl<S: Sink> Watcher<'_, S> {
+impl Watcher {
     /// A list, or one watch to its end. Says whether there was anything.
     async fn step(&mut self) -> Result<bool, RequestError> {
         if self.lost {
@@ -197,38 +265,27 @@ impl<S: Sink> Watcher<'_, S> {
         loop {
             let url = format!("{}&limit={PAGE}&continue={}", self.url, escape(&next));
             let body = client::get(&self.clients.requests, &url).await?;
-            self.sink.answered();
-            let page: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
-            for item in page.items.iter().flatten() {
-                match self.kind.decode(item.get()) {
-                    Ok(object) => {
-                        names.insert(object.name());
-                        self.sink.apply(object);
-                    }
-                    Err(error) => {
-                        let note: Note = serde_json::from_str(item.get()).unwrap_or_default();
-                        names.extend(self.leave_out(note.metadata, &error));
-                    }
-                }
-            }
-            next = page.metadata.next;
+            self.listener.answered();
+            let (read, contents) = oneshot::channel();
+            self.listener.tell(Told::Page(Page { kind: self.kind, body, names, read })).await;
+            // Otherwise nobody wants to know any more.
+            let Ok(contents) = contents.await else { return std::future::pending().await };
+            let Contents { names: so_far, metadata } = contents?;
+            (names, next) = (so_far, metadata.next);
             if next.is_empty() {
-                tracing::debug!(kind = self.kind.plural(), count = names.len(), "listed");
-                self.sink.listed(self.kind, names);
-                self.identity = self.identify().await.map(|(identity, _)| identity).unwrap_or_default();
-                let version = self.go_on_from(&page.metadata.resource_version);
-                self.reached(version);
-                return Ok(());
+                return self.listed(names, metadata.resource_version).await;
             }
         }
     }
 
-    /// An object that cannot be read is left out (what is known of it stays): one bad object must not hide the others.
-    fn leave_out(&self, metadata: Metadata, error: &dyn std::fmt::Display) -> Option<Name> {
-        let bad = metadata.name(self.kind);
-        let name = bad.as_ref().map(|bad| format!("{}/{}", bad.namespace, bad.name)).unwrap_or_default();
-        tracing::error!(kind = self.kind.plural(), name, %error, "cannot read it, it is left out");
-        bad
+    async fn listed(&mut self, names: HashSet<Name>, revision: String) -> Result<(), RequestError> {
+        tracing::debug!(kind = self.kind.plural(), count = names.len(), "listed");
+        let reached = revision.parse().ok().map(|version| News::Reached(self.kind, version));
+        let news = [News::Listed(self.kind, names)].into_iter().chain(reached).collect();
+        self.listener.tell(Told::News(news)).await;
+        self.identity = self.identify().await.map(|(identity, _)| identity).unwrap_or_default();
+        self.revision = Some(revision);
+        Ok(())
     }
 
     async fn watch(&mut self, revision: &str) -> Result<bool, RequestError> {
@@ -239,55 +296,28 @@ impl<S: Sink> Watcher<'_, S> {
             escape(revision),
             length.as_secs()
         );
-        let body = client::open(&self.clients.watches, client::get_request(&url)?).await?;
-        self.sink.answered();
-        let mut lines = Lines { body, part: Bytes::new(), begun: Vec::new() };
-        let mut seen = false;
-        // One timer for all events.
-        let mut end = pin!(tokio::time::sleep(length + OVERTIME));
-        loop {
-            let line = tokio::select! {
-                biased;
-                line = lines.next() => line.map_err(RequestError::Read)?,
-                () = &mut end => return Err(RequestError::Timeout),
-            };
-            let Some(line) = line else { return Ok(seen) };
-            self.event(&line)?;
-            seen = true;
-        }
-    }
-
-    fn event(&mut self, line: &[u8]) -> Result<(), RequestError> {
-        let event = event::read(self.kind, line)?;
-        let version = match event.revision() {
-            "" => None,
-            revision => self.go_on_from(revision),
-        };
-        match event {
-            Event::Applied(object) => self.sink.apply(object),
-            Event::Deleted(metadata) => {
-                if let Some(name) = metadata.name(self.kind) {
-                    self.sink.delete(name);
-                }
+        let connection = client::open_stream(&self.clients.watches, client::get_request(&url)?).await?;
+        self.listener.answered();
+        let (ended, end) = oneshot::channel();
+        let stream = Stream::new(connection, self.kind, revision, Instant::now() + length + OVERTIME, ended);
+        self.listener.tell(Told::Stream(stream)).await;
+        match end.await {
+            Ok(Ended { result, revision }) => {
+                self.revision = Some(revision);
+                result
             }
-            Event::Unreadable(metadata, error) => drop(self.leave_out(metadata, &error)),
-            Event::Other(_) => {}
-        }
-        self.reached(version);
-        Ok(())
-    }
-
-    /// Says which version that is.
-    fn go_on_from(&mut self, revision: &str) -> Option<u64> {
-        revision.clone_into(self.revision.get_or_insert_default());
-        revision.parse().ok()
-    }
-
-    fn reached(&self, version: Option<u64>) {
-        if let Some(version) = version {
-            self.sink.reached(self.kind, version);
+            // Nobody wants to know any more.
+            Err(_) => std::future::pending().await,
         }
     }
+}
+
+/// An object that cannot be read is left out (what is known of it stays): one bad object must not hide the others.
+fn leave_out(kind: Kind, metadata: Metadata, error: &dyn std::fmt::Display) -> Option<Name> {
+    let bad = metadata.name(kind);
+    let name = bad.as_ref().map(|bad| format!("{}/{}", bad.namespace, bad.name)).unwrap_or_default();
+    tracing::error!(kind = kind.plural(), name, %error, "cannot read it, it is left out");
+    bad
 }
 
 /// The objects of a list that can be read.
@@ -300,37 +330,6 @@ pub fn objects_of_list(kind: Kind, body: &[u8]) -> Result<Vec<Object>, RequestEr
 fn escape(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-/// The lines of a body as they come in.
-struct Lines<B> {
-    body: B,
-    /// What came in last, from the next line on. Not held while there is nothing in it, so that who reads has the memory back.
-    part: Bytes,
-    /// The beginning of a line that came in before it.
-    begun: Vec<u8>,
-}
-
-impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> Lines<B> {
-    /// With its end; `None` at the end of the body. What has no line end when the stream ends was cut off, and is not a line.
-    async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        loop {
-            if let Some(length) = memchr(b'\n', &self.part) {
-                let line = self.part.split_to(length + 1);
-                if self.begun.is_empty() {
-                    return Ok(Some(line));
-                }
-                self.begun.extend_from_slice(&line);
-                return Ok(Some(mem::take(&mut self.begun).into()));
-            }
-            self.begun.extend_from_slice(&mem::take(&mut self.part));
-            if self.begun.len() > MOST_LINE {
-                return Err(io::Error::other("an event is too long"));
-            }
-            let Some(frame) = self.body.frame().await else { return Ok(None) };
-            self.part = frame.map_err(io::Error::other)?.into_data().unwrap_or_default();
-        }
-    }
 }
 
 #[cfg(test)]

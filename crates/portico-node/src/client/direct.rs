@@ -1,33 +1,46 @@
-//! Requests that have a connection for themselves, whose answer is read by who asked. Of a connection that is shared, another task reads
-//! and passes on what came in: for an event of a watch, which finds all caches cold, that is a good part of what it costs.
+//! Requests that have a connection for themselves, whose answer is a stream. Once its head has come the runtime has nothing more to do with the
+//! connection: who asked gets it, and reads the rest of it as it comes in.
 
 use super::framing::{self, Framing, Next};
 use bytes::{Bytes, BytesMut};
 use http::header::HOST;
-use http::{Method, Request, Response, Uri};
-use hyper::body::{Body as HttpBody, Frame};
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
-use std::io;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use rustls::ClientConnection;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, RawFd};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tower::{BoxError, Service, ServiceExt};
 
 /// Read at once, at most.
 const READ: usize = 8 << 10;
+/// Of the body of a refusal.
+const MOST_REFUSAL: usize = 64 << 10;
 
-/// Asks by GET, on connections that the connector makes.
+/// Asks by GET.
 #[derive(Clone)]
-pub struct Direct<C>(pub C);
+pub struct Direct(pub HttpsConnector<HttpConnector>);
 
-impl<C> Service<Request<Body>> for Direct<C>
-where
-    C: Service<Uri, Response: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static> + Clone + Send + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-{
-    type Response = Response<Incoming<TokioIo<C::Response>>>;
+/// Comes with a good answer, whose body is on the connection.
+#[derive(Clone)]
+struct HandedOver(Arc<Mutex<Option<Connection>>>);
+
+/// The connection of a good answer.
+pub fn connection<B>(answer: &Response<B>) -> Option<Connection> {
+    let HandedOver(connection) = answer.extensions().get()?;
+    connection.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+impl Service<Request<Body>> for Direct {
+    type Response = Response<Full<Bytes>>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -39,8 +52,17 @@ where
         let connector = self.0.clone();
         Box::pin(async move {
             let head = head(&request)?;
-            let stream = connector.oneshot(request.uri().clone()).await.map_err(Into::into)?;
-            Ok(ask(TokioIo::new(stream), &head).await?)
+            let mut stream = TokioIo::new(connector.oneshot(request.uri().clone()).await?);
+            let mut buffer = BytesMut::with_capacity(READ);
+            let (answer, mut framing) = split(ask(&mut stream, &head, &mut buffer).await?);
+            if !answer.status().is_success() {
+                let body = refusal(&mut stream, &mut framing, &mut buffer).await?;
+                return Ok(answer.map(|()| Full::new(body)));
+            }
+            let connection = Connection::new(stream.into_inner(), framing, buffer)?;
+            let mut answer = answer.map(|()| Full::default());
+            answer.extensions_mut().insert(HandedOver(Arc::new(Mutex::new(Some(connection)))));
+            Ok(answer)
         })
     }
 }
@@ -64,83 +86,160 @@ fn head(request: &Request<Body>) -> Result<Vec<u8>, BoxError> {
     Ok(head)
 }
 
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, head: &[u8]) -> io::Result<Response<Incoming<S>>> {
+fn split(answer: Response<Framing>) -> (Response<()>, Framing) {
+    let (parts, framing) = answer.into_parts();
+    (Response::from_parts(parts, ()), framing)
+}
+
+/// The head of the answer; what came with it of the body is in the buffer.
+async fn ask<S>(stream: &mut S, head: &[u8], buffer: &mut BytesMut) -> io::Result<Response<Framing>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     stream.write_all(head).await?;
     stream.flush().await?;
-    let mut buffer = BytesMut::with_capacity(READ);
     loop {
-        if let Some(answer) = framing::head(&mut buffer)? {
-            return Ok(answer.map(|framing| Incoming { stream, buffer, framing }));
+        if let Some(answer) = framing::head(buffer)? {
+            return Ok(answer);
         }
-        if stream.read_buf(&mut buffer).await? == 0 {
+        if stream.read_buf(buffer).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }
 
-/// The body of an answer.
-pub struct Incoming<S> {
-    stream: S,
-    buffer: BytesMut,
-    framing: Framing,
-}
-
-impl<S: AsyncRead + Unpin> HttpBody for Incoming<S> {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Incoming { stream, buffer, framing } = &mut *self;
-        loop {
-            match framing.next(buffer)? {
-                Next::Data(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
-                Next::End => return Poll::Ready(None),
-                Next::More => buffer.reserve(READ),
-            }
-            let read = ready!(pin!(stream.read_buf(buffer)).poll(context))?;
-            match (read, framing.may_end()) {
-                (0, true) => return Poll::Ready(None),
-                (0, false) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
-                _ => {}
+/// A body that is not a stream, or as much of it as anybody wants to know.
+async fn refusal<S>(stream: &mut S, framing: &mut Framing, buffer: &mut BytesMut) -> io::Result<Bytes>
+where
+    S: AsyncRead + Unpin,
+{
+    let mut body = BytesMut::new();
+    while body.len() < MOST_REFUSAL {
+        match framing.next(buffer)? {
+            Next::Data(data) => body.extend_from_slice(&data),
+            Next::End => break,
+            Next::More => {
+                if stream.read_buf(buffer).await? == 0 {
+                    break;
+                }
             }
         }
+    }
+    Ok(body.freeze())
+}
+
+/// On which the body of an answer comes in. Never waits.
+pub struct Connection {
+    socket: TcpStream,
+    tls: Option<Box<ClientConnection>>,
+    framing: Framing,
+    buffer: BytesMut,
+    /// There is nothing to read until the kernel says that there is.
+    drained: bool,
+    /// The other side sends nothing more: what is left is read to its end.
+    closing: bool,
+}
+
+/// What comes next of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival {
+    Data(Bytes),
+    /// Nothing until the kernel says that there is more to read.
+    Nothing,
+    End,
+}
+
+impl Connection {
+    fn new(
+        stream: MaybeHttpsStream<TokioIo<tokio::net::TcpStream>>,
+        framing: Framing,
+        buffer: BytesMut,
+    ) -> io::Result<Connection> {
+        let (socket, tls) = match stream {
+            MaybeHttpsStream::Http(socket) => (socket, None),
+            MaybeHttpsStream::Https(stream) => {
+                let (socket, tls) = stream.into_inner().into_inner();
+                (socket.into_inner(), Some(Box::new(tls)))
+            }
+        };
+        let socket = socket.into_inner().into_std()?;
+        Ok(Connection { socket, tls, framing, buffer, drained: false, closing: false })
+    }
+
+    /// The kernel says that there is more to read, and whether it is the last.
+    pub fn is_readable(&mut self, closing: bool) {
+        self.drained = false;
+        self.closing |= closing;
+    }
+
+    pub fn next(&mut self, scratch: &mut [u8]) -> io::Result<Arrival> {
+        loop {
+            match self.framing.next(&mut self.buffer)? {
+                Next::Data(data) => return Ok(Arrival::Data(data)),
+                Next::End => return Ok(Arrival::End),
+                Next::More => {}
+            }
+            match self.read(scratch) {
+                Ok(0) if self.framing.may_end() => return Ok(Arrival::End),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => self.buffer.extend_from_slice(scratch.get(..read).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Arrival::Nothing),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn read(&mut self, scratch: &mut [u8]) -> io::Result<usize> {
+        let mut wire = Wire { socket: &self.socket, drained: &mut self.drained, closing: self.closing };
+        let Some(tls) = &mut self.tls else { return wire.read(scratch) };
+        loop {
+            match tls.reader().read(scratch) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            tls.read_tls(&mut wire)?;
+            let processed = tls.process_new_packets();
+            // An answer to the other side, or what we have against it. There is always room for so little.
+            while tls.wants_write() && tls.write_tls(&mut wire).is_ok_and(|written| written > 0) {}
+            processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        }
+    }
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// The socket, which is not asked for what it does not have: a read that does not fill its buffer took all there was.
+struct Wire<'a> {
+    socket: &'a TcpStream,
+    drained: &'a mut bool,
+    closing: bool,
+}
+
+impl Read for Wire<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if *self.drained && !self.closing {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let read = self.socket.read(buffer);
+        *self.drained = !read.as_ref().is_ok_and(|read| *read == buffer.len());
+        read
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_says_what_the_layers_put_in() {
-        let get =
-            Request::get("https://me:secret@[fd00::1]:6443/api/v1/pods?watch=1").header("authorization", "Bearer x");
-        let sent = String::from_utf8(head(&get.body(Body::empty()).unwrap()).unwrap()).unwrap();
-        assert_eq!(
-            sent,
-            "GET /api/v1/pods?watch=1 HTTP/1.1\r\nhost: [fd00::1]:6443\r\nauthorization: Bearer x\r\n\r\n"
-        );
-        let post = Request::post("https://a/b").body(Body::empty()).unwrap();
-        assert!(head(&post).is_err());
-    }
-
-    #[tokio::test]
-    async fn a_body_that_breaks_off_is_not_one_that_ends() {
-        for (answer, is_whole) in [
-            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", true),
-            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n", false),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nab", false),
-            ("HTTP/1.1 200 OK\r\n\r\nab", true),
-        ] {
-            let stream = answering(answer);
-            let body = ask(stream, b"GET / HTTP/1.1\r\n\r\n").await.unwrap().into_body();
-            let read = http_body_util::BodyExt::collect(body).await;
-            assert_eq!(read.is_ok(), is_whole, "{answer:?}");
-        }
-    }
-
-    /// Takes what is written, and gives the answer.
-    fn answering(answer: &'static str) -> impl AsyncRead + AsyncWrite + Unpin {
-        tokio::io::join(answer.as_bytes(), tokio::io::sink())
-    }
-}
+mod tests;

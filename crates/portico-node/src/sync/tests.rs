@@ -164,6 +164,7 @@ fn parts(kernel: &Fake, ended: &Ended, now: Instant) -> Parts {
         announcing: false,
         journal: None,
         door: None,
+        free: || {},
     }
 }
 
@@ -558,14 +559,15 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
     for kind in [Kind::Service, Kind::Slice, Kind::Node] {
         inputs.send(Input::Listed(kind, names.clone())).await.unwrap();
     }
-    let looping = tokio::spawn(run(parts(&kernel, &ended, Instant::now()), Watches::default(), received, follow_ups));
+    let (parts, (watches, _told)) = (parts(&kernel, &ended, Instant::now()), Watches::new().unwrap());
+    let looping = tokio::task::spawn_blocking(move || run(parts, watches, received, &follow_ups));
     let mut seen = Vec::new();
     while !seen.contains(&FollowUp::Installed) {
         seen.push(tokio::time::timeout(Duration::from_secs(10), followed.recv()).await.unwrap().unwrap());
     }
     assert_eq!(kernel.calls(), [Call::Replace(10)]);
     drop(inputs);
-    tokio::time::timeout(Duration::from_secs(10), looping).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(10), looping).await.unwrap().unwrap().unwrap();
 }
 
 fn static_file(file: &str, version: Option<&str>, objects: Vec<Object>, gone: Vec<Name>) -> Input {

@@ -1,91 +1,183 @@
-//! The watches of the API server, read in the loop itself: to wake another task for each change would cost more than the change.
+//! What the loop waits for: the watches of the API server, which it reads itself since to wake somebody else for each change would cost more
+//! than the change; a bell, which who else has something for the loop rings; and the time.
 
 use super::Input;
-use crate::client::Clients;
-use crate::objects::{Kind, Name, Object};
-use crate::watch::{self, Sink};
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::collections::HashSet;
-use std::convert::Infallible;
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
-use std::time::Instant;
-use tokio::sync::watch as flag;
+use crate::objects::Kind;
+use crate::watch::{News, Reading, Stream, Told};
+use mio::event::Event;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll as Readiness, Token, Waker as Eventfd};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
 
-type Following = Pin<Box<dyn Future<Output = Infallible> + Send>>;
+/// Pages of lists that wait to be taken.
+const PAGES: usize = 2;
+/// Read at once, at most.
+const READ: usize = 16 << 10;
+const BELL: Token = Token(usize::MAX);
 
-#[derive(Default)]
 pub struct Watches {
-    following: FuturesUnordered<Following>,
-    told: Told,
+    readiness: Readiness,
+    events: Events,
+    bell: Waker,
+    told: mpsc::Receiver<Told>,
+    /// Where a stream is is its token.
+    streams: Vec<Option<Stream>>,
+    /// Streams with more to read.
+    unfinished: Vec<usize>,
+    /// When the first stream ends by itself.
+    overdue: Option<Instant>,
+    news: Vec<News>,
+    scratch: Box<[u8]>,
+}
+
+struct Bell(Eventfd);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Err(error) = self.0.wake() {
+            tracing::error!(%error, "cannot wake the loop");
+        }
+    }
 }
 
 impl Watches {
-    /// Follow every kind. The flag says that the server gave an answer.
-    pub fn follow(clients: &Clients, node: &Arc<str>) -> (Watches, flag::Receiver<bool>) {
-        let (answered, answers) = flag::channel(false);
-        let (told, answered) = (Told::default(), Arc::new(answered));
-        let follow = |kind| -> Following {
-            let (clients, node) = (clients.clone(), Arc::clone(node));
-            let inbox = Inbox { told: told.clone(), answered: Arc::clone(&answered) };
-            Box::pin(async move { watch::follow(clients, kind, &node, &inbox).await })
+    /// With the way to tell it of lists and streams.
+    pub fn new() -> io::Result<(Watches, mpsc::Sender<Told>)> {
+        let readiness = Readiness::new()?;
+        let bell = Waker::from(Arc::new(Bell(Eventfd::new(readiness.registry(), BELL)?)));
+        // Nobody listened until now.
+        bell.wake_by_ref();
+        let (tell, told) = mpsc::channel(PAGES);
+        let watches = Watches {
+            readiness,
+            events: Events::with_capacity(16),
+            bell,
+            told,
+            streams: Vec::new(),
+            unfinished: Vec::new(),
+            overdue: None,
+            news: Vec::new(),
+            scratch: vec![0; READ].into(),
         };
-        (Watches { following: Kind::ALL.into_iter().map(follow).collect(), told }, answers)
+        Ok((watches, tell))
     }
 
-    /// Read until something was told.
-    pub async fn read(&mut self) {
-        poll_fn(|context| {
-            // They never end.
-            let _ = self.following.poll_next_unpin(context);
-            if self.told.lock().is_empty() { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
+    /// Wakes the loop.
+    pub fn bell(&self) -> Waker {
+        self.bell.clone()
     }
 
-    /// Put what was told into an empty list.
-    pub fn take(&mut self, inputs: &mut Vec<Input>) {
-        std::mem::swap(&mut *self.told.lock(), inputs);
-    }
-}
-
-/// What was told and not taken: at most a page of each kind, since nothing is read before it is taken.
-#[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<Input>>>);
-
-impl Told {
-    fn lock(&self) -> MutexGuard<'_, Vec<Input>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Inbox {
-    told: Told,
-    answered: Arc<flag::Sender<bool>>,
-}
-
-impl Sink for Inbox {
-    fn apply(&self, object: Object) {
-        self.told.lock().push(Input::Apply(object, Instant::now()));
-    }
-
-    fn delete(&self, name: Name) {
-        self.told.lock().push(Input::Delete(name, Instant::now()));
+    /// Wait until there is something to read, the bell rings, or the time has come. What the watches tell is added to the list. Says whether
+    /// the bell rang.
+    pub fn wait(&mut self, deadline: Option<Instant>, inputs: &mut Vec<Input>) -> io::Result<bool> {
+        let deadline = deadline.into_iter().chain(self.overdue).min();
+        let rest = match self.unfinished.is_empty() {
+            true => deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
+            false => Some(Duration::ZERO),
+        };
+        self.events.clear();
+        match self.readiness.poll(&mut self.events, rest) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let now = Instant::now();
+        let rang = self.note_readable();
+        std::mem::take(&mut self.unfinished).into_iter().for_each(|number| self.read(number, now));
+        if self.overdue.is_some_and(|overdue| overdue <= now) {
+            (0..self.streams.len()).for_each(|number| self.read(number, now));
+        }
+        if rang {
+            self.take_told(now)?;
+        }
+        inputs.extend(self.news.drain(..).filter_map(|news| input(news, now)));
+        Ok(rang)
     }
 
-    fn listed(&self, kind: Kind, names: HashSet<Name>) {
-        self.told.lock().push(Input::Listed(kind, names));
+    fn note_readable(&mut self) -> bool {
+        let Watches { events, streams, unfinished, .. } = self;
+        let is_last = |event: &Event| event.is_read_closed() || event.is_error();
+        let mut rang = false;
+        for event in events.iter() {
+            let Token(number) = event.token();
+            rang |= event.token() == BELL;
+            if let Some(stream) = streams.get_mut(number).and_then(Option::as_mut) {
+                stream.is_readable(is_last(event));
+                if !unfinished.contains(&number) {
+                    unfinished.push(number);
+                }
+            }
+        }
+        rang
     }
 
-    fn reached(&self, kind: Kind, version: u64) {
-        if matches!(kind, Kind::Service | Kind::Slice) {
-            self.told.lock().push(Input::Reached(kind, version));
+    fn read(&mut self, number: usize, now: Instant) {
+        let Some(place) = self.streams.get_mut(number) else { return };
+        let Some(stream) = place else { return };
+        match stream.read(now, &mut self.scratch, &mut self.news) {
+            Reading::Done => {}
+            Reading::Unfinished => self.unfinished.push(number),
+            Reading::Ended => {
+                *place = None;
+                self.set_overdue();
+            }
         }
     }
 
-    fn answered(&self) {
-        self.answered.send_if_modified(|answered| !std::mem::replace(answered, true));
+    fn set_overdue(&mut self) {
+        self.overdue = self.streams.iter().flatten().map(Stream::ends_by).min();
+    }
+
+    fn take_told(&mut self, now: Instant) -> io::Result<()> {
+        let mut context = Context::from_waker(&self.bell);
+        let mut all = Vec::new();
+        while let Poll::Ready(Some(told)) = self.told.poll_recv(&mut context) {
+            all.push(told);
+            if all.len() > PAGES {
+                // Others have a right to be heard, too.
+                self.bell.wake_by_ref();
+                break;
+            }
+        }
+        for told in all {
+            match told {
+                Told::Page(page) => page.read(&mut self.news),
+                Told::News(mut news) => self.news.append(&mut news),
+                Told::Stream(stream) => self.add(stream, now)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Something of it may have come in already.
+    fn add(&mut self, stream: Stream, now: Instant) -> io::Result<()> {
+        let number = self.streams.iter().position(Option::is_none).unwrap_or(self.streams.len());
+        self.readiness.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(number), Interest::READABLE)?;
+        match self.streams.get_mut(number) {
+            Some(place) => *place = Some(stream),
+            None => self.streams.push(Some(stream)),
+        }
+        self.set_overdue();
+        self.read(number, now);
+        Ok(())
+    }
+}
+
+/// How far other kinds are is of no interest.
+fn input(news: News, heard: Instant) -> Option<Input> {
+    match news {
+        News::Apply(object) => Some(Input::Apply(object, heard)),
+        News::Delete(name) => Some(Input::Delete(name, heard)),
+        News::Listed(kind, names) => Some(Input::Listed(kind, names)),
+        News::Reached(kind @ (Kind::Service | Kind::Slice), version) => Some(Input::Reached(kind, version)),
+        News::Reached(..) => None,
     }
 }

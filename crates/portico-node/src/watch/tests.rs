@@ -1,10 +1,9 @@
 use super::*;
 use crate::config::ApiAccess;
-use http_body_util::StreamBody;
-use hyper::body::Frame;
+use crate::sync::{Input, Watches};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -55,12 +54,23 @@ impl Server {
         timeout(PATIENCE, self.requests.recv()).await.unwrap().unwrap()
     }
 
+    /// As the loop does: what is told is read by a thread.
     fn follow(&self, kind: Kind) -> mpsc::UnboundedReceiver<Seen> {
         let (sender, seen) = mpsc::unbounded_channel();
         let access = ApiAccess { server: Some(self.url.clone()), kubeconfig: None };
+        let (mut watches, told) = Watches::new().unwrap();
+        let listener = Listener { told, answered: Arc::default() };
         tokio::spawn(async move {
             let clients = client::connect(&access).await.unwrap();
-            follow(clients, kind, "node1", &Recorder(sender)).await
+            follow(clients, kind, "node1".into(), listener).await
+        });
+        std::thread::spawn(move || {
+            let end = Instant::now() + PATIENCE;
+            let mut inputs = Vec::new();
+            while Instant::now() < end && !sender.is_closed() {
+                watches.wait(Some(end), &mut inputs).unwrap();
+                inputs.drain(..).filter_map(Seen::of).for_each(|seen| _ = sender.send(seen));
+            }
         });
         seen
     }
@@ -118,22 +128,21 @@ enum Seen {
     Listed(Vec<String>),
 }
 
-struct Recorder(mpsc::UnboundedSender<Seen>);
-
-impl Sink for Recorder {
-    fn apply(&self, object: Object) {
-        let metadata = object.metadata();
-        let _ = self.0.send(Seen::Apply(metadata.name.clone(), metadata.resource_version.clone()));
-    }
-
-    fn delete(&self, name: Name) {
-        let _ = self.0.send(Seen::Delete(name.name));
-    }
-
-    fn listed(&self, _: Kind, names: HashSet<Name>) {
-        let mut names: Vec<String> = names.into_iter().map(|name| name.name).collect();
-        names.sort();
-        let _ = self.0.send(Seen::Listed(names));
+impl Seen {
+    fn of(input: Input) -> Option<Seen> {
+        match input {
+            Input::Apply(object, _) => {
+                let metadata = object.metadata();
+                Some(Seen::Apply(metadata.name.clone(), metadata.resource_version.clone()))
+            }
+            Input::Delete(name, _) => Some(Seen::Delete(name.name)),
+            Input::Listed(_, names) => {
+                let mut names: Vec<String> = names.into_iter().map(|name| name.name).collect();
+                names.sort();
+                Some(Seen::Listed(names))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -304,26 +313,4 @@ async fn a_null_list_is_empty() {
     let server =
         Server::start(vec![Reply::Answer(200, json!({"metadata": {"resourceVersion": "1"}, "items": null}))]).await;
     assert_eq!(seen(&mut server.follow(Kind::Slice), 1).await, [listed(&[])]);
-}
-
-#[tokio::test]
-async fn lines_come_out_whole_however_they_came_in() {
-    let text = b"one\n\ntwo, longer\nthree\ncut off";
-    for size in 1..=text.len() {
-        let parts = text.chunks(size).map(|part| Ok::<_, io::Error>(Frame::data(Bytes::from_static(part))));
-        let body = StreamBody::new(futures_util::stream::iter(parts));
-        let mut lines = Lines { body, part: Bytes::new(), begun: Vec::new() };
-        for wanted in ["one\n", "\n", "two, longer\n", "three\n"] {
-            assert_eq!(lines.next().await.unwrap().unwrap(), wanted, "by {size}");
-        }
-        assert_eq!(lines.next().await.unwrap(), None, "by {size}");
-    }
-}
-
-#[tokio::test]
-async fn a_line_without_end_is_refused() {
-    let part = Bytes::from(vec![b' '; MOST_LINE / 4]);
-    let parts = std::iter::repeat_with(|| Ok::<_, io::Error>(Frame::data(part.clone())));
-    let body = StreamBody::new(futures_util::stream::iter(parts));
-    assert!(Lines { body, part: Bytes::new(), begun: Vec::new() }.next().await.is_err());
 }
