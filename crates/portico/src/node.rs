@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// A thread that has nothing to do keeps the memory that others freed for it, so it ends soon.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// One worker reads and installs; while it waits long for the kernel, another thread takes its place.
+/// One worker for all but changes, which have a thread of their own; while it is at something that takes long, another takes its place.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).max_blocking_threads(4).thread_keep_alive(IDLE).enable_all().build()

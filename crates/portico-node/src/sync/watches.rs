@@ -7,6 +7,7 @@ use crate::watch::{News, Reading, Stream, Told};
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll as Readiness, Token, Waker as Eventfd};
+use portico_dataplane::thread;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -137,23 +138,20 @@ impl Watches {
     }
 
     fn take_told(&mut self, now: Instant) -> io::Result<()> {
-        let mut context = Context::from_waker(&self.bell);
-        let mut all = Vec::new();
-        while let Poll::Ready(Some(told)) = self.told.poll_recv(&mut context) {
-            all.push(told);
-            if all.len() > PAGES {
-                // Others have a right to be heard, too.
-                self.bell.wake_by_ref();
-                break;
+        let bell = self.bell();
+        for _ in 0..PAGES {
+            match self.told.poll_recv(&mut Context::from_waker(&bell)) {
+                Poll::Ready(Some(Told::Page(page))) => {
+                    thread::run_as_others();
+                    page.read(&mut self.news);
+                }
+                Poll::Ready(Some(Told::News(mut news))) => self.news.append(&mut news),
+                Poll::Ready(Some(Told::Stream(stream))) => self.add(stream, now)?,
+                Poll::Ready(None) | Poll::Pending => return Ok(()),
             }
         }
-        for told in all {
-            match told {
-                Told::Page(page) => page.read(&mut self.news),
-                Told::News(mut news) => self.news.append(&mut news),
-                Told::Stream(stream) => self.add(stream, now)?,
-            }
-        }
+        // Others want to be heard, too.
+        bell.wake();
         Ok(())
     }
 

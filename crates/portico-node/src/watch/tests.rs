@@ -309,6 +309,22 @@ async fn tries_again_when_the_server_fails() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_end_a_watch_in_time_is_dead() {
+    let server = Server::start(vec![Reply::Open(Vec::new())]).await;
+    let access = ApiAccess { server: Some(server.url), kubeconfig: None };
+    let clients = client::connect(&access).await.unwrap();
+    let connection = client::open_stream(&clients.watches, client::get_request("/watch").unwrap()).await.unwrap();
+    let (now, (ended, end)) = (Instant::now(), oneshot::channel());
+    let mut stream = Stream::new(connection, Kind::Service, "7", now + OVERTIME, ended);
+    let mut read = |now| stream.read(now, &mut [0; 1024], &mut Vec::new());
+    assert_eq!(read(now), Reading::Done);
+    assert_eq!(read(now + OVERTIME), Reading::Ended);
+    let Ended { result, revision } = end.await.unwrap();
+    assert!(matches!(result, Err(RequestError::Timeout)));
+    assert_eq!(revision, "7", "to go on from");
+}
+
+#[tokio::test]
 async fn a_null_list_is_empty() {
     let server =
         Server::start(vec![Reply::Answer(200, json!({"metadata": {"resourceVersion": "1"}, "items": null}))]).await;
