@@ -212,6 +212,7 @@ struct Syncer {
     waiting: Waiting,
     visitors: Visitors,
     pace: Pace,
+    /// When what is left of much work is given back.
     quiet_at: Option<Instant>,
     follow_ups: Vec<FollowUp>,
 }

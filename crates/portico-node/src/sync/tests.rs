@@ -546,6 +546,18 @@ fn nothing_to_begin_with_is_not_installed() {
     assert_eq!(rig.kernel.calls(), []);
 }
 
+#[test]
+fn memory_is_given_back_once_when_it_is_quiet_after_much_work() {
+    let mut rig = Rig::installed();
+    let (now, half) = (rig.now, QUIET / 2);
+    let mut is_quiet = |inputs, now| rig.syncer.step_at_pace(inputs, now).contains(&FollowUp::Quiet);
+    assert!(!is_quiet(SMALL_STEP, now) && !is_quiet(0, now + QUIET), "little was done");
+    assert!(!is_quiet(SMALL_STEP + 1, now) && !is_quiet(SMALL_STEP + 1, now + half) && !is_quiet(1, now + QUIET));
+    assert!(is_quiet(1, now + half + QUIET) && !is_quiet(1, now + 2 * QUIET));
+    rig.syncer.step_at_pace(SMALL_STEP + 1, now);
+    assert_eq!(rig.syncer.deadline(), Some(now + QUIET), "nothing else wakes the loop before that");
+}
+
 #[tokio::test]
 async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
     let (kernel, ended) = (Fake::default(), Ended::default());
