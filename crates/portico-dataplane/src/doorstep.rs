@@ -124,10 +124,11 @@ impl Doorstep {
     /// Who came since the last call. When the descriptor becomes readable, ask.
     pub fn visitors(&self) -> io::Result<Vec<Visitor>> {
         let mut packets = Vec::new();
-        match self.lock().notifications(|message| packets.extend(packet(&message))) {
-            // Those that there was no room to tell of went on.
-            Err(error) if error.raw_os_error() != Some(libc::ENOBUFS) => return Err(error),
-            _ => {}
+        // Those that there was no room to tell of went on; there may be others behind them, and nobody says so again.
+        while let Err(error) = self.lock().notifications(|message| packets.extend(packet(&message))) {
+            if error.raw_os_error() != Some(libc::ENOBUFS) {
+                return Err(error);
+            }
         }
         let strangers = packets.iter().filter(|(_, to)| to.is_none());
         self.answer(strangers.map(|(id, _)| (*id, Answer::On)))?;

@@ -2,7 +2,6 @@
 
 pub mod addresses;
 pub mod announce;
-mod arrivals;
 mod aside;
 mod backoff;
 mod client;

@@ -2,7 +2,6 @@
 
 use crate::addresses::Addresses;
 use crate::announce::{self, Announceables};
-use crate::arrivals::{self, Arrivals};
 use crate::client::{self, AccessError};
 use crate::config::{Config, DataDir, Mode};
 use crate::dataplanes::{self, Opened};
@@ -20,11 +19,10 @@ use crate::objects::Kind;
 use crate::report;
 use crate::rounds::Rounds;
 use crate::statics::{self, InForce};
-use crate::sync::{self, FollowUp, Input, Parts, Watches};
+use crate::sync::{self, Door, FollowUp, Input, Parts, Watches};
 use crate::sysctl;
 use crate::watch::{self, Listener};
 use kube::Client;
-use portico_dataplane::doorstep::Doorstep;
 use portico_model::table::{Family, NodePortAddresses, PerFamily, PortKey};
 use std::io;
 use std::path::Path;
@@ -90,12 +88,12 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         report: to_report,
         announcing: config.announce.enabled,
         journal,
-        door: doorstep.clone().map(arrivals::door),
+        door: doorstep.clone().map(|doorstep| Box::new(doorstep) as Box<dyn Door>),
         free,
     };
     let node = Arc::clone(&config.settings.node_name);
     let starting = |source| RunError::Io { doing: "cannot start the loop", source };
-    let (watches, told) = Watches::new().map_err(starting)?;
+    let (watches, told) = Watches::new(doorstep).map_err(starting)?;
     let mut looping = on_a_thread(move || sync::run(parts, watches, received, &follow_ups)).map_err(starting)?;
     tracing::info!(node = %node, mode = config.mode.name(), version = env!("CARGO_PKG_VERSION"), "starting");
 
@@ -121,9 +119,6 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     tasks.spawn(never(tell_addresses(inputs.clone())));
     if let Some(disturbances) = disturbances {
         tasks.spawn(never(tell_disturbances(disturbances, inputs.clone())));
-    }
-    if let Some(doorstep) = doorstep {
-        tasks.spawn(never(tell_arrivals(doorstep, inputs.clone())));
     }
     if let Some(path) = config.file.clone() {
         tasks.spawn(config_change(path));
@@ -268,26 +263,6 @@ async fn tell_disturbances(mut disturbances: Disturbances, inputs: mpsc::Sender<
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot watch who else changes rules, will try again");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-        }
-    }
-}
-
-async fn tell_arrivals(doorstep: Doorstep, inputs: mpsc::Sender<Input>) {
-    let mut arrivals = match Arrivals::new(doorstep) {
-        Ok(arrivals) => arrivals,
-        Err(error) => return tracing::warn!(%error, "packets that come before their Service cannot wait for it"),
-    };
-    loop {
-        match arrivals.next().await {
-            Ok(visitors) => {
-                for visitor in visitors {
-                    let _ = inputs.send(Input::Early(visitor)).await;
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot tell who came before its Service, will try again");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }

@@ -571,7 +571,7 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
     for kind in [Kind::Service, Kind::Slice, Kind::Node] {
         inputs.send(Input::Listed(kind, names.clone())).await.unwrap();
     }
-    let (parts, (watches, _told)) = (parts(&kernel, &ended, Instant::now()), Watches::new().unwrap());
+    let (parts, (watches, _told)) = (parts(&kernel, &ended, Instant::now()), Watches::new(None).unwrap());
     let looping = tokio::task::spawn_blocking(move || run(parts, watches, received, &follow_ups));
     let mut seen = Vec::new();
     while !seen.contains(&FollowUp::Installed) {

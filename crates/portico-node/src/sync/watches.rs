@@ -1,12 +1,14 @@
 //! What the loop waits for: the watches of the API server, which it reads itself since to wake somebody else for each change would cost more
-//! than the change; a bell, which who else has something for the loop rings; and the time.
+//! than the change; packets that come before their Service, for the same reason; a bell, which who else has something for the loop rings; and
+//! the time.
 
-use super::Input;
+use super::{Door, Input};
 use crate::objects::Kind;
 use crate::watch::{News, Reading, Stream, Told};
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll as Readiness, Token, Waker as Eventfd};
+use portico_dataplane::doorstep::{Answer, Doorstep};
 use portico_dataplane::thread;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -20,11 +22,13 @@ const PAGES: usize = 2;
 /// Read at once, at most.
 const READ: usize = 16 << 10;
 const BELL: Token = Token(usize::MAX);
+const DOORSTEP: Token = Token(usize::MAX - 1);
 
 pub struct Watches {
     readiness: Readiness,
     events: Events,
     bell: Waker,
+    doorstep: Option<Doorstep>,
     told: mpsc::Receiver<Told>,
     /// Where a stream is is its token.
     streams: Vec<Option<Stream>>,
@@ -52,8 +56,11 @@ impl Wake for Bell {
 
 impl Watches {
     /// With the way to tell it of lists and streams.
-    pub fn new() -> io::Result<(Watches, mpsc::Sender<Told>)> {
+    pub fn new(doorstep: Option<Doorstep>) -> io::Result<(Watches, mpsc::Sender<Told>)> {
         let readiness = Readiness::new()?;
+        if let Some(doorstep) = &doorstep {
+            readiness.registry().register(&mut SourceFd(&doorstep.as_raw_fd()), DOORSTEP, Interest::READABLE)?;
+        }
         let bell = Waker::from(Arc::new(Bell(Eventfd::new(readiness.registry(), BELL)?)));
         // Nobody listened until now.
         bell.wake_by_ref();
@@ -62,6 +69,7 @@ impl Watches {
             readiness,
             events: Events::with_capacity(16),
             bell,
+            doorstep,
             told,
             streams: Vec::new(),
             unfinished: Vec::new(),
@@ -77,8 +85,8 @@ impl Watches {
         self.bell.clone()
     }
 
-    /// Wait until there is something to read, the bell rings, or the time has come. What the watches tell is added to the list. Says whether
-    /// the bell rang.
+    /// Wait until there is something to read, somebody comes, the bell rings, or the time has come. What the watches tell is added to the
+    /// list, and then who came. Says whether the bell rang.
     pub fn wait(&mut self, deadline: Option<Instant>, inputs: &mut Vec<Input>) -> io::Result<bool> {
         let deadline = deadline.into_iter().chain(self.overdue).min();
         let rest = match self.unfinished.is_empty() {
@@ -91,7 +99,7 @@ impl Watches {
             _ => {}
         }
         let now = Instant::now();
-        let rang = self.note_readable();
+        let (rang, visited) = self.note_readable();
         std::mem::take(&mut self.unfinished).into_iter().for_each(|number| self.read(number, now));
         if self.overdue.is_some_and(|overdue| overdue <= now) {
             (0..self.streams.len()).for_each(|number| self.read(number, now));
@@ -100,16 +108,21 @@ impl Watches {
             self.take_told(now)?;
         }
         inputs.extend(self.news.drain(..).filter_map(|news| input(news, now)));
+        if visited {
+            self.meet_visitors(inputs);
+        }
         Ok(rang)
     }
 
-    fn note_readable(&mut self) -> bool {
+    /// Whether the bell rang, and whether somebody came.
+    fn note_readable(&mut self) -> (bool, bool) {
         let Watches { events, streams, unfinished, .. } = self;
         let is_last = |event: &Event| event.is_read_closed() || event.is_error();
-        let mut rang = false;
+        let (mut rang, mut visited) = (false, false);
         for event in events.iter() {
             let Token(number) = event.token();
             rang |= event.token() == BELL;
+            visited |= event.token() == DOORSTEP;
             if let Some(stream) = streams.get_mut(number).and_then(Option::as_mut) {
                 stream.is_readable(is_last(event));
                 if !unfinished.contains(&number) {
@@ -117,7 +130,15 @@ impl Watches {
                 }
             }
         }
-        rang
+        (rang, visited)
+    }
+
+    /// The kernel tells anew when somebody else comes.
+    fn meet_visitors(&self, inputs: &mut Vec<Input>) {
+        match self.doorstep.as_ref().map_or(Ok(Vec::new()), Doorstep::visitors) {
+            Ok(visitors) => inputs.extend(visitors.into_iter().map(Input::Early)),
+            Err(error) => tracing::warn!(%error, "cannot tell who came before its Service"),
+        }
     }
 
     fn read(&mut self, number: usize, now: Instant) {
@@ -166,6 +187,14 @@ impl Watches {
         self.set_overdue();
         self.read(number, now);
         Ok(())
+    }
+}
+
+impl Door for Doorstep {
+    fn answer(&self, answers: Vec<(u32, Answer)>) {
+        if let Err(error) = Doorstep::answer(self, answers) {
+            tracing::warn!(%error, "cannot answer packets that came before their Service");
+        }
     }
 }
 

@@ -58,7 +58,7 @@ impl Server {
     fn follow(&self, kind: Kind) -> mpsc::UnboundedReceiver<Seen> {
         let (sender, seen) = mpsc::unbounded_channel();
         let access = ApiAccess { server: Some(self.url.clone()), kubeconfig: None };
-        let (mut watches, told) = Watches::new().unwrap();
+        let (mut watches, told) = Watches::new(None).unwrap();
         let listener = Listener { told, answered: Arc::default() };
         tokio::spawn(async move {
             let clients = client::connect(&access).await.unwrap();
