@@ -61,6 +61,7 @@ fn settings() -> Settings {
         node_ports: NodePortSetting::Primary,
         masquerade_all: false,
         masquerade_mark: 0x4000,
+        external_ips: true,
     }
 }
 

@@ -76,8 +76,12 @@ fn settings(node: &str, config: &Value) -> Settings {
     Settings {
         node_name: node.into(),
         detect_local,
-        node_ports: if networks.is_empty() { NodePortSetting::Primary } else { NodePortSetting::Networks(networks) },
+        node_ports: match networks.is_empty() {
+            true => NodePortSetting::Primary,
+            false => NodePortSetting::Networks { networks, loopback: false },
+        },
         masquerade_all: config["nftables"]["masqueradeAll"] == true,
         masquerade_mark: 0x4000,
+        external_ips: true,
     }
 }

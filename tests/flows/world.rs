@@ -44,12 +44,19 @@ impl Choices {
         };
         let node_ports = match self.node_ports.as_str() {
             "" | "primary" => NodePortSetting::Primary,
-            "all" => NodePortSetting::All { loopback: false },
-            "loopback" => NodePortSetting::All { loopback: true },
-            text => NodePortSetting::Networks(networks(text)),
+            "all" => NodePortSetting::Networks { networks: Vec::new(), loopback: false },
+            "loopback" => NodePortSetting::Networks { networks: Vec::new(), loopback: true },
+            text => NodePortSetting::Networks { networks: networks(text), loopback: false },
         };
         let masquerade_all = self.masquerade_all;
-        Settings { node_name: NODE.into(), detect_local, node_ports, masquerade_all, masquerade_mark: 0x4000 }
+        Settings {
+            node_name: NODE.into(),
+            detect_local,
+            node_ports,
+            masquerade_all,
+            masquerade_mark: 0x4000,
+            external_ips: true,
+        }
     }
 
     /// An index that knows the node and nothing else.

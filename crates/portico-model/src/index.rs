@@ -15,6 +15,7 @@ mod tests;
 use crate::announce::Announceable;
 use crate::hash::Map;
 use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
+use crate::statics::is_static;
 use crate::table::{Change, Conflict, ForwardingTable, HealthCheck, ServiceName};
 use ipnet::IpNet;
 use names::Names;
@@ -44,11 +45,19 @@ pub enum NodePortSetting {
     /// The Node object's first address of each family, internal ones first; a family without any is open on all its
     /// addresses.
     Primary,
-    /// Every local address; those of the loopback range only if `loopback` (IPv4; never for IPv6).
-    All { loopback: bool },
     /// Local addresses in these networks; a family without any, or with one of length 0, is open on all its addresses.
-    /// Loopback addresses only where a network inside 127.0.0.0/8 is among them (also beside 0.0.0.0/0).
-    Networks(Vec<IpNet>),
+    /// Loopback addresses only if `loopback`, and never for IPv6.
+    Networks { networks: Vec<IpNet>, loopback: bool },
+}
+
+impl NodePortSetting {
+    /// Whether node ports may answer on 127.0.0.1, for which the kernel has to be told (`route_localnet`).
+    pub fn include_loopback(&self) -> bool {
+        match self {
+            NodePortSetting::Primary => false,
+            NodePortSetting::Networks { networks, loopback } => *loopback && node::include_loopback(networks),
+        }
+    }
 }
 
 /// What the operator decided.
@@ -59,6 +68,8 @@ pub struct Settings {
     pub node_ports: NodePortSetting,
     pub masquerade_all: bool,
     pub masquerade_mark: u32,
+    /// Serve the external IPs of Services, which whoever may write a Service can take from others. Those of files are.
+    pub external_ips: bool,
 }
 
 /// What changed since the last [`Index::take`].
@@ -169,8 +180,11 @@ impl Index {
 
     pub fn apply_service(&mut self, service: &Service) {
         let mut complaints = Complaints { list: &mut self.problems, kind: "Service", metadata: &service.metadata };
-        let record = ServiceRecord::read(service, &mut self.names, &mut complaints);
+        let mut record = ServiceRecord::read(service, &mut self.names, &mut complaints);
         let Metadata { namespace, name, .. } = &service.metadata;
+        if !self.node.serves_external_ips() && !is_static(namespace) {
+            record.iter_mut().for_each(|record| record.external_ips = Box::default());
+        }
         self.set_record(namespace, name, record.map(Box::new));
     }
 
@@ -238,6 +252,11 @@ impl Index {
 
     pub fn delete_service_cidr(&mut self, name: &str) {
         self.node.delete_service_cidr(name);
+    }
+
+    /// An address of this node that its Node object need not know.
+    pub fn set_own_address(&mut self, address: IpAddr) {
+        self.node.set_own_address(address);
     }
 
     /// The addresses that the node's interfaces have.

@@ -4,6 +4,7 @@
 //! error is not guessed: everything is compared.
 
 mod announcing;
+mod checks;
 mod early;
 mod gate;
 mod pace;
@@ -22,6 +23,7 @@ use crate::report::Installed;
 use crate::rounds::Rounds;
 use crate::statics::{self, InForce};
 use announcing::Held;
+use checks::HeldChecks;
 use early::Early;
 use gate::Gate;
 use pace::Pace;
@@ -29,7 +31,7 @@ use portico_dataplane::doorstep::{Answer, Visitor};
 use portico_dataplane::thread;
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Index, Settings, Update};
-use portico_model::objects::{Node, NodeAddress};
+use portico_model::objects::Node;
 use portico_model::statics::is_static;
 use portico_model::table::{
     Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey, ServiceName,
@@ -207,6 +209,7 @@ struct Syncer {
     half_done: bool,
     reporting: Reporting,
     held: Held,
+    checks: HeldChecks,
     /// All flows are to be looked at: at start, and when node ports moved.
     check_flows: bool,
     waiting: Waiting,
@@ -223,11 +226,12 @@ impl Syncer {
         if parts.announcing {
             index = index.with_announcing();
         }
+        parts.own_address.into_iter().for_each(|address| index.set_own_address(address));
         let gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
         parts.monitor.set_eligible(index.eligible());
         // Some settings say it all before anything is known; later only changes are told.
         let follow_ups = vec![FollowUp::NodePortAddresses(index.table().rules.node_ports.clone())];
-        let mut syncer = Syncer {
+        Syncer {
             parts,
             index,
             addresses: Vec::new(),
@@ -246,19 +250,14 @@ impl Syncer {
             half_done: false,
             reporting: Reporting::default(),
             held: Held::default(),
+            checks: HeldChecks::default(),
             check_flows: true,
             waiting: Waiting::default(),
             visitors: Visitors::default(),
             pace: Pace::new(now),
             quiet_at: None,
             follow_ups,
-        };
-        if syncer.parts.own_address.is_some() {
-            let mut node = Node::default();
-            node.metadata.name = syncer.parts.settings.node_name.to_string();
-            syncer.apply_node(node);
         }
-        syncer
     }
 
     /// When [`Syncer::step`] has something to do though nothing comes in.
@@ -374,11 +373,7 @@ impl Syncer {
         }
     }
 
-    fn apply_node(&mut self, mut node: Node) {
-        if let Some(own) = self.parts.own_address {
-            let own = NodeAddress { type_: "InternalIP".to_owned(), address: own.to_string() };
-            node.status.addresses.insert(0, own);
-        }
+    fn apply_node(&mut self, node: Node) {
         if !node.spec.pod_cidr.is_empty() || !node.spec.pod_cidrs.is_empty() {
             self.gate.pod_networks_known();
         }
@@ -431,6 +426,7 @@ impl Syncer {
     fn install_early(&mut self) {
         let Some(objects) = self.early.take(self.parts.dataplane.as_mut()) else { return };
         let mut index = Index::new(self.parts.settings.clone());
+        self.parts.own_address.into_iter().for_each(|address| index.set_own_address(address));
         index.set_addresses(self.addresses.clone());
         self.node.iter().for_each(|node| index.apply_node(node));
         for object in objects {
@@ -478,6 +474,7 @@ impl Syncer {
             self.tell_statics();
             self.tell_announceables();
         }
+        self.follow_ups.extend(self.checks.release(done).map(FollowUp::HealthChecks));
         self.reporting.tell(&self.parts.report, done, &self.index.table().frontends, now);
         if self.parts.flows.due().is_some_and(|due| due <= now) {
             self.end_flows(|flows, table| flows.check_due(table, now));
@@ -534,9 +531,7 @@ impl Syncer {
                 self.compare = Some(now);
             }
         }
-        if !update.health_checks.is_empty() {
-            self.follow_ups.push(FollowUp::HealthChecks(update.health_checks));
-        }
+        self.checks.hold(update.health_checks);
         let node_ports = new_node_ports(&update.changes);
         if !node_ports.is_empty() {
             self.follow_ups.push(FollowUp::NodePorts(node_ports));

@@ -30,7 +30,7 @@ pub fn chains(rules: &NodeRules, family: Family, features: Features) -> Vec<Chai
         chain(Table::Nat, POSTROUTING, writer.postrouting(&mark, features)),
         chain(Table::Filter, FORWARD, forward(&mark, Features { drop_invalid: false, ..features })),
         chain(Table::Filter, ipvs::FILTER, writer.filter()),
-        chain(Table::Filter, ipvs::NODE_PORT, vec![writer.health_checks()]),
+        chain(Table::Filter, ipvs::NODE_PORT, vec![writer.health_checks("ACCEPT")]),
         chain(Table::Filter, Shared::ClusterIps.name(), writer.unused_cluster_ips()),
     ];
     chains.extend(masq_unless_pod(rules, family));
@@ -149,11 +149,13 @@ impl Writer<'_> {
         rules
     }
 
-    /// What arrives here at an address of our link is for a port that a Service has; nothing of the node's own is there.
+    /// What arrives here at an address of our link is for a port that a Service has; of the node's own, health checks are there.
     fn filter(&self) -> Vec<String> {
         let elsewhere = format!("-m set ! --match-set {} dst", Set::Bound.name(self.family));
         let mut rules = vec![Rule::to("RETURN").matching(&elsewhere).text()];
         rules.extend(ON_THE_LINK.iter().map(|set| self.for_set(*set, FRONTEND, "RETURN").text()));
+        // A load balancer may send them to its own address.
+        rules.push(self.health_checks("RETURN"));
         let sent_on = Rule { destination: format!("-d {}", shadow::network(self.family)), ..Rule::to("RETURN") };
         rules.push(sent_on.matching("-m conntrack --ctstate DNAT").text());
         rules.push(Rule::to(reject(self.family)).text());
@@ -161,8 +163,8 @@ impl Writer<'_> {
     }
 
     /// Health checks of load balancers are let in, whatever else the node lets in.
-    fn health_checks(&self) -> String {
-        Rule { protocol: "-p tcp".to_owned(), ..self.for_set(Set::HealthCheck, "dst", "ACCEPT") }.text()
+    fn health_checks(&self, target: &str) -> String {
+        Rule { protocol: "-p tcp".to_owned(), ..self.for_set(Set::HealthCheck, "dst", target) }.text()
     }
 
     fn unused_cluster_ips(&self) -> Vec<String> {

@@ -243,11 +243,12 @@ impl Installed {
         let Some(port) = self.ports.get_mut(pair as usize).and_then(Option::as_mut) else { return Ok(()) };
         let mut sides = [&wanted.cluster, &wanted.local].map(|side| slots::targets(self.family, side.iter()));
         if wanted.affinity.is_some() {
-            let mut all: Vec<Target> = sides.iter().flatten().copied().collect();
-            all.sort_unstable();
-            all.dedup();
+            // Those of this node first: a local policy has no others.
+            let [cluster, local] = &sides;
+            let elsewhere = cluster.iter().filter(|target| local.binary_search(target).is_err());
             // More cannot be told apart; a Service with affinity does not use the rest.
-            all.truncate(MEMBERS);
+            let mut all: Vec<Target> = local.iter().chain(elsewhere).copied().take(MEMBERS).collect();
+            all.sort_unstable();
             sides.iter_mut().for_each(|side| side.retain(|target| all.binary_search(target).is_ok()));
             let old = if port.members.is_empty() { &found.members } else { &port.members };
             port.members = slots::assign_fixed(old, &all);

@@ -248,6 +248,29 @@ proptest! {
     }
 }
 
+/// More endpoints than clients can be kept apart by: those of this node are among those that are used.
+#[test]
+fn a_local_policy_keeps_its_endpoints_however_many_others_there_are() {
+    let endpoint = |number: u16| {
+        let [high, low] = number.to_be_bytes();
+        Endpoint { address: IpAddr::from([10, 244, high, low]), port: 80, local: number == 3000 }
+    };
+    let frontend = Frontend { inside: Outcome::Local, outside: Outcome::Local, ..simple_port(1).frontends[0].clone() };
+    let port = ServicePort {
+        frontends: vec![frontend],
+        local: Arc::from([endpoint(3000)]),
+        cluster: (0..=3000).map(endpoint).collect(),
+        affinity: Some(60),
+        ..ServicePort::default()
+    };
+    let (kernel, mut table) = (Fake::new(), table());
+    table.ports.insert(key(1), Arc::new(port));
+    Nftables::new(kernel.clone()).replace(&table).unwrap();
+    let found = meaning(&kernel.elements(FAMILY));
+    let (_, _, pool, _) = found.frontends.values().next().unwrap();
+    assert_eq!(pool.endpoints, BTreeSet::from([Target::from(&endpoint(3000))]));
+}
+
 /// One Service with two endpoints.
 fn simple() -> ForwardingTable {
     let mut table = table();

@@ -186,6 +186,7 @@ fn a_load_balancer_that_proxies_is_not_ours() {
         node_ports: crate::index::NodePortSetting::Primary,
         masquerade_all: false,
         masquerade_mark: 0x4000,
+        external_ips: true,
     };
     let mut index = crate::index::Index::new(settings);
     let service = json!({"metadata": {"namespace": "default", "name": "web"},

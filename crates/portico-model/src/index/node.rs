@@ -19,6 +19,8 @@ pub(super) struct NodeState {
     zone: String,
     /// The first address of each family in the Node object.
     primary: PerFamily<Option<IpAddr>>,
+    /// One that goes before it.
+    own_address: Option<IpAddr>,
     pod_cidrs: Vec<IpNet>,
     service_cidrs: BTreeMap<String, Vec<IpNet>>,
     /// Of the node's interfaces, sorted.
@@ -45,6 +47,7 @@ impl NodeState {
             leaving: false,
             zone: String::new(),
             primary: PerFamily::default(),
+            own_address: None,
             pod_cidrs: Vec::new(),
             service_cidrs: BTreeMap::new(),
             addresses: Vec::new(),
@@ -59,6 +62,10 @@ impl NodeState {
 
     pub fn name(&self) -> &str {
         &self.settings.node_name
+    }
+
+    pub fn serves_external_ips(&self) -> bool {
+        self.settings.external_ips
     }
 
     pub fn apply(&mut self, node: &Node, complaints: &mut Complaints<'_>) {
@@ -85,6 +92,11 @@ impl NodeState {
         self.changed = true;
     }
 
+    pub fn set_own_address(&mut self, address: IpAddr) {
+        self.own_address = Some(address);
+        self.changed = true;
+    }
+
     pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
         addresses.sort_unstable();
         addresses.dedup();
@@ -102,8 +114,8 @@ impl NodeState {
         Here {
             zone: self.zone.clone(),
             address: PerFamily {
-                v4: self.primary.v4.unwrap_or(Ipv4Addr::LOCALHOST.into()),
-                v6: self.primary.v6.unwrap_or(Ipv6Addr::LOCALHOST.into()),
+                v4: self.primary(Family::V4).unwrap_or(Ipv4Addr::LOCALHOST.into()),
+                v6: self.primary(Family::V6).unwrap_or(Ipv6Addr::LOCALHOST.into()),
             },
             pods_known: PerFamily { v4: known(Family::V4), v6: known(Family::V6) },
             masquerade_all: self.settings.masquerade_all,
@@ -120,6 +132,10 @@ impl NodeState {
         }
     }
 
+    fn primary(&self, family: Family) -> Option<IpAddr> {
+        self.own_address.filter(|address| Family::of(*address) == family).or(*self.primary.get(family))
+    }
+
     fn local_pods(&self, family: Family) -> LocalPods {
         match &self.settings.detect_local {
             DetectLocal::ClusterCidr(networks) => by_source(networks, family),
@@ -132,30 +148,32 @@ impl NodeState {
 
     fn node_ports(&self, family: Family) -> NodePortAddresses {
         match &self.settings.node_ports {
-            NodePortSetting::All { loopback } => {
-                NodePortAddresses::AllLocal { loopback: *loopback && family == Family::V4 }
+            NodePortSetting::Networks { networks, .. } => {
+                let loopback = family == Family::V4 && self.settings.node_ports.include_loopback();
+                self.in_networks(&of_family(networks, family), loopback)
             }
-            NodePortSetting::Networks(networks) => self.in_networks(&of_family(networks, family)),
             NodePortSetting::Primary => {
-                let primary = self.primary.get(family).filter(|address| !address.is_loopback());
-                self.in_networks(&primary.map(host).into_iter().collect::<Vec<_>>())
+                let primary = self.primary(family).filter(|address| !address.is_loopback());
+                self.in_networks(&primary.map(host).into_iter().collect::<Vec<_>>(), false)
             }
         }
     }
 
     /// No network at all means everywhere.
-    fn in_networks(&self, networks: &[IpNet]) -> NodePortAddresses {
-        let loopback =
-            networks.iter().any(|net| net.prefix_len() >= 8 && net.addr().is_ipv4() && net.addr().is_loopback());
+    fn in_networks(&self, networks: &[IpNet], loopback: bool) -> NodePortAddresses {
         if networks.is_empty() || networks.iter().any(|net| net.prefix_len() == 0) {
             return NodePortAddresses::AllLocal { loopback };
         }
-        let wanted = |address: &&IpAddr| match address.is_loopback() {
-            true => loopback && address.is_ipv4() && contains(networks, **address),
-            false => contains(networks, **address),
-        };
+        let wanted = |address: &&IpAddr| contains(networks, **address) && (loopback || !address.is_loopback());
         NodePortAddresses::Listed(self.addresses.iter().filter(wanted).copied().collect())
     }
+}
+
+/// Also where none of them is of IPv4, which means everywhere.
+pub(super) fn include_loopback(networks: &[IpNet]) -> bool {
+    let networks = of_family(networks, Family::V4);
+    let first = IpAddr::from([127, 0, 0, 0]);
+    networks.is_empty() || networks.iter().any(|network| network.addr().is_loopback() || network.contains(&first))
 }
 
 pub(super) fn contains(networks: &[IpNet], address: IpAddr) -> bool {

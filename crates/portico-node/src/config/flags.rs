@@ -29,9 +29,11 @@ enum Takes {
     Value(&'static str),
     /// May be given several times; a value may have commas.
     List(&'static str),
+    /// The same, of names with values.
+    Gates(&'static str),
 }
 
-use Takes::{List, Switch, Value as One};
+use Takes::{Gates, List, Switch, Value as One};
 
 const fn flag(name: &'static str, takes: Takes, fields: &'static [&'static str], help: &'static str) -> Flag {
     Flag { name, takes, fields, always: false, effect: true, help }
@@ -259,7 +261,12 @@ pub const FLAGS: &[Flag] = &[
     always("logging-format", One("FORMAT"), &["logging.format"], "text or json"),
     flag("healthz-port", One("PORT"), &[], "Use --healthz-bind-address instead; 0 for nowhere"),
     flag("metrics-port", One("PORT"), &[], "Use --metrics-bind-address instead; 0 for nowhere"),
-    no_effect("feature-gates", List("NAME=BOOL,..."), &["featureGates"], ONLY_GO),
+    flag(
+        "feature-gates",
+        Gates("NAME=BOOL,..."),
+        &["featureGates"],
+        "AllowServiceExternalIPs=false to serve no external IPs; others mean nothing here",
+    ),
     no_effect("config-sync-period", One("DURATION"), &["configSyncPeriod"], "the API server is watched"),
     no_effect(
         "iptables-min-sync-period",
@@ -313,6 +320,7 @@ impl Arguments {
             let values = self.0.get(flag.name).into_iter().flatten();
             let value = match flag.takes {
                 List(_) => Value::from(values.flat_map(|text| text.split(',')).collect::<Vec<_>>()),
+                Gates(_) => values.flat_map(|text| text.split(',')).map(gate).collect(),
                 Switch | One(_) => Value::from(values.last().map_or("", String::as_str)),
             };
             for field in flag.fields {
@@ -358,7 +366,7 @@ fn argument(flag: &'static Flag) -> Arg {
     let argument = argument.hide(!flag.effect);
     match flag.takes {
         One(name) => argument.value_name(name).action(ArgAction::Set),
-        List(name) => argument.value_name(name).action(ArgAction::Append),
+        List(name) | Gates(name) => argument.value_name(name).action(ArgAction::Append),
         Switch => argument
             .value_name("BOOL")
             .num_args(0..=1)
@@ -366,6 +374,12 @@ fn argument(flag: &'static Flag) -> Arg {
             .default_missing_value("true")
             .value_parser(ValueParser::from(boolean)),
     }
+}
+
+/// Its name and value, which may be anything.
+fn gate(text: &str) -> (String, Value) {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    (name.trim().to_owned(), boolean(value.trim()).unwrap_or_else(|_| value.to_owned()).into())
 }
 
 /// The spellings that kube-proxy takes.

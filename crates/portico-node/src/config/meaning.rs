@@ -44,10 +44,11 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
         node_ports: node_ports(document, mode),
         masquerade_all: section.masquerade_all,
         masquerade_mark: section.masquerade_mark,
+        external_ips: document.switch("featureGates.AllowServiceExternalIPs", true),
     };
     Config {
         mode,
-        sysctls: sysctls(document, mode, &settings.node_ports),
+        sysctls: sysctls(document, &settings.node_ports),
         settings,
         ipvs,
         own_address: Some(own_address).filter(|address| !address.is_unspecified()),
@@ -218,17 +219,18 @@ fn node_ports(document: &mut Document, mode: Mode) -> NodePortSetting {
     let texts: Vec<&str> = given.iter().map(String::as_str).collect();
     match (texts.as_slice(), mode) {
         ([], Mode::Nftables) | (["primary"], _) => NodePortSetting::Primary,
-        ([], Mode::Iptables) => NodePortSetting::All { loopback: localhost },
-        ([], Mode::Ipvs) => NodePortSetting::All { loopback: false },
         (texts, _) if texts.contains(&"primary") => {
             document.problem("nodePortAddresses", "`primary` cannot be combined with networks");
             NodePortSetting::Primary
         }
-        (texts, _) => NodePortSetting::Networks(networks(document, "nodePortAddresses", texts)),
+        (texts, mode) => NodePortSetting::Networks {
+            networks: networks(document, "nodePortAddresses", texts),
+            loopback: localhost && mode == Mode::Iptables,
+        },
     }
 }
 
-fn sysctls(document: &mut Document, mode: Mode, node_ports: &NodePortSetting) -> sysctl::Settings {
+fn sysctls(document: &mut Document, node_ports: &NodePortSetting) -> sysctl::Settings {
     let mut limit = |path: &str, default: i64| {
         u32::try_from(document.number(path, 0..=i64::from(i32::MAX), default)).unwrap_or_default()
     };
@@ -241,15 +243,7 @@ fn sysctls(document: &mut Document, mode: Mode, node_ports: &NodePortSetting) ->
         tcp_be_liberal: document.switch("conntrack.tcpBeLiberal", false),
         udp_timeout: document.duration("conntrack.udpTimeout", Duration::ZERO),
         udp_stream_timeout: document.duration("conntrack.udpStreamTimeout", Duration::ZERO),
-        loopback_node_ports: mode == Mode::Iptables && answers_on_loopback(node_ports),
-    }
-}
-
-fn answers_on_loopback(node_ports: &NodePortSetting) -> bool {
-    match node_ports {
-        NodePortSetting::Primary => false,
-        NodePortSetting::All { loopback } => *loopback,
-        NodePortSetting::Networks(networks) => networks.iter().any(|network| network.addr().is_loopback()),
+        loopback_node_ports: node_ports.include_loopback(),
     }
 }
 

@@ -204,15 +204,16 @@ pub fn interpret(
     for field in document.unknown() {
         let line = file.as_ref().and_then(|(_, text)| line_of(text, &field));
         let line = line.map(|line| format!(" (line {line})")).unwrap_or_default();
-        warnings.push(format!("{field}{line}: there is no such field; it is ignored"));
+        let what = if field.starts_with("featureGates.") { "feature gate here" } else { "field" };
+        warnings.push(format!("{field}{line}: there is no such {what}; it is ignored"));
     }
     if config.settings.detect_local == DetectLocal::ClusterCidr(Vec::new()) {
         let (mode, networks) = (document.name("detectLocalMode"), document.name("clusterCIDR"));
         warnings.push(format!("{mode} is ClusterCIDR, but {networks} is not given: pods cannot be told from others"));
     }
-    if config.mode == Mode::Ipvs && names_loopback(&config.settings.node_ports) {
-        let name = document.name("nodePortAddresses");
-        warnings.push(format!("{name}: in ipvs mode node ports do not answer on loopback addresses"));
+    if config.mode != Mode::Iptables && names_loopback(&config.settings.node_ports) {
+        let (name, mode) = (document.name("nodePortAddresses"), config.mode.name());
+        warnings.push(format!("{name}: in {mode} mode node ports do not answer on loopback addresses"));
     }
     let problems = document.problems();
     if !problems.is_empty() {
@@ -224,7 +225,7 @@ pub fn interpret(
 }
 
 fn names_loopback(node_ports: &NodePortSetting) -> bool {
-    matches!(node_ports, NodePortSetting::Networks(networks) if networks.iter().any(|network| network.addr().is_loopback()))
+    matches!(node_ports, NodePortSetting::Networks { networks, .. } if networks.iter().any(|network| network.addr().is_loopback()))
 }
 
 fn decode(path: &Path, text: &str) -> Result<Value, ConfigError> {

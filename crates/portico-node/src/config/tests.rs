@@ -123,18 +123,35 @@ fn it_is_told_when_pods_cannot_be_told() {
 
 #[test]
 fn node_port_addresses_follow_the_mode() {
+    let open = |networks: &[&str], loopback| NodePortSetting::Networks {
+        networks: networks.iter().map(|text| network(text)).collect(),
+        loopback,
+    };
+    let closed = json!({"localhostNodePorts": false});
     let table = [
-        (json!({"mode": "nftables"}), NodePortSetting::Primary),
-        (json!({"mode": "iptables"}), NodePortSetting::All { loopback: true }),
+        (json!({"mode": "nftables"}), NodePortSetting::Primary, false),
+        (json!({"mode": "iptables"}), open(&[], true), true),
+        (json!({"mode": "iptables", "iptables": closed}), open(&[], false), false),
+        (json!({"mode": "iptables", "nodePortAddresses": ["primary"]}), NodePortSetting::Primary, false),
+        (json!({"mode": "nftables", "nodePortAddresses": ["0.0.0.0/0"]}), open(&["0.0.0.0/0"], false), false),
+        (json!({"mode": "iptables", "nodePortAddresses": ["0.0.0.0/0"]}), open(&["0.0.0.0/0"], true), true),
+        (json!({"mode": "iptables", "nodePortAddresses": ["fd00::/8"]}), open(&["fd00::/8"], true), true),
         (
-            json!({"mode": "iptables", "iptables": {"localhostNodePorts": false}}),
-            NodePortSetting::All { loopback: false },
+            json!({"mode": "iptables", "nodePortAddresses": ["10.0.0.0/8", "::1/128"]}),
+            open(&["10.0.0.0/8", "::1/128"], true),
+            false,
         ),
-        (json!({"mode": "iptables", "nodePortAddresses": ["primary"]}), NodePortSetting::Primary),
-        (json!({"nodePortAddresses": ["10.0.0.0/8"]}), NodePortSetting::Networks(vec![network("10.0.0.0/8")])),
+        (json!({"mode": "iptables", "nodePortAddresses": ["127.0.0.0/8"]}), open(&["127.0.0.0/8"], true), true),
+        (
+            json!({"mode": "iptables", "nodePortAddresses": ["127.0.0.0/8"], "iptables": closed}),
+            open(&["127.0.0.0/8"], false),
+            false,
+        ),
+        (json!({"mode": "ipvs"}), open(&[], false), false),
     ];
-    for (fields, wanted) in table {
-        assert_eq!(with_file(fields.clone(), &[]).unwrap().config.settings.node_ports, wanted, "{fields}");
+    for (fields, wanted, loopback) in table {
+        let config = with_file(fields.clone(), &[]).unwrap().config;
+        assert_eq!((config.settings.node_ports, config.sysctls.loopback_node_ports), (wanted, loopback), "{fields}");
     }
 }
 
@@ -170,7 +187,7 @@ fn ipvs() {
         assert_eq!(config.mode, Mode::Ipvs);
         assert!(config.settings.masquerade_all, "as kube-proxy, from the section of iptables");
         assert_eq!(config.settings.masquerade_mark, 1 << 15);
-        assert_eq!(config.settings.node_ports, NodePortSetting::All { loopback: false });
+        assert_eq!(config.settings.node_ports, NodePortSetting::Networks { networks: Vec::new(), loopback: false });
         assert_eq!(config.sync_period, Duration::from_secs(6));
         let expected = Ipvs {
             scheduler: "wlc".into(),
@@ -239,6 +256,25 @@ fn a_file_must_say_what_it_is() {
             "{text:?}"
         );
     }
+}
+
+#[test]
+fn one_feature_gate_means_something() {
+    for off in [
+        with_flags(&["--cluster-cidr=10.0.0.0/8", "--feature-gates=AllowServiceExternalIPs=F"]),
+        with_file(json!({"clusterCIDR": "10.0.0.0/8", "featureGates": {"AllowServiceExternalIPs": false}}), &[]),
+    ] {
+        let loaded = off.unwrap();
+        assert!(!loaded.config.settings.external_ips && loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    }
+    let others = with_flags(&["--cluster-cidr=10.0.0.0/8", "--feature-gates=AllAlpha=true,Other"]).unwrap();
+    assert!(others.config.settings.external_ips);
+    let told = [
+        "featureGates.AllAlpha: there is no such feature gate here; it is ignored",
+        "featureGates.Other: there is no such feature gate here; it is ignored",
+    ];
+    assert_eq!(others.warnings, told);
+    assert!(with_flags(&["--feature-gates=AllowServiceExternalIPs"]).is_err());
 }
 
 #[test]

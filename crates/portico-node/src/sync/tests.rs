@@ -1,10 +1,11 @@
 mod announcing;
+mod checks;
 mod reports;
 mod visitors;
 
 use super::*;
 use portico_model::index::NodePortSetting;
-use portico_model::objects::{EndpointSlice, Port, Service, SliceEndpoint, SlicePort};
+use portico_model::objects::{EndpointSlice, NodeAddress, Port, Service, SliceEndpoint, SlicePort};
 use portico_model::table::{ForwardingTable, NodeRules, Ports};
 use std::collections::VecDeque;
 use std::io;
@@ -152,6 +153,7 @@ fn parts(kernel: &Fake, ended: &Ended, now: Instant) -> Parts {
             node_ports: NodePortSetting::Primary,
             masquerade_all: false,
             masquerade_mark: 0x4000,
+            external_ips: true,
         },
         own_address: None,
         dataplane: Box::new(kernel.clone()),
@@ -467,6 +469,7 @@ fn the_own_address_counts_as_one_of_the_node() {
         syncer.step(now);
         let listed = NodePortAddresses::Listed(vec!["172.30.0.99".parse().unwrap()]);
         assert_eq!(syncer.index.table().rules.node_ports.v4, listed);
+        assert_eq!(syncer.index.eligible(), syncer.node.is_some(), "to know the address is not to know the node");
     }
 }
 
@@ -474,7 +477,7 @@ fn the_own_address_counts_as_one_of_the_node() {
 fn addresses_that_never_change_are_told() {
     let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
     let mut parts = parts(&kernel, &ended, now);
-    parts.settings.node_ports = NodePortSetting::All { loopback: true };
+    parts.settings.node_ports = NodePortSetting::Networks { networks: Vec::new(), loopback: true };
     let told = Syncer::new(parts, now).step(now);
     let all = NodePortAddresses::AllLocal { loopback: true };
     assert!(matches!(&told[..], [FollowUp::NodePortAddresses(addresses)] if addresses.v4 == all), "{told:?}");

@@ -81,6 +81,7 @@ fn install(mut dataplane: impl Dataplane) -> Result<(), ApplyError> {
         node_ports: NodePortSetting::Primary,
         masquerade_all: false,
         masquerade_mark: 1 << 14,
+        external_ips: true,
     };
     let mut index = Index::new(settings);
     index.take();

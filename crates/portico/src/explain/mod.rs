@@ -202,6 +202,7 @@ impl Settings {
             node_ports: NodePortSetting::Primary,
             masquerade_all: self.masquerade_all,
             masquerade_mark: 0,
+            external_ips: true,
         }
     }
 }

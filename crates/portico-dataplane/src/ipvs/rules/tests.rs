@@ -58,6 +58,7 @@ filter KUBE-IPVS-FILTER -m set --match-set KUBE-EXTERNAL-IP-LOCAL dst,dst -j RET
 filter KUBE-IPVS-FILTER -m set --match-set KUBE-LOAD-BALANCER dst,dst -j RETURN
 filter KUBE-IPVS-FILTER -m set --match-set KUBE-LOAD-BALANCER-LOCAL dst,dst -j RETURN
 filter KUBE-IPVS-FILTER -m set --match-set PORTICO-PLAIN dst,dst -j RETURN
+filter KUBE-IPVS-FILTER -p tcp -m set --match-set KUBE-HEALTH-CHECK-NODE-PORT dst -j RETURN
 filter KUBE-IPVS-FILTER -d 240.0.0.0/4 -m conntrack --ctstate DNAT -j RETURN
 filter KUBE-IPVS-FILTER -j REJECT --reject-with icmp-port-unreachable
 filter KUBE-NODE-PORT -p tcp -m set --match-set KUBE-HEALTH-CHECK-NODE-PORT dst -j ACCEPT

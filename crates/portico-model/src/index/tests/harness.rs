@@ -12,6 +12,7 @@ pub fn settings() -> Settings {
         node_ports: NodePortSetting::Primary,
         masquerade_all: false,
         masquerade_mark: 0x4000,
+        external_ips: true,
     }
 }
 

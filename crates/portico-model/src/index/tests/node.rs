@@ -25,7 +25,12 @@ fn node_ports(setting: NodePortSetting, node: &Value) -> PerFamily<NodePortAddre
 fn node_port_addresses() {
     let listed = |list: &[&str]| NodePortAddresses::Listed(list.iter().map(|a| a.parse().unwrap()).collect());
     let all = |loopback| NodePortAddresses::AllLocal { loopback };
-    let networks = |list: &[&str]| NodePortSetting::Networks(list.iter().map(|n| n.parse().unwrap()).collect());
+    let open = |list: &[&str], loopback| NodePortSetting::Networks {
+        networks: list.iter().map(|n| n.parse().unwrap()).collect(),
+        loopback,
+    };
+    let networks = |list: &[&str]| open(list, false);
+    let and_loopback = |list: &[&str]| open(list, true);
     let v4_only = json!({"metadata": {"name": "here"}, "status": {"addresses": [{"type": "InternalIP", "address": "172.30.0.11"}]}});
     let elsewhere =
         json!({"metadata": {"name": "here"}, "status": {"addresses": [{"type": "InternalIP", "address": "1.1.1.1"}]}});
@@ -33,14 +38,7 @@ fn node_port_addresses() {
         ("primary", NodePortSetting::Primary, node(), listed(&["172.30.0.11"]), listed(&["fd00:30::11"])),
         ("primary, one family", NodePortSetting::Primary, v4_only, listed(&["172.30.0.11"]), all(false)),
         ("primary, on no interface", NodePortSetting::Primary, elsewhere, listed(&[]), all(false)),
-        ("all", NodePortSetting::All { loopback: false }, node(), all(false), all(false)),
-        (
-            "all with loopback, which IPv6 never has",
-            NodePortSetting::All { loopback: true },
-            node(),
-            all(true),
-            all(false),
-        ),
+        ("all with loopback, which IPv6 never has", and_loopback(&[]), node(), all(true), all(false)),
         (
             "networks of both families",
             networks(&["172.30.0.0/15", "fd00:31::/64"]),
@@ -53,13 +51,16 @@ fn node_port_addresses() {
         ("the network of all addresses", networks(&["172.30.0.0/24", "0.0.0.0/0"]), node(), all(false), all(false)),
         (
             "all addresses and loopback",
-            networks(&["0.0.0.0/0", "127.0.0.0/8", "::1/128"]),
+            and_loopback(&["0.0.0.0/0", "127.0.0.0/8", "::1/128"]),
             node(),
             all(true),
             listed(&[]),
         ),
-        ("loopback", networks(&["127.0.0.0/8"]), node(), listed(&["127.0.0.1"]), all(false)),
-        ("a network around loopback", networks(&["64.0.0.0/2"]), node(), listed(&[]), all(false)),
+        ("loopback", and_loopback(&["127.0.0.0/8"]), node(), listed(&["127.0.0.1"]), all(false)),
+        ("loopback, which is not wanted", networks(&["127.0.0.0/8"]), node(), listed(&[]), all(false)),
+        ("a network around loopback", and_loopback(&["64.0.0.0/2"]), node(), listed(&["127.0.0.1"]), all(false)),
+        ("networks beside loopback", and_loopback(&["172.30.0.0/24"]), node(), listed(&["172.30.0.11"]), all(false)),
+        ("networks of IPv6", and_loopback(&["fd00:31::/64"]), node(), all(true), listed(&["fd00:31::11"])),
         ("no networks", networks(&[]), node(), all(false), all(false)),
     ] {
         assert_eq!(node_ports(setting, &node), PerFamily { v4, v6 }, "{rule}");

@@ -1,7 +1,9 @@
 //! Which Services count, and which of their ports.
 
 use super::harness::*;
+use crate::index::Settings;
 use crate::objects::SERVICE_PROXY_NAME;
+use crate::statics::namespace;
 use crate::table::{Family, FrontendKind, Protocol};
 use serde_json::json;
 
@@ -38,6 +40,21 @@ fn a_service_with_external_addresses_alone() {
     ] {
         assert!(super::harness::index(&[service(spec)]).table().ports.is_empty(), "{rule}");
     }
+}
+
+/// Whoever may write a Service could take addresses from others.
+#[test]
+fn external_ips_where_the_operator_wants_none() {
+    let spec = json!({"type": "NodePort", "externalTrafficPolicy": "Local", "externalIPs": ["192.0.2.1"],
+                      "ports": [{"port": 80, "nodePort": 30080}]});
+    let index = index_with(Settings { external_ips: false, ..settings() }, &[service(spec)]).0;
+    let kinds: Vec<FrontendKind> = web_of(&index, Family::V4).frontends.iter().map(|frontend| frontend.kind).collect();
+    assert_eq!(kinds, [FrontendKind::ClusterIp, FrontendKind::NodePort]);
+    let mut of_a_file = service(json!({"clusterIP": "", "clusterIPs": [], "externalIPs": ["192.0.2.1"]}));
+    of_a_file["metadata"]["namespace"] = namespace("file", "default").into();
+    let index = index_with(Settings { external_ips: false, ..settings() }, &[of_a_file]).0;
+    assert_eq!(index.table().frontends.conflicts().len(), 0);
+    assert_eq!(index.table().ports.len(), 1, "the operator wrote it");
 }
 
 #[test]

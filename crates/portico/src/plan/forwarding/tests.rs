@@ -10,6 +10,7 @@ fn settings(node: &str) -> Settings {
         node_ports: NodePortSetting::Primary,
         masquerade_all: false,
         masquerade_mark: 0,
+        external_ips: true,
     }
 }
 
