@@ -64,15 +64,32 @@ fn what_is_built_is_this_project() {
     assert!(makefile.contains("\nstatic: ") && makefile.contains("$(TARGET)/static/portico"));
 }
 
+/// kubeadm's DaemonSet starts `/usr/local/bin/kube-proxy`, whatever the image.
+#[test]
+fn called_as_kube_proxy_it_is_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, written) = (folder.path().join("kube-proxy"), folder.path().join("config"));
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_portico"), &program).unwrap();
+    let write = format!("--write-config-to={}", written.display());
+    let status = std::process::Command::new(program)
+        .args(["--proxy-mode=iptables", "--cluster-cidr=10.0.0.0/8", &write])
+        .status();
+    assert!(status.unwrap().success());
+    assert!(fs::read_to_string(written).unwrap().contains("mode: iptables"));
+}
+
 /// The chart starts `portico` by its name, the image has it in its path and starts it by its place.
 #[test]
 fn the_program_is_where_it_is_started() {
-    let (mut places, mut starts) = (Vec::new(), Vec::new());
+    let (mut built, mut places, mut starts) = (String::new(), Vec::new(), Vec::new());
     for (name, rest) in instructions() {
         match name.as_str() {
-            "COPY" if rest.starts_with("--from=build /portico ") => {
-                places.push(rest.split(' ').nth(2).unwrap().to_owned())
+            "RUN" if rest.starts_with("make static") => {
+                let folder = rest.split(' ').find(|word| word.starts_with('/') && word.ends_with('/')).unwrap();
+                built = format!("{folder}portico");
+                assert!(rest.ends_with("ln -s portico /image/usr/local/bin/kube-proxy"), "{rest}");
             }
+            "COPY" if rest == "--from=build /image /" => places.push(built.strip_prefix("/image").unwrap().to_owned()),
             "ENTRYPOINT" => starts.push(rest.trim_matches(['[', ']', '"']).to_owned()),
             _ => {}
         }

@@ -117,49 +117,66 @@ fn ipvs_options(config: &Config) -> ipvs::Options {
 /// The link whose addresses are not the node's but those of Services.
 pub const LINK: &str = ipvs::LINK;
 
-/// Remove what kube-proxy, or we ourselves in another mode, left behind. In iptables mode the chains are kube-proxy's own.
-pub fn remove_others(mode: Mode) -> Result<(), ApplyError> {
+/// Remove what kube-proxy, or we ourselves in another mode, left behind. In iptables mode the chains are kube-proxy's own. Says whether
+/// there was anything.
+pub fn remove_others(mode: Mode) -> Result<bool, ApplyError> {
     let tables = remove_kube_proxy_nftables();
     if let Ok(removed @ 1..) = &tables {
         tracing::info!(tables = removed, "removed kube-proxy's nftables rules");
     }
     let others = match mode {
-        Mode::Nftables => remove_iptables().and_then(|()| remove_ipvs()),
-        // Its rules went when ours were installed: the chains are the same.
-        Mode::Iptables => remove_nftables().and_then(|()| remove_ipvs()),
-        Mode::Ipvs => remove_nftables(),
+        Mode::Nftables => vec![remove_iptables(), remove_ipvs()],
+        // What is in our variant went when ours were installed: the chains are the same.
+        Mode::Iptables => vec![remove_nftables(), remove_ipvs(), remove_other_variant()],
+        Mode::Ipvs => vec![remove_nftables(), remove_other_variant()],
     };
-    tables.map(drop).and(others)
+    let mut found = tables? > 0;
+    for other in others {
+        found |= other?;
+    }
+    Ok(found)
 }
 
-fn remove_iptables() -> Result<(), ApplyError> {
-    if iptables::present() {
+fn remove_iptables() -> Result<bool, ApplyError> {
+    let found = iptables::present();
+    if found {
         iptables::remove_all_iptables()?;
         tracing::info!("removed the rules of iptables mode");
     }
-    Ok(())
+    Ok(found)
 }
 
-fn remove_ipvs() -> Result<(), ApplyError> {
-    if ipvs::present() {
+fn remove_other_variant() -> Result<bool, ApplyError> {
+    let found = iptables::remove_unused_variant()?;
+    if found {
+        tracing::info!("removed the rules of iptables mode from the variant of iptables that is not used");
+    }
+    Ok(found)
+}
+
+fn remove_ipvs() -> Result<bool, ApplyError> {
+    let found = ipvs::present();
+    if found {
         ipvs::remove_leftovers()?;
         tracing::info!("removed the virtual servers of ipvs mode");
     }
-    Ok(())
+    Ok(found)
 }
 
-fn remove_nftables() -> Result<(), ApplyError> {
+fn remove_nftables() -> Result<bool, ApplyError> {
     let mut nftables = Nftables::open(Table::NODE)?;
-    if nftables.is_installed()? {
+    let found = nftables.is_installed()?;
+    if found {
         nftables.remove()?;
         tracing::info!("removed the rules of nftables mode");
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Remove the rules of all modes, kube-proxy's as well. Goes on where one cannot be removed; nothing there is no error.
 pub fn remove_all() -> Result<(), ApplyError> {
-    let rules = [remove_kube_proxy_nftables().map(drop), remove_nftables(), iptables::remove_all_iptables()];
+    let tables = [remove_kube_proxy_nftables().map(drop), remove_nftables().map(drop)];
     // Sets can be removed when no rule looks into them.
-    rules.into_iter().chain([remove_ipvs()]).fold(Ok(()), Result::and)
+    let rest = [iptables::remove_all_iptables(), remove_ipvs().map(drop)];
+    tables.into_iter().chain(rest).fold(Ok(()), Result::and)
 }

@@ -6,6 +6,7 @@
 mod ports;
 
 use crate::client;
+use crate::watch;
 use http::Request;
 use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
@@ -143,10 +144,10 @@ impl Sender {
 
     /// `kubectl describe` finds Events by it.
     async fn uid(&self, service: &ServiceName) -> String {
-        let path = format!("/api/v1/namespaces/{}/services/{}", service.namespace, service.name);
+        let path = watch::list_of_one(&service.namespace, &service.name);
         let body = client::get(&self.client, &path).await.unwrap_or_default();
         let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-        object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned()
+        object.pointer("/items/0/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 }
 

@@ -24,10 +24,9 @@ pub async fn fetch(client: &Client) -> Vec<Object> {
 }
 
 async fn api_server(client: &Client) -> Result<Vec<Object>, RequestError> {
-    let body = client::get(client, "/api/v1/namespaces/default/services/kubernetes").await?;
-    let service = Kind::Service.decode(&String::from_utf8_lossy(&body)).map_err(RequestError::Decode)?;
+    let body = client::get(client, &watch::list_of_one("default", "kubernetes")).await?;
     let mut objects = slices(client, "default", "kubernetes").await?;
-    objects.push(service);
+    objects.extend(watch::objects_of_list(Kind::Service, &body)?);
     Ok(objects)
 }
 

@@ -1,10 +1,11 @@
 //! Ends flows in the connection tracker whose endpoint is gone, at once or, where nobody else could serve them, after a while.
 
-use crate::sync::Flows;
+use crate::sync::{Ended, Flows};
 use portico_dataplane::conntrack::{ABANDONED_AFTER, Conntrack, Stale, check, plan};
 use portico_dataplane::thread;
 use portico_model::table::{Change, ForwardingTable, PortKey};
 use std::collections::VecDeque;
+use std::io;
 use std::time::Instant;
 
 /// The connection tracker of this node.
@@ -25,38 +26,40 @@ impl Tracker {
         Tracker { conntrack: opened.ok(), abandoned: VecDeque::new() }
     }
 
-    fn end(&mut self, stale: &Stale) -> usize {
-        let Some(conntrack) = self.conntrack.as_mut().filter(|_| !stale.is_empty()) else { return 0 };
+    fn end(&mut self, stale: &Stale) -> io::Result<Ended> {
+        let Some(conntrack) = self.conntrack.as_mut().filter(|_| !stale.is_empty()) else {
+            return Ok(Ended::default());
+        };
         // It looks at all that there are.
         thread::run_as_others();
-        conntrack.end(stale).unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot end flows whose endpoint is gone");
-            0
-        })
+        conntrack.end(stale).inspect_err(|error| tracing::warn!(%error, "cannot end flows whose endpoint is gone"))
     }
 }
 
 impl Flows for Tracker {
-    fn changed(&mut self, changes: &[Change], table: &ForwardingTable, now: Instant) -> usize {
+    fn changed(&mut self, changes: &[Change], table: &ForwardingTable, now: Instant) -> Ended {
         let mut stale = plan(changes, &table.rules);
         let abandoned = std::mem::take(&mut stale.abandoned);
         if !abandoned.is_empty() {
             self.abandoned.push_back((now + ABANDONED_AFTER, abandoned));
         }
-        self.end(&stale)
+        self.end(&stale).unwrap_or_default()
     }
 
-    fn check(&mut self, table: &ForwardingTable) -> usize {
-        self.end(&check(table, table.ports.keys()))
+    fn check(&mut self, table: &ForwardingTable) -> Ended {
+        self.end(&check(table, table.ports.keys())).unwrap_or_default()
     }
 
-    fn check_due(&mut self, table: &ForwardingTable, now: Instant) -> usize {
-        let mut ended = 0;
-        while self.due().is_some_and(|due| due <= now) {
-            let Some((_, ports)) = self.abandoned.pop_front() else { break };
-            ended += self.end(&check(table, &ports));
-        }
-        ended
+    fn check_due(&mut self, table: &ForwardingTable, now: Instant) -> Ended {
+        // Together: however many they are, all flows are looked at once.
+        let count = self.abandoned.partition_point(|(due, _)| *due <= now);
+        let mut due: Vec<PortKey> = self.abandoned.drain(..count).flat_map(|(_, ports)| ports).collect();
+        due.sort_unstable();
+        due.dedup();
+        self.end(&check(table, &due)).unwrap_or_else(|_| {
+            self.abandoned.push_back((now + ABANDONED_AFTER, due));
+            Ended::default()
+        })
     }
 
     fn due(&self) -> Option<Instant> {

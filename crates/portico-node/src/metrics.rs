@@ -100,8 +100,8 @@ pub struct Metrics {
     pub service_changes: Counter,
     without_local_endpoints: Family<OfPolicy, Gauge>,
     sync_failures: Family<OfFamily, Counter>,
-    conntrack: Histogram,
-    conntrack_deleted: Counter,
+    conntrack: Histograms,
+    conntrack_deleted: ByFamily<Counter>,
     pub health: crate::health::node::Answers,
     service_programming: Histogram,
     slowest: Slowest,
@@ -132,8 +132,8 @@ impl Metrics {
             service_changes: Counter::default(),
             without_local_endpoints: Family::default(),
             sync_failures: Family::default(),
-            conntrack: of_syncs(),
-            conntrack_deleted: Counter::default(),
+            conntrack: Histograms::new(of_syncs),
+            conntrack_deleted: ByFamily::new(Counter::default),
             health: crate::health::node::Answers::default(),
             service_programming: fine(),
             slowest: Slowest::default(),
@@ -147,6 +147,11 @@ impl Metrics {
             l2: crate::announce::l2::Metrics::default(),
         };
         metrics.register(mode);
+        for family in IpFamily::BOTH {
+            metrics.conntrack_deleted.get(family);
+            drop(metrics.sync_failures.get_or_create_owned(&of(family)));
+            ["internal", "external"].into_iter().for_each(|policy| drop(metrics.without_local(policy, family)));
+        }
         metrics
     }
 
@@ -197,17 +202,17 @@ impl Metrics {
             "Ports of Services with a Local policy that have no endpoint here",
             boxed(&self.without_local_endpoints),
         );
-        let failures = if mode == "iptables" { "iptables_restore_failures" } else { "nftables_sync_failures" };
+        let failures = if mode == "nftables" { "nftables_sync_failures" } else { "iptables_restore_failures" };
         add(format!("{rules}_{failures}"), "Installations that failed", boxed(&self.sync_failures));
         add(
             "conntrack_reconciler_sync_duration_seconds".into(),
             "Time to end flows to endpoints that are gone",
-            boxed(&self.conntrack),
+            boxed(&self.conntrack.all),
         );
         add(
             "conntrack_reconciler_deleted_entries".into(),
             "Flows ended because their endpoint was gone",
-            boxed(&self.conntrack_deleted),
+            boxed(&self.conntrack_deleted.all),
         );
         add("proxy_healthz".into(), "Answers of /healthz", boxed(&self.health.healthz));
         add("proxy_livez".into(), "Answers of /livez", boxed(&self.health.livez));
@@ -293,9 +298,11 @@ impl Metrics {
         self.network_programming.get(family).observe(took.as_secs_f64());
     }
 
-    pub fn flows_ended(&self, count: usize, took: Duration) {
-        self.conntrack.observe(took.as_secs_f64());
-        self.conntrack_deleted.inc_by(count as u64);
+    pub fn flows_ended(&self, families: &[IpFamily], ended: PerFamily<usize>, took: Duration) {
+        for family in families {
+            self.conntrack.get(*family).observe(took.as_secs_f64());
+            self.conntrack_deleted.get(*family).inc_by(*ended.get(*family) as u64);
+        }
     }
 
     /// Packets that came before their Service.

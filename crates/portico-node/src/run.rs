@@ -39,6 +39,8 @@ const ANNOUNCEABLES: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at the configuration file.
 const CONFIG_LOOK: Duration = Duration::from_secs(10);
+/// After rules of kube-proxy were found: one that ends has half a minute for it.
+const LOOK_AGAIN: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(10), Duration::from_secs(45)];
 /// For the loop to finish the batch that it is at.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -293,7 +295,7 @@ async fn follow(
             FollowUp::NodePorts(new) => check_node_ports(new, addresses.clone(), notices.clone()),
             FollowUp::Announceables(changes) => _ = to_announce.send(changes).await,
             FollowUp::Statics(in_force) => _ = statics.send_replace(in_force),
-            FollowUp::Installed => settle(&config),
+            FollowUp::Installed => _ = tokio::spawn(settle(config.mode, config.sysctls)),
             FollowUp::Quiet => {
                 free();
                 memory::forget_code();
@@ -312,15 +314,25 @@ fn check_node_ports(new: Vec<(PortKey, u16)>, addresses: PerFamily<NodePortAddre
     tokio::task::spawn_blocking(move || events::check_node_ports(Path::new("/"), &new, &addresses, &notices));
 }
 
-/// Once our rules are in: what other modes and kube-proxy left is removed, and the kernel is told how to track connections.
-fn settle(config: &Config) {
-    let (mode, settings) = (config.mode, config.sysctls);
-    tokio::task::spawn_blocking(move || {
-        set_sysctls(&settings);
-        if let Err(error) = dataplanes::remove_others(mode) {
-            tracing::warn!(%error, "cannot remove the rules of another mode");
+/// Once our rules are in: what other modes and kube-proxy left is removed, and the kernel is told how to track connections. A kube-proxy
+/// that is still ending may write its rules once more, so where there were any somebody looks again.
+async fn settle(mode: Mode, settings: sysctl::Settings) {
+    let _ = tokio::task::spawn_blocking(move || set_sysctls(&settings)).await;
+    let mut found = false;
+    for wait in [Duration::ZERO].into_iter().chain(LOOK_AGAIN) {
+        tokio::time::sleep(wait).await;
+        match tokio::task::spawn_blocking(move || dataplanes::remove_others(mode)).await {
+            Ok(Ok(now)) => found |= now,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot remove the rules of another mode");
+                found = true;
+            }
+            Err(_) => return,
         }
-    });
+        if !found {
+            return;
+        }
+    }
 }
 
 /// What needs full privileges: afterwards the daemon can run with less.

@@ -99,16 +99,19 @@ pub enum FollowUp {
     Quiet,
 }
 
-/// Ends flows to endpoints that are gone, once the rules no longer lead there. Answers with how many it were.
+/// How many flows were ended.
+pub type Ended = PerFamily<usize>;
+
+/// Ends flows to endpoints that are gone, once the rules no longer lead there.
 pub trait Flows: Send {
     /// These ports changed.
-    fn changed(&mut self, changes: &[Change], table: &ForwardingTable, now: Instant) -> usize;
+    fn changed(&mut self, changes: &[Change], table: &ForwardingTable, now: Instant) -> Ended;
 
     /// Any port may have flows that it should not have.
-    fn check(&mut self, table: &ForwardingTable) -> usize;
+    fn check(&mut self, table: &ForwardingTable) -> Ended;
 
     /// Flows that were left alone for a while are due.
-    fn check_due(&mut self, table: &ForwardingTable, now: Instant) -> usize;
+    fn check_due(&mut self, table: &ForwardingTable, now: Instant) -> Ended;
 
     /// When they are.
     fn due(&self) -> Option<Instant>;
@@ -291,6 +294,7 @@ impl Syncer {
             false => thread::run_as_others(),
         }
         let mut follow_ups = self.step(now);
+        self.pace.took(now.elapsed(), now);
         if large && self.installed {
             self.quiet_at = Some(now + QUIET);
         } else if self.quiet_at.is_some_and(|at| at <= now) {
@@ -477,7 +481,7 @@ impl Syncer {
         self.follow_ups.extend(self.checks.release(done).map(FollowUp::HealthChecks));
         self.reporting.tell(&self.parts.report, done, &self.index.table().frontends, now);
         if self.parts.flows.due().is_some_and(|due| due <= now) {
-            self.end_flows(|flows, table| flows.check_due(table, now));
+            self.end_flows(&Family::BOTH, |flows, table| flows.check_due(table, now));
         }
         if self.parts.dataplane.due().is_some_and(|due| due <= now)
             && let Err(error) = self.parts.dataplane.tend(now)
@@ -567,6 +571,10 @@ impl Syncer {
             self.owed.clear();
             return;
         }
+        if changes.len() > SMALL_STEP {
+            // One object can change many Services.
+            thread::run_as_others();
+        }
         let began = Instant::now();
         match self.parts.dataplane.apply(&self.index.table().rules, &changes) {
             Ok(report) => self.done(Sync::Partial, &changes, began, &report),
@@ -633,20 +641,20 @@ impl Syncer {
         // All that came in is installed, also in a family that this batch had nothing of.
         self.parts.monitor.updated(&Family::BOTH, now);
         if std::mem::take(&mut self.check_flows) {
-            self.end_flows(|flows, table| flows.check(table));
+            self.end_flows(&Family::BOTH, |flows, table| flows.check(table));
         }
         if !changes.is_empty() {
-            self.end_flows(|flows, table| flows.changed(changes, table, began));
+            self.end_flows(&touched, |flows, table| flows.changed(changes, table, began));
         }
         tracing::debug!(?sync, changes = changes.len(), operations = report.operations, kernel = ?report.kernel, "installed");
     }
 
-    fn end_flows(&mut self, end: impl FnOnce(&mut dyn Flows, &ForwardingTable) -> usize) {
+    fn end_flows(&mut self, families: &[Family], end: impl FnOnce(&mut dyn Flows, &ForwardingTable) -> Ended) {
         let began = Instant::now();
         let ended = end(self.parts.flows.as_mut(), self.index.table());
-        self.parts.metrics.flows_ended(ended, began.elapsed());
-        if ended > 0 {
-            tracing::debug!(ended, "flows ended whose endpoint is gone");
+        self.parts.metrics.flows_ended(families, ended, began.elapsed());
+        if ended != Ended::default() {
+            tracing::debug!(?ended, "flows ended whose endpoint is gone");
         }
     }
 

@@ -27,7 +27,11 @@ const OVERTIME: Duration = Duration::from_secs(30);
 const DENIED: Duration = Duration::from_secs(600);
 /// A watch that lasted so long was a good one, even if nothing happened.
 const GOOD_WATCH: Duration = Duration::from_secs(5);
-const IDENTITY: &str = "/api/v1/namespaces/default/services?fieldSelector=metadata.name%3Dkubernetes&limit=1";
+
+/// One Service: kube-proxy's role may list and watch them, and not get one.
+pub fn list_of_one(namespace: &str, service: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/services?fieldSelector=metadata.name%3D{service}&limit=1")
+}
 
 /// What there is to know of objects.
 #[derive(Debug, PartialEq, Eq)]
@@ -252,7 +256,7 @@ impl Watcher {
 
     /// What tells one store from another: the Service that every API server makes for itself, and how far the store is.
     async fn identify(&self) -> Result<(String, Option<u64>), RequestError> {
-        let body = client::get(&self.clients.requests, IDENTITY).await?;
+        let body = client::get(&self.clients.requests, &list_of_one("default", "kubernetes")).await?;
         let list: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
         let first = list.items.iter().flatten().next();
         let note: Note = first.and_then(|item| serde_json::from_str(item.get()).ok()).unwrap_or_default();

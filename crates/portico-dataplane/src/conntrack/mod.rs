@@ -15,7 +15,7 @@ pub use stale::{ABANDONED_AFTER, Stale, check, plan};
 use crate::netlink::{Messages, Socket};
 use flow::Flow;
 use local::LocalAddresses;
-use portico_model::table::{Family, Protocol};
+use portico_model::table::{Family, PerFamily, Protocol};
 use stale::Scope;
 use std::collections::BTreeMap;
 use std::io;
@@ -37,15 +37,15 @@ impl Conntrack {
 
     /// End the flows that are stale, to be called after the new rules are installed; how many were ended. The kernel is
     /// asked nothing if there is nothing that can be stale.
-    pub fn end(&mut self, stale: &Stale) -> io::Result<usize> {
+    pub fn end(&mut self, stale: &Stale) -> io::Result<PerFamily<usize>> {
         self.local.forget();
-        let mut ended = 0;
+        let mut ended = PerFamily::default();
         for scope in stale.scopes() {
             let flows = self.tracker.query(&flow::list(&scope), |message| {
                 let flow = Flow::parse(&message, scope.protocol)?;
                 stale.ends(&flow, |address| self.local.has(address)).then_some(flow)
             })?;
-            ended += self.delete(&flows)?;
+            *ended.get_mut(scope.family) += self.delete(&flows)?;
         }
         Ok(ended)
     }

@@ -16,7 +16,7 @@ pub(crate) mod run;
 pub use fixed::needs_route_localnet;
 pub use names::{MARK_MASQ, PortChain, endpoint_chain, port_chain};
 pub use read::{meaning, target};
-pub use remove::{present, remove_all_iptables};
+pub use remove::{present, remove_all_iptables, remove_unused_variant};
 pub use rules::probability;
 pub use run::{Programs, Variant, plain_variant};
 

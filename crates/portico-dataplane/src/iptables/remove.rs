@@ -10,10 +10,24 @@ use portico_model::table::Family;
 
 /// Whether there is anything to remove. Cheap, so it may be asked at every start.
 pub fn present() -> bool {
-    let found = |programs: &Programs, family: Family| {
-        programs.has_table(family, "nat") && programs.has_chain(family, super::names::SERVICES)
-    };
-    installed_variants().any(|programs| Family::BOTH.iter().any(|family| found(&programs, *family)))
+    installed_variants().any(|programs| Family::BOTH.iter().any(|family| is_there(&programs, *family)))
+}
+
+fn is_there(programs: &Programs, family: Family) -> bool {
+    programs.has_table(family, "nat") && programs.has_chain(family, super::names::SERVICES)
+}
+
+/// Remove what is in the variant that this node does not use: what it did before, or kube-proxy. Says whether there was anything.
+pub fn remove_unused_variant() -> Result<bool, ApplyError> {
+    let used = super::choose(None)?.variant;
+    let mut found = false;
+    for programs in installed_variants().filter(|programs| programs.variant != used) {
+        for family in Family::BOTH.into_iter().filter(|family| is_there(&programs, *family)) {
+            remove_from(&programs, family)?;
+            found = true;
+        }
+    }
+    Ok(found)
 }
 
 /// Remove all rules of iptables mode, and the fixed ones of IPVS mode, whoever of us installed them.

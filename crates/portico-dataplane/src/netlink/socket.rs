@@ -199,7 +199,9 @@ impl Socket {
         self.receive_all(|message| {
             each(message);
             false
-        })
+        })?;
+        self.stale = false;
+        Ok(())
     }
 
     fn send(&mut self, requests: &Messages) -> io::Result<()> {

@@ -9,6 +9,9 @@ use crate::ApplyError;
 use portico_model::hash::Map;
 use std::sync::Arc;
 
+/// Classes with affinity at most: whoever writes many Services with as many timeouts takes nothing from those without.
+const STICKY: usize = CLASSES / 2;
+
 #[derive(Default)]
 pub struct Classes {
     /// By number; zero is not used, so that no packet's number is zero.
@@ -59,8 +62,16 @@ impl Classes {
         self.entries.iter().enumerate().filter_map(|(number, entry)| Some((number as u32, entry.as_ref()?.class)))
     }
 
+    /// Whether all of these, which have affinity, can be acquired.
+    pub fn has_room(&self, wanted: &[Class]) -> bool {
+        let new = wanted.iter().filter(|class| !self.numbers.contains_key(class)).count();
+        let sticky = || self.entries.iter().flatten().filter(|entry| entry.class.affinity.is_some());
+        let idle = sticky().filter(|entry| entry.users == 0 && !wanted.contains(&entry.class)).count();
+        new <= idle + STICKY.saturating_sub(sticky().count())
+    }
+
     fn create(&mut self, class: Class, delta: &mut Delta) -> Result<u32, ApplyError> {
-        let place = self.free_place()?;
+        let place = self.free_place(&class)?;
         if self.entries.len() <= place {
             self.entries.resize_with(place + 1, || None);
         }
@@ -76,12 +87,16 @@ impl Classes {
     }
 
     /// A number that no class has, else one whose class nobody uses.
-    fn free_place(&self) -> Result<usize, ApplyError> {
-        if self.numbers.len() < CLASSES - 1 {
+    fn free_place(&self, class: &Class) -> Result<usize, ApplyError> {
+        let sticky = class.affinity.is_some();
+        let full = sticky && self.numbers.keys().filter(|known| known.affinity.is_some()).count() >= STICKY;
+        if !full && self.numbers.len() < CLASSES - 1 {
             let unused = self.entries.iter().skip(1).position(Option::is_none);
             return Ok(unused.map_or(self.entries.len().max(1), |place| place + 1));
         }
-        let idle = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| entry.users == 0);
+        let idle = |entry: &Option<Entry>| {
+            entry.as_ref().is_some_and(|entry| entry.users == 0 && (!full || entry.class.affinity.is_some()))
+        };
         self.entries.iter().position(idle).ok_or_else(|| {
             ApplyError::Limit(format!("more than {} numbers of endpoints and affinity timeouts", CLASSES - 1))
         })
@@ -95,6 +110,7 @@ pub fn element(number: u32, class: &Class) -> Element {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nftables::rules::Affinity;
 
     fn class(endpoints: u32) -> Class {
         Class { endpoints, affinity: None }
@@ -115,6 +131,27 @@ mod tests {
         classes.release(1);
         assert_eq!(classes.acquire(class(9999), &mut delta).unwrap(), 1);
         assert_eq!(delta.removed, [element(1, &class(1))]);
+    }
+
+    #[test]
+    fn affinity_leaves_room_for_what_has_none() {
+        let (mut classes, mut delta) = (Classes::default(), Delta::default());
+        let sticky = |seconds| Class { endpoints: 1, affinity: Some(Affinity { seconds, local: false }) };
+        for seconds in 1..=STICKY as u32 {
+            assert!(classes.has_room(&[sticky(seconds)]));
+            classes.acquire(sticky(seconds), &mut delta).unwrap();
+        }
+        let new = [sticky(90_000), sticky(90_001)];
+        assert!(classes.has_room(&[sticky(1)]) && !classes.has_room(&new[..1]));
+        assert!(classes.acquire(new[0], &mut delta).is_err());
+        for endpoints in 1..STICKY as u32 {
+            classes.acquire(class(endpoints), &mut delta).unwrap();
+        }
+        let number = classes.acquire(sticky(1), &mut delta).unwrap();
+        classes.release(number);
+        classes.release(number);
+        assert!(classes.has_room(&new[..1]) && !classes.has_room(&new) && !classes.has_room(&[sticky(1), new[0]]));
+        assert_eq!(classes.acquire(new[0], &mut delta).unwrap(), number);
     }
 
     #[test]

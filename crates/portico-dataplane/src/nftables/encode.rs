@@ -136,12 +136,13 @@ fn add_rule(m: &mut Messages, place: Place<'_>, chain: &str, rule: &Rule) {
 
 /// As `nft` stores comments: kind, length, text with a zero byte at its end.
 fn comment(text: &str) -> Vec<u8> {
-    let mut end = text.len().min(LONGEST_COMMENT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let text = text.get(..end).unwrap_or_default().bytes();
-    [COMMENT, end as u8 + 1].into_iter().chain(text).chain([0]).collect()
+    let text = as_comment(text);
+    [COMMENT, text.len() as u8 + 1].into_iter().chain(text.bytes()).chain([0]).collect()
+}
+
+/// As much of it as a comment can have, which is what comes back.
+pub fn as_comment(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(LONGEST_COMMENT)).unwrap_or_default()
 }
 
 fn add_set(m: &mut Messages, place: Place<'_>, set: Set, size: u32) {

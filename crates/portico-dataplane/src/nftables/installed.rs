@@ -242,6 +242,16 @@ impl Installed {
     ) -> Result<(), ApplyError> {
         let Some(port) = self.ports.get_mut(pair as usize).and_then(Option::as_mut) else { return Ok(()) };
         let mut sides = [&wanted.cluster, &wanted.local].map(|side| slots::targets(self.family, side.iter()));
+        let mut wanted = wanted.clone();
+        let sticky = |(side, targets): (usize, &Vec<Target>)| {
+            Port::class_of(targets.len().min(MEMBERS), wanted.affinity, side == 1)
+        };
+        if wanted.affinity.is_some()
+            && !self.classes.has_room(&sides.iter().enumerate().filter_map(sticky).collect::<Vec<_>>())
+        {
+            tracing::warn!(port = %port.name, "there are too many timeouts of session affinity: it is served without");
+            wanted = Arc::new(ServicePort { affinity: None, ..ServicePort::clone(&wanted) });
+        }
         if wanted.affinity.is_some() {
             // Those of this node first: a local policy has no others.
             let [cluster, local] = &sides;
@@ -265,7 +275,7 @@ impl Installed {
             let old: Vec<Option<Target>> = pool.slots.iter().copied().map(Some).collect();
             pool.slots = slots::assign(if old.is_empty() { found } else { &old }, targets);
         }
-        port.wanted = wanted.clone();
+        port.wanted = wanted;
         Ok(())
     }
 

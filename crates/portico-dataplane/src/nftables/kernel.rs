@@ -142,8 +142,10 @@ struct Unheard {
 
 impl Unheard {
     fn begin(watch: &Watch, socket: &mut Socket) -> Option<Unheard> {
+        // First, so that nobody comes between who is neither heard nor counted.
+        let generation = read::generation(socket).ok();
         watch.pause().ok()?;
-        Some(Unheard { watch: watch.clone(), generation: read::generation(socket).ok() })
+        Some(Unheard { watch: watch.clone(), generation })
     }
 
     fn end(self, socket: &mut Socket, committed: bool) {

@@ -1,6 +1,7 @@
 //! One port as it is installed, and the elements that it consists of.
 
 use super::element::{At, Element, Target};
+use super::encode::as_comment;
 use super::number::{Number, Treatment};
 use super::rules::{Affinity, Class};
 use ipnet::IpNet;
@@ -15,7 +16,7 @@ pub struct Port {
     pub pools: [Pool; 2],
     /// With affinity: endpoints by the index that clients are remembered with.
     pub members: Vec<Option<Target>>,
-    name: Arc<str>,
+    pub name: Arc<str>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,7 @@ impl Port {
             wanted: Arc::default(),
             pools: Default::default(),
             members: Vec::new(),
-            name: Arc::from(key.to_string()),
+            name: Arc::from(as_comment(&key.to_string())),
         }
     }
 

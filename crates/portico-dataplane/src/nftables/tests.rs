@@ -271,6 +271,31 @@ fn a_local_policy_keeps_its_endpoints_however_many_others_there_are() {
     assert_eq!(pool.endpoints, BTreeSet::from([Target::from(&endpoint(3000))]));
 }
 
+#[test]
+fn nobody_stands_still_because_somebody_has_too_many_timeouts() {
+    let (kernel, mut wanted) = (Fake::new(), table());
+    for number in 0..2500u16 {
+        let [high, low] = number.to_be_bytes();
+        let mut port = ServicePort { affinity: Some(1 + u32::from(number)), ..simple_port(1) };
+        port.frontends[0].address = Some(IpAddr::from([10, 96, high, low]));
+        let service = ServiceName { namespace: Arc::from("default"), name: Arc::from(format!("s{number}")) };
+        wanted.ports.insert(PortKey { service, ..key(1) }, Arc::new(port));
+    }
+    let mut nft = Nftables::new(kernel.clone());
+    nft.replace(&wanted).unwrap();
+    let served = |kernel: &Fake| {
+        meaning(&kernel.elements(FAMILY)).frontends.values().filter(|f| !f.2.endpoints.is_empty()).count()
+    };
+    assert_eq!(served(&kernel), 2500);
+    let mut other = simple_port(9);
+    other.frontends[0].address = Some(IpAddr::from([10, 97, 0, 1]));
+    let change = set(&mut wanted, 9, Some(other));
+    nft.apply(&wanted.rules, &[change]).unwrap();
+    assert_eq!(served(&kernel), 2501);
+    assert_eq!(nft.replace(&wanted).unwrap(), Report::default());
+    assert_eq!(Nftables::new(kernel.clone()).replace(&wanted).unwrap(), Report::default(), "nor after a restart");
+}
+
 /// One Service with two endpoints.
 fn simple() -> ForwardingTable {
     let mut table = table();

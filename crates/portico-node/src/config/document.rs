@@ -19,12 +19,13 @@ pub struct Document {
     resolved: Value,
     asked: BTreeSet<String>,
     problems: Vec<String>,
+    passed_over: Vec<String>,
 }
 
 impl Document {
     pub fn new(tree: Value, name: FieldName) -> Document {
         let resolved = Value::Object(Map::new());
-        Document { tree, name, resolved, asked: BTreeSet::new(), problems: Vec::new() }
+        Document { tree, name, resolved, asked: BTreeSet::new(), problems: Vec::new(), passed_over: Vec::new() }
     }
 
     /// How people call this field.
@@ -50,8 +51,11 @@ impl Document {
     /// What is written at a path, where it is not null.
     fn find(&mut self, path: &str) -> Option<Value> {
         self.asked.insert(path.to_owned());
-        let found = path.split('.').try_fold(&self.tree, |value, key| value.get(key))?;
-        Some(found.clone()).filter(|value| !value.is_null())
+        self.look(path).cloned().filter(|value| !value.is_null())
+    }
+
+    fn look(&self, path: &str) -> Option<&Value> {
+        path.split('.').try_fold(&self.tree, |value, key| value.get(key))
     }
 
     fn resolve(&mut self, path: &str, value: Value) {
@@ -176,6 +180,34 @@ impl Document {
         let Some(value) = self.find(path) else { return false };
         self.resolve(path, value.clone());
         says_something(&value)
+    }
+
+    /// Whether it is set to anything but nothing.
+    pub fn says(&self, path: &str) -> bool {
+        self.look(path).is_some_and(says_something)
+    }
+
+    /// What is written at one path counts at another.
+    pub fn copy(&mut self, from: &str, to: &str) {
+        if let Some(value) = self.look(from).cloned() {
+            set(&mut self.tree, to, value);
+        }
+    }
+
+    /// Read something of which nothing that is wrong is a problem, if it is `lenient`.
+    pub fn leniently<T>(&mut self, lenient: bool, read: impl FnOnce(&mut Document) -> T) -> T {
+        let before = self.problems.len();
+        let found = read(self);
+        if lenient {
+            let passed_over = self.problems.split_off(before);
+            self.passed_over.extend(passed_over);
+        }
+        found
+    }
+
+    /// What was wrong and does not matter.
+    pub fn passed_over(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.passed_over)
     }
 
     /// The paths that are written down and that nobody asked for.

@@ -25,8 +25,10 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
     document.text("kind", KIND);
     let mode = mode(document);
     let own_address = own_address(document);
-    let (nftables, iptables) = (section(document, Mode::Nftables), section(document, Mode::Iptables));
-    let (ipvs, ipvs_period) = ipvs(document);
+    // What is wrong with the section of another mode is no reason not to start; kube-proxy looks at that of iptables always.
+    let nftables = document.leniently(mode != Mode::Nftables, |document| section(document, Mode::Nftables));
+    let iptables = section(document, Mode::Iptables);
+    let (ipvs, ipvs_period) = document.leniently(mode != Mode::Ipvs, ipvs);
     let section = match mode {
         Mode::Nftables => nftables,
         Mode::Iptables => iptables,
@@ -78,6 +80,19 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
     }
 }
 
+/// A file without a mode was written for a kube-proxy that uses iptables then. What it says of masquerading and of how often to compare
+/// is meant all the same. Says whether there was anything.
+pub fn adopt_iptables(document: &mut Document) -> bool {
+    const FIELDS: [&str; 3] = ["masqueradeAll", "masqueradeBit", "syncPeriod"];
+    let [from, to] = ["iptables", "nftables"].map(|section| FIELDS.map(|field| format!("{section}.{field}")));
+    if document.says("mode") || to.iter().any(|field| document.says(field)) {
+        return false;
+    }
+    let said: Vec<_> = from.iter().zip(&to).filter(|(from, _)| document.says(from)).collect();
+    said.iter().for_each(|(from, to)| document.copy(from, to));
+    !said.is_empty()
+}
+
 fn mode(document: &mut Document) -> Mode {
     match document.text("mode", Mode::Nftables.name()).as_str() {
         "nftables" => return Mode::Nftables,
@@ -106,7 +121,8 @@ fn section(document: &mut Document, mode: Mode) -> Section {
 }
 
 /// What the kernel may have as modules `ip_vs_…`.
-const SCHEDULERS: [&str; 13] = ["rr", "wrr", "lc", "wlc", "sh", "dh", "sed", "nq", "mh", "lblc", "lblcr", "fo", "ovf"];
+const SCHEDULERS: [&str; 14] =
+    ["rr", "wrr", "lc", "wlc", "sh", "dh", "sed", "nq", "mh", "lblc", "lblcr", "fo", "ovf", "twos"];
 
 /// The section of ipvs mode, and how often it is compared.
 fn ipvs(document: &mut Document) -> (Ipvs, Duration) {

@@ -199,7 +199,12 @@ pub fn interpret(
             Document::new(tree, str::to_owned)
         }
     };
+    if file.is_some() && meaning::adopt_iptables(&mut document) {
+        let why = "mode is not set: nftables is used, where kube-proxy would use iptables";
+        warnings.push(format!("{why}; what is said in iptables counts for it"));
+    }
     let mut config = meaning::read(&mut document, arguments, file.is_some(), surroundings);
+    warnings.extend(document.passed_over().into_iter().map(|problem| format!("of another mode, ignored: {problem}")));
     without_effect(&mut document, arguments, (file.is_some(), config.mode), &mut warnings);
     for field in document.unknown() {
         let line = file.as_ref().and_then(|(_, text)| line_of(text, &field));

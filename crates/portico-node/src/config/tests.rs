@@ -208,8 +208,11 @@ fn ipvs() {
 #[test]
 fn what_is_wrong_is_named() {
     let table: &[(Value, &str)] = &[
-        (json!({"ipvs": {"scheduler": "random"}}), "ipvs.scheduler: \"random\" is not known; use one of rr, wrr"),
-        (json!({"ipvs": {"excludeCIDRs": ["10.0.0.1"]}}), "ipvs.excludeCIDRs"),
+        (
+            json!({"mode": "ipvs", "ipvs": {"scheduler": "random"}}),
+            "ipvs.scheduler: \"random\" is not known; use one of rr, wrr",
+        ),
+        (json!({"mode": "ipvs", "ipvs": {"excludeCIDRs": ["10.0.0.1"]}}), "ipvs.excludeCIDRs"),
         (json!({"mode": "userspace"}), "mode: \"userspace\" is not known; use nftables, iptables or ipvs"),
         (json!({"clusterCIDR": "10.0.0.0"}), "clusterCIDR: \"10.0.0.0\" is not a network"),
         (json!({"clusterCIDR": "10.0.0.0/8,11.0.0.0/8"}), "one of IPv4 and one of IPv6"),
@@ -255,6 +258,41 @@ fn a_file_must_say_what_it_is() {
             matches!(interpret(&arguments(&[]), file, &surroundings()), Err(ConfigError::Decode { .. })),
             "{text:?}"
         );
+    }
+}
+
+#[test]
+fn a_file_without_a_mode_was_written_for_iptables() {
+    let section = json!({"masqueradeAll": true, "masqueradeBit": 15, "syncPeriod": "1m", "localhostNodePorts": null});
+    let zero = json!({"masqueradeAll": false, "masqueradeBit": null, "minSyncPeriod": "0s", "syncPeriod": "0s"});
+    let loaded = with_file(json!({"mode": "", "iptables": section, "nftables": zero}), &[]).unwrap();
+    let settings = &loaded.config.settings;
+    assert_eq!((loaded.config.mode, settings.masquerade_all), (Mode::Nftables, true));
+    assert_eq!((settings.masquerade_mark, loaded.config.sync_period), (1 << 15, Duration::from_secs(60)));
+    assert!(loaded.warnings[0].starts_with("mode is not set"), "{:?}", loaded.warnings);
+    assert_eq!(loaded.config.resolved["nftables"]["masqueradeBit"], 15);
+    for (rule, fields) in [
+        ("it says the mode", json!({"mode": "nftables", "iptables": section})),
+        ("it says it for nftables", json!({"iptables": section, "nftables": {"masqueradeBit": 14}})),
+        ("it says nothing", json!({"iptables": zero, "nftables": zero})),
+    ] {
+        let loaded = with_file(fields, &[]).unwrap();
+        assert!(!loaded.config.settings.masquerade_all && loaded.warnings.is_empty(), "{rule}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_section_of_another_mode_is_told() {
+    let fields = json!({"mode": "iptables", "nftables": {"masqueradeBit": 40}, "ipvs": {"excludeCIDRs": ["10.96.0.1"], "scheduler": "x"}});
+    let loaded = with_file(fields, &[]).unwrap();
+    assert_eq!(loaded.warnings.len(), 3, "{:?}", loaded.warnings);
+    assert!(loaded.warnings[0].contains("nftables.masqueradeBit: 40"), "{:?}", loaded.warnings);
+    for wrong in [
+        json!({"mode": "nftables", "nftables": {"masqueradeBit": 40}}),
+        json!({"mode": "ipvs", "ipvs": {"scheduler": "x"}}),
+        json!({"mode": "nftables", "iptables": {"masqueradeBit": 40}}),
+    ] {
+        assert!(with_file(wrong, &[]).is_err());
     }
 }
 

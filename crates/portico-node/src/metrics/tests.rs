@@ -41,15 +41,22 @@ fn ports_without_local_endpoints_are_counted() {
 fn names_are_those_of_kube_proxy() {
     let metrics = Metrics::new("nftables");
     metrics.failed(&[IpFamily::V6]);
-    metrics.flows_ended(3, Duration::from_millis(1));
+    metrics.flows_ended(&IpFamily::BOTH, PerFamily { v4: 3, v6: 0 }, Duration::from_millis(1));
     metrics.queued(IpFamily::V4);
     let text = metrics.text();
     for name in [
         "kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family=\"IPv6\"} 1",
-        "kubeproxy_conntrack_reconciler_deleted_entries_total 3",
-        "kubeproxy_conntrack_reconciler_sync_duration_seconds_count 1",
+        "kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family=\"IPv4\"} 0",
+        "kubeproxy_sync_proxy_rules_no_local_endpoints_total{traffic_policy=\"internal\",ip_family=\"IPv6\"} 0",
+        "kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family=\"IPv4\"} 3",
+        "kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family=\"IPv6\"} 0",
+        "kubeproxy_conntrack_reconciler_sync_duration_seconds_count{ip_family=\"IPv4\"} 1",
         "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family=\"IPv4\"}",
         "process_resident_memory_bytes",
+        "process_virtual_memory_bytes",
+        "process_start_time_seconds",
+        "process_open_fds",
+        "process_max_fds",
         "process_cpu_seconds_total",
         "portico_drift_repairs_total 0",
     ] {

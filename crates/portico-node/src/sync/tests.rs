@@ -117,20 +117,20 @@ impl Dataplane for Fake {
 }
 
 #[derive(Clone, Default)]
-struct Ended(Arc<Mutex<Vec<Change>>>);
+struct FakeFlows(Arc<Mutex<Vec<Change>>>);
 
-impl Flows for Ended {
-    fn changed(&mut self, changes: &[Change], _: &ForwardingTable, _: Instant) -> usize {
+impl Flows for FakeFlows {
+    fn changed(&mut self, changes: &[Change], _: &ForwardingTable, _: Instant) -> Ended {
         self.0.lock().unwrap().extend_from_slice(changes);
-        changes.len()
+        Ended { v4: changes.len(), v6: 0 }
     }
 
-    fn check(&mut self, _: &ForwardingTable) -> usize {
-        0
+    fn check(&mut self, _: &ForwardingTable) -> Ended {
+        Ended::default()
     }
 
-    fn check_due(&mut self, _: &ForwardingTable, _: Instant) -> usize {
-        0
+    fn check_due(&mut self, _: &ForwardingTable, _: Instant) -> Ended {
+        Ended::default()
     }
 
     fn due(&self) -> Option<Instant> {
@@ -141,11 +141,11 @@ impl Flows for Ended {
 struct Rig {
     syncer: Syncer,
     kernel: Fake,
-    ended: Ended,
+    ended: FakeFlows,
     now: Instant,
 }
 
-fn parts(kernel: &Fake, ended: &Ended, now: Instant) -> Parts {
+fn parts(kernel: &Fake, ended: &FakeFlows, now: Instant) -> Parts {
     Parts {
         settings: Settings {
             node_name: "node1".into(),
@@ -172,7 +172,7 @@ fn parts(kernel: &Fake, ended: &Ended, now: Instant) -> Parts {
 
 impl Rig {
     fn new() -> Rig {
-        let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
+        let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
         Rig { syncer: Syncer::new(parts(&kernel, &ended, now), now), kernel, ended, now }
     }
 
@@ -460,7 +460,7 @@ fn what_was_known_last_counts_until_there_is_a_list() {
 
 #[test]
 fn the_own_address_counts_as_one_of_the_node() {
-    let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
+    let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
     let own = Some("172.30.0.99".parse().unwrap());
     let mut syncer = Syncer::new(Parts { own_address: own, ..parts(&kernel, &ended, now) }, now);
     syncer.take(Input::Addresses(vec!["172.30.0.99".parse().unwrap(), "172.30.0.11".parse().unwrap()]), now);
@@ -475,7 +475,7 @@ fn the_own_address_counts_as_one_of_the_node() {
 
 #[test]
 fn addresses_that_never_change_are_told() {
-    let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
+    let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
     let mut parts = parts(&kernel, &ended, now);
     parts.settings.node_ports = NodePortSetting::Networks { networks: Vec::new(), loopback: true };
     let told = Syncer::new(parts, now).step(now);
@@ -531,7 +531,7 @@ fn what_changed_nothing_does_not_count_as_slow_later() {
 
 #[test]
 fn a_kernel_that_keeps_failing_makes_the_node_unhealthy() {
-    let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
+    let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
     let monitor = Monitor::new(Duration::ZERO, &Family::BOTH);
     let mut syncer = Syncer::new(Parts { monitor: monitor.clone(), ..parts(&kernel, &ended, now) }, now);
     [Kind::Service, Kind::Slice, Kind::Node].into_iter().for_each(|kind| syncer.listed(kind, &HashSet::new()));
@@ -563,7 +563,7 @@ fn memory_is_given_back_once_when_it_is_quiet_after_much_work() {
 
 #[tokio::test]
 async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
-    let (kernel, ended) = (Fake::default(), Ended::default());
+    let (kernel, ended) = (Fake::default(), FakeFlows::default());
     let (inputs, received) = mpsc::channel(64);
     let (follow_ups, mut followed) = mpsc::channel(64);
     for number in 0..10 {

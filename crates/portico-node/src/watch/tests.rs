@@ -88,7 +88,7 @@ async fn serve(
     }
     let head = String::from_utf8(head).unwrap();
     let path = head.split(' ').nth(1).unwrap();
-    let reply = if path == IDENTITY {
+    let reply = if path == list_of_one("default", "kubernetes") {
         let mut identities = identities.lock().unwrap();
         let next = if identities.len() > 1 { identities.pop_front() } else { identities.front().cloned() };
         Reply::Answer(200, next.unwrap())

@@ -4,7 +4,7 @@ use super::*;
 use portico_model::objects::Ingress;
 
 fn announcing() -> Rig {
-    let (kernel, ended, now) = (Fake::default(), Ended::default(), Instant::now());
+    let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
     let parts = Parts { announcing: true, ..parts(&kernel, &ended, now) };
     Rig { syncer: Syncer::new(parts, now), kernel, ended, now }
 }
