@@ -57,6 +57,7 @@ fn each_of_1000(change: impl FnMut(u32)) -> Duration {
 fn settings() -> Settings {
     Settings {
         node_name: "node-1".into(),
+        own_address: None,
         detect_local: DetectLocal::NodeCidr,
         node_ports: NodePortSetting::Primary,
         masquerade_all: false,

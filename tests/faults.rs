@@ -218,6 +218,25 @@ fn dataplanes_change_places_without_a_blink() {
     });
 }
 
+/// One that is told to end may write what it knows once more when our rules are in, and what it knows may be old.
+#[test]
+fn nftables_a_kube_proxy_that_is_still_ending_comes_too_late() {
+    const TABLE: &str = "add table ip kube-proxy";
+    const CHAIN: &str = "add chain ip kube-proxy nat { type nat hook prerouting priority -110 ; }";
+    on_a_node("nftables", async |rig| {
+        let rule = format!("add rule ip kube-proxy nat ip daddr 10.96.9.9 tcp dport 80 dnat to {}:8080", PODS[1]);
+        let write = format!("nft {TABLE} ; {CHAIN} ; {rule}");
+        rig.stop();
+        rig.run(&write);
+        rig.reaches(STEADY, &["pod1"]).await;
+        rig.start();
+        rig.is_gone("kube-proxy", "nft list tables").await;
+        rig.run(&write);
+        rig.is_gone("kube-proxy", "nft list tables").await;
+        rig.reaches(STEADY, &["pod0"]).await;
+    });
+}
+
 /// The node is late, and the client has its connection all the same: not even its first packet is lost.
 #[test]
 fn nftables_a_connection_comes_before_its_service() {

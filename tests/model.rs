@@ -75,6 +75,7 @@ fn settings(node: &str, config: &Value) -> Settings {
     let networks: Vec<IpNet> = networks.filter_map(|network| network.parse().ok()).collect();
     Settings {
         node_name: node.into(),
+        own_address: config["bindAddress"].as_str().map(|address| address.parse().unwrap()),
         detect_local,
         node_ports: match networks.is_empty() {
             true => NodePortSetting::Primary,
@@ -82,6 +83,6 @@ fn settings(node: &str, config: &Value) -> Settings {
         },
         masquerade_all: config["nftables"]["masqueradeAll"] == true,
         masquerade_mark: 0x4000,
-        external_ips: true,
+        external_ips: config["featureGates"]["AllowServiceExternalIPs"] != false,
     }
 }

@@ -195,11 +195,15 @@ impl Rig {
 
     /// Waits until nothing of the dataplane that is not used is left.
     pub async fn other_dataplane_is_gone(&self) {
+        match self.mode {
+            "nftables" => self.is_gone("KUBE-", "iptables-save").await,
+            _ => self.is_gone("portico", "nft list tables").await,
+        }
+    }
+
+    /// Waits until what a program prints no longer has this.
+    pub async fn is_gone(&self, sign: &str, program: &str) {
         let since = Instant::now();
-        let (program, sign) = match self.mode {
-            "nftables" => ("iptables-save", "KUBE-"),
-            _ => ("nft list tables", "portico"),
-        };
         while self.run(program).contains(sign) {
             assert!(since.elapsed() < PATIENCE, "{sign} is still there: {}", self.log());
             tokio::time::sleep(Duration::from_millis(10)).await;

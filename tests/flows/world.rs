@@ -51,6 +51,7 @@ impl Choices {
         let masquerade_all = self.masquerade_all;
         Settings {
             node_name: NODE.into(),
+            own_address: None,
             detect_local,
             node_ports,
             masquerade_all,

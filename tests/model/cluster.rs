@@ -149,7 +149,8 @@ impl Cluster {
     fn has(&self, number: u8, packet: &Packet) -> bool {
         let mut frontends = self.nodes[&number].table().ports.iter().flat_map(|(_, port)| &port.frontends);
         let is_services = |frontend: &Frontend| frontend.address == Some(packet.destination);
-        packet.local.contains(&packet.destination) || (self.mode == "ipvs" && frontends.any(is_services))
+        let own = packet.destination.is_loopback() || packet.local.contains(&packet.destination);
+        own || (self.mode == "ipvs" && frontends.any(is_services))
     }
 
     fn arrive(&self, number: u8, packet: Packet) -> (Value, String) {

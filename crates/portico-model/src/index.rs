@@ -64,6 +64,8 @@ impl NodePortSetting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub node_name: Arc<str>,
+    /// An address of the node that goes before those of its Node object, which need not know it.
+    pub own_address: Option<IpAddr>,
     pub detect_local: DetectLocal,
     pub node_ports: NodePortSetting,
     pub masquerade_all: bool,
@@ -252,11 +254,6 @@ impl Index {
 
     pub fn delete_service_cidr(&mut self, name: &str) {
         self.node.delete_service_cidr(name);
-    }
-
-    /// An address of this node that its Node object need not know.
-    pub fn set_own_address(&mut self, address: IpAddr) {
-        self.node.set_own_address(address);
     }
 
     /// The addresses that the node's interfaces have.

@@ -80,7 +80,6 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     let (journal, remembered) = open_journal(&config.data_dir, &config.settings.node_name).unzip();
     let parts = Parts {
         settings: config.settings.clone(),
-        own_address: config.own_address,
         dataplane,
         flows: Box::new(Tracker::open()),
         monitor: monitor.clone(),
@@ -130,7 +129,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         let parts = announce::Parts {
             client: client.clone(),
             node: Arc::clone(&node),
-            own: config.own_address,
+            own: config.settings.own_address,
             installed,
             report: announcing,
             key_file: config.announce.key_file.clone(),

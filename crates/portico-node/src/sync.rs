@@ -125,8 +125,6 @@ pub trait Door: Send {
 /// What the loop works with.
 pub struct Parts {
     pub settings: Settings,
-    /// An address of the node that its Node object need not know.
-    pub own_address: Option<IpAddr>,
     pub dataplane: Box<dyn Dataplane>,
     pub flows: Box<dyn Flows>,
     pub monitor: Monitor,
@@ -229,7 +227,6 @@ impl Syncer {
         if parts.announcing {
             index = index.with_announcing();
         }
-        parts.own_address.into_iter().for_each(|address| index.set_own_address(address));
         let gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
         parts.monitor.set_eligible(index.eligible());
         // Some settings say it all before anything is known; later only changes are told.
@@ -430,7 +427,6 @@ impl Syncer {
     fn install_early(&mut self) {
         let Some(objects) = self.early.take(self.parts.dataplane.as_mut()) else { return };
         let mut index = Index::new(self.parts.settings.clone());
-        self.parts.own_address.into_iter().for_each(|address| index.set_own_address(address));
         index.set_addresses(self.addresses.clone());
         self.node.iter().for_each(|node| index.apply_node(node));
         for object in objects {

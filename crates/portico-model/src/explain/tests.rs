@@ -182,6 +182,7 @@ fn verdicts() {
 fn a_load_balancer_that_proxies_is_not_ours() {
     let settings = crate::index::Settings {
         node_name: "here".into(),
+        own_address: None,
         detect_local: crate::index::DetectLocal::NodeCidr,
         node_ports: crate::index::NodePortSetting::Primary,
         masquerade_all: false,

@@ -19,8 +19,6 @@ pub(super) struct NodeState {
     zone: String,
     /// The first address of each family in the Node object.
     primary: PerFamily<Option<IpAddr>>,
-    /// One that goes before it.
-    own_address: Option<IpAddr>,
     pod_cidrs: Vec<IpNet>,
     service_cidrs: BTreeMap<String, Vec<IpNet>>,
     /// Of the node's interfaces, sorted.
@@ -47,7 +45,6 @@ impl NodeState {
             leaving: false,
             zone: String::new(),
             primary: PerFamily::default(),
-            own_address: None,
             pod_cidrs: Vec::new(),
             service_cidrs: BTreeMap::new(),
             addresses: Vec::new(),
@@ -92,11 +89,6 @@ impl NodeState {
         self.changed = true;
     }
 
-    pub fn set_own_address(&mut self, address: IpAddr) {
-        self.own_address = Some(address);
-        self.changed = true;
-    }
-
     pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
         addresses.sort_unstable();
         addresses.dedup();
@@ -133,7 +125,7 @@ impl NodeState {
     }
 
     fn primary(&self, family: Family) -> Option<IpAddr> {
-        self.own_address.filter(|address| Family::of(*address) == family).or(*self.primary.get(family))
+        self.settings.own_address.filter(|address| Family::of(*address) == family).or(*self.primary.get(family))
     }
 
     fn local_pods(&self, family: Family) -> LocalPods {

@@ -42,6 +42,7 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
     };
     let settings = Settings {
         node_name: node_name(document, surroundings).into(),
+        own_address: Some(own_address).filter(|address| !address.is_unspecified()),
         detect_local: detect_local(document),
         node_ports: node_ports(document, mode),
         masquerade_all: section.masquerade_all,
@@ -53,7 +54,6 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
         sysctls: sysctls(document, &settings.node_ports),
         settings,
         ipvs,
-        own_address: Some(own_address).filter(|address| !address.is_unspecified()),
         api: ApiAccess {
             kubeconfig: Some(kubeconfig).filter(|path| !path.is_empty()).map(PathBuf::from),
             server: arguments.text("master").filter(|url| !url.is_empty()).map(str::to_owned),

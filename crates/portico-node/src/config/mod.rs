@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use portico_model::index::{DetectLocal, NodePortSetting, Settings};
 use serde_json::Value;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,8 +35,6 @@ pub struct Config {
     pub mode: Mode,
     pub settings: Settings,
     pub ipvs: Ipvs,
-    /// The address of this node that its Node object may not know.
-    pub own_address: Option<IpAddr>,
     pub api: ApiAccess,
     pub healthz: Option<SocketAddr>,
     pub metrics: Option<SocketAddr>,

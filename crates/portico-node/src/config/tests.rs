@@ -48,7 +48,7 @@ fn defaults_are_those_of_kube_proxy_but_for_the_mode() {
     assert_eq!(config.sync_period, Duration::from_secs(30));
     assert_eq!(config.sysctls.conntrack_max_per_core, 32768);
     assert_eq!(config.sysctls.tcp_established_timeout, Duration::from_secs(86_400));
-    assert_eq!((config.own_address, config.oom_score_adj), (None, -999));
+    assert_eq!((config.settings.own_address, config.oom_score_adj), (None, -999));
 }
 
 /// The same settings, once with flags and once in a file.
@@ -87,7 +87,7 @@ fn flags_and_file_mean_the_same() {
     let mut from_flags = with_flags(&flags).unwrap().config;
     assert_eq!(from_file.settings.node_name.as_ref(), "node1");
     assert_eq!(from_file.sysctls.udp_stream_timeout, Duration::from_secs(100));
-    assert_eq!(from_file.own_address, Some("172.30.0.11".parse().unwrap()));
+    assert_eq!(from_file.settings.own_address, Some("172.30.0.11".parse().unwrap()));
     (from_file.file, from_file.resolved, from_flags.resolved) = (None, Value::Null, Value::Null);
     assert_eq!(from_file, from_flags);
 }

@@ -149,13 +149,13 @@ fn parts(kernel: &Fake, ended: &FakeFlows, now: Instant) -> Parts {
     Parts {
         settings: Settings {
             node_name: "node1".into(),
+            own_address: None,
             detect_local: DetectLocal::ClusterCidr(Vec::new()),
             node_ports: NodePortSetting::Primary,
             masquerade_all: false,
             masquerade_mark: 0x4000,
             external_ips: true,
         },
-        own_address: None,
         dataplane: Box::new(kernel.clone()),
         flows: Box::new(ended.clone()),
         monitor: Monitor::new(Duration::from_secs(60), &Family::BOTH),
@@ -461,8 +461,9 @@ fn what_was_known_last_counts_until_there_is_a_list() {
 #[test]
 fn the_own_address_counts_as_one_of_the_node() {
     let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
-    let own = Some("172.30.0.99".parse().unwrap());
-    let mut syncer = Syncer::new(Parts { own_address: own, ..parts(&kernel, &ended, now) }, now);
+    let mut parts = parts(&kernel, &ended, now);
+    parts.settings.own_address = Some("172.30.0.99".parse().unwrap());
+    let mut syncer = Syncer::new(parts, now);
     syncer.take(Input::Addresses(vec!["172.30.0.99".parse().unwrap(), "172.30.0.11".parse().unwrap()]), now);
     for object in [None, Some(node("172.30.0.11"))] {
         object.into_iter().for_each(|object| syncer.apply(&object));

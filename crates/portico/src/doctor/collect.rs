@@ -77,6 +77,7 @@ fn tried(what: impl FnOnce() -> Result<(), ApplyError>) -> Tried {
 fn install(mut dataplane: impl Dataplane) -> Result<(), ApplyError> {
     let settings = Settings {
         node_name: "doctor".into(),
+        own_address: None,
         detect_local: DetectLocal::NodeCidr,
         node_ports: NodePortSetting::Primary,
         masquerade_all: false,

@@ -198,6 +198,7 @@ impl Settings {
         };
         index::Settings {
             node_name: node.into(),
+            own_address: None,
             detect_local,
             node_ports: NodePortSetting::Primary,
             masquerade_all: self.masquerade_all,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 pub fn settings() -> Settings {
     Settings {
         node_name: "here".into(),
+        own_address: None,
         detect_local: DetectLocal::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap(), "fd00:10::/32".parse().unwrap()]),
         node_ports: NodePortSetting::Primary,
         masquerade_all: false,

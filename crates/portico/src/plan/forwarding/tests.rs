@@ -6,6 +6,7 @@ use serde_json::json;
 fn settings(node: &str) -> Settings {
     Settings {
         node_name: node.into(),
+        own_address: None,
         detect_local: DetectLocal::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap()]),
         node_ports: NodePortSetting::Primary,
         masquerade_all: false,
