@@ -24,7 +24,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use chaos::Chaos;
 use portico_dataplane::Dataplane;
-use portico_dataplane::iptables::{Iptables, Options, needs_route_localnet};
+use portico_dataplane::iptables::{Iptables, Options};
 use portico_dataplane::ipvs::{self, Ipvs};
 use portico_dataplane::nftables::{Nftables, Table};
 use portico_model::explain::Explanation;
@@ -162,7 +162,7 @@ fn agrees_with_the_table(open: Open) {
 
 /// As the daemon does where node ports answer on loopback addresses.
 fn allow_loopback(node: &Host, index: &Index) {
-    let allowed = if needs_route_localnet(&index.table().rules) { "1" } else { "0" };
+    let allowed = if index.table().rules.route_localnet { "1" } else { "0" };
     node.sysctl("net/ipv4/conf/all/route_localnet", allowed).unwrap();
 }
 

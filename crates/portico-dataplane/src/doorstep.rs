@@ -127,6 +127,8 @@ impl Doorstep {
         // Those that there was no room to tell of went on; there may be others behind them, and nobody says so again.
         while let Err(error) = self.lock().notifications(|message| packets.extend(packet(&message))) {
             if error.raw_os_error() != Some(libc::ENOBUFS) {
+                // Each of them has a place until it is answered.
+                self.answer(packets.iter().map(|(id, _)| (*id, Answer::On)))?;
                 return Err(error);
             }
         }

@@ -95,6 +95,7 @@ fn node_rules() -> NodeRules {
         node_ports: of("172.30.0.11", "fd00:30::11"),
         service_cidrs: networks(SERVICE_RANGES),
         masquerade_mark: 0x4000,
+        ..NodeRules::default()
     }
 }
 

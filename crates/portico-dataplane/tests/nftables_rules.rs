@@ -69,6 +69,7 @@ fn rules() -> NodeRules {
         },
         service_cidrs: vec!["10.96.0.0/12".parse().unwrap(), "fd00:96::/112".parse().unwrap()],
         masquerade_mark: 0x4000,
+        ..NodeRules::default()
     }
 }
 

@@ -228,6 +228,8 @@ impl Default for NodePortAddresses {
 pub struct NodeRules {
     pub local_pods: PerFamily<LocalPods>,
     pub node_ports: PerFamily<NodePortAddresses>,
+    /// Node ports on loopback addresses are wanted: `net.ipv4.conf.all.route_localnet` is 1, and others are to be kept away from these addresses.
+    pub route_localnet: bool,
     /// Where cluster IPs come from, as far as it is known: packets to an address in it that no Service has are dropped.
     pub service_cidrs: Vec<IpNet>,
     /// The bit of the packet mark that asks for masquerading.

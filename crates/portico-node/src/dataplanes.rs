@@ -4,7 +4,7 @@ use crate::config::{Config, Mode};
 use crate::disturbances::Disturbances;
 use crate::sysctl;
 use portico_dataplane::doorstep::{Doorstep, Queue};
-use portico_dataplane::iptables::{self, Iptables};
+use portico_dataplane::iptables::{self, Iptables, Variant};
 use portico_dataplane::ipvs::{self, Ipvs};
 use portico_dataplane::nftables::{self, Nftables, Table, remove_kube_proxy_nftables};
 use portico_dataplane::{ApplyError, Dataplane, Differences};
@@ -18,11 +18,21 @@ pub struct Opened {
     pub disturbances: Option<Disturbances>,
     /// Where packets wait that come before their Service.
     pub doorstep: Option<Doorstep>,
+    pub others: Others,
+}
+
+/// The dataplanes that are not the one that is open.
+#[derive(Clone, Copy)]
+pub struct Others {
+    mode: Mode,
+    /// Of iptables, where it is used.
+    variant: Option<Variant>,
 }
 
 impl Opened {
-    fn only(dataplane: impl Dataplane + 'static) -> Opened {
-        Opened { dataplane: Box::new(dataplane), disturbances: None, doorstep: None }
+    fn only(mode: Mode, dataplane: impl Dataplane + 'static, variant: Option<Variant>) -> Opened {
+        let others = Others { mode, variant };
+        Opened { dataplane: Box::new(dataplane), disturbances: None, doorstep: None, others }
     }
 }
 
@@ -36,14 +46,19 @@ pub fn open(config: &Config) -> Result<Opened, ApplyError> {
                 .inspect_err(|error| tracing::warn!(%error, "cannot watch who else changes rules"))
                 .ok()
                 .flatten();
-            Ok(Opened { disturbances, doorstep, ..Opened::only(nftables) })
+            Ok(Opened { disturbances, doorstep, ..Opened::only(config.mode, nftables, None) })
         }
         Mode::Iptables => {
             let iptables = Iptables::new(iptables_options(config))?;
-            tracing::info!(variant = ?iptables.variant(), "using iptables");
-            Ok(Opened::only(iptables))
+            let variant = iptables.variant();
+            tracing::info!(?variant, "using iptables");
+            Ok(Opened::only(config.mode, iptables, Some(variant)))
         }
-        Mode::Ipvs => Ok(Opened::only(Ipvs::open(&ipvs_options(config))?)),
+        Mode::Ipvs => {
+            let ipvs = Ipvs::open(&ipvs_options(config))?;
+            let variant = ipvs.variant();
+            Ok(Opened::only(config.mode, ipvs, Some(variant)))
+        }
     }
 }
 
@@ -117,24 +132,27 @@ fn ipvs_options(config: &Config) -> ipvs::Options {
 /// The link whose addresses are not the node's but those of Services.
 pub const LINK: &str = ipvs::LINK;
 
-/// Remove what kube-proxy, or we ourselves in another mode, left behind. In iptables mode the chains are kube-proxy's own. Says whether
-/// there was anything.
-pub fn remove_others(mode: Mode) -> Result<bool, ApplyError> {
-    let tables = remove_kube_proxy_nftables();
-    if let Ok(removed @ 1..) = &tables {
-        tracing::info!(tables = removed, "removed kube-proxy's nftables rules");
-    }
-    let others = match mode {
-        Mode::Nftables => vec![remove_iptables(), remove_ipvs()],
+impl Others {
+    /// Remove what kube-proxy, or we ourselves in another mode, left behind. In iptables mode the chains are kube-proxy's own. Says whether
+    /// there was anything.
+    pub fn remove(self) -> Result<bool, ApplyError> {
+        let tables = remove_kube_proxy_nftables();
+        if let Ok(removed @ 1..) = &tables {
+            tracing::info!(tables = removed, "removed kube-proxy's nftables rules");
+        }
+        let mut others = match self.mode {
+            Mode::Nftables => vec![remove_iptables(), remove_ipvs()],
+            Mode::Iptables => vec![remove_nftables(), remove_ipvs()],
+            Mode::Ipvs => vec![remove_nftables()],
+        };
         // What is in our variant went when ours were installed: the chains are the same.
-        Mode::Iptables => vec![remove_nftables(), remove_ipvs(), remove_other_variant()],
-        Mode::Ipvs => vec![remove_nftables(), remove_other_variant()],
-    };
-    let mut found = tables? > 0;
-    for other in others {
-        found |= other?;
+        others.extend(self.variant.map(remove_other_variant));
+        let mut found = tables? > 0;
+        for other in others {
+            found |= other?;
+        }
+        Ok(found)
     }
-    Ok(found)
 }
 
 fn remove_iptables() -> Result<bool, ApplyError> {
@@ -146,8 +164,8 @@ fn remove_iptables() -> Result<bool, ApplyError> {
     Ok(found)
 }
 
-fn remove_other_variant() -> Result<bool, ApplyError> {
-    let found = iptables::remove_unused_variant()?;
+fn remove_other_variant(used: Variant) -> Result<bool, ApplyError> {
+    let found = iptables::remove_unused_variant(used)?;
     if found {
         tracing::info!("removed the rules of iptables mode from the variant of iptables that is not used");
     }

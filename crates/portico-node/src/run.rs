@@ -4,7 +4,7 @@ use crate::addresses::Addresses;
 use crate::announce::{self, Announceables};
 use crate::client::{self, AccessError};
 use crate::config::{Config, DataDir, Mode};
-use crate::dataplanes::{self, Opened};
+use crate::dataplanes::{self, Opened, Others};
 use crate::disturbances::Disturbances;
 use crate::events::{self, Notice, Notices};
 use crate::first;
@@ -75,7 +75,7 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     let (inputs, received) = mpsc::channel(INPUTS);
     let (follow_ups, followed) = mpsc::channel(64);
     let (notices, noticed) = Notices::new();
-    let Opened { dataplane, disturbances, doorstep } = dataplanes::open(&config)?;
+    let Opened { dataplane, disturbances, doorstep, others } = dataplanes::open(&config)?;
     let (to_report, installed) = flag::channel(None);
     let (journal, remembered) = open_journal(&config.data_dir, &config.settings.node_name).unzip();
     let parts = Parts {
@@ -113,7 +113,8 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), about, installed, announced, recent, rounds)));
     let (statics, in_force) = flag::channel(InForce::new());
     let (to_announce, installed) = mpsc::channel(ANNOUNCEABLES);
-    tasks.spawn(never(follow(followed, config.clone(), monitor, notices, statics, to_announce, free)));
+    let settling = Settling { others, sysctls: config.sysctls };
+    tasks.spawn(never(follow(followed, settling, monitor, notices, statics, to_announce, free)));
     if let Some(folder) = config.static_services.clone() {
         tasks.spawn(never(statics::serve(folder, config.mode.name(), inputs.clone(), in_force, rounds)));
     }
@@ -273,7 +274,7 @@ async fn tell_disturbances(mut disturbances: Disturbances, inputs: mpsc::Sender<
 /// What follows from changes, beside forwarding.
 async fn follow(
     mut followed: mpsc::Receiver<FollowUp>,
-    config: Config,
+    settling: Settling,
     monitor: Monitor,
     notices: Notices,
     statics: flag::Sender<InForce>,
@@ -294,7 +295,7 @@ async fn follow(
             FollowUp::NodePorts(new) => check_node_ports(new, addresses.clone(), notices.clone()),
             FollowUp::Announceables(changes) => _ = to_announce.send(changes).await,
             FollowUp::Statics(in_force) => _ = statics.send_replace(in_force),
-            FollowUp::Installed => _ = tokio::spawn(settle(config.mode, config.sysctls)),
+            FollowUp::Installed => _ = tokio::spawn(settling.settle()),
             FollowUp::Quiet => {
                 free();
                 memory::forget_code();
@@ -313,23 +314,32 @@ fn check_node_ports(new: Vec<(PortKey, u16)>, addresses: PerFamily<NodePortAddre
     tokio::task::spawn_blocking(move || events::check_node_ports(Path::new("/"), &new, &addresses, &notices));
 }
 
-/// Once our rules are in: what other modes and kube-proxy left is removed, and the kernel is told how to track connections. A kube-proxy
-/// that is still ending may write its rules once more, so where there were any somebody looks again.
-async fn settle(mode: Mode, settings: sysctl::Settings) {
-    let _ = tokio::task::spawn_blocking(move || set_sysctls(&settings)).await;
-    let mut found = false;
-    for wait in [Duration::ZERO].into_iter().chain(LOOK_AGAIN) {
-        tokio::time::sleep(wait).await;
-        match tokio::task::spawn_blocking(move || dataplanes::remove_others(mode)).await {
-            Ok(Ok(now)) => found |= now,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "cannot remove the rules of another mode");
-                found = true;
+/// What is done once our rules are in.
+#[derive(Clone, Copy)]
+struct Settling {
+    others: Others,
+    sysctls: sysctl::Settings,
+}
+
+impl Settling {
+    /// What other modes and kube-proxy left is removed, and the kernel is told how to track connections. A kube-proxy that is still ending may
+    /// write its rules once more, so where there were any somebody looks again.
+    async fn settle(self) {
+        let _ = tokio::task::spawn_blocking(move || set_sysctls(&self.sysctls)).await;
+        let mut found = false;
+        for wait in [Duration::ZERO].into_iter().chain(LOOK_AGAIN) {
+            tokio::time::sleep(wait).await;
+            match tokio::task::spawn_blocking(move || self.others.remove()).await {
+                Ok(Ok(now)) => found |= now,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "cannot remove the rules of another mode");
+                    found = true;
+                }
+                Err(_) => return,
             }
-            Err(_) => return,
-        }
-        if !found {
-            return;
+            if !found {
+                return;
+            }
         }
     }
 }

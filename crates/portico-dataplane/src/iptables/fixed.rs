@@ -16,14 +16,6 @@ pub struct Features {
     pub drop_invalid: bool,
 }
 
-/// Node ports on loopback addresses are wanted: `net.ipv4.conf.all.route_localnet` has to be 1.
-pub fn needs_route_localnet(rules: &NodeRules) -> bool {
-    match rules.node_ports.get(Family::V4) {
-        NodePortAddresses::AllLocal { loopback } => *loopback,
-        NodePortAddresses::Listed(addresses) => addresses.iter().any(|address| address.is_loopback()),
-    }
-}
-
 pub fn fixed_chains(rules: &NodeRules, family: Family, features: Features) -> Vec<Chain> {
     let mark = format!("{:#x}", rules.masquerade_mark);
     let nat = |name: &str, rules: Vec<String>| Chain { table: Table::Nat, name: name.to_owned(), rules };
@@ -34,7 +26,7 @@ pub fn fixed_chains(rules: &NodeRules, family: Family, features: Features) -> Ve
         Chain { table: Table::Filter, name: SERVICES.to_owned(), rules: refusals(rules, family) },
     ];
     chains.extend(masq_unless_pod(rules, family));
-    if family == Family::V4 && needs_route_localnet(rules) {
+    if family == Family::V4 && rules.route_localnet {
         chains.push(Chain { table: Table::Filter, name: MARTIANS.to_owned(), rules: vec![MARTIAN_RULE.to_owned()] });
     }
     chains
@@ -173,7 +165,7 @@ pub fn hooks() -> [Hook; 6] {
 
 /// kubelet makes the same hooks; where they stand among the others does not matter.
 pub fn martian_hooks(rules: &NodeRules, family: Family) -> Vec<(&'static str, String)> {
-    let needed = family == Family::V4 && needs_route_localnet(rules);
+    let needed = family == Family::V4 && rules.route_localnet;
     let chains: &[&'static str] = if needed { &["INPUT", "OUTPUT"] } else { &[] };
     chains.iter().map(|chain| (*chain, Rule::to(MARTIANS).text())).collect()
 }

@@ -13,7 +13,6 @@ pub(crate) mod repair;
 pub(crate) mod rules;
 pub(crate) mod run;
 
-pub use fixed::needs_route_localnet;
 pub use names::{MARK_MASQ, PortChain, endpoint_chain, port_chain};
 pub use read::{meaning, target};
 pub use remove::{present, remove_all_iptables, remove_unused_variant};

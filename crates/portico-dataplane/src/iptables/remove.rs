@@ -18,8 +18,8 @@ fn is_there(programs: &Programs, family: Family) -> bool {
 }
 
 /// Remove what is in the variant that this node does not use: what it did before, or kube-proxy. Says whether there was anything.
-pub fn remove_unused_variant() -> Result<bool, ApplyError> {
-    let used = super::choose(None)?.variant;
+/// Which one is used is said by who does: to find it out again may lead to another answer, and to our own rules.
+pub fn remove_unused_variant(used: Variant) -> Result<bool, ApplyError> {
     let mut found = false;
     for programs in installed_variants().filter(|programs| programs.variant != used) {
         for family in Family::BOTH.into_iter().filter(|family| is_there(&programs, *family)) {

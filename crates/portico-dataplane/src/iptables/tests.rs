@@ -169,6 +169,7 @@ fn table(ports: Vec<(PortKey, ServicePort)>) -> ForwardingTable {
     table.rules.local_pods.v6 = LocalPods::InterfacePrefix("veth".into());
     table.rules.node_ports.v4 = NodePortAddresses::AllLocal { loopback: true };
     table.rules.node_ports.v6 = NodePortAddresses::AllLocal { loopback: false };
+    table.rules.route_localnet = true;
     table.rules.service_cidrs = vec!["10.96.0.0/16".parse().unwrap(), "fd00:96::/112".parse().unwrap()];
     table.ports = ports.into_iter().map(|(key, port)| (key, Arc::new(port))).collect();
     table
@@ -388,6 +389,23 @@ fn changes_are_installed() {
             let wanted = ForwardingTable { rules, ..full.clone() };
             assert_eq!(Iptables::new(options(variant)).unwrap().replace(&wanted).unwrap().operations, 0);
         });
+    }
+}
+
+/// Also where everything speaks for the other variant by now, as when kubelet started after us.
+#[test]
+fn the_variant_that_is_used_stays_when_the_other_is_cleared() {
+    for (used, other) in [(Variant::Legacy, Variant::Nft), (Variant::Nft, Variant::Legacy)] {
+        let host = Host::new();
+        for variant in [used, other] {
+            host.run(move || Iptables::new(options(variant)).unwrap().replace(&everything()).unwrap());
+        }
+        host.command(&format!("iptables-{} -t mangle -N KUBE-IPTABLES-HINT", infix(other)));
+        let before = saved(&host, used);
+        assert!(host.run(move || remove_unused_variant(used).unwrap()));
+        assert_eq!(saved(&host, used), before);
+        assert!(!saved(&host, other).contains("KUBE-SVC"));
+        assert!(!host.run(move || remove_unused_variant(used).unwrap()), "nothing is left");
     }
 }
 

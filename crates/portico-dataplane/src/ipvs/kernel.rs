@@ -15,7 +15,7 @@ use crate::iptables::plan::{Planner, Run, Sink};
 use crate::iptables::read::Installed;
 use crate::iptables::repair::repair_fixed;
 use crate::iptables::run::Programs;
-use crate::iptables::{self, names};
+use crate::iptables::{self, Variant, names};
 use crate::netlink::{Messages, Socket, generic};
 use crate::{ApplyError, Report};
 use portico_model::table::{Family, NodeRules};
@@ -109,6 +109,10 @@ impl Netlink {
             local: LocalAddresses::open().map_err(|error| failed("opening a netlink socket", error))?,
             programs: iptables::choose(options.variant)?,
         })
+    }
+
+    pub fn variant(&self) -> Variant {
+        self.programs.variant
     }
 
     /// The scheduler if the kernel has it, or else round robin.

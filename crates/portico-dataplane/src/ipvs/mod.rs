@@ -81,6 +81,11 @@ impl Ipvs {
         let scheduler = if options.scheduler.is_empty() { "rr" } else { &options.scheduler };
         Ok(Ipvs::new(Netlink::open_to_look(options)?, scheduler.into(), options.excluded.clone()))
     }
+
+    /// Of iptables, for the few fixed rules.
+    pub fn variant(&self) -> Variant {
+        self.kernel.variant()
+    }
 }
 
 impl<K: Kernel> Ipvs<K> {

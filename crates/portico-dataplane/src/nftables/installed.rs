@@ -5,10 +5,11 @@ use super::classes::{self, Classes};
 use super::counts::Counts;
 use super::delta::Delta;
 use super::element::{Element, Set, Target};
-use super::number::{MEMBERS, PAIRS};
+use super::number::PAIRS;
 use super::port::Port;
 use super::rules::Class;
 use super::slots;
+use super::sticky::Sticky;
 use crate::ApplyError;
 use portico_model::hash::Map;
 use portico_model::table::{Change, Family, ForwardingTable, FrontendKind, NodePortAddresses, PortKey, ServicePort};
@@ -243,35 +244,27 @@ impl Installed {
         let Some(port) = self.ports.get_mut(pair as usize).and_then(Option::as_mut) else { return Ok(()) };
         let mut sides = [&wanted.cluster, &wanted.local].map(|side| slots::targets(self.family, side.iter()));
         let mut wanted = wanted.clone();
-        let sticky = |(side, targets): (usize, &Vec<Target>)| {
-            Port::class_of(targets.len().min(MEMBERS), wanted.affinity, side == 1)
+        // What it had may be what it needs.
+        for old in port.pools.iter_mut().filter_map(|pool| pool.class.take()) {
+            self.classes.release(old);
+        }
+        port.members = match Sticky::of(&wanted, &sides) {
+            Some(sticky) if self.classes.has_room(&sticky.classes) => {
+                sides = sticky.sides;
+                let old = if port.members.is_empty() { &found.members } else { &port.members };
+                slots::assign_fixed(old, &sticky.members)
+            }
+            Some(_) => {
+                tracing::warn!(port = %port.name, "there are too many timeouts of session affinity: it is served without");
+                wanted = Arc::new(ServicePort { affinity: None, ..ServicePort::clone(&wanted) });
+                Vec::new()
+            }
+            None => Vec::new(),
         };
-        if wanted.affinity.is_some()
-            && !self.classes.has_room(&sides.iter().enumerate().filter_map(sticky).collect::<Vec<_>>())
-        {
-            tracing::warn!(port = %port.name, "there are too many timeouts of session affinity: it is served without");
-            wanted = Arc::new(ServicePort { affinity: None, ..ServicePort::clone(&wanted) });
-        }
-        if wanted.affinity.is_some() {
-            // Those of this node first: a local policy has no others.
-            let [cluster, local] = &sides;
-            let elsewhere = cluster.iter().filter(|target| local.binary_search(target).is_err());
-            // More cannot be told apart; a Service with affinity does not use the rest.
-            let mut all: Vec<Target> = local.iter().chain(elsewhere).copied().take(MEMBERS).collect();
-            all.sort_unstable();
-            sides.iter_mut().for_each(|side| side.retain(|target| all.binary_search(target).is_ok()));
-            let old = if port.members.is_empty() { &found.members } else { &port.members };
-            port.members = slots::assign_fixed(old, &all);
-        } else {
-            port.members = Vec::new();
-        }
         for (side, targets) in sides.iter().enumerate() {
             let (Some(pool), Some(found)) = (port.pools.get_mut(side), found.slots.get(side)) else { continue };
             let class = Port::class_of(targets.len(), wanted.affinity, side == 1);
-            let class = class.map(|class| self.classes.acquire(class, delta)).transpose()?;
-            if let Some(old) = std::mem::replace(&mut pool.class, class) {
-                self.classes.release(old);
-            }
+            pool.class = class.map(|class| self.classes.acquire(class, delta)).transpose()?;
             let old: Vec<Option<Target>> = pool.slots.iter().copied().map(Some).collect();
             pool.slots = slots::assign(if old.is_empty() { found } else { &old }, targets);
         }

@@ -294,6 +294,19 @@ fn nobody_stands_still_because_somebody_has_too_many_timeouts() {
     assert_eq!(served(&kernel), 2501);
     assert_eq!(nft.replace(&wanted).unwrap(), Report::default());
     assert_eq!(Nftables::new(kernel.clone()).replace(&wanted).unwrap(), Report::default(), "nor after a restart");
+    // Who has affinity keeps it: what it needs next takes the place of what it had.
+    let (at, _) = meaning(&kernel.elements(FAMILY))
+        .frontends
+        .into_iter()
+        .find(|(_, (_, _, pool, _))| pool.class.affinity.is_some())
+        .unwrap();
+    let is_it = |port: &ServicePort| port.frontends[0].address == at.address;
+    let (key, old) = wanted.ports.iter().find(|(_, port)| is_it(port)).map(|(k, p)| (k.clone(), p.clone())).unwrap();
+    let more = Arc::new(ServicePort { cluster: simple_port(2).cluster, ..ServicePort::clone(&old) });
+    wanted.ports.insert(key.clone(), more.clone());
+    nft.apply(&wanted.rules, &[Change { key, before: Some(old), after: Some(more) }]).unwrap();
+    let class = meaning(&kernel.elements(FAMILY)).frontends[&at].2.class;
+    assert!(class.endpoints == 2 && class.affinity.is_some(), "{class:?}");
 }
 
 /// One Service with two endpoints.

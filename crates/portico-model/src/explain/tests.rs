@@ -53,6 +53,7 @@ fn rules() -> NodeRules {
         node_ports: PerFamily { v4: NodePortAddresses::Listed(vec![NODE.parse().unwrap()]), ..PerFamily::default() },
         service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
         masquerade_mark: 0x4000,
+        ..NodeRules::default()
     }
 }
 

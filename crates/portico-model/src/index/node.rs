@@ -119,6 +119,7 @@ impl NodeState {
         NodeRules {
             local_pods: PerFamily { v4: self.local_pods(Family::V4), v6: self.local_pods(Family::V6) },
             node_ports: PerFamily { v4: self.node_ports(Family::V4), v6: self.node_ports(Family::V6) },
+            route_localnet: self.settings.node_ports.include_loopback(),
             service_cidrs: IpNet::aggregate(&service_cidrs),
             masquerade_mark: self.settings.masquerade_mark,
         }

@@ -187,6 +187,11 @@ impl Document {
         self.look(path).is_some_and(says_something)
     }
 
+    /// Whether anything is written there but null.
+    pub fn has(&self, path: &str) -> bool {
+        self.look(path).is_some_and(|value| !value.is_null())
+    }
+
     /// What is written at one path counts at another.
     pub fn copy(&mut self, from: &str, to: &str) {
         if let Some(value) = self.look(from).cloned() {

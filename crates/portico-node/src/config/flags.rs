@@ -320,7 +320,7 @@ impl Arguments {
             let values = self.0.get(flag.name).into_iter().flatten();
             let value = match flag.takes {
                 List(_) => Value::from(values.flat_map(|text| text.split(',')).collect::<Vec<_>>()),
-                Gates(_) => values.flat_map(|text| text.split(',')).map(gate).collect(),
+                Gates(_) => values.flat_map(|text| text.split(',')).filter(|text| !text.is_empty()).map(gate).collect(),
                 Switch | One(_) => Value::from(values.last().map_or("", String::as_str)),
             };
             for field in flag.fields {

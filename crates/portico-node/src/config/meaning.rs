@@ -85,10 +85,12 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
 pub fn adopt_iptables(document: &mut Document) -> bool {
     const FIELDS: [&str; 3] = ["masqueradeAll", "masqueradeBit", "syncPeriod"];
     let [from, to] = ["iptables", "nftables"].map(|section| FIELDS.map(|field| format!("{section}.{field}")));
-    if document.says("mode") || to.iter().any(|field| document.says(field)) {
+    if to.iter().any(|field| document.says(field)) {
         return false;
     }
-    let said: Vec<_> = from.iter().zip(&to).filter(|(from, _)| document.says(from)).collect();
+    // Zero is a bit like any other.
+    let is_meant = |from: &String| document.says(from) || (from.ends_with("Bit") && document.has(from));
+    let said: Vec<_> = from.iter().zip(&to).filter(|(from, _)| is_meant(from)).collect();
     said.iter().for_each(|(from, to)| document.copy(from, to));
     !said.is_empty()
 }

@@ -197,9 +197,10 @@ pub fn interpret(
             Document::new(tree, str::to_owned)
         }
     };
-    if file.is_some() && meaning::adopt_iptables(&mut document) {
-        let why = "mode is not set: nftables is used, where kube-proxy would use iptables";
-        warnings.push(format!("{why}; what is said in iptables counts for it"));
+    if file.is_some() && !document.says("mode") {
+        let what = "mode is not set: nftables is used, where kube-proxy would use iptables";
+        let rest = if meaning::adopt_iptables(&mut document) { "; what is said in iptables counts for it" } else { "" };
+        warnings.push(format!("{what}{rest}"));
     }
     let mut config = meaning::read(&mut document, arguments, file.is_some(), surroundings);
     warnings.extend(document.passed_over().into_iter().map(|problem| format!("of another mode, ignored: {problem}")));

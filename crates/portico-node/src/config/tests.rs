@@ -25,7 +25,7 @@ fn without_usual_warning(mut loaded: Loaded) -> Loaded {
 }
 
 fn with_file(fields: Value, words: &[&str]) -> Result<Loaded, ConfigError> {
-    let mut tree = json!({ "apiVersion": API_VERSION, "kind": KIND });
+    let mut tree = json!({ "apiVersion": API_VERSION, "kind": KIND, "mode": "nftables" });
     tree.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     let file = (PathBuf::from("config.yaml"), serde_json::to_string_pretty(&tree).unwrap());
     interpret(&arguments(words), Some(file), &surroundings()).map(without_usual_warning)
@@ -239,7 +239,7 @@ fn what_is_wrong_is_named() {
 #[test]
 fn unknown_fields_are_told_with_their_line() {
     let text = format!(
-        "apiVersion: {API_VERSION}\nkind: {KIND}\nconntrack:\n  maxPerCore: 1\n  maxPerCode: 1\nwinkernel: {{}}\nnew: {{a: 1}}\n"
+        "apiVersion: {API_VERSION}\nkind: {KIND}\nconntrack:\n  maxPerCore: 1\n  maxPerCode: 1\nwinkernel: {{}}\nnew: {{a: 1}}\nmode: nftables\n"
     );
     let loaded = without_usual_warning(interpret(&arguments(&[]), Some(("c".into(), text)), &surroundings()).unwrap());
     let expected = ["conntrack.maxPerCode (line 5): there is no such field", "new (line 7): there is no such field"];
@@ -271,14 +271,19 @@ fn a_file_without_a_mode_was_written_for_iptables() {
     assert_eq!((settings.masquerade_mark, loaded.config.sync_period), (1 << 15, Duration::from_secs(60)));
     assert!(loaded.warnings[0].starts_with("mode is not set"), "{:?}", loaded.warnings);
     assert_eq!(loaded.config.resolved["nftables"]["masqueradeBit"], 15);
-    for (rule, fields) in [
-        ("it says the mode", json!({"mode": "nftables", "iptables": section})),
-        ("it says it for nftables", json!({"iptables": section, "nftables": {"masqueradeBit": 14}})),
-        ("it says nothing", json!({"iptables": zero, "nftables": zero})),
+    for (rule, fields, warned) in [
+        ("it says the mode", json!({"mode": "nftables", "iptables": section}), false),
+        ("it says it for nftables", json!({"mode": "", "iptables": section, "nftables": {"masqueradeBit": 14}}), true),
+        ("it says nothing", json!({"mode": null, "iptables": zero, "nftables": zero}), true),
     ] {
         let loaded = with_file(fields, &[]).unwrap();
-        assert!(!loaded.config.settings.masquerade_all && loaded.warnings.is_empty(), "{rule}");
+        let unset = loaded.warnings.iter().filter(|warning| warning.starts_with("mode is not set")).count();
+        assert_eq!((loaded.warnings.len(), unset), (usize::from(warned), usize::from(warned)), "{rule}");
+        assert!(!loaded.config.settings.masquerade_all, "{rule}");
+        assert!(loaded.warnings.iter().all(|warning| !warning.contains("what is said")), "{rule}");
     }
+    let first_bit = with_file(json!({"mode": "", "iptables": {"masqueradeBit": 0}}), &[]).unwrap();
+    assert_eq!(first_bit.config.settings.masquerade_mark, 1);
 }
 
 #[test]
@@ -299,7 +304,7 @@ fn what_is_wrong_with_the_section_of_another_mode_is_told() {
 #[test]
 fn one_feature_gate_means_something() {
     for off in [
-        with_flags(&["--cluster-cidr=10.0.0.0/8", "--feature-gates=AllowServiceExternalIPs=F"]),
+        with_flags(&["--cluster-cidr=10.0.0.0/8", "--feature-gates=AllowServiceExternalIPs=F,"]),
         with_file(json!({"clusterCIDR": "10.0.0.0/8", "featureGates": {"AllowServiceExternalIPs": false}}), &[]),
     ] {
         let loaded = off.unwrap();

@@ -23,7 +23,7 @@ pub fn running() -> Vec<Program> {
     let own = fs::read_link("/proc/thread-self/ns/net").ok();
     let is_here = |process: u32| fs::read_link(format!("/proc/{process}/ns/net")).ok() == own;
     let program = |(process, words): (u32, Vec<String>)| {
-        let role = role(&words).filter(|_| is_here(process))?;
+        let role = role(&words, &file(process)).filter(|_| is_here(process))?;
         let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap_or_default();
         Some(Program { role, process, open_files: open_files(&limits) })
     };
@@ -43,13 +43,23 @@ pub fn command_lines() -> impl Iterator<Item = (u32, Vec<String>)> {
     })
 }
 
-/// What a command line stands for.
-fn role(words: &[String]) -> Option<Role> {
+/// The name of the file that a process runs, also when an upgrade has put another into its place.
+fn file(process: u32) -> String {
+    let path = fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    name.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(name)
+}
+
+/// What a command line stands for, with the name of the file behind it.
+fn role(words: &[String], file: &str) -> Option<Role> {
     let program = words.first()?.rsplit('/').next()?;
+    // Those that are soon done are none of the daemons.
+    let cleans_up = words.iter().any(|word| word.starts_with("--cleanup"));
     match (program, words.get(1).map(String::as_str).unwrap_or_default()) {
+        // By this name it is a node as well.
+        ("kube-proxy", _) if file == "portico" => (!cleans_up).then_some(Role::PorticoNode),
         ("kube-proxy", _) => Some(Role::KubeProxy),
-        // Those that are soon done are none of the daemons.
-        ("portico", "node") if !words.iter().any(|word| word.starts_with("--cleanup")) => Some(Role::PorticoNode),
+        ("portico", "node") if !cleans_up => Some(Role::PorticoNode),
         ("portico", "vip") if words.get(2).is_none_or(|word| word.is_empty() || word.starts_with('-')) => {
             Some(Role::PorticoVip)
         }
@@ -73,20 +83,30 @@ mod tests {
 
     #[test]
     fn programs_are_known_by_their_command_line() {
-        for (line, expected) in [
-            ("/usr/local/bin/kube-proxy --config=x", Some(Role::KubeProxy)),
-            ("portico node --kubeconfig x", Some(Role::PorticoNode)),
-            ("portico node --cleanup", None),
-            ("/usr/bin/portico vip --address 192.0.2.1", Some(Role::PorticoVip)),
-            ("/usr/bin/portico vip status", None),
-            ("/usr/bin/portico apiserver", None),
-            ("/usr/bin/python3 -s -P /usr/sbin/firewalld --nofork", Some(Role::Firewalld)),
-            ("vi /etc/firewalld", None),
-            ("", None),
+        for (file, line, expected) in [
+            ("kube-proxy", "/usr/local/bin/kube-proxy --config=x", Some(Role::KubeProxy)),
+            ("", "/usr/local/bin/kube-proxy --config=x", Some(Role::KubeProxy)),
+            ("portico", "/usr/local/bin/kube-proxy --config=x", Some(Role::PorticoNode)),
+            ("portico", "/usr/local/bin/kube-proxy --cleanup", None),
+            ("portico", "portico node --kubeconfig x", Some(Role::PorticoNode)),
+            ("portico", "portico node --cleanup", None),
+            ("portico", "/usr/bin/portico vip --address 192.0.2.1", Some(Role::PorticoVip)),
+            ("portico", "/usr/bin/portico vip status", None),
+            ("portico", "/usr/bin/portico apiserver", None),
+            ("python3.11", "/usr/bin/python3 -s -P /usr/sbin/firewalld --nofork", Some(Role::Firewalld)),
+            ("vi", "vi /etc/firewalld", None),
+            ("", "", None),
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            assert_eq!(role(&words), expected, "{line}");
+            assert_eq!(role(&words, file), expected, "{file}: {line}");
         }
+    }
+
+    #[test]
+    fn the_file_of_a_process_is_known() {
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(file(std::process::id()), own.file_name().unwrap().to_str().unwrap());
+        assert_eq!(file(0), "");
     }
 
     #[test]

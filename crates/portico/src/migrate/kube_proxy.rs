@@ -5,7 +5,7 @@ use portico_node::config::{self, Arguments, Surroundings};
 use serde_json::{Map, Value};
 
 const USAGE: &str = "the configuration of `portico node --config`. In a cluster, put it into the ConfigMap that the DaemonSet mounts, \
-                     and change the DaemonSet's image and command";
+                     and change the DaemonSet's image";
 /// Where kubeadm has it.
 const KEY: &str = "config.conf";
 

@@ -117,6 +117,7 @@ fn node_rules() -> NodeRules {
             v4: NodePortAddresses::AllLocal { loopback: true },
             v6: NodePortAddresses::AllLocal { loopback: false },
         },
+        route_localnet: true,
         service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
         masquerade_mark: 0x4000,
     }

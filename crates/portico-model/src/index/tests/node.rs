@@ -67,6 +67,23 @@ fn node_port_addresses() {
     }
 }
 
+/// Whoever routes packets to loopback addresses has to keep strangers away from them, whether or not one of these addresses is there.
+#[test]
+fn who_routes_to_loopback_addresses_is_known_by_the_setting() {
+    for (networks, loopback, routed) in [
+        ("10.0.0.0/8,127.0.0.2/32", true, true),
+        ("10.0.0.0/8,127.0.0.2/32", false, false),
+        ("10.0.0.0/8", true, false),
+    ] {
+        let networks = networks.split(',').map(|network| network.parse().unwrap()).collect();
+        let node_ports = NodePortSetting::Networks { networks, loopback };
+        let mut index = Index::new(Settings { node_ports, ..settings() });
+        index.set_addresses(vec!["127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap()]);
+        index.take();
+        assert_eq!(index.table().rules.route_localnet, routed);
+    }
+}
+
 #[test]
 fn local_pods() {
     let sources = |net: &str| LocalPods::Sources(vec![net.parse().unwrap()]);
