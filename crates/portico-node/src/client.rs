@@ -125,6 +125,15 @@ impl RequestError {
         matches!(self, RequestError::Status { code: 410, .. })
     }
 
+    /// Whether the same request may do later.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            RequestError::Status { code, .. } => matches!(code, 401 | 408 | 429 | 500..),
+            RequestError::Timeout | RequestError::Send(_) | RequestError::Read(_) => true,
+            RequestError::Decode(_) => false,
+        }
+    }
+
     /// The server does not have this, or does not let us have it.
     pub fn is_denied(&self) -> bool {
         matches!(self, RequestError::Status { code: 403 | 404, .. })

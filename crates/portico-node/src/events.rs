@@ -1,11 +1,12 @@
 //! Events for people who look at a Service and wonder: a program listens where its node port is, a health-check port is
 //! taken, a node port lies where the node takes the ports of its own connections from.
 //!
-//! Nothing here is in the way of forwarding: what cannot be told in time, or may not be told, is only logged.
+//! Nothing here is in the way of forwarding: what is too much, or may not be told, is only logged.
 
 mod ports;
 
-use crate::client;
+use crate::backoff::Backoff;
+use crate::client::{self, RequestError};
 use crate::watch;
 use http::Request;
 use http::header::CONTENT_TYPE;
@@ -123,31 +124,47 @@ struct Sender {
 }
 
 impl Sender {
+    /// Once there is room, and once the API server takes it: what is told once must not be lost meanwhile.
     async fn send(&mut self, notice: Notice) {
         let key = (notice.service.clone(), notice.reason, notice.text.clone());
-        if self.told.len() >= MOST_TOLD || !self.told.insert(key) || !self.room.take(Instant::now()) {
+        if self.told.len() >= MOST_TOLD || !self.told.insert(key) {
             return;
         }
-        let uid = match &notice.service {
-            Some(service) => self.uid(service).await,
-            None => self.node.to_string(),
-        };
-        let (namespace, event) = event(&notice, &self.node, &uid, Timestamp::now());
-        let request = Request::post(format!("/api/v1/namespaces/{namespace}/events"))
-            .header(CONTENT_TYPE, "application/json")
-            .body(Body::from(event.to_string().into_bytes()));
-        let Ok(request) = request else { return };
-        if let Err(error) = client::ask(&self.client, request).await {
+        let (noticed, mut backoff) = (Timestamp::now(), Backoff::default());
+        while let Err(rest) = self.room.take(Instant::now()) {
+            tokio::time::sleep(rest).await;
+        }
+        while let Err(error) = self.write(&notice, noticed).await {
             tracing::info!(%error, reason = notice.reason, "cannot write an Event");
+            if !error.may_pass() {
+                return;
+            }
+            backoff.wait().await;
         }
     }
 
-    /// `kubectl describe` finds Events by it.
-    async fn uid(&self, service: &ServiceName) -> String {
+    async fn write(&self, notice: &Notice, noticed: Timestamp) -> Result<(), RequestError> {
+        let uid = match &notice.service {
+            Some(service) => self.uid(service).await?,
+            None => self.node.to_string(),
+        };
+        let (namespace, event) = event(notice, &self.node, &uid, noticed);
+        let request = Request::post(format!("/api/v1/namespaces/{namespace}/events"))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Body::from(event.to_string().into_bytes()));
+        let request = request.map_err(|error| RequestError::Send(kube::Error::HttpError(error)))?;
+        client::ask(&self.client, request).await.map(drop)
+    }
+
+    /// `kubectl describe` finds Events by it. Who may not see it writes one without.
+    async fn uid(&self, service: &ServiceName) -> Result<String, RequestError> {
         let path = watch::list_of_one(&service.namespace, &service.name);
-        let body = client::get(&self.client, &path).await.unwrap_or_default();
+        let body = match client::get(&self.client, &path).await {
+            Err(error) if error.may_pass() => return Err(error),
+            read => read.unwrap_or_default(),
+        };
         let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-        object.pointer("/items/0/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned()
+        Ok(object.pointer("/items/0/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned())
     }
 }
 
@@ -162,13 +179,15 @@ impl Room {
         Room { left: BURST, since: now }
     }
 
-    fn take(&mut self, now: Instant) -> bool {
+    /// Or how long until there is any.
+    fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let more = u32::try_from(now.duration_since(self.since).as_secs() / REFILL.as_secs()).unwrap_or(BURST);
         if more > 0 {
             self.left = self.left.saturating_add(more).min(BURST);
             self.since = now;
         }
-        self.left.checked_sub(1).map(|left| self.left = left).is_some()
+        self.left = self.left.checked_sub(1).ok_or_else(|| (self.since + REFILL).saturating_duration_since(now))?;
+        Ok(())
     }
 }
 

@@ -95,7 +95,8 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     let node = Arc::clone(&config.settings.node_name);
     let starting = |source| RunError::Io { doing: "cannot start the loop", source };
     let (watches, told) = Watches::new(doorstep).map_err(starting)?;
-    let mut looping = on_a_thread(move || sync::run(parts, watches, received, &follow_ups)).map_err(starting)?;
+    let mut looping =
+        on_a_thread("loop", move || sync::run(parts, watches, received, &follow_ups)).map_err(starting)?;
     tracing::info!(node = %node, mode = config.mode.name(), version = env!("CARGO_PKG_VERSION"), "starting");
 
     let mut tasks = JoinSet::new();
@@ -173,10 +174,13 @@ fn broke(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RunErro
     RunError::Io { doing: "a part of the daemon broke", source: io::Error::other(source) }
 }
 
-/// Has a thread for itself, which wakes for nothing else. What it says at its end, if it does not panic.
-fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<oneshot::Receiver<T>> {
+/// Has a thread for itself, which does nothing else. What it says at its end, if it does not panic.
+fn on_a_thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<oneshot::Receiver<T>> {
     let (ended, end) = oneshot::channel();
-    std::thread::Builder::new().name("loop".to_owned()).spawn(move || ended.send(work()).ok())?;
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || ended.send(work()).ok())?;
     Ok(end)
 }
 
@@ -227,14 +231,18 @@ async fn remember(remembered: Remembered, mut answered: flag::Receiver<bool>, in
     if tokio::time::timeout(PATIENCE, answered.wait_for(|answered| *answered)).await.is_ok() {
         return;
     }
-    match tokio::task::spawn_blocking(move || remembered.read()).await {
-        Ok(Ok(objects)) if objects.is_empty() => {
+    // The runtime's own threads for such work may all be waiting for a name server.
+    let read = match on_a_thread("remembering", move || remembered.read()) {
+        Ok(read) => read.await.unwrap_or_else(|_| Err(io::Error::other("the thread that reads it ended"))),
+        Err(error) => Err(error),
+    };
+    match read {
+        Ok(objects) if objects.is_empty() => {
             tracing::warn!("the API server does not answer, and nothing is remembered")
         }
-        Ok(Ok(objects)) => {
+        Ok(objects) => {
             let _ = inputs.send(Input::Remembered(objects)).await;
         }
-        Ok(Err(error)) => tracing::warn!(%error, "cannot read what was known last"),
         Err(error) => tracing::warn!(%error, "cannot read what was known last"),
     }
 }

@@ -7,6 +7,7 @@ mod announcing;
 mod checks;
 mod early;
 mod gate;
+mod heard;
 mod pace;
 mod reporting;
 mod visitors;
@@ -26,6 +27,7 @@ use announcing::Held;
 use checks::HeldChecks;
 use early::Early;
 use gate::Gate;
+use heard::Heard;
 use pace::Pace;
 use portico_dataplane::doorstep::{Answer, Visitor};
 use portico_dataplane::thread;
@@ -193,6 +195,7 @@ struct Syncer {
     cidrs: HashSet<String>,
     gate: Gate,
     early: Early,
+    heard: Heard,
     /// Files of static Services, and those that were last told to be in the kernel.
     statics: InForce,
     told: InForce,
@@ -239,6 +242,7 @@ impl Syncer {
             cidrs: HashSet::new(),
             gate,
             early: Early::default(),
+            heard: Heard::default(),
             statics: InForce::new(),
             told: InForce::new(),
             installed: false,
@@ -306,9 +310,12 @@ impl Syncer {
     fn take(&mut self, input: Input, now: Instant) {
         match input {
             Input::Apply(object, heard) => {
-                if self.installed {
-                    self.waiting.applied(&object, heard);
-                    self.count(object.kind());
+                match self.installed {
+                    true => {
+                        self.waiting.applied(&object, heard);
+                        self.count(object.kind());
+                    }
+                    false => self.heard.one(object.name()),
                 }
                 if matches!(&object, Object::Service(service) if service.spec.type_ == "LoadBalancer") {
                     self.reporting.is_awaited();
@@ -325,9 +332,13 @@ impl Syncer {
                 if let Some(journal) = &self.parts.journal {
                     journal.delete(&name);
                 }
+                if !self.installed {
+                    self.heard.one(name);
+                }
             }
             Input::Listed(kind, names) => {
                 self.listed(kind, &names);
+                self.heard.all(kind);
                 if let Some(journal) = &self.parts.journal {
                     journal.listed(kind, &names);
                 }
@@ -451,8 +462,9 @@ impl Syncer {
         if self.installed {
             return;
         }
-        tracing::warn!(objects = objects.len(), "the API server does not answer: going on with what was known last");
-        objects.iter().for_each(|object| self.apply(object));
+        let news: Vec<&Object> = objects.iter().filter(|object| self.heard.is_news(object)).collect();
+        tracing::warn!(objects = news.len(), "the API server does not answer: going on with what was known last");
+        news.into_iter().for_each(|object| self.apply(object));
         Kind::ALL.into_iter().for_each(|kind| self.gate.listed(kind));
     }
 
@@ -598,6 +610,7 @@ impl Syncer {
                 self.report_drift(&report);
                 self.done(Sync::Full, &changes, began, &report);
                 if !std::mem::replace(&mut self.installed, true) {
+                    self.heard = Heard::default();
                     let (ports, took) = (self.index.table().ports.len(), began.elapsed());
                     tracing::info!(ports, ?took, kernel = ?report.kernel, "the whole table is installed");
                     self.follow_ups.push(FollowUp::Installed);

@@ -121,7 +121,7 @@ impl Listener {
 /// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where it has not.
 pub async fn follow(clients: Clients, kind: Kind, node: Arc<str>, listener: Listener) -> std::convert::Infallible {
     let (url, identity) = (kind.url(&node), String::new());
-    let mut watcher = Watcher { clients, kind, url, revision: None, lost: false, identity, listener };
+    let mut watcher = Watcher { clients, kind, url, revision: None, listed: false, lost: false, identity, listener };
     let mut backoff = Backoff::default();
     loop {
         let began = Instant::now();
@@ -138,7 +138,8 @@ pub async fn follow(clients: Clients, kind: Kind, node: Arc<str>, listener: List
                 watcher.revision = None;
                 backoff.wait().await;
             }
-            Err(error) if error.is_denied() && kind == Kind::Cidr => {
+            // Who had it before is refused by mistake, as while rights are written anew: what is known stays.
+            Err(error) if error.is_denied() && kind == Kind::Cidr && !watcher.listed => {
                 tracing::info!(kind = kind.plural(), %error, "going on without");
                 watcher.listener.tell(Told::News(vec![News::Listed(kind, HashSet::new())])).await;
                 tokio::time::sleep(DENIED.mul_f64(0.5 + fraction())).await;
@@ -161,6 +162,8 @@ struct Watcher {
     url: String,
     /// Where to go on; `None` is from the beginning.
     revision: Option<String>,
+    /// There was a list, some time.
+    listed: bool,
     /// The connection broke: who answers next may be another server.
     lost: bool,
     /// Of the store that `revision` belongs to.
@@ -289,6 +292,7 @@ impl Watcher {
         self.listener.tell(Told::News(news)).await;
         self.identity = self.identify().await.map(|(identity, _)| identity).unwrap_or_default();
         self.revision = Some(revision);
+        self.listed = true;
         Ok(())
     }
 
@@ -303,7 +307,7 @@ impl Watcher {
         let connection = client::open_stream(&self.clients.watches, client::get_request(&url)?).await?;
         self.listener.answered();
         let (ended, end) = oneshot::channel();
-        let stream = Stream::new(connection, self.kind, revision, Instant::now() + length + OVERTIME, ended);
+        let stream = Stream::new(connection, self.kind, revision, Instant::now(), length + OVERTIME, ended);
         self.listener.tell(Told::Stream(stream)).await;
         match end.await {
             Ok(Ended { result, revision }) => {

@@ -1,8 +1,11 @@
 use super::*;
+use crate::config::ApiAccess;
 use portico_model::table::{Family, Protocol};
 use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
 
 fn root(files: &[(&str, &str)]) -> TempDir {
     let root = TempDir::new().unwrap();
@@ -112,10 +115,52 @@ fn events_name_their_object() {
 fn a_flood_of_events_is_dammed() {
     let now = Instant::now();
     let mut room = Room::new(now);
-    assert_eq!((0..100).filter(|_| room.take(now)).count(), BURST as usize);
-    assert!(!room.take(now + REFILL / 2));
-    assert!(room.take(now + REFILL));
-    assert!(!room.take(now + REFILL));
+    assert_eq!((0..100).filter(|_| room.take(now).is_ok()).count(), BURST as usize);
+    assert_eq!(room.take(now + REFILL / 2), Err(REFILL / 2));
+    assert!(room.take(now + REFILL).is_ok());
+    assert_eq!(room.take(now + REFILL), Err(REFILL));
     let later = now + 1000 * REFILL;
-    assert_eq!((0..100).filter(|_| room.take(later)).count(), BURST as usize);
+    assert_eq!((0..100).filter(|_| room.take(later).is_ok()).count(), BURST as usize);
+}
+
+/// Answers requests one after the other, and says what they were.
+async fn server(answers: &'static [u16]) -> (Client, mpsc::UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, requests) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        for status in answers {
+            let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+            let mut lines = Vec::new();
+            while lines.last().is_none_or(|line: &String| !line.trim().is_empty()) {
+                let mut line = String::new();
+                stream.read_line(&mut line).await.unwrap();
+                lines.push(line);
+            }
+            let length = lines.iter().find_map(|line| line.strip_prefix("content-length: "));
+            let mut body = vec![0; length.map_or(0, |length| length.trim().parse().unwrap())];
+            stream.read_exact(&mut body).await.unwrap();
+            let answer = format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            sender.send(lines.swap_remove(0) + &String::from_utf8(body).unwrap()).unwrap();
+        }
+    });
+    let access = ApiAccess { server: Some(url), kubeconfig: None };
+    (client::connect(&access).await.unwrap().requests, requests)
+}
+
+#[tokio::test]
+async fn an_event_is_written_when_the_server_is_back() {
+    let (client, mut requests) = server(&[503, 500, 201, 403, 201]).await;
+    let notice = |text: &str| Notice { service: None, warning: false, reason: "Starting", text: text.to_owned() };
+    let (notices, noticed) = Notices::new();
+    ["first", "first", "refused", "last"].into_iter().for_each(|text| notices.tell(notice(text)));
+    let sending = tokio::spawn(send(client, "node1".into(), noticed));
+    for expected in ["first", "first", "first", "refused", "last"] {
+        let request = tokio::time::timeout(Duration::from_secs(20), requests.recv()).await.unwrap().unwrap();
+        assert!(request.starts_with("POST /api/v1/namespaces/default/events"), "{request}");
+        assert!(request.contains(&format!(r#""message":"{expected}""#)), "{expected}: {request}");
+    }
+    drop(notices);
+    sending.await.unwrap();
 }

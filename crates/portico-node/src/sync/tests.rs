@@ -459,6 +459,34 @@ fn what_was_known_last_counts_until_there_is_a_list() {
     assert_eq!(rig.kernel.calls(), [], "too late to matter");
 }
 
+/// The API server answered while what was known last was being read.
+#[test]
+fn what_was_known_last_is_older_than_what_was_heard() {
+    let mut rig = Rig::new();
+    rig.apply(service("moved", "10.0.0.7"));
+    rig.syncer.take(Input::Delete(service("gone", "").name(), rig.now), rig.now);
+    rig.apply(slice("moved", &["10.1.0.1"]));
+    rig.take(Input::Listed(Kind::Slice, HashSet::from([slice("moved", &[]).name()])));
+    let old = [service("moved", "10.0.0.1"), service("gone", "10.0.0.2"), service("same", "10.0.0.3")];
+    let old_slices = ["moved", "same"].map(|name| slice(name, &["10.1.0.9"]));
+    rig.take(Input::Remembered(old.into_iter().chain(old_slices).collect()));
+    rig.step();
+    let kernel = rig.kernel.0.lock().unwrap();
+    let found = kernel.ports.iter().map(|(key, port)| {
+        let endpoints = port.cluster.iter().map(|endpoint| endpoint.address.to_string()).collect::<Vec<_>>();
+        (&*key.service.name, port.frontends[0].address.unwrap().to_string(), endpoints)
+    });
+    let expected = [("moved", "10.0.0.7", vec!["10.1.0.1"]), ("same", "10.0.0.3", vec![])];
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        expected.map(|(name, address, endpoints)| (
+            name,
+            address.to_owned(),
+            endpoints.into_iter().map(str::to_owned).collect()
+        ))
+    );
+}
+
 #[test]
 fn the_own_address_counts_as_one_of_the_node() {
     let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
