@@ -247,6 +247,25 @@ fn changes_of_single_ports_lead_to_what_a_restart_would_install() {
     change(&|port| *port = (**everything().ports.get(&key).unwrap()).clone(), false);
 }
 
+/// The kernel takes a chain for each timeout that a Service ever had, up to a limit; then the chain of one that nobody has any more goes.
+#[test]
+fn timeouts_without_end_leave_no_chain_behind_and_may_come_back() {
+    let (mut host, mut table) = (Host::new(), everything());
+    host.replace(&table);
+    let key = key("sticky", Family::V4);
+    for seconds in (1..=1030).chain([1, 2, 1]) {
+        let before = table.ports.get(&key).cloned().unwrap();
+        let after = Arc::new(ServicePort { affinity: Some(seconds), ..ServicePort::clone(&before) });
+        table.ports.insert(key.clone(), after.clone());
+        let change = Change { key: key.clone(), before: Some(before), after: Some(after) };
+        host.apply(&table.rules, &[change]);
+    }
+    let chains = host.list().lines().filter(|line| line.contains("chain pick-")).count();
+    assert!(chains < 1100, "{chains}");
+    host.restart();
+    assert_eq!(host.replace(&table), Report::default());
+}
+
 #[test]
 fn other_rules_of_the_node_replace_only_the_chains_that_they_change() {
     let mut host = Host::new();

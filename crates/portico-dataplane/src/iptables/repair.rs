@@ -210,19 +210,25 @@ impl<E> Repair<'_, '_, E> {
         }
     }
 
-    /// Chains of ports that are not wanted, and other chains of ours that are not needed.
+    /// Chains of ports that are not wanted, and other chains of ours that are not needed. One of a port that somebody else's rules lead to
+    /// stays, empty: what it led to goes.
     fn surplus_chains(&mut self) -> Result<(), E> {
-        let mut gone = Vec::new();
+        let (mut gone, mut emptied) = (Vec::new(), Vec::new());
         for table in Table::ALL {
             let found = self.installed.table(table);
             let others = found.others.keys().filter(|name| ![MARTIANS, CANARY].contains(&name.as_str()));
             let names = found.ports.keys().map(|name| name.to_string()).chain(others.cloned());
             gone.extend(names.filter(|name| !found.used_by_others.contains(name)).map(|name| (table, name)));
+            let held = found.ports.iter().filter(|(name, _)| found.used_by_others.contains(name.as_ref()));
+            let full = held.filter(|(_, rules)| **rules != fingerprint(&[]));
+            emptied.extend(full.map(|(name, _)| (table, name.to_string())));
         }
         gone.sort_unstable();
-        for (table, name) in &gone {
+        emptied.sort_unstable();
+        for (table, name) in gone.iter().chain(&emptied) {
             self.drift.note(format_args!("{} chain {name} belonged to nothing", table.name()));
         }
+        emptied.iter().for_each(|(table, name)| self.sink.run().declare(*table, name));
         remove_all(gone, self.sink)
     }
 }

@@ -409,6 +409,44 @@ fn the_variant_that_is_used_stays_when_the_other_is_cleared() {
     }
 }
 
+/// Somebody sends an address of theirs to a Service; its end must not be that of all others.
+#[test]
+fn a_service_whose_chain_others_lead_to_goes() {
+    for variant in [Variant::Nft, Variant::Legacy] {
+        let (host, full) = (Host::new(), everything());
+        let iptables = format!("iptables-{}", infix(variant));
+        let (key, port) =
+            full.ports.iter().find(|(key, port)| key.family == Family::V4 && !port.cluster.is_empty()).unwrap();
+        let chain = names::port_chain(key, names::PortChain::Cluster);
+        let before = full.clone();
+        let mut dataplane = host.run(move || {
+            let mut dataplane = Iptables::new(options(variant)).unwrap();
+            dataplane.replace(&before).unwrap();
+            dataplane
+        });
+        host.command(&format!("{iptables} -t nat -A PREROUTING -d 192.0.2.9 -j {chain}"));
+        let mut wanted = full.clone();
+        wanted.ports.remove(key);
+        let change = Change { key: key.clone(), before: Some(port.clone()), after: None };
+        let after = wanted.clone();
+        host.run(move || {
+            // The chain cannot go; who is told so compares everything.
+            dataplane.apply(&after.rules, &[change]).unwrap_err();
+            dataplane.replace(&after).unwrap();
+            assert_eq!(dataplane.replace(&after).unwrap().operations, 0, "{variant:?}");
+        });
+        let saved = saved(&host, variant);
+        assert!(saved.contains(&format!(":{chain} ")) && !saved.contains(&format!("-A {chain} ")), "{saved}");
+        let (name, wanted) = (format!("-d 192.0.2.9/32 -j {chain}"), full);
+        assert!(saved.contains(&name), "{saved}");
+        host.run(move || {
+            let mut dataplane = Iptables::new(options(variant)).unwrap();
+            assert!(dataplane.replace(&wanted).unwrap().operations > 0, "it is back");
+            assert_eq!(dataplane.replace(&wanted).unwrap().operations, 0);
+        });
+    }
+}
+
 #[test]
 fn a_rule_that_the_kernel_refuses_is_named() {
     let host = Host::new();

@@ -10,7 +10,7 @@ use portico_model::hash::Map;
 use std::sync::Arc;
 
 /// Classes with affinity at most: whoever writes many Services with as many timeouts takes nothing from those without.
-const STICKY: usize = CLASSES / 2;
+pub const STICKY: usize = CLASSES / 2;
 
 #[derive(Default)]
 pub struct Classes {
@@ -79,10 +79,11 @@ impl Classes {
         if let Some(old) = self.entries.get_mut(place).and_then(|entry| entry.replace(Entry { class, users: 0 })) {
             self.numbers.remove(&old.class);
             delta.removed.push(element(number, &old.class));
+            delta.drop_chain(old.class);
         }
         self.numbers.insert(class, number);
         delta.added.push(element(number, &class));
-        delta.classes.push(class);
+        delta.add_chain(class);
         Ok(number)
     }
 

@@ -11,9 +11,25 @@ pub struct Delta {
     pub added: Vec<Element>,
     /// Classes that had no chain before.
     pub classes: Vec<Class>,
+    /// Classes whose chain goes.
+    pub dropped: Vec<Class>,
 }
 
 impl Delta {
+    /// The class has a chain from now on.
+    pub fn add_chain(&mut self, class: Class) {
+        if !take_out(&mut self.dropped, class) {
+            self.classes.push(class);
+        }
+    }
+
+    /// The class has a chain no longer.
+    pub fn drop_chain(&mut self, class: Class) {
+        if !take_out(&mut self.classes, class) {
+            self.dropped.push(class);
+        }
+    }
+
     /// Take out what is both removed and added, and bring the rest into the order of its sets.
     pub fn settle(&mut self) {
         self.removed.sort_unstable();
@@ -22,6 +38,11 @@ impl Delta {
             (self.removed, self.added) = differences(&self.removed, &self.added);
         }
     }
+}
+
+fn take_out(classes: &mut Vec<Class>, class: Class) -> bool {
+    let place = classes.iter().position(|other| *other == class);
+    place.map(|place| classes.swap_remove(place)).is_some()
 }
 
 /// What only the first has, and what only the second has, of two sorted lists.
@@ -68,5 +89,17 @@ mod tests {
             delta.settle();
             assert_eq!((delta.removed, delta.added), (elements(gone), elements(come)));
         }
+    }
+
+    #[test]
+    fn a_chain_that_comes_and_goes_is_not_sent() {
+        let [a, b, c] = [1, 2, 3].map(|endpoints| Class { endpoints, affinity: None });
+        let mut delta = Delta::default();
+        [a, b].into_iter().for_each(|class| delta.add_chain(class));
+        [b, c].into_iter().for_each(|class| delta.drop_chain(class));
+        assert_eq!((&delta.classes, &delta.dropped), (&vec![a], &vec![c]));
+        delta.add_chain(c);
+        delta.drop_chain(a);
+        assert!(delta.classes.is_empty() && delta.dropped.is_empty());
     }
 }

@@ -52,6 +52,10 @@ impl Plan {
         for class in &delta.classes {
             self.add_chain(family, &class.chain(family));
         }
+        for class in &delta.dropped {
+            let name = Arc::from(class.chain_name());
+            self.after.extend([Step::EmptyChain(family, Arc::clone(&name)), Step::DeleteChain(family, name)]);
+        }
         self.removed.get_mut(family).append(&mut delta.removed);
         self.added.get_mut(family).append(&mut delta.added);
     }

@@ -1,5 +1,6 @@
 //! The dataplane on a kernel in memory: any sequence of changes, and faults.
 
+use super::classes::STICKY;
 use super::element::{At, Element, Target};
 use super::fake::{Fake, Fault};
 use super::number::{Number, Treatment};
@@ -307,6 +308,25 @@ fn nobody_stands_still_because_somebody_has_too_many_timeouts() {
     nft.apply(&wanted.rules, &[Change { key, before: Some(old), after: Some(more) }]).unwrap();
     let class = meaning(&kernel.elements(FAMILY)).frontends[&at].2.class;
     assert!(class.endpoints == 2 && class.affinity.is_some(), "{class:?}");
+}
+
+/// The class of a timeout is given up for that of another when there are too many, and wanted again.
+#[test]
+fn a_timeout_that_comes_back_is_like_a_new_one() {
+    let (kernel, mut wanted) = (Fake::new(), table());
+    let mut nft = Nftables::new(kernel.clone());
+    nft.replace(&wanted).unwrap();
+    let many = STICKY as u32;
+    for seconds in (1..=many + 2).chain([1, 2, 1, many + 2, 3]) {
+        let port = ServicePort { affinity: Some(seconds), ..simple_port(1) };
+        let change = set(&mut wanted, 1, Some(port));
+        nft.apply(&wanted.rules, &[change]).unwrap();
+        let found = meaning(&kernel.elements(FAMILY));
+        let class = found.frontends.values().next().unwrap().2.class;
+        assert_eq!(class.affinity.map(|affinity| affinity.seconds), Some(seconds));
+    }
+    assert_eq!(nft.replace(&wanted).unwrap(), Report::default());
+    assert_eq!(Nftables::new(kernel.clone()).replace(&wanted).unwrap(), Report::default(), "nor after a restart");
 }
 
 /// One Service with two endpoints.
