@@ -54,6 +54,10 @@ pub struct Clients {
 /// Clients for this access. Nothing is sent yet.
 pub async fn connect(access: &ApiAccess) -> Result<Clients, AccessError> {
     let config = config(access).await?;
+    if let Some(proxy) = &config.proxy_url {
+        let host = proxy.host().unwrap_or_default();
+        tracing::warn!(host, "the API server is asked directly: proxy-url and HTTPS_PROXY have no effect here");
+    }
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
