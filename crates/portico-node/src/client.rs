@@ -2,6 +2,7 @@
 
 mod direct;
 mod framing;
+mod renewed;
 
 use crate::config::ApiAccess;
 use direct::Direct;
@@ -15,6 +16,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use renewed::{Credentials, Renewed};
 use serde::Deserialize;
 use std::io;
 use std::path::PathBuf;
@@ -41,6 +43,8 @@ pub enum AccessError {
     Url { url: String },
     #[error("cannot make a client of the API server: {0}")]
     Client(#[from] kube::Error),
+    #[error("cannot make a client of the API server: {0}")]
+    Broken(#[source] tokio::task::JoinError),
 }
 
 /// The ways to one server.
@@ -53,11 +57,17 @@ pub struct Clients {
 
 /// Clients for this access. Nothing is sent yet.
 pub async fn connect(access: &ApiAccess) -> Result<Clients, AccessError> {
-    let config = config(access).await?;
-    if let Some(proxy) = &config.proxy_url {
+    if let Some(proxy) = config(access).await?.proxy_url {
         let host = proxy.host().unwrap_or_default();
         tracing::warn!(host, "the API server is asked directly: proxy-url and HTTPS_PROXY have no effect here");
     }
+    let credentials = Credentials::new(access.clone());
+    let client = |way| Client::new(Renewed { credentials: credentials.clone(), way }, "default");
+    Ok(Clients { requests: client(|ways| &ways.requests), watches: client(|ways| &ways.watches) })
+}
+
+/// With what is there now to show who we are.
+fn ways(config: &Config) -> Result<Clients, AccessError> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -67,10 +77,10 @@ pub async fn connect(access: &ApiAccess) -> Result<Clients, AccessError> {
     connector.set_keepalive_retries(Some(KEEPALIVE_STEPS));
     connector.set_tcp_user_timeout(Some(ANSWER));
     let connector = config.rustls_https_connector_with_connector(connector)?;
-    let watches = client(&config, Direct(connector.clone()))?;
+    let watches = client(config, Direct(connector.clone()))?;
     let shared: HttpClient<_, Body> =
         HttpClient::builder(TokioExecutor::new()).pool_max_idle_per_host(1).build(connector);
-    Ok(Clients { requests: client(&config, shared.map_err(BoxError::from))?, watches })
+    Ok(Clients { requests: client(config, shared.map_err(BoxError::from))?, watches })
 }
 
 /// Requests get what the access says: where to, who asks, and as whom.
@@ -106,6 +116,16 @@ async fn config(access: &ApiAccess) -> Result<Config, AccessError> {
         config.cluster_url = server;
     }
     Ok(config)
+}
+
+/// What the access is read from, but for tokens, which are read again anyway.
+fn client_files(access: &ApiAccess) -> Vec<PathBuf> {
+    let Some(path) = &access.kubeconfig else { return Vec::new() };
+    let read = Kubeconfig::read_from(path).unwrap_or_default();
+    let trusted = read.clusters.into_iter().filter_map(|cluster| cluster.cluster?.certificate_authority);
+    let users = read.auth_infos.into_iter().filter_map(|user| user.auth_info);
+    let shown = users.flat_map(|user| [user.client_certificate, user.client_key]).flatten();
+    trusted.chain(shown).map(PathBuf::from).chain([path.clone()]).collect()
 }
 
 /// Why a request brought nothing.

@@ -1,0 +1,112 @@
+//! Credentials that do not stay what they are: certificates and keys are replaced in their files, programs give out others, and at boot there
+//! may be none yet. So the ways to the server are made when somebody asks, and anew when they are out of date.
+
+use super::{AccessError, Clients, client_files, config, ways};
+use crate::config::ApiAccess;
+use http::{Request, Response, StatusCode};
+use kube::Client;
+use kube::client::Body;
+use std::fs;
+use std::future::Future;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+use tokio::sync::Mutex;
+use tower::{BoxError, Service};
+
+pub struct Credentials {
+    access: ApiAccess,
+    made: Mutex<Option<Made>>,
+    /// The server does not know us by them.
+    refused: AtomicBool,
+}
+
+struct Made {
+    clients: Clients,
+    from: Vec<(PathBuf, Option<Version>)>,
+}
+
+/// Of a file. One that is renamed into its place is another.
+type Version = (u64, SystemTime, u64);
+
+impl Credentials {
+    pub fn new(access: ApiAccess) -> Arc<Credentials> {
+        Arc::new(Credentials { access, made: Mutex::new(None), refused: AtomicBool::new(false) })
+    }
+
+    /// Who comes meanwhile waits for what the first one makes.
+    async fn clients(&self) -> Result<Clients, AccessError> {
+        let mut made = self.made.lock().await;
+        let refused = self.refused.swap(false, Ordering::Relaxed);
+        if let Some(made) = made.as_ref().filter(|made| !refused && made.from.iter().all(is_current)) {
+            return Ok(made.clients.clone());
+        }
+        match (self.make().await, made.as_ref()) {
+            (Ok(fresh), _) => {
+                let clients = fresh.clients.clone();
+                *made = Some(fresh);
+                Ok(clients)
+            }
+            (Err(error), Some(old)) => {
+                tracing::warn!(%error, "cannot use the credentials that are there now, going on with those of before");
+                Ok(old.clients.clone())
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    async fn make(&self) -> Result<Made, AccessError> {
+        // What changes from here on counts the next time.
+        let from = client_files(&self.access).into_iter().map(|path| (version(&path), path));
+        let from = from.map(|(version, path)| (path, version)).collect();
+        let config = config(&self.access).await?;
+        // Programs that give out credentials take their time.
+        let clients = tokio::task::spawn_blocking(move || ways(&config)).await.map_err(AccessError::Broken)??;
+        Ok(Made { clients, from })
+    }
+}
+
+fn is_current((path, found): &(PathBuf, Option<Version>)) -> bool {
+    version(path) == *found
+}
+
+fn version(path: &PathBuf) -> Option<Version> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.ino(), metadata.modified().ok()?, metadata.len()))
+}
+
+/// Asks in one of the ways with the credentials of the moment.
+#[derive(Clone)]
+pub struct Renewed {
+    pub credentials: Arc<Credentials>,
+    pub way: fn(&Clients) -> &Client,
+}
+
+impl Service<Request<Body>> for Renewed {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Renewed { credentials, way } = self.clone();
+        Box::pin(async move {
+            let clients = credentials.clients().await?;
+            let answer = way(&clients).send(request).await?;
+            if answer.status() == StatusCode::UNAUTHORIZED {
+                credentials.refused.store(true, Ordering::Relaxed);
+            }
+            Ok(answer)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
