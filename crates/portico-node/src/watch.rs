@@ -307,7 +307,7 @@ impl Watcher {
         let connection = client::open_stream(&self.clients.watches, client::get_request(&url)?).await?;
         self.listener.answered();
         let (ended, end) = oneshot::channel();
-        let stream = Stream::new(connection, self.kind, revision, Instant::now(), length + OVERTIME, ended);
+        let stream = Stream::new(connection, self.kind, revision, Instant::now() + length + OVERTIME, ended);
         self.listener.tell(Told::Stream(stream)).await;
         match end.await {
             Ok(Ended { result, revision }) => {

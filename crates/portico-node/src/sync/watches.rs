@@ -103,8 +103,6 @@ impl Watches {
         std::mem::take(&mut self.unfinished).into_iter().for_each(|number| self.read(number, now));
         if self.overdue.is_some_and(|overdue| overdue <= now) {
             (0..self.streams.len()).for_each(|number| self.read(number, now));
-            // Later, where something came in since.
-            self.set_overdue();
         }
         if rang {
             self.take_told(now)?;
@@ -157,7 +155,7 @@ impl Watches {
     }
 
     fn set_overdue(&mut self) {
-        self.overdue = self.streams.iter().flatten().map(Stream::ends).min();
+        self.overdue = self.streams.iter().flatten().map(Stream::ends_by).min();
     }
 
     fn take_told(&mut self, now: Instant) -> io::Result<()> {

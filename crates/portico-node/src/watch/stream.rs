@@ -7,7 +7,7 @@ use crate::objects::Kind;
 use bytes::Bytes;
 use memchr::memchr;
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{io, mem};
 use tokio::sync::oneshot;
 
@@ -15,9 +15,6 @@ use tokio::sync::oneshot;
 const MOST_LINE: usize = 64 << 20;
 /// News of one call, about: others want to be read, too.
 const MANY: usize = 1000;
-/// A server sends a bookmark every minute where there is nothing else. One that says nothing for longer is not there, whoever keeps the
-/// connection open: a process that hangs, or a balancer that lost it.
-pub(super) const SILENCE: Duration = Duration::from_secs(100);
 
 pub struct Stream {
     connection: Connection,
@@ -27,7 +24,6 @@ pub struct Stream {
     revision: String,
     /// There was anything.
     seen: bool,
-    heard: Instant,
     ends_by: Instant,
     ended: Option<oneshot::Sender<Ended>>,
 }
@@ -48,23 +44,21 @@ pub enum Reading {
 }
 
 impl Stream {
-    /// From now on. A server that has not ended it after so long is taken for dead.
+    /// A server that has not ended it by then is taken for dead.
     pub(super) fn new(
         connection: Connection,
         kind: Kind,
         revision: &str,
-        now: Instant,
-        longest: Duration,
+        ends_by: Instant,
         ended: oneshot::Sender<Ended>,
     ) -> Stream {
         let (lines, revision) = (Lines::default(), revision.to_owned());
-        let ends_by = now + longest;
-        Stream { connection, kind, lines, revision, seen: false, heard: now, ends_by, ended: Some(ended) }
+        Stream { connection, kind, lines, revision, seen: false, ends_by, ended: Some(ended) }
     }
 
-    /// When it ends by itself, unless there is something to read before.
-    pub fn ends(&self) -> Instant {
-        self.ends_by.min(self.heard + SILENCE)
+    /// When it ends by itself.
+    pub fn ends_by(&self) -> Instant {
+        self.ends_by
     }
 
     /// The kernel says that there is more to read, and whether it is the last.
@@ -80,8 +74,8 @@ impl Stream {
                 return Reading::Unfinished;
             }
             match self.event(scratch, news) {
-                Ok(Some(true)) => self.heard = now,
-                Ok(Some(false)) if now < self.ends() => return Reading::Done,
+                Ok(Some(true)) => {}
+                Ok(Some(false)) if now < self.ends_by => return Reading::Done,
                 Ok(Some(false)) => break Err(RequestError::Timeout),
                 Ok(None) => break Ok(self.seen),
                 Err(error) => break Err(error),

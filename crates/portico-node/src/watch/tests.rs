@@ -1,4 +1,3 @@
-use super::stream::SILENCE;
 use super::*;
 use crate::config::ApiAccess;
 use crate::sync::{Input, Watches};
@@ -326,48 +325,20 @@ async fn tries_again_when_the_server_fails() {
     assert_eq!(seen(&mut receiver, 3).await, [apply("a", "1"), apply("a", "1"), listed(&["a"])]);
 }
 
-/// A watch of a server that sends these events and then nothing, and the time from which it is open.
-async fn silent_after(events: Vec<Value>, longest: Duration) -> (Stream, Instant, oneshot::Receiver<Ended>) {
-    let server = Server::start(vec![Reply::Open(events)]).await;
+#[tokio::test]
+async fn a_server_that_does_not_end_a_watch_in_time_is_dead() {
+    let server = Server::start(vec![Reply::Open(Vec::new())]).await;
     let access = ApiAccess { server: Some(server.url), kubeconfig: None };
     let clients = client::connect(&access).await.unwrap();
     let connection = client::open_stream(&clients.watches, client::get_request("/watch").unwrap()).await.unwrap();
     let (now, (ended, end)) = (Instant::now(), oneshot::channel());
-    (Stream::new(connection, Kind::Service, "7", now, longest, ended), now, end)
-}
-
-#[tokio::test]
-async fn a_server_that_does_not_end_a_watch_in_time_is_dead() {
-    let (mut stream, now, end) = silent_after(Vec::new(), OVERTIME).await;
+    let mut stream = Stream::new(connection, Kind::Service, "7", now + OVERTIME, ended);
     let mut read = |now| stream.read(now, &mut [0; 1024], &mut Vec::new());
     assert_eq!(read(now), Reading::Done);
     assert_eq!(read(now + OVERTIME), Reading::Ended);
     let Ended { result, revision } = end.await.unwrap();
     assert!(matches!(result, Err(RequestError::Timeout)));
     assert_eq!(revision, "7", "to go on from");
-}
-
-/// Whoever keeps the connection open.
-#[tokio::test]
-async fn a_server_that_is_silent_is_dead_long_before() {
-    let bookmark = event("BOOKMARK", json!({"metadata": {"resourceVersion": "20"}}));
-    let (mut stream, now, end) = silent_after(vec![bookmark], SILENCE * 10).await;
-    let mut read = |now, news: &mut Vec<News>| {
-        stream.is_readable(false);
-        let reading = stream.read(now, &mut [0; 1024], news);
-        (reading, stream.ends())
-    };
-    let mut news = Vec::new();
-    let heard = now + SILENCE / 2;
-    while news.is_empty() {
-        assert_eq!(read(heard, &mut news).0, Reading::Done);
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(read(now + SILENCE, &mut news), (Reading::Done, heard + SILENCE));
-    assert_eq!(read(heard + SILENCE, &mut news).0, Reading::Ended);
-    let Ended { result, revision } = end.await.unwrap();
-    assert!(matches!(result, Err(RequestError::Timeout)));
-    assert_eq!(revision, "20", "to go on from");
 }
 
 #[tokio::test]

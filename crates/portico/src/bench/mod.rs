@@ -50,7 +50,13 @@ async fn measure(services: usize) -> anyhow::Result<Vec<Figure>> {
     rig.load(services).await?;
     let mut figures = Vec::new();
     let cold = rig.start_node().await?;
-    let kernel = rig.kernel().await?;
+    // The node counts what it did after it did it.
+    let kernel = loop {
+        match rig.kernel().await? {
+            Duration::ZERO => tokio::time::sleep(PAUSE).await,
+            kernel => break kernel,
+        }
+    };
     figures.push(Figure::new("cold start", &[cold], Some(kernel)));
     let mut times = Vec::new();
     let (started, before) = (Instant::now(), rig.kernel().await?);
