@@ -21,7 +21,8 @@ use tokio::sync::{mpsc, oneshot, watch as flag};
 const PAGE: usize = 500;
 /// The server ends a watch after a time between this and twice as much, so that watches spread over servers again.
 const WATCH: Duration = Duration::from_secs(300);
-/// A server that does not end it is taken for dead after so much more.
+/// A server that does not end it is taken for dead after so much more. Not before, however silent it is: a kube-apiserver where nothing happens
+/// sends no bookmarks either.
 const OVERTIME: Duration = Duration::from_secs(30);
 /// Until a kind is asked for again that the server does not have or does not show.
 const DENIED: Duration = Duration::from_secs(600);
