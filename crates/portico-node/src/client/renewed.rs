@@ -7,7 +7,6 @@ use http::{Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use std::fs;
-use std::future::Future;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -61,8 +60,7 @@ impl Credentials {
 
     async fn make(&self) -> Result<Made, AccessError> {
         // What changes from here on counts the next time.
-        let from = client_files(&self.access).into_iter().map(|path| (version(&path), path));
-        let from = from.map(|(version, path)| (path, version)).collect();
+        let from = client_files(&self.access).into_iter().map(|path| (path.clone(), version(&path))).collect();
         let config = config(&self.access).await?;
         // Programs that give out credentials take their time.
         let clients = tokio::task::spawn_blocking(move || ways(&config)).await.map_err(AccessError::Broken)??;
