@@ -1,10 +1,16 @@
 //! For how long an address cannot be reached when the node that answers for it at layer 2 is lost.
 //!
-//! A cluster of three nodes with API server and controller, and a client on their link, in network namespaces. The client asks the address
-//! of a Service every 5 ms, each time on a new connection, while the owner's daemon is killed or paused, its cable is pulled, or it is
-//! asked to stop. The pod is on a node that is not lost. An outage is the longest time in which nothing was answered; the address
-//! has moved when the client's kernel knows another node for it, which it is told and does not ask. `$ROUNDS` (20), `QUICK=1` for 5.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic and print")]
+//! A cluster of three nodes with API server and controller, and a client on their link, in network
+//! namespaces. The client asks the address of a Service every 5 ms, each time on a new connection,
+//! while the owner's daemon is killed or paused, its cable is pulled, or it is asked to stop. The
+//! pod is on a node that is not lost. An outage is the longest time in which nothing was answered;
+//! the address has moved when the client's kernel knows another node for it, which it is told and
+//! does not ask. `$ROUNDS` (20), `QUICK=1` for 5.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark may panic and print"
+)]
 
 #[path = "outage.rs"]
 mod outage;
@@ -69,7 +75,8 @@ impl Loss {
 
 fn main() {
     let quick = std::env::var_os("QUICK").is_some();
-    let rounds = std::env::var("ROUNDS").map_or(if quick { 5 } else { 20 }, |text| text.parse().unwrap());
+    let rounds =
+        std::env::var("ROUNDS").map_or(if quick { 5 } else { 20 }, |text| text.parse().unwrap());
     let mut rig = Rig::start();
     rig.pool("near", &NEAR[..1], &["Layer2"]);
     let (address, owner) = service_at_another_node(&rig);
@@ -79,11 +86,23 @@ fn main() {
     let asking = host.clone();
     let client = Client::start(host, move || {
         let (host, flow) = (asking.clone(), flow.clone());
-        async move { host.ask(&flow).await.map(drop).map_err(|_| io::Error::from(io::ErrorKind::TimedOut)) }
+        async move {
+            host.ask(&flow)
+                .await
+                .map(drop)
+                .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))
+        }
     });
     let mut report = Report::new("portico");
     for loss in Loss::ALL {
-        measure(&mut rig, &client, (address, owner), loss, rounds, &mut report);
+        measure(
+            &mut rig,
+            &client,
+            (address, owner),
+            loss,
+            rounds,
+            &mut report,
+        );
     }
     report::print(&[report]);
 }
@@ -127,19 +146,53 @@ fn measure(
         sent += window.sent;
         loss.mend(rig, owner);
     }
-    report.add(&format!("{}, moved after p50", loss.name()), percentile(&mut moves, 50.0), "ms", false);
-    report.add(&format!("{}, moved after p99", loss.name()), percentile(&mut moves, 99.0), "ms", false);
-    report.add(&format!("{}, outage p50", loss.name()), percentile(&mut outages, 50.0), "ms", false);
-    report.add(&format!("{}, outage p99", loss.name()), percentile(&mut outages, 99.0), "ms", false);
-    report.add(&format!("{}, failed", loss.name()), failed as f64, "requests", false);
-    report.add(&format!("{}, sent", loss.name()), sent as f64, "requests", true);
+    report.add(
+        &format!("{}, moved after p50", loss.name()),
+        percentile(&mut moves, 50.0),
+        "ms",
+        false,
+    );
+    report.add(
+        &format!("{}, moved after p99", loss.name()),
+        percentile(&mut moves, 99.0),
+        "ms",
+        false,
+    );
+    report.add(
+        &format!("{}, outage p50", loss.name()),
+        percentile(&mut outages, 50.0),
+        "ms",
+        false,
+    );
+    report.add(
+        &format!("{}, outage p99", loss.name()),
+        percentile(&mut outages, 99.0),
+        "ms",
+        false,
+    );
+    report.add(
+        &format!("{}, failed", loss.name()),
+        failed as f64,
+        "requests",
+        false,
+    );
+    report.add(
+        &format!("{}, sent", loss.name()),
+        sent as f64,
+        "requests",
+        true,
+    );
 }
 
 /// By the client's kernel.
 fn wait_for_owner(rig: &Rig, address: IpAddr, is_it: impl Fn(&str) -> bool) {
     let began = Instant::now();
     while !rig.owner(CLIENT, address).is_some_and(&is_it) {
-        assert!(began.elapsed() < rig::PATIENCE, "the address does not move\n{}", rig.logs());
+        assert!(
+            began.elapsed() < rig::PATIENCE,
+            "the address does not move\n{}",
+            rig.logs()
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,7 +1,9 @@
-//! How many questions `portico dns` answers in a second, and how long a change takes to be in its answers.
+//! How many questions `portico dns` answers in a second, and how long a change takes to be in its
+//! answers.
 //!
-//! Portico's API server with `$SERVICES` (10,000; `QUICK=1`: 1,000) Services, 2,000 of them on the ports of 10 nodes; the questions come from threads on the
-//! same machine, 64 in flight for each, for `$SECONDS` (5) a kind. Without a rate limit.
+//! Portico's API server with `$SERVICES` (10,000; `QUICK=1`: 1,000) Services, 2,000 of them on the
+//! ports of 10 nodes; the questions come from threads on the same machine, 64 in flight for each,
+//! for `$SECONDS` (5) a kind. Without a rate limit.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -37,7 +39,11 @@ fn number(name: &str, otherwise: usize) -> usize {
 }
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     report::print(&[runtime.block_on(measure())]);
 }
 
@@ -54,31 +60,76 @@ async fn measure() -> Report {
     let mut report = Report::new("portico dns");
     rig.dns.kill();
     let began = Instant::now();
-    rig.dns = Dns::start_at(&rig.server, rig.dns.port, rig.dns.metrics, rig.healthz_port, &flags);
+    rig.dns = Dns::start_at(
+        &rig.server,
+        rig.dns.port,
+        rig.dns.metrics,
+        rig.healthz_port,
+        &flags,
+    );
     rig.dns.ready().await;
-    report.add("start until the zone is complete", began.elapsed().as_secs_f64(), "s", false);
+    report.add(
+        "start until the zone is complete",
+        began.elapsed().as_secs_f64(),
+        "s",
+        false,
+    );
     report.add("memory", rig.dns.memory() as f64 / 1024.0, "MiB", false);
     let to = SocketAddr::from(([127, 0, 0, 1], rig.dns.port));
     for (what, first, kind) in [
         ("A of a node", "n1.node", 1),
         ("A of a Service on 10 nodes", "s{}.shop.svc", 1),
-        ("SRV of a Service on 10 nodes", "_http._tcp.s{}.shop.svc", 33),
+        (
+            "SRV of a Service on 10 nodes",
+            "_http._tcp.s{}.shop.svc",
+            33,
+        ),
         ("a name that is not there", "x{}.shop.svc", 1),
     ] {
         let rate = flood(to, first, kind, services, time);
         report.add(&format!("questions/s: {what}"), rate, "", true);
     }
-    report.add("memory after that", rig.dns.memory() as f64 / 1024.0, "MiB", false);
-    let mut alone: Vec<f64> = (0..1000).map(|_| ask_until(to, "n1.node", 1, |count| count == 1)).collect();
-    report.add("one question at a time, p50", percentile(&mut alone, 50.0) * 1e6, "us", false);
+    report.add(
+        "memory after that",
+        rig.dns.memory() as f64 / 1024.0,
+        "MiB",
+        false,
+    );
+    let mut alone: Vec<f64> = (0..1000)
+        .map(|_| ask_until(to, "n1.node", 1, |count| count == 1))
+        .collect();
+    report.add(
+        "one question at a time, p50",
+        percentile(&mut alone, 50.0) * 1e6,
+        "us",
+        false,
+    );
     let mut live = Vec::new();
     for change in 0..CHANGES {
         let name = format!("new-{change}");
-        rig.service(&name, json!({"type": "NodePort", "ports": [{"name": "http", "port": 80}]})).await;
-        live.push(ask_until(to, &format!("{name}.shop.svc"), 1, |count| count == usize::from(NODES)) * 1e3);
+        rig.service(
+            &name,
+            json!({"type": "NodePort", "ports": [{"name": "http", "port": 80}]}),
+        )
+        .await;
+        live.push(
+            ask_until(to, &format!("{name}.shop.svc"), 1, |count| {
+                count == usize::from(NODES)
+            }) * 1e3,
+        );
     }
-    report.add("a new Service answered, p50", percentile(&mut live, 50.0), "ms", false);
-    report.add("a new Service answered, p99", percentile(&mut live, 99.0), "ms", false);
+    report.add(
+        "a new Service answered, p50",
+        percentile(&mut live, 50.0),
+        "ms",
+        false,
+    );
+    report.add(
+        "a new Service answered, p99",
+        percentile(&mut live, 99.0),
+        "ms",
+        false,
+    );
     let before = cpu(rig.dns.pid());
     for change in 0..5 * CHANGES {
         let port = json!({"name": format!("p{change}"), "port": 80});
@@ -86,13 +137,25 @@ async fn measure() -> Report {
     }
     let last = format!("_p{}._tcp.new-0.shop.svc", 5 * CHANGES - 1);
     ask_until(to, &last, 33, |count| count == usize::from(NODES));
-    report.add("CPU of a change", (cpu(rig.dns.pid()) - before) * 1e3 / (5 * CHANGES) as f64, "ms", false);
+    report.add(
+        "CPU of a change",
+        (cpu(rig.dns.pid()) - before) * 1e3 / (5 * CHANGES) as f64,
+        "ms",
+        false,
+    );
     let began = Instant::now();
     let axfr = rig.dig.run(&[ZONE, "AXFR"]).await;
-    report.add("transfer of the zone, by dig", began.elapsed().as_secs_f64(), "s", false);
+    report.add(
+        "transfer of the zone, by dig",
+        began.elapsed().as_secs_f64(),
+        "s",
+        false,
+    );
     report.add(
         "records in it",
-        axfr.lines().filter(|line| line.contains("\tIN\t") || line.contains(" IN\t")).count() as f64,
+        axfr.lines()
+            .filter(|line| line.contains("\tIN\t") || line.contains(" IN\t"))
+            .count() as f64,
         "",
         true,
     );
@@ -150,12 +213,21 @@ fn flood(to: SocketAddr, name: &'static str, kind: u16, services: usize, time: D
         .map(|_| {
             std::thread::spawn(move || {
                 let all: Vec<Vec<u8>> = (0..services.min(2000))
-                    .map(|number| question(&name.replace("{}", &number.to_string()), kind, number as u16))
+                    .map(|number| {
+                        question(
+                            &name.replace("{}", &number.to_string()),
+                            kind,
+                            number as u16,
+                        )
+                    })
                     .collect();
                 let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
                 socket.connect(to).unwrap();
-                socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-                let (began, mut answers, mut questions) = (Instant::now(), 0_usize, all.iter().cycle());
+                socket
+                    .set_read_timeout(Some(Duration::from_millis(200)))
+                    .unwrap();
+                let (began, mut answers, mut questions) =
+                    (Instant::now(), 0_usize, all.iter().cycle());
                 let mut buffer = [0; 2048];
                 (0..IN_FLIGHT).for_each(|_| drop(socket.send(questions.next().unwrap())));
                 while began.elapsed() < time {
@@ -166,14 +238,19 @@ fn flood(to: SocketAddr, name: &'static str, kind: u16, services: usize, time: D
             })
         })
         .collect();
-    threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .sum()
 }
 
 /// Seconds until an answer has so many records.
 fn ask_until(to: SocketAddr, name: &str, kind: u16, enough: impl Fn(usize) -> bool) -> f64 {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(to).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
     let began = Instant::now();
     loop {
         let mut buffer = [0; 2048];
@@ -188,8 +265,13 @@ fn ask_until(to: SocketAddr, name: &str, kind: u16, enough: impl Fn(usize) -> bo
 /// Seconds of CPU that a process has used.
 fn cpu(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<u64> =
-        stat.rsplit(')').next().unwrap().split_whitespace().filter_map(|text| text.parse().ok()).collect();
+    let fields: Vec<u64> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .filter_map(|text| text.parse().ok())
+        .collect();
     // The first field after the name is a letter, and left out here.
     (fields[10] + fields[11]) as f64 / 100.0
 }

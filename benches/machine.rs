@@ -1,5 +1,5 @@
-//! How late the machine itself is: a thread that goes before others sleeps and looks how much too long that was. Whoever waits
-//! for something on this machine is as late, whatever the program.
+//! How late the machine itself is: a thread that goes before others sleeps and looks how much too
+//! long that was. Whoever waits for something on this machine is as late, whatever the program.
 
 use portico_dataplane::thread;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A client that sends a request every 5 ms, each on a new connection, whatever became of those before; and for how long nobody
-//! answered.
+//! A client that sends a request every 5 ms, each on a new connection, whatever became of those
+//! before; and for how long nobody answered.
 
 use portico_testbed::Host;
 use std::io;
@@ -39,7 +39,10 @@ impl Client {
         let all = Arc::clone(&sent);
         std::thread::spawn(move || {
             host.enter(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .unwrap();
                 runtime.block_on(send_forever(all, ask));
             });
         });
@@ -53,14 +56,24 @@ impl Client {
             let since = Instant::now() - time;
             let enough = begin.elapsed() >= time && {
                 let sent = self.sent.lock().unwrap();
-                let recent: Vec<_> = sent.iter().rev().take_while(|one| one.ended > since).collect();
+                let recent: Vec<_> = sent
+                    .iter()
+                    .rev()
+                    .take_while(|one| one.ended > since)
+                    .collect();
                 recent.iter().filter(|one| one.started > since).count() > 10
-                    && recent.iter().filter(|one| one.started > since).all(|one| one.good)
+                    && recent
+                        .iter()
+                        .filter(|one| one.started > since)
+                        .all(|one| one.good)
             };
             if enough {
                 return;
             }
-            assert!(begin.elapsed() < Duration::from_secs(60), "the address does not come back");
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "the address does not come back"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -70,14 +83,28 @@ impl Client {
         let until = Instant::now();
         std::thread::sleep(LIMIT);
         let sent = self.sent.lock().unwrap();
-        let inside: Vec<_> = sent.iter().filter(|one| one.started < until && one.ended > from).collect();
-        // What comes later are answers to those that were sent again, with nothing that was sent later between them.
+        let inside: Vec<_> = sent
+            .iter()
+            .filter(|one| one.started < until && one.ended > from)
+            .collect();
+        // What comes later are answers to those that were sent again, with nothing that was sent
+        // later between them.
         let before = from.checked_sub(4 * EVERY).unwrap_or(from);
-        let answers = sent.iter().filter(|one| one.good && one.ended > before && one.ended < until);
+        let answers = sent
+            .iter()
+            .filter(|one| one.good && one.ended > before && one.ended < until);
         let mut answers: Vec<Instant> = answers.map(|one| one.ended).collect();
         answers.sort();
-        let outage = answers.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
-        Window { outage, failed: inside.iter().filter(|one| !one.good).count(), sent: inside.len() }
+        let outage = answers
+            .windows(2)
+            .map(|pair| pair[1] - pair[0])
+            .max()
+            .unwrap_or_default();
+        Window {
+            outage,
+            failed: inside.iter().filter(|one| !one.good).count(),
+            sent: inside.len(),
+        }
     }
 }
 
@@ -91,8 +118,14 @@ where
         let (sent, asked) = (Arc::clone(&sent), ask());
         tokio::spawn(async move {
             let started = Instant::now();
-            let good = tokio::time::timeout(LIMIT, asked).await.is_ok_and(|asked| asked.is_ok());
-            sent.lock().unwrap().push(Sent { started, ended: Instant::now(), good });
+            let good = tokio::time::timeout(LIMIT, asked)
+                .await
+                .is_ok_and(|asked| asked.is_ok());
+            sent.lock().unwrap().push(Sent {
+                started,
+                ended: Instant::now(),
+                good,
+            });
         });
     }
 }

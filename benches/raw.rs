@@ -10,12 +10,28 @@ use crate::common;
 
 /// A prebuilt POST of a JSON body.
 pub fn post(path: &str, body: &str) -> Vec<u8> {
-    request("POST", path, &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()), body)
+    request(
+        "POST",
+        path,
+        &format!(
+            "Content-Type: application/json\r\nContent-Length: {}\r\n",
+            body.len()
+        ),
+        body,
+    )
 }
 
 /// A prebuilt PUT of a JSON body.
 pub fn put(path: &str, body: &str) -> Vec<u8> {
-    request("PUT", path, &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()), body)
+    request(
+        "PUT",
+        path,
+        &format!(
+            "Content-Type: application/json\r\nContent-Length: {}\r\n",
+            body.len()
+        ),
+        body,
+    )
 }
 
 pub fn get(path: &str) -> Vec<u8> {
@@ -24,7 +40,10 @@ pub fn get(path: &str) -> Vec<u8> {
 
 /// A prebuilt merge patch.
 pub fn patch(path: &str, body: &str) -> Vec<u8> {
-    let headers = format!("Content-Type: application/merge-patch+json\r\nContent-Length: {}\r\n", body.len());
+    let headers = format!(
+        "Content-Type: application/merge-patch+json\r\nContent-Length: {}\r\n",
+        body.len()
+    );
     request("PATCH", path, &headers, body)
 }
 
@@ -47,7 +66,11 @@ pub struct Connection {
 impl Connection {
     pub async fn open(client: &Client) -> Self {
         let stream = client.tls_stream().await.unwrap();
-        Self { stream, read: Vec::with_capacity(16 << 10), body_bytes: 0 }
+        Self {
+            stream,
+            read: Vec::with_capacity(16 << 10),
+            body_bytes: 0,
+        }
     }
 
     /// Sends a request and reads the answer away; its status.
@@ -57,7 +80,10 @@ impl Connection {
         let head = self.head().await;
         let status = status(&self.read);
         let header = String::from_utf8_lossy(&self.read[..head]).to_ascii_lowercase();
-        let length = header.split("content-length:").nth(1).and_then(|rest| rest.lines().next()?.trim().parse().ok());
+        let length = header
+            .split("content-length:")
+            .nth(1)
+            .and_then(|rest| rest.lines().next()?.trim().parse().ok());
         let seen = self.read.len() - head;
         self.body_bytes = match length {
             Some(length) => self.counted(seen, length).await,
@@ -79,7 +105,10 @@ impl Connection {
     /// Waits until an event has arrived in whole.
     pub async fn event(&mut self) {
         while !self.read.windows(2).any(|pair| pair == b"}\n") {
-            assert!(self.stream.read_buf(&mut self.read).await.unwrap() > 0, "the watch ended");
+            assert!(
+                self.stream.read_buf(&mut self.read).await.unwrap() > 0,
+                "the watch ended"
+            );
         }
         self.read.clear();
     }
@@ -90,7 +119,10 @@ impl Connection {
             if let Some(end) = self.read.windows(4).position(|part| part == b"\r\n\r\n") {
                 return end + 4;
             }
-            assert!(self.stream.read_buf(&mut self.read).await.unwrap() > 0, "the server hung up");
+            assert!(
+                self.stream.read_buf(&mut self.read).await.unwrap() > 0,
+                "the server hung up"
+            );
         }
     }
 
@@ -102,7 +134,8 @@ impl Connection {
         length
     }
 
-    /// Reads to the last chunk, which is the only place where its bytes appear at the end of a read.
+    /// Reads to the last chunk, which is the only place where its bytes appear at the end of a
+    /// read.
     async fn chunked(&mut self, head: usize) -> usize {
         let mut bytes = self.read.len() - head;
         while !self.read.ends_with(b"\r\n0\r\n\r\n") {
@@ -115,5 +148,8 @@ impl Connection {
 }
 
 fn status(answer: &[u8]) -> u16 {
-    std::str::from_utf8(&answer[9..12]).unwrap().parse().unwrap()
+    std::str::from_utf8(&answer[9..12])
+        .unwrap()
+        .parse()
+        .unwrap()
 }

@@ -1,10 +1,15 @@
 //! For how long the control plane cannot be reached when the owner of its address is lost.
 //!
-//! Two masters with an API server each and a client, in network namespaces. The client sends a request every 5 ms, each on a
-//! new connection with TLS, while the owner's process is killed, its link goes down, its host freezes, or it is asked to stop.
-//! The same for keepalived, beside it in the same run, with the same interval and priorities. An outage is the longest
-//! time in which no request was answered. `$ROUNDS` (20), `$INTERVALS` (100ms,1s), `QUICK=1` for 5 rounds of 100ms.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic and print")]
+//! Two masters with an API server each and a client, in network namespaces. The client sends a
+//! request every 5 ms, each on a new connection with TLS, while the owner's process is killed, its
+//! link goes down, its host freezes, or it is asked to stop. The same for keepalived, beside it in
+//! the same run, with the same interval and priorities. An outage is the longest time in which no
+//! request was answered. `$ROUNDS` (20), `$INTERVALS` (100ms,1s), `QUICK=1` for 5 rounds of 100ms.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark may panic and print"
+)]
 
 #[path = "vip/client.rs"]
 mod client;
@@ -27,8 +32,10 @@ const STEADY: Duration = Duration::from_millis(300);
 
 fn main() {
     let quick = std::env::var_os("QUICK").is_some();
-    let rounds = std::env::var("ROUNDS").map_or(if quick { 5 } else { 20 }, |text| text.parse().unwrap());
-    let intervals = std::env::var("INTERVALS").unwrap_or(if quick { "100ms" } else { "100ms,1s" }.to_owned());
+    let rounds =
+        std::env::var("ROUNDS").map_or(if quick { 5 } else { 20 }, |text| text.parse().unwrap());
+    let intervals =
+        std::env::var("INTERVALS").unwrap_or(if quick { "100ms" } else { "100ms,1s" }.to_owned());
     for interval in intervals.split(',') {
         let interval = if let Some(text) = interval.strip_suffix("ms") {
             Duration::from_millis(text.parse().unwrap())
@@ -38,7 +45,10 @@ fn main() {
         println!("adverts every {interval:?}, {rounds} rounds");
         let tools = [Tool::Portico, Tool::Keepalived];
         let running = tools.map(|tool| std::thread::spawn(move || measure(tool, interval, rounds)));
-        let reports: Vec<Report> = running.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let reports: Vec<Report> = running
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
         report::print(&reports);
     }
 }
@@ -62,10 +72,30 @@ fn measure(tool: Tool, interval: Duration, rounds: usize) -> Report {
             sent += window.sent;
             rig.mend(owner, loss);
         }
-        report.add(&format!("{}, outage p50", loss.name()), percentile(&mut outages, 50.0), "ms", false);
-        report.add(&format!("{}, outage p99", loss.name()), percentile(&mut outages, 99.0), "ms", false);
-        report.add(&format!("{}, failed", loss.name()), failed as f64, "requests", false);
-        report.add(&format!("{}, sent", loss.name()), sent as f64, "requests", true);
+        report.add(
+            &format!("{}, outage p50", loss.name()),
+            percentile(&mut outages, 50.0),
+            "ms",
+            false,
+        );
+        report.add(
+            &format!("{}, outage p99", loss.name()),
+            percentile(&mut outages, 99.0),
+            "ms",
+            false,
+        );
+        report.add(
+            &format!("{}, failed", loss.name()),
+            failed as f64,
+            "requests",
+            false,
+        );
+        report.add(
+            &format!("{}, sent", loss.name()),
+            sent as f64,
+            "requests",
+            true,
+        );
     }
     report
 }

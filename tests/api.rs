@@ -1,6 +1,10 @@
 //! What the API server does beyond the recorded conversations: gates, the second spelling, port
 //! ranges, watches, access, the life of namespaces and endpoints, and several servers on one etcd.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 #[path = "api/access.rs"]
 mod access;

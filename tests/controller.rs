@@ -1,6 +1,10 @@
-//! The load-balancer controller: its lifecycle with a provider that fails on purpose, and with metal from `kubectl apply` to
-//! conditions; killed at every step of its work.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+//! The load-balancer controller: its lifecycle with a provider that fails on purpose, and with
+//! metal from `kubectl apply` to conditions; killed at every step of its work.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 #[path = "controller/cloud.rs"]
 mod cloud;

@@ -4,7 +4,11 @@
 //! under way when the server died. After a restart every object must be in the one state or the
 //! other, nothing may be owned twice, and the free ports and addresses must be exactly those no
 //! Service has. `PORTICO_CRASH_ROUNDS` changes how often the server is killed.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 mod common;
 
@@ -21,8 +25,10 @@ use serde_json::{Value, json};
 const WRITERS: usize = 64;
 const NAMES_PER_WRITER: usize = 2;
 const PORTS: std::ops::RangeInclusive<u64> = 30000..=30063;
-const FLAGS: [&str; 2] =
-    ["--service-node-port-range=30000-30063", "--service-cluster-ip-range=10.96.0.0/24,fd00:10:96::/120"];
+const FLAGS: [&str; 2] = [
+    "--service-node-port-range=30000-30063",
+    "--service-cluster-ip-range=10.96.0.0/24,fd00:10:96::/120",
+];
 /// A /24 has no network and broadcast address to give away, a /120 only lacks its first.
 const IPV4_ADDRESSES: usize = 254;
 const IPV6_ADDRESSES: usize = 255;
@@ -48,14 +54,20 @@ async fn survive(store: Store, rounds: usize) {
     println!("{store:?}: seed {seed}");
     let mut random = Random::seeded(seed);
     let mut server = Server::start(store, &FLAGS).await;
-    let mut writers: Vec<_> = (0..WRITERS).map(|number| Writer::new(number, random.next())).collect();
+    let mut writers: Vec<_> = (0..WRITERS)
+        .map(|number| Writer::new(number, random.next()))
+        .collect();
     for round in 0..rounds {
         let acknowledged = Arc::new(AtomicUsize::new(0));
-        let load: Vec<_> =
-            writers.drain(..).map(|writer| tokio::spawn(writer.write(server.admin(), acknowledged.clone()))).collect();
+        let load: Vec<_> = writers
+            .drain(..)
+            .map(|writer| tokio::spawn(writer.write(server.admin(), acknowledged.clone())))
+            .collect();
         let enough = 200 + random.below(600);
         common::eventually("enough acknowledged writes", || async {
-            (acknowledged.load(Ordering::Relaxed) >= enough || load.iter().any(|task| task.is_finished())).then_some(())
+            (acknowledged.load(Ordering::Relaxed) >= enough
+                || load.iter().any(|task| task.is_finished()))
+            .then_some(())
         })
         .await;
         server.kill();
@@ -75,10 +87,18 @@ async fn survive(store: Store, rounds: usize) {
 /// Compares what is stored with what every writer knows.
 async fn check(client: &Client, writers: &mut [Writer]) {
     let list = client.get("/api/v1/services").await.expect(200);
-    let stored: BTreeMap<_, _> =
-        items(&list).iter().map(|object| (text(object, "metadata.name").to_owned(), object.clone())).collect();
-    let known = writers.iter().map(|writer| writer.known.len()).sum::<usize>();
-    assert!(stored.len() <= known + 1, "more Services than were ever created");
+    let stored: BTreeMap<_, _> = items(&list)
+        .iter()
+        .map(|object| (text(object, "metadata.name").to_owned(), object.clone()))
+        .collect();
+    let known = writers
+        .iter()
+        .map(|writer| writer.known.len())
+        .sum::<usize>();
+    assert!(
+        stored.len() <= known + 1,
+        "more Services than were ever created"
+    );
     for writer in writers {
         for (name, knowledge) in &mut writer.known {
             knowledge.settle(name, stored.get(name));
@@ -86,7 +106,10 @@ async fn check(client: &Client, writers: &mut [Writer]) {
     }
     // kube-apiserver gives some away twice, and leaks, and repairs some of it minutes later.
     let twice = Owners::of(items(&list)).twice();
-    assert!(twice.is_empty() || rival().is_some(), "owned twice: {twice:?}");
+    assert!(
+        twice.is_empty() || rival().is_some(),
+        "owned twice: {twice:?}"
+    );
 }
 
 async fn assert_nothing_leaked(client: &Client) {
@@ -120,19 +143,29 @@ impl Knowledge {
             _ => false,
         };
         let as_under_way = match (&self.under_way, stored) {
-            (Some(UnderWay::Write(number)), Some(stored)) => text(stored, "metadata.annotations.write") == number,
+            (Some(UnderWay::Write(number)), Some(stored)) => {
+                text(stored, "metadata.annotations.write") == number
+            }
             (Some(UnderWay::Deletion), None) => true,
             _ => false,
         };
         let (known, stored) = (&self.acknowledged, stored);
-        assert!(as_acknowledged || as_under_way, "{name}: acknowledged {known:#?}\nbut found {stored:#?}");
-        *self = Self { acknowledged: stored.cloned(), under_way: None };
+        assert!(
+            as_acknowledged || as_under_way,
+            "{name}: acknowledged {known:#?}\nbut found {stored:#?}"
+        );
+        *self = Self {
+            acknowledged: stored.cloned(),
+            under_way: None,
+        };
     }
 }
 
 /// A list leaves out what each of its items is.
 fn same(object: &Value, listed: &Value) -> bool {
-    ["metadata", "spec", "status"].iter().all(|part| object[part] == listed[part])
+    ["metadata", "spec", "status"]
+        .iter()
+        .all(|part| object[part] == listed[part])
 }
 
 struct Writer {
@@ -144,8 +177,15 @@ struct Writer {
 
 impl Writer {
     fn new(number: usize, seed: u64) -> Self {
-        let known = (0..NAMES_PER_WRITER).map(|n| (format!("w{number}-{n}"), Knowledge::default())).collect();
-        Self { known, random: Random::seeded(seed), number, written: 0 }
+        let known = (0..NAMES_PER_WRITER)
+            .map(|n| (format!("w{number}-{n}"), Knowledge::default()))
+            .collect();
+        Self {
+            known,
+            random: Random::seeded(seed),
+            number,
+            written: 0,
+        }
     }
 
     /// Writes until the server is gone.
@@ -156,7 +196,10 @@ impl Writer {
             let gone = match (exists, self.random.below(4)) {
                 (false, _) => self.put_or_post(&client, &name, None).await,
                 (true, 0) => self.delete(&client, &name).await,
-                (true, _) => self.put_or_post(&client, &name, self.known[&name].acknowledged.clone()).await,
+                (true, _) => {
+                    self.put_or_post(&client, &name, self.known[&name].acknowledged.clone())
+                        .await
+                }
             };
             if gone {
                 return self;
@@ -180,11 +223,18 @@ impl Writer {
             None => ("POST", services.to_owned()),
         };
         self.known.get_mut(name).unwrap().under_way = Some(UnderWay::Write(write));
-        let answer = client.try_call(method, &path, &[], Some((JSON, body.to_string().into()))).await;
+        let answer = client
+            .try_call(method, &path, &[], Some((JSON, body.to_string().into())))
+            .await;
         let Ok(answer) = answer else { return true };
         let knowledge = self.known.get_mut(name).unwrap();
         match answer.status {
-            200 | 201 => *knowledge = Knowledge { acknowledged: Some(answer.json()), under_way: None },
+            200 | 201 => {
+                *knowledge = Knowledge {
+                    acknowledged: Some(answer.json()),
+                    under_way: None,
+                }
+            }
             // Someone else has the port or address, there is none left, or the old type forbids it.
             422 => knowledge.under_way = None,
             status if status == 500 && rival().is_some() => knowledge.under_way = None,
@@ -196,7 +246,9 @@ impl Writer {
     async fn delete(&mut self, client: &Client, name: &str) -> bool {
         self.known.get_mut(name).unwrap().under_way = Some(UnderWay::Deletion);
         let path = format!("/api/v1/namespaces/default/services/{name}");
-        let Ok(answer) = client.try_call("DELETE", &path, &[], None).await else { return true };
+        let Ok(answer) = client.try_call("DELETE", &path, &[], None).await else {
+            return true;
+        };
         assert_eq!(answer.status, 200, "DELETE {name}: {}", answer.text());
         *self.known.get_mut(name).unwrap() = Knowledge::default();
         false
@@ -206,7 +258,14 @@ impl Writer {
 /// A Service of any type, some with ports and addresses of their own choice.
 fn random_spec(random: &mut Random) -> Value {
     let mut port = json!({"port": 80});
-    let kind = *random.pick(&["ClusterIP", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "Headless"]);
+    let kind = *random.pick(&[
+        "ClusterIP",
+        "ClusterIP",
+        "NodePort",
+        "LoadBalancer",
+        "ExternalName",
+        "Headless",
+    ]);
     if matches!(kind, "NodePort" | "LoadBalancer") && random.one_in(3) {
         port["nodePort"] = json!(30000 + random.below(64));
     }

@@ -1,14 +1,21 @@
-//! Scenarios that were recorded from kube-proxy v1.36.4, held against `portico node`: a cluster of network namespaces with
-//! three nodes, real packets, and who answered, what source it saw, how failures looked.
+//! Scenarios that were recorded from kube-proxy v1.36.4, held against `portico node`: a cluster of
+//! network namespaces with three nodes, real packets, and who answered, what source it saw, how
+//! failures looked.
 //!
-//! Of every probe the engine of `portico explain` is asked as well, and what it says has to be what became of the packets.
+//! Of every probe the engine of `portico explain` is asked as well, and what it says has to be what
+//! became of the packets.
 //!
-//! What nftables mode does and what the scenario lists as another mode's way are both right; what is otherwise in IPVS mode
-//! by design is in `ipvs-differences.yaml`. Where the kernel lacks a thing a mode needs, its test runs in user-mode-linux.
-//! `PORTICO_SCENARIO=TEXT,…` picks scenarios by name or file, `PORTICO_KEEP=1` keeps the logs. To test the tests,
-//! `PORTICO_NODE_COMMAND='/path/to/kube-proxy --config {config}'` runs another program on the nodes and
-//! `KUBE_APISERVER=/path/to/kube-apiserver` that API server.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+//! What nftables mode does and what the scenario lists as another mode's way are both right; what
+//! is otherwise in IPVS mode by design is in `ipvs-differences.yaml`. Where the kernel lacks a
+//! thing a mode needs, its test runs in user-mode-linux. `PORTICO_SCENARIO=TEXT,…` picks scenarios
+//! by name or file, `PORTICO_KEEP=1` keeps the logs. To test the tests,
+//! `PORTICO_NODE_COMMAND='/path/to/kube-proxy --config {config}'` runs another program on the nodes
+//! and `KUBE_APISERVER=/path/to/kube-apiserver` that API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 #[path = "dataplane/actions.rs"]
 mod actions;
@@ -54,22 +61,39 @@ use tokio::runtime::Builder;
 use tokio::time::sleep;
 use told::Told;
 
-/// A probe that fails is repeated for so long: health checks and connection tracking follow the rules a moment later.
+/// A probe that fails is repeated for so long: health checks and connection tracking follow the
+/// rules a moment later.
 const GRACE: Duration = Duration::from_secs(3);
-/// Most of a run is waiting for packets that are dropped on purpose, which several clusters (`PORTICO_CLUSTERS`) can do at
-/// once; one less where there is one CPU.
+/// Most of a run is waiting for packets that are dropped on purpose, which several clusters
+/// (`PORTICO_CLUSTERS`) can do at once; one less where there is one CPU.
 const CLUSTERS: usize = 3;
 
 /// The node whose kernel is compared with its table.
 const LOOKED_AT: &str = "node1";
 
 /// Scenarios in two parts of about the same length, for kernels with one CPU.
-const FIRST: &[&str] =
-    &["affinity", "clusterip", "config", "connections", "dualstack", "endpoints", "externalips", "health"];
-const SECOND: &[&str] =
-    &["ignored", "lifecycle", "loadbalancer", "nodeport", "protocols", "topology", "traffic-policy"];
+const FIRST: &[&str] = &[
+    "affinity",
+    "clusterip",
+    "config",
+    "connections",
+    "dualstack",
+    "endpoints",
+    "externalips",
+    "health",
+];
+const SECOND: &[&str] = &[
+    "ignored",
+    "lifecycle",
+    "loadbalancer",
+    "nodeport",
+    "protocols",
+    "topology",
+    "traffic-policy",
+];
 
-/// Not in IPVS mode, which refuses on its way out what the node sends to itself (a raw socket can tell), and never answers on loopback.
+/// Not in IPVS mode, which refuses on its way out what the node sends to itself (a raw socket can
+/// tell), and never answers on loopback.
 const OTHERS: &[&str] = &["own-node", "settings"];
 
 #[test]
@@ -85,7 +109,9 @@ fn iptables() {
 /// Where the legacy kind and an older kernel could make a difference.
 #[test]
 fn iptables_legacy() {
-    test_inside("iptables_legacy", || run("iptables", &["affinity", "connections", "lifecycle"]));
+    test_inside("iptables_legacy", || {
+        run("iptables", &["affinity", "connections", "lifecycle"])
+    });
 }
 
 #[test]
@@ -112,16 +138,30 @@ fn run(mode: &'static str, files: &[&str]) {
     let usual = CLUSTERS - usize::from(is_inside());
     let clusters = std::env::var("PORTICO_CLUSTERS").map_or(usual, |text| text.parse().unwrap());
     let clusters = clusters.min(scenarios.len());
-    let (queue, total) = (Mutex::new(VecDeque::from(scenarios)), Mutex::new(Tally::default()));
+    let (queue, total) = (
+        Mutex::new(VecDeque::from(scenarios)),
+        Mutex::new(Tally::default()),
+    );
     std::thread::scope(|scope| {
         for _ in 0..clusters {
             scope.spawn(|| work(mode, &queue, &total));
         }
     });
     let total = total.into_inner().unwrap();
-    let (passed, explained, failed, took) = (total.passed, total.explained, total.failed.len(), started.elapsed());
-    println!("{mode}: {passed} passed, {explained} of them as explained, {failed} failed in {took:.1?}");
-    assert!(total.failed.is_empty(), "{mode}:\n{}", total.failed.join("\n"));
+    let (passed, explained, failed, took) = (
+        total.passed,
+        total.explained,
+        total.failed.len(),
+        started.elapsed(),
+    );
+    println!(
+        "{mode}: {passed} passed, {explained} of them as explained, {failed} failed in {took:.1?}"
+    );
+    assert!(
+        total.failed.is_empty(),
+        "{mode}:\n{}",
+        total.failed.join("\n")
+    );
 }
 
 #[derive(Default)]
@@ -138,22 +178,29 @@ fn work(mode: &'static str, queue: &Mutex<VecDeque<Scenario>>, total: &Mutex<Tal
     let control = cluster.host("cp").unwrap().clone();
     // This thread sees the API server; probes send from other hosts.
     control.enter(|| {
-        Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-            let mut lab = Lab::start(cluster, mode).await;
-            while let Some(scenario) = { queue.lock().unwrap().pop_front() } {
-                let started = Instant::now();
-                let mut tally = Tally::default();
-                run_scenario(&mut lab, &scenario, &mut tally).await;
-                let bad = tally.failed.len();
-                let (good, took) = (tally.passed, started.elapsed());
-                println!("{mode} {} ({}): {good} passed, {bad} failed, {took:.1?}", scenario.name, scenario.about);
-                tally.failed.iter().for_each(|line| println!("  {line}"));
-                let mut total = total.lock().unwrap();
-                total.passed += tally.passed;
-                total.explained += tally.explained;
-                total.failed.append(&mut tally.failed);
-            }
-        });
+        Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(async {
+                let mut lab = Lab::start(cluster, mode).await;
+                while let Some(scenario) = { queue.lock().unwrap().pop_front() } {
+                    let started = Instant::now();
+                    let mut tally = Tally::default();
+                    run_scenario(&mut lab, &scenario, &mut tally).await;
+                    let bad = tally.failed.len();
+                    let (good, took) = (tally.passed, started.elapsed());
+                    println!(
+                        "{mode} {} ({}): {good} passed, {bad} failed, {took:.1?}",
+                        scenario.name, scenario.about
+                    );
+                    tally.failed.iter().for_each(|line| println!("  {line}"));
+                    let mut total = total.lock().unwrap();
+                    total.passed += tally.passed;
+                    total.explained += tally.explained;
+                    total.failed.append(&mut tally.failed);
+                }
+            });
     });
 }
 
@@ -172,13 +219,18 @@ async fn run_scenario(lab: &mut Lab, scenario: &Scenario, tally: &mut Tally) {
         }
     }
     drop(kept);
-    // After everything that is a matter of time. Where there is one CPU, to read a whole kernel takes too long.
+    // After everything that is a matter of time. Where there is one CPU, to read a whole kernel
+    // takes too long.
     if let Some(told) = last.filter(|_| !is_inside()) {
         let differing = told.kernel_differs(lab, LOOKED_AT).await;
-        tally.failed.extend(differing.map(|how| format!("FAIL {}: {how}", scenario.name)));
+        tally
+            .failed
+            .extend(differing.map(|how| format!("FAIL {}: {how}", scenario.name)));
     }
     if let Err(error) = traces.undo(lab).await {
-        tally.failed.push(format!("FAIL {}: cleaning up: {error}", scenario.name));
+        tally
+            .failed
+            .push(format!("FAIL {}: cleaning up: {error}", scenario.name));
     }
 }
 
@@ -197,10 +249,16 @@ async fn run_step(
         true => lab.sync().await.map_err(|error| error.to_string())?,
         false => Vec::new(),
     };
-    let grace = if late.is_empty() { GRACE } else { Duration::ZERO };
+    let grace = if late.is_empty() {
+        GRACE
+    } else {
+        Duration::ZERO
+    };
     let probed = run_probes(lab, step, kept, grace).await;
     let told = match late.is_empty() && !traces.tampered {
-        true => Told::of(lab, step).await.map_err(|error| error.to_string())?,
+        true => Told::of(lab, step)
+            .await
+            .map_err(|error| error.to_string())?,
         false => None,
     };
     for (probe, seen) in probed {
@@ -209,12 +267,18 @@ async fn run_step(
             match told.as_ref().and_then(|told| told.of_probe(probe, &seen)) {
                 None => {}
                 Some(Ok(())) => tally.explained += 1,
-                Some(Err(how)) => tally.failed.push(format!("FAIL {name}: {}: {how}", probe.describe())),
+                Some(Err(how)) => tally
+                    .failed
+                    .push(format!("FAIL {name}: {}: {how}", probe.describe())),
             }
             continue;
         }
         let expected: Vec<_> = probe.acceptable().map(Value::to_string).collect();
-        let late = if late.is_empty() { String::new() } else { format!(" [{}]", late.join(", ")) };
+        let late = if late.is_empty() {
+            String::new()
+        } else {
+            format!(" [{}]", late.join(", "))
+        };
         tally.failed.push(format!(
             "FAIL {name}: {}: expected {}, got {seen}{late}",
             probe.describe(),
@@ -225,13 +289,21 @@ async fn run_step(
 }
 
 /// Those that must keep their order one after the other, then the others side by side.
-async fn run_probes<'a>(lab: &Lab, step: &'a Step, kept: &mut Kept, grace: Duration) -> Vec<(&'a Probe, Value)> {
-    let (beside, serial): (Vec<_>, Vec<_>) = step.probes.iter().partition(|probe| probe.beside_others());
+async fn run_probes<'a>(
+    lab: &Lab,
+    step: &'a Step,
+    kept: &mut Kept,
+    grace: Duration,
+) -> Vec<(&'a Probe, Value)> {
+    let (beside, serial): (Vec<_>, Vec<_>) =
+        step.probes.iter().partition(|probe| probe.beside_others());
     let mut results = Vec::new();
     for probe in serial {
         let deadline = Instant::now() + grace;
         let seen = loop {
-            let seen = kept.observe(&lab.cluster, probe, probe.recorded(lab.mode)).await;
+            let seen = kept
+                .observe(&lab.cluster, probe, probe.recorded(lab.mode))
+                .await;
             if settled(probe, &seen, deadline).await {
                 break seen;
             }
@@ -247,13 +319,21 @@ async fn run_probes<'a>(lab: &Lab, step: &'a Step, kept: &mut Kept, grace: Durat
             }
         }
     });
-    results.extend(stream::iter(asking).buffer_unordered(16).collect::<Vec<_>>().await);
+    results.extend(
+        stream::iter(asking)
+            .buffer_unordered(16)
+            .collect::<Vec<_>>()
+            .await,
+    );
     results
 }
 
 /// It is right, or will not become so in time.
 async fn settled(probe: &Probe, seen: &Value, deadline: Instant) -> bool {
-    if probe.once || Instant::now() > deadline || probe.acceptable().any(|expected| matches(expected, seen)) {
+    if probe.once
+        || Instant::now() > deadline
+        || probe.acceptable().any(|expected| matches(expected, seen))
+    {
         return true;
     }
     sleep(Duration::from_millis(50)).await;

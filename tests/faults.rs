@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 /// How long the API server stays away (the default keeps the tests quick; nothing depends on it).
 fn absence() -> Duration {
-    let seconds = std::env::var("PORTICO_TEST_ABSENCE").ok().and_then(|text| text.parse().ok());
+    let seconds = std::env::var("PORTICO_TEST_ABSENCE")
+        .ok()
+        .and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(4))
 }
 
@@ -30,8 +32,13 @@ async fn the_api_server_comes_back_with_other_content(rig: &mut Rig) {
     // Another API server, with a store of its own: other revisions, other objects.
     let data = format!("--data-dir={}", rig.server.dir().join("other").display());
     std::fs::create_dir(rig.server.dir().join("other")).unwrap();
-    copy(&rig.server.dir().join("data/pki"), &rig.server.dir().join("other/pki"));
-    rig.server.restart(Some(&["--endpoint-slice-controller=false", &data])).await;
+    copy(
+        &rig.server.dir().join("data/pki"),
+        &rig.server.dir().join("other/pki"),
+    );
+    rig.server
+        .restart(Some(&["--endpoint-slice-controller=false", &data]))
+        .await;
     rig.set_the_stage().await;
     rig.service("comes", "10.96.1.2", &[0, 1]).await;
     rig.reaches("10.96.1.2:80", &["pod0", "pod1"]).await;
@@ -59,7 +66,8 @@ fn iptables_the_api_server_comes_back_with_other_content() {
 /// SIGKILL while changes pour in, again and again; each time the next process finishes the work.
 async fn killed_in_the_middle_of_a_batch(rig: &mut Rig) {
     for n in 0..40 {
-        rig.service(&format!("busy-{n}"), &format!("10.96.2.{}", n + 1), &[0]).await;
+        rig.service(&format!("busy-{n}"), &format!("10.96.2.{}", n + 1), &[0])
+            .await;
     }
     rig.reaches("10.96.2.40:80", &["pod0"]).await;
     let watchman = rig.watchman();
@@ -144,8 +152,9 @@ async fn large_objects(rig: &mut Rig) {
     let wide = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "wide"},
                       "spec": {"clusterIP": "10.96.3.1", "ports": ports}});
     let mut endpoints = slice("wide", &[rig::PODS[1].to_owned()]);
-    endpoints["ports"] =
-        (0..100).map(|n| json!({"name": format!("p{}", n * 10), "port": 8080, "protocol": "TCP"})).collect();
+    endpoints["ports"] = (0..100)
+        .map(|n| json!({"name": format!("p{}", n * 10), "port": 8080, "protocol": "TCP"}))
+        .collect();
     rig.api().post(SLICES, &endpoints).await.expect(201);
     rig.api().post(SERVICES, &wide).await.expect(201);
     rig.reaches("10.96.3.1:1000", &["pod1"]).await;
@@ -153,12 +162,26 @@ async fn large_objects(rig: &mut Rig) {
     // A port that no slice serves is refused, not forwarded.
     rig.reaches("10.96.3.1:1991", &["-"]).await;
 
-    let mut many: Vec<String> = (0..999).map(|n| format!("10.244.{}.{}", 100 + n / 250, n % 250 + 1)).collect();
+    let mut many: Vec<String> = (0..999)
+        .map(|n| format!("10.244.{}.{}", 100 + n / 250, n % 250 + 1))
+        .collect();
     many.push(rig::PODS[1].to_owned());
-    rig.api().post(SERVICES, &service("long", "10.96.3.2")).await.expect(201);
-    rig.api().post(SLICES, &slice("long", &many)).await.expect(201);
-    rig.api().put(&format!("{SLICES}/long-s"), &slice("long", &many[998..])).await.expect(200);
-    rig.api().put(&format!("{SLICES}/long-s"), &slice("long", &many)).await.expect(200);
+    rig.api()
+        .post(SERVICES, &service("long", "10.96.3.2"))
+        .await
+        .expect(201);
+    rig.api()
+        .post(SLICES, &slice("long", &many))
+        .await
+        .expect(201);
+    rig.api()
+        .put(&format!("{SLICES}/long-s"), &slice("long", &many[998..]))
+        .await
+        .expect(200);
+    rig.api()
+        .put(&format!("{SLICES}/long-s"), &slice("long", &many))
+        .await
+        .expect(200);
     rig.endpoints("long", &[0, 1]).await;
     rig.reaches("10.96.3.2:80", &["pod0", "pod1"]).await;
     watchman.saw_nothing();
@@ -174,16 +197,23 @@ fn iptables_large_objects() {
     on_a_node("iptables", large_objects);
 }
 
-/// Five hundred changes as fast as they can be made: all of them arrive, and the last is live soon after it was made.
+/// Five hundred changes as fast as they can be made: all of them arrive, and the last is live soon
+/// after it was made.
 async fn five_hundred_changes(rig: &mut Rig) {
     for n in 0..50 {
-        rig.service(&format!("busy-{n}"), &format!("10.96.2.{}", n + 1), &[0]).await;
+        rig.service(&format!("busy-{n}"), &format!("10.96.2.{}", n + 1), &[0])
+            .await;
     }
     let watchman = rig.watchman();
     for n in 0..500 {
         rig.endpoints(&format!("busy-{}", n % 50), &[n % 2]).await;
     }
-    for (n, pods) in [(0usize, ["pod0"]), (1, ["pod1"]), (48, ["pod0"]), (49, ["pod1"])] {
+    for (n, pods) in [
+        (0usize, ["pod0"]),
+        (1, ["pod1"]),
+        (48, ["pod0"]),
+        (49, ["pod1"]),
+    ] {
         rig.reaches(&format!("10.96.2.{}:80", n + 1), &pods).await;
     }
     watchman.saw_nothing();
@@ -218,13 +248,17 @@ fn dataplanes_change_places_without_a_blink() {
     });
 }
 
-/// One that is told to end may write what it knows once more when our rules are in, and what it knows may be old.
+/// One that is told to end may write what it knows once more when our rules are in, and what it
+/// knows may be old.
 #[test]
 fn nftables_a_kube_proxy_that_is_still_ending_comes_too_late() {
     const TABLE: &str = "add table ip kube-proxy";
     const CHAIN: &str = "add chain ip kube-proxy nat { type nat hook prerouting priority -110 ; }";
     on_a_node("nftables", async |rig| {
-        let rule = format!("add rule ip kube-proxy nat ip daddr 10.96.9.9 tcp dport 80 dnat to {}:8080", PODS[1]);
+        let rule = format!(
+            "add rule ip kube-proxy nat ip daddr 10.96.9.9 tcp dport 80 dnat to {}:8080",
+            PODS[1]
+        );
         let write = format!("nft {TABLE} ; {CHAIN} ; {rule}");
         rig.stop();
         rig.run(&write);
@@ -237,27 +271,43 @@ fn nftables_a_kube_proxy_that_is_still_ending_comes_too_late() {
     });
 }
 
-/// The node is late, and the client has its connection all the same: not even its first packet is lost.
+/// The node is late, and the client has its connection all the same: not even its first packet is
+/// lost.
 #[test]
 fn nftables_a_connection_comes_before_its_service() {
     on_a_node("nftables", async |rig| {
-        rig.api().post(SLICES, &slice("early", &[PODS[1].to_owned()])).await.expect(201);
+        rig.api()
+            .post(SLICES, &slice("early", &[PODS[1].to_owned()]))
+            .await
+            .expect(201);
         rig.freeze();
-        rig.api().post(SERVICES, &service("early", "10.96.1.1")).await.expect(201);
+        rig.api()
+            .post(SERVICES, &service("early", "10.96.1.1"))
+            .await
+            .expect(201);
         let pod = rig.pods[2].clone();
         // Shorter than the first retransmission.
         let patience = Duration::from_millis(900);
-        let flow = Flow { patience, ..Flow::new(Protocol::Tcp, "10.96.1.1:80".parse().unwrap()) };
+        let flow = Flow {
+            patience,
+            ..Flow::new(Protocol::Tcp, "10.96.1.1:80".parse().unwrap())
+        };
         let go_on = async {
             while !rig.somebody_waits() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             rig.thaw();
         };
-        let (answer, waited) = tokio::join!(pod.ask(&flow), tokio::time::timeout(Duration::from_secs(10), go_on));
+        let (answer, waited) = tokio::join!(
+            pod.ask(&flow),
+            tokio::time::timeout(Duration::from_secs(10), go_on)
+        );
         assert!(waited.is_ok(), "nobody waits: {}", rig.log());
         assert_eq!(answer.unwrap().seen.host, "pod1", "{}", rig.log());
         let metrics = rig.run("curl -s http://127.0.0.1:10249/metrics");
-        assert!(metrics.contains("\nportico_early_connections_served_total 1\n"), "{metrics}");
+        assert!(
+            metrics.contains("\nportico_early_connections_served_total 1\n"),
+            "{metrics}"
+        );
     });
 }

@@ -1,6 +1,10 @@
-//! A second machine joins the cluster of `portico up`: two network namespaces, the printed command, and a Service that answers on
-//! both. Needs root.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+//! A second machine joins the cluster of `portico up`: two network namespaces, the printed command,
+//! and a Service that answers on both. Needs root.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 mod common;
 
@@ -46,20 +50,35 @@ impl Machines {
         server.serve(BACKEND_PORT).unwrap();
         let dir = TempDir::with_prefix("portico-join-").unwrap();
         let mut up = portico();
-        up.args(["up", "--node-name", "one", "--data-dir"]).arg(dir.path().join("up"));
-        let up = server.spawn(logged(up, &dir.path().join("up.log"))).unwrap();
-        Machines { server, joining, dir, _up: up, _bed: bed }
+        up.args(["up", "--node-name", "one", "--data-dir"])
+            .arg(dir.path().join("up"));
+        let up = server
+            .spawn(logged(up, &dir.path().join("up.log")))
+            .unwrap();
+        Machines {
+            server,
+            joining,
+            dir,
+            _up: up,
+            _bed: bed,
+        }
     }
 
     fn kubeconfig(&self) -> String {
-        self.dir.path().join("up/api/pki/admin.kubeconfig").display().to_string()
+        self.dir
+            .path()
+            .join("up/api/pki/admin.kubeconfig")
+            .display()
+            .to_string()
     }
 
     /// What `portico token create` prints, as soon as the server is there.
     fn token(&self, more: &[&str]) -> Vec<String> {
         until("a token is made", || {
             let mut command = portico();
-            command.args(["token", "create", "--kubeconfig", &self.kubeconfig()]).args(more);
+            command
+                .args(["token", "create", "--kubeconfig", &self.kubeconfig()])
+                .args(more);
             self.server.run(command, "").ok()
         })
         .split_whitespace()
@@ -70,7 +89,10 @@ impl Machines {
     /// Runs what was printed until it ends; what it says.
     fn fails(&self, printed: &[String], name: &str) -> String {
         let log = self.dir.path().join(format!("{name}.log"));
-        let mut process = self.joining.spawn(logged(self.join(printed, name), &log)).unwrap();
+        let mut process = self
+            .joining
+            .spawn(logged(self.join(printed, name), &log))
+            .unwrap();
         let status = until("the command ends", || process.ended());
         let told = std::fs::read_to_string(&log).unwrap();
         assert!(!status.success(), "{told}");
@@ -80,7 +102,10 @@ impl Machines {
     fn join(&self, printed: &[String], name: &str) -> Command {
         assert_eq!(&printed[..2], ["portico", "join"], "{printed:?}");
         let mut command = portico();
-        command.args(&printed[1..]).args(["--node-name", name, "--data-dir"]).arg(self.dir.path().join(name));
+        command
+            .args(&printed[1..])
+            .args(["--node-name", name, "--data-dir"])
+            .arg(self.dir.path().join(name));
         command
     }
 
@@ -89,17 +114,25 @@ impl Machines {
         let client = Client::new(&format!("{SERVER}:6443"), token, None);
         let body = body.map(|body| ("application/merge-patch+json", body.to_string().into()));
         self.joining.enter(|| {
-            Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-                let answer = client.call(method, path, &[], body).await;
-                (answer.status, answer.json())
-            })
+            Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap()
+                .block_on(async {
+                    let answer = client.call(method, path, &[], body).await;
+                    (answer.status, answer.json())
+                })
         })
     }
 
     fn kubectl(&self, arguments: &[&str], input: &str) -> String {
         let mut command = Command::new("kubectl");
-        command.args(["--kubeconfig", &self.kubeconfig()]).args(arguments);
-        self.server.run(command, input).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", error.source))
+        command
+            .args(["--kubeconfig", &self.kubeconfig()])
+            .args(arguments);
+        self.server
+            .run(command, input)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", error.source))
     }
 }
 
@@ -109,7 +142,10 @@ fn portico() -> Command {
 
 fn logged(mut command: Command, log: &Path) -> Command {
     let out = std::fs::File::create(log).unwrap();
-    command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
+    command
+        .stdin(Stdio::null())
+        .stdout(out.try_clone().unwrap())
+        .stderr(out);
     command
 }
 
@@ -127,9 +163,14 @@ fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 /// Whether the Service answers on this machine.
 fn answers(host: &Host) -> bool {
     let to: SocketAddr = format!("{SERVICE}:80").parse().unwrap();
-    let flow = Flow { patience: Duration::from_secs(2), ..Flow::new(Protocol::Tcp, to) };
+    let flow = Flow {
+        patience: Duration::from_secs(2),
+        ..Flow::new(Protocol::Tcp, to)
+    };
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(host.ask(&flow)).is_ok_and(|answer| answer.seen.host == "server")
+    runtime
+        .block_on(host.ask(&flow))
+        .is_ok_and(|answer| answer.seen.host == "server")
 }
 
 fn service() -> String {
@@ -151,7 +192,10 @@ fn a_machine_joins_and_forwards() {
     let mut wrong = printed.clone();
     *wrong.last_mut().unwrap() = format!("sha256:{}", "0".repeat(64));
     let told = machines.fails(&wrong, "wrong-hash");
-    assert!(told.contains("is not the one that --ca-hash names"), "{told}");
+    assert!(
+        told.contains("is not the one that --ca-hash names"),
+        "{told}"
+    );
     // A token that nobody made.
     let mut wrong = printed.clone();
     wrong[4] = "abcdef.0123456789abcdef".to_owned();
@@ -170,30 +214,51 @@ fn a_machine_joins_and_forwards() {
     assert!(told.contains("a Node one is there already"), "{told}");
 
     let log = machines.dir.path().join("two.log");
-    let joined = machines.joining.spawn(logged(machines.join(&printed, "two"), &log)).unwrap();
+    let joined = machines
+        .joining
+        .spawn(logged(machines.join(&printed, "two"), &log))
+        .unwrap();
     machines.kubectl(&["apply", "-f", "-"], &service());
-    until("the Service answers on the server", || answers(&machines.server).then_some(()));
-    until("the Service answers on the machine that joined", || answers(&machines.joining).then_some(()));
+    until("the Service answers on the server", || {
+        answers(&machines.server).then_some(())
+    });
+    until("the Service answers on the machine that joined", || {
+        answers(&machines.joining).then_some(())
+    });
     let nodes = machines.kubectl(&["get", "nodes", "-o", "wide"], "");
     assert!(nodes.contains("two") && nodes.contains(JOINED), "{nodes}");
 
     // It may write what is its own, and nothing else.
     let token = std::fs::read_to_string(machines.dir.path().join("two/token")).unwrap();
     let said = std::fs::read_to_string(&log).unwrap();
-    assert!(!said.contains(&token) && !said.contains(&printed[4]), "no secret is in the log");
+    assert!(
+        !said.contains(&token) && !said.contains(&printed[4]),
+        "no secret is in the log"
+    );
     let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    let own = machines.ask(&token, "PATCH", "/api/v1/nodes/two/status", Some(status.clone()));
+    let own = machines.ask(
+        &token,
+        "PATCH",
+        "/api/v1/nodes/two/status",
+        Some(status.clone()),
+    );
     assert_eq!(own.0, 200, "{}", own.1);
     for (method, path, body) in [
         ("PATCH", "/api/v1/nodes/one/status", Some(status)),
         ("GET", "/api/v1/namespaces/kube-system/secrets", None),
         ("DELETE", "/api/v1/namespaces/default/services/web", None),
     ] {
-        assert_eq!(machines.ask(&token, method, path, body).0, 403, "{method} {path}");
+        assert_eq!(
+            machines.ask(&token, method, path, body).0,
+            403,
+            "{method} {path}"
+        );
     }
     // Without its Node it is nobody; what it forwards, it goes on forwarding.
     machines.kubectl(&["delete", "node", "two"], "");
-    until("its token is useless", || (machines.ask(&token, "GET", "/api/v1/services", None).0 == 401).then_some(()));
+    until("its token is useless", || {
+        (machines.ask(&token, "GET", "/api/v1/services", None).0 == 401).then_some(())
+    });
     until("it goes on", || answers(&machines.joining).then_some(()));
     drop(joined);
 }
@@ -202,28 +267,51 @@ fn a_machine_joins_and_forwards() {
 fn a_machine_that_joined_goes_on_and_renews_its_token() {
     let machines = Machines::start();
     let (dir, printed) = (machines.dir.path(), machines.token(&[]));
-    let joined = machines.joining.spawn(logged(machines.join(&printed, "two"), &dir.join("two.log"))).unwrap();
+    let joined = machines
+        .joining
+        .spawn(logged(machines.join(&printed, "two"), &dir.join("two.log")))
+        .unwrap();
     machines.kubectl(&["apply", "-f", "-"], &service());
-    until("it has joined and forwards", || answers(&machines.joining).then_some(()));
+    until("it has joined and forwards", || {
+        answers(&machines.joining).then_some(())
+    });
     drop(joined);
 
     let file = dir.join("two/token");
     let token = || std::fs::read_to_string(&file).unwrap();
     let before = token();
     let long_ago = SystemTime::now() - Duration::from_secs(25 * 3600);
-    std::fs::File::options().write(true).open(&file).unwrap().set_modified(long_ago).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .set_modified(long_ago)
+        .unwrap();
     // As systemd has it.
     let notified = UnixDatagram::bind(dir.join("notify")).unwrap();
     notified.set_read_timeout(Some(PATIENCE)).unwrap();
     let url = format!("https://{SERVER}:6443");
-    let mut again = machines.join(&["portico", "join", &url, "--joined"].map(str::to_owned), "two");
+    let mut again = machines.join(
+        &["portico", "join", &url, "--joined"].map(str::to_owned),
+        "two",
+    );
     again.env("NOTIFY_SOCKET", dir.join("notify"));
-    let _again = machines.joining.spawn(logged(again, &dir.join("again.log"))).unwrap();
+    let _again = machines
+        .joining
+        .spawn(logged(again, &dir.join("again.log")))
+        .unwrap();
     let mut told = [0; 64];
     let length = notified.recv(&mut told).unwrap();
     assert_eq!(&told[..length], b"READY=1");
-    let renewed = until("its token is renewed", || Some(token()).filter(|token| *token != before));
-    assert_eq!(machines.ask(&renewed, "GET", "/api/v1/nodes/two", None).0, 200);
+    let renewed = until("its token is renewed", || {
+        Some(token()).filter(|token| *token != before)
+    });
+    assert_eq!(
+        machines.ask(&renewed, "GET", "/api/v1/nodes/two", None).0,
+        200
+    );
     machines.kubectl(&["delete", "service", "web"], "");
-    until("it follows changes", || (!answers(&machines.joining)).then_some(()));
+    until("it follows changes", || {
+        (!answers(&machines.joining)).then_some(())
+    });
 }

@@ -1,6 +1,9 @@
-//! The recorded scenarios of the dataplane, walked through the tables of three nodes instead of through a kernel: what was
-//! seen of real packets is what `explain` says of them.
-#![expect(clippy::unwrap_used, reason = "a scenario that is not as it should be is to fail the test")]
+//! The recorded scenarios of the dataplane, walked through the tables of three nodes instead of
+//! through a kernel: what was seen of real packets is what `explain` says of them.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a scenario that is not as it should be is to fail the test"
+)]
 
 #[path = "model/cluster.rs"]
 #[allow(dead_code, reason = "what is held against a kernel uses the rest")]
@@ -16,7 +19,12 @@ use serde_json::Value;
 use std::path::Path;
 
 /// Steps that do something to a running process or to the kernel, of which a table knows nothing.
-const BEYOND_TABLES: [&str; 4] = ["stop-proxy", "cleanup-proxy", "flush-rules", "foreign-rules"];
+const BEYOND_TABLES: [&str; 4] = [
+    "stop-proxy",
+    "cleanup-proxy",
+    "flush-rules",
+    "foreign-rules",
+];
 /// So many there were when this was written; fewer means that something is no longer looked at.
 const LEAST_PROBES: usize = 450;
 
@@ -32,12 +40,18 @@ fn what_was_recorded_is_what_the_tables_say() {
             probes += run(scenario, &mut wrong);
         }
     }
-    assert!(wrong.is_empty(), "{} of {probes} probes\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {probes} probes\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     assert!(probes >= LEAST_PROBES, "only {probes} probes");
 }
 
 fn run(scenario: &Value, wrong: &mut Vec<String>) -> usize {
-    let mut cluster = Cluster::new("nftables", |node| settings(node, &scenario["proxyConfig"])).with_nodes();
+    let mut cluster =
+        Cluster::new("nftables", |node| settings(node, &scenario["proxyConfig"])).with_nodes();
     let mut probes = 0;
     for step in scenario["steps"].as_array().unwrap() {
         for action in step["do"].as_array().into_iter().flatten() {
@@ -46,15 +60,28 @@ fn run(scenario: &Value, wrong: &mut Vec<String>) -> usize {
             }
             cluster.act(action);
         }
-        let connects = step["probes"].as_array().into_iter().flatten().filter(|probe| probe["kind"] == "connect");
+        let connects = step["probes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|probe| probe["kind"] == "connect");
         for probe in connects {
             probes += 1;
             let text = |field: &str| probe[field].as_str();
             let (from, to) = (text("from").unwrap(), text("to").unwrap());
-            let question = Question { from, to, protocol: text("proto"), via: text("via"), source: None };
+            let question = Question {
+                from,
+                to,
+                protocol: text("proto"),
+                via: text("via"),
+                source: None,
+            };
             let (seen, why) = cluster.connect(&question);
             if !agrees(&probe["expect"], &seen, false) {
-                wrong.push(format!("{}: {probe}\n  seen {seen}\n{why}", scenario["name"]));
+                wrong.push(format!(
+                    "{}: {probe}\n  seen {seen}\n{why}",
+                    scenario["name"]
+                ));
             }
         }
     }
@@ -65,21 +92,37 @@ fn settings(node: &str, config: &Value) -> Settings {
     let text = |value: &Value| value.as_str().unwrap_or_default().into();
     let detect_local = match config["detectLocalMode"].as_str() {
         Some("NodeCIDR") => DetectLocal::NodeCidr,
-        Some("BridgeInterface") => DetectLocal::Bridge(text(&config["detectLocal"]["bridgeInterface"])),
+        Some("BridgeInterface") => {
+            DetectLocal::Bridge(text(&config["detectLocal"]["bridgeInterface"]))
+        }
         Some("InterfaceNamePrefix") => {
             DetectLocal::InterfacePrefix(text(&config["detectLocal"]["interfaceNamePrefix"]))
         }
-        _ => DetectLocal::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap(), "fd00:10:244::/48".parse().unwrap()]),
+        _ => DetectLocal::ClusterCidr(vec![
+            "10.244.0.0/16".parse().unwrap(),
+            "fd00:10:244::/48".parse().unwrap(),
+        ]),
     };
-    let networks = config["nodePortAddresses"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let networks: Vec<IpNet> = networks.filter_map(|network| network.parse().ok()).collect();
+    let networks = config["nodePortAddresses"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    let networks: Vec<IpNet> = networks
+        .filter_map(|network| network.parse().ok())
+        .collect();
     Settings {
         node_name: node.into(),
-        own_address: config["bindAddress"].as_str().map(|address| address.parse().unwrap()),
+        own_address: config["bindAddress"]
+            .as_str()
+            .map(|address| address.parse().unwrap()),
         detect_local,
         node_ports: match networks.is_empty() {
             true => NodePortSetting::Primary,
-            false => NodePortSetting::Networks { networks, loopback: false },
+            false => NodePortSetting::Networks {
+                networks,
+                loopback: false,
+            },
         },
         masquerade_all: config["nftables"]["masqueradeAll"] == true,
         masquerade_mark: 0x4000,

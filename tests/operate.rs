@@ -1,5 +1,9 @@
 //! The commands of an operator, on a server and with programs that run.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 #[path = "operate/bench.rs"]
 mod bench;

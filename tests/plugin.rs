@@ -1,6 +1,10 @@
-//! Load balancers from other programs: a plugin in Python and one in Rust keep the contract, one with a flaw is found out, and
-//! a controller works with one that is killed.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+//! Load balancers from other programs: a plugin in Python and one in Rust keep the contract, one
+//! with a flaw is found out, and a controller works with one that is killed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 mod common;
 #[path = "plugin/example.rs"]
@@ -22,23 +26,37 @@ fn a_plugin_in_python_passes() {
     let (passed, report) = check(&plugin);
     println!("{report}");
     assert!(passed, "{report}");
-    assert_eq!(report.lines().filter(|line| line.starts_with("ok ")).count(), 18, "{report}");
+    assert_eq!(
+        report
+            .lines()
+            .filter(|line| line.starts_with("ok "))
+            .count(),
+        18,
+        "{report}"
+    );
     assert_eq!(report.lines().count(), 18, "{report}");
 }
 
 #[test]
 fn a_plugin_in_python_with_a_flaw_fails() {
     for (flaw, line) in [
-        ("delete-once", "failed   delete what is not there: delete: the plugin: Exception calling application"),
+        (
+            "delete-once",
+            "failed   delete what is not there: delete: the plugin: Exception calling application",
+        ),
         ("new-address", "failed   ensure: a second ensure says"),
         (
             "by-name",
-            "failed   a Service is deleted and created again: to delete the old one took something from the new one",
+            "failed   a Service is deleted and created again: to delete the old one took \
+             something from the new one",
         ),
         ("leak", "failed   delete: there is still Balancer"),
     ] {
         let (passed, report) = check(&Plugin::python(flaw));
-        let first = report.lines().find(|line| line.starts_with("failed")).unwrap_or_default();
+        let first = report
+            .lines()
+            .find(|line| line.starts_with("failed"))
+            .unwrap_or_default();
         assert!(!passed && first.starts_with(line), "{flaw}: {report}");
     }
 }
@@ -50,21 +68,36 @@ async fn both_read_the_same_from_the_contract() {
     use portico_controller::providers::{Provider, Request};
     let plugin = Plugin::python("");
     let (_stop, stopped) = tokio::sync::watch::channel(false);
-    let client = Client::start(&plugin.socket, Patience::default(), stopped).await.unwrap();
+    let client = Client::start(&plugin.socket, Patience::default(), stopped)
+        .await
+        .unwrap();
     assert_eq!((client.name(), client.version()), ("plugin:folder", "0.1"));
     let request: Request = program::full_request();
     let made = client.ensure(&request).await.unwrap();
     assert_eq!(made.ingress.len(), 2);
     let heard = plugin.calls().pop().unwrap();
-    assert_eq!(heard, json!({"call": "ensure", "request": program::full_request_as_json()}));
+    assert_eq!(
+        heard,
+        json!({"call": "ensure", "request": program::full_request_as_json()})
+    );
 }
 
 #[test]
 fn trouble_is_told_with_the_way_out() {
-    let output = portico(&["controller", "check-plugin", "--socket", "/nowhere/plugin.sock", "--patience", "10ms"]);
+    let output = portico(&[
+        "controller",
+        "check-plugin",
+        "--socket",
+        "/nowhere/plugin.sock",
+        "--patience",
+        "10ms",
+    ]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(said.contains("no plugin answers at /nowhere/plugin.sock (No such file or directory"), "{said}");
+    assert!(
+        said.contains("no plugin answers at /nowhere/plugin.sock (No such file or directory"),
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -81,16 +114,22 @@ async fn a_service_gets_its_balancer_from_a_plugin_that_is_killed_in_between() {
         async move {
             eventually(&format!("{name} has an address"), || async {
                 let service = api.get(&format!("{SERVICES}/{name}")).await.expect(200);
-                Some(text(&service, "status.loadBalancer.ingress.0.ip").to_owned()).filter(|ip| !ip.is_empty())
+                Some(text(&service, "status.loadBalancer.ingress.0.ip").to_owned())
+                    .filter(|ip| !ip.is_empty())
             })
             .await
         }
     };
     let balanced = json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]});
-    api.create_service("first", balanced.clone()).await.expect(201);
+    api.create_service("first", balanced.clone())
+        .await
+        .expect(201);
     assert_eq!(address("first").await, "198.51.100.1");
     let first = api.get(&format!("{SERVICES}/first")).await.expect(200);
-    assert_eq!(text(&first, "status.loadBalancer.ingress.0.ipMode"), "Proxy");
+    assert_eq!(
+        text(&first, "status.loadBalancer.ingress.0.ipMode"),
+        "Proxy"
+    );
 
     // Nobody is there while the second is made and the first is changed and deleted.
     plugin.kill();
@@ -115,5 +154,8 @@ async fn a_service_gets_its_balancer_from_a_plugin_that_is_killed_in_between() {
     plugin.kill();
     plugin.forget();
     plugin.start();
-    eventually("it is made again", || async { (plugin.balancers() == kept).then_some(()) }).await;
+    eventually("it is made again", || async {
+        (plugin.balancers() == kept).then_some(())
+    })
+    .await;
 }

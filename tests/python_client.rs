@@ -1,5 +1,10 @@
-//! The Python client does its work: the package `kubernetes` in the environment that `make deps` makes.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+//! The Python client does its work: the package `kubernetes` in the environment that `make deps`
+//! makes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 mod common;
 
@@ -10,9 +15,16 @@ use common::{Server, Store};
 
 /// Beside the build directory of the binary.
 fn python() -> PathBuf {
-    let target = Path::new(env!("CARGO_BIN_EXE_portico")).ancestors().nth(2).unwrap();
+    let target = Path::new(env!("CARGO_BIN_EXE_portico"))
+        .ancestors()
+        .nth(2)
+        .unwrap();
     let python = target.join("python/bin/python");
-    assert!(python.exists(), "{} is missing: run `make deps`", python.display());
+    assert!(
+        python.exists(),
+        "{} is missing: run `make deps`",
+        python.display()
+    );
     python
 }
 
@@ -29,7 +41,12 @@ fn run(server: &Server, script: &str, arguments: &[&str]) -> String {
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{script}: {}{}", text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{script}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 

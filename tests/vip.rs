@@ -1,10 +1,16 @@
-//! The virtual address of the control plane, end to end: two masters with an API server each, a worker, a pod on it and a host
-//! outside, in network namespaces. From every place ten requests to the virtual address and to the cluster IP, over TLS,
-//! spread over both API servers; then one API server is killed, then the owner of the address is asked to stop, then killed.
+//! The virtual address of the control plane, end to end: two masters with an API server each, a
+//! worker, a pod on it and a host outside, in network namespaces. From every place ten requests to
+//! the virtual address and to the cluster IP, over TLS, spread over both API servers; then one API
+//! server is killed, then the owner of the address is asked to stop, then killed.
 //!
-//! One test for each way to forward; the one with IPVS in a kernel that has it. The proxy on the nodes is `portico node`;
-//! `KUBE_PROXY=/path/to/kube-proxy` runs the real one for the ways that stand beside it. `PORTICO_KEEP=1` keeps the logs.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+//! One test for each way to forward; the one with IPVS in a kernel that has it. The proxy on the
+//! nodes is `portico node`; `KUBE_PROXY=/path/to/kube-proxy` runs the real one for the ways that
+//! stand beside it. `PORTICO_KEEP=1` keeps the logs.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 mod common;
 #[path = "vip/requests.rs"]
@@ -68,21 +74,27 @@ fn run(forward: &'static str, proxy: Proxy) {
 
 /// The seed's list of tests.
 fn everybody_reaches_both(rig: &Rig) {
-    for (what, to, places) in [("the virtual address", VIP, &PLACES[..]), ("the cluster IP", CLUSTER_IP, &PLACES[1..])]
-    {
+    for (what, to, places) in [
+        ("the virtual address", VIP, &PLACES[..]),
+        ("the cluster IP", CLUSTER_IP, &PLACES[1..]),
+    ] {
         let to: SocketAddr = to.parse().unwrap();
         let mut seen = BTreeSet::new();
         for place in places {
             let mut here = Vec::new();
             for _ in 0..REQUESTS {
-                here.push(
-                    rig.ask(place, to).unwrap_or_else(|error| panic!("{what} from {place}: {error}\n{}", rig.logs())),
-                );
+                here.push(rig.ask(place, to).unwrap_or_else(|error| {
+                    panic!("{what} from {place}: {error}\n{}", rig.logs())
+                }));
             }
             println!("{what} from {place}: {}", here.join(" "));
             seen.extend(here);
         }
-        assert_eq!(seen.len(), MASTERS.len(), "{what} leads to both API servers");
+        assert_eq!(
+            seen.len(),
+            MASTERS.len(),
+            "{what} leads to both API servers"
+        );
     }
 }
 
@@ -96,15 +108,34 @@ fn a_dead_server_gets_nothing(rig: &mut Rig) {
     std::thread::sleep(bound + WATCHED);
     let seen = requests.stop();
     let late = killed + bound;
-    let failed: Vec<_> = seen.iter().filter(|one| one.result.is_err() && one.started > late).collect();
-    assert!(failed.is_empty(), "after {bound:?}: {failed:?}\n{}", rig.logs());
+    let failed: Vec<_> = seen
+        .iter()
+        .filter(|one| one.result.is_err() && one.started > late)
+        .collect();
+    assert!(
+        failed.is_empty(),
+        "after {bound:?}: {failed:?}\n{}",
+        rig.logs()
+    );
     let good = seen.iter().filter(|one| one.started > late).count();
-    let before = seen.iter().filter(|one| one.result.is_err()).map(|one| one.started.duration_since(killed)).max();
-    println!("server killed: the last request that failed began after {before:?}; then {good} good ones");
+    let before = seen
+        .iter()
+        .filter(|one| one.result.is_err())
+        .map(|one| one.started.duration_since(killed))
+        .max();
+    println!(
+        "server killed: the last request that failed began after {before:?}; then {good} good ones"
+    );
     assert!(good > PLACES.len(), "{good}");
-    assert_eq!(rig.owners(), [owner], "the address stays where its own server is ready");
+    assert_eq!(
+        rig.owners(),
+        [owner],
+        "the address stays where its own server is ready"
+    );
     rig.start_server(victim);
-    rig.wait_until("both API servers are ready again", |rig| rig.healthy_servers(owner) == MASTERS.len());
+    rig.wait_until("both API servers are ready again", |rig| {
+        rig.healthy_servers(owner) == MASTERS.len()
+    });
 }
 
 /// The owner is asked to stop; then it comes back and takes the address again.
@@ -112,22 +143,38 @@ fn nobody_notices_a_planned_move(rig: &mut Rig) {
     let (owner, other) = rig.owner_and_other();
     if rig.forward == "ipvs" {
         // The owner has nobody to send to.
-        return rig.wait_until("a kernel without nftables is told of", |rig| rig.cannot_relay(other));
+        return rig.wait_until("a kernel without nftables is told of", |rig| {
+            rig.cannot_relay(other)
+        });
     }
-    rig.wait_until("the other one is ready for it", |rig| rig.is_ready_to_relay(other));
+    rig.wait_until("the other one is ready for it", |rig| {
+        rig.is_ready_to_relay(other)
+    });
     let requests = Requests::start(rig, VIP.parse().unwrap());
     rig.stop_vip(owner);
-    rig.wait_until("the address is at the other master", |rig| rig.owners() == [other]);
-    rig.wait_until("connections go on where they are", |rig| rig.relays(other, owner));
+    rig.wait_until("the address is at the other master", |rig| {
+        rig.owners() == [other]
+    });
+    rig.wait_until("connections go on where they are", |rig| {
+        rig.relays(other, owner)
+    });
     rig.start_vip(owner);
     rig.wait_until("the address is back", |rig| rig.owners() == [owner]);
-    rig.wait_until("connections go on where they are", |rig| rig.relays(owner, other));
+    rig.wait_until("connections go on where they are", |rig| {
+        rig.relays(owner, other)
+    });
     std::thread::sleep(WATCHED);
     let seen = requests.stop();
     let failed: Vec<_> = seen.iter().filter(|one| one.result.is_err()).collect();
-    println!("two planned moves: {} requests, {} failed", seen.len(), failed.len());
+    println!(
+        "two planned moves: {} requests, {} failed",
+        seen.len(),
+        failed.len()
+    );
     assert!(failed.is_empty(), "{failed:?}\n{}", rig.logs());
-    rig.wait_until("both take part", |rig| rig.healthy_servers(owner) == MASTERS.len());
+    rig.wait_until("both take part", |rig| {
+        rig.healthy_servers(owner) == MASTERS.len()
+    });
 }
 
 fn the_address_moves(rig: &mut Rig) {
@@ -135,24 +182,42 @@ fn the_address_moves(rig: &mut Rig) {
     let requests = Requests::start(rig, VIP.parse().unwrap());
     let killed = Instant::now();
     rig.kill_vip(owner);
-    rig.wait_until("the address is at the other master", |rig| rig.owners() == [other]);
+    rig.wait_until("the address is at the other master", |rig| {
+        rig.owners() == [other]
+    });
     let moved = killed.elapsed();
     std::thread::sleep(pace().dead_owner + WATCHED);
     let seen = requests.stop();
     let failed = |one: &&requests::Seen| one.result.is_err();
-    let outage = seen.iter().filter(failed).map(|one| one.ended.duration_since(killed)).max().unwrap_or_default();
+    let outage = seen
+        .iter()
+        .filter(failed)
+        .map(|one| one.ended.duration_since(killed))
+        .max()
+        .unwrap_or_default();
     for one in seen.iter().filter(failed) {
         let (started, ended) = (one.started - killed, one.ended - killed);
-        println!("  failed from {} at {started:?} to {ended:?}: {:?}", one.place, one.result);
+        println!(
+            "  failed from {} at {started:?} to {ended:?}: {:?}",
+            one.place, one.result
+        );
     }
-    println!("owner killed: the address moved after {moved:?}, the last request that failed ended after {outage:?}");
-    // HAProxy on the owner dies with the daemon that runs it, and with it the way for clients on that machine.
+    println!(
+        "owner killed: the address moved after {moved:?}, the last request that failed ended \
+         after {outage:?}"
+    );
+    // HAProxy on the owner dies with the daemon that runs it, and with it the way for clients on
+    // that machine.
     let lost = if rig.forward == "haproxy" { owner } else { "" };
-    let recovered = seen.iter().filter(|one| one.place != lost && one.started > killed + pace().dead_owner);
+    let recovered = seen
+        .iter()
+        .filter(|one| one.place != lost && one.started > killed + pace().dead_owner);
     let failed: Vec<_> = recovered.filter(failed).collect();
     assert!(failed.is_empty(), "{failed:?}\n{}", rig.logs());
     rig.start_vip(owner);
-    rig.wait_until("the killed one takes part again", |rig| rig.healthy_servers(owner) == MASTERS.len());
+    rig.wait_until("the killed one takes part again", |rig| {
+        rig.healthy_servers(owner) == MASTERS.len()
+    });
 }
 
 /// After an orderly end there is no address and no rule.

@@ -25,7 +25,11 @@ pub async fn measure(report: &mut Report, client: &Client) {
     for _ in 0..CONNECTIONS {
         let mut connection = client.http2().await;
         for _ in 0..WATCHERS / CONNECTIONS {
-            watches.push(tokio::task::spawn_local(streamed(connection.clone(), path.clone(), arrivals.clone())));
+            watches.push(tokio::task::spawn_local(streamed(
+                connection.clone(),
+                path.clone(),
+                arrivals.clone(),
+            )));
             tokio::task::yield_now().await;
         }
         connection.get("/livez").await;
@@ -44,7 +48,10 @@ pub async fn measure(report: &mut Report, client: &Client) {
 }
 
 async fn current_version(client: &Client) -> String {
-    let list = client.get("/api/v1/namespaces/default/services?limit=1").await.expect(200);
+    let list = client
+        .get("/api/v1/namespaces/default/services?limit=1")
+        .await
+        .expect(200);
     text(&list, "metadata.resourceVersion").to_owned()
 }
 
@@ -58,7 +65,11 @@ struct Arrivals {
 
 impl Default for Arrivals {
     fn default() -> Self {
-        Self { open: Rc::new(Semaphore::new(0)), seen: Rc::default(), all: Rc::default() }
+        Self {
+            open: Rc::new(Semaphore::new(0)),
+            seen: Rc::default(),
+            all: Rc::default(),
+        }
     }
 }
 
@@ -100,8 +111,21 @@ async fn fan_out(report: &mut Report, what: &str, client: &Client, arrivals: &Ar
         assert_eq!(writer.exchange(&request).await, 200);
         arrivals.all.notified().await;
         let seen = arrivals.seen.take();
-        times.extend(seen.iter().map(|seen| (*seen - started).as_secs_f64() * 1e3));
+        times.extend(
+            seen.iter()
+                .map(|seen| (*seen - started).as_secs_f64() * 1e3),
+        );
     }
-    report.add(&format!("one change to 1,000 watchers, {what}, p50"), percentile(&mut times, 50.0), "ms", false);
-    report.add(&format!("one change to 1,000 watchers, {what}, p99"), percentile(&mut times, 99.0), "ms", false);
+    report.add(
+        &format!("one change to 1,000 watchers, {what}, p50"),
+        percentile(&mut times, 50.0),
+        "ms",
+        false,
+    );
+    report.add(
+        &format!("one change to 1,000 watchers, {what}, p99"),
+        percentile(&mut times, 99.0),
+        "ms",
+        false,
+    );
 }

@@ -15,7 +15,10 @@ pub async fn measure() {
         let many = cloud();
         let nodes = many.nodes;
         let told = Story::many(many, SERVICES, nodes).await;
-        table::print(&format!("{name}, {SERVICES} Services, {nodes} nodes"), &told);
+        table::print(
+            &format!("{name}, {SERVICES} Services, {nodes} nodes"),
+            &told,
+        );
         surprises.extend(table::surprises(name, &told));
     }
     assert!(surprises.is_empty(), "{}", surprises.join("\n"));

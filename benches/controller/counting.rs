@@ -1,10 +1,13 @@
-//! What changes of nodes cost at a provider that sends traffic to nodes: 500 Services, 100 nodes, and calls that are counted.
+//! What changes of nodes cost at a provider that sends traffic to nodes: 500 Services, 100 nodes,
+//! and calls that are counted.
 
 use crate::common::{Client, Server, Store, eventually};
 use crate::report::Report;
 use futures_util::FutureExt;
 use portico_controller::balancers;
-use portico_controller::providers::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, Request};
+use portico_controller::providers::{
+    Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, Request,
+};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -20,7 +23,8 @@ const CONSEQUENCES: Duration = Duration::from_secs(5);
 #[derive(Default)]
 struct Counting {
     ensured: AtomicUsize,
-    /// Of Services whose load balancers know every node, and of those that know only nodes with endpoints.
+    /// Of Services whose load balancers know every node, and of those that know only nodes with
+    /// endpoints.
     updated: AtomicUsize,
     updated_local: AtomicUsize,
     other: AtomicUsize,
@@ -28,15 +32,26 @@ struct Counting {
 
 impl Counting {
     fn calls(&self) -> usize {
-        [&self.ensured, &self.updated, &self.updated_local, &self.other]
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum()
+        [
+            &self.ensured,
+            &self.updated,
+            &self.updated_local,
+            &self.other,
+        ]
+        .iter()
+        .map(|count| count.load(Ordering::Relaxed))
+        .sum()
     }
 
     fn made(&self) -> Balancer {
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        Balancer { ingress: vec![Ingress { host: Host::Ip(address), mode: IpMode::Vip }], pending: None }
+        Balancer {
+            ingress: vec![Ingress {
+                host: Host::Ip(address),
+                mode: IpMode::Vip,
+            }],
+            pending: None,
+        }
     }
 }
 
@@ -46,7 +61,10 @@ impl Provider for Counting {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { uses_nodes: true, ..Abilities::default() }
+        Abilities {
+            uses_nodes: true,
+            ..Abilities::default()
+        }
     }
 
     fn describe<'a>(&'a self, _request: &'a Request) -> Answer<'a, Option<Balancer>> {
@@ -60,7 +78,11 @@ impl Provider for Counting {
     }
 
     fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        let count = if request.local { &self.updated_local } else { &self.updated };
+        let count = if request.local {
+            &self.updated_local
+        } else {
+            &self.updated
+        };
         count.fetch_add(1, Ordering::Relaxed);
         async { Ok(()) }.boxed()
     }
@@ -77,17 +99,29 @@ pub async fn measure() -> Report {
     let server = Server::start(Store::Embedded, &flags).await;
     let client = server.admin();
     for node in 0..NODES {
-        client.post("/api/v1/nodes", &node_object(node)).await.expect(201);
+        client
+            .post("/api/v1/nodes", &node_object(node))
+            .await
+            .expect(201);
     }
-    // Half of them keep traffic on nodes and have no port to be asked on: their load balancers know only nodes with endpoints.
+    // Half of them keep traffic on nodes and have no port to be asked on: their load balancers know
+    // only nodes with endpoints.
     for service in 0..SERVICES {
         create(&client, service).await;
     }
-    let (provider, metrics) = (Arc::new(Counting::default()), Arc::new(balancers::Metrics::default()));
-    let options = balancers::Options { metrics: Arc::clone(&metrics), ..balancers::Options::default() };
+    let (provider, metrics) = (
+        Arc::new(Counting::default()),
+        Arc::new(balancers::Metrics::default()),
+    );
+    let options = balancers::Options {
+        metrics: Arc::clone(&metrics),
+        ..balancers::Options::default()
+    };
     let config = kube::config::Kubeconfig::read_from(server.kubeconfig()).unwrap();
     let config =
-        kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await.unwrap();
+        kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default())
+            .await
+            .unwrap();
     let (stop, stopped) = watch::channel(false);
     let began = Instant::now();
     let running = tokio::spawn(balancers::run(
@@ -96,31 +130,80 @@ pub async fn measure() -> Report {
         options,
         stopped,
     ));
-    eventually("all are made", || async { (provider.ensured.load(Ordering::Relaxed) >= SERVICES).then_some(()) }).await;
-    report.add("500 Services, 100 nodes: all made after", began.elapsed().as_secs_f64(), "s", false);
+    eventually("all are made", || async {
+        (provider.ensured.load(Ordering::Relaxed) >= SERVICES).then_some(())
+    })
+    .await;
+    report.add(
+        "500 Services, 100 nodes: all made after",
+        began.elapsed().as_secs_f64(),
+        "s",
+        false,
+    );
     tokio::time::sleep(CONSEQUENCES).await;
-    report.add("calls of the provider so far", provider.calls() as f64, "", false);
+    report.add(
+        "calls of the provider so far",
+        provider.calls() as f64,
+        "",
+        false,
+    );
 
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
     let path = format!("/api/v1/nodes/{}", name(8));
     let before = provider.calls();
-    client.patch(&format!("{path}/status"), crate::common::client::MERGE, &not_ready).await.expect(200);
+    client
+        .patch(
+            &format!("{path}/status"),
+            crate::common::client::MERGE,
+            &not_ready,
+        )
+        .await
+        .expect(200);
     tokio::time::sleep(CONSEQUENCES).await;
-    report.add("a node is not ready, calls", (provider.calls() - before) as f64, "", false);
-    let updates = || [&provider.updated, &provider.updated_local].map(|count| count.load(Ordering::Relaxed));
+    report.add(
+        "a node is not ready, calls",
+        (provider.calls() - before) as f64,
+        "",
+        false,
+    );
+    let updates =
+        || [&provider.updated, &provider.updated_local].map(|count| count.load(Ordering::Relaxed));
     let (calls, before) = (provider.calls(), updates());
     client.delete(&path).await.expect(200);
     tokio::time::sleep(CONSEQUENCES).await;
     let after = updates();
-    report.add("a node leaves, calls", (provider.calls() - calls) as f64, "", false);
-    report.add("of 250 that know every node", (after[0] - before[0]) as f64, "", false);
-    report.add("of 250 that know nodes with endpoints", (after[1] - before[1]) as f64, "", false);
+    report.add(
+        "a node leaves, calls",
+        (provider.calls() - calls) as f64,
+        "",
+        false,
+    );
+    report.add(
+        "of 250 that know every node",
+        (after[0] - before[0]) as f64,
+        "",
+        false,
+    );
+    report.add(
+        "of 250 that know nodes with endpoints",
+        (after[1] - before[1]) as f64,
+        "",
+        false,
+    );
     let before = provider.calls();
     for node in 10..20 {
-        client.delete(&format!("/api/v1/nodes/{}", name(node))).await.expect(200);
+        client
+            .delete(&format!("/api/v1/nodes/{}", name(node)))
+            .await
+            .expect(200);
     }
     tokio::time::sleep(CONSEQUENCES).await;
-    report.add("ten nodes leave at once, calls", (provider.calls() - before) as f64, "", false);
+    report.add(
+        "ten nodes leave at once, calls",
+        (provider.calls() - before) as f64,
+        "",
+        false,
+    );
     stop.send_replace(true);
     running.await.unwrap();
     report
@@ -146,5 +229,11 @@ async fn create(client: &Client, service: usize) {
         "metadata": {"name": format!("{service_name}-s"), "labels": {"kubernetes.io/service-name": service_name}},
         "addressType": "IPv4", "endpoints": [{"addresses": ["10.244.0.1"], "nodeName": name(service % NODES)}],
         "ports": [{"port": 8080}]});
-    client.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", &slice).await.expect(201);
+    client
+        .post(
+            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+            &slice,
+        )
+        .await
+        .expect(201);
 }

@@ -1,4 +1,5 @@
-//! Nodes: `portico node` in a network namespace each, which reaches the API server through its loopback.
+//! Nodes: `portico node` in a network namespace each, which reaches the API server through its
+//! loopback.
 
 use portico_testbed::{Host, Process, Testbed};
 use std::fs::File;
@@ -22,19 +23,42 @@ impl Node {
         let host = bed.host(&name).unwrap();
         let router = bed.host(&format!("router-{number}")).unwrap();
         host.cable("eth0", &router, "eth0").unwrap();
-        host.address("eth0", &format!("172.30.{number}.11/24")).unwrap();
-        lead(host.enter(|| TcpListener::bind(("127.0.0.1", port))).unwrap(), port);
-        Node { dir: dir.join(&name), name, host, kubeconfig: kubeconfig.to_owned(), daemon: None }
+        host.address("eth0", &format!("172.30.{number}.11/24"))
+            .unwrap();
+        lead(
+            host.enter(|| TcpListener::bind(("127.0.0.1", port)))
+                .unwrap(),
+            port,
+        );
+        Node {
+            dir: dir.join(&name),
+            name,
+            host,
+            kubeconfig: kubeconfig.to_owned(),
+            daemon: None,
+        }
     }
 
     pub fn start(&mut self) {
         std::fs::create_dir_all(&self.dir).unwrap();
         let log = File::create(self.dir.join("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
-        command.args(["node", "--proxy-mode=nftables", "--static-services=", "--cluster-cidr=10.244.0.0/16"]);
+        command.args([
+            "node",
+            "--proxy-mode=nftables",
+            "--static-services=",
+            "--cluster-cidr=10.244.0.0/16",
+        ]);
         command.arg(format!("--hostname-override={}", self.name));
-        command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--data-dir").arg(self.dir.join("data"));
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        command
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .arg("--data-dir")
+            .arg(self.dir.join("data"));
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         self.daemon = Some(self.host.spawn(command).unwrap());
     }
 
@@ -43,11 +67,14 @@ impl Node {
     }
 }
 
-/// What arrives at a node's loopback goes to ours: a socket stays in the namespace in which it was made.
+/// What arrives at a node's loopback goes to ours: a socket stays in the namespace in which it was
+/// made.
 fn lead(listener: TcpListener, port: u16) {
     thread::spawn(move || {
         for inside in listener.incoming().flatten() {
-            let Ok(outside) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+            let Ok(outside) = TcpStream::connect(("127.0.0.1", port)) else {
+                continue;
+            };
             for stream in [&inside, &outside] {
                 stream.set_nodelay(true).unwrap();
             }

@@ -53,33 +53,56 @@ struct Condition {
 
 impl Progress {
     pub async fn watch(client: &Client) -> Progress {
-        let watch = client.watch("/api/v1/namespaces/default/services?watch=1").await;
-        Progress { watch, addressed: HashSet::new(), programmed: HashSet::new() }
+        let watch = client
+            .watch("/api/v1/namespaces/default/services?watch=1")
+            .await;
+        Progress {
+            watch,
+            addressed: HashSet::new(),
+            programmed: HashSet::new(),
+        }
     }
 
     pub async fn all_addressed(&mut self, count: usize) {
-        self.until(|progress| progress.addressed.len() >= count).await;
+        self.until(|progress| progress.addressed.len() >= count)
+            .await;
     }
 
     pub async fn all_programmed(&mut self, count: usize) {
-        self.until(|progress| progress.programmed.len() >= count).await;
+        self.until(|progress| progress.programmed.len() >= count)
+            .await;
     }
 
     async fn until(&mut self, done: impl Fn(&Progress) -> bool) {
         while !done(self) {
             let line = tokio::time::timeout(LIMIT, self.watch.line()).await;
-            let line =
-                line.unwrap_or_else(|_| panic!("stuck at {} of {}", self.programmed.len(), self.addressed.len()));
+            let line = line.unwrap_or_else(|_| {
+                panic!(
+                    "stuck at {} of {}",
+                    self.programmed.len(),
+                    self.addressed.len()
+                )
+            });
             let event: Event = serde_json::from_slice(&line.expect("the watch goes on")).unwrap();
             self.take(event.object);
         }
     }
 
     fn take(&mut self, service: Service) {
-        let Service { metadata: Metadata { name }, status } = service;
-        let live = status.conditions.iter().any(|held| held.r#type == "Programmed" && held.status == "True");
+        let Service {
+            metadata: Metadata { name },
+            status,
+        } = service;
+        let live = status
+            .conditions
+            .iter()
+            .any(|held| held.r#type == "Programmed" && held.status == "True");
         note(&mut self.programmed, &name, live);
-        note(&mut self.addressed, &name, !status.load_balancer.ingress.is_empty());
+        note(
+            &mut self.addressed,
+            &name,
+            !status.load_balancer.ingress.is_empty(),
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! The API server, its objects, `portico controller` as a process, and what can be seen of it from outside.
+//! The API server, its objects, `portico controller` as a process, and what can be seen of it from
+//! outside.
 
 use crate::common::client::MERGE;
 use crate::common::{Client, Server, Store, eventually, ports};
@@ -32,7 +33,10 @@ pub struct Work {
 impl std::ops::Sub for Work {
     type Output = Work;
     fn sub(self, before: Work) -> Work {
-        Work { calls: self.calls - before.calls, writes: self.writes - before.writes }
+        Work {
+            calls: self.calls - before.calls,
+            writes: self.writes - before.writes,
+        }
     }
 }
 
@@ -46,12 +50,30 @@ impl Rig {
     pub async fn start(nodes: usize) -> Rig {
         let server = Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
         let (client, bed) = (server.admin(), Testbed::new().unwrap());
-        let node = |number| Node::new(&bed, number, server.port, &server.kubeconfig(), server.dir());
+        let node = |number| {
+            Node::new(
+                &bed,
+                number,
+                server.port,
+                &server.kubeconfig(),
+                server.dir(),
+            )
+        };
         let nodes = (0..nodes).map(node).collect();
         let pool = json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": "public"},
             "spec": {"addresses": ["198.18.0.0/15"]}});
-        client.post("/apis/portico.dev/v1/addresspools", &pool).await.expect(201);
-        let mut rig = Rig { server, client, nodes, controller: None, metrics: ports::free(), _bed: bed };
+        client
+            .post("/apis/portico.dev/v1/addresspools", &pool)
+            .await
+            .expect(201);
+        let mut rig = Rig {
+            server,
+            client,
+            nodes,
+            controller: None,
+            metrics: ports::free(),
+            _bed: bed,
+        };
         for number in 0..rig.nodes.len() {
             rig.join(number).await;
         }
@@ -63,9 +85,15 @@ impl Rig {
         let node = &mut self.nodes[number];
         let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}});
         self.client.post("/api/v1/nodes", &object).await.expect(201);
-        let status =
-            json!({"status": {"addresses": [{"type": "InternalIP", "address": format!("172.30.{number}.11")}]}});
-        self.client.patch(&format!("/api/v1/nodes/{}/status", node.name), MERGE, &status).await.expect(200);
+        let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": format!("172.30.{number}.11")}]}});
+        self.client
+            .patch(
+                &format!("/api/v1/nodes/{}/status", node.name),
+                MERGE,
+                &status,
+            )
+            .await
+            .expect(200);
         node.start();
         let lease = lease(&node.name);
         eventually(&format!("{} reports", node.name), || async {
@@ -78,7 +106,10 @@ impl Rig {
     pub async fn leave(&mut self, number: usize) {
         let node = &mut self.nodes[number];
         node.stop();
-        self.client.delete(&format!("/api/v1/nodes/{}", node.name)).await.expect(200);
+        self.client
+            .delete(&format!("/api/v1/nodes/{}", node.name))
+            .await
+            .expect(200);
         self.client.delete(&lease(&node.name)).await.expect(200);
     }
 
@@ -96,17 +127,37 @@ impl Rig {
                 r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"web-{n:05}"}},"spec":{{"type":"LoadBalancer","allocateLoadBalancerNodePorts":false,"ports":[{{"name":"http","port":80,"targetPort":8080}}]}}}}"#
             )
         };
-        self.write((0..count).map(|n| raw::post(slices, &slice(n))).collect()).await;
+        self.write((0..count).map(|n| raw::post(slices, &slice(n))).collect())
+            .await;
         let services = "/api/v1/namespaces/default/services";
-        self.write((0..count).map(|n| raw::post(services, &service(n))).collect()).await;
-        let list = self.client.get(&format!("{services}?limit=1")).await.expect(200);
-        let version: u64 = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        self.write(
+            (0..count)
+                .map(|n| raw::post(services, &service(n)))
+                .collect(),
+        )
+        .await;
+        let list = self
+            .client
+            .get(&format!("{services}?limit=1"))
+            .await
+            .expect(200);
+        let version: u64 = list["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
         for node in &self.nodes {
             eventually(&format!("{} has installed all", node.name), || async {
                 let lease = self.client.get(&lease(&node.name)).await.expect(200);
-                let report = lease["metadata"]["annotations"]["portico.dev/report"].as_str().unwrap_or("{}");
+                let report = lease["metadata"]["annotations"]["portico.dev/report"]
+                    .as_str()
+                    .unwrap_or("{}");
                 let report: serde_json::Value = serde_json::from_str(report).unwrap();
-                let installed: u64 = report["services"].as_str().unwrap_or("0").parse().unwrap_or(0);
+                let installed: u64 = report["services"]
+                    .as_str()
+                    .unwrap_or("0")
+                    .parse()
+                    .unwrap_or(0);
                 (installed + 1 >= version).then_some(())
             })
             .await;
@@ -114,22 +165,32 @@ impl Rig {
     }
 
     async fn write(&self, requests: Vec<Vec<u8>>) {
-        let writes = requests.chunks(requests.len().div_ceil(WRITERS)).map(|chunk| async move {
-            let mut connection = Connection::open(&self.client).await;
-            for request in chunk {
-                assert_eq!(connection.exchange(request).await, 201);
-            }
-        });
+        let writes = requests
+            .chunks(requests.len().div_ceil(WRITERS))
+            .map(|chunk| async move {
+                let mut connection = Connection::open(&self.client).await;
+                for request in chunk {
+                    assert_eq!(connection.exchange(request).await, 201);
+                }
+            });
         futures_util::future::join_all(writes).await;
     }
 
     pub fn start_controller(&mut self) {
         let log = std::fs::File::create(self.server.dir().join("controller.log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
-        command.args(["controller", "--controllers=service-lb", "--cloud-provider=metal", "--leader-elect=false"]);
+        command.args([
+            "controller",
+            "--controllers=service-lb",
+            "--cloud-provider=metal",
+            "--leader-elect=false",
+        ]);
         command.arg(format!("--metrics-bind-address=127.0.0.1:{}", self.metrics));
         command.arg("--kubeconfig").arg(self.server.kubeconfig());
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         self.controller = Some(command.spawn().unwrap());
     }
 
@@ -160,14 +221,29 @@ impl Rig {
     }
 
     pub fn cpu_of_nodes(&self) -> Duration {
-        self.nodes.iter().filter_map(|node| node.daemon.as_ref()).map(|daemon| cpu(daemon.id())).sum()
+        self.nodes
+            .iter()
+            .filter_map(|node| node.daemon.as_ref())
+            .map(|daemon| cpu(daemon.id()))
+            .sum()
     }
 
     pub fn memory(&self, line: &str) -> f64 {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.controller.as_ref().unwrap().id())).unwrap();
-        let line = status.lines().find(|found| found.starts_with(line)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+        let status = std::fs::read_to_string(format!(
+            "/proc/{}/status",
+            self.controller.as_ref().unwrap().id()
+        ))
+        .unwrap();
+        let line = status
+            .lines()
+            .find(|found| found.starts_with(line))
+            .unwrap();
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+            / 1024.0
     }
 
     /// By the controller's own count.
@@ -179,7 +255,10 @@ impl Rig {
                 .filter_map(|line| line.split_whitespace().last()?.parse::<f64>().ok())
                 .fold(0.0, |sum, value| sum + value)
         };
-        Work { calls: sum("portico_balancer_provider_calls_total"), writes: sum("portico_balancer_writes_total") }
+        Work {
+            calls: sum("portico_balancer_provider_calls_total"),
+            writes: sum("portico_balancer_writes_total"),
+        }
     }
 }
 
@@ -189,7 +268,9 @@ fn lease(node: &str) -> String {
 
 fn page(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: controller\r\n\r\n").unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.0\r\nHost: controller\r\n\r\n")
+        .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
@@ -197,7 +278,12 @@ fn page(port: u16) -> String {
 
 fn cpu(process: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     Duration::from_millis(ticks * 10)
 }

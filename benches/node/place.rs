@@ -1,4 +1,5 @@
-//! Where the benchmark runs: a network namespace of its own, with one interface and two endpoints that answer.
+//! Where the benchmark runs: a network namespace of its own, with one interface and two endpoints
+//! that answer.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -15,9 +16,16 @@ pub fn inside() -> bool {
 /// The same program again, in a network namespace that vanishes with it.
 pub fn run_inside() -> i32 {
     let this = std::env::current_exe().unwrap();
-    let status =
-        Command::new("unshare").arg("--net").arg(this).args(std::env::args().skip(1)).env(INSIDE, "1").status();
-    status.expect("unshare (util-linux) is needed, and root").code().unwrap_or(1)
+    let status = Command::new("unshare")
+        .arg("--net")
+        .arg(this)
+        .args(std::env::args().skip(1))
+        .env(INSIDE, "1")
+        .status();
+    status
+        .expect("unshare (util-linux) is needed, and root")
+        .code()
+        .unwrap_or(1)
 }
 
 pub fn prepare() {
@@ -31,7 +39,10 @@ pub fn prepare() {
     ];
     lines.extend(ENDPOINTS.map(|address| format!("addr add {address}/32 dev lo")));
     for line in lines {
-        let status = Command::new("ip").args(line.split(' ')).status().expect("ip (iproute2) is needed");
+        let status = Command::new("ip")
+            .args(line.split(' '))
+            .status()
+            .expect("ip (iproute2) is needed");
         assert!(status.success(), "ip {line}");
     }
     ENDPOINTS.into_iter().for_each(answer);

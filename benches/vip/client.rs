@@ -22,9 +22,17 @@ async fn ask(tls: Arc<ClientConfig>) -> std::io::Result<()> {
     let to: SocketAddr = VIP.parse().unwrap();
     let stream = TcpStream::connect(to).await?;
     stream.set_nodelay(true)?;
-    let mut stream = TlsConnector::from(tls).connect(ServerName::IpAddress(to.ip().into()), stream).await?;
-    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: vip\r\nConnection: close\r\n\r\n").await?;
+    let mut stream = TlsConnector::from(tls)
+        .connect(ServerName::IpAddress(to.ip().into()), stream)
+        .await?;
+    stream
+        .write_all(b"GET /livez HTTP/1.1\r\nHost: vip\r\nConnection: close\r\n\r\n")
+        .await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
-    if answer.starts_with(b"HTTP/1.1 200") { Ok(()) } else { Err(std::io::ErrorKind::InvalidData.into()) }
+    if answer.starts_with(b"HTTP/1.1 200") {
+        Ok(())
+    } else {
+        Err(std::io::ErrorKind::InvalidData.into())
+    }
 }

@@ -1,4 +1,5 @@
-//! Two masters and a client on one switch, an API server on each master, and what moves the address between them.
+//! Two masters and a client on one switch, an API server on each master, and what moves the address
+//! between them.
 
 use portico_testbed::{Host, Process, Testbed};
 use std::fs;
@@ -79,10 +80,23 @@ impl Rig {
             host.sysctl("net/ipv4/ip_forward", "1").unwrap();
             host
         };
-        let masters = MASTERS.iter().map(|(name, address)| join(name, address)).collect();
+        let masters = MASTERS
+            .iter()
+            .map(|(name, address)| join(name, address))
+            .collect();
         let client = join("client", CLIENT);
         let (servers, daemons) = (Vec::new(), vec![None, None]);
-        let mut rig = Rig { tool, interval, switch, masters, client, servers, daemons, dir, _bed: bed };
+        let mut rig = Rig {
+            tool,
+            interval,
+            switch,
+            masters,
+            client,
+            servers,
+            daemons,
+            dir,
+            _bed: bed,
+        };
         (0..MASTERS.len()).for_each(|n| rig.start_server(n));
         (0..MASTERS.len()).for_each(|n| rig.start_daemon(n));
         rig.wait("somebody owns the address", |rig| rig.owners().len() == 1);
@@ -94,8 +108,15 @@ impl Rig {
     }
 
     fn spawn(&self, n: usize, what: &str, mut command: Command) -> Process {
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{what}{n}.log"))).unwrap();
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path(&format!("{what}{n}.log")))
+            .unwrap();
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         self.masters[n].spawn(command).unwrap()
     }
 
@@ -108,14 +129,30 @@ impl Rig {
             }
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
-        command.args(["apiserver", "--secure-port", "6443", "--bind-address", "0.0.0.0"]);
-        command.args(["--advertise-address", MASTERS[n].1, "--service-cluster-ip-range", "10.96.0.0/16"]);
-        command.arg("--cert-dir").arg(&pki).arg("--data-dir").arg(self.path(&format!("data{n}")));
+        command.args([
+            "apiserver",
+            "--secure-port",
+            "6443",
+            "--bind-address",
+            "0.0.0.0",
+        ]);
+        command.args([
+            "--advertise-address",
+            MASTERS[n].1,
+            "--service-cluster-ip-range",
+            "10.96.0.0/16",
+        ]);
+        command
+            .arg("--cert-dir")
+            .arg(&pki)
+            .arg("--data-dir")
+            .arg(self.path(&format!("data{n}")));
         let server = self.spawn(n, "apiserver", command);
         self.servers.push(server);
         let address = format!("{}:6443", MASTERS[n].1);
         self.wait("the API server listens", |rig| {
-            pki.join("admin.kubeconfig").exists() && rig.masters[n].enter(|| TcpStream::connect(&address).is_ok())
+            pki.join("admin.kubeconfig").exists()
+                && rig.masters[n].enter(|| TcpStream::connect(&address).is_ok())
         });
     }
 
@@ -140,9 +177,19 @@ impl Rig {
             "--preempt=false",
         ]);
         command.args(["--interval", &format!("{}ms", self.interval.as_millis())]);
-        let servers: Vec<String> = MASTERS.iter().map(|(_, address)| format!("{address}:6443")).collect();
-        command.args(["--api-server", &servers.join(",")]).arg("--ca-file").arg(self.path("pki0/ca.crt"));
-        command.arg("--data-dir").arg(self.path(&format!("vip{n}"))).arg("--static-services").arg(self.path("none"));
+        let servers: Vec<String> = MASTERS
+            .iter()
+            .map(|(_, address)| format!("{address}:6443"))
+            .collect();
+        command
+            .args(["--api-server", &servers.join(",")])
+            .arg("--ca-file")
+            .arg(self.path("pki0/ca.crt"));
+        command
+            .arg("--data-dir")
+            .arg(self.path(&format!("vip{n}")))
+            .arg("--static-services")
+            .arg(self.path("none"));
         command
     }
 
@@ -156,9 +203,13 @@ impl Rig {
         let file = self.path(&format!("keepalived{n}.conf"));
         fs::write(&file, text).unwrap();
         let mut command = Command::new("keepalived");
-        command.args(["--dont-fork", "--log-console", "--vrrp", "--use-file"]).arg(file);
+        command
+            .args(["--dont-fork", "--log-console", "--vrrp", "--use-file"])
+            .arg(file);
         for pid in ["--pid", "--vrrp_pid"] {
-            command.arg(pid).arg(self.path(&format!("keepalived{n}{pid}")));
+            command
+                .arg(pid)
+                .arg(self.path(&format!("keepalived{n}{pid}")));
         }
         command
     }
@@ -167,9 +218,13 @@ impl Rig {
         let has = |host: &Host| {
             let mut command = Command::new("ip");
             command.args(["addr", "show", "dev", "eth0"]);
-            host.run(command, "").unwrap_or_default().contains(" 172.16.64.58/")
+            host.run(command, "")
+                .unwrap_or_default()
+                .contains(" 172.16.64.58/")
         };
-        (0..MASTERS.len()).filter(|&n| has(&self.masters[n])).collect()
+        (0..MASTERS.len())
+            .filter(|&n| has(&self.masters[n]))
+            .collect()
     }
 
     pub fn owner(&self) -> usize {
@@ -178,7 +233,9 @@ impl Rig {
     }
 
     pub fn wait_until_owned_by_other(&self, lost: usize) {
-        self.wait("the other owns the address", |rig| rig.owners().iter().any(|&n| n != lost));
+        self.wait("the other owns the address", |rig| {
+            rig.owners().iter().any(|&n| n != lost)
+        });
     }
 
     pub fn lose(&mut self, n: usize, loss: Loss) {
@@ -226,14 +283,20 @@ impl Rig {
 
     fn port(&self, n: usize, setting: &[&str]) {
         let mut command = Command::new("ip");
-        command.args(["link", "set", "dev", MASTERS[n].0]).args(setting);
+        command
+            .args(["link", "set", "dev", MASTERS[n].0])
+            .args(setting);
         self.switch.run(command, "").unwrap();
     }
 
     fn wait(&self, what: &str, condition: impl Fn(&Rig) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !condition(self) {
-            assert!(Instant::now() < deadline, "{}: waited {PATIENCE:?} in vain until {what}", self.tool.name());
+            assert!(
+                Instant::now() < deadline,
+                "{}: waited {PATIENCE:?} in vain until {what}",
+                self.tool.name()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -1,5 +1,5 @@
-//! A plugin for `portico controller --cloud-provider=plugin:SOCKET` that forwards by nftables on this machine:
-//! `cargo run -p portico-controller --example plugin -- /run/portico/nft.sock`.
+//! A plugin for `portico controller --cloud-provider=plugin:SOCKET` that forwards by nftables on
+//! this machine: `cargo run -p portico-controller --example plugin -- /run/portico/nft.sock`.
 
 mod nft;
 
@@ -10,12 +10,21 @@ use tokio::net::UnixListener;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
-    let usage = || std::io::Error::other("where to listen is missing: plugin /run/portico/nft.sock");
+    let usage =
+        || std::io::Error::other("where to listen is missing: plugin /run/portico/nft.sock");
     let socket = PathBuf::from(std::env::args_os().nth(1).ok_or_else(usage)?);
     // What a plugin before this one left behind.
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket)?;
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let never = serve(Served { provider: Arc::<nft::Nft>::default(), version, can: nft::Nft::can() }, listener).await?;
+    let never = serve(
+        Served {
+            provider: Arc::<nft::Nft>::default(),
+            version,
+            can: nft::Nft::can(),
+        },
+        listener,
+    )
+    .await?;
     match never {}
 }

@@ -16,15 +16,21 @@ const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// The host `cp` becomes a router, behind which `client2` finds the addresses.
 fn start_bird(rig: &mut Rig) {
     let cp = rig.host("cp");
-    for setting in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv4/fib_multipath_hash_policy"] {
+    for setting in [
+        "net/ipv4/ip_forward",
+        "net/ipv6/conf/all/forwarding",
+        "net/ipv4/fib_multipath_hash_policy",
+    ] {
         cp.sysctl(setting, "1").unwrap();
     }
-    cp.sysctl("net/ipv6/fib_multipath_hash_policy", "1").unwrap();
+    cp.sysctl("net/ipv6/fib_multipath_hash_policy", "1")
+        .unwrap();
     let client = rig.host("client2");
     client.route(Route::to(FAR[0]).via("172.30.0.2")).unwrap();
     client.route(Route::to(FAR[1]).via("fd00:30::2")).unwrap();
     cp.route(Route::to("198.51.100.0/24").link("eth0")).unwrap();
-    cp.route(Route::to("2001:db8:51::/64").link("eth0")).unwrap();
+    cp.route(Route::to("2001:db8:51::/64").link("eth0"))
+        .unwrap();
     let mut text = format!(
         "log \"{0}/bird.log\" all;\nrouter id 172.30.0.2;\nprotocol device {{}}\n\
          protocol kernel {{ ipv4 {{ import none; export all; }}; merge paths on; }}\n\
@@ -40,27 +46,47 @@ fn start_bird(rig: &mut Rig) {
     let path = |name: &str| rig.dir.path().join(name).display().to_string();
     fs::write(path("bird.conf"), text).unwrap();
     let mut command = Command::new("bird");
-    command.args(["-f", "-c", &path("bird.conf"), "-s", &path("bird.ctl"), "-P", &path("bird.pid")]);
+    command.args([
+        "-f",
+        "-c",
+        &path("bird.conf"),
+        "-s",
+        &path("bird.ctl"),
+        "-P",
+        &path("bird.pid"),
+    ]);
     rig.run("cp", command, "bird");
 }
 
 /// The nodes that the router sends an address's packets to, by its kernel.
 fn next_hops(rig: &Rig, address: IpAddr) -> BTreeSet<String> {
     let mut command = Command::new("ip");
-    command.args([if address.is_ipv4() { "-4" } else { "-6" }, "route", "show", &address.to_string()]);
+    command.args([
+        if address.is_ipv4() { "-4" } else { "-6" },
+        "route",
+        "show",
+        &address.to_string(),
+    ]);
     let text = rig.host("cp").run(command, "").unwrap();
     let words: Vec<&str> = text.split_whitespace().collect();
-    let hops = words.windows(2).filter(|pair| pair[0] == "via").filter_map(|pair| pair[1].parse().ok());
-    hops.filter_map(|hop| rig.cluster.addresses.owner(hop).map(str::to_owned)).collect()
+    let hops = words
+        .windows(2)
+        .filter(|pair| pair[0] == "via")
+        .filter_map(|pair| pair[1].parse().ok());
+    hops.filter_map(|hop| rig.cluster.addresses.owner(hop).map(str::to_owned))
+        .collect()
 }
 
 fn wait_for_hops(rig: &Rig, addresses: &[IpAddr], nodes: &[&str]) {
     let wanted: BTreeSet<String> = nodes.iter().map(|node| (*node).to_owned()).collect();
     for address in addresses {
-        rig.wait_until(&format!("the router has {address} from {nodes:?}"), || match next_hops(rig, *address) {
-            hops if hops == wanted => Ok(()),
-            hops => Err(hops),
-        });
+        rig.wait_until(
+            &format!("the router has {address} from {nodes:?}"),
+            || match next_hops(rig, *address) {
+                hops if hops == wanted => Ok(()),
+                hops => Err(hops),
+            },
+        );
     }
 }
 
@@ -75,10 +101,17 @@ fn a_router_spreads_over_the_nodes_that_announce() {
     let web = rig.addresses("web");
     wait_for_hops(&rig, &web, &NODES);
     let message = rig.wait_for_condition("web", "Announced");
-    assert!(message.contains("BGP") && NODES.iter().all(|node| message.contains(node)), "{message}");
+    assert!(
+        message.contains("BGP") && NODES.iter().all(|node| message.contains(node)),
+        "{message}"
+    );
     for address in &web {
         rig.wait_for_answer("client2", *address);
-        assert_eq!(rig.entries("client2", *address, 60), NODES.map(str::to_owned).into(), "{address}");
+        assert_eq!(
+            rig.entries("client2", *address, 60),
+            NODES.map(str::to_owned).into(),
+            "{address}"
+        );
     }
 
     // With Local, only nodes with endpoints, also when these move; the server sees who asks.
@@ -87,7 +120,10 @@ fn a_router_spreads_over_the_nodes_that_announce() {
     wait_for_hops(&rig, &near, &["node1", "node2"]);
     for address in &near {
         rig.wait_for_answer("client2", *address);
-        assert_eq!(rig.entries("client2", *address, 20), ["client2".to_owned()].into());
+        assert_eq!(
+            rig.entries("client2", *address, 20),
+            ["client2".to_owned()].into()
+        );
     }
     rig.apply(&slices("near", &["pod3-1"]));
     wait_for_hops(&rig, &near, &["node3"]);
@@ -95,7 +131,8 @@ fn a_router_spreads_over_the_nodes_that_announce() {
     rig.apply(&slices("near", &[]));
     wait_for_hops(&rig, &near, &[]);
 
-    // A node that load balancers shall not use takes its routes back, and announces again when it may.
+    // A node that load balancers shall not use takes its routes back, and announces again when it
+    // may.
     rig.kubectl(&["label", "node", "node2", &format!("{EXCLUDE}=")], "");
     wait_for_hops(&rig, &web, &["node1", "node3"]);
     rig.kubectl(&["label", "node", "node2", &format!("{EXCLUDE}-")], "");
@@ -106,7 +143,12 @@ fn a_router_spreads_over_the_nodes_that_announce() {
     rig.start_node("node3");
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(4) {
-        assert_eq!(next_hops(&rig, web[0]), NODES.map(str::to_owned).into(), "{:?} into a restart", began.elapsed());
+        assert_eq!(
+            next_hops(&rig, web[0]),
+            NODES.map(str::to_owned).into(),
+            "{:?} into a restart",
+            began.elapsed()
+        );
     }
     rig.cluster.unplug("node3").unwrap();
     wait_for_hops(&rig, &web, &["node1", "node2"]);

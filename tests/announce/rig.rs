@@ -1,5 +1,6 @@
-//! A cluster with everything that runs in it: API server, load-balancer controller and three nodes, as programs of their own; a
-//! client on the same link; and `kubectl`, by which everything is done and seen.
+//! A cluster with everything that runs in it: API server, load-balancer controller and three nodes,
+//! as programs of their own; a client on the same link; and `kubectl`, by which everything is done
+//! and seen.
 //!
 //! Knows no test: benchmarks and the tests of a cloud use it too.
 #![allow(dead_code, reason = "each target uses its own part of this module")]
@@ -51,16 +52,27 @@ impl Rig {
             dir.disable_cleanup(true);
             println!("logs are in {}", dir.path().display());
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let cluster = Cluster::new().unwrap();
-        let mut rig = Rig { cluster, nodes: BTreeMap::new(), _programs: vec![], runtime, dir };
+        let mut rig = Rig {
+            cluster,
+            nodes: BTreeMap::new(),
+            _programs: vec![],
+            runtime,
+            dir,
+        };
         rig.start_apiserver();
         NODES.iter().for_each(|name| rig.add_node(name));
         rig
     }
 
     pub fn host(&self, name: &str) -> &Host {
-        self.cluster.host(name).unwrap_or_else(|| panic!("no host {name}"))
+        self.cluster
+            .host(name)
+            .unwrap_or_else(|| panic!("no host {name}"))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -74,8 +86,15 @@ impl Rig {
     }
 
     fn logged(&self, mut command: Command, name: &str) -> Command {
-        let log = File::options().create(true).append(true).open(self.path(&format!("{name}.log"))).unwrap();
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.path(&format!("{name}.log")))
+            .unwrap();
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         command
     }
 
@@ -92,7 +111,11 @@ impl Rig {
 
     fn start_apiserver(&mut self) {
         let address = self.cluster.addresses.of("cp", "ip").unwrap();
-        fs::write(self.path("tokens.csv"), format!("{TOKEN},admin,1,system:masters\n")).unwrap();
+        fs::write(
+            self.path("tokens.csv"),
+            format!("{TOKEN},admin,1,system:masters\n"),
+        )
+        .unwrap();
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "rig",
             "clusters": [{"name": "rig", "cluster": {
@@ -108,19 +131,30 @@ impl Rig {
             .arg(format!("--bind-address={address}"))
             .arg(format!("--advertise-address={address}"))
             .arg(format!("--secure-port={API_PORT}"))
-            .arg(format!("--token-auth-file={}", self.path("tokens.csv").display()))
+            .arg(format!(
+                "--token-auth-file={}",
+                self.path("tokens.csv").display()
+            ))
             .arg(format!("--service-cluster-ip-range={SERVICE_RANGES}"));
         self.run("cp", command, "apiserver");
         self.wait_until("the API server is ready", || {
-            self.try_kubectl(&["get", "namespace", "kube-system", "-o", "name"], "").map(drop)
+            self.try_kubectl(&["get", "namespace", "kube-system", "-o", "name"], "")
+                .map(drop)
         });
     }
 
     /// The load-balancer controller with a provider.
     pub fn controller(&self, provider: &str) -> Command {
-        let mut command = self.portico(&["controller", "--controllers=service-lb", "--leader-elect=false"]);
+        let mut command = self.portico(&[
+            "controller",
+            "--controllers=service-lb",
+            "--leader-elect=false",
+        ]);
         command.args(["--metrics-bind-address=0", "--cloud-provider", provider]);
-        command.arg(format!("--kubeconfig={}", self.path("kubeconfig").display()));
+        command.arg(format!(
+            "--kubeconfig={}",
+            self.path("kubeconfig").display()
+        ));
         command
     }
 
@@ -131,14 +165,18 @@ impl Rig {
 
     /// The same with more flags.
     pub fn start_node_with(&mut self, name: &'static str, flags: &[&str]) {
-        let mut command = self.portico(&["node", "--static-services=", "--conntrack-max-per-core=0"]);
+        let mut command =
+            self.portico(&["node", "--static-services=", "--conntrack-max-per-core=0"]);
         command
             .args([
                 "--conntrack-min=0",
                 "--conntrack-tcp-timeout-established=0",
                 "--conntrack-tcp-timeout-close-wait=0",
             ])
-            .arg(format!("--kubeconfig={}", self.path("kubeconfig").display()))
+            .arg(format!(
+                "--kubeconfig={}",
+                self.path("kubeconfig").display()
+            ))
             .arg(format!("--hostname-override={name}"))
             .arg(format!("--cluster-cidr={POD_RANGES}"))
             .arg(format!("--data-dir={}", self.path(name).display()))
@@ -149,29 +187,51 @@ impl Rig {
 
     /// The daemon of a node.
     pub fn node(&mut self, name: &str) -> &mut Process {
-        self.nodes.get_mut(name).unwrap_or_else(|| panic!("{name} does not run"))
+        self.nodes
+            .get_mut(name)
+            .unwrap_or_else(|| panic!("{name} does not run"))
     }
 
     fn add_node(&self, name: &str) {
         let number = name.trim_start_matches("node");
-        let pods = [format!("10.244.{number}.0/24"), format!("fd00:10:244:{number}::/64")];
+        let pods = [
+            format!("10.244.{number}.0/24"),
+            format!("fd00:10:244:{number}::/64"),
+        ];
         self.apply(&[
             json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"rack": number}},
             "spec": {"podCIDR": pods[0], "podCIDRs": pods}}),
         ]);
         let address = |which| json!({"type": "InternalIP", "address": self.cluster.addresses.of(name, which).unwrap()});
         let status = json!({"status": {"addresses": [address("ip"), address("ip6")]}}).to_string();
-        self.kubectl(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status], "");
+        self.kubectl(
+            &[
+                "patch",
+                "node",
+                name,
+                "--subresource=status",
+                "--type=merge",
+                "-p",
+                &status,
+            ],
+            "",
+        );
     }
 
     fn try_kubectl(&self, arguments: &[&str], input: &str) -> Result<String, String> {
         let mut command = Command::new(std::env::var("KUBECTL").unwrap_or("kubectl".to_owned()));
-        command.env("KUBECONFIG", self.path("kubeconfig")).env("HOME", self.dir.path()).args(arguments);
-        self.host("cp").run(command, input).map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))
+        command
+            .env("KUBECONFIG", self.path("kubeconfig"))
+            .env("HOME", self.dir.path())
+            .args(arguments);
+        self.host("cp")
+            .run(command, input)
+            .map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))
     }
 
     pub fn kubectl(&self, arguments: &[&str], input: &str) -> String {
-        self.try_kubectl(arguments, input).unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
+        self.try_kubectl(arguments, input)
+            .unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
     }
 
     pub fn apply(&self, objects: &[Value]) {
@@ -194,10 +254,20 @@ impl Rig {
         let mut found = vec![];
         self.wait_until(&format!("{service} has its addresses"), || {
             let object = self.get("service", service);
-            let ingress = object["status"]["loadBalancer"]["ingress"].as_array().cloned().unwrap_or_default();
-            found = ingress.iter().filter_map(|one| one["ip"].as_str()?.parse().ok()).collect();
+            let ingress = object["status"]["loadBalancer"]["ingress"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            found = ingress
+                .iter()
+                .filter_map(|one| one["ip"].as_str()?.parse().ok())
+                .collect();
             let families = object["spec"]["ipFamilies"].as_array().map_or(0, Vec::len);
-            if found.len() == families { Ok(()) } else { Err(object["status"].to_string()) }
+            if found.len() == families {
+                Ok(())
+            } else {
+                Err(object["status"].to_string())
+            }
         });
         found
     }
@@ -208,8 +278,14 @@ impl Rig {
         self.wait_until(&format!("{service} is {kind}"), || {
             let object = self.get("service", service);
             let found = condition(&object, kind).filter(|condition| condition["status"] == "True");
-            message = found.as_ref().and_then(|found| found["message"].as_str()).unwrap_or_default().to_owned();
-            found.map(drop).ok_or_else(|| object["status"]["conditions"].to_string())
+            message = found
+                .as_ref()
+                .and_then(|found| found["message"].as_str())
+                .unwrap_or_default()
+                .to_owned();
+            found
+                .map(drop)
+                .ok_or_else(|| object["status"]["conditions"].to_string())
         });
         message
     }
@@ -219,13 +295,26 @@ impl Rig {
         self.ask_within(Duration::from_millis(500), from, address)
     }
 
-    pub fn ask_within(&self, patience: Duration, from: &str, address: IpAddr) -> Result<Seen, String> {
-        self.ask_by(from, &Flow { patience, ..Flow::new(Protocol::Tcp, SocketAddr::new(address, PORT)) })
+    pub fn ask_within(
+        &self,
+        patience: Duration,
+        from: &str,
+        address: IpAddr,
+    ) -> Result<Seen, String> {
+        self.ask_by(
+            from,
+            &Flow {
+                patience,
+                ..Flow::new(Protocol::Tcp, SocketAddr::new(address, PORT))
+            },
+        )
     }
 
     pub fn ask_by(&self, from: &str, flow: &Flow) -> Result<Seen, String> {
         let answer = self.runtime.block_on(self.host(from).ask(flow));
-        answer.map(|answer| answer.seen).map_err(|failure| format!("{failure:?}"))
+        answer
+            .map(|answer| answer.seen)
+            .map_err(|failure| format!("{failure:?}"))
     }
 
     /// Waits until it answers: what it saw.
@@ -238,10 +327,18 @@ impl Rig {
         seen.unwrap()
     }
 
-    /// The hosts whose addresses the server sees asking in so many tries: with the policy Cluster, the nodes that attract traffic.
+    /// The hosts whose addresses the server sees asking in so many tries: with the policy Cluster,
+    /// the nodes that attract traffic.
     pub fn entries(&self, from: &str, address: IpAddr, tries: usize) -> BTreeSet<String> {
         let answers = (0..tries).filter_map(|_| self.ask(from, address).ok());
-        answers.filter_map(|seen| self.cluster.addresses.owner(seen.source.ip()).map(str::to_owned)).collect()
+        answers
+            .filter_map(|seen| {
+                self.cluster
+                    .addresses
+                    .owner(seen.source.ip())
+                    .map(str::to_owned)
+            })
+            .collect()
     }
 
     /// The node that the neighbour table of a host has for an address on its link, if it has one.
@@ -249,13 +346,20 @@ impl Rig {
         let mut command = Command::new("ip");
         command.args(["neigh", "show", &address.to_string()]);
         let text = self.host(seen_from).run(command, "").unwrap();
-        let mac = text.split_whitespace().skip_while(|word| *word != "lladdr").nth(1)?;
+        let mac = text
+            .split_whitespace()
+            .skip_while(|word| *word != "lladdr")
+            .nth(1)?;
         let number: usize = mac.rsplit(':').next()?.parse().ok()?;
         NODES.get(number.checked_sub(1)?).copied()
     }
 
     /// Waits for something to be so; what it is instead is told if it never becomes so.
-    pub fn wait_until<E: std::fmt::Debug>(&self, what: &str, mut is_so: impl FnMut() -> Result<(), E>) -> Duration {
+    pub fn wait_until<E: std::fmt::Debug>(
+        &self,
+        what: &str,
+        mut is_so: impl FnMut() -> Result<(), E>,
+    ) -> Duration {
         let began = Instant::now();
         loop {
             match is_so() {
@@ -276,13 +380,21 @@ impl Rig {
         let tail = |name: &str| {
             let log = fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
             let lines: Vec<_> = log.lines().collect();
-            format!("--- {name}\n{}\n", lines[lines.len().saturating_sub(20)..].join("\n"))
+            format!(
+                "--- {name}\n{}\n",
+                lines[lines.len().saturating_sub(20)..].join("\n")
+            )
         };
-        ["controller"].iter().chain(&NODES).map(|name| tail(name)).collect()
+        ["controller"]
+            .iter()
+            .chain(&NODES)
+            .map(|name| tail(name))
+            .collect()
     }
 }
 
-/// A Service of type LoadBalancer in both families, without a selector, and its EndpointSlices with these pods.
+/// A Service of type LoadBalancer in both families, without a selector, and its EndpointSlices with
+/// these pods.
 pub fn service(name: &str, policy: &str, pods: &[&str]) -> Vec<Value> {
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
@@ -310,5 +422,9 @@ pub fn slices(service: &str, pods: &[&str]) -> Vec<Value> {
 }
 
 pub fn condition(service: &Value, kind: &str) -> Option<Value> {
-    service["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind).cloned()
+    service["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == kind)
+        .cloned()
 }

@@ -15,8 +15,15 @@ async fn a_body_that_is_too_large_is_refused() {
     let mut body = service("a", json!({"ports": [{"port": 80}]}));
     body["metadata"]["annotations"] = json!({"filler": "x".repeat(4 << 20)});
     // The server may hang up before it has read everything; what it must not do is store it.
-    if let Ok(answer) = client.try_call("POST", SERVICES, &[], Some((JSON, body.to_string().into()))).await {
-        assert!(matches!(answer.status, 400 | 413 | 422), "{}", answer.status);
+    if let Ok(answer) = client
+        .try_call("POST", SERVICES, &[], Some((JSON, body.to_string().into())))
+        .await
+    {
+        assert!(
+            matches!(answer.status, 400 | 413 | 422),
+            "{}",
+            answer.status
+        );
     }
     client.get(&format!("{SERVICES}/a")).await.expect(404);
     body["metadata"]["annotations"] = json!({"filler": "x".repeat(200_000)});
@@ -32,15 +39,31 @@ async fn deep_and_broken_bodies_are_the_clients_mistake() {
     let bombs = [
         "[".repeat(100_000),
         "{\"a\":".repeat(100_000),
-        format!("{{\"metadata\":{}{}}}", "[".repeat(5_000), "]".repeat(5_000)),
+        format!(
+            "{{\"metadata\":{}{}}}",
+            "[".repeat(5_000),
+            "]".repeat(5_000)
+        ),
         "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]\n".to_owned(),
         "\u{feff}{}".to_owned(),
         String::new(),
     ];
     for bomb in bombs {
         for kind in [JSON, "application/yaml"] {
-            let answer = client.call("POST", SERVICES, &[], Some((kind, Bytes::from(bomb.clone())))).await;
-            assert!((400..500).contains(&answer.status), "{kind}: {} {}", answer.status, answer.text());
+            let answer = client
+                .call(
+                    "POST",
+                    SERVICES,
+                    &[],
+                    Some((kind, Bytes::from(bomb.clone()))),
+                )
+                .await;
+            assert!(
+                (400..500).contains(&answer.status),
+                "{kind}: {} {}",
+                answer.status,
+                answer.text()
+            );
         }
     }
 }
@@ -50,11 +73,16 @@ async fn deep_and_broken_bodies_are_the_clients_mistake() {
 async fn an_unread_body_does_not_break_the_connection() {
     let server = Server::start(Store::Embedded, &[]).await;
     let client = server.admin();
-    for (path, kind) in [(SERVICES, "text/plain"), ("/nothing", JSON), ("/api/v1/nothing", JSON)] {
+    for (path, kind) in [
+        (SERVICES, "text/plain"),
+        ("/nothing", JSON),
+        ("/api/v1/nothing", JSON),
+    ] {
         for size in [10, 70_000, 1 << 20] {
             let mut stream = client.tls_stream().await.unwrap();
             let head = format!(
-                "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\r\n",
+                "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: \
+                 {kind}\r\nContent-Length: {size}\r\n\r\n",
                 client.token
             );
             stream.write_all(head.as_bytes()).await.unwrap();
@@ -64,10 +92,16 @@ async fn an_unread_body_does_not_break_the_connection() {
             if answer.contains("connection: close") {
                 continue;
             }
-            stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+            stream
+                .write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                .await
+                .unwrap();
             let mut rest = String::new();
             let _ = stream.read_to_string(&mut rest).await;
-            assert!(rest.starts_with("HTTP/1.1 200"), "{path} with {size} bytes, then: {rest:?}");
+            assert!(
+                rest.starts_with("HTTP/1.1 200"),
+                "{path} with {size} bytes, then: {rest:?}"
+            );
         }
     }
 }
@@ -78,12 +112,18 @@ async fn answer(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     loop {
         let text = String::from_utf8_lossy(&read).to_ascii_lowercase();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+            let length = head
+                .split("content-length: ")
+                .nth(1)
+                .and_then(|rest| rest.lines().next()?.parse().ok());
             if body.len() >= length.unwrap_or(0) {
                 return text;
             }
         }
-        assert!(stream.read_buf(&mut read).await.unwrap() > 0, "hung up after {text:?}");
+        assert!(
+            stream.read_buf(&mut read).await.unwrap() > 0,
+            "hung up after {text:?}"
+        );
     }
 }
 
@@ -98,7 +138,9 @@ async fn large_answers_are_compressed_on_request() {
     }
     let plain = client.get(SERVICES).await;
     assert!(plain.headers.get("content-encoding").is_none());
-    let packed = client.call("GET", SERVICES, &[("accept-encoding", "gzip")], None).await;
+    let packed = client
+        .call("GET", SERVICES, &[("accept-encoding", "gzip")], None)
+        .await;
     assert_eq!(packed.headers.get("content-encoding").unwrap(), "gzip");
     assert!(packed.body.len() * 10 < plain.body.len());
 }
@@ -108,7 +150,10 @@ async fn http2_and_http1_answer_alike() {
     let server = Server::start(Store::Embedded, &[]).await;
     let client = server.admin();
     let path = format!("{SERVICES}/kubernetes");
-    let (one, two) = (client.get(&path).await, client.http2().await.get(&path).await);
+    let (one, two) = (
+        client.get(&path).await,
+        client.http2().await.get(&path).await,
+    );
     assert_eq!((one.status, &one.body), (two.status, &two.body));
 }
 
@@ -117,8 +162,13 @@ async fn it_ends_when_asked_to_and_keeps_everything() {
     for store in [Store::Embedded, Store::Etcd] {
         let mut server = Server::start(store, &[]).await;
         let client = server.admin();
-        client.create_service("a", json!({"ports": [{"port": 80}]})).await.expect(201);
-        let mut watch = client.watch(&format!("{SERVICES}?watch=1&resourceVersion=0")).await;
+        client
+            .create_service("a", json!({"ports": [{"port": 80}]}))
+            .await
+            .expect(201);
+        let mut watch = client
+            .watch(&format!("{SERVICES}?watch=1&resourceVersion=0"))
+            .await;
         watch.next().await;
         assert_eq!(server.stop().await, Some(0));
         server.restart(None).await;

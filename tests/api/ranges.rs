@@ -27,14 +27,21 @@ async fn the_null_range_gives_no_ports() {
         let refused = client.create_service(name, spec).await;
         assert_eq!(refused.status, 422, "{}", refused.text());
     }
-    client.create_service("cluster", json!({"ports": [{"port": 80}]})).await.expect(201);
+    client
+        .create_service("cluster", json!({"ports": [{"port": 80}]}))
+        .await
+        .expect(201);
     let spec = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": [{"port": 80}]});
     client.create_service("balanced", spec).await.expect(201);
 }
 
 #[tokio::test]
 async fn disjoint_ranges_are_used_to_the_last_port() {
-    let server = Server::start(Store::Embedded, &["--service-node-port-range=10000-10001,30000-30001"]).await;
+    let server = Server::start(
+        Store::Embedded,
+        &["--service-node-port-range=10000-10001,30000-30001"],
+    )
+    .await;
     let client = server.admin();
     let mut ports = vec![];
     for n in 0..4 {
@@ -43,40 +50,77 @@ async fn disjoint_ranges_are_used_to_the_last_port() {
     ports.sort_unstable();
     assert_eq!(ports, [10000, 10001, 30000, 30001]);
     let full = client.create_service("full", node_port(None)).await;
-    assert!((400..500).contains(&full.status), "{} {}", full.status, full.text());
+    assert!(
+        (400..500).contains(&full.status),
+        "{} {}",
+        full.status,
+        full.text()
+    );
     assert!(full.text().contains("full"), "{}", full.text());
-    let between = client.create_service("between", node_port(Some(20000))).await.expect(422);
-    assert!(between["message"].as_str().unwrap().contains("not in the valid range"), "{between}");
+    let between = client
+        .create_service("between", node_port(Some(20000)))
+        .await
+        .expect(422);
+    assert!(
+        between["message"]
+            .as_str()
+            .unwrap()
+            .contains("not in the valid range"),
+        "{between}"
+    );
     client.delete(&format!("{SERVICES}/s2")).await.expect(200);
-    assert!(port_of(&client, "again").await.is_some(), "a port that is given back can be had");
+    assert!(
+        port_of(&client, "again").await.is_some(),
+        "a port that is given back can be had"
+    );
 }
 
 #[tokio::test]
 async fn a_refused_service_takes_nothing() {
     let server = Server::start(Store::Embedded, &["--service-node-port-range=30000-30003"]).await;
     let client = server.admin();
-    client.create_service("a", node_port(Some(30000))).await.expect(201);
+    client
+        .create_service("a", node_port(Some(30000)))
+        .await
+        .expect(201);
     let ports = |second: u64| json!([{"name": "a", "port": 80, "nodePort": 30001}, {"name": "b", "port": 81, "nodePort": second}]);
     for second in [30000, 40000] {
-        client.create_service("b", json!({"type": "NodePort", "ports": ports(second)})).await.expect(422);
+        client
+            .create_service("b", json!({"type": "NodePort", "ports": ports(second)}))
+            .await
+            .expect(422);
     }
-    let many: Vec<_> = (0..4).map(|n| json!({"name": format!("p{n}"), "port": 80 + n})).collect();
-    let refused = client.create_service("c", json!({"type": "NodePort", "ports": many})).await;
+    let many: Vec<_> = (0..4)
+        .map(|n| json!({"name": format!("p{n}"), "port": 80 + n}))
+        .collect();
+    let refused = client
+        .create_service("c", json!({"type": "NodePort", "ports": many}))
+        .await;
     assert!((400..500).contains(&refused.status), "{}", refused.text());
     let invalid = json!({"type": "NodePort", "ports": [{"port": 80}, {"port": 80}]});
     client.create_service("d", invalid).await.expect(422);
-    let dry =
-        client.post(&format!("{SERVICES}?dryRun=All"), &crate::common::client::service("e", node_port(None))).await;
+    let dry = client
+        .post(
+            &format!("{SERVICES}?dryRun=All"),
+            &crate::common::client::service("e", node_port(None)),
+        )
+        .await;
     dry.expect(201);
     assert_no_port_leaked(&client, 30000..=30003).await;
 }
 
 #[tokio::test]
 async fn a_port_outside_a_narrowed_range_stays_with_its_service() {
-    let mut server = Server::start(Store::Embedded, &["--service-node-port-range=30000-30010"]).await;
+    let mut server =
+        Server::start(Store::Embedded, &["--service-node-port-range=30000-30010"]).await;
     let client = server.admin();
-    client.create_service("a", node_port(Some(30010))).await.expect(201);
-    server.restart(Some(&["--service-node-port-range=30000-30003"])).await;
+    client
+        .create_service("a", node_port(Some(30010)))
+        .await
+        .expect(201);
+    server
+        .restart(Some(&["--service-node-port-range=30000-30003"]))
+        .await;
     let a = client.get(&format!("{SERVICES}/a")).await.expect(200);
     assert_eq!(at(&a, "spec.ports.0.nodePort"), 30010);
     assert_no_port_leaked(&client, 30000..=30003).await;

@@ -10,7 +10,10 @@ use crate::common::{Client, Server, Store, at, text};
 
 async fn some(client: &Client, count: usize) {
     for n in 0..count {
-        client.create_service(&format!("s{n}"), json!({"ports": [{"port": 80}]})).await.expect(201);
+        client
+            .create_service(&format!("s{n}"), json!({"ports": [{"port": 80}]}))
+            .await
+            .expect(201);
     }
 }
 
@@ -37,12 +40,20 @@ async fn a_streaming_list_ends_with_a_bookmark() {
             names.push(text(&event, "object.metadata.name").to_owned());
         };
         assert_eq!(names, ["kubernetes", "s0", "s1", "s2"]);
-        assert_eq!(at(&bookmark, "object.metadata.annotations")["k8s.io/initial-events-end"], "true");
-        let seen: u64 = text(&bookmark, "object.metadata.resourceVersion").parse().unwrap();
+        assert_eq!(
+            at(&bookmark, "object.metadata.annotations")["k8s.io/initial-events-end"],
+            "true"
+        );
+        let seen: u64 = text(&bookmark, "object.metadata.resourceVersion")
+            .parse()
+            .unwrap();
         assert!(seen >= version(&client).await);
         client.delete(&format!("{SERVICES}/s1")).await.expect(200);
         let event = watch.next_change().await;
-        assert_eq!((text(&event, "type"), text(&event, "object.metadata.name")), ("DELETED", "s1"));
+        assert_eq!(
+            (text(&event, "type"), text(&event, "object.metadata.name")),
+            ("DELETED", "s1")
+        );
     }
 }
 
@@ -50,11 +61,18 @@ async fn a_streaming_list_ends_with_a_bookmark() {
 async fn streaming_list_parameters_are_checked() {
     let server = Server::start(Store::Embedded, &[]).await;
     let client = server.admin();
-    for query in
-        ["sendInitialEvents=true", "watch=1&sendInitialEvents=true", "watch=1&resourceVersionMatch=NotOlderThan"]
-    {
+    for query in [
+        "sendInitialEvents=true",
+        "watch=1&sendInitialEvents=true",
+        "watch=1&resourceVersionMatch=NotOlderThan",
+    ] {
         let answer = client.get(&format!("{SERVICES}?{query}")).await;
-        assert!(matches!(answer.status, 400 | 422), "{query}: {} {}", answer.status, answer.text());
+        assert!(
+            matches!(answer.status, 400 | 422),
+            "{query}: {} {}",
+            answer.status,
+            answer.text()
+        );
     }
 }
 
@@ -79,14 +97,28 @@ async fn history_from_before_a_restart_is_expired() {
                 event["object"].clone()
             }
         };
-        assert_eq!((&expired["code"], &expired["reason"]), (&json!(410), &json!("Expired")), "{expired}");
+        assert_eq!(
+            (&expired["code"], &expired["reason"]),
+            (&json!(410), &json!("Expired")),
+            "{expired}"
+        );
         let future = version(&client).await + 1_000_000;
-        let answer = client.get(&format!("{SERVICES}?resourceVersion={future}&resourceVersionMatch=Exact")).await;
-        assert!(matches!(answer.status, 400 | 504), "{} {}", answer.status, answer.text());
+        let answer = client
+            .get(&format!(
+                "{SERVICES}?resourceVersion={future}&resourceVersionMatch=Exact"
+            ))
+            .await;
+        assert!(
+            matches!(answer.status, 400 | 504),
+            "{} {}",
+            answer.status,
+            answer.text()
+        );
     }
 }
 
-/// A watcher that does not read is dropped or told to list again; the others and the server do not suffer.
+/// A watcher that does not read is dropped or told to list again; the others and the server do not
+/// suffer.
 #[tokio::test]
 async fn a_slow_watcher_is_dropped() {
     let server = Server::start(Store::Embedded, &[]).await;
@@ -94,16 +126,26 @@ async fn a_slow_watcher_is_dropped() {
     let spec = json!({"ports": [{"port": 80}]});
     client.create_service("big", spec).await.expect(201);
     let from = version(&client).await;
-    let mut slow = client.watch(&format!("{SERVICES}?watch=1&resourceVersion={from}")).await;
-    let mut quick = client.watch(&format!("{SERVICES}?watch=1&resourceVersion={from}")).await;
+    let mut slow = client
+        .watch(&format!("{SERVICES}?watch=1&resourceVersion={from}"))
+        .await;
+    let mut quick = client
+        .watch(&format!("{SERVICES}?watch=1&resourceVersion={from}"))
+        .await;
     let filler = "x".repeat(200_000);
     let mut changes = 0;
     // More than the server keeps as history.
     for n in 0..400 {
         let patch = json!({"metadata": {"annotations": {"n": n.to_string(), "filler": filler}}});
-        client.patch(&format!("{SERVICES}/big"), MERGE, &patch).await.expect(200);
+        client
+            .patch(&format!("{SERVICES}/big"), MERGE, &patch)
+            .await
+            .expect(200);
         let event = quick.next_change().await;
-        assert_eq!(at(&event, "object.metadata.annotations.n"), n.to_string().as_str());
+        assert_eq!(
+            at(&event, "object.metadata.annotations.n"),
+            n.to_string().as_str()
+        );
         changes += 1;
     }
     let (mut seen, mut last) = (0, Value::Null);
@@ -113,7 +155,10 @@ async fn a_slow_watcher_is_dropped() {
         }
         last = event;
     }
-    println!("the slow watcher saw {seen} of {changes} changes, the last was {}", last["type"]);
+    println!(
+        "the slow watcher saw {seen} of {changes} changes, the last was {}",
+        last["type"]
+    );
     if seen < changes {
         assert_eq!(last["type"], "ERROR", "what it missed it was told about");
         assert_eq!(at(&last, "object.code"), 410);
@@ -126,13 +171,28 @@ async fn bookmarks_come_before_a_watch_ends() {
     let client = server.admin();
     let from = version(&client).await;
     let query = format!("watch=1&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds=3");
-    let mut watch = client.watch(&format!("{SERVICES}?{query}&fieldSelector=metadata.name%3Dnothing")).await;
+    let mut watch = client
+        .watch(&format!(
+            "{SERVICES}?{query}&fieldSelector=metadata.name%3Dnothing"
+        ))
+        .await;
     some(&client, 2).await;
     let latest = version(&client).await;
     let bookmark = watch.next().await;
     assert_eq!(bookmark["type"], "BOOKMARK");
-    assert!(text(&bookmark, "object.metadata.resourceVersion").parse::<u64>().unwrap() >= latest, "{bookmark}");
-    while watch.within(Duration::from_secs(10)).await.expect("the watch ends after its time").is_some() {}
+    assert!(
+        text(&bookmark, "object.metadata.resourceVersion")
+            .parse::<u64>()
+            .unwrap()
+            >= latest,
+        "{bookmark}"
+    );
+    while watch
+        .within(Duration::from_secs(10))
+        .await
+        .expect("the watch ends after its time")
+        .is_some()
+    {}
 }
 
 #[tokio::test]
@@ -143,7 +203,11 @@ async fn many_watches_share_a_connection() {
     let mut connection = client.http2().await;
     let mut watches = vec![];
     for _ in 0..80 {
-        watches.push(connection.watch(&format!("{SERVICES}?watch=1&resourceVersion={from}")).await);
+        watches.push(
+            connection
+                .watch(&format!("{SERVICES}?watch=1&resourceVersion={from}"))
+                .await,
+        );
     }
     some(&client, 1).await;
     for watch in &mut watches {
@@ -159,14 +223,19 @@ async fn a_watch_misses_nothing_under_load() {
         let server = Server::start(store, &[]).await;
         let client = server.admin();
         let from = version(&client).await;
-        let mut watch = client.watch(&format!("{SERVICES}?watch=1&resourceVersion={from}")).await;
+        let mut watch = client
+            .watch(&format!("{SERVICES}?watch=1&resourceVersion={from}"))
+            .await;
         let writers: Vec<_> = (0..8)
             .map(|writer| {
                 let client = client.clone();
                 tokio::spawn(async move {
                     for n in 0..25 {
                         let spec = json!({"ports": [{"port": 80}]});
-                        client.create_service(&format!("w{writer}-{n}"), spec).await.expect(201);
+                        client
+                            .create_service(&format!("w{writer}-{n}"), spec)
+                            .await
+                            .expect(201);
                     }
                 })
             })
@@ -174,10 +243,15 @@ async fn a_watch_misses_nothing_under_load() {
         let (mut names, mut last) = (std::collections::BTreeSet::new(), from);
         for _ in 0..200 {
             let event = watch.next_change().await;
-            let version: u64 = text(&event, "object.metadata.resourceVersion").parse().unwrap();
+            let version: u64 = text(&event, "object.metadata.resourceVersion")
+                .parse()
+                .unwrap();
             assert!(version > last, "{version} after {last}");
             last = version;
-            assert!(names.insert(text(&event, "object.metadata.name").to_owned()), "seen twice: {event}");
+            assert!(
+                names.insert(text(&event, "object.metadata.name").to_owned()),
+                "seen twice: {event}"
+            );
         }
         for writer in writers {
             writer.await.unwrap();

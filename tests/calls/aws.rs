@@ -13,13 +13,31 @@ use std::sync::Arc;
 
 pub fn network() -> Cloud {
     let annotations = json!({});
-    let each = [(0, 7), (0, 7), (0, 0), (0, 1), (0, 1), (7, 0), (0, 5), (0, 5)];
+    let each = [
+        (0, 7),
+        (0, 7),
+        (0, 0),
+        (0, 1),
+        (0, 1),
+        (7, 0),
+        (0, 5),
+        (0, 5),
+    ];
     cloud("aws, network", annotations, each)
 }
 
 pub fn classic() -> Cloud {
     let annotations = json!({"service.beta.kubernetes.io/aws-load-balancer-type": "classic"});
-    let each = [(0, 6), (0, 6), (0, 0), (0, 1), (0, 1), (4, 0), (0, 3), (0, 3)];
+    let each = [
+        (0, 6),
+        (0, 6),
+        (0, 0),
+        (0, 1),
+        (0, 1),
+        (4, 0),
+        (0, 3),
+        (0, 3),
+    ];
     cloud("aws, classic", annotations, each)
 }
 
@@ -31,7 +49,9 @@ fn cloud(name: &'static str, annotations: Value, each: [(usize, usize); 8]) -> C
     let wire = Arc::new(lab.clone());
     Cloud {
         name,
-        start: Box::new(move |transport| Arc::new(lab.provider_over(transport)) as Arc<dyn Provider>),
+        start: Box::new(move |transport| {
+            Arc::new(lab.provider_over(transport)) as Arc<dyn Provider>
+        }),
         wire,
         kind: Arc::new(kind),
         annotations,
@@ -45,5 +65,9 @@ fn cloud(name: &'static str, annotations: Value, each: [(usize, usize); 8]) -> C
 
 fn kind(request: &Request<Bytes>) -> Kind {
     let body = String::from_utf8_lossy(request.body());
-    if body.contains("Action=Describe") { Kind::Read } else { Kind::Write }
+    if body.contains("Action=Describe") {
+        Kind::Read
+    } else {
+        Kind::Write
+    }
 }

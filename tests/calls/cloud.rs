@@ -104,9 +104,17 @@ pub struct Watched {
 impl Watched {
     pub fn on(cloud: &Cloud) -> Watched {
         let counts: Arc<Counts> = Arc::default();
-        let counted =
-            Counted { wire: Arc::clone(&cloud.wire), kind: Arc::clone(&cloud.kind), counts: Arc::clone(&counts) };
-        Watched { provider: (cloud.start)(Arc::new(counted)), counts, calls: Calls::default(), nodes: Mutex::default() }
+        let counted = Counted {
+            wire: Arc::clone(&cloud.wire),
+            kind: Arc::clone(&cloud.kind),
+            counts: Arc::clone(&counts),
+        };
+        Watched {
+            provider: (cloud.start)(Arc::new(counted)),
+            counts,
+            calls: Calls::default(),
+            nodes: Mutex::default(),
+        }
     }
 
     pub fn called(&self, call: Call) -> usize {
@@ -115,7 +123,12 @@ impl Watched {
 
     /// How many balancers know so many nodes.
     pub fn with_nodes(&self, nodes: usize) -> usize {
-        self.nodes.lock().unwrap().values().filter(|known| **known == nodes).count()
+        self.nodes
+            .lock()
+            .unwrap()
+            .values()
+            .filter(|known| **known == nodes)
+            .count()
     }
 
     fn count(&self, call: Call) -> &AtomicUsize {
@@ -128,9 +141,20 @@ impl Watched {
 
     /// Since the last time.
     pub fn take_cost(&self) -> Cost {
-        let Counts { reads, writes, pages, waits } = &*self.counts;
-        let [reads, writes, pages, waits] = [reads, writes, pages, waits].map(|count| count.swap(0, SeqCst));
-        Cost { reads, writes, pages, waits }
+        let Counts {
+            reads,
+            writes,
+            pages,
+            waits,
+        } = &*self.counts;
+        let [reads, writes, pages, waits] =
+            [reads, writes, pages, waits].map(|count| count.swap(0, SeqCst));
+        Cost {
+            reads,
+            writes,
+            pages,
+            waits,
+        }
     }
 
     async fn counting<T>(
@@ -141,7 +165,10 @@ impl Watched {
     ) -> Result<T, portico_controller::providers::ProviderError> {
         let answer = answer.await;
         assert!(answer.is_ok(), "{call:?}: {:?}", answer.as_ref().err());
-        self.nodes.lock().unwrap().insert(request.balancer_name.clone(), request.nodes.len());
+        self.nodes
+            .lock()
+            .unwrap()
+            .insert(request.balancer_name.clone(), request.nodes.len());
         self.count(call).fetch_add(1, SeqCst);
         answer
     }
@@ -161,15 +188,22 @@ impl Provider for Watched {
     }
 
     fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer> {
-        self.counting(Call::Ensure, request, self.provider.ensure(request)).boxed()
+        self.counting(Call::Ensure, request, self.provider.ensure(request))
+            .boxed()
     }
 
     fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        self.counting(Call::UpdateNodes, request, self.provider.update_nodes(request)).boxed()
+        self.counting(
+            Call::UpdateNodes,
+            request,
+            self.provider.update_nodes(request),
+        )
+        .boxed()
     }
 
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        self.counting(Call::Delete, request, self.provider.delete(request)).boxed()
+        self.counting(Call::Delete, request, self.provider.delete(request))
+            .boxed()
     }
 
     fn forget(&self, request: &Request) {

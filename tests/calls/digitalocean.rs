@@ -20,13 +20,27 @@ pub fn regional() -> Cloud {
     (1..=NODES + 1).for_each(|number| memory.add_droplet((FIRST_DROPLET + number) as u64));
     // Whoever is asked for again is ready.
     memory.set_looks(1);
-    let wire = move |request: Request<Bytes>| -> Result<_, TransportError> { Ok(memory.answer(&request)) };
+    let wire =
+        move |request: Request<Bytes>| -> Result<_, TransportError> { Ok(memory.answer(&request)) };
     Cloud {
         name: "digitalocean",
         start: Box::new(|transport| {
-            let ((pace, _), metrics, region) = (no_waits(), CallMetrics::default(), Memory::REGION.to_owned());
-            let authorize = Arc::new(Fixed { header: Header::Bearer, token: SecretString::from("hush") });
-            let parts = Parts { transport, authorize, region, pace, metrics };
+            let ((pace, _), metrics, region) = (
+                no_waits(),
+                CallMetrics::default(),
+                Memory::REGION.to_owned(),
+            );
+            let authorize = Arc::new(Fixed {
+                header: Header::Bearer,
+                token: SecretString::from("hush"),
+            });
+            let parts = Parts {
+                transport,
+                authorize,
+                region,
+                pace,
+                metrics,
+            };
             Arc::new(DigitalOcean::new(Config::default(), parts)) as Arc<dyn Provider>
         }),
         wire: Arc::new(wire),
@@ -35,14 +49,26 @@ pub fn regional() -> Cloud {
         provider_id: |number| format!("digitalocean://{}", FIRST_DROPLET + number),
         tries: 2,
         nodes: NODES,
-        each: [(1, 1), (1, 1), (0, 0), (0, 1), (0, 1), (1, 0), (0, 1), (0, 1)],
+        each: [
+            (1, 1),
+            (1, 1),
+            (0, 0),
+            (0, 1),
+            (0, 1),
+            (1, 0),
+            (0, 1),
+            (0, 1),
+        ],
         shared: [(0, 0); 8],
     }
 }
 
 /// A single one is read only while it is being made.
 fn kind(request: &Request<Bytes>) -> Kind {
-    let is_first = request.uri().query().is_some_and(|query| query.starts_with("page=1&"));
+    let is_first = request
+        .uri()
+        .query()
+        .is_some_and(|query| query.starts_with("page=1&"));
     match *request.method() {
         Method::GET if request.uri().path().contains("/load_balancers/") => Kind::Wait,
         Method::GET if is_first => Kind::Read,

@@ -1,9 +1,13 @@
-//! What load balancers cost in calls of a cloud's API: the real controller with the real providers, on clouds in memory.
+//! What load balancers cost in calls of a cloud's API: the real controller with the real providers,
+//! on clouds in memory.
 //!
-//! `cloud` is one of them with its calls counted, `rig` an API server with a controller on it, `story` what happens to
-//! Services and what each chapter of it costs, `table` prints that. The test runs the story with three Services; the benchmark with 500
-//! and 100 nodes too.
-#![allow(dead_code, reason = "the benchmark and the test each use their own part of this module")]
+//! `cloud` is one of them with its calls counted, `rig` an API server with a controller on it,
+//! `story` what happens to Services and what each chapter of it costs, `table` prints that. The
+//! test runs the story with three Services; the benchmark with 500 and 100 nodes too.
+#![allow(
+    dead_code,
+    reason = "the benchmark and the test each use their own part of this module"
+)]
 
 mod aws;
 pub mod cloud;
@@ -19,5 +23,12 @@ use cloud::Cloud;
 
 /// All clouds that can be had in memory.
 pub fn all() -> Vec<fn() -> Cloud> {
-    vec![aws::network, aws::classic, openstack::octavia, gce::passthrough, digitalocean::regional, rackspace::proxy]
+    vec![
+        aws::network,
+        aws::classic,
+        openstack::octavia,
+        gce::passthrough,
+        digitalocean::regional,
+        rackspace::proxy,
+    ]
 }

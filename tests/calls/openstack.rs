@@ -26,12 +26,26 @@ pub fn on(memory: &Arc<Memory>) -> Cloud {
     let text = format!(
         "[Global]\nauth-url={URL}\nusername=u\npassword=p\n[LoadBalancer]\nsubnet-id=sub\nfloating-network-id=world\n"
     );
-    let each = [(1, 2), (1, 2), (0, 0), (0, 1), (0, 1), (6, 0), (0, 4), (1, 2)];
+    let each = [
+        (1, 2),
+        (1, 2),
+        (0, 0),
+        (0, 1),
+        (0, 1),
+        (6, 0),
+        (0, 4),
+        (1, 2),
+    ];
     Cloud {
         name: "openstack",
         start: Box::new(move |transport| {
             let (pace, poll) = no_waits();
-            let parts = Parts { transport, pace, poll, metrics: CallMetrics::default() };
+            let parts = Parts {
+                transport,
+                pace,
+                poll,
+                metrics: CallMetrics::default(),
+            };
             Arc::new(OpenStack::new(Config::parse(&text).unwrap(), parts)) as Arc<dyn Provider>
         }),
         wire: memory::transport(memory),

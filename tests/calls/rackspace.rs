@@ -33,7 +33,12 @@ pub fn proxy() -> Cloud {
         start: Box::new(move |transport| {
             before.lock().unwrap().clear();
             let (pace, poll) = no_waits();
-            let parts = Parts { transport, pace, poll, metrics: CallMetrics::default() };
+            let parts = Parts {
+                transport,
+                pace,
+                poll,
+                metrics: CallMetrics::default(),
+            };
             Arc::new(Rackspace::new(config(), parts)) as Arc<dyn Provider>
         }),
         wire: Arc::new(wire),
@@ -43,27 +48,42 @@ pub fn proxy() -> Cloud {
         tries: 1,
         // The vendor takes 25 in a load balancer, and one more joins.
         nodes: 24,
-        each: [(1, 1), (1, 1), (0, 0), (0, 1), (0, 1), (2, 0), (0, 1), (0, 1)],
+        each: [
+            (1, 1),
+            (1, 1),
+            (0, 0),
+            (0, 1),
+            (0, 1),
+            (2, 0),
+            (0, 1),
+            (0, 1),
+        ],
         shared: [(0, 0); 8],
     }
 }
 
 fn config() -> Config {
     let (url, user, key) = (Memory::URL, Memory::USER, Memory::KEY);
-    let text = format!("[Global]\nauth-url = {url}\nusername = {user}\napi-key = {key}\nregion = ord\n");
+    let text =
+        format!("[Global]\nauth-url = {url}\nusername = {user}\napi-key = {key}\nregion = ord\n");
     Config::parse(&text, |_| None).unwrap()
 }
 
 fn path_of_new(request: &Request<Bytes>, answer: &Response<Bytes>) -> Option<String> {
     let path = request.uri().path();
     let creates = request.method() == Method::POST && path.ends_with("/loadbalancers");
-    let body: Value = serde_json::from_slice(answer.body()).ok().filter(|_| creates)?;
+    let body: Value = serde_json::from_slice(answer.body())
+        .ok()
+        .filter(|_| creates)?;
     Some(format!("{path}/{}", body["loadBalancer"]["id"]))
 }
 
 /// What this provider created it looks at only until that is ready; others it reads.
 fn kind(request: &Request<Bytes>, created: &Created) -> Kind {
-    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let (path, query) = (
+        request.uri().path(),
+        request.uri().query().unwrap_or_default(),
+    );
     match *request.method() {
         _ if path.ends_with("/tokens") => Kind::Login,
         Method::GET if created.lock().unwrap().contains(path) => Kind::Wait,

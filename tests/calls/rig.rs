@@ -1,4 +1,5 @@
-//! Portico's API server, and the controller of load balancers on it with a provider on a cloud in memory.
+//! Portico's API server, and the controller of load balancers on it with a provider on a cloud in
+//! memory.
 
 use super::cloud::{Call, Cloud, Watched};
 use crate::common::client::MERGE;
@@ -36,12 +37,21 @@ impl Rig {
             create_node(&client, &cloud, number, json!({})).await;
         }
         let (provider, stop, running) = control(&server, &cloud, resync).await;
-        Rig { server, client, cloud, provider, resync, stop, running }
+        Rig {
+            server,
+            client,
+            cloud,
+            provider,
+            resync,
+            stop,
+            running,
+        }
     }
 
     pub async fn restart(&mut self) {
         self.stop().await;
-        (self.provider, self.stop, self.running) = control(&self.server, &self.cloud, self.resync).await;
+        (self.provider, self.stop, self.running) =
+            control(&self.server, &self.cloud, self.resync).await;
     }
 
     pub async fn stop(&mut self) {
@@ -54,23 +64,44 @@ impl Rig {
         let deadline = Instant::now() + LIMIT;
         loop {
             let called = self.provider.called(call);
-            assert!(called <= times, "{}: {call:?} was called {called} times and not {times}", self.cloud.name);
+            assert!(
+                called <= times,
+                "{}: {call:?} was called {called} times and not {times}",
+                self.cloud.name
+            );
             if called == times {
                 return;
             }
-            assert!(Instant::now() < deadline, "{}: {call:?}: {called} of {times}", self.cloud.name);
-            assert!(!self.running.is_finished(), "{}: the controller ended", self.cloud.name);
+            assert!(
+                Instant::now() < deadline,
+                "{}: {call:?}: {called} of {times}",
+                self.cloud.name
+            );
+            assert!(
+                !self.running.is_finished(),
+                "{}: the controller ended",
+                self.cloud.name
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Until so many balancers know so many nodes. One that follows endpoints too is called more often than nodes change.
+    /// Until so many balancers know so many nodes. One that follows endpoints too is called more
+    /// often than nodes change.
     pub async fn know_nodes(&self, balancers: usize, nodes: usize) {
         let deadline = Instant::now() + LIMIT;
         while self.provider.with_nodes(nodes) != balancers {
             let known = self.provider.with_nodes(nodes);
-            assert!(Instant::now() < deadline, "{}: {known} of {balancers} know {nodes} nodes", self.cloud.name);
-            assert!(!self.running.is_finished(), "{}: the controller ended", self.cloud.name);
+            assert!(
+                Instant::now() < deadline,
+                "{}: {known} of {balancers} know {nodes} nodes",
+                self.cloud.name
+            );
+            assert!(
+                !self.running.is_finished(),
+                "{}: the controller ended",
+                self.cloud.name
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -79,8 +110,12 @@ impl Rig {
         let (name, annotations) = (name(service), &self.cloud.annotations);
         let spec = json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]});
         let metadata = json!({"name": name, "annotations": annotations});
-        let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
-        self.client.post("/api/v1/namespaces/default/services", &object).await.expect(201);
+        let object =
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
+        self.client
+            .post("/api/v1/namespaces/default/services", &object)
+            .await
+            .expect(201);
         let labels = json!({"kubernetes.io/service-name": name});
         let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": {"name": name, "labels": labels}, "addressType": "IPv4",
@@ -94,23 +129,34 @@ impl Rig {
     }
 
     pub async fn delete(&self, service: usize) {
-        self.client.delete(&format!("/api/v1/namespaces/default/services/{}", name(service))).await;
+        self.client
+            .delete(&format!(
+                "/api/v1/namespaces/default/services/{}",
+                name(service)
+            ))
+            .await;
     }
 
     pub async fn move_endpoints(&self, service: usize) {
         let endpoints = json!({"endpoints": [{"addresses": ["10.244.0.2"], "nodeName": "node-2"}]});
-        self.client.patch(&format!("{SLICES}/{}", name(service)), MERGE, &endpoints).await.expect(200);
+        self.client
+            .patch(&format!("{SLICES}/{}", name(service)), MERGE, &endpoints)
+            .await
+            .expect(200);
     }
 
     /// What no load balancer has to know of.
     pub async fn change_node(&self, number: usize) {
         let path = format!("/api/v1/nodes/node-{number}");
-        let labels =
-            json!({"metadata": {"labels": {"example.com/rack": "7"}, "annotations": {"example.com/note": "x"}}});
+        let labels = json!({"metadata": {"labels": {"example.com/rack": "7"}, "annotations": {"example.com/note": "x"}}});
         self.client.patch(&path, MERGE, &labels).await.expect(200);
-        let condition = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"});
+        let condition =
+            json!({"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"});
         let status = json!({"status": {"conditions": [condition]}});
-        self.client.patch(&format!("{path}/status"), MERGE, &status).await.expect(200);
+        self.client
+            .patch(&format!("{path}/status"), MERGE, &status)
+            .await
+            .expect(200);
     }
 
     /// All of it counts from one moment on.
@@ -118,11 +164,17 @@ impl Rig {
         let kept_out = "node.kubernetes.io/exclude-from-external-load-balancers";
         create_node(&self.client, &self.cloud, number, json!({ kept_out: "" })).await;
         let let_in = json!({"metadata": {"labels": {kept_out: null}}});
-        self.client.patch(&format!("/api/v1/nodes/node-{number}"), MERGE, &let_in).await.expect(200);
+        self.client
+            .patch(&format!("/api/v1/nodes/node-{number}"), MERGE, &let_in)
+            .await
+            .expect(200);
     }
 
     pub async fn leave(&self, number: usize) {
-        self.client.delete(&format!("/api/v1/nodes/node-{number}")).await.expect(200);
+        self.client
+            .delete(&format!("/api/v1/nodes/node-{number}"))
+            .await
+            .expect(200);
     }
 }
 
@@ -137,7 +189,10 @@ async fn create_node(client: &Client, cloud: &Cloud, number: usize, labels: Valu
     client.post("/api/v1/nodes", &object).await.expect(201);
     let address = json!({"type": "InternalIP", "address": format!("10.20.1.{number}")});
     let status = json!({"status": {"addresses": [address], "nodeInfo": node_info()}});
-    client.patch(&format!("/api/v1/nodes/{name}/status"), MERGE, &status).await.expect(200);
+    client
+        .patch(&format!("/api/v1/nodes/{name}/status"), MERGE, &status)
+        .await
+        .expect(200);
 }
 
 /// Clouds ask nodes for their health only if all are new enough to answer.
@@ -153,7 +208,10 @@ fn node_info() -> Value {
         "operatingSystem",
         "architecture",
     ];
-    let mut info: Value = names.into_iter().map(|name| (name.to_owned(), json!(""))).collect();
+    let mut info: Value = names
+        .into_iter()
+        .map(|name| (name.to_owned(), json!("")))
+        .collect();
     info["kubeletVersion"] = json!("v1.36.4");
     info
 }
@@ -163,11 +221,22 @@ type Running = (Arc<Watched>, watch::Sender<bool>, JoinHandle<()>);
 async fn control(server: &Server, cloud: &Cloud, resync: Duration) -> Running {
     let provider = Arc::new(Watched::on(cloud));
     let config = kube::config::Kubeconfig::read_from(server.kubeconfig()).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await;
+    let config =
+        kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default())
+            .await;
     let cluster = "conformance".to_owned();
-    let options = balancers::Options { cluster, resync, ..balancers::Options::default() };
+    let options = balancers::Options {
+        cluster,
+        resync,
+        ..balancers::Options::default()
+    };
     let (stop, stopped) = watch::channel(false);
     let client = kube::Client::try_from(config.unwrap()).unwrap();
-    let running = balancers::run(client, Arc::clone(&provider) as Arc<dyn Provider>, options, stopped);
+    let running = balancers::run(
+        client,
+        Arc::clone(&provider) as Arc<dyn Provider>,
+        options,
+        stopped,
+    );
     (provider, stop, tokio::spawn(running))
 }

@@ -54,7 +54,10 @@ impl Story {
         story.ensure(5, services).await;
         let ports = json!([{"name": "http", "port": 80}, {"name": "more", "port": 81}]);
         for service in 0..services {
-            story.rig.change(service, &json!({"spec": {"ports": ports}})).await;
+            story
+                .rig
+                .change(service, &json!({"spec": {"ports": ports}}))
+                .await;
         }
         story.ensure(6, services).await;
         for service in 0..services {
@@ -74,7 +77,12 @@ impl Story {
 
     async fn begin(cloud: Cloud, services: usize, nodes: usize) -> Story {
         let rig = Rig::start(cloud, nodes, NEVER).await;
-        let mut story = Story { rig, told: Vec::new(), ensured: 0, moved: 0 };
+        let mut story = Story {
+            rig,
+            told: Vec::new(),
+            ensured: 0,
+            moved: 0,
+        };
         story.create(0, 0..1).await;
         story.create(1, 1..services).await;
         story
@@ -97,7 +105,9 @@ impl Story {
         // The provider is asked, as only it knows what has a meaning.
         for service in 0..services {
             let metadata = json!({"labels": {"example.com/team": "shop"}, "annotations": {"example.com/note": "y"}});
-            self.rig.change(service, &json!({ "metadata": metadata })).await;
+            self.rig
+                .change(service, &json!({ "metadata": metadata }))
+                .await;
         }
         self.ensure(2, services).await;
     }
@@ -128,7 +138,12 @@ impl Story {
         let (each, shared) = (self.rig.cloud.each[chapter], self.rig.cloud.shared[chapter]);
         let expected = (each.0 * services + shared.0, each.1 * services + shared.1);
         let cost = self.rig.provider.take_cost();
-        self.told.push(Told { chapter: CHAPTERS[chapter], services, cost, expected });
+        self.told.push(Told {
+            chapter: CHAPTERS[chapter],
+            services,
+            cost,
+            expected,
+        });
     }
 
     async fn end(mut self) -> Vec<Told> {

@@ -2,19 +2,42 @@
 
 use super::story::Told;
 
-const COLUMNS: [&str; 7] = ["reads", "writes", "pages", "looks", "reads each", "writes each", "fewest writes"];
+const COLUMNS: [&str; 7] = [
+    "reads",
+    "writes",
+    "pages",
+    "looks",
+    "reads each",
+    "writes each",
+    "fewest writes",
+];
 
 /// Of one cloud. Why there are not fewer writes is in docs/benchmarks.md.
 pub fn print(title: &str, told: &[Told]) {
     println!("\n{title:44}{}", row(&COLUMNS.map(str::to_owned)));
-    for Told { chapter, services, cost, expected } in told {
+    for Told {
+        chapter,
+        services,
+        cost,
+        expected,
+    } in told
+    {
         let each = |count: usize| {
             let each = count as f64 / (*services).max(1) as f64;
-            if each.fract() == 0.0 { format!("{each}") } else { format!("{each:.2}") }
+            if each.fract() == 0.0 {
+                format!("{each}")
+            } else {
+                format!("{each:.2}")
+            }
         };
-        let counts = [cost.reads, cost.writes, cost.pages, cost.waits].map(|count| count.to_string());
+        let counts =
+            [cost.reads, cost.writes, cost.pages, cost.waits].map(|count| count.to_string());
         let ratios = [cost.reads, cost.writes, expected.1].map(each);
-        println!("{:44}{}", format!("{chapter} ({services})"), row(&[&counts[..], &ratios].concat()));
+        println!(
+            "{:44}{}",
+            format!("{chapter} ({services})"),
+            row(&[&counts[..], &ratios].concat())
+        );
     }
 }
 
@@ -24,6 +47,14 @@ fn row(cells: &[String]) -> String {
 
 /// A line for each chapter that cost something else.
 pub fn surprises(name: &str, told: &[Told]) -> Vec<String> {
-    let line = |it: &Told| format!("{name}, {}: {:?}, and not {:?}", it.chapter, it.cost, it.expected);
-    told.iter().filter(|it| !it.is_expected()).map(line).collect()
+    let line = |it: &Told| {
+        format!(
+            "{name}, {}: {:?}, and not {:?}",
+            it.chapter, it.cost, it.expected
+        )
+    };
+    told.iter()
+        .filter(|it| !it.is_expected())
+        .map(line)
+        .collect()
 }

@@ -70,12 +70,21 @@ impl Answer {
 impl Client {
     pub fn new(authority: &str, token: &str, ca: Option<std::path::PathBuf>) -> Self {
         let tls = super::tls::config(ca.as_deref(), "http/1.1");
-        Self { authority: authority.to_owned(), token: token.to_owned(), ca, tls, idle: Arc::default() }
+        Self {
+            authority: authority.to_owned(),
+            token: token.to_owned(),
+            ca,
+            tls,
+            idle: Arc::default(),
+        }
     }
 
     /// The same server with another token; empty for none.
     pub fn with_token(&self, token: &str) -> Self {
-        Self { token: token.to_owned(), ..self.clone() }
+        Self {
+            token: token.to_owned(),
+            ..self.clone()
+        }
     }
 
     pub async fn get(&self, path: &str) -> Answer {
@@ -83,15 +92,18 @@ impl Client {
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.call("POST", path, &[], Some((JSON, body.to_string().into()))).await
+        self.call("POST", path, &[], Some((JSON, body.to_string().into())))
+            .await
     }
 
     pub async fn put(&self, path: &str, body: &Value) -> Answer {
-        self.call("PUT", path, &[], Some((JSON, body.to_string().into()))).await
+        self.call("PUT", path, &[], Some((JSON, body.to_string().into())))
+            .await
     }
 
     pub async fn patch(&self, path: &str, kind: &str, body: &Value) -> Answer {
-        self.call("PATCH", path, &[], Some((kind, body.to_string().into()))).await
+        self.call("PATCH", path, &[], Some((kind, body.to_string().into())))
+            .await
     }
 
     pub async fn delete(&self, path: &str) -> Answer {
@@ -124,13 +136,18 @@ impl Client {
         if let Some(mut sender) = idle
             && sender.ready().await.is_ok()
         {
-            match self.exchange(sender, method, path, headers, body.clone()).await {
+            match self
+                .exchange(sender, method, path, headers, body.clone())
+                .await
+            {
                 Err(error) if closed_while_idle(&error) => {}
                 outcome => return outcome.map_err(io::Error::other),
             }
         }
         let sender = self.connect().await?;
-        self.exchange(sender, method, path, headers, body).await.map_err(io::Error::other)
+        self.exchange(sender, method, path, headers, body)
+            .await
+            .map_err(io::Error::other)
     }
 
     async fn exchange(
@@ -141,14 +158,23 @@ impl Client {
         headers: &[(&str, &str)],
         body: Option<(&str, Bytes)>,
     ) -> Result<Answer, Failure> {
-        let request = self.request(method, path, headers, body).map_err(Failure::Request)?;
+        let request = self
+            .request(method, path, headers, body)
+            .map_err(Failure::Request)?;
         let whole = async {
             let response = sender.send_request(request).await?;
             let (status, headers) = (response.status().as_u16(), response.headers().clone());
             let body = response.into_body().collect().await?.to_bytes();
-            Ok::<_, hyper::Error>(Answer { status, headers, body })
+            Ok::<_, hyper::Error>(Answer {
+                status,
+                headers,
+                body,
+            })
         };
-        let answer = timeout(PATIENCE, whole).await.map_err(|_| Failure::Late)?.map_err(Failure::Http)?;
+        let answer = timeout(PATIENCE, whole)
+            .await
+            .map_err(|_| Failure::Late)?
+            .map_err(Failure::Http)?;
         if sender.ready().await.is_ok() {
             self.idle.lock().unwrap().push(sender);
         }
@@ -162,17 +188,24 @@ impl Client {
         headers: &[(&str, &str)],
         body: Option<(&str, Bytes)>,
     ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-        let mut request = Request::builder().method(method).uri(path).header("host", &self.authority);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", &self.authority);
         if !self.token.is_empty() {
             request = request.header(AUTHORIZATION, format!("Bearer {}", self.token));
         }
         let (kind, body) = body.map_or((None, Bytes::new()), |(kind, body)| (Some(kind), body));
         let mut request = request.body(Full::new(body))?;
         let own = [("accept", Some(JSON)), (CONTENT_TYPE.as_str(), kind)];
-        for (name, value) in
-            own.into_iter().filter_map(|(name, value)| Some((name, value?))).chain(headers.iter().copied())
+        for (name, value) in own
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+            .chain(headers.iter().copied())
         {
-            request.headers_mut().insert(HeaderName::try_from(name)?, HeaderValue::try_from(value)?);
+            request
+                .headers_mut()
+                .insert(HeaderName::try_from(name)?, HeaderValue::try_from(value)?);
         }
         Ok(request)
     }
@@ -185,14 +218,20 @@ impl Client {
     async fn stream(&self, tls: Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
         let tcp = TcpStream::connect(&self.authority).await?;
         tcp.set_nodelay(true)?;
-        let host = self.authority.rsplit_once(':').map_or(self.authority.as_str(), |(host, _)| host);
-        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(io::Error::other)?;
+        let host = self
+            .authority
+            .rsplit_once(':')
+            .map_or(self.authority.as_str(), |(host, _)| host);
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
+            .map_err(io::Error::other)?;
         TlsConnector::from(tls).connect(name, tcp).await
     }
 
     async fn connect(&self) -> io::Result<Sender> {
         let stream = self.tls_stream().await?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(io::Error::other)?;
         tokio::spawn(connection);
         Ok(sender)
     }
@@ -206,24 +245,49 @@ impl Client {
     }
 
     /// Opens a watch; an answer other than 200 is the inner error.
-    pub async fn try_watch(&self, path: &str, headers: &[(&str, &str)]) -> io::Result<Result<Watch, Answer>> {
-        let request = self.request("GET", path, headers, None).map_err(io::Error::other)?;
+    pub async fn try_watch(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> io::Result<Result<Watch, Answer>> {
+        let request = self
+            .request("GET", path, headers, None)
+            .map_err(io::Error::other)?;
         let mut sender = self.connect().await?;
-        let response = timeout(PATIENCE, sender.send_request(request)).await?.map_err(io::Error::other)?;
+        let response = timeout(PATIENCE, sender.send_request(request))
+            .await?
+            .map_err(io::Error::other)?;
         if response.status() == 200 {
             return Ok(Ok(Watch::new(response, Some(sender))));
         }
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = response.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
-        Ok(Err(Answer { status, headers, body }))
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map_err(io::Error::other)?
+            .to_bytes();
+        Ok(Err(Answer {
+            status,
+            headers,
+            body,
+        }))
     }
 
     /// An HTTP/2 connection, which can carry many watches.
     pub async fn http2(&self) -> Http2 {
-        let stream = self.stream(super::tls::config(self.ca.as_deref(), "h2")).await.unwrap();
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        let stream = self
+            .stream(super::tls::config(self.ca.as_deref(), "h2"))
+            .await
+            .unwrap();
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
         tokio::spawn(connection);
-        Http2 { client: self.clone(), sender }
+        Http2 {
+            client: self.clone(),
+            sender,
+        }
     }
 
     // What the tests say most often
@@ -235,7 +299,8 @@ impl Client {
 
     /// Creates a Service in the namespace `default` from its spec.
     pub async fn create_service(&self, name: &str, spec: Value) -> Answer {
-        self.post("/api/v1/namespaces/default/services", &service(name, spec)).await
+        self.post("/api/v1/namespaces/default/services", &service(name, spec))
+            .await
     }
 }
 
@@ -280,7 +345,11 @@ impl Http2 {
         let response = self.send(path).await;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        Answer { status, headers, body }
+        Answer {
+            status,
+            headers,
+            body,
+        }
     }
 
     pub async fn watch(&mut self, path: &str) -> Watch {
@@ -309,7 +378,12 @@ pub struct Watch {
 impl Watch {
     fn new(response: Response<Incoming>, keep: Option<Sender>) -> Self {
         let headers = response.headers().clone();
-        Self { headers, body: response.into_body(), read: BytesMut::new(), _keep: keep }
+        Self {
+            headers,
+            body: response.into_body(),
+            read: BytesMut::new(),
+            _keep: keep,
+        }
     }
 
     /// The next event, which must come.
@@ -344,7 +418,9 @@ impl Watch {
                 return Some(self.read.split_to(end + 1).freeze());
             }
             match self.body.frame().await {
-                Some(Ok(frame)) => self.read.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data)),
+                Some(Ok(frame)) => self
+                    .read
+                    .extend_from_slice(frame.data_ref().map_or(&[][..], |data| data)),
                 _ => return (!self.read.is_empty()).then(|| self.read.split().freeze()),
             }
         }

@@ -6,7 +6,11 @@
 //!
 //! With `PORTICO_TEST_KUBE_APISERVER=/path/to/kube-apiserver` every test starts that server
 //! instead, which is how the tests themselves are tested.
-#![allow(dead_code, unused_imports, reason = "each test target uses its own part of this module")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test target uses its own part of this module"
+)]
 
 pub mod client;
 pub mod ports;
@@ -25,13 +29,19 @@ use serde_json::Value;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Polls until the probe yields something, and panics with what was awaited after a deadline.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut probe: impl FnMut() -> F) -> T {
+pub async fn eventually<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    mut probe: impl FnMut() -> F,
+) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = probe().await {
             return found;
         }
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
+        assert!(
+            Instant::now() < deadline,
+            "waited {PATIENCE:?} in vain: {what}"
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -39,7 +49,11 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut probe:
 /// The value at a dotted path; list items by index. Null when there is none.
 pub fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(value, |value, step| match value {
-        Value::Array(items) => step.parse().ok().and_then(|n: usize| items.get(n)).unwrap_or(&Value::Null),
+        Value::Array(items) => step
+            .parse()
+            .ok()
+            .and_then(|n: usize| items.get(n))
+            .unwrap_or(&Value::Null),
         _ => value.get(step).unwrap_or(&Value::Null),
     })
 }
@@ -56,9 +70,18 @@ pub fn items(list: &Value) -> &[Value] {
 
 /// The (field, reason) pairs of an error, sorted.
 pub fn causes(status: &Value) -> Vec<(String, String)> {
-    let causes = at(status, "details.causes").as_array().map_or(&[][..], Vec::as_slice);
-    let mut pairs: Vec<_> =
-        causes.iter().map(|cause| (text(cause, "field").to_owned(), text(cause, "reason").to_owned())).collect();
+    let causes = at(status, "details.causes")
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let mut pairs: Vec<_> = causes
+        .iter()
+        .map(|cause| {
+            (
+                text(cause, "field").to_owned(),
+                text(cause, "reason").to_owned(),
+            )
+        })
+        .collect();
     pairs.sort();
     pairs
 }

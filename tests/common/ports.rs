@@ -30,17 +30,31 @@ pub struct Owners {
 impl Owners {
     pub fn of(services: &[Value]) -> Self {
         let mut owners = Self::default();
-        for service in services.iter().filter(|service| text(service, "spec.type") != "ExternalName") {
+        for service in services
+            .iter()
+            .filter(|service| text(service, "spec.type") != "ExternalName")
+        {
             owners.add(service);
         }
         owners
     }
 
     fn add(&mut self, service: &Value) {
-        let name = format!("{}/{}", text(service, "metadata.namespace"), text(service, "metadata.name"));
-        let addresses = at(service, "spec.clusterIPs").as_array().into_iter().flatten().filter_map(Value::as_str);
+        let name = format!(
+            "{}/{}",
+            text(service, "metadata.namespace"),
+            text(service, "metadata.name")
+        );
+        let addresses = at(service, "spec.clusterIPs")
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         for address in addresses.filter(|address| *address != "None") {
-            self.addresses.entry(address.to_owned()).or_default().push(name.clone());
+            self.addresses
+                .entry(address.to_owned())
+                .or_default()
+                .push(name.clone());
         }
         let mut ports: Vec<_> = at(service, "spec.ports")
             .as_array()
@@ -59,8 +73,16 @@ impl Owners {
 
     /// Everything that two Services own.
     pub fn twice(&self) -> Vec<String> {
-        let addresses = self.addresses.iter().filter(|(_, names)| names.len() > 1).map(|pair| format!("{pair:?}"));
-        let ports = self.ports.iter().filter(|(_, names)| names.len() > 1).map(|pair| format!("{pair:?}"));
+        let addresses = self
+            .addresses
+            .iter()
+            .filter(|(_, names)| names.len() > 1)
+            .map(|pair| format!("{pair:?}"));
+        let ports = self
+            .ports
+            .iter()
+            .filter(|(_, names)| names.len() > 1)
+            .map(|pair| format!("{pair:?}"));
         addresses.chain(ports).collect()
     }
 }
@@ -70,7 +92,9 @@ impl Owners {
 async fn exhaust(client: &Client, spec: &Value, mut taken: impl FnMut(&Value)) -> usize {
     let mut made = 0;
     loop {
-        let answer = client.create_service(&format!("fill-{made}"), spec.clone()).await;
+        let answer = client
+            .create_service(&format!("fill-{made}"), spec.clone())
+            .await;
         if answer.status != 201 {
             let refused = (400..500).contains(&answer.status) || super::rival().is_some();
             assert!(refused, "exhaustion: {} {}", answer.status, answer.text());
@@ -80,7 +104,10 @@ async fn exhaust(client: &Client, spec: &Value, mut taken: impl FnMut(&Value)) -
         made += 1;
     }
     for n in 0..made {
-        client.delete(&format!("/api/v1/namespaces/default/services/fill-{n}")).await.expect(200);
+        client
+            .delete(&format!("/api/v1/namespaces/default/services/fill-{n}"))
+            .await
+            .expect(200);
     }
     made
 }
@@ -95,24 +122,48 @@ async fn owners(client: &Client) -> Owners {
 /// Proves that the free node ports are exactly those no Service has, by taking them all.
 pub async fn assert_no_port_leaked(client: &Client, range: std::ops::RangeInclusive<u64>) {
     let owners = owners(client).await;
-    let used = owners.ports.keys().filter(|port| range.contains(port)).count();
-    let spec = json!({"type": "NodePort", "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80}]});
+    let used = owners
+        .ports
+        .keys()
+        .filter(|port| range.contains(port))
+        .count();
+    let spec =
+        json!({"type": "NodePort", "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80}]});
     let made = exhaust(client, &spec, |service| {
         let port = at(service, "spec.ports.0.nodePort").as_u64().unwrap();
         assert!(range.contains(&port), "{port} is out of range");
-        assert!(!owners.ports.contains_key(&port), "{port} was given away twice");
+        assert!(
+            !owners.ports.contains_key(&port),
+            "{port} was given away twice"
+        );
     });
-    assert_eq!(made.await, range.clone().count() - used, "free node ports; {used} are used");
+    assert_eq!(
+        made.await,
+        range.clone().count() - used,
+        "free node ports; {used} are used"
+    );
 }
 
 /// Proves the same of the cluster addresses of one family, of which there are `size`.
 pub async fn assert_no_address_leaked(client: &Client, family: &str, size: usize) {
     let owners = owners(client).await;
-    let used = owners.addresses.keys().filter(|address| address.contains(':') == (family == "IPv6")).count();
-    let spec = json!({"ipFamilyPolicy": "SingleStack", "ipFamilies": [family], "ports": [{"port": 80}]});
+    let used = owners
+        .addresses
+        .keys()
+        .filter(|address| address.contains(':') == (family == "IPv6"))
+        .count();
+    let spec =
+        json!({"ipFamilyPolicy": "SingleStack", "ipFamilies": [family], "ports": [{"port": 80}]});
     let made = exhaust(client, &spec, |service| {
         let address = text(service, "spec.clusterIP");
-        assert!(!owners.addresses.contains_key(address), "{address} was given away twice");
+        assert!(
+            !owners.addresses.contains_key(address),
+            "{address} was given away twice"
+        );
     });
-    assert_eq!(made.await, size - used, "free {family} addresses; {used} are used");
+    assert_eq!(
+        made.await,
+        size - used,
+        "free {family} addresses; {used} are used"
+    );
 }

@@ -39,7 +39,11 @@ struct Process {
 
 impl Process {
     fn start(program: &Path, arguments: &[String], log: PathBuf, tail: usize) -> Self {
-        let out = File::options().create(true).append(true).open(&log).unwrap();
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
         let child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::null())
@@ -65,9 +69,16 @@ impl Drop for Process {
         self.kill();
         if std::thread::panicking() {
             let log = self.log();
-            let lines: Vec<String> = log.lines().map(|line| line.chars().take(300).collect()).collect();
+            let lines: Vec<String> = log
+                .lines()
+                .map(|line| line.chars().take(300).collect())
+                .collect();
             let tail = &lines[lines.len().saturating_sub(self.tail)..];
-            eprintln!("--- the end of {}\n{}\n---", self.log.display(), tail.join("\n"));
+            eprintln!(
+                "--- the end of {}\n{}\n---",
+                self.log.display(),
+                tail.join("\n")
+            );
         }
     }
 }
@@ -83,8 +94,10 @@ pub struct Etcd {
 impl Etcd {
     pub async fn start() -> Self {
         let dir = TempDir::with_prefix("portico-etcd-").unwrap();
-        let (client, peer) =
-            (format!("http://127.0.0.1:{}", ports::free()), format!("http://127.0.0.1:{}", ports::free()));
+        let (client, peer) = (
+            format!("http://127.0.0.1:{}", ports::free()),
+            format!("http://127.0.0.1:{}", ports::free()),
+        );
         let arguments = [
             ("--data-dir", dir.path().join("data").display().to_string()),
             ("--listen-client-urls", client.clone()),
@@ -93,16 +106,32 @@ impl Etcd {
             ("--initial-advertise-peer-urls", peer.clone()),
             ("--initial-cluster", format!("default={peer}")),
         ];
-        let arguments: Vec<_> = arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
+        let arguments: Vec<_> = arguments
+            .into_iter()
+            .flat_map(|(flag, value)| [flag.to_owned(), value])
+            .collect();
         let program = std::env::var("ETCD").unwrap_or("etcd".to_owned());
-        let process = Process::start(Path::new(&program), &arguments, dir.path().join("etcd.log"), 5);
+        let process = Process::start(
+            Path::new(&program),
+            &arguments,
+            dir.path().join("etcd.log"),
+            5,
+        );
         let address = client.trim_start_matches("http://").to_owned();
         let started = Instant::now();
         while !answers_health(&address).await {
-            assert!(started.elapsed() < PATIENCE, "etcd does not start: {}", process.log());
+            assert!(
+                started.elapsed() < PATIENCE,
+                "etcd does not start: {}",
+                process.log()
+            );
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
-        Self { url: client, _process: Arc::new(process), _dir: Arc::new(dir) }
+        Self {
+            url: client,
+            _process: Arc::new(process),
+            _dir: Arc::new(dir),
+        }
     }
 
     pub fn pid(&self) -> u32 {
@@ -112,10 +141,14 @@ impl Etcd {
 
 async fn answers_health(address: &str) -> bool {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let Ok(mut tcp) = tokio::net::TcpStream::connect(address).await else { return false };
+    let Ok(mut tcp) = tokio::net::TcpStream::connect(address).await else {
+        return false;
+    };
     let mut answer = String::new();
     let request = b"GET /health HTTP/1.0\r\nHost: etcd\r\n\r\n";
-    tcp.write_all(request).await.is_ok() && tcp.read_to_string(&mut answer).await.is_ok() && answer.contains("true")
+    tcp.write_all(request).await.is_ok()
+        && tcp.read_to_string(&mut answer).await.is_ok()
+        && answer.contains("true")
 }
 
 /// The kube-apiserver to start in place of Portico, if the environment names one.
@@ -138,7 +171,11 @@ pub struct Server {
 impl Server {
     /// Starts Portico with these flags beside the usual ones, and waits until it is ready.
     pub async fn start(store: Store, flags: &[&str]) -> Self {
-        let etcd = if store == Store::Etcd || rival().is_some() { Some(Etcd::start().await) } else { None };
+        let etcd = if store == Store::Etcd || rival().is_some() {
+            Some(Etcd::start().await)
+        } else {
+            None
+        };
         Self::start_on(etcd, flags).await
     }
 
@@ -167,7 +204,12 @@ impl Server {
         }
     }
 
-    async fn attempt(program: &Path, kube: bool, etcd: Option<Etcd>, flags: &[&str]) -> Result<Self, String> {
+    async fn attempt(
+        program: &Path,
+        kube: bool,
+        etcd: Option<Etcd>,
+        flags: &[&str],
+    ) -> Result<Self, String> {
         let dir = TempDir::with_prefix("portico-test-").unwrap();
         fs::write(dir.path().join("tokens.csv"), TOKENS).unwrap();
         if kube {
@@ -177,10 +219,20 @@ impl Server {
         let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let arguments = arguments(dir.path(), kube, etcd.as_ref(), port, &flags);
         let process = Process::start(program, &arguments, dir.path().join("server.log"), 40);
-        // The CA exists only once the server has made it: until it is ready nobody is trusted with anything.
+        // The CA exists only once the server has made it: until it is ready nobody is trusted with
+        // anything.
         let admin = Client::new(&format!("127.0.0.1:{port}"), "admin-token", None);
         let dir = Arc::new(dir);
-        let mut server = Self { process, program: program.to_owned(), kube, port, dir, etcd, flags, admin };
+        let mut server = Self {
+            process,
+            program: program.to_owned(),
+            kube,
+            port,
+            dir,
+            etcd,
+            flags,
+            admin,
+        };
         server.ready().await?;
         Ok(server)
     }
@@ -190,7 +242,11 @@ impl Server {
         let (authority, started) = (format!("127.0.0.1:{}", self.port), Instant::now());
         let probe = Client::new(&authority, "admin-token", None);
         loop {
-            if probe.try_call("GET", "/readyz", &[], None).await.is_ok_and(|answer| answer.status == 200) {
+            if probe
+                .try_call("GET", "/readyz", &[], None)
+                .await
+                .is_ok_and(|answer| answer.status == 200)
+            {
                 let ca = (!self.kube).then(|| self.cert_dir().join("ca.crt"));
                 self.admin = Client::new(&authority, "admin-token", ca);
                 return Ok(());
@@ -209,26 +265,44 @@ impl Server {
 
     /// Asks the server to end (SIGTERM) and waits until it has; its exit code.
     pub async fn stop(&mut self) -> Option<i32> {
-        let status = Command::new("kill").arg(self.pid().to_string()).status().unwrap();
+        let status = Command::new("kill")
+            .arg(self.pid().to_string())
+            .status()
+            .unwrap();
         assert!(status.success());
         let started = Instant::now();
         loop {
             if let Some(status) = self.process.child.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(started.elapsed() < PATIENCE, "the server does not end on SIGTERM");
+            assert!(
+                started.elapsed() < PATIENCE,
+                "the server does not end on SIGTERM"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     }
 
-    /// Kills the server if it runs and starts it again on its data and port, with other flags if given.
+    /// Kills the server if it runs and starts it again on its data and port, with other flags if
+    /// given.
     pub async fn restart(&mut self, flags: Option<&[&str]>) {
         self.kill();
         if let Some(flags) = flags {
             self.flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         }
-        let arguments = arguments(self.dir.path(), self.kube, self.etcd.as_ref(), self.port, &self.flags);
-        self.process = Process::start(&self.program, &arguments, self.dir.path().join("server.log"), 40);
+        let arguments = arguments(
+            self.dir.path(),
+            self.kube,
+            self.etcd.as_ref(),
+            self.port,
+            &self.flags,
+        );
+        self.process = Process::start(
+            &self.program,
+            &arguments,
+            self.dir.path().join("server.log"),
+            40,
+        );
         if let Err(log) = self.ready().await {
             panic!("the server does not start again:\n{log}");
         }
@@ -251,7 +325,11 @@ impl Server {
     }
 
     pub fn cert_dir(&self) -> PathBuf {
-        if self.etcd.is_some() { self.dir().join("pki") } else { self.dir().join("data/pki") }
+        if self.etcd.is_some() {
+            self.dir().join("pki")
+        } else {
+            self.dir().join("data/pki")
+        }
     }
 
     pub fn pid(&self) -> u32 {
@@ -284,8 +362,18 @@ impl Server {
     }
 }
 
-fn arguments(dir: &Path, kube: bool, etcd: Option<&Etcd>, port: u16, flags: &[String]) -> Vec<String> {
-    let mut arguments: Vec<String> = if kube { vec![] } else { vec!["apiserver".to_owned()] };
+fn arguments(
+    dir: &Path,
+    kube: bool,
+    etcd: Option<&Etcd>,
+    port: u16,
+    flags: &[String],
+) -> Vec<String> {
+    let mut arguments: Vec<String> = if kube {
+        vec![]
+    } else {
+        vec!["apiserver".to_owned()]
+    };
     let mut add = |flag: &str, value: String| arguments.extend([format!("--{flag}={value}")]);
     match etcd {
         Some(etcd) => {
@@ -297,8 +385,14 @@ fn arguments(dir: &Path, kube: bool, etcd: Option<&Etcd>, port: u16, flags: &[St
     }
     add("secure-port", port.to_string());
     add("bind-address", "127.0.0.1".to_owned());
-    add("token-auth-file", dir.join("tokens.csv").display().to_string());
-    if !flags.iter().any(|flag| flag.starts_with("--service-cluster-ip-range")) {
+    add(
+        "token-auth-file",
+        dir.join("tokens.csv").display().to_string(),
+    );
+    if !flags
+        .iter()
+        .any(|flag| flag.starts_with("--service-cluster-ip-range"))
+    {
         add("service-cluster-ip-range", SERVICE_RANGES.to_owned());
     }
     if kube {
@@ -306,7 +400,10 @@ fn arguments(dir: &Path, kube: bool, etcd: Option<&Etcd>, port: u16, flags: &[St
         add("authorization-mode", "RBAC".to_owned());
         add("service-account-key-file", key.clone());
         add("service-account-signing-key-file", key);
-        add("service-account-issuer", "https://kubernetes.default.svc".to_owned());
+        add(
+            "service-account-issuer",
+            "https://kubernetes.default.svc".to_owned(),
+        );
         add("disable-admission-plugins", "ServiceAccount".to_owned());
     }
     arguments.extend(flags.iter().cloned());
@@ -314,7 +411,15 @@ fn arguments(dir: &Path, kube: bool, etcd: Option<&Etcd>, port: u16, flags: &[St
 }
 
 fn write_service_account_key(dir: &Path) {
-    let made =
-        Command::new("openssl").args(["genrsa", "-out"]).arg(dir.join("sa.key")).args(["2048"]).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let made = Command::new("openssl")
+        .args(["genrsa", "-out"])
+        .arg(dir.join("sa.key"))
+        .args(["2048"])
+        .output()
+        .unwrap();
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
 }

@@ -12,12 +12,17 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 /// Trusts the certificates in `ca`, or any certificate when there is no CA to trust.
 pub fn config(ca: Option<&Path>, protocol: &str) -> Arc<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .unwrap();
     let mut config = match ca {
-        Some(path) => builder.with_root_certificates(roots(path)).with_no_client_auth(),
-        None => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustAnyone(provider))).with_no_client_auth()
-        }
+        Some(path) => builder
+            .with_root_certificates(roots(path))
+            .with_no_client_auth(),
+        None => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(TrustAnyone(provider)))
+            .with_no_client_auth(),
     };
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
     Arc::new(config)
@@ -52,7 +57,12 @@ impl ServerCertVerifier for TrustAnyone {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -61,7 +71,12 @@ impl ServerCertVerifier for TrustAnyone {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

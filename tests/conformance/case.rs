@@ -25,20 +25,39 @@ pub struct Picks {
 impl Picks {
     pub fn new() -> Self {
         let free = BTreeMap::from([
-            ("ip4", (16..256).map(|n| json!(format!("10.96.0.{n}"))).collect()),
-            ("ip6", (16..256).map(|n| json!(format!("fd00:10:96::{n:x}"))).collect()),
+            (
+                "ip4",
+                (16..256).map(|n| json!(format!("10.96.0.{n}"))).collect(),
+            ),
+            (
+                "ip6",
+                (16..256)
+                    .map(|n| json!(format!("fd00:10:96::{n:x}")))
+                    .collect(),
+            ),
             ("port", (30000..30086).map(|port| json!(port)).collect()),
         ]);
-        Self { free: Mutex::new(free) }
+        Self {
+            free: Mutex::new(free),
+        }
     }
 
     fn take(&self, kind: &str) -> Option<Value> {
         let mut free = self.free.lock().unwrap();
-        Some(free.get_mut(kind)?.pop_front().expect("enough addresses and ports for all cases that run"))
+        Some(
+            free.get_mut(kind)?
+                .pop_front()
+                .expect("enough addresses and ports for all cases that run"),
+        )
     }
 
     fn give_back(&self, kind: &str, pick: Value) {
-        self.free.lock().unwrap().get_mut(kind).expect("a known kind").push_back(pick);
+        self.free
+            .lock()
+            .unwrap()
+            .get_mut(kind)
+            .expect("a known kind")
+            .push_back(pick);
     }
 }
 
@@ -57,7 +76,14 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     pub fn new(client: &'a Client, picks: &'a Picks, namespace: String) -> Self {
         let (answers, picked, created) = Default::default();
-        Self { client, picks, namespace, answers, picked, created }
+        Self {
+            client,
+            picks,
+            namespace,
+            answers,
+            picked,
+            created,
+        }
     }
 
     /// Runs all steps; the differences, none when the case passes.
@@ -72,20 +98,42 @@ impl<'a> Run<'a> {
     }
 
     async fn run(&mut self, case: &Value) -> Result<(), Stopped> {
-        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
-        let answer = self.send("POST", "/api/v1/namespaces", &[], Some((JSON, body.to_string().into()))).await?;
+        let body =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
+        let answer = self
+            .send(
+                "POST",
+                "/api/v1/namespaces",
+                &[],
+                Some((JSON, body.to_string().into())),
+            )
+            .await?;
         if answer.status != 201 {
-            return Err(vec![format!("cannot create a namespace: {} {}", answer.status, answer.text())]);
+            return Err(vec![format!(
+                "cannot create a namespace: {} {}",
+                answer.status,
+                answer.text()
+            )]);
         }
         self.steps(&case["steps"]).await
     }
 
     async fn steps(&mut self, steps: &Value) -> Result<(), Stopped> {
-        for (n, step) in steps.as_array().map_or(&[][..], Vec::as_slice).iter().enumerate() {
-            let found =
-                if step["watch"].is_string() { Box::pin(self.watch(step)).await? } else { self.step(step).await? };
+        for (n, step) in steps
+            .as_array()
+            .map_or(&[][..], Vec::as_slice)
+            .iter()
+            .enumerate()
+        {
+            let found = if step["watch"].is_string() {
+                Box::pin(self.watch(step)).await?
+            } else {
+                self.step(step).await?
+            };
             if !found.is_empty() {
-                let name = step["as"].as_str().map_or_else(|| format!("step {}", n + 1), str::to_owned);
+                let name = step["as"]
+                    .as_str()
+                    .map_or_else(|| format!("step {}", n + 1), str::to_owned);
                 return Err(found.iter().map(|line| format!("{name}: {line}")).collect());
             }
         }
@@ -122,8 +170,15 @@ impl<'a> Run<'a> {
             self.picked.insert(reference.to_owned(), pick.clone());
             return Ok(pick);
         }
-        let found = self.answers.get(head).map_or(Value::Null, |answer| lookup(answer, path));
-        if found.is_null() { Err(vec![format!("nothing to put in for ${{{reference}}}")]) } else { Ok(found) }
+        let found = self
+            .answers
+            .get(head)
+            .map_or(Value::Null, |answer| lookup(answer, path));
+        if found.is_null() {
+            Err(vec![format!("nothing to put in for ${{{reference}}}")])
+        } else {
+            Ok(found)
+        }
     }
 
     fn fill(&mut self, value: &Value) -> Result<Value, Stopped> {
@@ -135,7 +190,12 @@ impl<'a> Run<'a> {
                 }
                 Value::Object(filled)
             }
-            Value::Array(items) => Value::Array(items.iter().map(|item| self.fill(item)).collect::<Result<_, _>>()?),
+            Value::Array(items) => Value::Array(
+                items
+                    .iter()
+                    .map(|item| self.fill(item))
+                    .collect::<Result<_, _>>()?,
+            ),
             Value::String(text) => match REFERENCE.captures(text) {
                 Some(found) if found[0].len() == text.len() => self.value(&found[1])?,
                 _ => Value::String(self.fill_text(text, str::to_owned)?),
@@ -158,12 +218,21 @@ impl<'a> Run<'a> {
     fn path(&mut self, path: &str) -> Result<String, Stopped> {
         let path = self.fill_text(path, percent_encoded)?;
         let absolute = path.starts_with('/');
-        Ok(if absolute { path } else { format!("/api/v1/namespaces/{}/{path}", self.namespace) })
+        Ok(if absolute {
+            path
+        } else {
+            format!("/api/v1/namespaces/{}/{path}", self.namespace)
+        })
     }
 
     fn headers(&mut self, step: &Value) -> Result<Vec<(String, String)>, Stopped> {
         let headers = self.fill(&step["headers"])?;
-        Ok(headers.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), plain(value))).collect())
+        Ok(headers
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name.clone(), plain(value)))
+            .collect())
     }
 
     // Plain steps
@@ -172,8 +241,13 @@ impl<'a> Run<'a> {
         let method = step["method"].as_str().unwrap();
         let path = self.path(step["path"].as_str().unwrap())?;
         let headers = self.headers(step)?;
-        let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let body = self.body(step)?.map(|body| (step["type"].as_str().unwrap_or(JSON), Bytes::from(body)));
+        let headers: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let body = self
+            .body(step)?
+            .map(|body| (step["type"].as_str().unwrap_or(JSON), Bytes::from(body)));
         let answer = self.send(method, &path, &headers, body).await?;
         let body = decoded(&answer);
         if let Some(name) = step["as"].as_str() {
@@ -191,8 +265,13 @@ impl<'a> Run<'a> {
         }
         if let Some(name) = step["edit"].as_str() {
             let set = self.fill(&step["set"])?;
-            let answer = self.answers.get(name).ok_or_else(|| vec![format!("no answer {name} to edit")])?;
-            return Ok(Some(edited(answer, set.as_object().unwrap_or(&Map::new())).to_string()));
+            let answer = self
+                .answers
+                .get(name)
+                .ok_or_else(|| vec![format!("no answer {name} to edit")])?;
+            return Ok(Some(
+                edited(answer, set.as_object().unwrap_or(&Map::new())).to_string(),
+            ));
         }
         match step.get("body") {
             Some(body) => Ok(Some(self.fill(body)?.to_string())),
@@ -215,19 +294,36 @@ impl<'a> Run<'a> {
         }
         if wanted != u64::from(status) {
             let message = body["message"].as_str().unwrap_or_default();
-            return Ok(vec![format!("status: expected {wanted}, got {status} {message}").trim_end().to_owned()]);
+            return Ok(vec![
+                format!("status: expected {wanted}, got {status} {message}")
+                    .trim_end()
+                    .to_owned(),
+            ]);
         }
         let mut found = vec![];
         if let Some(reason) = expect["reason"].as_str() {
-            differences(&json!(reason), &json!(body["reason"].as_str().unwrap_or_default()), "reason", &mut found);
+            differences(
+                &json!(reason),
+                &json!(body["reason"].as_str().unwrap_or_default()),
+                "reason",
+                &mut found,
+            );
         }
         if let Some(wanted) = expect["causes"].as_array() {
             let (want, got) = (wanted.iter().map(pair).collect(), causes(body));
-            found.extend(got.difference(&want).map(|cause| format!("cause not expected: {cause:?}")));
-            found.extend(want.difference(&got).map(|cause| format!("cause missing: {cause:?}")));
+            found.extend(
+                got.difference(&want)
+                    .map(|cause| format!("cause not expected: {cause:?}")),
+            );
+            found.extend(
+                want.difference(&got)
+                    .map(|cause| format!("cause missing: {cause:?}")),
+            );
         }
         for (name, want) in expect["headers"].as_object().into_iter().flatten() {
-            let got = headers.get(name).map_or(Value::Null, |value| json!(String::from_utf8_lossy(value.as_bytes())));
+            let got = headers.get(name).map_or(Value::Null, |value| {
+                json!(String::from_utf8_lossy(value.as_bytes()))
+            });
             differences(&self.fill(want)?, &got, name, &mut found);
         }
         for (path, want) in expect["body"].as_object().into_iter().flatten() {
@@ -242,32 +338,55 @@ impl<'a> Run<'a> {
     async fn watch(&mut self, step: &Value) -> Result<Vec<String>, Stopped> {
         let path = self.path(step["watch"].as_str().unwrap())?;
         let headers = self.headers(step)?;
-        let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let headers: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
         let opened = self.client.try_watch(&path, &headers).await;
         let mut watch = match opened.map_err(|error| vec![format!("watch {path}: {error}")])? {
             Ok(watch) => watch,
-            Err(answer) => return self.answered(step, answer.status, &answer.headers, &decoded(&answer)),
+            Err(answer) => {
+                return self.answered(step, answer.status, &answer.headers, &decoded(&answer));
+            }
         };
         self.steps(&step["steps"]).await?;
         let expect = &step["expect"];
         let wanted = expect["events"].as_array().cloned().unwrap_or_default();
         let ends = expect["ends"].as_bool().unwrap_or_default();
         if expect["status"].as_u64().unwrap_or(200) != 200 {
-            return Ok(vec![format!("status: expected {}, got 200", expect["status"])]);
+            return Ok(vec![format!(
+                "status: expected {}, got 200",
+                expect["status"]
+            )]);
         }
         let (events, ended) = events(&mut watch, wanted.len(), ends).await;
         let mut found = vec![];
         if events.len() != wanted.len() {
             let seen: Vec<_> = events
                 .iter()
-                .map(|event| format!("{} {}", event["type"], lookup(event, "object.metadata.name")))
+                .map(|event| {
+                    format!(
+                        "{} {}",
+                        event["type"],
+                        lookup(event, "object.metadata.name")
+                    )
+                })
                 .collect();
-            found.push(format!("events: expected {}, got {}: {seen:?}", wanted.len(), events.len()));
+            found.push(format!(
+                "events: expected {}, got {}: {seen:?}",
+                wanted.len(),
+                events.len()
+            ));
         }
         for (n, (want, event)) in wanted.iter().zip(&events).enumerate() {
             for (path, value) in want.as_object().into_iter().flatten() {
                 let value = self.fill(value)?;
-                differences(&value, &lookup(event, path), &format!("event {} {path}", n + 1), &mut found);
+                differences(
+                    &value,
+                    &lookup(event, path),
+                    &format!("event {} {path}", n + 1),
+                    &mut found,
+                );
             }
         }
         if ends && !ended {
@@ -281,7 +400,12 @@ impl<'a> Run<'a> {
     fn remember(&mut self, method: &str, path: &str, body: &Value) {
         let path = path.split('?').next().unwrap_or_default();
         let name = lookup(body, "metadata.name");
-        let Some(name) = name.as_str().filter(|name| !name.is_empty() && body["kind"] != "Status") else { return };
+        let Some(name) = name
+            .as_str()
+            .filter(|name| !name.is_empty() && body["kind"] != "Status")
+        else {
+            return;
+        };
         let path = match method {
             "POST" => format!("{path}/{name}"),
             _ => path.trim_end_matches("/status").to_owned(),
@@ -295,11 +419,16 @@ impl<'a> Run<'a> {
     async fn clean(&mut self) {
         let own = format!("/api/v1/namespaces/{}", self.namespace);
         for path in self.created.iter().rev().chain([&own]) {
-            let Ok(answer) = self.client.try_call("DELETE", path, &[], None).await else { return };
+            let Ok(answer) = self.client.try_call("DELETE", path, &[], None).await else {
+                return;
+            };
             let body = answer.json();
             if !lookup(&body, "metadata.finalizers").is_null() {
                 let patch = json!({"metadata": {"finalizers": null}}).to_string();
-                let _ = self.client.try_call("PATCH", path, &[], Some((MERGE, patch.into()))).await;
+                let _ = self
+                    .client
+                    .try_call("PATCH", path, &[], Some((MERGE, patch.into())))
+                    .await;
             }
             if body["kind"] == "Namespace" && !lookup(&body, "spec.finalizers").is_null() {
                 self.finalize(path, &lookup(&body, "metadata.name")).await;
@@ -313,7 +442,10 @@ impl<'a> Run<'a> {
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []}
         });
         let body = Some((JSON, body.to_string().into()));
-        let _ = self.client.try_call("PUT", &format!("{path}/finalize"), &[], body).await;
+        let _ = self
+            .client
+            .try_call("PUT", &format!("{path}/finalize"), &[], body)
+            .await;
     }
 }
 
@@ -323,12 +455,15 @@ async fn events(watch: &mut Watch, count: usize, ends: bool) -> (Vec<Value>, boo
     let mut events: Vec<Value> = vec![];
     loop {
         let enough = events.len() == count && !ends;
-        match watch.within(Duration::from_millis(if enough { 150 } else { 4000 })).await {
+        match watch
+            .within(Duration::from_millis(if enough { 150 } else { 4000 }))
+            .await
+        {
             None => return (events, false),
             Some(None) => return (events, true),
             Some(Some(event)) => {
-                let repeated =
-                    event["type"] == "BOOKMARK" && events.last().is_some_and(|last| last["type"] == "BOOKMARK");
+                let repeated = event["type"] == "BOOKMARK"
+                    && events.last().is_some_and(|last| last["type"] == "BOOKMARK");
                 if !repeated {
                     events.push(event);
                 }
@@ -340,14 +475,20 @@ async fn events(watch: &mut Watch, count: usize, ends: bool) -> (Vec<Value>, boo
 /// The answer as an object; anything else becomes `{"text": ...}`.
 fn decoded(answer: &Answer) -> Value {
     let body = answer.json();
-    if body.is_object() { body } else { json!({"text": answer.text()}) }
+    if body.is_object() {
+        body
+    } else {
+        json!({"text": answer.text()})
+    }
 }
 
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(char::from(byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte))
+            }
             _ => encoded += &format!("%{byte:02X}"),
         }
     }

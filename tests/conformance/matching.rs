@@ -17,14 +17,22 @@ fn whole(pattern: &str) -> Regex {
 /// Follows a dotted path: keys, list indexes, `key=value` to pick an item, `*` for all.
 /// A dot inside a key is written `\.`.
 pub fn lookup(value: &Value, path: &str) -> Value {
-    let steps: Vec<_> = path.replace("\\.", "\0").split('.').map(|step| step.replace('\0', ".")).collect();
+    let steps: Vec<_> = path
+        .replace("\\.", "\0")
+        .split('.')
+        .map(|step| step.replace('\0', "."))
+        .collect();
     follow(value, &steps)
 }
 
 fn follow(value: &Value, steps: &[String]) -> Value {
-    let Some((step, rest)) = steps.split_first() else { return value.clone() };
+    let Some((step, rest)) = steps.split_first() else {
+        return value.clone();
+    };
     match value {
-        Value::Object(map) => map.get(step).map_or(Value::Null, |value| follow(value, rest)),
+        Value::Object(map) => map
+            .get(step)
+            .map_or(Value::Null, |value| follow(value, rest)),
         Value::Array(items) if step == "*" => items.iter().map(|item| follow(item, rest)).collect(),
         Value::Array(items) => item(items, step).map_or(Value::Null, |item| follow(item, rest)),
         _ => Value::Null,
@@ -33,7 +41,9 @@ fn follow(value: &Value, steps: &[String]) -> Value {
 
 fn item<'a>(items: &'a [Value], step: &str) -> Option<&'a Value> {
     match step.split_once('=') {
-        Some((key, text)) => items.iter().find(|item| item.get(key).and_then(Value::as_str) == Some(text)),
+        Some((key, text)) => items
+            .iter()
+            .find(|item| item.get(key).and_then(Value::as_str) == Some(text)),
         None => items.get(step.parse::<usize>().ok()?),
     }
 }
@@ -49,7 +59,9 @@ pub fn edited(value: &Value, changes: &serde_json::Map<String, Value>) -> Value 
 }
 
 fn set(at: &mut Value, steps: &[&str], new: &Value) {
-    let Some((step, rest)) = steps.split_first() else { return };
+    let Some((step, rest)) = steps.split_first() else {
+        return;
+    };
     match at {
         Value::Array(items) => {
             let index: usize = step.parse().unwrap();
@@ -62,7 +74,12 @@ fn set(at: &mut Value, steps: &[&str], new: &Value) {
             }
         }
         Value::Object(map) if !rest.is_empty() => {
-            set(map.entry(step.to_owned()).or_insert_with(|| Value::Object(Default::default())), rest, new);
+            set(
+                map.entry(step.to_owned())
+                    .or_insert_with(|| Value::Object(Default::default())),
+                rest,
+                new,
+            );
         }
         Value::Object(map) if new.is_null() => drop(map.remove(*step)),
         Value::Object(map) => drop(map.insert((*step).to_owned(), new.clone())),
@@ -76,7 +93,10 @@ pub fn differences(want: &Value, got: &Value, at: &str, found: &mut Vec<String>)
         (Value::String(matcher), _) if matcher.starts_with('?') => matches(matcher, got),
         (Value::Object(a), Value::Object(b)) => {
             for key in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
-                let (a, b) = (a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null));
+                let (a, b) = (
+                    a.get(key).unwrap_or(&Value::Null),
+                    b.get(key).unwrap_or(&Value::Null),
+                );
                 differences(a, b, &format!("{at}.{key}"), found);
             }
             return;
@@ -95,7 +115,11 @@ pub fn differences(want: &Value, got: &Value, at: &str, found: &mut Vec<String>)
 }
 
 fn show(value: &Value) -> String {
-    if value.is_null() { "(absent)".to_owned() } else { value.to_string() }
+    if value.is_null() {
+        "(absent)".to_owned()
+    } else {
+        value.to_string()
+    }
 }
 
 /// Whether a value satisfies a matcher such as `?ip4`, `?uid not X` or `?like REGEX`.
@@ -111,9 +135,13 @@ fn matches(matcher: &str, value: &Value) -> bool {
         "absent" => value.is_null(),
         "like" => value.is_string() && whole(rest).is_match(text),
         "any" => !matches!(value, Value::Null) && !is_empty(value),
-        "nodeport" => value.as_u64().is_some_and(|port| (30000..=32767).contains(&port)),
+        "nodeport" => value
+            .as_u64()
+            .is_some_and(|port| (30000..=32767).contains(&port)),
         "ip4" => matches!(text.parse(), Ok(IpAddr::V4(ip)) if ip.octets()[..2] == [10, 96]),
-        "ip6" => matches!(text.parse(), Ok(IpAddr::V6(ip)) if ip.segments()[..7] == [0xfd00, 0x10, 0x96, 0, 0, 0, 0]),
+        "ip6" => {
+            matches!(text.parse(), Ok(IpAddr::V6(ip)) if ip.segments()[..7] == [0xfd00, 0x10, 0x96, 0, 0, 0, 0])
+        }
         "uid" => UUID.is_match(text),
         "time" => TIME.is_match(text),
         "rv" => !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()),
@@ -132,18 +160,30 @@ fn is_empty(value: &Value) -> bool {
 
 /// A value as text without quotes.
 pub fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The (field, reason) pairs an error names; causes that carry only a message say neither.
 pub fn causes(status: &Value) -> BTreeSet<(String, String)> {
     let causes = lookup(status, "details.causes");
-    let pairs = causes.as_array().map_or(&[][..], Vec::as_slice).iter().map(pair);
+    let pairs = causes
+        .as_array()
+        .map_or(&[][..], Vec::as_slice)
+        .iter()
+        .map(pair);
     pairs.filter(|pair| *pair != Default::default()).collect()
 }
 
 pub fn pair(cause: &Value) -> (String, String) {
-    let word = |key| cause.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let word = |key| {
+        cause
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     (word("field"), word("reason"))
 }
 
@@ -190,16 +230,27 @@ mod tests {
     #[test]
     fn edits() {
         assert_eq!(
-            edited(&json!({"list": [1, 2]}), json!({"list.0": null}).as_object().unwrap()),
+            edited(
+                &json!({"list": [1, 2]}),
+                json!({"list.0": null}).as_object().unwrap()
+            ),
             json!({"list": [2]})
         );
-        assert_eq!(edited(&json!({}), json!({"a.b": 1}).as_object().unwrap()), json!({"a": {"b": 1}}));
+        assert_eq!(
+            edited(&json!({}), json!({"a.b": 1}).as_object().unwrap()),
+            json!({"a": {"b": 1}})
+        );
     }
 
     #[test]
     fn a_number_is_not_its_text_and_null_is_absent() {
         let mut found = vec![];
-        differences(&json!({"a": 1, "b": null}), &json!({"a": "1"}), "x", &mut found);
+        differences(
+            &json!({"a": 1, "b": null}),
+            &json!({"a": "1"}),
+            "x",
+            &mut found,
+        );
         assert_eq!(found, [r#"x.a: expected 1, got "1""#]);
     }
 }

@@ -1,4 +1,5 @@
-//! A provider whose load balancers are in memory. It checks what it is told as a real one would, and fails where a script says so.
+//! A provider whose load balancers are in memory. It checks what it is told as a real one would,
+//! and fails where a script says so.
 
 use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::Service;
@@ -26,7 +27,12 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Fault; 4] = [Fault::Before, Fault::After, Fault::KillBefore, Fault::KillAfter];
+    pub const ALL: [Fault; 4] = [
+        Fault::Before,
+        Fault::After,
+        Fault::KillBefore,
+        Fault::KillAfter,
+    ];
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +71,12 @@ pub struct Cloud {
 
 impl Cloud {
     pub fn new(client: Client, abilities: Abilities) -> Cloud {
-        Cloud { client, abilities, world: Arc::default(), kill: Arc::default() }
+        Cloud {
+            client,
+            abilities,
+            world: Arc::default(),
+            kill: Arc::default(),
+        }
     }
 
     pub fn fail(&self, call: usize, fault: Fault) {
@@ -127,10 +138,15 @@ impl Cloud {
             let number = world.calls.len();
             world.calls.push(format!("{what} {}", request.service.name));
             if !world.busy.insert(uid.clone()) {
-                world.violations.push(format!("two calls at once for {}", request.service));
+                world
+                    .violations
+                    .push(format!("two calls at once for {}", request.service));
             }
             world.most_busy = world.most_busy.max(world.busy.len());
-            world.fault.take_if(|(call, _)| *call == number).map(|(_, fault)| fault)
+            world
+                .fault
+                .take_if(|(call, _)| *call == number)
+                .map(|(_, fault)| fault)
         };
         tokio::task::yield_now().await;
         if what == "ensure" {
@@ -150,7 +166,11 @@ impl Cloud {
             return self.die().await;
         }
         self.world.lock().unwrap().busy.remove(&uid);
-        if fault == Some(Fault::After) { Err(failed()) } else { Ok(answer) }
+        if fault == Some(Fault::After) {
+            Err(failed())
+        } else {
+            Ok(answer)
+        }
     }
 
     async fn die<T>(&self) -> T {
@@ -160,18 +180,30 @@ impl Cloud {
 
     async fn check_finalizers(&self, request: &Request) {
         let api: Api<Service> = Api::namespaced(self.client.clone(), &request.service.namespace);
-        let Ok(Some(service)) = api.get_opt(&request.service.name).await else { return };
+        let Ok(Some(service)) = api.get_opt(&request.service.name).await else {
+            return;
+        };
         let finalizers = service.metadata.finalizers.unwrap_or_default();
         if service.metadata.uid.as_ref() == Some(&request.service.uid)
             && !finalizers.iter().any(|name| name == FINALIZER)
         {
-            self.world.lock().unwrap().violations.push(format!("{} is not held", request.service));
+            self.world
+                .lock()
+                .unwrap()
+                .violations
+                .push(format!("{} is not held", request.service));
         }
     }
 }
 
 fn balancer(made: &Made) -> Balancer {
-    Balancer { ingress: vec![Ingress { host: Host::Ip(made.address), mode: IpMode::Vip }], pending: None }
+    Balancer {
+        ingress: vec![Ingress {
+            host: Host::Ip(made.address),
+            mode: IpMode::Vip,
+        }],
+        pending: None,
+    }
 }
 
 fn node_names(request: &Request) -> Vec<String> {
@@ -188,14 +220,20 @@ impl Provider for Cloud {
     }
 
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
-        self.call("describe", request, |world| world.made.get(&request.service.uid).map(balancer)).boxed()
+        self.call("describe", request, |world| {
+            world.made.get(&request.service.uid).map(balancer)
+        })
+        .boxed()
     }
 
     fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer> {
         let ensure = |world: &mut World| {
             if world.refuse {
                 let message = "no address is left".to_owned();
-                return Err(ProviderError::Refused { reason: "PoolsExhausted", message });
+                return Err(ProviderError::Refused {
+                    reason: "PoolsExhausted",
+                    message,
+                });
             }
             let uid = &request.service.uid;
             if !world.made.contains_key(uid) {
@@ -203,8 +241,19 @@ impl Provider for Cloud {
                 let known = world.history.get(uid).and_then(|had| had.first().copied());
                 world.last += u8::from(known.is_none());
                 let address = known.unwrap_or(IpAddr::V4(Ipv4Addr::new(192, 0, 2, world.last)));
-                world.history.entry(uid.clone()).or_default().insert(address);
-                world.made.insert(uid.clone(), Made { address, ports: Vec::new(), nodes: Vec::new() });
+                world
+                    .history
+                    .entry(uid.clone())
+                    .or_default()
+                    .insert(address);
+                world.made.insert(
+                    uid.clone(),
+                    Made {
+                        address,
+                        ports: Vec::new(),
+                        nodes: Vec::new(),
+                    },
+                );
             }
             let made = world.made.get_mut(uid).unwrap();
             made.ports = request.ports.iter().map(|port| port.port).collect();
@@ -220,12 +269,17 @@ impl Provider for Cloud {
                 made.nodes = node_names(request);
                 Ok(())
             }
-            None => Err(ProviderError::Failed("there is no such load balancer".to_owned())),
+            None => Err(ProviderError::Failed(
+                "there is no such load balancer".to_owned(),
+            )),
         };
         async move { self.call("update", request, update).await? }.boxed()
     }
 
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        self.call("delete", request, |world| _ = world.made.remove(&request.service.uid)).boxed()
+        self.call("delete", request, |world| {
+            _ = world.made.remove(&request.service.uid)
+        })
+        .boxed()
     }
 }

@@ -1,5 +1,6 @@
-//! A proxy in front of the API server that holds back the answer to one write, or the write itself, for ever: whoever made it can be
-//! killed at that very moment. It speaks plain HTTP to its clients and adds the administrator's token.
+//! A proxy in front of the API server that holds back the answer to one write, or the write itself,
+//! for ever: whoever made it can be killed at that very moment. It speaks plain HTTP to its clients
+//! and adds the administrator's token.
 
 use crate::common::Client;
 use bytes::Bytes;
@@ -38,13 +39,19 @@ impl Cutter {
     pub async fn start(upstream: Client) -> Cutter {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let cutter = Cutter { url, state: Arc::default(), tripped: Arc::default() };
+        let cutter = Cutter {
+            url,
+            state: Arc::default(),
+            tripped: Arc::default(),
+        };
         let serving = cutter.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (cutter, upstream) = (serving.clone(), upstream.clone());
                 tokio::spawn(async move {
-                    let service = service_fn(move |request| forward(cutter.clone(), upstream.clone(), request));
+                    let service = service_fn(move |request| {
+                        forward(cutter.clone(), upstream.clone(), request)
+                    });
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
@@ -56,11 +63,14 @@ impl Cutter {
 
     /// Counting starts again.
     pub fn cut(&self, cut: Option<Cut>) {
-        *self.state.lock().unwrap() = State { writes: Vec::new(), cut };
+        *self.state.lock().unwrap() = State {
+            writes: Vec::new(),
+            cut,
+        };
     }
 
-    /// The writes so far that count: not of Leases and the numbers of pools, which come by the clock, and not of Events and the key
-    /// of nodes, which nothing waits for.
+    /// The writes so far that count: not of Leases and the numbers of pools, which come by the
+    /// clock, and not of Events and the key of nodes, which nothing waits for.
     pub fn writes(&self) -> Vec<String> {
         self.state.lock().unwrap().writes.clone()
     }
@@ -75,7 +85,9 @@ impl Cutter {
         let mut state = self.state.lock().unwrap();
         let number = state.writes.len();
         state.writes.push(format!("{} {path}", request.method()));
-        state.cut.take_if(|cut| matches!(cut, Cut::Before(at) | Cut::After(at) if *at == number))
+        state
+            .cut
+            .take_if(|cut| matches!(cut, Cut::Before(at) | Cut::After(at) if *at == number))
     }
 
     async fn trip<T>(&self) -> T {
@@ -86,22 +98,36 @@ impl Cutter {
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
-async fn forward(cutter: Cutter, upstream: Client, request: Request<Incoming>) -> std::io::Result<Response<Body>> {
+async fn forward(
+    cutter: Cutter,
+    upstream: Client,
+    request: Request<Incoming>,
+) -> std::io::Result<Response<Body>> {
     let cut = cutter.arrives(&request);
     if matches!(cut, Some(Cut::Before(_))) {
         return cutter.trip().await;
     }
     let (mut head, body) = request.into_parts();
-    let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    let body = body
+        .collect()
+        .await
+        .map_err(std::io::Error::other)?
+        .to_bytes();
     let token = format!("Bearer {}", upstream.token);
-    head.headers.insert("authorization", token.parse().map_err(std::io::Error::other)?);
+    head.headers.insert(
+        "authorization",
+        token.parse().map_err(std::io::Error::other)?,
+    );
     head.headers.remove("connection");
     let stream = upstream.tls_stream().await?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(std::io::Error::other)?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(std::io::Error::other)?;
     tokio::spawn(connection);
-    let answer =
-        sender.send_request(Request::from_parts(head, Full::new(body))).await.map_err(std::io::Error::other)?;
+    let answer = sender
+        .send_request(Request::from_parts(head, Full::new(body)))
+        .await
+        .map_err(std::io::Error::other)?;
     if cut.is_some() {
         let _ = answer.into_body().collect().await;
         return cutter.trip().await;

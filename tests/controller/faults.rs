@@ -1,5 +1,6 @@
-//! Everything that can go wrong between the controller, its provider and the API server, one thing at a time: whatever it was,
-//! nothing is left behind, nothing is made twice, and nothing is made for a Service that could vanish.
+//! Everything that can go wrong between the controller, its provider and the API server, one thing
+//! at a time: whatever it was, nothing is left behind, nothing is made twice, and nothing is made
+//! for a Service that could vanish.
 
 use crate::cloud::{Cloud, Fault};
 use crate::common::eventually;
@@ -10,24 +11,38 @@ use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// A Service comes, changes and goes, while somebody starts the controller again whenever it was killed.
+/// A Service comes, changes and goes, while somebody starts the controller again whenever it was
+/// killed.
 async fn story(rig: &Rig, cloud: &Cloud, name: &str) {
     rig.create(name).await;
     rig.address(name).await;
     let ports = json!([{"name": "http", "port": 80}, {"name": "https", "port": 443}]);
     rig.change(name, json!({"spec": {"ports": ports}})).await;
     eventually("the second port is served", || async {
-        cloud.made().values().any(|made| made.ports == [80, 443]).then_some(())
+        cloud
+            .made()
+            .values()
+            .any(|made| made.ports == [80, 443])
+            .then_some(())
     })
     .await;
     rig.delete(name).await;
     rig.is_gone(name).await;
-    eventually("nothing is left", || async { cloud.made().is_empty().then_some(()) }).await;
+    eventually("nothing is left", || async {
+        cloud.made().is_empty().then_some(())
+    })
+    .await;
     cloud.check();
 }
 
 /// Tells the story, and kills and restarts the controller whenever it is said to die.
-async fn with_kills(rig: &Rig, cloud: &Cloud, name: &str, kill: &Arc<Notify>, start: impl Fn() -> Running) {
+async fn with_kills(
+    rig: &Rig,
+    cloud: &Cloud,
+    name: &str,
+    kill: &Arc<Notify>,
+    start: impl Fn() -> Running,
+) {
     let mut running = start();
     let telling = story(rig, cloud, name);
     tokio::pin!(telling);
@@ -52,8 +67,15 @@ async fn every_call_of_the_provider_fails_in_every_way() {
             let cloud = rig.cloud(Abilities::default()).await;
             cloud.fail(call, fault);
             let name = format!("web-{call}-{}", format!("{fault:?}").to_lowercase());
-            with_kills(&rig, &cloud, &name, &cloud.kill, || run(client.clone(), &cloud, options())).await;
-            assert!(cloud.fault_is_over(), "{fault:?} of call {call} never came: {:?}", cloud.calls());
+            with_kills(&rig, &cloud, &name, &cloud.kill, || {
+                run(client.clone(), &cloud, options())
+            })
+            .await;
+            assert!(
+                cloud.fault_is_over(),
+                "{fault:?} of call {call} never came: {:?}",
+                cloud.calls()
+            );
         }
     }
 }
@@ -67,15 +89,28 @@ async fn every_write_is_cut_off_before_and_after_it_arrives() {
     // How many writes the story has when nothing goes wrong.
     let cloud = rig.cloud(Abilities::default()).await;
     cutter.cut(None);
-    with_kills(&rig, &cloud, "web", &cutter.tripped, || run(client.clone(), &cloud, options())).await;
+    with_kills(&rig, &cloud, "web", &cutter.tripped, || {
+        run(client.clone(), &cloud, options())
+    })
+    .await;
     let writes = cutter.writes();
     assert!((3..=7).contains(&writes.len()), "{writes:?}");
     for number in 0..writes.len() {
         for cut in [Cut::Before(number), Cut::After(number)] {
             let cloud = rig.cloud(Abilities::default()).await;
             cutter.cut(Some(cut));
-            let name = format!("web-{number}-{}", if cut == Cut::Before(number) { "before" } else { "after" });
-            with_kills(&rig, &cloud, &name, &cutter.tripped, || run(client.clone(), &cloud, options())).await;
+            let name = format!(
+                "web-{number}-{}",
+                if cut == Cut::Before(number) {
+                    "before"
+                } else {
+                    "after"
+                }
+            );
+            with_kills(&rig, &cloud, &name, &cutter.tripped, || {
+                run(client.clone(), &cloud, options())
+            })
+            .await;
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What a pool, a peer and a block may say: the same with the built-in kinds and, in a real cluster, with the definitions of `deploy/`.
+//! What a pool, a peer and a block may say: the same with the built-in kinds and, in a real
+//! cluster, with the definitions of `deploy/`.
 
 use crate::common::rival;
 use crate::pools::{BLOCKS, POOLS};
@@ -11,14 +12,27 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "portico.dev/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-async fn check(rig: &Rig, path: &str, kind: &str, named: Option<&str>, good: &[Value], bad: &[Value]) {
+async fn check(
+    rig: &Rig,
+    path: &str,
+    kind: &str,
+    named: Option<&str>,
+    good: &[Value],
+    bad: &[Value],
+) {
     for (specs, status) in [(good, 201), (bad, 422)] {
         for (number, spec) in specs.iter().enumerate() {
             let own = format!("n{status}-{number}");
-            let answer = rig.api.post(path, &object(kind, named.unwrap_or(&own), spec)).await;
+            let answer = rig
+                .api
+                .post(path, &object(kind, named.unwrap_or(&own), spec))
+                .await;
             assert_eq!(answer.status, status, "{spec}: {}", answer.text());
             if status == 201 {
-                rig.api.delete(&format!("{path}/{}", named.unwrap_or(&own))).await.expect(200);
+                rig.api
+                    .delete(&format!("{path}/{}", named.unwrap_or(&own)))
+                    .await
+                    .expect(200);
             }
         }
     }
@@ -29,12 +43,19 @@ async fn pools() {
     let rig = Rig::start().await;
     let pool = |more: Value| {
         let mut pool = json!({"addresses": ["192.0.2.0/24"]});
-        pool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        pool.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         pool
     };
     let addresses = |addresses: &[&str]| json!({"addresses": addresses});
     let good = [
-        addresses(&["192.0.2.0/24", "198.51.100.10-198.51.100.20", "2001:db8::/112", "2001:db8:1::1 - 2001:db8:1::9"]),
+        addresses(&[
+            "192.0.2.0/24",
+            "198.51.100.10-198.51.100.20",
+            "2001:db8::/112",
+            "2001:db8:1::1 - 2001:db8:1::9",
+        ]),
         pool(
             json!({"namespaces": ["shop"], "serviceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}),
         ),
@@ -62,7 +83,14 @@ async fn pools() {
     ];
     check(&rig, POOLS, "AddressPool", None, &good, &bad).await;
     // What is not said is filled in.
-    let filled = rig.api.post(POOLS, &object("AddressPool", "filled", &pool(json!({"bgp": {}})))).await.expect(201);
+    let filled = rig
+        .api
+        .post(
+            POOLS,
+            &object("AddressPool", "filled", &pool(json!({"bgp": {}}))),
+        )
+        .await
+        .expect(201);
     let expected = json!({"addresses": ["192.0.2.0/24"], "autoAssign": true, "announce": ["Layer2", "BGP"],
         "bgp": {"aggregationLength": 32, "aggregationLengthV6": 128}});
     assert_eq!(filled["spec"], expected);
@@ -73,12 +101,18 @@ async fn peers() {
     let rig = Rig::start().await;
     let peer = |more: Value| {
         let mut peer = json!({"myASN": 64512, "peerASN": 64513, "peerAddress": "192.0.2.1"});
-        peer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        peer.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         peer
     };
     let good = [
-        peer(json!({"holdTime": "1m30s", "keepaliveTime": "30s", "routerID": "10.0.0.1", "ebgpMultiHop": true})),
-        peer(json!({"peerAddress": "2001:db8::1", "sourceAddress": "2001:db8::2", "peerASN": 4294967295_u32})),
+        peer(
+            json!({"holdTime": "1m30s", "keepaliveTime": "30s", "routerID": "10.0.0.1", "ebgpMultiHop": true}),
+        ),
+        peer(
+            json!({"peerAddress": "2001:db8::1", "sourceAddress": "2001:db8::2", "peerASN": 4294967295_u32}),
+        ),
         peer(json!({"holdTime": "0s", "passwordSecret": {"name": "router"}})),
     ];
     let bad = [
@@ -98,8 +132,17 @@ async fn peers() {
         peer(json!({"passwordSecret": {"key": "x"}})),
     ];
     check(&rig, PEERS, "BgpPeer", None, &good, &bad).await;
-    let filled =
-        rig.api.post(PEERS, &object("BgpPeer", "filled", &peer(json!({"passwordSecret": {"name": "router"}})))).await;
+    let filled = rig
+        .api
+        .post(
+            PEERS,
+            &object(
+                "BgpPeer",
+                "filled",
+                &peer(json!({"passwordSecret": {"name": "router"}})),
+            ),
+        )
+        .await;
     let expected = peer(
         json!({"peerPort": 179, "holdTime": "90s", "connectTime": "10s", "restartTime": "120s", "gracefulRestart": true,
         "passwordSecret": {"namespace": "kube-system", "name": "router", "key": "password"}}),
@@ -115,7 +158,9 @@ async fn blocks() {
     let good = [
         block(json!([])),
         block(json!([{"address": "192.0.2.7", "services": [service("1")]}])),
-        block(json!([{"address": "192.0.2.7", "sharingKey": "dns", "services": [service("1"), service("2")]}])),
+        block(
+            json!([{"address": "192.0.2.7", "sharingKey": "dns", "services": [service("1"), service("2")]}]),
+        ),
     ];
     let mut bad = vec![
         json!({"cidr": "192.0.2.0/25"}),
@@ -123,18 +168,35 @@ async fn blocks() {
         block(json!([{"address": "198.51.100.7", "services": [service("1")]}])),
         block(json!([{"address": "192.0.2.7", "services": []}])),
         block(json!([{"address": "192.0.2.7", "services": [service("1"), service("2")]}])),
-        block(json!([{"address": "192.0.2.7", "sharingKey": "dns", "services": [service("1"), service("1")]}])),
+        block(
+            json!([{"address": "192.0.2.7", "sharingKey": "dns", "services": [service("1"), service("1")]}]),
+        ),
     ];
     if rival().is_none() {
         // A definition could say so only at a cost that grows with the square of the claims.
         let claim = |uid: &str| json!({"address": "192.0.2.7", "services": [service(uid)]});
         bad.push(block(json!([claim("1"), claim("2")])));
     }
-    check(&rig, BLOCKS, "AddressBlock", Some("192.0.2.0-24"), &good, &bad).await;
+    check(
+        &rig,
+        BLOCKS,
+        "AddressBlock",
+        Some("192.0.2.0-24"),
+        &good,
+        &bad,
+    )
+    .await;
     // Nobody writes over what they have not seen.
-    let made = rig.api.post(BLOCKS, &object("AddressBlock", "192.0.2.0-24", &good[1])).await.expect(201);
+    let made = rig
+        .api
+        .post(BLOCKS, &object("AddressBlock", "192.0.2.0-24", &good[1]))
+        .await
+        .expect(201);
     let path = format!("{BLOCKS}/192.0.2.0-24");
-    rig.api.put(&path, &object("AddressBlock", "192.0.2.0-24", &good[2])).await.expect(422);
+    rig.api
+        .put(&path, &object("AddressBlock", "192.0.2.0-24", &good[2]))
+        .await
+        .expect(422);
     let mut moved = made.clone();
     moved["spec"] = json!({"cidr": "192.0.3.0/24"});
     rig.api.put(&path, &moved).await.expect(422);

@@ -1,4 +1,5 @@
-//! Pools, and what is known of their addresses: who has which, by the AddressBlocks and by the statuses.
+//! Pools, and what is known of their addresses: who has which, by the AddressBlocks and by the
+//! statuses.
 
 use crate::common::client::MERGE;
 use crate::common::{at, eventually, items, text};
@@ -35,13 +36,15 @@ impl Rig {
     }
 
     pub async fn pool(&self, name: &str, spec: Value) {
-        let pool =
-            json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": name}, "spec": spec});
+        let pool = json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": name}, "spec": spec});
         self.api.post(POOLS, &pool).await.expect(201);
     }
 
     pub async fn change_pool(&self, name: &str, spec: Value) {
-        self.api.patch(&format!("{POOLS}/{name}"), MERGE, &json!({"spec": spec})).await.expect(200);
+        self.api
+            .patch(&format!("{POOLS}/{name}"), MERGE, &json!({"spec": spec}))
+            .await
+            .expect(200);
     }
 
     pub async fn pool_status(&self, name: &str) -> Value {
@@ -51,11 +54,23 @@ impl Rig {
     /// Who has which address, by the blocks: names, with the uid.
     pub async fn claims(&self) -> BTreeMap<String, Vec<(String, String)>> {
         let blocks = self.api.get(BLOCKS).await.expect(200);
-        let claims =
-            items(&blocks).iter().flat_map(|block| at(block, "spec.claims").as_array().cloned().unwrap_or_default());
+        let claims = items(&blocks).iter().flat_map(|block| {
+            at(block, "spec.claims")
+                .as_array()
+                .cloned()
+                .unwrap_or_default()
+        });
         let services = |claim: &Value| {
             let services = claim["services"].as_array().cloned().unwrap_or_default();
-            services.iter().map(|service| (text(service, "name").to_owned(), text(service, "uid").to_owned())).collect()
+            services
+                .iter()
+                .map(|service| {
+                    (
+                        text(service, "name").to_owned(),
+                        text(service, "uid").to_owned(),
+                    )
+                })
+                .collect()
         };
         let mut all = BTreeMap::new();
         for claim in claims {
@@ -70,16 +85,26 @@ impl Rig {
         let services = self.api.get(crate::SERVICES).await.expect(200);
         let mut all: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
         for service in items(&services) {
-            for ingress in at(service, "status.loadBalancer.ingress").as_array().into_iter().flatten() {
-                let owner = (text(service, "metadata.name").to_owned(), text(service, "metadata.uid").to_owned());
-                all.entry(text(ingress, "ip").to_owned()).or_default().push(owner);
+            for ingress in at(service, "status.loadBalancer.ingress")
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                let owner = (
+                    text(service, "metadata.name").to_owned(),
+                    text(service, "metadata.uid").to_owned(),
+                );
+                all.entry(text(ingress, "ip").to_owned())
+                    .or_default()
+                    .push(owner);
             }
         }
         all
     }
 
-    /// What is claimed is shown, and the other way round: nothing has leaked, and nothing is somebody else's. This may take a moment
-    /// after the last change; that nobody shows the address of another is looked at every time.
+    /// What is claimed is shown, and the other way round: nothing has leaked, and nothing is
+    /// somebody else's. This may take a moment after the last change; that nobody shows the address
+    /// of another is looked at every time.
     pub async fn books_balance(&self) {
         eventually("claims and statuses agree", || async {
             // In this order: a claim comes before the status and goes after it.

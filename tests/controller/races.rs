@@ -1,5 +1,5 @@
-//! Controllers with metal that are killed at every write, that follow each other, and that work at the same time although they
-//! should not: no address is given twice, none is lost.
+//! Controllers with metal that are killed at every write, that follow each other, and that work at
+//! the same time although they should not: no address is given twice, none is lost.
 
 use crate::common::eventually;
 use crate::cutter::{Cut, Cutter};
@@ -12,10 +12,21 @@ use std::time::Duration;
 
 /// A Service comes, gets a second family, and goes; the others keep what they have.
 async fn story(rig: &Rig, name: &str) {
-    rig.create_with(name, json!({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]})).await;
+    rig.create_with(
+        name,
+        json!({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]}),
+    )
+    .await;
     let first = rig.address(name).await;
-    rig.change(name, json!({"spec": {"ipFamilyPolicy": "RequireDualStack"}})).await;
-    eventually("it has both families", || async { (rig.addresses(name).await.len() == 2).then_some(()) }).await;
+    rig.change(
+        name,
+        json!({"spec": {"ipFamilyPolicy": "RequireDualStack"}}),
+    )
+    .await;
+    eventually("it has both families", || async {
+        (rig.addresses(name).await.len() == 2).then_some(())
+    })
+    .await;
     assert_eq!(rig.addresses(name).await[0], first);
     rig.delete(name).await;
     rig.is_gone(name).await;
@@ -40,7 +51,11 @@ async fn with_kills(rig: &Rig, cutter: &Cutter, name: &str, start: impl Fn() -> 
 #[tokio::test]
 async fn killed_before_and_after_every_write() {
     let rig = Rig::start().await;
-    rig.pool("public", json!({"addresses": ["192.0.2.0/24", "2001:db8::/120"]})).await;
+    rig.pool(
+        "public",
+        json!({"addresses": ["192.0.2.0/24", "2001:db8::/120"]}),
+    )
+    .await;
     let cutter = Cutter::start(rig.api.clone()).await;
     let client = kube::Client::try_from(kube::Config::new(cutter.url.parse().unwrap())).unwrap();
     let start = || run_metal(client.clone());
@@ -57,7 +72,14 @@ async fn killed_before_and_after_every_write() {
     for number in 0..writes.len() {
         for cut in [Cut::Before(number), Cut::After(number)] {
             cutter.cut(Some(cut));
-            let name = format!("web-{number}-{}", if cut == Cut::Before(number) { "before" } else { "after" });
+            let name = format!(
+                "web-{number}-{}",
+                if cut == Cut::Before(number) {
+                    "before"
+                } else {
+                    "after"
+                }
+            );
             with_kills(&rig, &cutter, &name, start).await;
             assert_eq!(rig.addresses("steady").await.join(","), steady);
         }
@@ -69,7 +91,11 @@ async fn killed_before_and_after_every_write() {
 #[tokio::test]
 async fn killed_at_every_write_with_a_block_of_its_own() {
     let rig = Rig::start().await;
-    rig.pool("public", json!({"addresses": ["192.0.2.0/24", "2001:db8::/120"]})).await;
+    rig.pool(
+        "public",
+        json!({"addresses": ["192.0.2.0/24", "2001:db8::/120"]}),
+    )
+    .await;
     let cutter = Cutter::start(rig.api.clone()).await;
     let client = kube::Client::try_from(kube::Config::new(cutter.url.parse().unwrap())).unwrap();
     let start = || run_metal(client.clone());
@@ -99,15 +125,20 @@ async fn all_have_one_each(rig: &Rig, names: &[String]) {
     }
     rig.books_balance().await;
     for name in names {
-        assert!(seen.contains(&rig.addresses(name).await[0]), "{name} has moved");
+        assert!(
+            seen.contains(&rig.addresses(name).await[0]),
+            "{name} has moved"
+        );
     }
 }
 
-/// What an election should rule out, and what must do no harm when it does not (a process that was paused for a minute).
+/// What an election should rule out, and what must do no harm when it does not (a process that was
+/// paused for a minute).
 #[tokio::test]
 async fn two_at_the_same_time() {
     let rig = Rig::start().await;
-    rig.pool("public", json!({"addresses": ["192.0.2.0/25"]})).await;
+    rig.pool("public", json!({"addresses": ["192.0.2.0/25"]}))
+        .await;
     let _one = rig.metal().await;
     let _two = rig.metal().await;
     let names = names(60);
@@ -128,7 +159,8 @@ async fn two_at_the_same_time() {
 #[tokio::test]
 async fn one_after_the_other() {
     let rig = Rig::start().await;
-    rig.pool("public", json!({"addresses": ["192.0.2.0/25"]})).await;
+    rig.pool("public", json!({"addresses": ["192.0.2.0/25"]}))
+        .await;
     let client = rig.kube().await;
     let candidate = |identity: String| {
         let client = client.clone();
@@ -139,7 +171,10 @@ async fn one_after_the_other() {
             ..LeaseOptions::new("kube-system", "portico-controller", &identity)
         };
         Running::new(move |stop| async move {
-            lead(client.clone(), lease, stop, |stop| control(client.clone(), stop)).await;
+            lead(client.clone(), lease, stop, |stop| {
+                control(client.clone(), stop)
+            })
+            .await;
         })
     };
     let names = names(40);

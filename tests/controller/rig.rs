@@ -24,16 +24,24 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn new<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(watch::Receiver<bool>) -> F) -> Running {
+    pub fn new<F: Future<Output = ()> + Send + 'static>(
+        run: impl FnOnce(watch::Receiver<bool>) -> F,
+    ) -> Running {
         let (stop, stopped) = watch::channel(false);
-        Running { task: tokio::spawn(run(stopped)), stop }
+        Running {
+            task: tokio::spawn(run(stopped)),
+            stop,
+        }
     }
 
     /// In order.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         let task = &mut self.task;
-        tokio::time::timeout(Duration::from_secs(10), task).await.expect("it stops").unwrap();
+        tokio::time::timeout(Duration::from_secs(10), task)
+            .await
+            .expect("it stops")
+            .unwrap();
     }
 
     /// Without notice.
@@ -51,13 +59,21 @@ impl Drop for Running {
 
 /// Retries in milliseconds.
 pub fn options() -> Options {
-    Options { retry: (Duration::from_millis(20), Duration::from_millis(200)), ..Options::default() }
+    Options {
+        retry: (Duration::from_millis(20), Duration::from_millis(200)),
+        ..Options::default()
+    }
 }
 
 impl Rig {
-    /// With a real kube-apiserver in place of Portico's, the definitions of `deploy/` are installed first.
+    /// With a real kube-apiserver in place of Portico's, the definitions of `deploy/` are installed
+    /// first.
     pub async fn start() -> Rig {
-        let flags: &[&str] = if rival().is_some() { &[] } else { &["--endpoint-slice-controller=false"] };
+        let flags: &[&str] = if rival().is_some() {
+            &[]
+        } else {
+            &["--endpoint-slice-controller=false"]
+        };
         let server = Server::start(Store::Embedded, flags).await;
         let api = server.admin();
         let rig = Rig { server, api };
@@ -69,14 +85,21 @@ impl Rig {
 
     async fn define(&self) {
         let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds")).unwrap();
+        let files =
+            std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds")).unwrap();
         for file in files {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
             let definition: Value = serde_saphyr::from_str(&text).unwrap();
             self.api.post(definitions, &definition).await.expect(201);
             let resource = text_of(&definition, "spec.names.plural");
             eventually(&format!("{resource} are served"), || async {
-                (self.api.get(&format!("/apis/portico.dev/v1/{resource}")).await.status == 200).then_some(())
+                (self
+                    .api
+                    .get(&format!("/apis/portico.dev/v1/{resource}"))
+                    .await
+                    .status
+                    == 200)
+                    .then_some(())
             })
             .await;
         }
@@ -90,7 +113,9 @@ impl Rig {
     pub async fn kube(&self) -> kube::Client {
         let config = kube::config::Kubeconfig::read_from(self.server.kubeconfig()).unwrap();
         let options = kube::config::KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(config, &options).await.unwrap();
+        let config = kube::Config::from_custom_kubeconfig(config, &options)
+            .await
+            .unwrap();
         kube::Client::try_from(config).unwrap()
     }
 
@@ -113,7 +138,9 @@ impl Rig {
 
     pub async fn create_with(&self, name: &str, more: Value) -> Value {
         let mut spec = json!({"type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         self.api.create_service(name, spec).await.expect(201)
     }
 
@@ -141,20 +168,30 @@ impl Rig {
     pub async fn address(&self, name: &str) -> String {
         eventually(&format!("{name} has an address"), || async {
             let service = self.get(name).await?;
-            Some(text(&service, "status.loadBalancer.ingress.0.ip").to_owned()).filter(|address| !address.is_empty())
+            Some(text(&service, "status.loadBalancer.ingress.0.ip").to_owned())
+                .filter(|address| !address.is_empty())
         })
         .await
     }
 
     pub async fn is_gone(&self, name: &str) {
-        eventually(&format!("{name} is gone"), || async { self.get(name).await.is_none().then_some(()) }).await;
+        eventually(&format!("{name} is gone"), || async {
+            self.get(name).await.is_none().then_some(())
+        })
+        .await;
     }
 
     /// The addresses in the status.
     pub async fn addresses(&self, name: &str) -> Vec<String> {
         let service = self.get(name).await.unwrap_or_default();
-        let ingress = at(&service, "status.loadBalancer.ingress").as_array().cloned().unwrap_or_default();
-        ingress.iter().map(|ingress| text(ingress, "ip").to_owned()).collect()
+        let ingress = at(&service, "status.loadBalancer.ingress")
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        ingress
+            .iter()
+            .map(|ingress| text(ingress, "ip").to_owned())
+            .collect()
     }
 
     /// Waits for a condition with this reason; the condition.
@@ -178,7 +215,10 @@ pub fn path(name: &str) -> String {
 
 pub fn condition(service: &Value, kind: &str) -> Option<Value> {
     let conditions = at(service, "status.conditions").as_array()?;
-    conditions.iter().find(|condition| text(condition, "type") == kind).cloned()
+    conditions
+        .iter()
+        .find(|condition| text(condition, "type") == kind)
+        .cloned()
 }
 
 pub fn finalizers(service: &Value) -> Vec<String> {

@@ -36,7 +36,11 @@ impl Traces {
     pub async fn act(&mut self, lab: &mut Lab, action: &Value) -> Result<(), String> {
         let (name, value) = action
             .as_object()
-            .and_then(|fields| fields.iter().find(|(name, _)| !matches!(name.as_str(), "with" | "namespace")))
+            .and_then(|fields| {
+                fields
+                    .iter()
+                    .find(|(name, _)| !matches!(name.as_str(), "with" | "namespace"))
+            })
             .ok_or_else(|| format!("no action: {action}"))?;
         let namespace = action["namespace"].as_str().unwrap_or("default");
         self.tampered |= matches!(name.as_str(), "flush-rules" | "foreign-rules");
@@ -44,25 +48,35 @@ impl Traces {
             "apply" => self.apply(lab, value).await?,
             "patch" => {
                 let (kind, name) = self.target(value)?;
-                lab.control.patch(&kind, namespace, &name, &action["with"]).await.map_err(|error| error.to_string())?;
+                lab.control
+                    .patch(&kind, namespace, &name, &action["with"])
+                    .await
+                    .map_err(|error| error.to_string())?;
             }
             "delete" => {
                 for target in list(value) {
                     let (kind, name) = self.target(target)?;
-                    lab.control.delete(&kind, namespace, &name).await.map_err(|error| error.to_string())?;
+                    lab.control
+                        .delete(&kind, namespace, &name)
+                        .await
+                        .map_err(|error| error.to_string())?;
                 }
             }
             "sleep" => sleep(Duration::from_secs_f64(value.as_f64().unwrap_or_default())).await,
             "stop-proxy" => workers(value).for_each(|name| lab.stop_node(name)),
             "start-proxy" => workers(value).for_each(|name| lab.start_node(name)),
             "cleanup-proxy" => workers(value).for_each(|name| lab.clean_up_node(name)),
-            "foreign-rules" => workers(value).try_for_each(|name| self.add_foreign_rules(lab, name))?,
+            "foreign-rules" => {
+                workers(value).try_for_each(|name| self.add_foreign_rules(lab, name))?
+            }
             "flush-rules" => workers(value).try_for_each(|name| flush_rules(lab.host(name)))?,
             "add-address" => {
                 let (Some(host), Some(address)) = (value[0].as_str(), value[1].as_str()) else {
                     return Err(format!("which host and address: {value}"));
                 };
-                lab.host(host).address("lo", address).map_err(|error| error.to_string())?;
+                lab.host(host)
+                    .address("lo", address)
+                    .map_err(|error| error.to_string())?;
                 self.addresses.push((host.to_owned(), address.to_owned()));
             }
             name => return Err(format!("unknown action {name}")),
@@ -73,22 +87,34 @@ impl Traces {
     async fn apply(&mut self, lab: &Lab, objects: &Value) -> Result<(), String> {
         for object in list(objects).flat_map(|object| expand(&lab.cluster.addresses, object)) {
             let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
+            let name = object["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            let namespace = object["metadata"]["namespace"]
+                .as_str()
+                .unwrap_or("default")
+                .to_owned();
             let key = [kind, namespace, name];
             match key[0] == "Node" {
                 true => drop(self.nodes.insert(key[2].clone())),
                 false if self.objects.contains(&key) => {}
                 false => self.objects.push(key),
             }
-            lab.control.apply(&object).await.map_err(|error| format!("{}: {error}", object["metadata"]["name"]))?;
+            lab.control
+                .apply(&object)
+                .await
+                .map_err(|error| format!("{}: {error}", object["metadata"]["name"]))?;
         }
         Ok(())
     }
 
     /// Kind and name of `Kind/name`.
     fn target(&mut self, target: &Value) -> Result<(String, String), String> {
-        let (kind, name) = target.as_str().and_then(|text| text.split_once('/')).ok_or(format!("target {target}"))?;
+        let (kind, name) = target
+            .as_str()
+            .and_then(|text| text.split_once('/'))
+            .ok_or(format!("target {target}"))?;
         if kind == "Node" {
             self.nodes.insert(name.to_owned());
         }
@@ -105,20 +131,33 @@ impl Traces {
     /// Brings the cluster back to what it was.
     pub async fn undo(self, lab: &mut Lab) -> Result<(), String> {
         for [kind, namespace, name] in self.objects.iter().rev() {
-            lab.control.delete(kind, namespace, name).await.map_err(|error| error.to_string())?;
+            lab.control
+                .delete(kind, namespace, name)
+                .await
+                .map_err(|error| error.to_string())?;
         }
         for name in &self.nodes {
-            lab.control.reset_node(&node(&lab.cluster.addresses, name)).await.map_err(|error| error.to_string())?;
+            lab.control
+                .reset_node(&node(&lab.cluster.addresses, name))
+                .await
+                .map_err(|error| error.to_string())?;
         }
         for (host, address) in &self.addresses {
-            lab.host(host).remove_address("lo", address).map_err(|error| error.to_string())?;
+            lab.host(host)
+                .remove_address("lo", address)
+                .map_err(|error| error.to_string())?;
         }
         for name in &self.foreign {
-            let _ = lab.host(name).run(nft(&["delete", "table", "inet", "lab-foreign"]), "");
+            let _ = lab
+                .host(name)
+                .run(nft(&["delete", "table", "inet", "lab-foreign"]), "");
             let _ = lab.host(name).run(foreign_iptables("-D"), "");
         }
         lab.start_missing().await;
-        WORKERS.iter().try_for_each(|name| lab.host(name).forget_connections()).map_err(|error| error.to_string())
+        WORKERS
+            .iter()
+            .try_for_each(|name| lab.host(name).forget_connections())
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -130,10 +169,13 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 
 fn workers(names: &Value) -> impl Iterator<Item = &'static str> {
     let wanted: Vec<_> = list(names).cloned().collect();
-    WORKERS.into_iter().filter(move |name| wanted.iter().any(|wanted| wanted == name))
+    WORKERS
+        .into_iter()
+        .filter(move |name| wanted.iter().any(|wanted| wanted == name))
 }
 
-/// Removes all rules, whoever made them and in whatever way: which ways there are depends on the kernel.
+/// Removes all rules, whoever made them and in whatever way: which ways there are depends on the
+/// kernel.
 fn flush_rules(host: &Host) -> Result<(), String> {
     let _ = host.run(nft(&["flush", "ruleset"]), "");
     let mut ipvsadm = Command::new("ipvsadm");
@@ -143,11 +185,19 @@ fn flush_rules(host: &Host) -> Result<(), String> {
         let mut restore = Command::new(program);
         restore.arg("--wait");
         let emptied = host.run(restore, "*nat\nCOMMIT\n*mangle\nCOMMIT\n*filter\nCOMMIT\n");
-        emptied.map(drop).map_err(|error| format!("{error}: {}", error.source))
+        emptied
+            .map(drop)
+            .map_err(|error| format!("{error}: {}", error.source))
     };
     // Where the node repairs at this very moment what is gone already, the program gives up.
-    let insist = |program| empty(program).or_else(|_| empty(program)).or_else(|_| empty(program));
-    ["iptables-restore", "ip6tables-restore"].into_iter().try_for_each(insist)
+    let insist = |program| {
+        empty(program)
+            .or_else(|_| empty(program))
+            .or_else(|_| empty(program))
+    };
+    ["iptables-restore", "ip6tables-restore"]
+        .into_iter()
+        .try_for_each(insist)
 }
 
 fn nft(arguments: &[&str]) -> Command {
@@ -158,6 +208,16 @@ fn nft(arguments: &[&str]) -> Command {
 
 fn foreign_iptables(add_or_delete: &str) -> Command {
     let mut command = Command::new("iptables");
-    command.args(["-w", add_or_delete, "INPUT", "-p", "tcp", "--dport", "31998", "-j", "DROP"]);
+    command.args([
+        "-w",
+        add_or_delete,
+        "INPUT",
+        "-p",
+        "tcp",
+        "--dport",
+        "31998",
+        "-j",
+        "DROP",
+    ]);
     command
 }

@@ -25,7 +25,12 @@ pub struct Refused(pub u16, pub String);
 
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "HTTP {}: {}", self.0, self.1.chars().take(400).collect::<String>())
+        write!(
+            f,
+            "HTTP {}: {}",
+            self.0,
+            self.1.chars().take(400).collect::<String>()
+        )
     }
 }
 
@@ -39,16 +44,27 @@ pub struct Control {
 /// The command with its output going to a file.
 pub fn logged(mut command: Command, log: &Path) -> Command {
     let out = File::options().create(true).append(true).open(log).unwrap();
-    command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
+    command
+        .stdin(Stdio::null())
+        .stdout(out.try_clone().unwrap())
+        .stderr(out);
     command
 }
 
 impl Control {
-    /// Starts Portico's API server, or a kube-apiserver with its etcd where `KUBE_APISERVER` names one. Whoever calls this is
-    /// inside the host `cp`, as all requests are sent from where the caller is.
+    /// Starts Portico's API server, or a kube-apiserver with its etcd where `KUBE_APISERVER` names
+    /// one. Whoever calls this is inside the host `cp`, as all requests are sent from where the
+    /// caller is.
     pub async fn start(cluster: &Cluster, dir: &Path) -> Control {
-        let (host, address) = (cluster.host("cp").unwrap(), cluster.addresses.of("cp", "ip").unwrap().to_string());
-        fs::write(dir.join("tokens.csv"), format!("{TOKEN},admin,1,system:masters\n")).unwrap();
+        let (host, address) = (
+            cluster.host("cp").unwrap(),
+            cluster.addresses.of("cp", "ip").unwrap().to_string(),
+        );
+        fs::write(
+            dir.join("tokens.csv"),
+            format!("{TOKEN},admin,1,system:masters\n"),
+        )
+        .unwrap();
         let commands = match std::env::var("KUBE_APISERVER") {
             Ok(program) => vec![etcd(dir), kube_apiserver(&program, &address, dir)],
             Err(_) => vec![apiserver(&address, dir)],
@@ -57,7 +73,11 @@ impl Control {
         let programs = commands.into_iter().map(start).collect();
         let client = Client::new(&format!("{address}:{PORT}"), TOKEN, None);
         let kubeconfig = write_kubeconfig(&address, dir);
-        let control = Control { client, kubeconfig, _programs: programs };
+        let control = Control {
+            client,
+            kubeconfig,
+            _programs: programs,
+        };
         control.ready(&dir.join("apiserver.log")).await;
         control
     }
@@ -66,15 +86,29 @@ impl Control {
     async fn ready(&self, log: &Path) {
         let deadline = Instant::now() + PATIENCE;
         for path in ["/readyz", "/api/v1/namespaces/default"] {
-            while !self.client.try_call("GET", path, &[], None).await.is_ok_and(|answer| answer.status == 200) {
+            while !self
+                .client
+                .try_call("GET", path, &[], None)
+                .await
+                .is_ok_and(|answer| answer.status == 200)
+            {
                 let told = || fs::read_to_string(log).unwrap_or_default();
-                assert!(Instant::now() < deadline, "the API server does not start:\n{}", told());
+                assert!(
+                    Instant::now() < deadline,
+                    "the API server does not start:\n{}",
+                    told()
+                );
                 sleep(Duration::from_millis(20)).await;
             }
         }
     }
 
-    async fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Refused> {
+    async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Refused> {
         let body = body.map(|body| ("application/json", body.to_string().into()));
         let answer = self.client.call(method, path, &[], body).await;
         match answer.status {
@@ -86,18 +120,25 @@ impl Control {
     /// All objects of a kind.
     pub async fn list(&self, kind: &str) -> Result<Vec<Value>, Refused> {
         let mut list = self.request("GET", &everywhere(kind), None).await?;
-        let mut items: Vec<Value> = serde_json::from_value(list["items"].take()).unwrap_or_default();
+        let mut items: Vec<Value> =
+            serde_json::from_value(list["items"].take()).unwrap_or_default();
         items.iter_mut().for_each(|item| item["kind"] = json!(kind));
         Ok(items)
     }
 
-    /// Creates or replaces an object; a status in it is written through `/status`. The object as it is then.
+    /// Creates or replaces an object; a status in it is written through `/status`. The object as it
+    /// is then.
     pub async fn apply(&self, object: &Value) -> Result<Value, Refused> {
         let mut object = object.clone();
         let kind = object["kind"].as_str().unwrap().to_owned();
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-        let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
-        let status = object.as_object_mut().and_then(|object| object.remove("status"));
+        let namespace = object["metadata"]["namespace"]
+            .as_str()
+            .unwrap_or("default")
+            .to_owned();
+        let status = object
+            .as_object_mut()
+            .and_then(|object| object.remove("status"));
         if object["apiVersion"].is_null() {
             object["apiVersion"] = json!(api_version(&kind));
         }
@@ -121,10 +162,16 @@ impl Control {
         }
     }
 
-    async fn create_or_replace(&self, all: &str, one: &str, object: &mut Value) -> Result<Value, Refused> {
+    async fn create_or_replace(
+        &self,
+        all: &str,
+        one: &str,
+        object: &mut Value,
+    ) -> Result<Value, Refused> {
         match self.request("GET", one, None).await {
             Ok(current) => {
-                object["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+                object["metadata"]["resourceVersion"] =
+                    current["metadata"]["resourceVersion"].clone();
                 self.request("PUT", one, Some(object)).await
             }
             Err(Refused(404, _)) => {
@@ -135,10 +182,18 @@ impl Control {
         }
     }
 
-    async fn put_status(&self, path: &str, mut object: Value, status: Value) -> Result<Value, Refused> {
+    async fn put_status(
+        &self,
+        path: &str,
+        mut object: Value,
+        status: Value,
+    ) -> Result<Value, Refused> {
         for _ in 0..CONFLICTS {
             object["status"] = status.clone();
-            match self.request("PUT", &format!("{path}/status"), Some(&object)).await {
+            match self
+                .request("PUT", &format!("{path}/status"), Some(&object))
+                .await
+            {
                 Err(Refused(409, _)) => object = self.request("GET", path, None).await?,
                 outcome => return outcome,
             }
@@ -147,7 +202,13 @@ impl Control {
     }
 
     /// A merge patch, also of the status.
-    pub async fn patch(&self, kind: &str, namespace: &str, name: &str, patch: &Value) -> Result<Value, Refused> {
+    pub async fn patch(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Value, Refused> {
         let path = path(kind, namespace, name);
         let mut main = patch.clone();
         let status = main.as_object_mut().and_then(|main| main.remove("status"));
@@ -174,7 +235,10 @@ impl Control {
 
     /// Deletes an object, which may be gone already.
     pub async fn delete(&self, kind: &str, namespace: &str, name: &str) -> Result<(), Refused> {
-        match self.request("DELETE", &path(kind, namespace, name), None).await {
+        match self
+            .request("DELETE", &path(kind, namespace, name), None)
+            .await
+        {
             Ok(_) | Err(Refused(404, _)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -189,7 +253,10 @@ impl Control {
                 outcome => outcome?,
             };
             let leaving = !node["metadata"]["deletionTimestamp"].is_null();
-            merge(&mut node, &json!({"metadata": {"finalizers": null, "annotations": null}}));
+            merge(
+                &mut node,
+                &json!({"metadata": {"finalizers": null, "annotations": null}}),
+            );
             if !leaving {
                 node["metadata"]["labels"] = wanted["metadata"]["labels"].clone();
                 node["spec"] = wanted["spec"].clone();
@@ -216,33 +283,62 @@ fn apiserver(address: &str, dir: &Path) -> (&'static str, Command) {
         .arg(format!("--bind-address={address}"))
         .arg(format!("--advertise-address={address}"))
         .arg(format!("--secure-port={PORT}"))
-        .arg(format!("--token-auth-file={}", dir.join("tokens.csv").display()))
+        .arg(format!(
+            "--token-auth-file={}",
+            dir.join("tokens.csv").display()
+        ))
         .arg(format!("--service-cluster-ip-range={SERVICE_RANGES}"));
     ("apiserver.log", command)
 }
 
 fn etcd(dir: &Path) -> (&'static str, Command) {
     let mut command = Command::new(std::env::var("ETCD").unwrap_or("etcd".to_owned()));
-    command.arg(format!("--data-dir={}", dir.join("etcd").display())).arg("--unsafe-no-fsync");
+    command
+        .arg(format!("--data-dir={}", dir.join("etcd").display()))
+        .arg("--unsafe-no-fsync");
     ("etcd.log", command)
 }
 
 fn kube_apiserver(program: &str, address: &str, dir: &Path) -> (&'static str, Command) {
     let key = dir.join("sa.key");
-    let made = Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048").output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let made = Command::new("openssl")
+        .args(["genrsa", "-out"])
+        .arg(&key)
+        .arg("2048")
+        .output()
+        .unwrap();
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
     let mut command = Command::new(program);
     command
-        .args(["--etcd-servers=http://127.0.0.1:2379", "--authorization-mode=RBAC"])
-        .args(["--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none"])
-        .args(["--service-account-issuer=https://kubernetes.default.svc", "--enable-priority-and-fairness=false"])
+        .args([
+            "--etcd-servers=http://127.0.0.1:2379",
+            "--authorization-mode=RBAC",
+        ])
+        .args([
+            "--disable-admission-plugins=ServiceAccount",
+            "--endpoint-reconciler-type=none",
+        ])
+        .args([
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--enable-priority-and-fairness=false",
+        ])
         .arg(format!("--bind-address={address}"))
         .arg(format!("--advertise-address={address}"))
         .arg(format!("--secure-port={PORT}"))
         .arg(format!("--cert-dir={}", dir.join("certs").display()))
         .arg(format!("--service-account-key-file={}", key.display()))
-        .arg(format!("--service-account-signing-key-file={}", key.display()))
-        .arg(format!("--token-auth-file={}", dir.join("tokens.csv").display()))
+        .arg(format!(
+            "--service-account-signing-key-file={}",
+            key.display()
+        ))
+        .arg(format!(
+            "--token-auth-file={}",
+            dir.join("tokens.csv").display()
+        ))
         .arg(format!("--service-cluster-ip-range={SERVICE_RANGES}"));
     ("apiserver.log", command)
 }

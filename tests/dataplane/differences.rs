@@ -1,5 +1,6 @@
-//! What a mode does otherwise than kube-proxy's nftables and iptables modes, by design, as it is on disk: each with its
-//! reason. Such a probe has to see just that, so that what is no longer so does not stay in the list.
+//! What a mode does otherwise than kube-proxy's nftables and iptables modes, by design, as it is on
+//! disk: each with its reason. Such a probe has to see just that, so that what is no longer so does
+//! not stay in the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +22,8 @@ struct Reason {
 
 /// Makes what the mode does what the scenarios expect.
 pub fn expect(mode: &str, scenarios: &mut [Scenario]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/dataplane/{mode}-differences.yaml"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../../tests/dataplane/{mode}-differences.yaml"));
     if !path.exists() {
         return;
     }
@@ -32,11 +34,19 @@ pub fn expect(mode: &str, scenarios: &mut [Scenario]) {
     for (name, seen) in reasons.into_iter().flat_map(|reason| reason.seen) {
         // Those that are not picked are not there.
         if let Some(scenario) = scenarios.iter_mut().find(|scenario| scenario.name == name) {
-            problems
-                .extend(expect_in(scenario, seen).into_iter().map(|probe| format!("{name} has no probe {probe:?}")));
+            problems.extend(
+                expect_in(scenario, seen)
+                    .into_iter()
+                    .map(|probe| format!("{name} has no probe {probe:?}")),
+            );
         }
     }
-    assert!(problems.is_empty(), "{}:\n{}", path.display(), problems.join("\n"));
+    assert!(
+        problems.is_empty(),
+        "{}:\n{}",
+        path.display(),
+        problems.join("\n")
+    );
 }
 
 /// The probes that the scenario does not have.

@@ -1,5 +1,5 @@
-//! The cluster with everything that runs in it: the API server and the program on each node under test, and waiting until
-//! the nodes have followed a change.
+//! The cluster with everything that runs in it: the API server and the program on each node under
+//! test, and waiting until the nodes have followed a change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,10 +18,12 @@ use crate::control::{Control, Refused, logged};
 use crate::objects::{self, merge};
 
 pub const WORKERS: [&str; 3] = ["node1", "node2", "node3"];
-/// A Service that is changed after all others: who forwards its newest port has seen what came before it.
+/// A Service that is changed after all others: who forwards its newest port has seen what came
+/// before it.
 const SENTINEL: [&str; 2] = ["10.96.255.254", "fd00:10:96::fffe"];
 const SENTINEL_PORTS: std::ops::Range<u16> = 9900..9964;
-/// How long a program may take to start, and to follow a change; four times as long inside user-mode-linux.
+/// How long a program may take to start, and to follow a change; four times as long inside
+/// user-mode-linux.
 const START: Duration = Duration::from_secs(60);
 const FOLLOW: Duration = Duration::from_secs(15);
 
@@ -47,13 +49,26 @@ impl Lab {
         SENTINEL_PORTS.for_each(|port| cp.serve(port).unwrap());
         let control = Control::start(&cluster, dir.path()).await;
         for name in WORKERS {
-            control.apply(&objects::node(&cluster.addresses, name)).await.unwrap();
+            control
+                .apply(&objects::node(&cluster.addresses, name))
+                .await
+                .unwrap();
         }
-        Lab { cluster, control, mode, nodes: BTreeMap::new(), config: None, changes: 0, dir }
+        Lab {
+            cluster,
+            control,
+            mode,
+            nodes: BTreeMap::new(),
+            config: None,
+            changes: 0,
+            dir,
+        }
     }
 
     pub fn host(&self, name: &str) -> &Host {
-        self.cluster.host(name).unwrap_or_else(|| panic!("no host {name}"))
+        self.cluster
+            .host(name)
+            .unwrap_or_else(|| panic!("no host {name}"))
     }
 
     /// All nodes run with this configuration; those that do already are left alone.
@@ -68,10 +83,16 @@ impl Lab {
     /// Starts what does not run and waits for it.
     pub async fn start_missing(&mut self) {
         self.nodes.retain(|_, process| process.ended().is_none());
-        let missing: Vec<_> = WORKERS.into_iter().filter(|name| !self.nodes.contains_key(name)).collect();
+        let missing: Vec<_> = WORKERS
+            .into_iter()
+            .filter(|name| !self.nodes.contains_key(name))
+            .collect();
         missing.iter().for_each(|name| self.start_node(name));
         if !missing.is_empty() {
-            let late = self.sync_within(START).await.unwrap_or_else(|error| panic!("sentinel: {error}"));
+            let late = self
+                .sync_within(START)
+                .await
+                .unwrap_or_else(|error| panic!("sentinel: {error}"));
             assert!(late.is_empty(), "not started: {late:?}\n{}", self.logs());
         }
     }
@@ -109,21 +130,27 @@ impl Lab {
             Err(_) => {
                 let mut portico = Command::new(env!("CARGO_BIN_EXE_portico"));
                 portico.args(["node", "--config"]).arg(path);
-                portico.arg("--data-dir").arg(self.dir.path().join(name)).arg("--static-services=");
+                portico
+                    .arg("--data-dir")
+                    .arg(self.dir.path().join(name))
+                    .arg("--static-services=");
                 portico
             }
         };
-        command
-            .args(flags)
-            .env("NODE_NAME", name)
-            .env("XTABLES_LOCKFILE", self.dir.path().join(format!("{name}.lock")));
-        self.host(name).spawn(logged(command, &self.log_path(name))).unwrap()
+        command.args(flags).env("NODE_NAME", name).env(
+            "XTABLES_LOCKFILE",
+            self.dir.path().join(format!("{name}.lock")),
+        );
+        self.host(name)
+            .spawn(logged(command, &self.log_path(name)))
+            .unwrap()
     }
 
     /// What the program of a node is told.
     pub fn config(&self, name: &str) -> Value {
         let mut config = objects::node_config(self.mode, name);
-        config["clientConnection"] = json!({"kubeconfig": self.control.kubeconfig, "qps": 50, "burst": 100});
+        config["clientConnection"] =
+            json!({"kubeconfig": self.control.kubeconfig, "qps": 50, "burst": 100});
         if let Some(extra) = &self.config {
             merge(&mut config, &Value::from(extra.clone()));
         }
@@ -137,7 +164,10 @@ impl Lab {
 
     fn write_config(&self, name: &str) -> PathBuf {
         let config = self.config(name);
-        let (path, text) = (self.dir.path().join(format!("{name}.json")), config.to_string());
+        let (path, text) = (
+            self.dir.path().join(format!("{name}.json")),
+            config.to_string(),
+        );
         // A running program may watch its file.
         if fs::read_to_string(&path).unwrap_or_default() != text {
             fs::write(&path, text).unwrap();
@@ -154,7 +184,10 @@ impl Lab {
         let tail = |name: &str| {
             let log = fs::read_to_string(self.log_path(name)).unwrap_or_default();
             let lines: Vec<_> = log.lines().collect();
-            format!("--- {name}\n{}\n", lines[lines.len().saturating_sub(15)..].join("\n"))
+            format!(
+                "--- {name}\n{}\n",
+                lines[lines.len().saturating_sub(15)..].join("\n")
+            )
         };
         WORKERS.iter().map(|name| tail(name)).collect()
     }
@@ -166,7 +199,10 @@ impl Lab {
 
     async fn sync_within(&mut self, patience: Duration) -> Result<Vec<String>, Refused> {
         self.changes += 1;
-        let (port, target) = (10_000 + self.changes, SENTINEL_PORTS.start + self.changes % 64);
+        let (port, target) = (
+            10_000 + self.changes,
+            SENTINEL_PORTS.start + self.changes % 64,
+        );
         for object in self.sentinel(port, target) {
             self.control.apply(&object).await?;
         }
@@ -174,7 +210,9 @@ impl Lab {
         let cluster = &self.cluster;
         let waits = self.nodes.iter_mut().map(|(name, process)| async move {
             let host = cluster.host(name).unwrap();
-            let late = join_all(SENTINEL.map(|address| follow(host, address, port, target, deadline))).await;
+            let late =
+                join_all(SENTINEL.map(|address| follow(host, address, port, target, deadline)))
+                    .await;
             match process.ended() {
                 Some(status) => Some(format!("{name} ended: {status}")),
                 None => late.contains(&true).then(|| format!("{name} is late")),
@@ -210,7 +248,10 @@ impl Lab {
 /// Asks on this node until the sentinel answers on its new port; whether it did not in time.
 async fn follow(host: &Host, address: &str, port: u16, target: u16, deadline: Instant) -> bool {
     let to = std::net::SocketAddr::new(address.parse().unwrap(), port);
-    let mut flow = Flow { patience: Duration::from_millis(60), ..Flow::new(Protocol::Tcp, to) };
+    let mut flow = Flow {
+        patience: Duration::from_millis(60),
+        ..Flow::new(Protocol::Tcp, to)
+    };
     // Asking takes time from those who are waited for.
     let mut pause = Duration::from_millis(4);
     while Instant::now() < deadline {

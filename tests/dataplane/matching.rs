@@ -2,13 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-/// The recorded value may leave fields of objects out; `any-node` is every node, `<any>` everything.
+/// The recorded value may leave fields of objects out; `any-node` is every node, `<any>`
+/// everything.
 pub fn matches(expected: &Value, seen: &Value) -> bool {
     match (expected, seen) {
         (Value::Object(expected), Value::Object(seen)) => {
             let hidden = |field: &str| seen.contains_key(field) && !expected.contains_key(field);
             let contradicts = hidden("fail") || (hidden("reach") && expected.contains_key("fail"));
-            !contradicts && expected.iter().all(|(name, expected)| field_matches(name, expected, seen))
+            !contradicts
+                && expected
+                    .iter()
+                    .all(|(name, expected)| field_matches(name, expected, seen))
         }
         (Value::Array(expected), Value::Array(seen)) => sorted(expected) == sorted(seen),
         (Value::String(text), seen) if text == "<any>" => !seen.is_null(),
@@ -19,7 +23,9 @@ pub fn matches(expected: &Value, seen: &Value) -> bool {
 
 fn field_matches(name: &str, expected: &Value, seen: &Map<String, Value>) -> bool {
     match (name, seen.get(name)) {
-        ("source", value) => source_matches(expected, value.unwrap_or(&Value::Null), seen.get("reach")),
+        ("source", value) => {
+            source_matches(expected, value.unwrap_or(&Value::Null), seen.get("reach"))
+        }
         (_, value) => value.is_some_and(|value| matches(expected, value)),
     }
 }
@@ -30,13 +36,20 @@ fn source_matches(expected: &Value, seen: &Value, reached: Option<&Value>) -> bo
         let each = |value: &Value| match value {
             Value::Object(each) => each.clone(),
             one => {
-                let names = reached.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+                let names = reached
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str);
                 names.map(|name| (name.to_owned(), one.clone())).collect()
             }
         };
         let (expected, seen) = (each(expected), each(seen));
         return expected.len() == seen.len()
-            && expected.iter().all(|(name, one)| seen.get(name).is_some_and(|seen| source_matches(one, seen, None)));
+            && expected.iter().all(|(name, one)| {
+                seen.get(name)
+                    .is_some_and(|seen| source_matches(one, seen, None))
+            });
     }
     match expected.as_str() {
         Some("any-node") => matches!(seen.as_str(), Some("node1" | "node2" | "node3")),
@@ -58,7 +71,10 @@ pub fn mask_times(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(mask_times),
         Value::String(text) => {
             if let Ok(time) = text.parse::<jiff::Timestamp>() {
-                let age = jiff::Timestamp::now().duration_since(time).as_secs_f64().abs();
+                let age = jiff::Timestamp::now()
+                    .duration_since(time)
+                    .as_secs_f64()
+                    .abs();
                 *value = json!(if age < RECENT { "<now>" } else { "<time>" });
             }
         }
@@ -78,13 +94,33 @@ pub fn forget_recency(value: &mut Value) {
 #[test]
 fn what_matches_and_what_does_not() {
     let cases = [
-        (json!({"reach": ["a", "b"]}), json!({"reach": ["b", "a"], "port": 1}), true),
+        (
+            json!({"reach": ["a", "b"]}),
+            json!({"reach": ["b", "a"], "port": 1}),
+            true,
+        ),
         (json!({"reach": ["a", "b"]}), json!({"reach": ["a"]}), false),
-        (json!({"reach": ["a"]}), json!({"reach": ["a"], "fail": "timeout"}), false),
-        (json!({"fail": "timeout"}), json!({"reach": ["a"], "fail": "timeout"}), false),
+        (
+            json!({"reach": ["a"]}),
+            json!({"reach": ["a"], "fail": "timeout"}),
+            false,
+        ),
+        (
+            json!({"fail": "timeout"}),
+            json!({"reach": ["a"], "fail": "timeout"}),
+            false,
+        ),
         (json!({"fail": "timeout"}), json!({"fail": "timeout"}), true),
-        (json!({"reach": ["a"], "source": "any-node"}), json!({"reach": ["a"], "source": "node2"}), true),
-        (json!({"reach": ["a"], "source": "any-node"}), json!({"reach": ["a"], "source": "own"}), false),
+        (
+            json!({"reach": ["a"], "source": "any-node"}),
+            json!({"reach": ["a"], "source": "node2"}),
+            true,
+        ),
+        (
+            json!({"reach": ["a"], "source": "any-node"}),
+            json!({"reach": ["a"], "source": "own"}),
+            false,
+        ),
         (
             json!({"reach": ["a", "b"], "source": {"a": "own", "b": "own"}}),
             json!({"reach": ["a", "b"], "source": "own"}),
@@ -95,8 +131,16 @@ fn what_matches_and_what_does_not() {
             json!({"reach": ["a", "b"], "source": "own"}),
             false,
         ),
-        (json!({"json": {"at": "<time>"}}), json!({"json": {"at": "<now>"}}), true),
-        (json!({"json": {"at": "<now>"}}), json!({"json": {"at": "<time>"}}), false),
+        (
+            json!({"json": {"at": "<time>"}}),
+            json!({"json": {"at": "<now>"}}),
+            true,
+        ),
+        (
+            json!({"json": {"at": "<now>"}}),
+            json!({"json": {"at": "<time>"}}),
+            false,
+        ),
         (json!({"port": 80}), json!({}), false),
     ];
     for (expected, seen, right) in cases {

@@ -12,8 +12,16 @@ pub fn everywhere(kind: &str) -> String {
 /// The path of the collection or object.
 pub fn path(kind: &str, namespace: &str, name: &str) -> String {
     let (root, plural, namespaced) = place(kind);
-    let namespace = if namespaced { format!("/namespaces/{namespace}") } else { String::new() };
-    let name = if name.is_empty() { String::new() } else { format!("/{name}") };
+    let namespace = if namespaced {
+        format!("/namespaces/{namespace}")
+    } else {
+        String::new()
+    };
+    let name = if name.is_empty() {
+        String::new()
+    } else {
+        format!("/{name}")
+    };
     format!("{root}{namespace}/{plural}{name}")
 }
 
@@ -91,9 +99,12 @@ pub fn node(addresses: &Addresses, name: &str) -> Value {
     })
 }
 
-/// An object as it is, or the EndpointSlices that `{"slice": …}` stands for, one per address family.
+/// An object as it is, or the EndpointSlices that `{"slice": …}` stands for, one per address
+/// family.
 pub fn expand(addresses: &Addresses, object: &Value) -> Vec<Value> {
-    let Some(slice) = object.get("slice") else { return vec![object.clone()] };
+    let Some(slice) = object.get("slice") else {
+        return vec![object.clone()];
+    };
     let families: &[(&str, &str, &str)] = match slice["family"].as_str().unwrap_or("v4") {
         "dual" => &[("IPv4", "ip", "-v4"), ("IPv6", "ip6", "-v6")],
         "v4" => &[("IPv4", "ip", "-v4")],
@@ -109,7 +120,9 @@ pub fn expand(addresses: &Addresses, object: &Value) -> Vec<Value> {
     let ports = ports(slice.get("ports"));
     let of_family = |(family, which, suffix): &(&str, &str, &str)| {
         let endpoints = slice["endpoints"].as_array().into_iter().flatten();
-        let endpoints: Vec<_> = endpoints.map(|endpoint| expand_endpoint(addresses, endpoint, which)).collect();
+        let endpoints: Vec<_> = endpoints
+            .map(|endpoint| expand_endpoint(addresses, endpoint, which))
+            .collect();
         json!({
             "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1",
             "metadata": {
@@ -123,7 +136,8 @@ pub fn expand(addresses: &Addresses, object: &Value) -> Vec<Value> {
     families.iter().map(of_family).collect()
 }
 
-/// `{"name": 8080}` or `{"name": "53/UDP"}`; what follows a slash in a name only makes it another key.
+/// `{"name": 8080}` or `{"name": "53/UDP"}`; what follows a slash in a name only makes it another
+/// key.
 fn ports(ports: Option<&Value>) -> Vec<Value> {
     let usual = Map::from_iter([(String::new(), json!(8080))]);
     let ports = ports.map_or(&usual, |ports| ports.as_object().unwrap());
@@ -140,17 +154,28 @@ fn ports(ports: Option<&Value>) -> Vec<Value> {
 }
 
 fn expand_endpoint(addresses: &Addresses, short: &Value, which: &str) -> Value {
-    let short = if short.is_string() { json!({"pod": short}) } else { short.clone() };
+    let short = if short.is_string() {
+        json!({"pod": short})
+    } else {
+        short.clone()
+    };
     let mut endpoint = json!({});
     if let Some(pod) = short["pod"].as_str() {
         endpoint["addresses"] = json!([addresses.of(pod, which).unwrap()]);
-        let number = pod.strip_prefix("pod").or(pod.strip_prefix("node")).and_then(|rest| rest[..1].parse().ok());
+        let number = pod
+            .strip_prefix("pod")
+            .or(pod.strip_prefix("node"))
+            .and_then(|rest| rest[..1].parse().ok());
         if let Some(number) = number {
             endpoint["nodeName"] = json!(format!("node{number}"));
             endpoint["zone"] = json!(zone(number));
         }
     }
-    let given = [("addresses", "addresses"), ("node", "nodeName"), ("zone", "zone")];
+    let given = [
+        ("addresses", "addresses"),
+        ("node", "nodeName"),
+        ("zone", "zone"),
+    ];
     for (from, to) in given {
         if let Some(value) = short.get(from) {
             merge(&mut endpoint, &json!({ to: value })); // a null node takes the name away
@@ -161,7 +186,10 @@ fn expand_endpoint(addresses: &Addresses, short: &Value, which: &str) -> Value {
         let serving = short.get("serving").cloned().unwrap_or(ready.clone());
         let terminating = short.get("terminating").cloned().unwrap_or(json!(false));
         let mut conditions = json!({});
-        merge(&mut conditions, &json!({"ready": ready, "serving": serving, "terminating": terminating}));
+        merge(
+            &mut conditions,
+            &json!({"ready": ready, "serving": serving, "terminating": terminating}),
+        );
         if conditions != json!({}) {
             endpoint["conditions"] = conditions;
         }

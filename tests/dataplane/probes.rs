@@ -62,7 +62,9 @@ impl Kept {
                     if probe.keepfailed && flow.protocol == Protocol::Udp {
                         flow.source_port = probe.sport.unwrap_or(0);
                         let kept = host(cluster, &probe.from).open_unanswered(&flow).await;
-                        let kept = kept.unwrap_or_else(|failure| panic!("cannot keep {}: {failure}", probe.id));
+                        let kept = kept.unwrap_or_else(|failure| {
+                            panic!("cannot keep {}: {failure}", probe.id)
+                        });
                         self.flows.insert(probe.id.clone(), (kept, None));
                     }
                     return json!({"fail": failure.to_string()});
@@ -72,8 +74,13 @@ impl Kept {
                 "reach": reached(probe, [&answer.seen.host]),
                 "source": source(cluster, &probe.from, &answer),
             });
-            if probe.backend.as_ref().is_none_or(|wanted| *wanted == answer.seen.host) {
-                self.flows.insert(probe.id.clone(), (conversation, Some(answer.seen.host)));
+            if probe
+                .backend
+                .as_ref()
+                .is_none_or(|wanted| *wanted == answer.seen.host)
+            {
+                self.flows
+                    .insert(probe.id.clone(), (conversation, Some(answer.seen.host)));
                 break;
             }
         }
@@ -81,16 +88,22 @@ impl Kept {
     }
 
     async fn existing_connection(&mut self, probe: &Probe) -> Value {
-        let Some((conversation, first)) = self.flows.get_mut(&probe.id) else { return json!({"state": "not open"}) };
+        let Some((conversation, first)) = self.flows.get_mut(&probe.id) else {
+            return json!({"state": "not open"});
+        };
         match conversation.again(Duration::from_millis(1500)).await {
-            Ok(seen) => json!({"state": "alive", "sameBackend": first.as_ref() == Some(&seen.host)}),
+            Ok(seen) => {
+                json!({"state": "alive", "sameBackend": first.as_ref() == Some(&seen.host)})
+            }
             Err(failure) => json!({"state": failure.to_string()}),
         }
     }
 
     /// Sends again from the same port and sees who answers now.
     async fn udp_after_endpoint_change(&mut self, probe: &Probe) -> Value {
-        let Some((conversation, _)) = self.flows.get_mut(&probe.id) else { return json!({"fail": "not open"}) };
+        let Some((conversation, _)) = self.flows.get_mut(&probe.id) else {
+            return json!({"fail": "not open"});
+        };
         let mut outcomes = Vec::new();
         for _ in 0..probe.n.unwrap_or(3) {
             outcomes.push(conversation.again(Duration::from_millis(800)).await);
@@ -100,7 +113,11 @@ impl Kept {
         if !seen.is_empty() {
             observed["reach"] = reached(probe, seen.iter().map(|seen| &seen.host));
             let ports: BTreeSet<_> = seen.iter().map(|seen| seen.port).collect();
-            if let (1, Some(port), true) = (ports.len(), ports.first(), seen.iter().all(|seen| seen.host != "lb")) {
+            if let (1, Some(port), true) = (
+                ports.len(),
+                ports.first(),
+                seen.iter().all(|seen| seen.host != "lb"),
+            ) {
                 observed["port"] = json!(port);
             }
         }
@@ -115,22 +132,32 @@ impl Kept {
             0 | 1 => vec![None],
             many => {
                 let all = extra_sources(&probe.from, flow.to.is_ipv6());
-                all.take(many).map(|text| Some(text.parse().unwrap())).collect()
+                all.take(many)
+                    .map(|text| Some(text.parse().unwrap()))
+                    .collect()
             }
         };
         let mut random = Random::seeded(Random::fresh_seed());
         let mut answered: BTreeMap<Option<IpAddr>, Vec<String>> = BTreeMap::new();
         let mut failures = BTreeSet::new();
-        // One round after the other: the first decides. Shuffled, so that taking turns does not pass for remembering.
+        // One round after the other: the first decides. Shuffled, so that taking turns does not
+        // pass for remembering.
         for _ in 0..probe.n.unwrap_or(10) {
             for place in (1..clients.len()).rev() {
                 clients.swap(place, random.below(place + 1));
             }
             let asking = clients.iter().map(|&source| {
-                let flow = Flow { source, ..flow.clone() };
+                let flow = Flow {
+                    source,
+                    ..flow.clone()
+                };
                 async move { (source, host(cluster, &probe.from).ask(&flow).await) }
             });
-            for (client, outcome) in stream::iter(asking).buffer_unordered(16).collect::<Vec<_>>().await {
+            for (client, outcome) in stream::iter(asking)
+                .buffer_unordered(16)
+                .collect::<Vec<_>>()
+                .await
+            {
                 match outcome {
                     Ok(answer) => answered.entry(client).or_default().push(answer.seen.host),
                     Err(failure) => drop(failures.insert(failure)),
@@ -142,8 +169,10 @@ impl Kept {
             "sticky": !answered.is_empty() && answered.values().all(same),
             "reach": reached(probe, answered.values().flatten()),
         });
-        let choice: BTreeMap<_, _> =
-            answered.into_iter().map(|(client, mut hosts)| (client, hosts.remove(0))).collect();
+        let choice: BTreeMap<_, _> = answered
+            .into_iter()
+            .map(|(client, mut hosts)| (client, hosts.remove(0)))
+            .collect();
         if let Some(earlier) = &probe.compare {
             observed["same"] = json!(self.choices.get(earlier) == Some(&choice));
         }
@@ -156,11 +185,23 @@ impl Kept {
 }
 
 async fn connect(cluster: &Cluster, probe: &Probe, recorded: &Value) -> Value {
-    let flow = Flow { patience: patience(recorded), ..flow(cluster, probe) };
+    let flow = Flow {
+        patience: patience(recorded),
+        ..flow(cluster, probe)
+    };
     let times = probe.n.unwrap_or_else(|| attempts(recorded));
-    let at_once = if flow.protocol == Protocol::Sctp { 8 } else { 24 };
+    let at_once = if flow.protocol == Protocol::Sctp {
+        8
+    } else {
+        24
+    };
     let asking = (0..times).map(|_| host(cluster, &probe.from).ask(&flow));
-    let (answers, failures) = split(stream::iter(asking).buffer_unordered(at_once).collect().await);
+    let (answers, failures) = split(
+        stream::iter(asking)
+            .buffer_unordered(at_once)
+            .collect()
+            .await,
+    );
     let mut observed = json!({});
     if !answers.is_empty() {
         describe_answers(cluster, probe, &answers, &mut observed);
@@ -175,15 +216,24 @@ fn describe_answers(cluster: &Cluster, probe: &Probe, answers: &[Answer], observ
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for answer in answers {
         let name = answer.seen.host.as_str();
-        sources.entry(name).or_default().insert(source(cluster, &probe.from, answer));
-        ports.entry(name).or_default().insert(answer.seen.port.to_string());
+        sources
+            .entry(name)
+            .or_default()
+            .insert(source(cluster, &probe.from, answer));
+        ports
+            .entry(name)
+            .or_default()
+            .insert(answer.seen.port.to_string());
         *counts.entry(name).or_default() += 1;
     }
     observed["reach"] = reached(probe, answers.iter().map(|answer| &answer.seen.host));
     observed["source"] = one_or_each(&sources);
     if !sources.contains_key("lb") {
         observed["port"] = one_or_each(&ports);
-        if let Some(port) = observed["port"].as_str().and_then(|text| text.parse::<u16>().ok()) {
+        if let Some(port) = observed["port"]
+            .as_str()
+            .and_then(|text| text.parse::<u16>().ok())
+        {
             observed["port"] = json!(port);
         }
     }
@@ -215,7 +265,9 @@ fn patience(recorded: &Value) -> Duration {
 }
 
 fn host<'a>(cluster: &'a Cluster, name: &str) -> &'a Host {
-    cluster.host(name).unwrap_or_else(|| panic!("no host {name}"))
+    cluster
+        .host(name)
+        .unwrap_or_else(|| panic!("no host {name}"))
 }
 
 /// What the probe asks for.
@@ -227,7 +279,10 @@ pub fn flow(cluster: &Cluster, probe: &Probe) -> Flow {
         Some(protocol) => panic!("unknown protocol {protocol}"),
     };
     // As when the scenarios were recorded.
-    let mut flow = Flow { heeds_sending: true, ..Flow::new(protocol, address(cluster, &probe.to)) };
+    let mut flow = Flow {
+        heeds_sending: true,
+        ..Flow::new(protocol, address(cluster, &probe.to))
+    };
     flow.mark = mark(probe);
     flow.source = probe.src.as_ref().map(|text| text.parse().unwrap());
     flow
@@ -235,16 +290,23 @@ pub fn flow(cluster: &Cluster, probe: &Probe) -> Flow {
 
 /// The mark that leads through the node that the probe names.
 pub fn mark(probe: &Probe) -> Option<u32> {
-    probe.via.as_ref().map(|node| node.trim_start_matches("node").parse().unwrap())
+    probe
+        .via
+        .as_ref()
+        .map(|node| node.trim_start_matches("node").parse().unwrap())
 }
 
 /// `node1:80`, `node1/alt6:80`, `10.0.0.1:80` or `[fd00::1]:80`.
 pub fn address(cluster: &Cluster, text: &str) -> SocketAddr {
-    let (name, port) = text.rsplit_once(':').unwrap_or_else(|| panic!("no port in {text}"));
+    let (name, port) = text
+        .rsplit_once(':')
+        .unwrap_or_else(|| panic!("no port in {text}"));
     let (name, which) = name.split_once('/').unwrap_or((name, "ip"));
     match cluster.addresses.of(name, which) {
         Some(address) => SocketAddr::new(address, port.parse().unwrap()),
-        None => text.parse().unwrap_or_else(|_| panic!("no host or address {text}")),
+        None => text
+            .parse()
+            .unwrap_or_else(|_| panic!("no host or address {text}")),
     }
 }
 
@@ -262,16 +324,27 @@ fn source(cluster: &Cluster, from: &str, answer: &Answer) -> String {
 /// The names, or the word `among` where any of those would do.
 fn reached<'a>(probe: &Probe, hosts: impl IntoIterator<Item = &'a String>) -> Value {
     let hosts: BTreeSet<_> = hosts.into_iter().collect();
-    let any = |among: &Vec<String>| !hosts.is_empty() && hosts.iter().all(|host| among.contains(host));
-    if probe.among.as_ref().is_some_and(any) { json!("among") } else { json!(hosts) }
+    let any =
+        |among: &Vec<String>| !hosts.is_empty() && hosts.iter().all(|host| among.contains(host));
+    if probe.among.as_ref().is_some_and(any) {
+        json!("among")
+    } else {
+        json!(hosts)
+    }
 }
 
 /// The one value, or each host's where they differ.
 fn one_or_each(values: &BTreeMap<&str, BTreeSet<String>>) -> Value {
-    let joined: BTreeMap<_, _> =
-        values.iter().map(|(host, of_host)| (*host, of_host.iter().cloned().collect::<Vec<_>>().join("/"))).collect();
+    let joined: BTreeMap<_, _> = values
+        .iter()
+        .map(|(host, of_host)| (*host, of_host.iter().cloned().collect::<Vec<_>>().join("/")))
+        .collect();
     let distinct: BTreeSet<_> = joined.values().collect();
-    if distinct.len() == 1 { json!(distinct.first()) } else { json!(joined) }
+    if distinct.len() == 1 {
+        json!(distinct.first())
+    } else {
+        json!(joined)
+    }
 }
 
 fn split<T>(outcomes: Vec<Result<T, Failure>>) -> (Vec<T>, BTreeSet<Failure>) {

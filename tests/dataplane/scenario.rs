@@ -110,13 +110,20 @@ impl Probe {
     pub fn describe(&self) -> String {
         let Probe { kind, from, to, .. } = self;
         match kind.as_str() {
-            _ if self.title.is_some() => format!("{kind} {from} {to}: {}", self.title.as_deref().unwrap_or_default()),
+            _ if self.title.is_some() => format!(
+                "{kind} {from} {to}: {}",
+                self.title.as_deref().unwrap_or_default()
+            ),
             "http" => format!("http {from} -> {}", self.url),
             "sysctl" => format!("sysctl {from} {}", self.name),
             _ if to.is_empty() => format!("{kind} {}", self.id),
             _ => {
                 let protocol = self.proto.as_deref().unwrap_or("tcp");
-                let via = self.via.as_ref().map(|via| format!(" via {via}")).unwrap_or_default();
+                let via = self
+                    .via
+                    .as_ref()
+                    .map(|via| format!(" via {via}"))
+                    .unwrap_or_default();
                 format!("{kind} {from} -> {to}/{protocol}{via}")
             }
         }
@@ -129,14 +136,19 @@ fn folder() -> PathBuf {
 
 /// What the files with scenarios are called.
 pub fn files() -> Vec<String> {
-    let paths = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
-    let mut names: Vec<_> = paths.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect();
+    let paths = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut names: Vec<_> = paths
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }
 
-/// All scenarios of these files, or those of them whose name has one of the texts in `PORTICO_SCENARIO=text,…` or whose file
-/// is called so; those with the same configuration together, the usual configuration first.
+/// All scenarios of these files, or those of them whose name has one of the texts in
+/// `PORTICO_SCENARIO=text,…` or whose file is called so; those with the same configuration
+/// together, the usual configuration first.
 pub fn load(files: &[&str]) -> Vec<Scenario> {
     let wanted = std::env::var("PORTICO_SCENARIO").unwrap_or_default();
     let wanted: Vec<_> = wanted.split(',').collect();
@@ -147,7 +159,11 @@ pub fn load(files: &[&str]) -> Vec<Scenario> {
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let named = |scenario: &Scenario| wanted.iter().any(|text| scenario.name.contains(text));
         let whole = wanted.contains(name);
-        all.extend(file.scenarios.into_iter().filter(|scenario| whole || named(scenario)));
+        all.extend(
+            file.scenarios
+                .into_iter()
+                .filter(|scenario| whole || named(scenario)),
+        );
     }
     all.sort_by_key(|scenario| match scenario.proxy_config.is_empty() {
         true => String::new(),

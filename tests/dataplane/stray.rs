@@ -1,5 +1,6 @@
-//! An endpoint sends a segment far outside the window of an open TCP connection. A node that lets it through without
-//! undoing the address translation makes the client answer with a reset, which ends the connection.
+//! An endpoint sends a segment far outside the window of an open TCP connection. A node that lets
+//! it through without undoing the address translation makes the client answer with a reset, which
+//! ends the connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -23,16 +24,30 @@ pub async fn segment(cluster: &Cluster, probe: &Probe) -> Value {
     let mut sniffer = endpoint.enter(|| sniffer(flow.to.is_ipv4()));
     let client = cluster.host(&probe.from).unwrap();
     for _ in 0..60 {
-        let Ok((answer, conversation)) = client.open(&flow).await else { break };
+        let Ok((answer, conversation)) = client.open(&flow).await else {
+            break;
+        };
         if answer.seen.host == endpoint.name() {
-            let own = cluster.addresses.of(endpoint.name(), if flow.to.is_ipv4() { "ip" } else { "ip6" }).unwrap();
+            let own = cluster
+                .addresses
+                .of(
+                    endpoint.name(),
+                    if flow.to.is_ipv4() { "ip" } else { "ip6" },
+                )
+                .unwrap();
             return disturb(endpoint, own, &mut sniffer, answer.seen, conversation).await;
         }
     }
     json!({"state": "endpoint not reached"})
 }
 
-async fn disturb(host: &Host, own: IpAddr, sniffer: &mut Socket, seen: Seen, mut conversation: Conversation) -> Value {
+async fn disturb(
+    host: &Host,
+    own: IpAddr,
+    sniffer: &mut Socket,
+    seen: Seen,
+    mut conversation: Conversation,
+) -> Value {
     // The endpoint's first answer is acknowledged a moment after the client has it.
     sleep(Duration::from_millis(100)).await;
     let Some((client_next, own_next)) = sequence_numbers(sniffer, &seen) else {
@@ -51,7 +66,12 @@ async fn disturb(host: &Host, own: IpAddr, sniffer: &mut Socket, seen: Seen, mut
 /// Sees all IP packets of the host it is made in.
 fn sniffer(v4: bool) -> Socket {
     let protocol = if v4 { 0x0800_u16 } else { 0x86dd };
-    let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(i32::from(protocol.to_be())))).unwrap();
+    let socket = Socket::new(
+        Domain::PACKET,
+        Type::DGRAM,
+        Some(Protocol::from(i32::from(protocol.to_be()))),
+    )
+    .unwrap();
     socket.set_nonblocking(true).unwrap();
     socket
 }
@@ -63,8 +83,14 @@ fn sequence_numbers(sniffer: &mut Socket, seen: &Seen) -> Option<(u32, u32)> {
     while let Ok(length) = sniffer.read(&mut buffer) {
         let packet = &buffer[..length];
         let v4 = packet[0] >> 4 == 4;
-        let (header, protocol) = if v4 { (usize::from(packet[0] & 15) * 4, packet[9]) } else { (40, packet[6]) };
-        let Some(tcp) = packet.get(header..header + 20).filter(|_| protocol == TCP) else { continue };
+        let (header, protocol) = if v4 {
+            (usize::from(packet[0] & 15) * 4, packet[9])
+        } else {
+            (40, packet[6])
+        };
+        let Some(tcp) = packet.get(header..header + 20).filter(|_| protocol == TCP) else {
+            continue;
+        };
         let short = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
         let long = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
         let (syn, ack) = (tcp[13] & 0x02 != 0, tcp[13] & 0x10 != 0);
@@ -104,13 +130,23 @@ fn checksum(from: IpAddr, to: IpAddr, segment: &[u8]) -> u16 {
     let length = (segment.len() as u16).to_be_bytes();
     let mut data = [&octets(from)[..], &octets(to), &[0, TCP], &length, segment].concat();
     data.resize(data.len().next_multiple_of(2), 0);
-    let sum: u32 = data.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum: u32 = data
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+        .sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
 fn send_raw(host: &Host, segment: &[u8], to: IpAddr) {
-    let domain = if to.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
-    let raw = host.enter(|| Socket::new(domain, Type::RAW, Some(Protocol::from(i32::from(TCP))))).unwrap();
-    raw.send_to(segment, &SockAddr::from(SocketAddr::new(to, 0))).unwrap();
+    let domain = if to.is_ipv4() {
+        Domain::IPV4
+    } else {
+        Domain::IPV6
+    };
+    let raw = host
+        .enter(|| Socket::new(domain, Type::RAW, Some(Protocol::from(i32::from(TCP)))))
+        .unwrap();
+    raw.send_to(segment, &SockAddr::from(SocketAddr::new(to, 0)))
+        .unwrap();
 }

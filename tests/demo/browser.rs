@@ -32,12 +32,22 @@ pub struct Browser {
 
 impl Browser {
     pub fn start() -> Browser {
-        let mut driver =
-            Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let driver_ref = driver.as_mut().expect("chromedriver is installed: make deps");
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let driver_ref = driver
+            .as_mut()
+            .expect("chromedriver is installed: make deps");
         let lines = BufReader::new(driver_ref.stdout.take().unwrap()).lines();
-        let port =
-            lines.map_while(Result::ok).find_map(|line| line.strip_suffix('.')?.split("on port ").nth(1)?.parse().ok());
+        let port = lines.map_while(Result::ok).find_map(|line| {
+            line.strip_suffix('.')?
+                .split("on port ")
+                .nth(1)?
+                .parse()
+                .ok()
+        });
         let profile = tempfile::tempdir().unwrap();
         let mut browser = Browser {
             driver: driver.unwrap(),
@@ -50,7 +60,10 @@ impl Browser {
         let options = json!({"binary": "/usr/bin/chromium", "args": flags});
         let wanted = json!({"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options}}});
         let made = browser.call("POST", "/session", Some(wanted));
-        browser.session = format!("/session/{}", made["sessionId"].as_str().expect("a session"));
+        browser.session = format!(
+            "/session/{}",
+            made["sessionId"].as_str().expect("a session")
+        );
         browser
     }
 
@@ -91,8 +104,14 @@ impl Browser {
     }
 
     fn element(&self, selector: &str) -> String {
-        let found = self.command("/element", json!({"using": "css selector", "value": selector}));
-        found[ELEMENT].as_str().unwrap_or_else(|| panic!("there is no {selector}")).to_owned()
+        let found = self.command(
+            "/element",
+            json!({"using": "css selector", "value": selector}),
+        );
+        found[ELEMENT]
+            .as_str()
+            .unwrap_or_else(|| panic!("there is no {selector}"))
+            .to_owned()
     }
 
     pub fn type_into(&self, selector: &str, text: &str) {
@@ -103,18 +122,28 @@ impl Browser {
 
     /// Presses keys where the focus is; `\u{e004}` is the tabulator, `\u{e007}` Enter.
     pub fn press(&self, keys: &str) {
-        let presses = keys
-            .chars()
-            .flat_map(|key| [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]);
+        let presses = keys.chars().flat_map(|key| {
+            [
+                json!({"type": "keyDown", "value": key}),
+                json!({"type": "keyUp", "value": key}),
+            ]
+        });
         let presses: Vec<Value> = presses.collect();
-        self.command("/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": presses}]}));
+        self.command(
+            "/actions",
+            json!({"actions": [{"type": "key", "id": "keyboard", "actions": presses}]}),
+        );
     }
 
     /// What a screen reader says of an element: its role and its name.
     pub fn spoken(&self, selector: &str) -> (String, String) {
         let element = self.element(selector);
         let ask = |what| {
-            let answer = self.call("GET", &format!("{}/element/{element}/{what}", self.session), None);
+            let answer = self.call(
+                "GET",
+                &format!("{}/element/{element}/{what}", self.session),
+                None,
+            );
             answer.as_str().unwrap_or_default().to_owned()
         };
         (ask("computedrole"), ask("computedlabel"))
@@ -123,7 +152,9 @@ impl Browser {
     pub fn screenshot(&self, to: &Path) {
         use base64::Engine;
         let picture = self.call("GET", &format!("{}/screenshot", self.session), None);
-        let bytes = base64::engine::general_purpose::STANDARD.decode(picture.as_str().unwrap()).unwrap();
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(picture.as_str().unwrap())
+            .unwrap();
         std::fs::write(to, bytes).unwrap();
     }
 
@@ -137,7 +168,8 @@ impl Browser {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: localhost:{}\r\nConnection: \
+             close\r\nContent-Length: {}\r\n\r\n",
             self.port,
             body.len()
         );
@@ -149,11 +181,22 @@ impl Browser {
     }
 }
 
-/// The first line and the body. The driver keeps connections open whatever it is asked, so it is read to its length.
+/// The first line and the body. The driver keeps connections open whatever it is asked, so it is
+/// read to its length.
 fn answer(mut stream: BufReader<TcpStream>) -> (String, Vec<u8>) {
-    let mut lines = stream.by_ref().lines().map(Result::unwrap).take_while(|line| !line.is_empty());
+    let mut lines = stream
+        .by_ref()
+        .lines()
+        .map(Result::unwrap)
+        .take_while(|line| !line.is_empty());
     let status = lines.next().expect("an answer of HTTP");
-    let lengths = lines.filter_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    let lengths = lines.filter_map(|line| {
+        line.to_lowercase()
+            .strip_prefix("content-length:")?
+            .trim()
+            .parse()
+            .ok()
+    });
     let mut body = vec![0; lengths.last().expect("the length of the answer")];
     stream.read_exact(&mut body).unwrap();
     (status, body)

@@ -21,7 +21,16 @@ pub struct Demo {
 impl Demo {
     pub fn start(lab: &str) -> Demo {
         let mut child = Command::new(env!("CARGO_BIN_EXE_portico"))
-            .args(["up", "--demo", "--port", "0", "--dashboard-port", "0", "--lab", lab])
+            .args([
+                "up",
+                "--demo",
+                "--port",
+                "0",
+                "--dashboard-port",
+                "0",
+                "--lab",
+                lab,
+            ])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -29,7 +38,10 @@ impl Demo {
         let (mut commands, mut kubeconfig, mut dashboard, mut dig) =
             (Vec::new(), String::new(), String::new(), String::new());
         while commands.len() < 5 {
-            let line = lines.next().expect("the demo prints its screenful").unwrap();
+            let line = lines
+                .next()
+                .expect("the demo prints its screenful")
+                .unwrap();
             println!("{line}");
             if let Some(path) = line.trim().strip_prefix("kubeconfig ") {
                 kubeconfig = path.trim().to_owned();
@@ -45,7 +57,14 @@ impl Demo {
                 commands.push(command.to_owned());
             }
         }
-        Demo { child, lines, commands, kubeconfig, dashboard, dig }
+        Demo {
+            child,
+            lines,
+            commands,
+            kubeconfig,
+            dashboard,
+            dig,
+        }
     }
 
     /// Runs one of the things to try as somebody would who copies it.
@@ -62,13 +81,21 @@ impl Demo {
             if output.status.success() && wanted(&text) {
                 return text;
             }
-            assert!(Instant::now() < deadline, "{} never: {output:?}", self.commands[number - 1]);
+            assert!(
+                Instant::now() < deadline,
+                "{} never: {output:?}",
+                self.commands[number - 1]
+            );
         }
     }
 
     /// The next line of what happens that has this in it.
     pub fn told(&mut self, words: &str) -> String {
-        self.lines.by_ref().map(Result::unwrap).find(|line| line.contains(words)).expect("the demo goes on")
+        self.lines
+            .by_ref()
+            .map(Result::unwrap)
+            .find(|line| line.contains(words))
+            .expect("the demo goes on")
     }
 }
 

@@ -1,5 +1,6 @@
-//! CustomResourceDefinitions from the schema of the built-in kinds, so that a real cluster has the same objects. What the schema has no
-//! words for (limits, patterns, rules) stands here, field by field.
+//! CustomResourceDefinitions from the schema of the built-in kinds, so that a real cluster has the
+//! same objects. What the schema has no words for (limits, patterns, rules) stands here, field by
+//! field.
 
 use portico_api::kinds::{self, Info, Kind};
 use portico_api::schema::{Field, ListKind, Type, TypeDef, schema};
@@ -13,7 +14,10 @@ type Column = (&'static str, &'static str, &'static str, u8);
 
 /// The kind, and the columns that can be told as paths.
 pub fn kind(name: &str) -> Box<dyn Kind> {
-    kinds::all().into_iter().find(|kind| kind.info().kind == name).unwrap()
+    kinds::all()
+        .into_iter()
+        .find(|kind| kind.info().kind == name)
+        .unwrap()
 }
 
 pub fn columns(kind: &str) -> &'static [Column] {
@@ -37,7 +41,17 @@ pub fn columns(kind: &str) -> &'static [Column] {
 }
 
 pub fn definition(kind: &dyn Kind) -> Value {
-    let Info { group, version, kind: name, plural, singular, short_names, status, schema: ty, .. } = kind.info();
+    let Info {
+        group,
+        version,
+        kind: name,
+        plural,
+        singular,
+        short_names,
+        status,
+        schema: ty,
+        ..
+    } = kind.info();
     let mut columns: Vec<Value> = columns(name)
         .iter()
         .map(|(column, ty, path, priority)| {
@@ -95,7 +109,9 @@ fn object(ty: &TypeDef) -> Value {
 fn add(ty: &TypeDef, properties: &mut Map<String, Value>, required: &mut Vec<String>) {
     for field in &ty.fields {
         match &field.ty {
-            Type::Object(inner) if field.inline => add(schema().get(inner).unwrap(), properties, required),
+            Type::Object(inner) if field.inline => {
+                add(schema().get(inner).unwrap(), properties, required)
+            }
             _ => {
                 properties.insert(field.name.clone(), property(ty, field));
                 required.extend(field.required.then(|| field.name.clone()));
@@ -147,7 +163,8 @@ fn of_type(ty: &Type) -> Value {
 fn merge(into: &mut Value, more: Value) {
     match (into, more) {
         (Value::Object(into), Value::Object(more)) => {
-            more.into_iter().for_each(|(key, value)| merge(into.entry(key).or_insert(Value::Null), value));
+            more.into_iter()
+                .for_each(|(key, value)| merge(into.entry(key).or_insert(Value::Null), value));
         }
         (into, more) => *into = more,
     }
@@ -163,31 +180,34 @@ fn ruled(length: u32, checked: &str, message: &str) -> Value {
 
 const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-const COMMUNITY: &str =
-    "^(no-export|no-advertise|no-export-subconfed|[0-9]{1,5}:[0-9]{1,5}|[0-9]{1,10}:[0-9]{1,10}:[0-9]{1,10})$";
+const COMMUNITY: &str = "^(no-export|no-advertise|no-export-subconfed|[0-9]{1,5}:[0-9]{1,5}|[0-9]{1,10}:[0-9]{1,10}:[0-9]{1,10})$";
 const RANGE: &str = "self.contains('-') ? self.split('-').size() == 2 && self.split('-').all(end, isIP(end.trim())) && \
                      ip(self.split('-')[0].trim()).family() == ip(self.split('-')[1].trim()).family() \
                      : isCIDR(self) && cidr(self) == cidr(self).masked()";
 
 /// What a field may be, beyond its type.
 fn limits(ty: &str, field: &str) -> Value {
-    let names =
-        |pattern: &str, length: u32| json!({"items": {"pattern": pattern, "minLength": 1, "maxLength": length}});
+    let names = |pattern: &str, length: u32| json!({"items": {"pattern": pattern, "minLength": 1, "maxLength": length}});
     let asn = json!({"minimum": 1, "maximum": u32::MAX});
     match (ty, field) {
         ("AddressPoolSpec", "addresses") => {
-            let message = "must be a network (192.0.2.0/24, 2001:db8::/112) or a range (192.0.2.10-192.0.2.20)";
+            let message = "must be a network (192.0.2.0/24, 2001:db8::/112) or a range \
+                           (192.0.2.10-192.0.2.20)";
             json!({"minItems": 1, "maxItems": 256, "items": ruled(91, RANGE, message)})
         }
         ("AddressPoolSpec", "namespaces") => names(LABEL, 63),
-        ("AddressPoolSpec", "announce") => json!({"minItems": 1, "items": {"enum": ["Layer2", "BGP"]}}),
+        ("AddressPoolSpec", "announce") => {
+            json!({"minItems": 1, "items": {"enum": ["Layer2", "BGP"]}})
+        }
         ("AddressPoolSpec", "interfaces") => names(r"^[^/:\s]+$", 15),
         ("AddressPoolBgp", "communities") => names(COMMUNITY, 32),
         ("AddressPoolBgp", "peers") => names(SUBDOMAIN, 253),
         ("AddressPoolBgp", "localPreference") => json!({"minimum": 0, "maximum": u32::MAX}),
         ("AddressPoolBgp", "aggregationLength") => json!({"minimum": 1, "maximum": 32}),
         ("AddressPoolBgp", "aggregationLengthV6") => json!({"minimum": 1, "maximum": 128}),
-        ("LabelSelectorRequirement", "operator") => json!({"enum": ["In", "NotIn", "Exists", "DoesNotExist"]}),
+        ("LabelSelectorRequirement", "operator") => {
+            json!({"enum": ["In", "NotIn", "Exists", "DoesNotExist"]})
+        }
         ("AddressBlockSpec", "cidr") => {
             let mut cidr = ruled(43, "self == oldSelf", "cannot be changed");
             cidr["pattern"] = r"^([0-9.]+/24|[0-9a-f:.]+/120)$".into();
@@ -199,28 +219,39 @@ fn limits(ty: &str, field: &str) -> Value {
         ("AddressClaimService", "namespace" | "name" | "uid") => json!({"minLength": 1}),
         ("BgpPeerSpec", "myASN" | "peerASN") => asn,
         ("BgpPeerSpec", "peerAddress") => ruled(45, "isIP(self)", "must be an IP address"),
-        ("BgpPeerSpec", "sourceAddress") => ruled(45, "self == '' || isIP(self)", "must be an IP address"),
+        ("BgpPeerSpec", "sourceAddress") => {
+            ruled(45, "self == '' || isIP(self)", "must be an IP address")
+        }
         ("BgpPeerSpec", "routerID") => {
             let checked = "self == '' || isIP(self) && ip(self).family() == 4 && self != '0.0.0.0'";
-            ruled(45, checked, "must be written like an IPv4 address other than 0.0.0.0")
+            ruled(
+                45,
+                checked,
+                "must be written like an IPv4 address other than 0.0.0.0",
+            )
         }
         ("BgpPeerSpec", "peerPort") => json!({"minimum": 1, "maximum": 65535}),
         ("BgpPeerSpec", "holdTime") => seconds(
-            "duration(self) == duration('0s') || duration(self) >= duration('3s') && duration(self) <= duration('65535s')",
+            "duration(self) == duration('0s') || duration(self) >= duration('3s') && \
+             duration(self) <= duration('65535s')",
             "must be 0s (no limit) or 3s to 65535s, in whole seconds such as 90s or 1m30s",
         ),
-        ("BgpPeerSpec", "keepaliveTime") => {
-            seconds("self == '' || duration(self) >= duration('1s')", "must be at least 1s, in whole seconds")
-        }
+        ("BgpPeerSpec", "keepaliveTime") => seconds(
+            "self == '' || duration(self) >= duration('1s')",
+            "must be at least 1s, in whole seconds",
+        ),
         ("BgpPeerSpec", "connectTime") => seconds(
             "duration(self) >= duration('1s') && duration(self) <= duration('65535s')",
             "must be 1s to 65535s, in whole seconds",
         ),
-        ("BgpPeerSpec", "restartTime") => {
-            seconds("duration(self) <= duration('4095s')", "must be whole seconds, at most 4095s")
-        }
+        ("BgpPeerSpec", "restartTime") => seconds(
+            "duration(self) <= duration('4095s')",
+            "must be whole seconds, at most 4095s",
+        ),
         ("SecretKeyReference", "namespace") => json!({"pattern": LABEL, "maxLength": 63}),
-        ("SecretKeyReference", "name") => json!({"pattern": SUBDOMAIN, "minLength": 1, "maxLength": 253}),
+        ("SecretKeyReference", "name") => {
+            json!({"pattern": SUBDOMAIN, "minLength": 1, "maxLength": 253})
+        }
         ("SecretKeyReference", "key") => json!({"pattern": "^[-._a-zA-Z0-9]+$", "maxLength": 253}),
         _ => json!({}),
     }
@@ -236,21 +267,25 @@ fn seconds(checked: &str, message: &str) -> Value {
 fn rules(ty: &str) -> &'static [(&'static str, &'static str)] {
     match ty {
         "AddressBlock" => &[(
-            "self.spec.cidr.contains(':') || self.metadata.name == self.spec.cidr.replace('/', '-')",
+            "self.spec.cidr.contains(':') || self.metadata.name == self.spec.cidr.replace('/', \
+             '-')",
             "must have the name of its network: 192.0.2.0-24 for 192.0.2.0/24",
         )],
         "AddressBlockSpec" => &[(
-            "!has(self.claims) || self.claims.all(claim, isIP(claim.address) && cidr(self.cidr).containsIP(claim.address))",
+            "!has(self.claims) || self.claims.all(claim, isIP(claim.address) && \
+             cidr(self.cidr).containsIP(claim.address))",
             "every claim must be for an address of the network",
         )],
         "AddressClaim" => &[(
-            "has(self.services) && (self.services.size() == 1 || has(self.sharingKey) && self.sharingKey != '')",
+            "has(self.services) && (self.services.size() == 1 || has(self.sharingKey) && \
+             self.sharingKey != '')",
             "an address has one Service, or a sharing key",
         )],
         "BgpPeerSpec" => &[
             (
                 "!has(self.ebgpMultiHop) || !self.ebgpMultiHop || self.myASN != self.peerASN",
-                "ebgpMultiHop is only for different autonomous systems: internal sessions may have any number of hops",
+                "ebgpMultiHop is only for different autonomous systems: internal sessions may \
+                 have any number of hops",
             ),
             (
                 "!has(self.sourceAddress) || self.sourceAddress == '' || \

@@ -1,5 +1,5 @@
-//! Whether an object is of its kind, with no field that the kind does not have: by the types of k8s-openapi, and for those of the Prometheus
-//! operator by the fields that it documents.
+//! Whether an object is of its kind, with no field that the kind does not have: by the types of
+//! k8s-openapi, and for those of the Prometheus operator by the fields that it documents.
 
 use crate::objects::title;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
@@ -28,7 +28,9 @@ pub fn problem(object: &Value) -> Option<String> {
         ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding") => of::<ClusterRoleBinding>(object),
         ("rbac.authorization.k8s.io/v1", "Role") => of::<Role>(object),
         ("rbac.authorization.k8s.io/v1", "RoleBinding") => of::<RoleBinding>(object),
-        ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => of::<CustomResourceDefinition>(object),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => {
+            of::<CustomResourceDefinition>(object)
+        }
         ("monitoring.coreos.com/v1", "PodMonitor") => of::<Monitoring<PodMonitor>>(object),
         ("monitoring.coreos.com/v1", "PrometheusRule") => of::<Monitoring<Rules>>(object),
         _ => Some("nobody knows the kind".to_owned()),
@@ -40,7 +42,8 @@ pub fn problem(object: &Value) -> Option<String> {
 fn of<T: DeserializeOwned + Serialize>(object: &Value) -> Option<String> {
     match serde_json::from_value::<T>(object.clone()) {
         Err(error) => Some(error.to_string()),
-        Ok(read) => lost(object, &serde_json::to_value(read).unwrap(), "").map(|field| format!("{field} is no field")),
+        Ok(read) => lost(object, &serde_json::to_value(read).unwrap(), "")
+            .map(|field| format!("{field} is no field")),
     }
 }
 
@@ -48,11 +51,15 @@ fn lost(before: &Value, after: &Value, path: &str) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(key, value)| {
             let path = format!("{path}.{key}");
-            after.get(key).map_or_else(|| Some(path.clone()), |after| lost(value, after, &path))
+            after
+                .get(key)
+                .map_or_else(|| Some(path.clone()), |after| lost(value, after, &path))
         }),
         (Value::Array(before), Value::Array(after)) => {
             let pairs = before.iter().zip(after).enumerate();
-            pairs.into_iter().find_map(|(index, (before, after))| lost(before, after, &format!("{path}.{index}")))
+            pairs.into_iter().find_map(|(index, (before, after))| {
+                lost(before, after, &format!("{path}.{index}"))
+            })
         }
         // A number may be written with a fraction.
         (Value::Number(before), Value::Number(after)) if before.as_f64() == after.as_f64() => None,
@@ -129,9 +136,15 @@ struct Rule {
 #[test]
 fn a_field_that_is_none_is_found() {
     use serde_json::json;
-    let pod =
-        |spec: Value| problem(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}));
-    assert_eq!(pod(json!({"containers": [{"name": "a", "image": "b"}]})), None);
+    let pod = |spec: Value| {
+        problem(
+            &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}),
+        )
+    };
+    assert_eq!(
+        pod(json!({"containers": [{"name": "a", "image": "b"}]})),
+        None
+    );
     let wrong = pod(json!({"containers": [{"name": "a", "imag": "b"}]})).unwrap();
     assert_eq!(wrong, "Pod a: .spec.containers.0.imag is no field");
 }

@@ -6,14 +6,20 @@ use serde_json::Value;
 /// The objects of a text with several documents; those with nothing but comments are none.
 pub fn documents(yaml: &str) -> Vec<Value> {
     let parts = format!("\n{yaml}");
-    let parts = parts.split("\n---").map(|part| serde_saphyr::from_str(part).unwrap_or(Value::Null));
+    let parts = parts
+        .split("\n---")
+        .map(|part| serde_saphyr::from_str(part).unwrap_or(Value::Null));
     parts.filter(|part| !part.is_null()).collect()
 }
 
 /// The path of the collection that an object belongs to.
 pub fn collection(object: &Value) -> String {
     let version = text(object, "apiVersion");
-    let api = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
+    let api = if version.contains('/') {
+        format!("/apis/{version}")
+    } else {
+        format!("/api/{version}")
+    };
     let place = match text(object, "metadata.namespace") {
         "" => String::new(),
         namespace => format!("/namespaces/{namespace}"),

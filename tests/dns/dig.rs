@@ -24,7 +24,14 @@ impl Dig {
     /// With these arguments, beside where to ask.
     pub async fn run(&self, arguments: &[&str]) -> String {
         let output = Command::new(program("dig", "bind9-dnsutils"))
-            .args(["@127.0.0.1", "-p", &self.port.to_string(), "+tries=2", "+time=3", "+nocookie"])
+            .args([
+                "@127.0.0.1",
+                "-p",
+                &self.port.to_string(),
+                "+tries=2",
+                "+time=3",
+                "+nocookie",
+            ])
             .args(arguments)
             .output()
             .await
@@ -32,7 +39,8 @@ impl Dig {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A name below the zone; empty is the zone itself, and one that ends with a dot is a whole name.
+    /// A name below the zone; empty is the zone itself, and one that ends with a dot is a whole
+    /// name.
     pub async fn ask(&self, name: &str, kind: &str, options: &[&str]) -> Reply {
         let name = match name {
             "" => ZONE.to_owned(),
@@ -53,16 +61,31 @@ impl Dig {
         let mut wanted = wanted.to_vec();
         wanted.sort_unstable();
         let what = format!("{name} {kind} is {wanted:?}");
-        eventually(&what, || async { (self.answers(name, kind).await == wanted).then_some(()) }).await;
+        eventually(&what, || async {
+            (self.answers(name, kind).await == wanted).then_some(())
+        })
+        .await;
     }
 }
 
 impl Reply {
     fn read(text: &str) -> Reply {
-        let after = |word: &str| text.split(word).nth(1).and_then(|rest| rest.split([',', ';', '\n']).next());
-        let section = text.split(";; ANSWER SECTION:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+        let after = |word: &str| {
+            text.split(word)
+                .nth(1)
+                .and_then(|rest| rest.split([',', ';', '\n']).next())
+        };
+        let section = text
+            .split(";; ANSWER SECTION:\n")
+            .nth(1)
+            .and_then(|rest| rest.split("\n\n").next());
         let spaced = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        let data = |line: &str| line.split_whitespace().skip(4).collect::<Vec<_>>().join(" ");
+        let data = |line: &str| {
+            line.split_whitespace()
+                .skip(4)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         let mut answers: Vec<String> = section.unwrap_or_default().lines().map(data).collect();
         answers.sort();
         Reply {

@@ -1,4 +1,5 @@
-//! An API server, `portico dns` beside it, and nodes: addresses of the loopback with a server for their health.
+//! An API server, `portico dns` beside it, and nodes: addresses of the loopback with a server for
+//! their health.
 
 use crate::common::client::MERGE;
 use crate::common::{Client, PATIENCE, Server, Store, eventually, ports};
@@ -44,7 +45,14 @@ impl Rig {
         let healthz_port = ports::free();
         let dns = Dns::start(&server, healthz_port, flags);
         let dig = Dig { port: dns.port };
-        let mut rig = Rig { server, dns, dig, net, healthz_port, health: HashMap::new() };
+        let mut rig = Rig {
+            server,
+            dns,
+            dig,
+            net,
+            healthz_port,
+            health: HashMap::new(),
+        };
         for number in [1, 2] {
             rig.add_node(number).await;
         }
@@ -52,8 +60,10 @@ impl Rig {
         rig.admin().create_namespace("shop").await;
         rig.dig.awaits("n1.node", "A", &[&rig.ip(1)]).await;
         rig.dig.awaits("n2.node", "A", &[&rig.ip(2)]).await;
-        eventually("both nodes are given", || async { rig.page("/nodes").await.matches("\tgiven").nth(1).map(drop) })
-            .await;
+        eventually("both nodes are given", || async {
+            rig.page("/nodes").await.matches("\tgiven").nth(1).map(drop)
+        })
+        .await;
         rig
     }
 
@@ -78,7 +88,10 @@ impl Rig {
     pub async fn answer_at(&mut self, node: u8, port: u16, healthy: bool) {
         let address = SocketAddr::new(self.ip(node).parse::<IpAddr>().unwrap(), port);
         let state = Arc::new(AtomicBool::new(healthy));
-        tokio::spawn(serve(TcpListener::bind(address).await.unwrap(), Arc::clone(&state)));
+        tokio::spawn(serve(
+            TcpListener::bind(address).await.unwrap(),
+            Arc::clone(&state),
+        ));
         self.health.insert(address, state);
     }
 
@@ -94,7 +107,10 @@ impl Rig {
         if self.admin().get(&format!("{path}/{name}")).await.status == 404 {
             self.admin().post(path, &service).await.expect(201);
         } else {
-            let changed = self.admin().patch(&format!("{path}/{name}"), MERGE, &json!({"spec": spec})).await;
+            let changed = self
+                .admin()
+                .patch(&format!("{path}/{name}"), MERGE, &json!({"spec": spec}))
+                .await;
             changed.expect(200);
         }
     }
@@ -118,26 +134,44 @@ impl Rig {
     }
 
     pub async fn page(&self, path: &str) -> String {
-        page(self.dns.metrics, path).await.map(|(_, body)| body).unwrap_or_default()
+        page(self.dns.metrics, path)
+            .await
+            .map(|(_, body)| body)
+            .unwrap_or_default()
     }
 
     /// The value of a metric, without labels or with these.
     pub async fn metric(&self, name: &str) -> f64 {
         let text = self.page("/metrics").await;
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map_or(0.0, |value| value.trim().parse().unwrap())
     }
 }
 
 impl Dns {
     fn start(server: &Server, healthz_port: u16, flags: &[&str]) -> Dns {
-        let (port, metrics) = (ports::free(), SocketAddr::from(([127, 0, 0, 1], ports::free())));
+        let (port, metrics) = (
+            ports::free(),
+            SocketAddr::from(([127, 0, 0, 1], ports::free())),
+        );
         Dns::start_at(server, port, metrics, healthz_port, flags)
     }
 
-    pub fn start_at(server: &Server, port: u16, metrics: SocketAddr, healthz_port: u16, flags: &[&str]) -> Dns {
+    pub fn start_at(
+        server: &Server,
+        port: u16,
+        metrics: SocketAddr,
+        healthz_port: u16,
+        flags: &[&str],
+    ) -> Dns {
         let log = server.dir().join("dns.log");
-        let out = File::options().create(true).append(true).open(&log).unwrap();
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_portico"))
             .arg("dns")
             .arg(format!("--zone={ZONE}"))
@@ -145,21 +179,37 @@ impl Dns {
             .arg(format!("--kubeconfig={}", server.kubeconfig().display()))
             .arg(format!("--node-healthz-port={healthz_port}"))
             .arg(format!("--metrics-bind-address={metrics}"))
-            .args([&format!("--ns=ns1.{ZONE}=192.0.2.53"), "--probe-interval=200ms", "--ttl=30"])
+            .args([
+                &format!("--ns=ns1.{ZONE}=192.0.2.53"),
+                "--probe-interval=200ms",
+                "--ttl=30",
+            ])
             .args(flags)
             .stdin(Stdio::null())
             .stdout(out.try_clone().unwrap())
             .stderr(out)
             .spawn()
             .unwrap();
-        Dns { child, port, metrics, log }
+        Dns {
+            child,
+            port,
+            metrics,
+            log,
+        }
     }
 
     pub async fn ready(&mut self) {
         let started = Instant::now();
-        while page(self.metrics, "/readyz").await.is_none_or(|(code, _)| code != 200) {
+        while page(self.metrics, "/readyz")
+            .await
+            .is_none_or(|(code, _)| code != 200)
+        {
             let ended = self.child.try_wait().unwrap().is_some();
-            assert!(!ended && started.elapsed() < PATIENCE, "portico dns does not start:\n{}", self.log());
+            assert!(
+                !ended && started.elapsed() < PATIENCE,
+                "portico dns does not start:\n{}",
+                self.log()
+            );
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     }
@@ -175,7 +225,10 @@ impl Dns {
     /// Memory in use, in KiB.
     pub fn memory(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
@@ -201,13 +254,21 @@ impl Drop for Dns {
 /// HTTP as a node speaks it.
 async fn serve(listener: TcpListener, healthy: Arc<AtomicBool>) {
     loop {
-        let Ok((mut stream, _)) = listener.accept().await else { return };
+        let Ok((mut stream, _)) = listener.accept().await else {
+            return;
+        };
         let good = healthy.load(Ordering::SeqCst);
         tokio::spawn(async move {
             let mut request = [0; 1024];
             let _ = stream.read(&mut request).await;
-            let code = if good { "200 OK" } else { "503 Service Unavailable" };
-            let _ = stream.write_all(format!("HTTP/1.1 {code}\r\nContent-Length: 0\r\n\r\n").as_bytes()).await;
+            let code = if good {
+                "200 OK"
+            } else {
+                "503 Service Unavailable"
+            };
+            let _ = stream
+                .write_all(format!("HTTP/1.1 {code}\r\nContent-Length: 0\r\n\r\n").as_bytes())
+                .await;
         });
     }
 }
@@ -225,6 +286,11 @@ async fn page(address: SocketAddr, path: &str) -> Option<(u16, String)> {
 /// The program, or the name of its package.
 pub fn program(name: &str, package: &str) -> String {
     let places = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
-    let found = places.iter().map(|place| format!("{place}/{name}")).find(|path| Path::new(path).exists());
-    found.unwrap_or_else(|| panic!("{name} is not installed: it is in Debian's package {package} (`make deps`)"))
+    let found = places
+        .iter()
+        .map(|place| format!("{place}/{name}"))
+        .find(|path| Path::new(path).exists());
+    found.unwrap_or_else(|| {
+        panic!("{name} is not installed: it is in Debian's package {package} (`make deps`)")
+    })
 }

@@ -1,4 +1,5 @@
-//! Real secondaries, BIND and NSD: they transfer the zone, are told of changes, and answer the same.
+//! Real secondaries, BIND and NSD: they transfer the zone, are told of changes, and answer the
+//! same.
 
 use crate::common::ports;
 use crate::dig::Dig;
@@ -9,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
-const KEY: &str = "key \"second\" { algorithm hmac-sha256; secret \"c2VjcmV0IGZvciB0ZXN0cyBvbmx5\"; };";
+const KEY: &str =
+    "key \"second\" { algorithm hmac-sha256; secret \"c2VjcmV0IGZvciB0ZXN0cyBvbmx5\"; };";
 
 /// A server of somebody else that follows the zone.
 struct Secondary {
@@ -24,14 +26,23 @@ impl Drop for Secondary {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- secondary\n{}---", std::fs::read_to_string(&self.log).unwrap_or_default());
+            eprintln!(
+                "--- secondary\n{}---",
+                std::fs::read_to_string(&self.log).unwrap_or_default()
+            );
         }
     }
 }
 
 impl Secondary {
-    /// `write` makes the configuration of a program in a folder, from the ports of the primary and its own, and says how to start it.
-    fn start(name: &str, package: &str, port: u16, write: impl FnOnce(&Path) -> Vec<String>) -> Secondary {
+    /// `write` makes the configuration of a program in a folder, from the ports of the primary and
+    /// its own, and says how to start it.
+    fn start(
+        name: &str,
+        package: &str,
+        port: u16,
+        write: impl FnOnce(&Path) -> Vec<String>,
+    ) -> Secondary {
         let folder = TempDir::with_prefix("portico-secondary-").unwrap();
         let arguments = write(folder.path());
         let log = folder.path().join("log");
@@ -44,7 +55,12 @@ impl Secondary {
             .stderr(out)
             .spawn()
             .unwrap();
-        Secondary { child, log, _folder: folder, dig: Dig { port } }
+        Secondary {
+            child,
+            log,
+            _folder: folder,
+            dig: Dig { port },
+        }
     }
 
     /// With a key: everything that it asks the primary is signed.
@@ -58,7 +74,9 @@ impl Secondary {
                  zone \"{ZONE}\" {{ type secondary; primaries {{ 127.0.0.1 port {primary} key second; }}; allow-notify {{ 127.0.0.1; }}; file \"zone\"; }};\n"
             );
             std::fs::write(folder.join("named.conf"), text).unwrap();
-            ["-g", "-n", "1", "-c", "named.conf"].map(str::to_owned).to_vec()
+            ["-g", "-n", "1", "-c", "named.conf"]
+                .map(str::to_owned)
+                .to_vec()
         })
     }
 
@@ -89,27 +107,68 @@ async fn follows(start: fn(u16, u16) -> Secondary) {
         &format!("--transfer-key-file={}", keys.path().display()),
     ])
     .await;
-    rig.service("web", json!({"type": "NodePort", "ports": [{"name": "http", "port": 80, "nodePort": 30080}]})).await;
+    rig.service(
+        "web",
+        json!({"type": "NodePort", "ports": [{"name": "http", "port": 80, "nodePort": 30080}]}),
+    )
+    .await;
     let secondary = start(rig.dns.port, port);
-    let nodes: Vec<String> = [1, 2].map(|node| format!("0 1 30080 n{node}.node.{ZONE}.")).to_vec();
+    let nodes: Vec<String> = [1, 2]
+        .map(|node| format!("0 1 30080 n{node}.node.{ZONE}."))
+        .to_vec();
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-    secondary.dig.awaits("_http._tcp.web.shop.svc", "SRV", &nodes).await;
+    secondary
+        .dig
+        .awaits("_http._tcp.web.shop.svc", "SRV", &nodes)
+        .await;
     // Changes come by NOTIFY: the time to ask without is minutes.
     let began = Instant::now();
-    rig.service("web", json!({"ports": [{"name": "http", "port": 80, "nodePort": 30099}]})).await;
-    let moved: Vec<String> = nodes.iter().map(|text| text.replace("30080", "30099")).collect();
+    rig.service(
+        "web",
+        json!({"ports": [{"name": "http", "port": 80, "nodePort": 30099}]}),
+    )
+    .await;
+    let moved: Vec<String> = nodes
+        .iter()
+        .map(|text| text.replace("30080", "30099"))
+        .collect();
     let moved: Vec<&str> = moved.iter().map(String::as_str).collect();
-    secondary.dig.awaits("_http._tcp.web.shop.svc", "SRV", &moved).await;
-    println!("from the Service to the secondary's answer: {:?}", began.elapsed());
+    secondary
+        .dig
+        .awaits("_http._tcp.web.shop.svc", "SRV", &moved)
+        .await;
+    println!(
+        "from the Service to the secondary's answer: {:?}",
+        began.elapsed()
+    );
     rig.set_health(1, rig.healthz_port, false);
-    secondary.dig.awaits("web.shop.svc", "A", &[&rig.ip(2)]).await;
-    for (name, kind) in
-        [("", "SOA"), ("", "NS"), ("n1.node", "A"), ("nobody", "A"), ("shop.svc", "A"), ("web.shop.svc", "A")]
-    {
-        let (ours, theirs) = (rig.dig.ask(name, kind, &[]).await, secondary.dig.ask(name, kind, &[]).await);
-        assert_eq!((&ours.status, &ours.answers), (&theirs.status, &theirs.answers), "{name} {kind}");
+    secondary
+        .dig
+        .awaits("web.shop.svc", "A", &[&rig.ip(2)])
+        .await;
+    for (name, kind) in [
+        ("", "SOA"),
+        ("", "NS"),
+        ("n1.node", "A"),
+        ("nobody", "A"),
+        ("shop.svc", "A"),
+        ("web.shop.svc", "A"),
+    ] {
+        let (ours, theirs) = (
+            rig.dig.ask(name, kind, &[]).await,
+            secondary.dig.ask(name, kind, &[]).await,
+        );
+        assert_eq!(
+            (&ours.status, &ours.answers),
+            (&theirs.status, &theirs.answers),
+            "{name} {kind}"
+        );
     }
-    assert!(rig.metric("portico_dns_notifies_total{outcome=\"answered\"}").await >= 1.0);
+    assert!(
+        rig.metric("portico_dns_notifies_total{outcome=\"answered\"}")
+            .await
+            >= 1.0
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

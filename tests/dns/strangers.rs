@@ -1,5 +1,6 @@
-//! What strangers send: noise, damaged questions, floods, connections that say nothing. The server lives on, small, and answers others.
-//! `PORTICO_FUZZ_SEED` and `PORTICO_FUZZ_SECONDS` are as for the other fuzz tests.
+//! What strangers send: noise, damaged questions, floods, connections that say nothing. The server
+//! lives on, small, and answers others. `PORTICO_FUZZ_SEED` and `PORTICO_FUZZ_SECONDS` are as for
+//! the other fuzz tests.
 
 use crate::common::eventually;
 use crate::common::random::Random;
@@ -16,8 +17,14 @@ const GROWTH: usize = 24 << 10;
 
 async fn rig(flags: &[&str]) -> Rig {
     let rig = Rig::start(flags).await;
-    rig.service("web", json!({"type": "NodePort", "ports": [{"name": "http", "port": 80, "nodePort": 30080}]})).await;
-    rig.dig.awaits("web.shop.svc", "A", &[&rig.ip(1), &rig.ip(2)]).await;
+    rig.service(
+        "web",
+        json!({"type": "NodePort", "ports": [{"name": "http", "port": 80, "nodePort": 30080}]}),
+    )
+    .await;
+    rig.dig
+        .awaits("web.shop.svc", "A", &[&rig.ip(1), &rig.ip(2)])
+        .await;
     rig
 }
 
@@ -27,11 +34,33 @@ fn variable(name: &str) -> Option<u64> {
 
 /// A question, good at first.
 fn question(random: &mut Random) -> Vec<u8> {
-    let first = ["web", "_http._tcp.web", "nobody", "n1", "_tcp", "WEB", "a.b.c.d.e", ""];
+    let first = [
+        "web",
+        "_http._tcp.web",
+        "nobody",
+        "n1",
+        "_tcp",
+        "WEB",
+        "a.b.c.d.e",
+        "",
+    ];
     let second = [".shop.svc.", ".node.", ".lb.", ".svc.", "."];
     let name = format!("{}{}{ZONE}", random.pick(&first), random.pick(&second));
     let kinds = [1_u16, 28, 33, 5, 2, 6, 255, 252, 251, 250, 41, 16, 0, 65535];
-    let mut bytes = vec![random.next() as u8, random.next() as u8, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    let mut bytes = vec![
+        random.next() as u8,
+        random.next() as u8,
+        1,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+    ];
     for label in name.split('.').filter(|label| !label.is_empty()) {
         bytes.push(label.len() as u8);
         bytes.extend(label.bytes());
@@ -41,7 +70,11 @@ fn question(random: &mut Random) -> Vec<u8> {
     bytes.extend([0, 1]);
     // OPT with a size, and now and then with an option.
     bytes.extend([0, 0, 41, 16, 0, 0, 0, 0, 0]);
-    let options: [&[u8]; 3] = [&[0, 0], &[0, 12, 0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8], &[0, 4, 0, 8, 0, 0]];
+    let options: [&[u8]; 3] = [
+        &[0, 0],
+        &[0, 12, 0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8],
+        &[0, 4, 0, 8, 0, 0],
+    ];
     bytes.extend(*random.pick(&options));
     bytes
 }
@@ -91,20 +124,30 @@ async fn whatever_comes_in_others_are_answered() {
     let (sent, answered) = by_udp.join().unwrap();
     let connections = by_tcp.join().unwrap();
     let after = rig.dns.memory();
-    println!("{sent} packets, {answered} answers, {connections} connections; {before} KiB before, {after} KiB after");
+    println!(
+        "{sent} packets, {answered} answers, {connections} connections; {before} KiB before, \
+         {after} KiB after"
+    );
     assert!(rig.dns.is_alive(), "{}", rig.dns.log());
     assert!(answered > sent / 10, "{answered} of {sent}");
     assert!(after < before + GROWTH, "{before} KiB, then {after} KiB");
     assert!(!rig.dns.log().contains("panicked"), "{}", rig.dns.log());
-    rig.dig.awaits("web.shop.svc", "A", &[&rig.ip(1), &rig.ip(2)]).await;
-    assert_eq!(rig.dig.ask("n1.node", "A", &["+tcp"]).await.answers, [rig.ip(1)]);
+    rig.dig
+        .awaits("web.shop.svc", "A", &[&rig.ip(1), &rig.ip(2)])
+        .await;
+    assert_eq!(
+        rig.dig.ask("n1.node", "A", &["+tcp"]).await.answers,
+        [rig.ip(1)]
+    );
 }
 
 /// How many were sent, and how many answered.
 fn flood_udp(to: SocketAddr, mut random: Random, end: Instant) -> (usize, usize) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(to).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(2)))
+        .unwrap();
     let (mut sent, mut answered) = (0, 0);
     while Instant::now() < end {
         for _ in 0..BURST {
@@ -123,14 +166,26 @@ fn flood_udp(to: SocketAddr, mut random: Random, end: Instant) -> (usize, usize)
 fn flood_tcp(to: SocketAddr, mut random: Random, end: Instant) -> usize {
     let mut connections = 0;
     while Instant::now() < end {
-        let Ok(mut stream) = TcpStream::connect(to) else { continue };
-        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let Ok(mut stream) = TcpStream::connect(to) else {
+            continue;
+        };
+        stream
+            .set_read_timeout(Some(Duration::from_millis(20)))
+            .unwrap();
         connections += 1;
         for _ in 0..=random.below(4) {
             let bytes = damaged(&mut random);
             // One in four says a length that is not true.
-            let length = if random.one_in(4) { random.next() as u16 } else { bytes.len() as u16 };
-            if stream.write_all(&length.to_be_bytes()).and_then(|()| stream.write_all(&bytes)).is_err() {
+            let length = if random.one_in(4) {
+                random.next() as u16
+            } else {
+                bytes.len() as u16
+            };
+            if stream
+                .write_all(&length.to_be_bytes())
+                .and_then(|()| stream.write_all(&bytes))
+                .is_err()
+            {
                 break;
             }
             let mut buffer = [0; 65536];
@@ -147,7 +202,9 @@ async fn a_flood_is_limited_and_the_honest_come_by_tcp() {
     // Networks are told apart: this is not the one that dig asks from.
     let socket = UdpSocket::bind("127.77.7.7:0").unwrap();
     socket.connect(to).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
     let mut ask = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, b'k', b'8', b's', 7];
     ask.extend(b"example\x03com\x00\x00\x06\x00\x01");
     let began = Instant::now();
@@ -156,16 +213,35 @@ async fn a_flood_is_limited_and_the_honest_come_by_tcp() {
     let mut buffer = [0; 1500];
     while let Ok(length) = socket.recv(&mut buffer) {
         assert!(length >= 12);
-        if buffer[2] & 2 == 2 { truncated += 1 } else { whole += 1 }
+        if buffer[2] & 2 == 2 {
+            truncated += 1
+        } else {
+            whole += 1
+        }
     }
     let allowed = 50 + (began.elapsed().as_secs_f64() * 50.0) as usize;
     println!("{whole} answers, {truncated} with the advice to use TCP");
     assert!((50..=allowed).contains(&whole), "{whole}");
     assert!(truncated >= 200, "{truncated}");
-    let honest = rig.dig.ask("web.shop.svc", "A", &["-b", "127.77.7.8"]).await;
+    let honest = rig
+        .dig
+        .ask("web.shop.svc", "A", &["-b", "127.77.7.8"])
+        .await;
     assert_eq!(honest.answers, [rig.ip(1), rig.ip(2)], "by TCP if need be");
-    assert_eq!(rig.dig.ask("web.shop.svc", "A", &["+notcp", "+ignore"]).await.answers.len(), 2, "another network");
-    assert!(rig.metric("portico_dns_limited_total{outcome=\"dropped\"}").await > 0.0);
+    assert_eq!(
+        rig.dig
+            .ask("web.shop.svc", "A", &["+notcp", "+ignore"])
+            .await
+            .answers
+            .len(),
+        2,
+        "another network"
+    );
+    assert!(
+        rig.metric("portico_dns_limited_total{outcome=\"dropped\"}")
+            .await
+            > 0.0
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -177,12 +253,24 @@ async fn silent_connections_do_not_take_all_room() {
         (rig.metric("portico_dns_tcp_refused_total").await >= 90.0).then_some(())
     })
     .await;
-    assert!(rig.metric("portico_dns_tcp_connections").await <= 4.0, "one address gets a quarter of it");
-    let other = rig.dig.ask("web.shop.svc", "A", &["+tcp", "-b", "127.0.0.9"]).await;
+    assert!(
+        rig.metric("portico_dns_tcp_connections").await <= 4.0,
+        "one address gets a quarter of it"
+    );
+    let other = rig
+        .dig
+        .ask("web.shop.svc", "A", &["+tcp", "-b", "127.0.0.9"])
+        .await;
     assert_eq!(other.answers.len(), 2);
     // Those that say nothing are sent away, and then there is room again.
     eventually("there is room again", || async {
-        (rig.dig.ask("web.shop.svc", "A", &["+tcp"]).await.answers.len() == 2).then_some(())
+        (rig.dig
+            .ask("web.shop.svc", "A", &["+tcp"])
+            .await
+            .answers
+            .len()
+            == 2)
+            .then_some(())
     })
     .await;
     drop(silent);

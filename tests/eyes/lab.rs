@@ -21,22 +21,37 @@ impl Lab {
     pub fn start(name: &'static str) -> Lab {
         let demo = Demo::start(name);
         let inside = Path::new(&demo.kubeconfig).with_file_name("inside.kubeconfig");
-        Lab { name, demo, inside, folder: tempfile::tempdir().unwrap() }
+        Lab {
+            name,
+            demo,
+            inside,
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn command(&self, host: &str, words: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
-        command.args(["lab", "--lab", self.name, "exec", host, "--"]).args(words);
+        command
+            .args(["lab", "--lab", self.name, "exec", host, "--"])
+            .args(words);
         command
     }
 
     /// Another daemon on a host, until it is dropped.
     pub fn daemon(&self, host: &str, arguments: &str) -> Daemon {
-        let words: Vec<&str> = [PROGRAM].into_iter().chain(arguments.split_whitespace()).collect();
+        let words: Vec<&str> = [PROGRAM]
+            .into_iter()
+            .chain(arguments.split_whitespace())
+            .collect();
         let log = self.folder.path().join(format!("{}.log", words[1]));
         let out = File::create(&log).unwrap();
         let mut command = self.command(host, &words);
-        let child = command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().unwrap())
+            .stderr(out)
+            .spawn()
+            .unwrap();
         Daemon { child, log }
     }
 
@@ -44,14 +59,18 @@ impl Lab {
     pub fn vip_flags(&self, address: &str) -> String {
         let folder = self.folder.path().display();
         format!(
-            "--address={address} --kubeconfig={} --interval=100ms --forward=direct --data-dir={folder}/vip --static-services={folder}/services",
+            "--address={address} --kubeconfig={} --interval=100ms --forward=direct \
+             --data-dir={folder}/vip --static-services={folder}/services",
             self.inside.display()
         )
     }
 
     /// For a second `portico node` on the machine.
     pub fn aside(&self) -> String {
-        format!("--healthz-bind-address= --static-services= --data-dir={}/node", self.folder.path().display())
+        format!(
+            "--healthz-bind-address= --static-services= --data-dir={}/node",
+            self.folder.path().display()
+        )
     }
 
     /// What `kubectl` prints, once it has all of these words.
@@ -59,21 +78,28 @@ impl Lab {
         let words = words(arguments);
         until(arguments, wanted, || {
             let mut command = Command::new("kubectl");
-            command.arg("--kubeconfig").arg(&self.demo.kubeconfig).args(&words);
+            command
+                .arg("--kubeconfig")
+                .arg(&self.demo.kubeconfig)
+                .args(&words);
             command
         })
     }
 
     /// The same for a command on a host.
     pub fn on(&self, host: &str, command: &str, wanted: &[&str]) -> String {
-        until(command, wanted, || self.command(host, &command.split_whitespace().collect::<Vec<_>>()))
+        until(command, wanted, || {
+            self.command(host, &command.split_whitespace().collect::<Vec<_>>())
+        })
     }
 }
 
 /// Separated by spaces that have no backslash before them.
 fn words(text: &str) -> Vec<String> {
     let kept = text.replace("\\ ", "\u{0}").replace("\\;", "\n");
-    kept.split(' ').map(|word| word.replace('\u{0}', " ")).collect()
+    kept.split(' ')
+        .map(|word| word.replace('\u{0}', " "))
+        .collect()
 }
 
 fn until(what: &str, wanted: &[&str], command: impl Fn() -> Command) -> String {
@@ -85,7 +111,10 @@ fn until(what: &str, wanted: &[&str], command: impl Fn() -> Command) -> String {
             return text;
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(Instant::now() < deadline, "{what} does not show {wanted:?}:\n{text}{said}");
+        assert!(
+            Instant::now() < deadline,
+            "{what} does not show {wanted:?}:\n{text}{said}"
+        );
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
 }
@@ -100,7 +129,11 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- {}\n{}", self.log.display(), std::fs::read_to_string(&self.log).unwrap_or_default());
+            eprintln!(
+                "--- {}\n{}",
+                self.log.display(),
+                std::fs::read_to_string(&self.log).unwrap_or_default()
+            );
         }
     }
 }

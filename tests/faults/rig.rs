@@ -1,5 +1,5 @@
-//! One node with two endpoints and a client behind it, the API server and `portico node` on it, and a watchman who opens
-//! connections all the time to tell whether forwarding ever blinked.
+//! One node with two endpoints and a client behind it, the API server and `portico node` on it, and
+//! a watchman who opens connections all the time to tell whether forwarding ever blinked.
 
 use crate::common::{Client, Server, Store};
 use portico_testbed::{Flow, Host, Process, Protocol, Route, Testbed};
@@ -39,7 +39,11 @@ pub fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
     node.sysctl("net/ipv4/ip_forward", "1").unwrap();
     node.bridge("cni0").unwrap();
     node.address("cni0", "10.244.1.1/24").unwrap();
-    let pods = PODS.iter().enumerate().map(|(n, address)| pod(&bed, &node, n, address)).collect();
+    let pods = PODS
+        .iter()
+        .enumerate()
+        .map(|(n, address)| pod(&bed, &node, n, address))
+        .collect();
     let uplink = bed.host("uplink").unwrap();
     node.cable("eth0", &uplink, "eth0").unwrap();
     node.address("eth0", "172.30.0.11/24").unwrap();
@@ -47,11 +51,23 @@ pub fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
     node.route(Route::to("default").via("172.30.0.1")).unwrap();
     let inside = node.clone();
     inside.enter(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
-            let server = Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
+            let server =
+                Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
             let dir = TempDir::with_prefix("portico-node-").unwrap();
-            let mut rig = Rig { server, node, pods, mode, daemon: None, dir, _bed: bed };
+            let mut rig = Rig {
+                server,
+                node,
+                pods,
+                mode,
+                daemon: None,
+                dir,
+                _bed: bed,
+            };
             rig.set_the_stage().await;
             rig.start();
             rig.reaches(STEADY, &["pod0"]).await;
@@ -62,11 +78,13 @@ pub fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
 
 fn pod(bed: &Testbed, node: &Host, n: usize, address: &str) -> Host {
     let pod = bed.host(&format!("pod{n}")).unwrap();
-    pod.cable_to_switch("eth0", node, &format!("veth{n}"), "cni0").unwrap();
+    pod.cable_to_switch("eth0", node, &format!("veth{n}"), "cni0")
+        .unwrap();
     // Alone in its network: answers go back through the node, also to another pod.
     pod.address("eth0", address).unwrap();
     pod.route(Route::to("10.244.1.1").link("eth0")).unwrap();
-    pod.route(Route::to("default").via("10.244.1.1").link("eth0")).unwrap();
+    pod.route(Route::to("default").via("10.244.1.1").link("eth0"))
+        .unwrap();
     pod.serve(8080).unwrap();
     pod
 }
@@ -79,9 +97,14 @@ impl Rig {
     pub async fn set_the_stage(&self) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "spec": {"podCIDR": "10.244.1.0/24"}});
         self.api().post("/api/v1/nodes", &node).await.expect(201);
-        let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": "172.30.0.11"}]}});
+        let status =
+            json!({"status": {"addresses": [{"type": "InternalIP", "address": "172.30.0.11"}]}});
         self.api()
-            .patch(&format!("/api/v1/nodes/{NODE}/status"), "application/merge-patch+json", &status)
+            .patch(
+                &format!("/api/v1/nodes/{NODE}/status"),
+                "application/merge-patch+json",
+                &status,
+            )
             .await
             .expect(200);
         self.service("steady", "10.96.9.9", &[0]).await;
@@ -89,12 +112,21 @@ impl Rig {
 
     /// A Service of one TCP port, 80, with these pods as its endpoints.
     pub async fn service(&self, name: &str, address: &str, pods: &[usize]) {
-        self.api().post(SLICES, &slice(name, &pods_of(pods))).await.expect(201);
-        self.api().post(SERVICES, &service(name, address)).await.expect(201);
+        self.api()
+            .post(SLICES, &slice(name, &pods_of(pods)))
+            .await
+            .expect(201);
+        self.api()
+            .post(SERVICES, &service(name, address))
+            .await
+            .expect(201);
     }
 
     pub async fn endpoints(&self, name: &str, pods: &[usize]) {
-        self.api().put(&format!("{SLICES}/{name}-s"), &slice(name, &pods_of(pods))).await.expect(200);
+        self.api()
+            .put(&format!("{SLICES}/{name}-s"), &slice(name, &pods_of(pods)))
+            .await
+            .expect(200);
     }
 
     pub fn start(&mut self) {
@@ -108,11 +140,23 @@ impl Rig {
             "--cluster-cidr",
             "10.244.0.0/16",
         ]);
-        command.arg("--kubeconfig").arg(self.server.kubeconfig()).arg("--data-dir").arg(self.dir.path().join("data"));
-        // A slow timer that never fires here: what is repaired is repaired because somebody noticed.
+        command
+            .arg("--kubeconfig")
+            .arg(self.server.kubeconfig())
+            .arg("--data-dir")
+            .arg(self.dir.path().join("data"));
+        // A slow timer that never fires here: what is repaired is repaired because somebody
+        // noticed.
         command.args(["--iptables-sync-period", "1h", "--static-services="]);
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .unwrap();
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         command.env("XTABLES_LOCKFILE", self.dir.path().join("xtables.lock"));
         self.daemon = Some(self.node.spawn(command).unwrap());
     }
@@ -133,7 +177,12 @@ impl Rig {
     /// Asks the daemon to end.
     pub fn stop(&mut self) {
         let status = self.daemon.take().unwrap().terminate(PATIENCE);
-        assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", self.log());
+        assert_eq!(
+            status.and_then(|status| status.code()),
+            Some(0),
+            "{}",
+            self.log()
+        );
     }
 
     /// The daemon does nothing until it is thawed.
@@ -153,11 +202,18 @@ impl Rig {
     /// A packet came before its Service, and waits.
     pub fn somebody_waits(&self) -> bool {
         let queues = self.run("cat /proc/net/netfilter/nfnetlink_queue");
-        queues.lines().any(|queue| queue.split_whitespace().nth(2).is_some_and(|waiting| waiting != "0"))
+        queues.lines().any(|queue| {
+            queue
+                .split_whitespace()
+                .nth(2)
+                .is_some_and(|waiting| waiting != "0")
+        })
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.daemon.as_mut().is_some_and(|daemon| daemon.ended().is_none())
+        self.daemon
+            .as_mut()
+            .is_some_and(|daemon| daemon.ended().is_none())
     }
 
     /// Runs a program on the node.
@@ -168,7 +224,8 @@ impl Rig {
         self.node.run(command, "").unwrap()
     }
 
-    /// Waits until connections of a pod to this address reach just these, and says how long it took.
+    /// Waits until connections of a pod to this address reach just these, and says how long it
+    /// took.
     pub async fn reaches(&self, address: &str, hosts: &[&str]) -> Duration {
         let since = Instant::now();
         loop {
@@ -176,14 +233,21 @@ impl Rig {
             if seen == hosts {
                 return since.elapsed();
             }
-            assert!(since.elapsed() < PATIENCE, "{address} reaches {seen:?}, not {hosts:?}: {}", self.log());
+            assert!(
+                since.elapsed() < PATIENCE,
+                "{address} reaches {seen:?}, not {hosts:?}: {}",
+                self.log()
+            );
         }
     }
 
     /// Who answers at this address: enough attempts to see all of three; `-` for a failure.
     async fn seen(&self, address: &str) -> Vec<String> {
         let mut seen = std::collections::BTreeSet::new();
-        let flow = Flow { patience: Duration::from_millis(300), ..Flow::new(Protocol::Tcp, address.parse().unwrap()) };
+        let flow = Flow {
+            patience: Duration::from_millis(300),
+            ..Flow::new(Protocol::Tcp, address.parse().unwrap())
+        };
         for _ in 0..24 {
             match self.pods[2].ask(&flow).await {
                 Ok(answer) => seen.insert(answer.seen.host),
@@ -205,7 +269,11 @@ impl Rig {
     pub async fn is_gone(&self, sign: &str, program: &str) {
         let since = Instant::now();
         while self.run(program).contains(sign) {
-            assert!(since.elapsed() < PATIENCE, "{sign} is still there: {}", self.log());
+            assert!(
+                since.elapsed() < PATIENCE,
+                "{sign} is still there: {}",
+                self.log()
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -220,8 +288,11 @@ impl Rig {
             pod.enter(|| {
                 while !told.load(Ordering::Relaxed) {
                     asked += 1;
-                    // Shorter than the first retransmission: a lost first packet is a failure, not a delay.
-                    if let Err(error) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(800)) {
+                    // Shorter than the first retransmission: a lost first packet is a failure, not
+                    // a delay.
+                    if let Err(error) =
+                        std::net::TcpStream::connect_timeout(&address, Duration::from_millis(800))
+                    {
                         failed.push(format!("attempt {asked}: {error}"));
                     }
                     std::thread::sleep(Duration::from_micros(300));
@@ -244,7 +315,12 @@ impl Watchman {
         self.over.store(true, Ordering::Relaxed);
         let (asked, failed) = self.thread.join().unwrap();
         assert!(asked > 10, "the watchman slept: {asked} connections");
-        assert!(failed.is_empty(), "{} of {asked} connections failed: {:?}", failed.len(), failed.first());
+        assert!(
+            failed.is_empty(),
+            "{} of {asked} connections failed: {:?}",
+            failed.len(),
+            failed.first()
+        );
     }
 }
 

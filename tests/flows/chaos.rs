@@ -14,10 +14,15 @@ use crate::table::question;
 use crate::world::{Choices, NODE, Question, apply};
 
 const SERVICES: usize = 6;
-/// Port, protocol, and where pods and nodes serve it. Nodes have several addresses, and a UDP server that listens on all of
-/// them may answer from another than it was asked on; they do not speak SCTP.
-const PORTS: [(u16, &str, u16, Option<u16>); 4] =
-    [(80, "TCP", 8080, Some(18080)), (81, "TCP", 8081, Some(18080)), (53, "UDP", 53, None), (90, "SCTP", 9000, None)];
+/// Port, protocol, and where pods and nodes serve it. Nodes have several addresses, and a UDP
+/// server that listens on all of them may answer from another than it was asked on; they do not
+/// speak SCTP.
+const PORTS: [(u16, &str, u16, Option<u16>); 4] = [
+    (80, "TCP", 8080, Some(18080)),
+    (81, "TCP", 8081, Some(18080)),
+    (53, "UDP", 53, None),
+    (90, "SCTP", 9000, None),
+];
 /// Few, so that Services want the same; one is the node's own.
 const EXTERNAL: [&str; 4] = ["192.0.2.80", "192.0.2.81", "2001:db8:2::80", "172.31.0.11"];
 const RANGES: [&str; 8] = [
@@ -30,7 +35,9 @@ const RANGES: [&str; 8] = [
     "fd00:10:244::/48",
     "203.0.113.0/24",
 ];
-const PODS: [&str; 7] = ["pod1-1", "pod1-2", "pod1-3", "pod2-1", "pod2-2", "pod3-1", "pod3-2"];
+const PODS: [&str; 7] = [
+    "pod1-1", "pod1-2", "pod1-3", "pod2-1", "pod2-2", "pod3-1", "pod3-2",
+];
 /// Who can send to anybody through the node, and who only to the node itself.
 const SENDERS: [&str; 6] = ["pod1-1", "pod1-2", "pod1-3", NODE, "client", "client2"];
 const NEIGHBOURS: [&str; 2] = ["pod2-2", "node2"];
@@ -45,39 +52,74 @@ pub struct Chaos {
 
 impl Chaos {
     pub fn new(seed: u64) -> Chaos {
-        Chaos { random: Random::seeded(seed), services: BTreeMap::new(), slices: BTreeMap::new(), zone: "zone-a" }
+        Chaos {
+            random: Random::seeded(seed),
+            services: BTreeMap::new(),
+            slices: BTreeMap::new(),
+            zone: "zone-a",
+        }
     }
 
     pub fn choices(&mut self) -> Choices {
-        let detect_local = *self.random.pick(&["clusterCIDR", "clusterCIDR", "nodeCIDR", "bridge=cni0", "prefix=cn"]);
-        let node_ports = *self.random.pick(&["primary", "primary", "all", "loopback", "172.31.0.0/24,fd00:30::/64"]);
+        let detect_local = *self.random.pick(&[
+            "clusterCIDR",
+            "clusterCIDR",
+            "nodeCIDR",
+            "bridge=cni0",
+            "prefix=cn",
+        ]);
+        let node_ports = *self.random.pick(&[
+            "primary",
+            "primary",
+            "all",
+            "loopback",
+            "172.31.0.0/24,fd00:30::/64",
+        ]);
         let masquerade_all = self.random.one_in(6);
-        Choices { detect_local: detect_local.to_owned(), node_ports: node_ports.to_owned(), masquerade_all }
+        Choices {
+            detect_local: detect_local.to_owned(),
+            node_ports: node_ports.to_owned(),
+            masquerade_all,
+        }
     }
 
     /// Tells an index everything that there is.
     pub fn tell(&self, index: &mut Index, addresses: &Addresses) {
         apply(index, addresses, &self.node(addresses));
-        self.services.values().chain(self.slices.values()).for_each(|object| apply(index, addresses, object));
+        self.services
+            .values()
+            .chain(self.slices.values())
+            .for_each(|object| apply(index, addresses, object));
     }
 
     /// Changes a few things and tells the index; what was done, in words.
     pub fn change(&mut self, index: &mut Index, addresses: &Addresses) -> Vec<String> {
         // Much at first, little after that.
-        let times = if self.services.is_empty() { 20 } else { 1 + self.random.below(4) };
-        (0..times).map(|_| self.change_one(index, addresses)).collect()
+        let times = if self.services.is_empty() {
+            20
+        } else {
+            1 + self.random.below(4)
+        };
+        (0..times)
+            .map(|_| self.change_one(index, addresses))
+            .collect()
     }
 
     fn change_one(&mut self, index: &mut Index, addresses: &Addresses) -> String {
         let number = self.random.below(SERVICES);
-        let (name, slice) = (format!("s{number}"), format!("s{number}-{}", self.random.below(2)));
+        let (name, slice) = (
+            format!("s{number}"),
+            format!("s{number}-{}", self.random.below(2)),
+        );
         match self.random.below(12) {
             0 if self.services.remove(&name).is_some() => {
                 index.delete_service("default", &name);
                 format!("delete Service {name}")
             }
             1 if self.slices.remove(&slice).is_some() => {
-                ["v4", "v6"].iter().for_each(|family| index.delete_slice("default", &format!("{slice}-{family}")));
+                ["v4", "v6"]
+                    .iter()
+                    .for_each(|family| index.delete_slice("default", &format!("{slice}-{family}")));
                 format!("delete slice {slice}")
             }
             2 => {
@@ -109,11 +151,26 @@ impl Chaos {
     }
 
     fn service(&mut self, number: usize, name: &str) -> Value {
-        let kind = *self.random.pick(&["ClusterIP", "NodePort", "NodePort", "LoadBalancer", "LoadBalancer"]);
+        let kind = *self.random.pick(&[
+            "ClusterIP",
+            "NodePort",
+            "NodePort",
+            "LoadBalancer",
+            "LoadBalancer",
+        ]);
         let first = self.random.below(PORTS.len());
-        let ports: Vec<_> = (first..first + 1 + self.random.below(3)).map(|at| PORTS[at % PORTS.len()]).collect();
-        let ports: Vec<_> = ports.into_iter().enumerate().map(|(at, port)| self.port(kind, number, at, port)).collect();
-        let both = [format!("10.96.8.{}", number + 1), format!("fd00:10:96::{}", 801 + number)];
+        let ports: Vec<_> = (first..first + 1 + self.random.below(3))
+            .map(|at| PORTS[at % PORTS.len()])
+            .collect();
+        let ports: Vec<_> = ports
+            .into_iter()
+            .enumerate()
+            .map(|(at, port)| self.port(kind, number, at, port))
+            .collect();
+        let both = [
+            format!("10.96.8.{}", number + 1),
+            format!("fd00:10:96::{}", 801 + number),
+        ];
         let mut service = json!({
             "kind": "Service",
             "metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:0{}Z", self.random.below(10))},
@@ -136,7 +193,10 @@ impl Chaos {
             service["status"] = json!({"loadBalancer": {"ingress": self.ingress(number)}});
         }
         match self.random.below(20) {
-            0 => service["metadata"]["labels"] = json!({"service.kubernetes.io/service-proxy-name": "another"}),
+            0 => {
+                service["metadata"]["labels"] =
+                    json!({"service.kubernetes.io/service-proxy-name": "another"})
+            }
             1 => service["spec"]["clusterIPs"] = json!(["None"]),
             _ => {}
         }
@@ -158,7 +218,11 @@ impl Chaos {
 
     fn ingress(&mut self, number: usize) -> Vec<Value> {
         let mode = |random: &mut Random| *random.pick(&[None, Some("VIP"), Some("Proxy")]);
-        let (first, second, third) = (mode(&mut self.random), mode(&mut self.random), self.random.below(SERVICES));
+        let (first, second, third) = (
+            mode(&mut self.random),
+            mode(&mut self.random),
+            self.random.below(SERVICES),
+        );
         vec![
             json!({"ip": format!("203.0.113.{}", 80 + number), "ipMode": first}),
             json!({"ip": format!("2001:db8:3::{}", 80 + number), "ipMode": second}),
@@ -168,11 +232,18 @@ impl Chaos {
     }
 
     fn policy(&mut self) -> &'static str {
-        if self.random.one_in(3) { "Local" } else { "Cluster" }
+        if self.random.one_in(3) {
+            "Local"
+        } else {
+            "Cluster"
+        }
     }
 
     fn some(&mut self, from: &[&'static str], one_in: usize) -> Vec<&'static str> {
-        from.iter().copied().filter(|_| self.random.one_in(one_in)).collect()
+        from.iter()
+            .copied()
+            .filter(|_| self.random.one_in(one_in))
+            .collect()
     }
 
     /// Pods, or nodes, which serve on another port.
@@ -181,7 +252,10 @@ impl Chaos {
         let hosts: &[&str] = if nodes { &["node1", "node2"] } else { &PODS };
         let hinted = self.random.one_in(3);
         let hosts: Vec<_> = hosts.iter().filter(|_| !self.random.one_in(3)).collect();
-        let endpoints: Vec<_> = hosts.into_iter().map(|host| self.endpoint(host, hinted)).collect();
+        let endpoints: Vec<_> = hosts
+            .into_iter()
+            .map(|host| self.endpoint(host, hinted))
+            .collect();
         let served = |(port, protocol, on_pods, on_nodes): &(u16, &str, u16, Option<u16>)| {
             let target = if nodes { (*on_nodes)? } else { *on_pods };
             Some((format!("p{port}"), json!(format!("{target}/{protocol}"))))
@@ -202,7 +276,11 @@ impl Chaos {
         };
         if self.random.one_in(8) {
             // Nobody says where it is, or somebody errs.
-            endpoint["node"] = if self.random.one_in(2) { Value::Null } else { json!("node3") };
+            endpoint["node"] = if self.random.one_in(2) {
+                Value::Null
+            } else {
+                json!("node3")
+            };
         }
         if hinted && !self.random.one_in(12) {
             endpoint["forZones"] = json!([self.random.pick(&["zone-a", "zone-b"])]);
@@ -214,11 +292,20 @@ impl Chaos {
     }
 
     /// Packets, most of them to where somebody answers.
-    pub fn questions(&mut self, table: &ForwardingTable, addresses: &Addresses, count: usize) -> Vec<Question> {
+    pub fn questions(
+        &mut self,
+        table: &ForwardingTable,
+        addresses: &Addresses,
+        count: usize,
+    ) -> Vec<Question> {
         let frontends: Vec<_> = table
             .ports
             .iter()
-            .flat_map(|(key, port)| port.frontends.iter().map(|frontend| (key.protocol, key.family, frontend)))
+            .flat_map(|(key, port)| {
+                port.frontends
+                    .iter()
+                    .map(|frontend| (key.protocol, key.family, frontend))
+            })
             .collect();
         let mut questions = Vec::new();
         for _ in 0..count {
@@ -235,14 +322,38 @@ impl Chaos {
         questions
     }
 
-    fn towards(&mut self, addresses: &Addresses, protocol: Protocol, family: Family, frontend: &Frontend) -> Question {
-        let which = if family == Family::V4 { ["ip", "ip", "alt"] } else { ["ip6", "ip6", "alt6"] };
-        let own = addresses.of(NODE, self.random.pick::<&str>(&which)).unwrap();
-        let senders = if frontend.address.is_none() && self.random.one_in(3) { &NEIGHBOURS[..] } else { &SENDERS };
+    fn towards(
+        &mut self,
+        addresses: &Addresses,
+        protocol: Protocol,
+        family: Family,
+        frontend: &Frontend,
+    ) -> Question {
+        let which = if family == Family::V4 {
+            ["ip", "ip", "alt"]
+        } else {
+            ["ip6", "ip6", "alt6"]
+        };
+        let own = addresses
+            .of(NODE, self.random.pick::<&str>(&which))
+            .unwrap();
+        let senders = if frontend.address.is_none() && self.random.one_in(3) {
+            &NEIGHBOURS[..]
+        } else {
+            &SENDERS
+        };
         let from = (*self.random.pick::<&str>(senders)).to_owned();
         let loopback = from == NODE && family == Family::V4 && self.random.one_in(2);
-        let own = if loopback { Ipv4Addr::LOCALHOST.into() } else { own };
-        Question { from, to: SocketAddr::new(frontend.address.unwrap_or(own), frontend.port), protocol }
+        let own = if loopback {
+            Ipv4Addr::LOCALHOST.into()
+        } else {
+            own
+        };
+        Question {
+            from,
+            to: SocketAddr::new(frontend.address.unwrap_or(own), frontend.port),
+            protocol,
+        }
     }
 
     /// Where somebody may answer, or may have answered, or next to it.
@@ -257,10 +368,17 @@ impl Chaos {
             4 => format!("[2001:db8:3::{}]:{port}", 80 + number),
             _ => {
                 let which = *self.random.pick(&["ip", "ip6", "alt", "alt6"]);
-                format!("{NODE}/{which}:{}", 30800 + 4 * number + self.random.below(4))
+                format!(
+                    "{NODE}/{which}:{}",
+                    30800 + 4 * number + self.random.below(4)
+                )
             }
         };
         let from: &str = self.random.pick::<&str>(&SENDERS);
-        question(addresses, from, &format!("{to}/{}", protocol.to_lowercase()))
+        question(
+            addresses,
+            from,
+            &format!("{to}/{}", protocol.to_lowercase()),
+        )
     }
 }

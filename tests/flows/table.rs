@@ -51,28 +51,44 @@ enum Source {
 impl Group {
     pub fn index(&self, addresses: &Addresses) -> Index {
         let mut index = self.settings.index(addresses);
-        self.objects.iter().for_each(|object| apply(&mut index, addresses, object));
+        self.objects
+            .iter()
+            .for_each(|object| apply(&mut index, addresses, object));
         let problems = index.take().problems;
         assert!(problems.is_empty(), "{}: {problems:?}", self.about);
         index
     }
 
     pub fn flows(&self, addresses: &Addresses) -> Vec<(Question, Fate)> {
-        self.flows.iter().flat_map(|row| row.expand(addresses)).collect()
+        self.flows
+            .iter()
+            .flat_map(|row| row.expand(addresses))
+            .collect()
     }
 }
 
 impl Row {
     fn expand(&self, addresses: &Addresses) -> Vec<(Question, Fate)> {
-        let pairs = self.from.split_whitespace().flat_map(|from| self.to.split_whitespace().map(move |to| (from, to)));
-        pairs.map(|(from, to)| (question(addresses, from, to), self.fate(from))).collect()
+        let pairs = self
+            .from
+            .split_whitespace()
+            .flat_map(|from| self.to.split_whitespace().map(move |to| (from, to)));
+        pairs
+            .map(|(from, to)| (question(addresses, from, to), self.fate(from)))
+            .collect()
     }
 
     fn fate(&self, from: &str) -> Fate {
         match (&self.reach, self.fate.as_deref()) {
             (Some(names), None) => {
-                let endpoints = names.split_whitespace().map(|name| (full(name), self.sight(from, name))).collect();
-                Fate::Reach { endpoints, sticky: self.sticky }
+                let endpoints = names
+                    .split_whitespace()
+                    .map(|name| (full(name), self.sight(from, name)))
+                    .collect();
+                Fate::Reach {
+                    endpoints,
+                    sticky: self.sticky,
+                }
             }
             (None, Some("refused")) => Fate::Refused,
             (None, Some("timeout")) => Fate::Timeout,
@@ -92,7 +108,11 @@ impl Row {
 }
 
 fn full(name: &str) -> String {
-    if name.contains(':') { name.to_owned() } else { format!("{name}:8080") }
+    if name.contains(':') {
+        name.to_owned()
+    } else {
+        format!("{name}:8080")
+    }
 }
 
 pub fn question(addresses: &Addresses, from: &str, to: &str) -> Question {
@@ -102,29 +122,47 @@ pub fn question(addresses: &Addresses, from: &str, to: &str) -> Question {
         Some((target, "tcp")) => (target, Protocol::Tcp),
         _ => (to, Protocol::Tcp),
     };
-    let (name, port) = target.rsplit_once(':').unwrap_or_else(|| panic!("no port in {to}"));
+    let (name, port) = target
+        .rsplit_once(':')
+        .unwrap_or_else(|| panic!("no port in {to}"));
     let (name, which) = name.split_once('/').unwrap_or((name, "ip"));
     let address = match addresses.of(name, which) {
         Some(address) => SocketAddr::new(address, port.parse().unwrap()),
-        None => target.parse().unwrap_or_else(|_| panic!("no host or address {to}")),
+        None => target
+            .parse()
+            .unwrap_or_else(|_| panic!("no host or address {to}")),
     };
-    Question { from: from.to_owned(), to: address, protocol }
+    Question {
+        from: from.to_owned(),
+        to: address,
+        protocol,
+    }
 }
 
-/// All groups with the name of their file, or those whose file or words have the text in `PORTICO_FLOWS`.
+/// All groups with the name of their file, or those whose file or words have the text in
+/// `PORTICO_FLOWS`.
 pub fn load() -> Vec<Group> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/flows");
     let wanted = std::env::var("PORTICO_FLOWS").unwrap_or_default();
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "yaml")
+    });
     files.sort();
     let mut all = Vec::new();
     for path in files {
         let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
         let text = fs::read_to_string(&path).unwrap();
-        let groups: Vec<Group> =
-            serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let named = groups.into_iter().map(|group| Group { about: format!("{stem}: {}", group.about), ..group });
+        let groups: Vec<Group> = serde_saphyr::from_str(&text)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let named = groups.into_iter().map(|group| Group {
+            about: format!("{stem}: {}", group.about),
+            ..group
+        });
         all.extend(named.filter(|group| group.about.contains(&wanted)));
     }
     all

@@ -1,4 +1,5 @@
-//! One node under test in the cluster: what it knows, what `explain` says of a packet, and what the kernel does with it.
+//! One node under test in the cluster: what it knows, what `explain` says of a packet, and what the
+//! kernel does with it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +36,11 @@ pub struct Choices {
 
 impl Choices {
     fn settings(&self) -> Settings {
-        let networks = |text: &str| text.split(',').map(|network| network.parse().unwrap()).collect();
+        let networks = |text: &str| {
+            text.split(',')
+                .map(|network| network.parse().unwrap())
+                .collect()
+        };
         let detect_local = match self.detect_local.split_once('=') {
             Some(("bridge", name)) => DetectLocal::Bridge(name.into()),
             Some(("prefix", prefix)) => DetectLocal::InterfacePrefix(prefix.into()),
@@ -44,9 +49,18 @@ impl Choices {
         };
         let node_ports = match self.node_ports.as_str() {
             "" | "primary" => NodePortSetting::Primary,
-            "all" => NodePortSetting::Networks { networks: Vec::new(), loopback: false },
-            "loopback" => NodePortSetting::Networks { networks: Vec::new(), loopback: true },
-            text => NodePortSetting::Networks { networks: networks(text), loopback: false },
+            "all" => NodePortSetting::Networks {
+                networks: Vec::new(),
+                loopback: false,
+            },
+            "loopback" => NodePortSetting::Networks {
+                networks: Vec::new(),
+                loopback: true,
+            },
+            text => NodePortSetting::Networks {
+                networks: networks(text),
+                loopback: false,
+            },
         };
         let masquerade_all = self.masquerade_all;
         Settings {
@@ -63,7 +77,12 @@ impl Choices {
     /// An index that knows the node and nothing else.
     pub fn index(&self, addresses: &Addresses) -> Index {
         let mut index = Index::new(self.settings());
-        index.set_addresses(addresses.all_of(NODE).chain(["127.0.0.1".parse().unwrap()]).collect());
+        index.set_addresses(
+            addresses
+                .all_of(NODE)
+                .chain(["127.0.0.1".parse().unwrap()])
+                .collect(),
+        );
         index.apply_node(&serde_json::from_value(objects::node(addresses, NODE)).unwrap());
         let cidrs: Vec<_> = SERVICE_RANGES.split(',').collect();
         let cidr = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs}});
@@ -92,10 +111,23 @@ pub fn apply(index: &mut Index, addresses: &Addresses, object: &Value) {
 
 /// What an API server adds to what is written.
 fn complete(spec: &mut Value) {
-    let addresses: Vec<_> = spec["clusterIPs"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let family = |address: &&str| if address.contains(':') { "IPv6" } else { "IPv4" };
-    let (first, families) =
-        (json!(addresses.first().unwrap_or(&"")), json!(addresses.iter().map(family).collect::<Vec<_>>()));
+    let addresses: Vec<_> = spec["clusterIPs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let family = |address: &&str| {
+        if address.contains(':') {
+            "IPv6"
+        } else {
+            "IPv4"
+        }
+    };
+    let (first, families) = (
+        json!(addresses.first().unwrap_or(&"")),
+        json!(addresses.iter().map(family).collect::<Vec<_>>()),
+    );
     spec["clusterIP"] = first;
     spec["ipFamilies"] = families;
 }
@@ -156,22 +188,46 @@ pub fn packet(addresses: &Addresses, question: &Question, source: IpAddr) -> Pac
     };
     let local: Arc<[IpAddr]> = addresses.all_of(NODE).collect();
     let Question { to, protocol, .. } = *question;
-    Packet { origin, source, destination: to.ip(), port: to.port(), protocol, local }
+    Packet {
+        origin,
+        source,
+        destination: to.ip(),
+        port: to.port(),
+        protocol,
+        local,
+    }
 }
 
 /// What `explain` says, with its reasons.
-pub fn foretold(index: &Index, addresses: &Addresses, question: &Question, source: IpAddr) -> (Fate, Explanation) {
+pub fn foretold(
+    index: &Index,
+    addresses: &Addresses,
+    question: &Question,
+    source: IpAddr,
+) -> (Fate, Explanation) {
     let explanation = explain(index.table(), &packet(addresses, question, source));
     let fate = match &explanation.verdict {
-        Verdict::Forward { candidates, affinity } => {
+        Verdict::Forward {
+            candidates,
+            affinity,
+        } => {
             let endpoints = candidates.iter().map(|candidate| {
                 let address = candidate.endpoint.address;
-                let host = addresses.owner(address).map_or_else(|| address.to_string(), str::to_owned);
+                let host = addresses
+                    .owner(address)
+                    .map_or_else(|| address.to_string(), str::to_owned);
                 // What the node sends itself has the node's address either way.
-                let sight = if candidate.masquerade || question.from == NODE { Sight::Node } else { Sight::Own };
+                let sight = if candidate.masquerade || question.from == NODE {
+                    Sight::Node
+                } else {
+                    Sight::Own
+                };
                 (format!("{host}:{}", candidate.endpoint.port), sight)
             });
-            Fate::Reach { endpoints: endpoints.collect(), sticky: affinity.is_some() }
+            Fate::Reach {
+                endpoints: endpoints.collect(),
+                sticky: affinity.is_some(),
+            }
         }
         Verdict::Reject => Fate::Refused,
         Verdict::Drop => Fate::Timeout,
@@ -188,9 +244,17 @@ pub struct World {
 impl World {
     /// The address that the sender's routes choose. Clients send through the node under test.
     pub fn source(&self, question: &Question) -> IpAddr {
-        let host = self.cluster.host(&question.from).unwrap_or_else(|| panic!("no host {}", question.from));
+        let host = self
+            .cluster
+            .host(&question.from)
+            .unwrap_or_else(|| panic!("no host {}", question.from));
         host.enter(|| {
-            let socket = UdpSocket::bind(if question.to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).unwrap();
+            let socket = UdpSocket::bind(if question.to.is_ipv4() {
+                "0.0.0.0:0"
+            } else {
+                "[::]:0"
+            })
+            .unwrap();
             if let Some(mark) = mark(question) {
                 SockRef::from(&socket).set_mark(mark).unwrap();
             }
@@ -206,23 +270,36 @@ impl World {
             _ => 2,
         };
         // One after the other where the first decides for all.
-        let at_once = if matches!(expected, Fate::Reach { sticky: true, .. }) { 1 } else { 8 };
+        let at_once = if matches!(expected, Fate::Reach { sticky: true, .. }) {
+            1
+        } else {
+            8
+        };
         let flow = self.flow(question, expected);
         let host = self.cluster.host(&question.from).unwrap();
-        let outcomes: Vec<_> =
-            stream::iter((0..times).map(|_| host.ask(&flow))).buffer_unordered(at_once).collect().await;
+        let outcomes: Vec<_> = stream::iter((0..times).map(|_| host.ask(&flow)))
+            .buffer_unordered(at_once)
+            .collect()
+            .await;
         let mut reached = BTreeMap::new();
         let mut failures: Vec<Failure> = Vec::new();
         for outcome in outcomes {
             match outcome {
                 Ok(answer) => {
                     let owner = self.cluster.addresses.owner(answer.seen.source.ip());
-                    let sight = if owner == Some(NODE) { Sight::Node } else { Sight::Own };
+                    let sight = if owner == Some(NODE) {
+                        Sight::Node
+                    } else {
+                        Sight::Own
+                    };
                     let host = format!("{}:{}", answer.seen.host, answer.seen.port);
                     if sight == Sight::Own && owner != Some(&question.from) {
                         return Err(format!("{host} saw {}", answer.seen.source));
                     }
-                    if reached.insert(host.clone(), sight).is_some_and(|before| before != sight) {
+                    if reached
+                        .insert(host.clone(), sight)
+                        .is_some_and(|before| before != sight)
+                    {
                         return Err(format!("{host} saw now the sender and now the node"));
                     }
                 }
@@ -246,9 +323,16 @@ impl World {
     ) -> bool {
         let only = |failure: Failure| reached.is_empty() && *failures == [failure];
         match expected {
-            Fate::Reach { endpoints, sticky: false } => failures.is_empty() && reached == endpoints,
-            Fate::Reach { endpoints, sticky: true } => {
-                let one_of_them = |(host, sight): (&String, &Sight)| endpoints.get(host) == Some(sight);
+            Fate::Reach {
+                endpoints,
+                sticky: false,
+            } => failures.is_empty() && reached == endpoints,
+            Fate::Reach {
+                endpoints,
+                sticky: true,
+            } => {
+                let one_of_them =
+                    |(host, sight): (&String, &Sight)| endpoints.get(host) == Some(sight);
                 failures.is_empty() && reached.len() == 1 && reached.iter().all(one_of_them)
             }
             Fate::Refused => only(Failure::Refused),
@@ -257,15 +341,33 @@ impl World {
         }
     }
 
-    /// Nobody takes it: it ends at the host whose address it is or at the box that answers everything; neither speaks SCTP.
-    fn passed(&self, question: &Question, reached: &BTreeMap<String, Sight>, failures: &[Failure]) -> bool {
+    /// Nobody takes it: it ends at the host whose address it is or at the box that answers
+    /// everything; neither speaks SCTP.
+    fn passed(
+        &self,
+        question: &Question,
+        reached: &BTreeMap<String, Sight>,
+        failures: &[Failure],
+    ) -> bool {
         let to = question.to.ip();
-        let owner = if to.is_loopback() { Some(NODE) } else { self.cluster.addresses.owner(to) };
-        let sight = if question.from == NODE { Sight::Node } else { Sight::Own };
-        let answered = |name: &str| *reached == BTreeMap::from([(name.to_owned(), sight)]) && failures.is_empty();
+        let owner = if to.is_loopback() {
+            Some(NODE)
+        } else {
+            self.cluster.addresses.owner(to)
+        };
+        let sight = if question.from == NODE {
+            Sight::Node
+        } else {
+            Sight::Own
+        };
+        let answered = |name: &str| {
+            *reached == BTreeMap::from([(name.to_owned(), sight)]) && failures.is_empty()
+        };
         match (owner, question.protocol) {
             (_, Protocol::Sctp) => reached.is_empty() && !failures.contains(&Failure::Refused),
-            (Some(owner), _) if question.to.port() == HOST_PORT => answered(&format!("{owner}:{HOST_PORT}")),
+            (Some(owner), _) if question.to.port() == HOST_PORT => {
+                answered(&format!("{owner}:{HOST_PORT}"))
+            }
             (Some(_), _) => reached.is_empty() && *failures == [Failure::Refused],
             (None, _) => answered("lb:7"),
         }
@@ -278,13 +380,18 @@ impl World {
             Protocol::Sctp => portico_testbed::Protocol::Sctp,
         };
         // Who is to be silent is not waited for long; who is to answer may be slow.
-        let silent = *expected == Fate::Timeout || (*expected == Fate::Passes && question.protocol == Protocol::Sctp);
+        let silent = *expected == Fate::Timeout
+            || (*expected == Fate::Passes && question.protocol == Protocol::Sctp);
         let patience = Duration::from_millis(if silent { 300 } else { 5000 });
-        Flow { patience, mark: mark(question), ..Flow::new(protocol, question.to) }
+        Flow {
+            patience,
+            mark: mark(question),
+            ..Flow::new(protocol, question.to)
+        }
     }
 
-    /// Checks many; a line for each that went another way. Those with affinity come one after the other, since what one
-    /// of a client decides holds for the others.
+    /// Checks many; a line for each that went another way. Those with affinity come one after the
+    /// other, since what one of a client decides holds for the others.
     pub async fn check_all(&self, flows: &[(&Question, &Fate)]) -> Vec<String> {
         let check = |(question, expected): (&Question, &Fate)| {
             let (question, expected) = (question.clone(), expected.clone());
@@ -293,8 +400,9 @@ impl World {
                 Some(format!("{question}: expected {expected:?}, {differs}"))
             }
         };
-        let (sticky, others): (Vec<_>, Vec<_>) =
-            flows.iter().partition(|(_, fate)| matches!(fate, Fate::Reach { sticky: true, .. }));
+        let (sticky, others): (Vec<_>, Vec<_>) = flows
+            .iter()
+            .partition(|(_, fate)| matches!(fate, Fate::Reach { sticky: true, .. }));
         let mut wrong = join_all(others.into_iter().map(check)).await;
         for flow in sticky {
             wrong.push(check(flow).await);

@@ -10,7 +10,11 @@ pub struct Body;
 impl Body {
     /// An object of the target's kind, mutated more or less.
     pub fn near(random: &mut Random, target: &Target, name: &str) -> Value {
-        let kind = if random.one_in(15) { "Service" } else { target.kind.as_str() };
+        let kind = if random.one_in(15) {
+            "Service"
+        } else {
+            target.kind.as_str()
+        };
         let mut object = sample(random, kind);
         object["apiVersion"] = json!(target.group_version);
         object["kind"] = json!(kind);
@@ -20,7 +24,10 @@ impl Body {
             0 => metadata["labels"] = json!({"a": "b", "app": "web"}),
             1 => metadata["finalizers"] = json!(["example.com/hold"]),
             2 => metadata["resourceVersion"] = json!("1"),
-            3 => metadata["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "x"}]),
+            3 => {
+                metadata["ownerReferences"] =
+                    json!([{"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "x"}])
+            }
             4 => {
                 metadata["managedFields"] = json!([{"manager": "m", "operation": "Apply", "apiVersion": "v1",
                 "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"k:{\"port\":80}": {".": {}}}}}])
@@ -34,7 +41,9 @@ impl Body {
     }
 
     pub fn json_patch(random: &mut Random, object: &Value) -> String {
-        const OPERATIONS: [&str; 7] = ["add", "remove", "replace", "move", "copy", "test", "nonsense"];
+        const OPERATIONS: [&str; 7] = [
+            "add", "remove", "replace", "move", "copy", "test", "nonsense",
+        ];
         const PATHS: [&str; 14] = [
             "/spec",
             "/spec/ports/0",
@@ -100,7 +109,9 @@ fn write_yaml(value: &Value, indent: usize, text: &mut String) {
 /// A plausible object of a kind.
 fn sample(random: &mut Random, kind: &str) -> Value {
     match kind {
-        "Service" => json!({"metadata": {}, "spec": service_spec(random), "status": status(random)}),
+        "Service" => {
+            json!({"metadata": {}, "spec": service_spec(random), "status": status(random)})
+        }
         "Endpoints" => {
             json!({"metadata": {}, "subsets": [{"addresses": [{"ip": "10.0.0.1", "targetRef": {"kind": "Pod"}}],
             "notReadyAddresses": [{"ip": "::1"}], "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}]})
@@ -110,31 +121,45 @@ fn sample(random: &mut Random, kind: &str) -> Value {
             "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}, "nodeName": "a", "zone": "z",
                 "hints": {"forZones": [{"name": "z"}]}}],
             "ports": [{"name": "", "port": 80, "protocol": "TCP"}]}),
-        "Node" => json!({"metadata": {}, "spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24", "fd00::/64"],
+        "Node" => {
+            json!({"metadata": {}, "spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24", "fd00::/64"],
             "taints": [{"key": "a", "effect": "NoSchedule"}]},
             "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-                "conditions": [{"type": "Ready", "status": "True"}], "capacity": {"cpu": "1", "memory": "1Gi"}}}),
+                "conditions": [{"type": "Ready", "status": "True"}], "capacity": {"cpu": "1", "memory": "1Gi"}}})
+        }
         "Pod" => json!({"metadata": {"labels": {"app": "web"}},
             "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "name": "http"}]}]},
             "status": {"phase": "Running", "podIP": "10.0.0.2", "podIPs": [{"ip": "10.0.0.2"}],
                 "conditions": [{"type": "Ready", "status": "True"}]}}),
-        "Lease" => json!({"metadata": {}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15,
-            "renewTime": "2026-01-01T00:00:00.000000Z", "acquireTime": "2026-01-01T00:00:00.000000Z"}}),
-        "Event" => json!({"metadata": {}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "a"},
+        "Lease" => {
+            json!({"metadata": {}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15,
+            "renewTime": "2026-01-01T00:00:00.000000Z", "acquireTime": "2026-01-01T00:00:00.000000Z"}})
+        }
+        "Event" => {
+            json!({"metadata": {}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "a"},
             "reason": "R", "message": "m", "type": "Normal", "count": 1, "eventTime": "2026-01-01T00:00:00.000000Z",
-            "reportingComponent": "c", "reportingInstance": "i", "action": "A", "regarding": {"namespace": "default"}}),
-        "ClusterRole" | "Role" => json!({"metadata": {}, "rules": [{"apiGroups": ["*"], "resources": ["services"],
-            "verbs": ["get"], "resourceNames": ["a"]}, {"nonResourceURLs": ["/healthz"], "verbs": ["get"]}]}),
+            "reportingComponent": "c", "reportingInstance": "i", "action": "A", "regarding": {"namespace": "default"}})
+        }
+        "ClusterRole" | "Role" => {
+            json!({"metadata": {}, "rules": [{"apiGroups": ["*"], "resources": ["services"],
+            "verbs": ["get"], "resourceNames": ["a"]}, {"nonResourceURLs": ["/healthz"], "verbs": ["get"]}]})
+        }
         "ClusterRoleBinding" | "RoleBinding" => json!({"metadata": {},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
             "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "x"}]}),
-        "TokenRequest" => json!({"metadata": {}, "spec": {"audiences": ["x"], "expirationSeconds": 600,
-            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "a"}}}),
-        "SubjectAccessReview" | "SelfSubjectAccessReview" | "LocalSubjectAccessReview" => json!({"metadata": {},
-            "spec": {"user": "x", "groups": ["g"], "resourceAttributes": {"verb": "get", "resource": "services"}}}),
+        "TokenRequest" => {
+            json!({"metadata": {}, "spec": {"audiences": ["x"], "expirationSeconds": 600,
+            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "a"}}})
+        }
+        "SubjectAccessReview" | "SelfSubjectAccessReview" | "LocalSubjectAccessReview" => {
+            json!({"metadata": {},
+            "spec": {"user": "x", "groups": ["g"], "resourceAttributes": {"verb": "get", "resource": "services"}}})
+        }
         "TokenReview" => json!({"metadata": {}, "spec": {"token": "x.y.z", "audiences": ["a"]}}),
         "ServiceCIDR" => json!({"metadata": {}, "spec": {"cidrs": ["10.97.0.0/16"]}}),
-        "IPAddress" => json!({"metadata": {}, "spec": {"parentRef": {"resource": "services", "name": "a"}}}),
+        "IPAddress" => {
+            json!({"metadata": {}, "spec": {"parentRef": {"resource": "services", "name": "a"}}})
+        }
         _ => json!({"metadata": {}, "spec": {}, "data": {"k": "v"}, "status": {}}),
     }
 }
@@ -164,7 +189,10 @@ fn service_spec(random: &mut Random) -> Value {
         ("allocateLoadBalancerHCNodePort", json!(false)),
         ("externalName", json!("example.com")),
         ("sessionAffinity", json!("ClientIP")),
-        ("sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 5}})),
+        (
+            "sessionAffinityConfig",
+            json!({"clientIP": {"timeoutSeconds": 5}}),
+        ),
         ("loadBalancerSourceRanges", json!(["10.0.0.0/8", "::/0"])),
         ("loadBalancerClass", json!("example.com/class")),
         ("externalIPs", json!(["192.0.2.1"])),
@@ -217,14 +245,27 @@ fn interesting(random: &mut Random) -> Value {
     match random.below(14) {
         0 => Value::Null,
         1 => json!(true),
-        2 => json!(*random.pick(&[0i64, -1, 1, 65535, 65536, 30000, i64::MAX, i64::MIN, 2147483648])),
+        2 => json!(*random.pick(&[
+            0i64,
+            -1,
+            1,
+            65535,
+            65536,
+            30000,
+            i64::MAX,
+            i64::MIN,
+            2147483648
+        ])),
         3 => json!(*random.pick(&[0.5, 1e300, -0.0, 80.0])),
         4 => json!(u64::MAX),
         5 => json!([]),
         6 => json!({}),
         7 => json!([null, 1, "x", {}]),
         8 => nested(random.below(200)),
-        9 => Value::Object(Map::from_iter([(interesting_text(random), json!({"$patch": "delete"}))])),
+        9 => Value::Object(Map::from_iter([(
+            interesting_text(random),
+            json!({"$patch": "delete"}),
+        )])),
         10 => {
             json!({"$patch": random.pick(&["replace", "merge", "delete", "x"]), "$setElementOrder/ports": [{"port": 80}],
             "$retainKeys": ["type"], "$deleteFromPrimitiveList/finalizers": ["a"]})
@@ -235,7 +276,13 @@ fn interesting(random: &mut Random) -> Value {
 
 /// Deep, but not deeper than a parser should survive.
 fn nested(depth: usize) -> Value {
-    (0..depth).fold(json!(1), |inner, level| if level % 2 == 0 { json!([inner]) } else { json!({"a": inner}) })
+    (0..depth).fold(json!(1), |inner, level| {
+        if level % 2 == 0 {
+            json!([inner])
+        } else {
+            json!({"a": inner})
+        }
+    })
 }
 
 fn interesting_text(random: &mut Random) -> String {

@@ -1,5 +1,5 @@
-//! Netlink: whatever the kernel might say of IPVS, sets, links, nftables and tracked connections, and what it never would, is
-//! read without harm.
+//! Netlink: whatever the kernel might say of IPVS, sets, links, nftables and tracked connections,
+//! and what it never would, is read without harm.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,9 @@ use crate::common::random::Random;
 #[test]
 fn anything_the_kernel_says_is_read_without_harm() {
     let seed = crate::variable("PORTICO_FUZZ_SEED").unwrap_or(1);
-    let seconds = crate::variable("PORTICO_FUZZ_SECONDS").unwrap_or(20).div_ceil(10);
+    let seconds = crate::variable("PORTICO_FUZZ_SECONDS")
+        .unwrap_or(20)
+        .div_ceil(10);
     println!("PORTICO_FUZZ_SEED={seed}");
     let mut random = Random::seeded(seed);
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -23,7 +25,10 @@ fn anything_the_kernel_says_is_read_without_harm() {
         read += 1;
     }
     println!("{read} answers read, {things} things found in them");
-    assert!(things > read / 10, "{things} in {read} answers: there is nothing to misunderstand");
+    assert!(
+        things > read / 10,
+        "{things} in {read} answers: there is nothing to misunderstand"
+    );
 }
 
 /// Messages that could mean something, or nearly, or bytes.
@@ -33,7 +38,9 @@ fn bytes(random: &mut Random) -> Vec<u8> {
         message(random, &mut messages);
     }
     match random.below(8) {
-        0 => (0..random.below(200)).map(|_| random.next() as u8).collect(),
+        0 => (0..random.below(200))
+            .map(|_| random.next() as u8)
+            .collect(),
         1 | 2 => damaged(random, messages.bytes().to_vec()),
         _ => messages.bytes().to_vec(),
     }
@@ -57,15 +64,31 @@ fn kind(random: &mut Random) -> u16 {
 }
 
 fn attribute(random: &mut Random, m: &mut Messages, depth: usize) {
-    const WORDS: [&str; 9] =
-        ["KUBE-CLUSTER-IP", "hash:ip,port", "rr", "kube-ipvs0", "dummy", "portico", "frontends", "endpoints", ""];
+    const WORDS: [&str; 9] = [
+        "KUBE-CLUSTER-IP",
+        "hash:ip,port",
+        "rr",
+        "kube-ipvs0",
+        "dummy",
+        "portico",
+        "frontends",
+        "endpoints",
+        "",
+    ];
     let kind = kind(random);
     match random.below(if depth == 0 { 5 } else { 8 }) {
         0 => m.put_str(kind, random.pick::<&str>(&WORDS)),
         1 => m.put_u8(kind, *random.pick(&[0, 1, 6, 17, 24, 132, 255])),
         2 => m.put_u16(kind, *random.pick(&[2, 6, 10, 17, 132])),
-        3 => m.put(kind, &(0..random.below(20)).map(|_| random.next() as u8).collect::<Vec<_>>()),
+        3 => m.put(
+            kind,
+            &(0..random.below(20))
+                .map(|_| random.next() as u8)
+                .collect::<Vec<_>>(),
+        ),
         4 => m.put(kind, &vec![10; *random.pick(&[2, 4, 8, 16])]),
-        _ => m.nested(kind, |m| (0..random.below(8)).for_each(|_| attribute(random, m, depth - 1))),
+        _ => m.nested(kind, |m| {
+            (0..random.below(8)).for_each(|_| attribute(random, m, depth - 1))
+        }),
     }
 }

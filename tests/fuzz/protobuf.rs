@@ -17,8 +17,19 @@ pub fn object(random: &mut Random, object: &Value) -> Vec<u8> {
     if random.one_in(4) {
         raw.extend(noise(random, 3));
     }
-    let kind = [string(1, text(object, "apiVersion")), string(2, text(object, "kind"))].concat();
-    [b"k8s\0".to_vec(), message(1, kind), message(2, raw), string(3, ""), string(4, "")].concat()
+    let kind = [
+        string(1, text(object, "apiVersion")),
+        string(2, text(object, "kind")),
+    ]
+    .concat();
+    [
+        b"k8s\0".to_vec(),
+        message(1, kind),
+        message(2, raw),
+        string(3, ""),
+        string(4, ""),
+    ]
+    .concat()
 }
 
 fn metadata(metadata: &Value) -> Vec<u8> {
@@ -32,7 +43,11 @@ fn metadata(metadata: &Value) -> Vec<u8> {
 fn service_spec(spec: &Value) -> Vec<u8> {
     let mut bytes = vec![];
     for port in spec["ports"].as_array().into_iter().flatten() {
-        let target = [number(1, 0), number(2, at(port, "targetPort").as_i64().unwrap_or_default())].concat();
+        let target = [
+            number(1, 0),
+            number(2, at(port, "targetPort").as_i64().unwrap_or_default()),
+        ]
+        .concat();
         let fields = [
             string(1, text(port, "name")),
             string(2, text(port, "protocol")),
@@ -45,12 +60,19 @@ fn service_spec(spec: &Value) -> Vec<u8> {
     for (key, value) in spec["selector"].as_object().into_iter().flatten() {
         bytes.extend(pair(2, key, value.as_str().unwrap_or_default()));
     }
-    for (field, name) in
-        [(3, "clusterIP"), (4, "type"), (7, "sessionAffinity"), (10, "externalName"), (11, "externalTrafficPolicy")]
-    {
+    for (field, name) in [
+        (3, "clusterIP"),
+        (4, "type"),
+        (7, "sessionAffinity"),
+        (10, "externalName"),
+        (11, "externalTrafficPolicy"),
+    ] {
         bytes.extend(string(field, text(spec, name)));
     }
-    bytes.extend(number(12, at(spec, "healthCheckNodePort").as_i64().unwrap_or_default()));
+    bytes.extend(number(
+        12,
+        at(spec, "healthCheckNodePort").as_i64().unwrap_or_default(),
+    ));
     bytes
 }
 
@@ -63,7 +85,11 @@ fn noise(random: &mut Random, depth: usize) -> Vec<u8> {
             0 => number(field, random.next() as i64),
             1 if depth > 0 => message(field, noise(random, depth - 1)),
             2 => [varint(field << 3 | 1), random.next().to_le_bytes().to_vec()].concat(),
-            3 => [varint(field << 3 | random.below(8) as u64), vec![random.next() as u8]].concat(),
+            3 => [
+                varint(field << 3 | random.below(8) as u64),
+                vec![random.next() as u8],
+            ]
+            .concat(),
             _ => string(field, "x"),
         });
     }
@@ -85,7 +111,12 @@ fn number(field: u64, value: i64) -> Vec<u8> {
 }
 
 fn message(field: u64, content: Vec<u8>) -> Vec<u8> {
-    [varint(field << 3 | 2), varint(content.len() as u64), content].concat()
+    [
+        varint(field << 3 | 2),
+        varint(content.len() as u64),
+        content,
+    ]
+    .concat()
 }
 
 fn string(field: u64, text: &str) -> Vec<u8> {

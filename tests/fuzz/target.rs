@@ -22,7 +22,9 @@ pub struct Target {
 
 /// Names and namespaces are few, so that requests meet.
 pub const NAMES: [&str; 9] = ["a", "a", "a", "b", "b", "c", "kubernetes", "fuzz", "UPPER"];
-const NAMESPACES: [&str; 8] = ["default", "default", "default", "fuzz", "fuzz", "a", "b", "missing"];
+const NAMESPACES: [&str; 8] = [
+    "default", "default", "default", "fuzz", "fuzz", "a", "b", "missing",
+];
 
 /// Reads discovery.
 pub async fn all(client: &Client) -> Vec<Target> {
@@ -37,11 +39,20 @@ pub async fn all(client: &Client) -> Vec<Target> {
     let mut targets = vec![];
     for (root, group_version) in roots {
         let resources = client.get(&root).await.expect(200);
-        let resources = resources["resources"].as_array().cloned().unwrap_or_default();
-        targets.extend(resources.iter().map(|resource| target(&root, &group_version, resource)));
+        let resources = resources["resources"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        targets.extend(
+            resources
+                .iter()
+                .map(|resource| target(&root, &group_version, resource)),
+        );
     }
     // Services are what this server is about: they get as much attention as all the rest.
-    let (services, others): (Vec<_>, Vec<_>) = targets.into_iter().partition(|target| target.resource == "services");
+    let (services, others): (Vec<_>, Vec<_>) = targets
+        .into_iter()
+        .partition(|target| target.resource == "services");
     let repeat = others.len() / services.len().max(1);
     let mut all = others;
     for service in &services {
@@ -63,7 +74,12 @@ fn target(root: &str, group_version: &str, resource: &Value) -> Target {
         subresource,
         namespaced: resource["namespaced"] == true,
         kind: text(resource, "kind").to_owned(),
-        methods: resource["verbs"].as_array().into_iter().flatten().filter_map(method).collect(),
+        methods: resource["verbs"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(method)
+            .collect(),
     }
 }
 
@@ -84,7 +100,11 @@ impl Target {
     pub fn method(&self, random: &mut Random) -> &'static str {
         let any = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
         let own = !self.methods.is_empty() && !random.one_in(12);
-        let methods = if own { self.methods.as_slice() } else { any.as_slice() };
+        let methods = if own {
+            self.methods.as_slice()
+        } else {
+            any.as_slice()
+        };
         methods[random.below(methods.len())]
     }
 
@@ -97,14 +117,30 @@ impl Target {
         path += &format!("/{}", self.resource);
         let whole = matches!(method, "POST") && self.subresource.is_none();
         if whole == random.one_in(10) {
-            path += &format!("/{}", if random.one_in(12) { random.pick(&NAMES) } else { name });
+            path += &format!(
+                "/{}",
+                if random.one_in(12) {
+                    random.pick(&NAMES)
+                } else {
+                    name
+                }
+            );
             if let Some(subresource) = &self.subresource {
                 path += &format!("/{subresource}");
             }
         }
         if random.one_in(30) {
-            path +=
-                *random.pick(&["/", "//", "/status", "/nothing/more", "/%2e%2e", "/%00", "/%ff", "/%C3%A4", "/a%2Fb"]);
+            path += *random.pick(&[
+                "/",
+                "//",
+                "/status",
+                "/nothing/more",
+                "/%2e%2e",
+                "/%00",
+                "/%ff",
+                "/%C3%A4",
+                "/a%2Fb",
+            ]);
         }
         path + &query(random)
     }
@@ -117,13 +153,51 @@ fn query(random: &mut Random) -> String {
         ("fieldManager", &["fuzz", "", "%00", "%ff", "x%0ay"]),
         ("fieldValidation", &["Strict", "Warn", "Ignore", "Nonsense"]),
         ("force", &["true", "false", "maybe"]),
-        ("labelSelector", &["a=b", "a in (b,c)", "!a", "a notin (", "%2C%2C", "a%3D%3Db", "=", "a%3E1"]),
-        ("fieldSelector", &["metadata.name=a", "metadata.namespace!=b", "spec.nothing=1", "=", "metadata.name"]),
+        (
+            "labelSelector",
+            &[
+                "a=b",
+                "a in (b,c)",
+                "!a",
+                "a notin (",
+                "%2C%2C",
+                "a%3D%3Db",
+                "=",
+                "a%3E1",
+            ],
+        ),
+        (
+            "fieldSelector",
+            &[
+                "metadata.name=a",
+                "metadata.namespace!=b",
+                "spec.nothing=1",
+                "=",
+                "metadata.name",
+            ],
+        ),
         ("limit", &["1", "0", "-1", "x", "9223372036854775808"]),
-        ("continue", &["x", "", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiLi4vIn0"]),
-        ("resourceVersion", &["0", "1", "-1", "x", "18446744073709551616", ""]),
-        ("resourceVersionMatch", &["Exact", "NotOlderThan", "Nonsense"]),
-        ("propagationPolicy", &["Foreground", "Background", "Orphan", "Nonsense"]),
+        (
+            "continue",
+            &[
+                "x",
+                "",
+                "e30",
+                "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiLi4vIn0",
+            ],
+        ),
+        (
+            "resourceVersion",
+            &["0", "1", "-1", "x", "18446744073709551616", ""],
+        ),
+        (
+            "resourceVersionMatch",
+            &["Exact", "NotOlderThan", "Nonsense"],
+        ),
+        (
+            "propagationPolicy",
+            &["Foreground", "Background", "Orphan", "Nonsense"],
+        ),
         ("gracePeriodSeconds", &["0", "-1", "30", "x"]),
         ("sendInitialEvents", &["true", "false", "x"]),
         ("allowWatchBookmarks", &["true", "x"]),
@@ -131,7 +205,11 @@ fn query(random: &mut Random) -> String {
         ("watch", &["0", "false"]),
         ("nonsense", &["1", "%", "%zz", "&&", "=="]),
     ];
-    let count = if random.one_in(3) { 1 + random.below(3) } else { 0 };
+    let count = if random.one_in(3) {
+        1 + random.below(3)
+    } else {
+        0
+    };
     let mut pairs: Vec<_> = (0..count)
         .map(|_| {
             let (name, values) = random.pick(&PARAMETERS);
@@ -139,7 +217,13 @@ fn query(random: &mut Random) -> String {
         })
         .collect();
     if random.one_in(60) {
-        pairs.push((*random.pick(&["watch=1&timeoutSeconds=1", "watch=x&timeoutSeconds=1"])).to_owned()); // one that does not end holds up a worker
+        pairs.push(
+            (*random.pick(&["watch=1&timeoutSeconds=1", "watch=x&timeoutSeconds=1"])).to_owned(),
+        ); // one that does not end holds up a worker
     }
-    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+    if pairs.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", pairs.join("&"))
+    }
 }

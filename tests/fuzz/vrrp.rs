@@ -14,39 +14,63 @@ const INPUTS: usize = 300;
 #[test]
 fn any_packet_and_any_input_is_lived_through() {
     let seed = crate::variable("PORTICO_FUZZ_SEED").unwrap_or(1);
-    let seconds = crate::variable("PORTICO_FUZZ_SECONDS").unwrap_or(20).div_ceil(10);
+    let seconds = crate::variable("PORTICO_FUZZ_SECONDS")
+        .unwrap_or(20)
+        .div_ceil(10);
     println!("PORTICO_FUZZ_SEED={seed}");
     let mut random = Random::seeded(seed);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut accepted, mut refused) = (0, 0);
     while Instant::now() < end {
         let config = config(&mut random);
-        let mut watched = Watched { router: Router::new(config), has_address: false, now: Duration::from_secs(1) };
+        let mut watched = Watched {
+            router: Router::new(config),
+            has_address: false,
+            now: Duration::from_secs(1),
+        };
         for _ in 0..INPUTS {
             let outputs = watched.step(&mut random);
-            accepted += outputs.iter().filter(|output| matches!(output, Output::Heard { .. })).count();
-            refused += outputs.iter().filter(|output| matches!(output, Output::Ignored { .. })).count();
+            accepted += outputs
+                .iter()
+                .filter(|output| matches!(output, Output::Heard { .. }))
+                .count();
+            refused += outputs
+                .iter()
+                .filter(|output| matches!(output, Output::Ignored { .. }))
+                .count();
         }
     }
     println!("{accepted} packets taken, {refused} refused");
-    assert!(accepted > 1000 && refused > 1000, "{accepted} packets taken, {refused} refused");
+    assert!(
+        accepted > 1000 && refused > 1000,
+        "{accepted} packets taken, {refused} refused"
+    );
 }
 
 fn ip(v6: bool, last: u8) -> IpAddr {
-    if v6 { IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 0, last.into()]) } else { IpAddr::from([192, 0, 2, last]) }
+    if v6 {
+        IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 0, last.into()])
+    } else {
+        IpAddr::from([192, 0, 2, last])
+    }
 }
 
 /// Also such as [`Config::check`] would refuse.
 fn config(random: &mut Random) -> Config {
     let v6 = random.one_in(3);
-    let version = if random.one_in(3) { Version::V2 } else { Version::V3 };
+    let version = if random.one_in(3) {
+        Version::V2
+    } else {
+        Version::V3
+    };
     Config {
         version,
         vrid: 59,
         addresses: (0..random.below(4)).map(|n| ip(v6, 50 + n as u8)).collect(),
         own: ip(v6, 5),
         priority: random.next() as u8,
-        interval: *random.pick(&[0, 10, 100, 1000, 1000, 40_950, 1_000_000]) * Duration::from_millis(1),
+        interval: *random.pick(&[0, 10, 100, 1000, 1000, 40_950, 1_000_000])
+            * Duration::from_millis(1),
         preempt: random.one_in(2),
         preempt_delay: *random.pick(&[Duration::ZERO, Duration::from_secs(1), Duration::MAX]),
         password: random.one_in(4).then_some(*b"password"),
@@ -71,19 +95,42 @@ impl Watched {
             15 => Input::LinkDown,
             16 | 17 => Input::LinkUp,
             18 => Input::Priority(random.next() as u8),
-            19 => Input::Claimed { address: from, by: [2; 6] },
-            20 => Input::Claimed { address: ip(from.is_ipv6(), 50), by: [2; 6] },
+            19 => Input::Claimed {
+                address: from,
+                by: [2; 6],
+            },
+            20 => Input::Claimed {
+                address: ip(from.is_ipv6(), 50),
+                by: [2; 6],
+            },
             21 => Input::Release,
-            _ => Input::Packet { from, to, hops, payload: &payload },
+            _ => Input::Packet {
+                from,
+                to,
+                hops,
+                payload: &payload,
+            },
         };
         let tick = input == Input::Tick;
         let before = self.router.clone();
         let outputs = self.router.handle(self.now, input.clone());
         self.apply(&outputs);
         let owner = self.router.role() == Role::Owner;
-        assert_eq!(owner, self.has_address, "{before:?} at {:?}: {input:?}: {outputs:?}", self.now);
-        let awaited = self.router.deadline().is_none_or(|deadline| deadline > self.now);
-        assert!(awaited || !tick, "a tick that calls for another at once: {:?} at {:?}", self.router, self.now);
+        assert_eq!(
+            owner, self.has_address,
+            "{before:?} at {:?}: {input:?}: {outputs:?}",
+            self.now
+        );
+        let awaited = self
+            .router
+            .deadline()
+            .is_none_or(|deadline| deadline > self.now);
+        assert!(
+            awaited || !tick,
+            "a tick that calls for another at once: {:?} at {:?}",
+            self.router,
+            self.now
+        );
         outputs
     }
 
@@ -111,16 +158,36 @@ impl Watched {
 /// A packet that could be right, or nearly is, or is nothing.
 fn packet(random: &mut Random, config: &Config) -> (IpAddr, IpAddr, u8, Vec<u8>) {
     let from = ip(config.own.is_ipv6(), 5 + random.below(5) as u8);
-    let to = if config.peers.is_empty() != random.one_in(10) { packet::group(config.own) } else { config.own };
-    let hops = if random.one_in(20) { random.next() as u8 } else { packet::HOPS };
+    let to = if config.peers.is_empty() != random.one_in(10) {
+        packet::group(config.own)
+    } else {
+        config.own
+    };
+    let hops = if random.one_in(20) {
+        random.next() as u8
+    } else {
+        packet::HOPS
+    };
     let (wrong, any) = (random.one_in(10), random.next() as u8);
     let advert = Advert {
         version: if wrong { Version::V2 } else { config.version },
-        vrid: if random.one_in(20) { random.next() as u8 } else { config.vrid },
+        vrid: if random.one_in(20) {
+            random.next() as u8
+        } else {
+            config.vrid
+        },
         priority: *random.pick(&[0, 1, 100, config.priority, any, 255]),
-        interval: if random.one_in(4) { Duration::from_millis(random.next() % 50_000) } else { config.interval },
+        interval: if random.one_in(4) {
+            Duration::from_millis(random.next() % 50_000)
+        } else {
+            config.interval
+        },
         addresses: config.addresses.clone(),
-        password: if random.one_in(10) { None } else { config.password },
+        password: if random.one_in(10) {
+            None
+        } else {
+            config.password
+        },
     };
     let payload = match random.below(10) {
         0 => (0..random.below(64)).map(|_| random.next() as u8).collect(),

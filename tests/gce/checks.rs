@@ -1,5 +1,5 @@
-//! The cloud's health checkers: they ask each instance of a pool through the balancer's address, as often as the health check says,
-//! and go by its thresholds.
+//! The cloud's health checkers: they ask each instance of a pool through the balancer's address, as
+//! often as the health check says, and go by its thresholds.
 
 use crate::resources::{HttpHealthCheck, Instance};
 use portico_testbed::{Flow, Host, Protocol};
@@ -36,10 +36,18 @@ pub struct Health {
 
 impl Health {
     fn heard(&mut self, good: bool, check: &HttpHealthCheck) {
-        self.row = if self.last == Some(good) { self.row + 1 } else { 1 };
+        self.row = if self.last == Some(good) {
+            self.row + 1
+        } else {
+            1
+        };
         self.last = Some(good);
         self.asked += 1;
-        let threshold = if good { check.healthy_threshold } else { check.unhealthy_threshold };
+        let threshold = if good {
+            check.healthy_threshold
+        } else {
+            check.unhealthy_threshold
+        };
         if good != self.healthy && self.row >= threshold {
             self.healthy = good;
             self.changes.push((good, self.row));
@@ -58,10 +66,15 @@ pub struct Checkers {
 
 impl Checkers {
     pub fn new(host: Host, healths: Healths) -> Checkers {
-        Checkers { host, healths, tasks: BTreeMap::new() }
+        Checkers {
+            host,
+            healths,
+            tasks: BTreeMap::new(),
+        }
     }
 
-    /// From now on these are asked, and no others. What is new, or asked in another way, begins unhealthy.
+    /// From now on these are asked, and no others. What is new, or asked in another way, begins
+    /// unhealthy.
     pub fn follow(&mut self, wanted: &BTreeMap<Place, HttpHealthCheck>) {
         self.tasks.retain(|place, (check, task)| {
             let stays = wanted.get(place) == Some(check);
@@ -79,7 +92,10 @@ impl Checkers {
                     check: check.clone(),
                     healths: Arc::clone(&self.healths),
                 };
-                self.healths.lock().unwrap().insert(*place, Health::default());
+                self.healths
+                    .lock()
+                    .unwrap()
+                    .insert(*place, Health::default());
                 (check.clone(), tokio::spawn(checker.run()))
             });
         }
@@ -120,18 +136,30 @@ impl Checker {
 pub async fn status(host: &Host, flow: &Flow, path: &str) -> Option<u16> {
     let exchange = async {
         let mut stream = host.connect(flow).await.ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", flow.to);
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            flow.to
+        );
         stream.write_all(request.as_bytes()).await.ok()?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.ok()?;
-        String::from_utf8_lossy(&answer).strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()
+        String::from_utf8_lossy(&answer)
+            .strip_prefix("HTTP/1.1 ")?
+            .split(' ')
+            .next()?
+            .parse()
+            .ok()
     };
     timeout(flow.patience, exchange).await.ok().flatten()
 }
 
 #[test]
 fn thresholds_count_answers_in_a_row() {
-    let check = HttpHealthCheck { healthy_threshold: 2, unhealthy_threshold: 3, ..HttpHealthCheck::default() };
+    let check = HttpHealthCheck {
+        healthy_threshold: 2,
+        unhealthy_threshold: 3,
+        ..HttpHealthCheck::default()
+    };
     let mut health = Health::default();
     let mut after = |answers: &[bool]| {
         answers.iter().for_each(|good| health.heard(*good, &check));

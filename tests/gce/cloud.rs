@@ -24,12 +24,21 @@ pub struct Api {
 
 impl Api {
     pub fn serve(cloud: &Arc<Gce>, host: &Host) -> Api {
-        let listener = host.enter(|| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let listener = host
+            .enter(|| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+            .unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.spawn(accept(listener, Arc::clone(cloud)));
-        Api { address, _runtime: runtime }
+        Api {
+            address,
+            _runtime: runtime,
+        }
     }
 
     /// The file of `--cloud-config`.
@@ -53,13 +62,21 @@ async fn accept(listener: std::net::TcpListener, cloud: Arc<Gce>) {
     }
 }
 
-async fn answer(cloud: Arc<Gce>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+async fn answer(
+    cloud: Arc<Gce>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let (head, body) = request.into_parts();
     if head.uri.path().starts_with("/computeMetadata/") {
-        let token = format!(r#"{{"access_token": "{TOKEN}", "expires_in": 3600, "token_type": "Bearer"}}"#);
+        let token =
+            format!(r#"{{"access_token": "{TOKEN}", "expires_in": 3600, "token_type": "Bearer"}}"#);
         return Ok(Response::new(Full::from(token)));
     }
-    if head.headers.get("authorization").is_none_or(|value| value != &format!("Bearer {TOKEN}")) {
+    if head
+        .headers
+        .get("authorization")
+        .is_none_or(|value| value != &format!("Bearer {TOKEN}"))
+    {
         let mut refused = Response::new(Full::default());
         *refused.status_mut() = StatusCode::UNAUTHORIZED;
         return Ok(refused);

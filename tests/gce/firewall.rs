@@ -44,8 +44,13 @@ fn who_may_come_in_is_up_to_the_firewall() {
     assert_dropped(&world, OTHER, address);
 
     let patch = json!({"spec": {"loadBalancerSourceRanges": ["198.51.100.0/24"]}}).to_string();
-    world.rig.kubectl(&["patch", "service", "web", "--type=merge", "-p", &patch], "");
-    world.wait_until("the other one gets in", || world.ask_from(OTHER, address, SHORT).map(drop));
+    world.rig.kubectl(
+        &["patch", "service", "web", "--type=merge", "-p", &patch],
+        "",
+    );
+    world.wait_until("the other one gets in", || {
+        world.ask_from(OTHER, address, SHORT).map(drop)
+    });
     assert_eq!(ranges(&world), json!(["198.51.100.0/24"]));
     world.ask_many(address);
 
@@ -73,12 +78,28 @@ fn a_lost_firewall_of_checks_is_no_outage_and_is_made_again() {
     assert_eq!(world.ask_many(address).0.len(), 1);
     let entry = |source: String| {
         let seen = world.ask_from(&source, address, LONG).unwrap();
-        world.rig.cluster.addresses.owner(seen.source.ip()).unwrap().to_owned()
+        world
+            .rig
+            .cluster
+            .addresses
+            .owner(seen.source.ip())
+            .unwrap()
+            .to_owned()
     };
-    assert!(extra_sources("client", false).map(entry).collect::<BTreeSet<_>>().len() > 1);
+    assert!(
+        extra_sources("client", false)
+            .map(entry)
+            .collect::<BTreeSet<_>>()
+            .len()
+            > 1
+    );
 
     let requests = world.keep_asking(address);
-    let name = world.names(Kind::Firewall).into_iter().find(|name| name.ends_with(OF_CHECKS)).unwrap();
+    let name = world
+        .names(Kind::Firewall)
+        .into_iter()
+        .find(|name| name.ends_with(OF_CHECKS))
+        .unwrap();
     let mut firewall = world.cloud.get(Kind::Firewall, &name).unwrap();
     firewall["sourceRanges"] = json!(["192.0.2.0/24"]);
     world.cloud.put(Kind::Firewall, &name, firewall);

@@ -1,4 +1,5 @@
-//! What the cloud's resources mean for packets: from resources to the rules of the balancer's kernel. Pure.
+//! What the cloud's resources mean for packets: from resources to the rules of the balancer's
+//! kernel. Pure.
 
 use portico_fakecloud::gce::{Gce, Kind};
 use serde::Deserialize;
@@ -97,18 +98,32 @@ impl Resources {
     pub fn of(cloud: &Gce) -> Resources {
         let pools: BTreeMap<String, TargetPool> = all(cloud, Kind::TargetPool).collect();
         let checks: BTreeMap<String, HttpHealthCheck> = all(cloud, Kind::HttpHealthCheck).collect();
-        let balanced = all::<ForwardingRule>(cloud, Kind::ForwardingRule).filter_map(|(_, rule)| {
-            let pool = pools.get(name_of(&rule.target))?;
-            Some(Balanced {
-                address: rule.address,
-                instances: pool.instances.iter().filter_map(|link| instance(link)).collect(),
-                check: pool.health_checks.first().and_then(|link| checks.get(name_of(link))).cloned(),
-                affinity: pool.session_affinity.clone(),
-                rule,
-            })
-        });
+        let balanced =
+            all::<ForwardingRule>(cloud, Kind::ForwardingRule).filter_map(|(_, rule)| {
+                let pool = pools.get(name_of(&rule.target))?;
+                Some(Balanced {
+                    address: rule.address,
+                    instances: pool
+                        .instances
+                        .iter()
+                        .filter_map(|link| instance(link))
+                        .collect(),
+                    check: pool
+                        .health_checks
+                        .first()
+                        .and_then(|link| checks.get(name_of(link)))
+                        .cloned(),
+                    affinity: pool.session_affinity.clone(),
+                    rule,
+                })
+            });
         let balanced = balanced.collect();
-        Resources { balanced, firewalls: all(cloud, Kind::Firewall).map(|(_, firewall)| firewall).collect() }
+        Resources {
+            balanced,
+            firewalls: all(cloud, Kind::Firewall)
+                .map(|(_, firewall)| firewall)
+                .collect(),
+        }
     }
 }
 
@@ -131,18 +146,38 @@ fn instance(link: &str) -> Option<Instance> {
 impl Balanced {
     /// Those that get traffic: the healthy ones; all of them if none is, or if nobody is asked.
     pub fn chosen(&self, is_healthy: impl Fn(Instance) -> bool) -> BTreeSet<Instance> {
-        let healthy: BTreeSet<_> = self.instances.iter().copied().filter(|instance| is_healthy(*instance)).collect();
-        if self.check.is_none() || healthy.is_empty() { self.instances.clone() } else { healthy }
+        let healthy: BTreeSet<_> = self
+            .instances
+            .iter()
+            .copied()
+            .filter(|instance| is_healthy(*instance))
+            .collect();
+        if self.check.is_none() || healthy.is_empty() {
+            self.instances.clone()
+        } else {
+            healthy
+        }
     }
 
-    /// A connection goes where the hash of its first packet says, and stays there until its client has ended it (by a reset, as all
-    /// do here).
+    /// A connection goes where the hash of its first packet says, and stays there until its client
+    /// has ended it (by a reset, as all do here).
     fn write(&self, chosen: &BTreeSet<Instance>, text: &mut String) {
         assert_eq!(self.rule.protocol, "TCP", "no other is tried here");
         let key = "ip saddr . tcp sport . ip daddr . tcp dport";
-        let hashed = if self.affinity == "CLIENT_IP" { "ip saddr . ip daddr" } else { key };
-        let matching = format!("add rule ip gce pool ip daddr {} tcp dport {}", self.address, self.rule.port_range);
-        let map: Vec<_> = chosen.iter().enumerate().map(|(at, instance)| format!("{at} : {instance}")).collect();
+        let hashed = if self.affinity == "CLIENT_IP" {
+            "ip saddr . ip daddr"
+        } else {
+            key
+        };
+        let matching = format!(
+            "add rule ip gce pool ip daddr {} tcp dport {}",
+            self.address, self.rule.port_range
+        );
+        let map: Vec<_> = chosen
+            .iter()
+            .enumerate()
+            .map(|(at, instance)| format!("{at} : {instance}"))
+            .collect();
         if map.is_empty() {
             return;
         }
@@ -175,7 +210,8 @@ flush chain ip gce firewall
 add rule ip gce forward jump firewall
 ";
 
-/// The input of `nft` for this state. Whatever no firewall allows is dropped on its way to an instance.
+/// The input of `nft` for this state. Whatever no firewall allows is dropped on its way to an
+/// instance.
 pub fn ruleset(resources: &Resources, chosen: &BTreeMap<IpAddr, BTreeSet<Instance>>) -> String {
     let mut text = format!("{FRAME}add rule ip gce checks ip saddr {CHECKERS} jump firewall\n");
     for balanced in &resources.balanced {
@@ -190,13 +226,27 @@ pub fn ruleset(resources: &Resources, chosen: &BTreeMap<IpAddr, BTreeSet<Instanc
 
 fn allow(firewall: &Firewall, text: &mut String) {
     let everywhere = vec!["0.0.0.0/0".to_owned()];
-    let to = if firewall.destination_ranges.is_empty() { &everywhere } else { &firewall.destination_ranges };
-    for (source, destination) in firewall.source_ranges.iter().flat_map(|from| to.iter().map(move |to| (from, to))) {
-        for (protocol, port) in firewall.allowed.iter().flat_map(|it| it.ports.iter().map(|port| (&it.protocol, port)))
+    let to = if firewall.destination_ranges.is_empty() {
+        &everywhere
+    } else {
+        &firewall.destination_ranges
+    };
+    for (source, destination) in firewall
+        .source_ranges
+        .iter()
+        .flat_map(|from| to.iter().map(move |to| (from, to)))
+    {
+        for (protocol, port) in firewall
+            .allowed
+            .iter()
+            .flat_map(|it| it.ports.iter().map(|port| (&it.protocol, port)))
         {
             let addresses = format!("ip saddr {source} ip daddr {destination}");
-            writeln!(text, "add rule ip gce firewall meta mark != 0 {addresses} {protocol} dport {port} accept")
-                .unwrap();
+            writeln!(
+                text,
+                "add rule ip gce firewall meta mark != 0 {addresses} {protocol} dport {port} accept"
+            )
+            .unwrap();
         }
     }
 }

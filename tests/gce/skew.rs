@@ -1,4 +1,5 @@
-//! Nodes that are too old to say how they are: traffic goes to all of them, as it did before anybody asked.
+//! Nodes that are too old to say how they are: traffic goes to all of them, as it did before
+//! anybody asked.
 
 use crate::rig::NODES;
 use crate::world::{Age, World, if_so};
@@ -9,7 +10,10 @@ use std::collections::BTreeSet;
 const PODS: [&str; 3] = ["pod1-1", "pod2-1", "pod3-1"];
 
 fn nodes(numbers: &[u8]) -> BTreeSet<String> {
-    numbers.iter().map(|number| format!("node{number}")).collect()
+    numbers
+        .iter()
+        .map(|number| format!("node{number}"))
+        .collect()
 }
 
 #[test]
@@ -18,7 +22,13 @@ fn an_upgrade_and_its_rollback_are_no_outage() {
     let address = world.serve("web", json!({}), &PODS);
     world.wait_for_ways(address, &[1, 2, 3], &PODS);
     let requests = world.keep_asking(address);
-    assert_eq!((world.in_pool("healthChecks"), world.names(Kind::HttpHealthCheck).len()), (0, 0));
+    assert_eq!(
+        (
+            world.in_pool("healthChecks"),
+            world.names(Kind::HttpHealthCheck).len()
+        ),
+        (0, 0)
+    );
     assert_eq!(world.ask_many(address).0, nodes(&[1, 2, 3]));
     // Nobody notices, and what is in its kernel still forwards.
     world.stop_node("node1");
@@ -29,9 +39,17 @@ fn an_upgrade_and_its_rollback_are_no_outage() {
     world.exchange_node("node1", Age::New);
     world.exchange_node("node2", Age::New);
     assert_eq!(world.ask_many(address).0, nodes(&[1, 2, 3]));
-    assert_eq!((world.in_pool("healthChecks"), world.names(Kind::HttpHealthCheck).len()), (0, 0));
+    assert_eq!(
+        (
+            world.in_pool("healthChecks"),
+            world.names(Kind::HttpHealthCheck).len()
+        ),
+        (0, 0)
+    );
     world.exchange_node("node3", Age::New);
-    world.wait_until("the check is attached", || if_so(world.in_pool("healthChecks") == 1, ()));
+    world.wait_until("the check is attached", || {
+        if_so(world.in_pool("healthChecks") == 1, ())
+    });
     world.wait_for_health(address, &[1, 2, 3], true);
     world.wait_for_sends(address, &[1, 2, 3]);
     assert_eq!(world.ask_many(address).0, nodes(&[1, 2, 3]));
@@ -39,7 +57,10 @@ fn an_upgrade_and_its_rollback_are_no_outage() {
     // An old one among new ones does not answer, and gets nothing.
     world.exchange_node("node1", Age::Old);
     world.wait_for_health(address, &[1], false);
-    assert_eq!(world.balancer.health((address, 1)).unwrap().changes.last(), Some(&(false, 3)));
+    assert_eq!(
+        world.balancer.health((address, 1)).unwrap().changes.last(),
+        Some(&(false, 3))
+    );
     world.wait_for_sends(address, &[2, 3]);
     assert_eq!(world.ask_many(address).0, nodes(&[2, 3]));
     world.exchange_node("node2", Age::Old);

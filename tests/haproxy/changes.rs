@@ -30,7 +30,9 @@ async fn a_thousand_changes_of_endpoints_fail_no_request() {
     let seed = Random::fresh_seed();
     let mut random = Random::seeded(seed);
     let (mut older, mut before) = (BTreeSet::new(), some(&mut random, &endpoints));
-    running.ensure(&request("web", 80, before.iter().copied())).await;
+    running
+        .ensure(&request("web", 80, before.iter().copied()))
+        .await;
     let workers = rig.ask("show info").await;
     let loads = Loads::start(rig.frontend(80));
     let (begun, mut comings_and_goings) = (Instant::now(), 0);
@@ -38,19 +40,44 @@ async fn a_thousand_changes_of_endpoints_fail_no_request() {
         let now = some(&mut random, &endpoints);
         comings_and_goings += before.symmetric_difference(&now).count();
         for endpoint in &endpoints {
-            endpoint.retire([&older, &before, &now].iter().all(|some| !some.contains(&endpoint.address))).await;
+            endpoint
+                .retire(
+                    [&older, &before, &now]
+                        .iter()
+                        .all(|some| !some.contains(&endpoint.address)),
+                )
+                .await;
         }
-        running.haproxy.update_nodes(&request("web", 80, now.iter().copied())).await.unwrap();
+        running
+            .haproxy
+            .update_nodes(&request("web", 80, now.iter().copied()))
+            .await
+            .unwrap();
         (older, before) = (before, now);
     }
     let took = begun.elapsed();
     println!("{CHANGES} changes, {comings_and_goings} servers, in {took:.1?} (seed {seed})");
     loads.stop().await;
-    assert_eq!(endpoints.iter().map(Endpoint::strays).sum::<u64>(), 0, "connections to endpoints that were out");
-    let expected: Vec<String> = before.iter().map(|address| format!("{}_{}", address.ip(), address.port())).collect();
+    assert_eq!(
+        endpoints.iter().map(Endpoint::strays).sum::<u64>(),
+        0,
+        "connections to endpoints that were out"
+    );
+    let expected: Vec<String> = before
+        .iter()
+        .map(|address| format!("{}_{}", address.ip(), address.port()))
+        .collect();
     assert_eq!(rig.servers().await, expected);
-    let pid = |text: &str| text.lines().find(|line| line.starts_with("Pid:")).map(str::to_owned);
-    assert_eq!(pid(&rig.ask("show info").await), pid(&workers), "without a reload");
+    let pid = |text: &str| {
+        text.lines()
+            .find(|line| line.starts_with("Pid:"))
+            .map(str::to_owned)
+    };
+    assert_eq!(
+        pid(&rig.ask("show info").await),
+        pid(&workers),
+        "without a reload"
+    );
     assert_tidy(rig.path("").as_path());
 }
 
@@ -64,11 +91,19 @@ async fn services_that_come_and_go_fail_no_request_of_others() {
     let loads = Loads::start(rig.frontend(80));
     let begun = Instant::now();
     for round in 0..10 {
-        let names: Vec<String> = (0..4).map(|number| format!("other-{round}-{number}")).collect();
-        let others: Vec<_> = (1000..).zip(&names).map(|(port, name)| request(name, port, addresses())).collect();
+        let names: Vec<String> = (0..4)
+            .map(|number| format!("other-{round}-{number}"))
+            .collect();
+        let others: Vec<_> = (1000..)
+            .zip(&names)
+            .map(|(port, name)| request(name, port, addresses()))
+            .collect();
         join_all(others.iter().map(|other| running.ensure(other))).await;
         for port in 1000..1004 {
-            assert!(get(rig.address(2), rig.frontend(port)).await.is_some(), "{port}");
+            assert!(
+                get(rig.address(2), rig.frontend(port)).await.is_some(),
+                "{port}"
+            );
         }
         let deleted = join_all(others.iter().map(|other| running.haproxy.delete(other))).await;
         assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");

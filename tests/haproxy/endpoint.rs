@@ -30,20 +30,29 @@ impl Endpoint {
         let shared = Arc::clone(&state);
         let task = tokio::spawn(async move {
             loop {
-                let Ok((stream, _)) = listener.accept().await else { continue };
+                let Ok((stream, _)) = listener.accept().await else {
+                    continue;
+                };
                 if shared.retired.load(Ordering::Relaxed) {
                     shared.strays.fetch_add(1, Ordering::Relaxed);
                 }
                 tokio::spawn(serve(stream, address, Arc::clone(&shared)));
             }
         });
-        Endpoint { address, state, task }
+        Endpoint {
+            address,
+            state,
+            task,
+        }
     }
 
     /// From now on, or no longer, nobody should come. Those who wait at the door were here before.
     pub async fn retire(&self, retired: bool) {
         if retired && !self.state.retired.load(Ordering::Relaxed) {
-            assert!(get(self.address.ip(), self.address).await.is_some(), "an endpoint answers");
+            assert!(
+                get(self.address.ip(), self.address).await.is_some(),
+                "an endpoint answers"
+            );
         }
         self.state.retired.store(retired, Ordering::Relaxed);
     }
@@ -72,12 +81,18 @@ async fn serve(mut stream: TcpStream, address: SocketAddr, state: Arc<State>) {
             let head = String::from_utf8_lossy(&seen[..end]).to_ascii_lowercase();
             seen.drain(..end + 4);
             let close = head.contains("connection: close");
-            let status = if state.sick.load(Ordering::Relaxed) { "503 Sick" } else { "200 OK" };
+            let status = if state.sick.load(Ordering::Relaxed) {
+                "503 Sick"
+            } else {
+                "200 OK"
+            };
             let connection = if close { "close" } else { "keep-alive" };
             let body = address.to_string();
             let length = body.len();
-            let answer =
-                format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: {connection}\r\n\r\n{body}");
+            let answer = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: \
+                 {connection}\r\n\r\n{body}"
+            );
             if stream.write_all(answer.as_bytes()).await.is_err() || close {
                 let _ = stream.shutdown().await;
                 return;

@@ -3,7 +3,9 @@
 use crate::common::eventually;
 use crate::endpoint::Endpoint;
 use portico_controller::providers::haproxy::Haproxy;
-use portico_controller::providers::{self, Family, Port, Protocol, Provider, ProviderError, Request, ServiceRef};
+use portico_controller::providers::{
+    self, Family, Port, Protocol, Provider, ProviderError, Request, ServiceRef,
+};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,7 +38,10 @@ impl Rig {
     pub fn new(more: &str) -> Rig {
         static RIGS: AtomicU32 = AtomicU32::new(0);
         let number = std::process::id() * 16 + RIGS.fetch_add(1, Ordering::Relaxed);
-        let rig = Rig { folder: TempDir::new().unwrap(), network: [100 + (number >> 8) as u8 % 100, number as u8] };
+        let rig = Rig {
+            folder: TempDir::new().unwrap(),
+            network: [100 + (number >> 8) as u8 % 100, number as u8],
+        };
         let folder = rig.folder.path().display();
         let config = format!(
             "addresses: [{}]\nfolder: {folder}\nmasterSocket: {folder}/master.sock\n\
@@ -76,7 +81,10 @@ impl Rig {
 
     pub async fn start(&self) -> Running {
         let (stop, stopped) = watch::channel(false);
-        Running { haproxy: Haproxy::start(&self.config(), stopped).await.unwrap(), stop }
+        Running {
+            haproxy: Haproxy::start(&self.config(), stopped).await.unwrap(),
+            stop,
+        }
     }
 
     pub async fn endpoints_at(&self, hosts: &[u8]) -> Vec<Endpoint> {
@@ -94,7 +102,10 @@ impl Rig {
 
     pub async fn ask_master(&self, command: &str) -> String {
         // A master that loads a configuration does not answer.
-        eventually("HAProxy answers", || async { self.try_ask(command).await.ok() }).await
+        eventually("HAProxy answers", || async {
+            self.try_ask(command).await.ok()
+        })
+        .await
     }
 
     async fn try_ask(&self, command: &str) -> std::io::Result<String> {
@@ -109,7 +120,9 @@ impl Rig {
     /// Servers of all sections that get connections, by what HAProxy says.
     pub async fn servers(&self) -> Vec<String> {
         let states = self.ask("show servers state").await;
-        let fields = states.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let fields = states
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>());
         let ready = fields.filter(|words| words.len() > 18 && words[6] == "0" && words[5] == "2");
         let mut names: Vec<String> = ready.map(|words| words[3].to_owned()).collect();
         names.sort();
@@ -119,7 +132,9 @@ impl Rig {
     /// Every server that HAProxy has, whether it gets connections or not.
     pub async fn servers_of_sections(&self) -> Vec<String> {
         let states = self.ask("show servers state").await;
-        let fields = states.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let fields = states
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>());
         fields
             .filter(|words| words.len() > 18)
             .filter(|words| words[0] != "#")
@@ -157,10 +172,20 @@ pub fn request(name: &str, port: u16, endpoints: impl IntoIterator<Item = Socket
     let mut endpoints: Vec<_> = endpoints.into_iter().map(endpoint).collect();
     endpoints.sort();
     Request {
-        service: ServiceRef { namespace: "test".to_owned(), name: name.to_owned(), uid: format!("uid-{name}") },
+        service: ServiceRef {
+            namespace: "test".to_owned(),
+            name: name.to_owned(),
+            uid: format!("uid-{name}"),
+        },
         annotations: [("portico.dev/targets".to_owned(), "endpoints".to_owned())].into(),
         families: vec![Family::V4],
-        ports: vec![Port { name: String::new(), protocol: Protocol::Tcp, port, node_port: 0, app_protocol: None }],
+        ports: vec![Port {
+            name: String::new(),
+            protocol: Protocol::Tcp,
+            port,
+            node_port: 0,
+            app_protocol: None,
+        }],
         endpoints,
         ..Request::default()
     }
@@ -168,15 +193,25 @@ pub fn request(name: &str, port: u16, endpoints: impl IntoIterator<Item = Socket
 
 fn endpoint(address: SocketAddr) -> providers::Endpoint {
     let (port_name, protocol, port) = (String::new(), Protocol::Tcp, address.port());
-    providers::Endpoint { address: address.ip(), port_name, protocol, port, node: None }
+    providers::Endpoint {
+        address: address.ip(),
+        port_name,
+        protocol,
+        port,
+        node: None,
+    }
 }
 
-/// What the body of an answer says, on a connection from this address; `None` where there is no whole answer.
+/// What the body of an answer says, on a connection from this address; `None` where there is no
+/// whole answer.
 pub async fn get(from: IpAddr, to: SocketAddr) -> Option<String> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::new(from, 0)).unwrap();
     let mut stream = socket.connect(to).await.ok()?;
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.ok()?;
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await
+        .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
@@ -185,7 +220,11 @@ pub async fn get(from: IpAddr, to: SocketAddr) -> Option<String> {
 
 /// Nothing is left of HAProxy's own folder that only lives for a moment.
 pub fn assert_tidy(folder: &Path) {
-    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let left: Vec<String> = names.filter(|name| name.ends_with(".new") || name.ends_with(".check")).collect();
+    let names = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<String> = names
+        .filter(|name| name.ends_with(".new") || name.ends_with(".check"))
+        .collect();
     assert!(left.is_empty(), "{left:?}");
 }

@@ -20,12 +20,21 @@ pub struct Cluster {
 pub async fn cluster() -> Cluster {
     let program = std::env::var("KUBECTL").unwrap_or("kubectl".to_owned());
     let minor = version(&program);
-    let minor = minor.unwrap_or_else(|| panic!("{program} does not run: run `make deps`, or set KUBECTL to a kubectl"));
+    let minor = minor.unwrap_or_else(|| {
+        panic!("{program} does not run: run `make deps`, or set KUBECTL to a kubectl")
+    });
     let server = Server::start(Store::Embedded, &[]).await;
     let kubeconfig = server.kubeconfig();
     let home = server.dir().join("home");
     fs::create_dir_all(&home).unwrap();
-    let kubectl = Kubectl { program, minor, kubeconfig, home, namespace: None, env: vec![] };
+    let kubectl = Kubectl {
+        program,
+        minor,
+        kubeconfig,
+        home,
+        namespace: None,
+        env: vec![],
+    };
     Cluster { kubectl, server }
 }
 
@@ -58,7 +67,10 @@ impl Cluster {
 
 /// The minor version of a kubectl; one built without a version counts as new.
 fn version(program: &str) -> Option<u32> {
-    let output = Command::new(program).args(["version", "--client", "-o", "json"]).output().ok()?;
+    let output = Command::new(program)
+        .args(["version", "--client", "-o", "json"])
+        .output()
+        .ok()?;
     let version: Value = serde_json::from_slice(&output.stdout).ok()?;
     let minor = version["clientVersion"]["minor"].as_str()?;
     Some(minor.trim_end_matches('+').parse().unwrap_or(u32::MAX))
@@ -76,37 +88,57 @@ pub struct Kubectl {
 
 impl Kubectl {
     pub fn in_namespace(&self, namespace: &str) -> Self {
-        Self { namespace: Some(namespace.to_owned()), ..self.clone() }
+        Self {
+            namespace: Some(namespace.to_owned()),
+            ..self.clone()
+        }
     }
 
     pub fn env(&self, name: &str, value: &str) -> Self {
-        Self { env: vec![(name.to_owned(), value.to_owned())], ..self.clone() }
+        Self {
+            env: vec![(name.to_owned(), value.to_owned())],
+            ..self.clone()
+        }
     }
 
     /// Whether this kubectl is too old for something, which it then says.
     pub fn older_than(&self, minor: u32, what: &str) -> bool {
         let older = self.minor < minor;
         if older {
-            println!("SKIPPED: {what} needs kubectl 1.{minor}, this is 1.{}", self.minor);
+            println!(
+                "SKIPPED: {what} needs kubectl 1.{minor}, this is 1.{}",
+                self.minor
+            );
         }
         older
     }
 
     /// `--show-managed-fields`, which old versions do without.
     pub fn known_flag<'a>(&self, word: &'a str) -> &'a str {
-        if word == "--show-managed-fields" && self.minor < 21 { "--ignore-not-found" } else { word }
+        if word == "--show-managed-fields" && self.minor < 21 {
+            "--ignore-not-found"
+        } else {
+            word
+        }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.env_remove("KUBECONFIG").env("HOME", &self.home).envs(self.env.iter().cloned());
+        command
+            .env_remove("KUBECONFIG")
+            .env("HOME", &self.home)
+            .envs(self.env.iter().cloned());
         if !arguments.contains(&"--kubeconfig") {
             command.arg("--kubeconfig").arg(&self.kubeconfig);
         }
         if let Some(namespace) = &self.namespace {
             command.args(["--namespace", namespace]);
         }
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -118,11 +150,20 @@ impl Kubectl {
         }
         let mut child = command.spawn().unwrap();
         if let Some(input) = input {
-            child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+            child
+                .stdin
+                .take()
+                .unwrap()
+                .write_all(input.as_bytes())
+                .unwrap();
         }
         let output = child.wait_with_output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+        (
+            output.status.code().unwrap_or(-1),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
     }
 
     /// The output of a command that must succeed.
@@ -154,14 +195,24 @@ impl Kubectl {
     #[track_caller]
     pub fn fails(&self, arguments: &[&str]) -> String {
         let (code, output, errors) = self.run(arguments, None);
-        assert_ne!(code, 0, "kubectl {} succeeds: {output}", arguments.join(" "));
+        assert_ne!(
+            code,
+            0,
+            "kubectl {} succeeds: {output}",
+            arguments.join(" ")
+        );
         errors
     }
 
     #[track_caller]
     pub fn input_fails(&self, arguments: &[&str], input: &str) -> String {
         let (code, output, errors) = self.run(arguments, Some(input));
-        assert_ne!(code, 0, "kubectl {} succeeds: {output}", arguments.join(" "));
+        assert_ne!(
+            code,
+            0,
+            "kubectl {} succeeds: {output}",
+            arguments.join(" ")
+        );
         errors
     }
 
@@ -172,6 +223,9 @@ impl Kubectl {
 
     /// The same with its output in a file.
     pub fn start_into(&self, arguments: &[&str], file: &Path) -> Child {
-        self.command(arguments).stdout(File::create(file).unwrap()).spawn().unwrap()
+        self.command(arguments)
+            .stdout(File::create(file).unwrap())
+            .spawn()
+            .unwrap()
     }
 }

@@ -46,7 +46,11 @@ pub fn node_of(host: &str) -> Option<u8> {
 fn addresses_of_node(number: u8) -> Vec<IpAddr> {
     let name = format!("node{number}");
     let own = ["ip", "ip6", "alt", "alt6", "gw", "gw6"].map(|which| address(&name, which));
-    own.iter().map(String::as_str).chain(["127.0.0.1", "::1"]).map(|a| a.parse().unwrap()).collect()
+    own.iter()
+        .map(String::as_str)
+        .chain(["127.0.0.1", "::1"])
+        .map(|a| a.parse().unwrap())
+        .collect()
 }
 
 impl Cluster {
@@ -57,14 +61,22 @@ impl Cluster {
             index.set_addresses(addresses_of_node(number));
             (number, index)
         };
-        Cluster { mode, nodes: NODES.map(index).into(), objects: BTreeMap::new() }
+        Cluster {
+            mode,
+            nodes: NODES.map(index).into(),
+            objects: BTreeMap::new(),
+        }
     }
 
     /// With what an API server has before anybody writes to it.
     pub fn with_nodes(mut self) -> Cluster {
-        NODES.iter().for_each(|number| self.apply(node(&ADDRESSES, &format!("node{number}"))));
-        self.apply(json!({"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
-            "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}));
+        NODES
+            .iter()
+            .for_each(|number| self.apply(node(&ADDRESSES, &format!("node{number}"))));
+        self.apply(
+            json!({"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
+            "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}),
+        );
         self
     }
 
@@ -73,15 +85,29 @@ impl Cluster {
     }
 
     pub fn act(&mut self, action: &Value) {
-        for object in action["apply"].as_array().into_iter().flatten().flat_map(|object| expand(&ADDRESSES, object)) {
+        for object in action["apply"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .flat_map(|object| expand(&ADDRESSES, object))
+        {
             self.apply(object);
         }
         if let Some(name) = action["patch"].as_str() {
-            let mut object = self.objects.get(name).unwrap_or_else(|| panic!("no {name}")).clone();
+            let mut object = self
+                .objects
+                .get(name)
+                .unwrap_or_else(|| panic!("no {name}"))
+                .clone();
             merge(&mut object, &action["with"]);
             self.apply(object);
         }
-        for name in action["delete"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        for name in action["delete"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
             self.delete(name);
         }
     }
@@ -89,7 +115,9 @@ impl Cluster {
     pub fn apply(&mut self, mut object: Value) {
         let kind = object["kind"].as_str().unwrap().to_string();
         let name = object["metadata"]["name"].as_str().unwrap().to_string();
-        if object["metadata"]["namespace"].is_null() && matches!(&*kind, "Service" | "EndpointSlice") {
+        if object["metadata"]["namespace"].is_null()
+            && matches!(&*kind, "Service" | "EndpointSlice")
+        {
             object["metadata"]["namespace"] = json!("default");
         }
         // The API server does so.
@@ -111,7 +139,10 @@ impl Cluster {
     }
 
     fn delete(&mut self, name: &str) {
-        let object = self.objects.remove(name).unwrap_or_else(|| panic!("no {name}"));
+        let object = self
+            .objects
+            .remove(name)
+            .unwrap_or_else(|| panic!("no {name}"));
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         for index in self.nodes.values_mut() {
             match name.split_once('/') {
@@ -123,7 +154,8 @@ impl Cluster {
         }
     }
 
-    /// What a client sees (`fail`, or each that it can `reach` with `source` and `port`, and whether it stays with one), and why.
+    /// What a client sees (`fail`, or each that it can `reach` with `source` and `port`, and
+    /// whether it stays with one), and why.
     pub fn connect(&self, question: &Question) -> (Value, String) {
         let from = question.from;
         let (destination, port) = destination(question.to);
@@ -132,22 +164,50 @@ impl Cluster {
             Some("sctp") => Protocol::Sctp,
             _ => Protocol::Tcp,
         };
-        let outside = || question.via.and_then(node_of).or_else(|| owner(destination));
-        let Some(number) = node_of(from).or_else(outside) else { return (reached_lb("own"), String::new()) };
+        let outside = || {
+            question
+                .via
+                .and_then(node_of)
+                .or_else(|| owner(destination))
+        };
+        let Some(number) = node_of(from).or_else(outside) else {
+            return (reached_lb("own"), String::new());
+        };
         let own = addresses_of_node(number);
         let (origin, source) = match from.starts_with("node") {
             true if own.contains(&destination) => (Origin::Node, destination),
             true => (Origin::Node, host_address(from, destination)),
-            false if from.starts_with("pod") => (Origin::Interface("cni0".into()), host_address(from, destination)),
-            false => (Origin::Interface("eth0".into()), host_address(from, destination)),
+            false if from.starts_with("pod") => (
+                Origin::Interface("cni0".into()),
+                host_address(from, destination),
+            ),
+            false => (
+                Origin::Interface("eth0".into()),
+                host_address(from, destination),
+            ),
         };
         let source = question.source.unwrap_or(source);
-        self.arrive(number, Packet { origin, source, destination, port, protocol, local: own.into() })
+        self.arrive(
+            number,
+            Packet {
+                origin,
+                source,
+                destination,
+                port,
+                protocol,
+                local: own.into(),
+            },
+        )
     }
 
-    /// Whether the destination is the node's own. With IPVS it has the addresses of Services as well.
+    /// Whether the destination is the node's own. With IPVS it has the addresses of Services as
+    /// well.
     fn has(&self, number: u8, packet: &Packet) -> bool {
-        let mut frontends = self.nodes[&number].table().ports.iter().flat_map(|(_, port)| &port.frontends);
+        let mut frontends = self.nodes[&number]
+            .table()
+            .ports
+            .iter()
+            .flat_map(|(_, port)| &port.frontends);
         let is_services = |frontend: &Frontend| frontend.address == Some(packet.destination);
         let own = packet.destination.is_loopback() || packet.local.contains(&packet.destination);
         own || (self.mode == "ipvs" && frontends.any(is_services))
@@ -164,7 +224,10 @@ impl Cluster {
         let seen = match explanation.verdict {
             Verdict::Reject => json!({"fail": "refused"}),
             Verdict::Drop => json!({"fail": "timeout"}),
-            Verdict::Forward { candidates, affinity } => {
+            Verdict::Forward {
+                candidates,
+                affinity,
+            } => {
                 let reach = candidates.iter().map(|candidate| {
                     let seen = json!({"source": name(candidate.masquerade), "port": candidate.endpoint.port});
                     (host(candidate.endpoint.address), seen)
@@ -176,7 +239,14 @@ impl Cluster {
                 None => reached_lb(&name(false)),
                 Some(there) => {
                     let local = addresses_of_node(there).into();
-                    return self.arrive(there, Packet { origin: Origin::Interface("eth0".into()), local, ..packet });
+                    return self.arrive(
+                        there,
+                        Packet {
+                            origin: Origin::Interface("eth0".into()),
+                            local,
+                            ..packet
+                        },
+                    );
                 }
             },
         };
@@ -184,13 +254,19 @@ impl Cluster {
     }
 }
 
-/// Whether what was seen of packets is what a table says; of a `few` packets not every endpoint saw one.
+/// Whether what was seen of packets is what a table says; of a `few` packets not every endpoint saw
+/// one.
 pub fn agrees(packets: &Value, told: &Value, few: bool) -> bool {
     if let (Some(fail), None) = (packets.get("fail"), packets.get("reach")) {
         return told.get("fail") == Some(fail);
     }
     let reached = told["reach"].as_object().cloned().unwrap_or_default();
-    let names: Vec<&str> = packets["reach"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let names: Vec<&str> = packets["reach"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     let some = (few || told["sticky"] == true) && !names.is_empty();
     packets.get("fail").is_none()
         && (names.len() == reached.len() || some)
@@ -200,9 +276,16 @@ pub fn agrees(packets: &Value, told: &Value, few: bool) -> bool {
                 one => one.clone(),
             };
             let (source, port) = (of_endpoint("source"), of_endpoint("port"));
-            let Some(got) = reached.get(*name) else { return false };
-            let any_node = source == "any-node" && got["source"].as_str().is_some_and(|s| s.starts_with("node"));
-            let same_port = port.is_null() || port == got["port"] || port.as_str() == Some(&got["port"].to_string());
+            let Some(got) = reached.get(*name) else {
+                return false;
+            };
+            let any_node = source == "any-node"
+                && got["source"]
+                    .as_str()
+                    .is_some_and(|s| s.starts_with("node"));
+            let same_port = port.is_null()
+                || port == got["port"]
+                || port.as_str() == Some(&got["port"].to_string());
             (source.is_null() || any_node || got["source"] == source) && same_port
         })
 }
@@ -216,11 +299,16 @@ fn destination(text: &str) -> (IpAddr, u16) {
     let (host, port) = text.rsplit_once(':').unwrap();
     let (name, which) = host.split_once('/').unwrap_or((host, "ip"));
     let literal = host.trim_matches(['[', ']']).parse();
-    (literal.unwrap_or_else(|_| address(name, which).parse().unwrap()), port.parse().unwrap())
+    (
+        literal.unwrap_or_else(|_| address(name, which).parse().unwrap()),
+        port.parse().unwrap(),
+    )
 }
 
 fn host_address(host: &str, like: IpAddr) -> IpAddr {
-    address(host, if like.is_ipv4() { "ip" } else { "ip6" }).parse().unwrap()
+    address(host, if like.is_ipv4() { "ip" } else { "ip6" })
+        .parse()
+        .unwrap()
 }
 
 /// The node that has the address.
@@ -230,8 +318,14 @@ fn owner(address: IpAddr) -> Option<u8> {
 }
 
 fn host(of: IpAddr) -> String {
-    let pods = NODES.iter().flat_map(|node| (1..=3).map(move |pod| format!("pod{node}-{pod}")));
+    let pods = NODES
+        .iter()
+        .flat_map(|node| (1..=3).map(move |pod| format!("pod{node}-{pod}")));
     let nodes = NODES.iter().map(|node| format!("node{node}"));
-    let is = |name: &String| ["ip", "ip6"].iter().any(|which| address(name, which).parse() == Ok(of));
+    let is = |name: &String| {
+        ["ip", "ip6"]
+            .iter()
+            .any(|which| address(name, which).parse() == Ok(of))
+    };
     pods.chain(nodes).find(is).unwrap_or_else(|| of.to_string())
 }

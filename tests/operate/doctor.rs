@@ -9,16 +9,26 @@ use std::process::Command;
 /// A command of the binary on a host.
 pub fn inside(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
-    command.args(arguments).env_remove("KUBECONFIG").env("HOME", "/nonexistent").envs(variables.iter().copied());
+    command
+        .args(arguments)
+        .env_remove("KUBECONFIG")
+        .env("HOME", "/nonexistent")
+        .envs(variables.iter().copied());
     let ended = host.enter(|| command.output()).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ran { code: ended.status.code().unwrap(), out: text(&ended.stdout), err: text(&ended.stderr) }
+    Ran {
+        code: ended.status.code().unwrap(),
+        out: text(&ended.stdout),
+        err: text(&ended.stderr),
+    }
 }
 
 fn severity<'a>(diagnosis: &'a Value, check: &str) -> &'a str {
     let findings = diagnosis["findings"].as_array().unwrap();
     let found = findings.iter().find(|finding| finding["check"] == check);
-    found.unwrap_or_else(|| panic!("no {check} in {diagnosis}"))["severity"].as_str().unwrap()
+    found.unwrap_or_else(|| panic!("no {check} in {diagnosis}"))["severity"]
+        .as_str()
+        .unwrap()
 }
 
 #[test]
@@ -35,10 +45,20 @@ fn a_machine_is_judged_by_trying() {
     let healed = inside(&host, &["doctor", "--node", "-o", "json"], &[]);
     let healed: Value = serde_json::from_str(&healed.out).unwrap();
     assert_eq!(severity(&healed, "sysctl: net.ipv4.ip_forward"), "good");
-    let tables = host.enter(|| Command::new("nft").args(["list", "tables"]).output()).unwrap();
-    assert!(tables.stdout.is_empty(), "it leaves nothing behind: {}", String::from_utf8_lossy(&tables.stdout));
+    let tables = host
+        .enter(|| Command::new("nft").args(["list", "tables"]).output())
+        .unwrap();
+    assert!(
+        tables.stdout.is_empty(),
+        "it leaves nothing behind: {}",
+        String::from_utf8_lossy(&tables.stdout)
+    );
     let text = inside(&host, &["doctor", "--node"], &[]);
-    assert!(text.out.contains("good     kernel: nftables") && text.out.contains(" to look at, "), "{}", text.out);
+    assert!(
+        text.out.contains("good     kernel: nftables") && text.out.contains(" to look at, "),
+        "{}",
+        text.out
+    );
 }
 
 #[tokio::test]
@@ -51,11 +71,19 @@ async fn a_cluster_is_asked_node_by_node() {
     let client = server.admin();
     client.post("/api/v1/nodes", &node).await.expect(201);
     client
-        .patch("/api/v1/nodes/n1/status", crate::common::client::MERGE, &json!({"status": node["status"]}))
+        .patch(
+            "/api/v1/nodes/n1/status",
+            crate::common::client::MERGE,
+            &json!({"status": node["status"]}),
+        )
         .await
         .expect(200);
     let diagnosis = at(&server, &["doctor", "-o", "json"]).await.json(1);
-    assert_eq!(severity(&diagnosis, "node n1"), "broken", "nobody answers for it: {diagnosis}");
+    assert_eq!(
+        severity(&diagnosis, "node n1"),
+        "broken",
+        "nobody answers for it: {diagnosis}"
+    );
     assert_eq!(severity(&diagnosis, "clock"), "good");
 }
 

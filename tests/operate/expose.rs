@@ -1,5 +1,5 @@
-//! `portico expose` with real HTTP servers: one dies, and its endpoint goes; it comes back, and so does the endpoint. In a network
-//! namespace, because endpoints cannot have loopback addresses.
+//! `portico expose` with real HTTP servers: one dies, and its endpoint goes; it comes back, and so
+//! does the endpoint. In a network namespace, because endpoints cannot have loopback addresses.
 
 use crate::common::{Server, Store, eventually};
 use crate::rig::at;
@@ -21,7 +21,10 @@ fn in_namespace<F: Future<Output = ()>>(story: impl FnOnce() -> F) {
     machine.address("eth0", "172.30.0.11/24").unwrap();
     machine.address("eth0", "172.30.0.12/24").unwrap();
     machine.enter(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(story());
     });
 }
@@ -41,7 +44,11 @@ impl Web {
                 let mut request = vec![0; 1024];
                 let count = stream.read(&mut request).await.unwrap_or(0);
                 let is_check = request[..count].starts_with(b"GET /healthz ");
-                let answer = if is_check { "HTTP/1.1 200 OK\r\n\r\n" } else { "HTTP/1.1 404 Not Found\r\n\r\n" };
+                let answer = if is_check {
+                    "HTTP/1.1 200 OK\r\n\r\n"
+                } else {
+                    "HTTP/1.1 404 Not Found\r\n\r\n"
+                };
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         }))
@@ -55,41 +62,78 @@ impl Web {
 
 /// Who is ready, as nodes are told.
 async fn ready(server: &Server) -> Vec<String> {
-    let list =
-        server.admin().get(&format!("{SLICES}?labelSelector=kubernetes.io/service-name%3Dweb")).await.expect(200);
+    let list = server
+        .admin()
+        .get(&format!(
+            "{SLICES}?labelSelector=kubernetes.io/service-name%3Dweb"
+        ))
+        .await
+        .expect(200);
     let slices = list["items"].as_array().unwrap().iter();
-    let endpoints = slices.flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
+    let endpoints =
+        slices.flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
     let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] == true);
-    ready.map(|endpoint| endpoint["addresses"][0].as_str().unwrap().to_owned()).collect()
+    ready
+        .map(|endpoint| endpoint["addresses"][0].as_str().unwrap().to_owned())
+        .collect()
 }
 
 async fn becomes(server: &Server, what: &str, wanted: &[&str]) {
-    eventually(what, || async { (ready(server).await == wanted).then_some(()) }).await;
+    eventually(what, || async {
+        (ready(server).await == wanted).then_some(())
+    })
+    .await;
 }
 
 const TO: &str = "--to=172.30.0.11:8080,172.30.0.12:8080";
-const SOON: [&str; 4] = ["--interval=200ms", "--timeout=200ms", "--rise=2", "--fall=2"];
+const SOON: [&str; 4] = [
+    "--interval=200ms",
+    "--timeout=200ms",
+    "--rise=2",
+    "--fall=2",
+];
 
 #[test]
 fn a_server_that_dies_gets_no_traffic_until_it_is_back() {
     in_namespace(|| async {
         let server = Server::start(Store::Embedded, &[]).await;
         let (_first, second) = (Web::start(FIRST), Web::start(SECOND));
-        let arguments = [&["expose", "web", "--port=80", TO, "--health=http:/healthz"][..], &SOON].concat();
+        let arguments = [
+            &["expose", "web", "--port=80", TO, "--health=http:/healthz"][..],
+            &SOON,
+        ]
+        .concat();
         let ran = at(&server, &arguments).await;
         assert!(ran.expect(0).contains("default/web"), "{}", ran.out);
-        assert!(ran.out.contains("172.30.0.11:8080   to be checked"), "{}", ran.out);
+        assert!(
+            ran.out.contains("172.30.0.11:8080   to be checked"),
+            "{}",
+            ran.out
+        );
         becomes(&server, "both are ready", &["172.30.0.11", "172.30.0.12"]).await;
         at(&server, &["status"]).await.expect(0);
 
         second.stop().await;
         becomes(&server, "the one that died is not ready", &["172.30.0.11"]).await;
-        let shown = at(&server, &["get", "endpoints", "web", "--output=json"]).await.json(0);
-        let down = shown.as_array().unwrap().iter().find(|one| one["address"] == SECOND).unwrap();
-        assert!(down["trouble"].as_str().unwrap().contains("refused"), "{down}");
+        let shown = at(&server, &["get", "endpoints", "web", "--output=json"])
+            .await
+            .json(0);
+        let down = shown
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["address"] == SECOND)
+            .unwrap();
+        assert!(
+            down["trouble"].as_str().unwrap().contains("refused"),
+            "{down}"
+        );
         let table = at(&server, &["get", "services"]).await;
         assert!(
-            table.expect(0).lines().any(|line| line.starts_with("web ") && line.contains("1 of 2")),
+            table
+                .expect(0)
+                .lines()
+                .any(|line| line.starts_with("web ") && line.contains("1 of 2")),
             "{}",
             table.out
         );
@@ -100,8 +144,17 @@ fn a_server_that_dies_gets_no_traffic_until_it_is_back() {
 
         let _second = Web::start(SECOND);
         becomes(&server, "it is back", &["172.30.0.11", "172.30.0.12"]).await;
-        let shown = at(&server, &["get", "endpoints", "web", "--output=json"]).await.json(0);
-        assert!(shown.as_array().unwrap().iter().all(|one| one["trouble"] == Value::Null), "{shown}");
+        let shown = at(&server, &["get", "endpoints", "web", "--output=json"])
+            .await
+            .json(0);
+        assert!(
+            shown
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|one| one["trouble"] == Value::Null),
+            "{shown}"
+        );
     });
 }
 
@@ -110,16 +163,33 @@ fn the_person_on_call_is_told_which_server_fails_and_why() {
     in_namespace(|| async {
         let server = Server::start(Store::Embedded, &[]).await;
         let _web = Web::start(FIRST);
-        let arguments =
-            [&["expose", "web", "--port=80", "--to=172.30.0.11:8080", "--health=http:/no-such-page"][..], &SOON];
+        let arguments = [
+            &[
+                "expose",
+                "web",
+                "--port=80",
+                "--to=172.30.0.11:8080",
+                "--health=http:/no-such-page",
+            ][..],
+            &SOON,
+        ];
         at(&server, &arguments.concat()).await.expect(0);
         let told = eventually("the check has failed", || async {
             let ran = at(&server, &["status"]).await;
             ran.out.contains("answered 404").then_some(ran)
         })
         .await;
-        assert!(told.expect(1).contains("service/default/web: none of 1 endpoints is ready"), "{}", told.out);
-        assert!(told.out.contains("→ portico get endpoints web -n default"), "{}", told.out);
+        assert!(
+            told.expect(1)
+                .contains("service/default/web: none of 1 endpoints is ready"),
+            "{}",
+            told.out
+        );
+        assert!(
+            told.out.contains("→ portico get endpoints web -n default"),
+            "{}",
+            told.out
+        );
     });
 }
 
@@ -128,36 +198,105 @@ fn it_changes_and_goes_and_leaves_others_alone() {
     in_namespace(|| async {
         let server = Server::start(Store::Embedded, &["--expose-health-checks=false"]).await;
         let admin = server.admin();
-        let shown = at(&server, &["expose", "web", "--port=80", TO, "--public", "-o", "json"]).await.json(0);
+        let shown = at(
+            &server,
+            &["expose", "web", "--port=80", TO, "--public", "-o", "json"],
+        )
+        .await
+        .json(0);
         assert_eq!(shown["service"]["spec"]["type"], "NodePort");
         let address = shown["service"]["spec"]["clusterIP"].clone();
-        assert_eq!(ready(&server).await, ["172.30.0.11", "172.30.0.12"], "without a check they are taken for fit");
-        // Another port is another slice, and the address stays.
-        let shown =
-            at(&server, &["expose", "web", "--port=81/udp", "--to=172.30.0.12:9090", "-o", "json"]).await.json(0);
         assert_eq!(
-            (&shown["service"]["spec"]["clusterIP"], &shown["service"]["spec"]["type"]),
+            ready(&server).await,
+            ["172.30.0.11", "172.30.0.12"],
+            "without a check they are taken for fit"
+        );
+        // Another port is another slice, and the address stays.
+        let shown = at(
+            &server,
+            &[
+                "expose",
+                "web",
+                "--port=81/udp",
+                "--to=172.30.0.12:9090",
+                "-o",
+                "json",
+            ],
+        )
+        .await
+        .json(0);
+        assert_eq!(
+            (
+                &shown["service"]["spec"]["clusterIP"],
+                &shown["service"]["spec"]["type"]
+            ),
             (&address, &"ClusterIP".into())
         );
         assert_eq!(shown["service"]["spec"]["ports"][0]["protocol"], "UDP");
         let slices = admin.get(SLICES).await.expect(200);
-        let names: Vec<&str> =
-            slices["items"].as_array().unwrap().iter().map(|one| one["metadata"]["name"].as_str().unwrap()).collect();
-        assert!(names.contains(&"web-ipv4-9090") && !names.contains(&"web-ipv4-8080"), "{names:?}");
+        let names: Vec<&str> = slices["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["metadata"]["name"].as_str().unwrap())
+            .collect();
+        assert!(
+            names.contains(&"web-ipv4-9090") && !names.contains(&"web-ipv4-8080"),
+            "{names:?}"
+        );
 
         let refused = at(&server, &["expose", "kubernetes", "--port=80", TO]).await;
-        assert!(refused.err.contains("was not made by portico expose"), "{}", refused.err);
+        assert!(
+            refused.err.contains("was not made by portico expose"),
+            "{}",
+            refused.err
+        );
         let refused = at(&server, &["expose", "kubernetes", "--delete"]).await;
         assert_eq!(refused.code, 1);
-        let wrong = at(&server, &["expose", "web", "--port=80", "--to=localhost:80"]).await;
+        let wrong = at(
+            &server,
+            &["expose", "web", "--port=80", "--to=localhost:80"],
+        )
+        .await;
         assert!(wrong.err.contains("ADDRESS:PORT"), "{}", wrong.err);
-        let wrong = at(&server, &["expose", "web", "--port=80", TO, "--health=tcp", "--timeout=9s"]).await;
-        assert!(wrong.err.contains("longer than the interval"), "{}", wrong.err);
+        let wrong = at(
+            &server,
+            &[
+                "expose",
+                "web",
+                "--port=80",
+                TO,
+                "--health=tcp",
+                "--timeout=9s",
+            ],
+        )
+        .await;
+        assert!(
+            wrong.err.contains("longer than the interval"),
+            "{}",
+            wrong.err
+        );
 
-        assert!(at(&server, &["expose", "web", "--delete"]).await.expect(0).contains("default/web is gone"));
-        assert!(at(&server, &["expose", "web", "--delete"]).await.expect(0).contains("is not there"));
+        assert!(
+            at(&server, &["expose", "web", "--delete"])
+                .await
+                .expect(0)
+                .contains("default/web is gone")
+        );
+        assert!(
+            at(&server, &["expose", "web", "--delete"])
+                .await
+                .expect(0)
+                .contains("is not there")
+        );
         assert!(ready(&server).await.is_empty());
-        admin.get("/api/v1/namespaces/default/services/web").await.expect(404);
-        admin.get("/api/v1/namespaces/default/services/kubernetes").await.expect(200);
+        admin
+            .get("/api/v1/namespaces/default/services/web")
+            .await
+            .expect(404);
+        admin
+            .get("/api/v1/namespaces/default/services/kubernetes")
+            .await
+            .expect(200);
     });
 }

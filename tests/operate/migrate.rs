@@ -1,4 +1,5 @@
-//! What `portico migrate` prints is taken by those who are to read it: the API server, `portico node` and `portico vip`.
+//! What `portico migrate` prints is taken by those who are to read it: the API server,
+//! `portico node` and `portico vip`.
 
 use crate::common::{Server, Store};
 use crate::rig::{Ran, portico};
@@ -7,14 +8,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn example(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/operate/migrate").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/operate/migrate")
+        .join(name);
     path.display().to_string()
 }
 
 /// Everything at once, into a folder.
 async fn migrate(to: &Path) -> Ran {
-    let [metallb, kube_proxy, keepalived, kube_vip] =
-        ["metallb.yaml", "kube-proxy.yaml", "keepalived.conf", "kube-vip.yaml"].map(example);
+    let [metallb, kube_proxy, keepalived, kube_vip] = [
+        "metallb.yaml",
+        "kube-proxy.yaml",
+        "keepalived.conf",
+        "kube-vip.yaml",
+    ]
+    .map(example);
     let to = to.display().to_string();
     portico(&[
         "migrate",
@@ -33,19 +41,24 @@ async fn migrate(to: &Path) -> Ran {
 }
 
 fn documents(path: PathBuf) -> Vec<Value> {
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_saphyr::from_multiple(&text).unwrap()
 }
 
 /// Where objects of a kind are made.
 fn collection(object: &Value) -> String {
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
+    let namespace = object["metadata"]["namespace"]
+        .as_str()
+        .unwrap_or("default");
     match object["kind"].as_str().unwrap() {
         "AddressPool" => "/apis/portico.dev/v1/addresspools".to_owned(),
         "BgpPeer" => "/apis/portico.dev/v1/bgppeers".to_owned(),
         "Secret" => format!("/api/v1/namespaces/{namespace}/secrets"),
         "Service" => format!("/api/v1/namespaces/{namespace}/services"),
-        "EndpointSlice" => format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
+        "EndpointSlice" => {
+            format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices")
+        }
         kind => panic!("nobody makes a {kind}"),
     }
 }
@@ -55,14 +68,22 @@ async fn the_api_server_takes_the_objects() {
     let folder = tempfile::tempdir().unwrap();
     let ran = migrate(folder.path()).await;
     ran.expect(0);
-    assert!(ran.err.contains("settings have no equivalent"), "{}", ran.err);
+    assert!(
+        ran.err.contains("settings have no equivalent"),
+        "{}",
+        ran.err
+    );
     let server = Server::start(Store::Embedded, &[]).await;
     let client = server.admin();
     let mut made = Vec::new();
     for file in ["objects.yaml", "objects-2.yaml", "services.yaml"] {
         for object in documents(folder.path().join(file)) {
             let stored = client.post(&collection(&object), &object).await.expect(201);
-            made.push(format!("{} {}", stored["kind"].as_str().unwrap(), stored["metadata"]["name"].as_str().unwrap()));
+            made.push(format!(
+                "{} {}",
+                stored["kind"].as_str().unwrap(),
+                stored["metadata"]["name"].as_str().unwrap()
+            ));
         }
     }
     made.sort();
@@ -78,8 +99,14 @@ async fn the_api_server_takes_the_objects() {
             "Service vs-192-0-2-59-80-tcp",
         ]
     );
-    let staff = client.get("/apis/portico.dev/v1/addresspools/staff").await.expect(200);
-    assert_eq!((&staff["spec"]["announce"][0], &staff["spec"]["autoAssign"]), (&"BGP".into(), &false.into()));
+    let staff = client
+        .get("/apis/portico.dev/v1/addresspools/staff")
+        .await
+        .expect(200);
+    assert_eq!(
+        (&staff["spec"]["announce"][0], &staff["spec"]["autoAssign"]),
+        (&"BGP".into(), &false.into())
+    );
 }
 
 #[tokio::test]
@@ -87,17 +114,48 @@ async fn the_daemons_take_their_files() {
     let folder = tempfile::tempdir().unwrap();
     migrate(folder.path()).await.expect(0);
     let at = |name: &str| folder.path().join(name).display().to_string();
-    let node = portico(&["node", "--config", &at("node.yaml"), "--write-config-to", &at("resolved.yaml")]).await;
+    let node = portico(&[
+        "node",
+        "--config",
+        &at("node.yaml"),
+        "--write-config-to",
+        &at("resolved.yaml"),
+    ])
+    .await;
     node.expect(0);
-    assert!(!node.err.contains("WARN") && !node.out.contains("WARN"), "nothing is left to warn about: {node:?}");
-    let [resolved] = &documents(folder.path().join("resolved.yaml"))[..] else { panic!() };
-    assert_eq!((&resolved["mode"], &resolved["ipvs"]["scheduler"]), (&"ipvs".into(), &"wlc".into()));
+    assert!(
+        !node.err.contains("WARN") && !node.out.contains("WARN"),
+        "nothing is left to warn about: {node:?}"
+    );
+    let [resolved] = &documents(folder.path().join("resolved.yaml"))[..] else {
+        panic!()
+    };
+    assert_eq!(
+        (&resolved["mode"], &resolved["ipvs"]["scheduler"]),
+        (&"ipvs".into(), &"wlc".into())
+    );
     for (name, address) in [("vip.yaml", "127.0.0.58"), ("vip-2.yaml", "127.0.0.60")] {
-        let manifest = portico(&["vip", "manifest", "--kind", "systemd", "--config", &at(name)]).await;
-        assert!(manifest.expect(0).contains(&format!("--config={}", at(name))));
+        let manifest = portico(&[
+            "vip",
+            "manifest",
+            "--kind",
+            "systemd",
+            "--config",
+            &at(name),
+        ])
+        .await;
+        assert!(
+            manifest
+                .expect(0)
+                .contains(&format!("--config={}", at(name)))
+        );
         // Read, and then nobody is there to ask.
         let status = portico(&["vip", "status", "--config", &at(name)]).await;
-        assert!(status.err.contains("cannot read the status at"), "{}", status.err);
+        assert!(
+            status.err.contains("cannot read the status at"),
+            "{}",
+            status.err
+        );
         assert!(fs::read_to_string(at(name)).unwrap().contains(address));
     }
 }
@@ -112,13 +170,32 @@ async fn what_is_lost_is_told() {
         "kind: VipConfiguration",
         "kind: EndpointSlice",
     ] {
-        assert!(printed.expect(0).contains(told), "{told} is not in\n{}", printed.out);
+        assert!(
+            printed.expect(0).contains(told),
+            "{told} is not in\n{}",
+            printed.out
+        );
     }
-    let json = portico(&["migrate", "--keepalived", &keepalived, "-o", "json"]).await.json(0);
+    let json = portico(&["migrate", "--keepalived", &keepalived, "-o", "json"])
+        .await
+        .json(0);
     assert_eq!(json[0]["documents"][0]["content"]["virtualRouterId"], 51);
-    assert_eq!(portico(&["migrate", "--keepalived", &keepalived, "--strict"]).await.code, 1);
+    assert_eq!(
+        portico(&["migrate", "--keepalived", &keepalived, "--strict"])
+            .await
+            .code,
+        1
+    );
     let nothing = portico(&["migrate"]).await;
-    assert!(nothing.code == 1 && nothing.err.contains("say what to read: --metallb FILE"), "{}", nothing.err);
+    assert!(
+        nothing.code == 1 && nothing.err.contains("say what to read: --metallb FILE"),
+        "{}",
+        nothing.err
+    );
     let missing = portico(&["migrate", "--kube-proxy", "/nonexistent"]).await;
-    assert!(missing.code == 1 && missing.err.contains("cannot read /nonexistent"), "{}", missing.err);
+    assert!(
+        missing.code == 1 && missing.err.contains("cannot read /nonexistent"),
+        "{}",
+        missing.err
+    );
 }

@@ -8,11 +8,17 @@ use serde_json::{Value, json};
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
 async fn cluster(admin: &Client) {
-    for (node, address, pod) in [("n1", "172.30.0.11", "10.244.1.5"), ("n2", "172.30.0.12", "10.244.2.5")] {
+    for (node, address, pod) in [
+        ("n1", "172.30.0.11", "10.244.1.5"),
+        ("n2", "172.30.0.12", "10.244.2.5"),
+    ] {
         let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
         admin.post("/api/v1/nodes", &object).await.expect(201);
         let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
-        admin.patch(&format!("/api/v1/nodes/{node}/status"), MERGE, &status).await.expect(200);
+        admin
+            .patch(&format!("/api/v1/nodes/{node}/status"), MERGE, &status)
+            .await
+            .expect(200);
         let pods = "/api/v1/namespaces/default/pods";
         let name = format!("web-{node}");
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
@@ -20,7 +26,10 @@ async fn cluster(admin: &Client) {
         admin.post(pods, &object).await.expect(201);
         let status = json!({"status": {"phase": "Running", "podIP": pod, "podIPs": [{"ip": pod}],
             "conditions": [{"type": "Ready", "status": "True"}]}});
-        admin.patch(&format!("{pods}/{name}/status"), MERGE, &status).await.expect(200);
+        admin
+            .patch(&format!("{pods}/{name}/status"), MERGE, &status)
+            .await
+            .expect(200);
     }
 }
 
@@ -61,9 +70,16 @@ async fn a_plan_tells_what_then_happens() {
     // Done, and then there is nothing left to do.
     let change: Vec<Value> = serde_saphyr::from_multiple(CHANGE).unwrap();
     let force = "fieldManager=kubectl&force=true";
-    admin.patch(&format!("{SERVICES}/web?{force}"), APPLY, &change[0]).await.expect(201);
     admin
-        .patch(&format!("/api/v1/namespaces/default/configmaps/settings?{force}"), APPLY, &change[1])
+        .patch(&format!("{SERVICES}/web?{force}"), APPLY, &change[0])
+        .await
+        .expect(201);
+    admin
+        .patch(
+            &format!("/api/v1/namespaces/default/configmaps/settings?{force}"),
+            APPLY,
+            &change[1],
+        )
         .await
         .expect(201);
     eventually("the endpoints are there", || async {
@@ -74,22 +90,41 @@ async fn a_plan_tells_what_then_happens() {
     let plan = at_with(&server, &["plan", "-f", "-"], CHANGE).await;
     assert_eq!(plan.expect(0), "Nothing would change.\n");
 
-    // Another policy is told node by node, and a selector that no Pod has by the connections that it costs.
+    // Another policy is told node by node, and a selector that no Pod has by the connections that
+    // it costs.
     let local = CHANGE
-        .replace("  type: NodePort", "  type: NodePort\n  externalTrafficPolicy: Local")
+        .replace(
+            "  type: NodePort",
+            "  type: NodePort\n  externalTrafficPolicy: Local",
+        )
         .replace("app: web", "app: other");
     let file = server.dir().join("change.yaml");
     std::fs::write(&file, &local).unwrap();
-    let plan = at(&server, &["plan", "--filename", file.to_str().unwrap(), "-o", "json"]).await.json(2);
+    let plan = at(
+        &server,
+        &["plan", "--filename", file.to_str().unwrap(), "-o", "json"],
+    )
+    .await
+    .json(2);
     assert_eq!(text(&plan, "objects.0.what"), "changed");
     let fields = plan["objects"][0]["fields"].to_string();
-    assert!(fields.contains("spec.externalTrafficPolicy: Cluster → Local"), "{fields}");
+    assert!(
+        fields.contains("spec.externalTrafficPolicy: Cluster → Local"),
+        "{fields}"
+    );
     let flows = plan["flows"].to_string();
-    assert!(flows.contains("TCP connections to 10.244.1.5:8080 last only while it answers"), "{flows}");
+    assert!(
+        flows.contains("TCP connections to 10.244.1.5:8080 last only while it answers"),
+        "{flows}"
+    );
 
     let plan = at(&server, &["plan", "-f", file.to_str().unwrap(), "--delete"]).await;
     let shown = plan.expect(2);
-    for line in ["  - Service default/web", "cluster IP", "  - default/web: node port 30123/tcp"] {
+    for line in [
+        "  - Service default/web",
+        "cluster IP",
+        "  - default/web: node port 30123/tcp",
+    ] {
         assert!(shown.contains(line), "{line:?} is not in\n{shown}");
     }
     admin.get(&format!("{SERVICES}/web")).await.expect(200);
@@ -99,8 +134,14 @@ async fn a_plan_tells_what_then_happens() {
 async fn what_would_be_refused_is_an_error() {
     let server = Server::start(Store::Embedded, &[]).await;
     for (change, says) in [
-        (CHANGE.replace("port: 80,", "port: 800000,"), "Service default/web would be refused"),
-        (CHANGE.replace("ConfigMap", "Gadget"), "Gadget settings: the API server has no Gadget in v1"),
+        (
+            CHANGE.replace("port: 80,", "port: 800000,"),
+            "Service default/web would be refused",
+        ),
+        (
+            CHANGE.replace("ConfigMap", "Gadget"),
+            "Gadget settings: the API server has no Gadget in v1",
+        ),
         (CHANGE.replace("kind: Service", ""), "object 1 has no kind"),
         ("a: [".to_owned(), "-: "),
     ] {
@@ -109,7 +150,11 @@ async fn what_would_be_refused_is_an_error() {
         assert!(plan.err.contains(says), "{says}: {}", plan.err);
     }
     let missing = at(&server, &["plan", "-f", "/nonexistent.yaml"]).await;
-    assert!(missing.err.contains("cannot read /nonexistent.yaml"), "{}", missing.err);
+    assert!(
+        missing.err.contains("cannot read /nonexistent.yaml"),
+        "{}",
+        missing.err
+    );
 }
 
 #[tokio::test]
@@ -119,9 +164,14 @@ async fn objects_of_a_namespace_that_the_change_makes() {
                   apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {type: LoadBalancer, ports: [{port: 80}]}\n";
     let plan = at_with(&server, &["plan", "-f", "-"], change).await;
     let shown = plan.expect(2);
-    assert!(shown.contains("+ Service shop/web (not tried, since its namespace is not there yet)"), "{shown}");
     assert!(
-        shown.contains("! shop/web: a load balancer is made by the provider of Services without a class"),
+        shown.contains("+ Service shop/web (not tried, since its namespace is not there yet)"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains(
+            "! shop/web: a load balancer is made by the provider of Services without a class"
+        ),
         "{shown}"
     );
 }

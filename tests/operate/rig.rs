@@ -22,24 +22,38 @@ impl Ran {
 
     #[track_caller]
     pub fn json(&self, code: i32) -> Value {
-        serde_json::from_str(self.expect(code)).unwrap_or_else(|error| panic!("{error}: {}", self.out))
+        serde_json::from_str(self.expect(code))
+            .unwrap_or_else(|error| panic!("{error}: {}", self.out))
     }
 }
 
 /// The command with these arguments. `input` is what it may read.
 pub async fn portico_with(arguments: &[&str], input: &str) -> Ran {
-    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let arguments: Vec<String> = arguments
+        .iter()
+        .map(|&argument| argument.to_owned())
+        .collect();
     let input = input.to_owned();
     let run = move || {
         use std::io::Write;
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
-        command.args(&arguments).env_remove("KUBECONFIG").env("HOME", "/nonexistent");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(&arguments)
+            .env_remove("KUBECONFIG")
+            .env("HOME", "/nonexistent");
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
         let ended = child.wait_with_output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        Ran { code: ended.status.code().unwrap(), out: text(&ended.stdout), err: text(&ended.stderr) }
+        Ran {
+            code: ended.status.code().unwrap(),
+            out: text(&ended.stdout),
+            err: text(&ended.stderr),
+        }
     };
     tokio::task::spawn_blocking(run).await.unwrap()
 }

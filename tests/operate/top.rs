@@ -19,7 +19,13 @@ async fn with_objects() -> (Server, Client) {
         "ports": [{"port": 8080}],
         "endpoints": [{"addresses": ["10.244.1.10"], "conditions": {"ready": true}}, {"addresses": ["10.244.1.11"], "conditions": {"ready": false}}],
     });
-    client.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", &slice).await.expect(201);
+    client
+        .post(
+            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+            &slice,
+        )
+        .await
+        .expect(201);
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
     client.post("/api/v1/nodes", &node).await.expect(201);
     (server, client)
@@ -29,14 +35,37 @@ async fn with_objects() -> (Server, Client) {
 async fn once_is_a_table_or_for_programs() {
     let (server, _) = with_objects().await;
     let table = at(&server, &["top", "--once"]).await;
-    let line = table.expect(0).lines().find(|line| line.starts_with("default/web ")).unwrap();
-    assert!(line.contains("80/tcp") && line.contains("1/2"), "{}", table.out);
+    let line = table
+        .expect(0)
+        .lines()
+        .find(|line| line.starts_with("default/web "))
+        .unwrap();
+    assert!(
+        line.contains("80/tcp") && line.contains("1/2"),
+        "{}",
+        table.out
+    );
     assert!(table.out.contains("does not report"), "{}", table.out);
-    let json = at(&server, &["top", "-o", "json", "--filter", "web"]).await.json(0);
-    assert_eq!((&json["services"][0]["name"], &json["services"][0]["ready"]), (&"default/web".into(), &1.into()));
-    assert_eq!((json["services"].as_array().unwrap().len(), &json["nodes"][0]["name"]), (1, &"n1".into()));
+    let json = at(&server, &["top", "-o", "json", "--filter", "web"])
+        .await
+        .json(0);
+    assert_eq!(
+        (&json["services"][0]["name"], &json["services"][0]["ready"]),
+        (&"default/web".into(), &1.into())
+    );
+    assert_eq!(
+        (
+            json["services"].as_array().unwrap().len(),
+            &json["nodes"][0]["name"]
+        ),
+        (1, &"n1".into())
+    );
     let nowhere = at(&server, &["top"]).await;
-    assert!(nowhere.code == 1 && nowhere.err.contains("this is no terminal: use --once"), "{}", nowhere.err);
+    assert!(
+        nowhere.code == 1 && nowhere.err.contains("this is no terminal: use --once"),
+        "{}",
+        nowhere.err
+    );
 }
 
 /// The command on a terminal of its own.
@@ -62,7 +91,9 @@ impl OnTerminal {
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = out.read(&mut bytes) {
-                told.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+                told.lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         });
         OnTerminal { child, keys, shown }
@@ -71,7 +102,11 @@ impl OnTerminal {
     fn wait_for(&self, text: &str) {
         let deadline = Instant::now() + PATIENCE;
         while !self.shown.lock().unwrap().contains(text) {
-            assert!(Instant::now() < deadline, "{text:?} is not shown:\n{:?}", self.shown.lock().unwrap());
+            assert!(
+                Instant::now() < deadline,
+                "{text:?} is not shown:\n{:?}",
+                self.shown.lock().unwrap()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -93,10 +128,16 @@ impl Drop for OnTerminal {
 async fn a_terminal_follows_what_happens() {
     let (server, client) = with_objects().await;
     let kubeconfig = server.kubeconfig().display().to_string();
-    let mut terminal = OnTerminal::start(&format!("{} top --kubeconfig {kubeconfig}", env!("CARGO_BIN_EXE_portico")));
+    let mut terminal = OnTerminal::start(&format!(
+        "{} top --kubeconfig {kubeconfig}",
+        env!("CARGO_BIN_EXE_portico")
+    ));
     terminal.wait_for("default/web");
     terminal.wait_for("CONDITIONS");
-    client.create_service("zebra", json!({"ports": [{"port": 81}]})).await.expect(201);
+    client
+        .create_service("zebra", json!({"ports": [{"port": 81}]}))
+        .await
+        .expect(201);
     terminal.wait_for("default/zebra");
     // Only what is new on the screen is drawn: a word that was not there comes as a whole.
     terminal.press("/zeb\rs");

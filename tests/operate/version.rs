@@ -6,7 +6,10 @@ use crate::rig::portico;
 async fn a_version_in_every_format() {
     let table = portico(&["version"]).await;
     let lines: Vec<&str> = table.expect(0).lines().collect();
-    assert!(lines[0].starts_with("PORTICO") && lines[1].starts_with(env!("CARGO_PKG_VERSION")), "{lines:?}");
+    assert!(
+        lines[0].starts_with("PORTICO") && lines[1].starts_with(env!("CARGO_PKG_VERSION")),
+        "{lines:?}"
+    );
     let json = portico(&["version", "--output=json"]).await.json(0);
     assert_eq!(json["portico"], env!("CARGO_PKG_VERSION"));
     let yaml = portico(&["version", "-o", "yaml"]).await;

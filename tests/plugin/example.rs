@@ -28,17 +28,27 @@ impl Running {
             let run = async {
                 let listener = UnixListener::bind(&socket).unwrap();
                 ready.send(()).unwrap();
-                let served = Served { provider: Arc::<Nft>::default(), version: "1".to_owned(), can: Nft::can() };
+                let served = Served {
+                    provider: Arc::<Nft>::default(),
+                    version: "1".to_owned(),
+                    can: Nft::can(),
+                };
                 tokio::select! {
                     _ = serve(served, listener) => {}
                     _ = stopped => {}
                 }
             };
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             host.enter(|| runtime.block_on(run));
         });
         is_ready.recv().unwrap();
-        Running { folder, _stop: stop }
+        Running {
+            folder,
+            _stop: stop,
+        }
     }
 
     fn socket(&self) -> PathBuf {
@@ -52,17 +62,30 @@ fn the_example_in_rust_passes() {
     let host = testbed.host("balancer").unwrap();
     let plugin = Running::on(&host);
     let mut check = Command::new(env!("CARGO_BIN_EXE_portico"));
-    check.args(["controller", "check-plugin", "--pause=10ms", "--owned-command=nft list ruleset"]);
+    check.args([
+        "controller",
+        "check-plugin",
+        "--pause=10ms",
+        "--owned-command=nft list ruleset",
+    ]);
     check.arg(format!("--socket={}", plugin.socket().display()));
     let report = host.run(check, "").unwrap();
     println!("{report}");
-    assert_eq!(report.lines().filter(|line| line.starts_with("ok ")).count(), 18, "{report}");
+    assert_eq!(
+        report
+            .lines()
+            .filter(|line| line.starts_with("ok "))
+            .count(),
+        18,
+        "{report}"
+    );
 }
 
 #[tokio::test]
 async fn packets_go_through_the_example() {
     let testbed = Testbed::new().unwrap();
-    let [client, balancer, node] = ["client", "balancer", "node"].map(|name| testbed.host(name).unwrap());
+    let [client, balancer, node] =
+        ["client", "balancer", "node"].map(|name| testbed.host(name).unwrap());
     client.cable("eth0", &balancer, "clients").unwrap();
     balancer.cable("nodes", &node, "eth0").unwrap();
     client.address("eth0", "192.0.2.2/24").unwrap();
@@ -76,27 +99,54 @@ async fn packets_go_through_the_example() {
 
     let running = Running::on(&balancer);
     let (_stop, stopped) = watch::channel(false);
-    let plugin = Plugin::start(&running.socket(), Patience::default(), stopped).await.unwrap();
-    let port = Port { name: String::new(), protocol: Protocol::Tcp, port: 80, node_port: 30080, app_protocol: None };
+    let plugin = Plugin::start(&running.socket(), Patience::default(), stopped)
+        .await
+        .unwrap();
+    let port = Port {
+        name: String::new(),
+        protocol: Protocol::Tcp,
+        port: 80,
+        node_port: 30080,
+        app_protocol: None,
+    };
     let addresses = vec!["10.0.0.2".parse().unwrap()];
     let request = Request {
         balancer_name: "a1".to_owned(),
         families: vec![Family::V4],
         ports: vec![port],
-        nodes: vec![Node { name: "node".to_owned(), addresses, ..Node::default() }],
+        nodes: vec![Node {
+            name: "node".to_owned(),
+            addresses,
+            ..Node::default()
+        }],
         ..Request::default()
     };
     plugin.ensure(&request).await.unwrap();
-    let flow = Flow::new(portico_testbed::Protocol::Tcp, "198.51.100.1:80".parse().unwrap());
+    let flow = Flow::new(
+        portico_testbed::Protocol::Tcp,
+        "198.51.100.1:80".parse().unwrap(),
+    );
     let masked = client.ask(&flow).await.unwrap();
     assert_eq!(masked.seen.source.ip().to_string(), "10.0.0.1");
     // Policy Local: the node sees the client.
-    plugin.ensure(&Request { local: true, ..request.clone() }).await.unwrap();
+    plugin
+        .ensure(&Request {
+            local: true,
+            ..request.clone()
+        })
+        .await
+        .unwrap();
     let seen = client.ask(&flow).await.unwrap();
     assert_eq!(seen.seen.source.ip().to_string(), "192.0.2.2");
     // From elsewhere only.
     let elsewhere = vec!["203.0.113.0/24".parse().unwrap()];
-    plugin.ensure(&Request { source_ranges: elsewhere, ..request.clone() }).await.unwrap();
+    plugin
+        .ensure(&Request {
+            source_ranges: elsewhere,
+            ..request.clone()
+        })
+        .await
+        .unwrap();
     assert!(client.ask(&flow).await.is_err());
     plugin.delete(&request).await.unwrap();
     assert!(client.ask(&flow).await.is_err());

@@ -18,41 +18,71 @@ pub struct Plugin {
 }
 
 fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// Beside the build directory of the binary.
 fn target() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_portico")).ancestors().nth(2).unwrap()
+    Path::new(env!("CARGO_BIN_EXE_portico"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
 }
 
 impl Plugin {
     pub fn python(flaw: &str) -> Plugin {
         let python = target().join("python/bin/python");
-        assert!(python.exists(), "{} is missing: run `make deps`", python.display());
-        let (folder, root) = (TempDir::with_prefix("portico-plugin-").unwrap(), workspace());
-        let (socket, kept) = (folder.path().join("plugin.sock"), folder.path().join("balancers"));
+        assert!(
+            python.exists(),
+            "{} is missing: run `make deps`",
+            python.display()
+        );
+        let (folder, root) = (
+            TempDir::with_prefix("portico-plugin-").unwrap(),
+            workspace(),
+        );
+        let (socket, kept) = (
+            folder.path().join("plugin.sock"),
+            folder.path().join("balancers"),
+        );
         let command = [
             python.display().to_string(),
             root.join("tests/plugin/plugin.py").display().to_string(),
-            format!("--proto={}", root.join("crates/portico-controller/proto/plugin.proto").display()),
+            format!(
+                "--proto={}",
+                root.join("crates/portico-controller/proto/plugin.proto")
+                    .display()
+            ),
             format!("--socket={}", socket.display()),
             format!("--folder={}", kept.display()),
             format!("--log={}", folder.path().join("calls").display()),
             format!("--flaw={flaw}"),
         ];
         let owned = format!(
-            "cd {} && for file in *.json; do [ ! -e $file ] || echo balancer $file $(cat $file); done",
+            "cd {} && for file in *.json; do [ ! -e $file ] || echo balancer $file $(cat $file); \
+             done",
             kept.display()
         );
-        let mut plugin = Plugin { folder, socket, command: command.to_vec(), child: None, owned };
+        let mut plugin = Plugin {
+            folder,
+            socket,
+            command: command.to_vec(),
+            child: None,
+            owned,
+        };
         plugin.start();
         plugin
     }
 
     pub fn start(&mut self) {
         let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
+        command
+            .args(&self.command[1..])
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .stdin(Stdio::null());
         self.child = Some(command.spawn().unwrap());
     }
 
@@ -69,14 +99,22 @@ impl Plugin {
     }
 
     pub fn balancers(&self) -> Vec<Value> {
-        let files = std::fs::read_dir(self.folder.path().join("balancers")).into_iter().flatten().flatten();
-        let kept = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|ending| ending == "json"));
-        kept.filter_map(|path| serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()).collect()
+        let files = std::fs::read_dir(self.folder.path().join("balancers"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let kept = files
+            .map(|file| file.path())
+            .filter(|path| path.extension().is_some_and(|ending| ending == "json"));
+        kept.filter_map(|path| serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok())
+            .collect()
     }
 
     pub fn calls(&self) -> Vec<Value> {
         let log = std::fs::read_to_string(self.folder.path().join("calls")).unwrap_or_default();
-        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        log.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 }
 
@@ -87,7 +125,10 @@ impl Drop for Plugin {
 }
 
 pub fn portico(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_portico")).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_portico"))
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 /// Whether it passed, and what was printed.
@@ -103,7 +144,10 @@ pub fn check(plugin: &Plugin) -> (bool, String) {
         "--pause",
         "10ms",
     ]);
-    let (report, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (report, trouble) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert!(!report.is_empty(), "{trouble}");
     (output.status.success(), report.into_owned())
 }
@@ -120,9 +164,17 @@ impl Drop for Controller {
 
 pub fn controller(server: &Server, plugin: &Plugin) -> Controller {
     let child = Command::new(env!("CARGO_BIN_EXE_portico"))
-        .args(["controller", "--controllers=service-lb", "--leader-elect=false", "--metrics-bind-address=0"])
+        .args([
+            "controller",
+            "--controllers=service-lb",
+            "--leader-elect=false",
+            "--metrics-bind-address=0",
+        ])
         .arg(format!("--kubeconfig={}", server.kubeconfig().display()))
-        .arg(format!("--cloud-provider=plugin:{}", plugin.socket.display()))
+        .arg(format!(
+            "--cloud-provider=plugin:{}",
+            plugin.socket.display()
+        ))
         .stdin(Stdio::null())
         .spawn();
     Controller(child.unwrap())
@@ -130,10 +182,18 @@ pub fn controller(server: &Server, plugin: &Plugin) -> Controller {
 
 /// Every field has a value that no other has.
 pub fn full_request() -> Request {
-    let map = |key: &str| [(key.to_owned(), format!("{key} value"))].into_iter().collect();
+    let map = |key: &str| {
+        [(key.to_owned(), format!("{key} value"))]
+            .into_iter()
+            .collect()
+    };
     Request {
         cluster: "cluster".to_owned(),
-        service: ServiceRef { namespace: "shop".to_owned(), name: "web".to_owned(), uid: "u-1".to_owned() },
+        service: ServiceRef {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            uid: "u-1".to_owned(),
+        },
         balancer_name: "au1".to_owned(),
         class: Some("example.com/class".to_owned()),
         labels: map("label"),
@@ -152,7 +212,10 @@ pub fn full_request() -> Request {
         selector: map("selector"),
         affinity: Some(600),
         source_ranges: vec!["198.51.100.0/24".parse().unwrap()],
-        health_check: Some(HealthCheck { port: 32000, path: "/healthz".to_owned() }),
+        health_check: Some(HealthCheck {
+            port: 32000,
+            path: "/healthz".to_owned(),
+        }),
         nodes: vec![Node {
             name: "node-1".to_owned(),
             provider_id: "cloud://one".to_owned(),
@@ -168,8 +231,14 @@ pub fn full_request() -> Request {
             node: Some("node-2".to_owned()),
         }],
         ingress: vec![
-            Ingress { host: Host::Name("lb.example".to_owned()), mode: IpMode::Vip },
-            Ingress { host: Host::Ip("192.0.2.8".parse().unwrap()), mode: IpMode::Proxy },
+            Ingress {
+                host: Host::Name("lb.example".to_owned()),
+                mode: IpMode::Vip,
+            },
+            Ingress {
+                host: Host::Ip("192.0.2.8".parse().unwrap()),
+                mode: IpMode::Proxy,
+            },
         ],
     }
 }

@@ -1,4 +1,5 @@
-//! Requests without end from every place, each on a connection of its own, until somebody says stop.
+//! Requests without end from every place, each on a connection of its own, until somebody says
+//! stop.
 
 use crate::rig::{PLACES, Rig, pace};
 use std::net::SocketAddr;
@@ -30,17 +31,28 @@ impl Requests {
                 while !stop.load(Ordering::Relaxed) {
                     let started = Instant::now();
                     let result = asker.ask(to);
-                    seen.push(Seen { place, started, ended: Instant::now(), result });
+                    seen.push(Seen {
+                        place,
+                        started,
+                        ended: Instant::now(),
+                        result,
+                    });
                     std::thread::sleep(pace().gap.saturating_sub(started.elapsed()));
                 }
                 seen
             })
         };
-        Requests { threads: PLACES.into_iter().map(place).collect(), stop }
+        Requests {
+            threads: PLACES.into_iter().map(place).collect(),
+            stop,
+        }
     }
 
     pub fn stop(self) -> Vec<Seen> {
         self.stop.store(true, Ordering::Relaxed);
-        self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        self.threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
     }
 }

@@ -1,4 +1,5 @@
-//! Two masters, a worker with a pod, and a host outside, on one switch; etcd behind them; everything that runs there.
+//! Two masters, a worker with a pod, and a host outside, on one switch; etcd behind them;
+//! everything that runs there.
 
 use crate::common::tls;
 use portico_testbed::uml::is_inside;
@@ -23,7 +24,11 @@ pub const CLUSTER_IP: &str = "10.244.255.1:443";
 pub const MASTERS: [&str; 2] = ["master0", "master1"];
 /// Where requests come from. Who is outside knows no cluster IP, so it is the first.
 pub const PLACES: [&str; 5] = ["outside", "master0", "master1", "worker", "pod"];
-const NODES: [(&str, &str); 3] = [("master0", "172.16.64.35"), ("master1", "172.16.64.48"), ("worker", "172.16.64.60")];
+const NODES: [(&str, &str); 3] = [
+    ("master0", "172.16.64.35"),
+    ("master1", "172.16.64.48"),
+    ("worker", "172.16.64.60"),
+];
 const OUTSIDE: &str = "172.16.64.125";
 const ETCD: &str = "172.16.64.90";
 const POD: &str = "10.244.3.2";
@@ -33,16 +38,18 @@ const STATUS: &str = "127.0.0.1:10246";
 const TOKENS: &str = "admin-token,admin,admin,\"system:masters\"\n";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How fast things can be expected to go: a kernel that is a program has one slow CPU for all of them.
+/// How fast things can be expected to go: a kernel that is a program has one slow CPU for all of
+/// them.
 pub struct Pace {
     /// Between two requests of one place.
     pub gap: Duration,
     /// For an answer.
     pub answer: Duration,
-    /// For the answer to a probe. A server that is dead does not need it: its connections are refused.
+    /// For the answer to a probe. A server that is dead does not need it: its connections are
+    /// refused.
     pub probe: &'static str,
-    /// From the death of an API server until nobody is sent to it any more: a second, where starting iptables does not take that
-    /// long by itself.
+    /// From the death of an API server until nobody is sent to it any more: a second, where
+    /// starting iptables does not take that long by itself.
     pub dead_server: Duration,
     /// From the death of the owner until the address answers.
     pub dead_owner: Duration,
@@ -131,7 +138,9 @@ impl Rig {
     }
 
     fn host(&self, name: &str) -> &Host {
-        self.hosts.get(name).unwrap_or_else(|| panic!("no host {name}"))
+        self.hosts
+            .get(name)
+            .unwrap_or_else(|| panic!("no host {name}"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -140,9 +149,15 @@ impl Rig {
 
     /// Starts a program in a host, with a log of its own.
     fn spawn(&self, host: &str, what: &str, mut command: Command) -> Process {
-        let log =
-            fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{what}-{host}.log"))).unwrap();
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path(&format!("{what}-{host}.log")))
+            .unwrap();
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         command.env("XTABLES_LOCKFILE", self.path(&format!("{host}.lock")));
         self.host(host).spawn(command).unwrap()
     }
@@ -150,13 +165,28 @@ impl Rig {
     fn start_etcd(&mut self) {
         let mut command = Command::new(std::env::var("ETCD").unwrap_or("etcd".to_owned()));
         let (client, peer) = (format!("http://{ETCD}:2379"), format!("http://{ETCD}:2380"));
-        command.arg("--data-dir").arg(self.path("etcd")).args(["--initial-cluster", &format!("default={peer}")]);
-        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command
+            .arg("--data-dir")
+            .arg(self.path("etcd"))
+            .args(["--initial-cluster", &format!("default={peer}")]);
+        command.args([
+            "--listen-client-urls",
+            &client,
+            "--advertise-client-urls",
+            &client,
+        ]);
+        command.args([
+            "--listen-peer-urls",
+            &peer,
+            "--initial-advertise-peer-urls",
+            &peer,
+        ]);
         let etcd = self.spawn("etcd", "etcd", command);
         self.others.push(etcd);
         let at: SocketAddr = format!("{ETCD}:2379").parse().unwrap();
-        self.wait_until("etcd answers", |rig| rig.host("etcd").enter(|| TcpStream::connect(at)).is_ok());
+        self.wait_until("etcd answers", |rig| {
+            rig.host("etcd").enter(|| TcpStream::connect(at)).is_ok()
+        });
     }
 
     pub fn start_server(&mut self, master: &'static str) {
@@ -165,7 +195,9 @@ impl Rig {
         let first = self.path("pki-master0");
         if pki != first && !pki.exists() {
             // One authority for all of them.
-            self.wait_until("the first server has made the authority", |_| first.join("admin.kubeconfig").exists());
+            self.wait_until("the first server has made the authority", |_| {
+                first.join("admin.kubeconfig").exists()
+            });
             fs::create_dir(&pki).unwrap();
             for file in ["ca.crt", "ca.key", "sa.key"] {
                 fs::copy(first.join(file), pki.join(file)).unwrap();
@@ -173,7 +205,13 @@ impl Rig {
         }
         fs::write(self.path("tokens.csv"), TOKENS).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
-        command.args(["apiserver", "--etcd-servers", &format!("http://{ETCD}:2379"), "--secure-port", "6443"]);
+        command.args([
+            "apiserver",
+            "--etcd-servers",
+            &format!("http://{ETCD}:2379"),
+            "--secure-port",
+            "6443",
+        ]);
         command.args([
             "--bind-address",
             "0.0.0.0",
@@ -182,12 +220,18 @@ impl Rig {
             "--tls-san",
             VIP.split(':').next().unwrap(),
         ]);
-        command.args(["--service-cluster-ip-range", SERVICE_CIDR]).arg("--cert-dir").arg(&pki);
-        command.arg("--token-auth-file").arg(self.path("tokens.csv"));
+        command
+            .args(["--service-cluster-ip-range", SERVICE_CIDR])
+            .arg("--cert-dir")
+            .arg(&pki);
+        command
+            .arg("--token-auth-file")
+            .arg(self.path("tokens.csv"));
         let server = self.spawn(master, "apiserver", command);
         self.servers.insert(master, server);
         self.wait_until("the API server answers", |rig| {
-            rig.ask(master, SocketAddr::new(own.parse().unwrap(), 6443)).is_ok()
+            rig.ask(master, SocketAddr::new(own.parse().unwrap(), 6443))
+                .is_ok()
         });
     }
 
@@ -195,7 +239,8 @@ impl Rig {
     fn learn_certificates(&mut self) {
         for master in MASTERS {
             let file = self.path(&format!("pki-{master}/apiserver.crt"));
-            self.certificates.insert(master, CertificateDer::from_pem_file(file).unwrap());
+            self.certificates
+                .insert(master, CertificateDer::from_pem_file(file).unwrap());
         }
         self.tls = tls::config(Some(&self.path("pki-master0/ca.crt")), "http/1.1");
     }
@@ -221,23 +266,48 @@ impl Rig {
         let mut command = match proxy {
             Proxy::Node(mode) => {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
-                command.args(["node", "--proxy-mode", mode]).arg("--data-dir").arg(self.path(&format!("node-{node}")));
-                command.arg("--static-services").arg(self.static_services(node));
+                command
+                    .args(["node", "--proxy-mode", mode])
+                    .arg("--data-dir")
+                    .arg(self.path(&format!("node-{node}")));
+                command
+                    .arg("--static-services")
+                    .arg(self.static_services(node));
                 command
             }
             Proxy::KubeProxy(path, mode) => {
                 let mut command = Command::new(path);
-                command.args(["--proxy-mode", mode, "--conntrack-max-per-core=0", "--conntrack-min=0"]);
-                command.args(["--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0"]);
+                command.args([
+                    "--proxy-mode",
+                    mode,
+                    "--conntrack-max-per-core=0",
+                    "--conntrack-min=0",
+                ]);
+                command.args([
+                    "--conntrack-tcp-timeout-established=0",
+                    "--conntrack-tcp-timeout-close-wait=0",
+                ]);
                 command
             }
         };
-        command.arg("--kubeconfig").arg(self.kubeconfig()).args(["--hostname-override", node]);
+        command
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(["--hostname-override", node]);
         command.args(["--cluster-cidr", CLUSTER_CIDR]);
-        let body = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}).to_string();
-        self.call(MASTERS[0], "POST", "/api/v1/nodes", &body).unwrap();
-        let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": own}]}}).to_string();
-        self.call(MASTERS[0], "PATCH", &format!("/api/v1/nodes/{node}/status"), &status).unwrap();
+        let body =
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}).to_string();
+        self.call(MASTERS[0], "POST", "/api/v1/nodes", &body)
+            .unwrap();
+        let status =
+            json!({"status": {"addresses": [{"type": "InternalIP", "address": own}]}}).to_string();
+        self.call(
+            MASTERS[0],
+            "PATCH",
+            &format!("/api/v1/nodes/{node}/status"),
+            &status,
+        )
+        .unwrap();
         let process = self.spawn(node, "proxy", command);
         self.others.push(process);
     }
@@ -250,13 +320,37 @@ impl Rig {
 
     pub fn start_vip(&mut self, master: &'static str) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_portico"));
-        command.args(["vip", "--address", VIP.split(':').next().unwrap(), "--forward", self.forward]);
-        command.args(["--interval", "100ms", "--status-address", STATUS, "--check-every", "1s"]);
+        command.args([
+            "vip",
+            "--address",
+            VIP.split(':').next().unwrap(),
+            "--forward",
+            self.forward,
+        ]);
+        command.args([
+            "--interval",
+            "100ms",
+            "--status-address",
+            STATUS,
+            "--check-every",
+            "1s",
+        ]);
         command.args(["--probe-timeout", pace().probe]);
-        command.args(["--priority", if master == MASTERS[0] { "200" } else { "150" }]);
-        command.arg("--kubeconfig").arg(self.kubeconfig()).arg("--data-dir").arg(self.path(&format!("vip-{master}")));
-        command.arg("--static-services").arg(self.static_services(master));
-        command.arg("--haproxy-dir").arg(self.path(&format!("haproxy-{master}")));
+        command.args([
+            "--priority",
+            if master == MASTERS[0] { "200" } else { "150" },
+        ]);
+        command
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .arg("--data-dir")
+            .arg(self.path(&format!("vip-{master}")));
+        command
+            .arg("--static-services")
+            .arg(self.static_services(master));
+        command
+            .arg("--haproxy-dir")
+            .arg(self.path(&format!("haproxy-{master}")));
         let vip = self.spawn(master, "vip", command);
         self.vips.insert(master, vip);
     }
@@ -264,7 +358,9 @@ impl Rig {
     fn is_ready(&self) -> bool {
         let to = |place: &str, to: &str| self.ask(place, to.parse().unwrap()).is_ok();
         self.owners() == [MASTERS[0]]
-            && MASTERS.iter().all(|master| self.healthy_servers(master) == MASTERS.len())
+            && MASTERS
+                .iter()
+                .all(|master| self.healthy_servers(master) == MASTERS.len())
             && MASTERS.iter().all(|master| self.forwards(master))
             && PLACES.iter().all(|place| to(place, VIP))
             && PLACES.iter().skip(1).all(|place| to(place, CLUSTER_IP))
@@ -275,14 +371,22 @@ impl Rig {
         let vip = VIP.split(':').next().unwrap();
         MASTERS
             .into_iter()
-            .filter(|master| self.program(master, "ip addr show dev eth0").contains(&format!(" {vip}/")))
+            .filter(|master| {
+                self.program(master, "ip addr show dev eth0")
+                    .contains(&format!(" {vip}/"))
+            })
             .collect()
     }
 
     pub fn owner_and_other(&self) -> (&'static str, &'static str) {
         let owners = self.owners();
-        let [owner] = owners[..] else { panic!("owners: {owners:?}\n{}", self.logs()) };
-        (owner, MASTERS.into_iter().find(|master| *master != owner).unwrap())
+        let [owner] = owners[..] else {
+            panic!("owners: {owners:?}\n{}", self.logs())
+        };
+        (
+            owner,
+            MASTERS.into_iter().find(|master| *master != owner).unwrap(),
+        )
     }
 
     fn status(&self, master: &str) -> Option<Value> {
@@ -299,18 +403,25 @@ impl Rig {
     pub fn healthy_servers(&self, master: &str) -> usize {
         let status = self.status(master).unwrap_or_default();
         let servers = status["servers"].as_array().cloned().unwrap_or_default();
-        servers.iter().filter(|server| server["healthy"] == true).count()
+        servers
+            .iter()
+            .filter(|server| server["healthy"] == true)
+            .count()
     }
 
     /// In the way that was asked for, with rules to show.
     fn forwards(&self, master: &str) -> bool {
         let forwarding = &self.status(master).unwrap_or_default()["forwarding"];
-        forwarding["mode"] == self.forward && forwarding["rules"].as_array().is_some_and(|rules| !rules.is_empty())
+        forwarding["mode"] == self.forward
+            && forwarding["rules"]
+                .as_array()
+                .is_some_and(|rules| !rules.is_empty())
     }
 
     /// It knows an owner whose connections it would send on.
     pub fn is_ready_to_relay(&self, master: &str) -> bool {
-        self.program(master, "nft list table ip portico-vip-handover").contains("dup to")
+        self.program(master, "nft list table ip portico-vip-handover")
+            .contains("dup to")
     }
 
     pub fn cannot_relay(&self, master: &str) -> bool {
@@ -325,12 +436,20 @@ impl Rig {
     /// What of `portico vip` is in the kernel or on disk.
     pub fn traces(&self, master: &str) -> Vec<String> {
         let mut found = Vec::new();
-        for command in ["nft list ruleset", "iptables-legacy-save", "iptables-nft-save"] {
+        for command in [
+            "nft list ruleset",
+            "iptables-legacy-save",
+            "iptables-nft-save",
+        ] {
             let text = self.program(master, command);
-            let ours = |line: &&str| line.to_lowercase().contains("portico-vip") || line.contains(" 172.16.64.58");
+            let ours = |line: &&str| {
+                line.to_lowercase().contains("portico-vip") || line.contains(" 172.16.64.58")
+            };
             found.extend(text.lines().filter(ours).map(str::to_owned));
         }
-        let files = fs::read_dir(self.static_services(master)).unwrap().flatten();
+        let files = fs::read_dir(self.static_services(master))
+            .unwrap()
+            .flatten();
         // Hidden ones are the node daemon's own.
         let visible = files.filter(|file| !file.file_name().to_string_lossy().starts_with('.'));
         found.extend(visible.map(|file| file.path().display().to_string()));
@@ -355,13 +474,22 @@ impl Rig {
 
     pub fn stop_vip(&mut self, master: &str) {
         let status = self.vips.remove(master).unwrap().terminate(PATIENCE);
-        assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", self.logs());
+        assert_eq!(
+            status.and_then(|status| status.code()),
+            Some(0),
+            "{}",
+            self.logs()
+        );
     }
 
     pub fn wait_until(&self, what: &str, condition: impl Fn(&Rig) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !condition(self) {
-            assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain until {what}\n{}", self.logs());
+            assert!(
+                Instant::now() < deadline,
+                "waited {PATIENCE:?} in vain until {what}\n{}",
+                self.logs()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -378,7 +506,11 @@ impl Rig {
     }
 
     pub fn asker(&self, place: &str) -> Asker {
-        Asker { host: self.host(place).clone(), tls: Arc::clone(&self.tls), certificates: self.certificates.clone() }
+        Asker {
+            host: self.host(place).clone(),
+            tls: Arc::clone(&self.tls),
+            certificates: self.certificates.clone(),
+        }
     }
 
     /// One request on a new connection: which API server answered.
@@ -388,11 +520,21 @@ impl Rig {
 
     fn call(&self, master: &str, method: &str, path: &str, body: &str) -> Result<String, String> {
         let to = SocketAddr::new(address(master).parse().unwrap(), 6443);
-        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let head =
-            format!("Authorization: Bearer admin-token\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{head}\r\n{body}");
-        self.asker(master).exchange(to, &request).map(|(_, answer)| answer)
+        let kind = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let head = format!(
+            "Authorization: Bearer admin-token\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{head}\r\n{body}"
+        );
+        self.asker(master)
+            .exchange(to, &request)
+            .map(|(_, answer)| answer)
     }
 }
 
@@ -412,20 +554,38 @@ impl Asker {
     fn exchange(&self, to: SocketAddr, request: &str) -> Result<(String, String), String> {
         let answer_within = pace().answer;
         let connect = || TcpStream::connect_timeout(&to, answer_within);
-        let stream = self.host.enter(connect).map_err(|error| format!("connect: {error}"))?;
+        let stream = self
+            .host
+            .enter(connect)
+            .map_err(|error| format!("connect: {error}"))?;
         stream.set_read_timeout(Some(answer_within)).unwrap();
         stream.set_write_timeout(Some(answer_within)).unwrap();
-        let connection = ClientConnection::new(Arc::clone(&self.tls), ServerName::IpAddress(to.ip().into())).unwrap();
+        let connection =
+            ClientConnection::new(Arc::clone(&self.tls), ServerName::IpAddress(to.ip().into()))
+                .unwrap();
         let mut tls = StreamOwned::new(connection, stream);
-        tls.write_all(request.as_bytes()).map_err(|error| format!("write: {error}"))?;
+        tls.write_all(request.as_bytes())
+            .map_err(|error| format!("write: {error}"))?;
         let mut answer = Vec::new();
-        tls.read_to_end(&mut answer).map_err(|error| format!("read: {error}"))?;
+        tls.read_to_end(&mut answer)
+            .map_err(|error| format!("read: {error}"))?;
         let answer = String::from_utf8_lossy(&answer).into_owned();
-        let certificate = tls.conn.peer_certificates().and_then(|all| all.first()).cloned();
-        let who = self.certificates.iter().find(|(_, known)| Some(*known) == certificate.as_ref());
+        let certificate = tls
+            .conn
+            .peer_certificates()
+            .and_then(|all| all.first())
+            .cloned();
+        let who = self
+            .certificates
+            .iter()
+            .find(|(_, known)| Some(*known) == certificate.as_ref());
         let who = who.map_or("somebody", |(name, _)| name).to_owned();
         let code = answer.split(' ').nth(1).unwrap_or_default();
-        if code.starts_with('2') { Ok((who, answer)) } else { Err(format!("{who} answered {answer}")) }
+        if code.starts_with('2') {
+            Ok((who, answer))
+        } else {
+            Err(format!("{who} answered {answer}"))
+        }
     }
 }
 
@@ -436,7 +596,11 @@ fn tail(path: &Path) -> String {
 }
 
 fn address(node: &str) -> &'static str {
-    NODES.iter().find(|(name, _)| *name == node).map(|(_, address)| *address).unwrap()
+    NODES
+        .iter()
+        .find(|(name, _)| *name == node)
+        .map(|(_, address)| *address)
+        .unwrap()
 }
 
 /// Everybody on one switch; the pod behind the worker.
@@ -445,26 +609,35 @@ fn network() -> (Testbed, BTreeMap<&'static str, Host>) {
     let switch = bed.host("switch").unwrap();
     switch.bridge("br0").unwrap();
     let mut hosts = BTreeMap::new();
-    for (name, address) in NODES.into_iter().chain([("outside", OUTSIDE), ("etcd", ETCD)]) {
+    for (name, address) in NODES
+        .into_iter()
+        .chain([("outside", OUTSIDE), ("etcd", ETCD)])
+    {
         let host = bed.host(name).unwrap();
         host.cable_to_switch("eth0", &switch, name, "br0").unwrap();
         host.address("eth0", &format!("{address}/24")).unwrap();
         host.sysctl("net/ipv4/ip_forward", "1").unwrap();
         hosts.insert(name, host);
     }
-    // A gateway that nobody answers at: addresses of Services need a route to be sent anywhere at all.
+    // A gateway that nobody answers at: addresses of Services need a route to be sent anywhere at
+    // all.
     for (name, _) in NODES {
-        hosts[name].route(Route::to("default").via(OUTSIDE)).unwrap();
+        hosts[name]
+            .route(Route::to("default").via(OUTSIDE))
+            .unwrap();
     }
     let pod = bed.host("pod").unwrap();
     let worker = &hosts["worker"];
     worker.bridge("cni0").unwrap();
     worker.address("cni0", "10.244.3.1/24").unwrap();
-    pod.cable_to_switch("eth0", worker, "veth0", "cni0").unwrap();
+    pod.cable_to_switch("eth0", worker, "veth0", "cni0")
+        .unwrap();
     pod.address("eth0", &format!("{POD}/24")).unwrap();
     pod.route(Route::to("default").via("10.244.3.1")).unwrap();
     for (name, _) in NODES.iter().filter(|(name, _)| *name != "worker") {
-        hosts[name].route(Route::to("10.244.3.0/24").via(address("worker"))).unwrap();
+        hosts[name]
+            .route(Route::to("10.244.3.0/24").via(address("worker")))
+            .unwrap();
     }
     hosts.insert("switch", switch);
     hosts.insert("pod", pod);

@@ -15,7 +15,11 @@ impl Path {
     }
 
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self::new(name) } else { Self(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() {
+            Self::new(name)
+        } else {
+            Self(format!("{}.{name}", self.0))
+        }
     }
 
     pub fn index(&self, index: usize) -> Self {
@@ -93,11 +97,19 @@ pub type Errors = Vec<Error>;
 impl Error {
     fn new(problem: Problem, path: &Path, value: Option<String>, detail: &str) -> Self {
         let mut message = problem.text().to_owned();
-        for part in value.as_deref().into_iter().chain((!detail.is_empty()).then_some(detail)) {
+        for part in value
+            .as_deref()
+            .into_iter()
+            .chain((!detail.is_empty()).then_some(detail))
+        {
             message.push_str(": ");
             message.push_str(part);
         }
-        Self { problem, field: path.to_string(), message }
+        Self {
+            problem,
+            field: path.to_string(),
+            message,
+        }
     }
 
     pub fn required(path: &Path, detail: &str) -> Self {
@@ -105,18 +117,33 @@ impl Error {
     }
 
     pub fn invalid(path: &Path, value: impl Into<Value>, detail: impl AsRef<str>) -> Self {
-        Self::new(Problem::Invalid, path, Some(value.into().to_string()), detail.as_ref())
+        Self::new(
+            Problem::Invalid,
+            path,
+            Some(value.into().to_string()),
+            detail.as_ref(),
+        )
     }
 
     pub fn type_invalid(path: &Path, value: impl Into<Value>, detail: impl AsRef<str>) -> Self {
-        Self::new(Problem::TypeInvalid, path, Some(value.into().to_string()), detail.as_ref())
+        Self::new(
+            Problem::TypeInvalid,
+            path,
+            Some(value.into().to_string()),
+            detail.as_ref(),
+        )
     }
 
     pub fn not_supported(path: &Path, value: impl Into<Value>, supported: &[&str]) -> Self {
         let mut supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         supported.sort();
         let detail = format!("supported values: {}", supported.join(", "));
-        Self::new(Problem::NotSupported, path, Some(value.into().to_string()), &detail)
+        Self::new(
+            Problem::NotSupported,
+            path,
+            Some(value.into().to_string()),
+            &detail,
+        )
     }
 
     pub fn duplicate(path: &Path, value: impl Into<Value>) -> Self {
@@ -132,11 +159,21 @@ impl Error {
     }
 
     pub fn too_long(path: &Path, most: usize) -> Self {
-        Self::new(Problem::TooLong, path, None, &format!("may not be more than {most} bytes"))
+        Self::new(
+            Problem::TooLong,
+            path,
+            None,
+            &format!("may not be more than {most} bytes"),
+        )
     }
 
     pub fn too_many(path: &Path, count: usize, most: usize) -> Self {
-        Self::new(Problem::TooMany, path, Some(count.to_string()), &format!("must have at most {most} items"))
+        Self::new(
+            Problem::TooMany,
+            path,
+            Some(count.to_string()),
+            &format!("must have at most {most} items"),
+        )
     }
 }
 
@@ -157,7 +194,10 @@ mod tests {
             Error::invalid(&path, 0, "must be between 1 and 65535, inclusive").to_string(),
             "spec.ports[1].port: Invalid value: 0: must be between 1 and 65535, inclusive"
         );
-        assert_eq!(Error::required(&path, "").to_string(), "spec.ports[1].port: Required value");
+        assert_eq!(
+            Error::required(&path, "").to_string(),
+            "spec.ports[1].port: Required value"
+        );
         assert_eq!(
             Error::not_supported(&path, "x", &["b", "a"]).to_string(),
             "spec.ports[1].port: Unsupported value: \"x\": supported values: \"a\", \"b\""

@@ -14,7 +14,10 @@ pub struct Gates {
 
 impl Default for Gates {
     fn default() -> Self {
-        Self { service_lb_health_check_node_port_control: true, load_balancer_ip_mode: true }
+        Self {
+            service_lb_health_check_node_port_control: true,
+            load_balancer_ip_mode: true,
+        }
     }
 }
 
@@ -29,10 +32,14 @@ enum Stage {
 struct Gate(&'static str, Stage, fn(&mut Gates) -> &mut bool);
 
 const KNOWN: [Gate; 2] = [
-    Gate("LoadBalancerIPMode", Stage::Beta, |gates| &mut gates.load_balancer_ip_mode),
-    Gate("ServiceLBHealthCheckNodePortControl", Stage::Alpha, |gates| {
-        &mut gates.service_lb_health_check_node_port_control
+    Gate("LoadBalancerIPMode", Stage::Beta, |gates| {
+        &mut gates.load_balancer_ip_mode
     }),
+    Gate(
+        "ServiceLBHealthCheckNodePortControl",
+        Stage::Alpha,
+        |gates| &mut gates.service_lb_health_check_node_port_control,
+    ),
 ];
 
 /// Why a list of gates cannot be read.
@@ -45,11 +52,15 @@ pub enum GateError {
 }
 
 impl Gates {
-    /// Read `Name=bool,...` on top of the defaults. `AllAlpha` and `AllBeta` set a whole stage; a gate that is named
-    /// itself wins over them, wherever it stands in the list.
+    /// Read `Name=bool,...` on top of the defaults. `AllAlpha` and `AllBeta` set a whole stage; a
+    /// gate that is named itself wins over them, wherever it stands in the list.
     pub fn parse(text: &str) -> Result<Self, GateError> {
         let mut wanted = Vec::new();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        for part in text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
             wanted.push(setting(part)?);
         }
         let mut gates = Self::default();
@@ -63,16 +74,25 @@ impl Gates {
                 *at(&mut gates) = *value;
             }
         }
-        for (name, value) in wanted.into_iter().filter(|(name, _)| !matches!(*name, "AllAlpha" | "AllBeta")) {
-            let Gate(_, _, at) =
-                KNOWN.iter().find(|gate| gate.0 == name).ok_or_else(|| GateError::Unknown(name.to_owned()))?;
+        for (name, value) in wanted
+            .into_iter()
+            .filter(|(name, _)| !matches!(*name, "AllAlpha" | "AllBeta"))
+        {
+            let Gate(_, _, at) = KNOWN
+                .iter()
+                .find(|gate| gate.0 == name)
+                .ok_or_else(|| GateError::Unknown(name.to_owned()))?;
             *at(&mut gates) = value;
         }
         Ok(gates)
     }
 
     fn names() -> String {
-        let mut names: Vec<&str> = KNOWN.iter().map(|gate| gate.0).chain(["AllAlpha", "AllBeta"]).collect();
+        let mut names: Vec<&str> = KNOWN
+            .iter()
+            .map(|gate| gate.0)
+            .chain(["AllAlpha", "AllBeta"])
+            .collect();
         names.sort_unstable();
         names.join(", ")
     }
@@ -93,7 +113,10 @@ impl fmt::Display for Gates {
     /// In the form that `parse` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut gates = *self;
-        let texts: Vec<String> = KNOWN.iter().map(|Gate(name, _, at)| format!("{name}={}", at(&mut gates))).collect();
+        let texts: Vec<String> = KNOWN
+            .iter()
+            .map(|Gate(name, _, at)| format!("{name}={}", at(&mut gates)))
+            .collect();
         f.write_str(&texts.join(","))
     }
 }
@@ -103,7 +126,10 @@ mod tests {
     use super::*;
 
     fn gates(health: bool, ip_mode: bool) -> Gates {
-        Gates { service_lb_health_check_node_port_control: health, load_balancer_ip_mode: ip_mode }
+        Gates {
+            service_lb_health_check_node_port_control: health,
+            load_balancer_ip_mode: ip_mode,
+        }
     }
 
     #[test]
@@ -111,7 +137,10 @@ mod tests {
         for (text, want) in [
             ("", gates(true, true)),
             ("LoadBalancerIPMode=false", gates(true, false)),
-            (" LoadBalancerIPMode = false , ServiceLBHealthCheckNodePortControl=0,", gates(false, false)),
+            (
+                " LoadBalancerIPMode = false , ServiceLBHealthCheckNodePortControl=0,",
+                gates(false, false),
+            ),
             ("AllAlpha=false", gates(false, true)),
             ("AllBeta=false", gates(true, false)),
             ("LoadBalancerIPMode=true,AllBeta=false", gates(true, true)),

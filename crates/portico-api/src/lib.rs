@@ -1,4 +1,5 @@
-//! API objects: their schema, defaults, validation, patches, feature gates and the two spellings of a Service.
+//! API objects: their schema, defaults, validation, patches, feature gates and the two spellings of
+//! a Service.
 //!
 //! Pure: no socket, file, clock or random source; `now` and randomness come in as arguments.
 

@@ -6,7 +6,9 @@ static NULL: Value = Value::Null;
 
 /// The value at a dotted path, or null: `at(service, "spec.clusterIP")`.
 pub fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
-    path.split('.').try_fold(object, |value, key| value.get(key)).unwrap_or(&NULL)
+    path.split('.')
+        .try_fold(object, |value, key| value.get(key))
+        .unwrap_or(&NULL)
 }
 
 /// The text at a dotted path, or "".
@@ -29,7 +31,9 @@ pub fn items<'a>(object: &'a Value, path: &str) -> &'a [Value] {
 
 /// The object below `key`, made if it is not there.
 pub fn child<'a>(object: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
-    map(map(object).entry(key).or_insert_with(|| Value::Object(Map::new())))
+    map(map(object)
+        .entry(key)
+        .or_insert_with(|| Value::Object(Map::new())))
 }
 
 /// The value as a map; anything else becomes an empty one.

@@ -28,17 +28,31 @@ pub struct Subject<'a> {
 impl Subject<'_> {
     /// `services` or `endpointslices.discovery.k8s.io`.
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() { self.resource.to_owned() } else { format!("{}.{}", self.resource, self.group) }
+        if self.group.is_empty() {
+            self.resource.to_owned()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
     }
 }
 
 impl ApiError {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Map::new(), list_metadata: None }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: Map::new(),
+            list_metadata: None,
+        }
     }
 
     fn about(mut self, subject: Subject<'_>, name: &str) -> Self {
-        for (key, text) in [("name", name), ("group", subject.group), ("kind", subject.resource)] {
+        for (key, text) in [
+            ("name", name),
+            ("group", subject.group),
+            ("kind", subject.resource),
+        ] {
             if !text.is_empty() {
                 self.details.insert(key.into(), text.into());
             }
@@ -64,31 +78,52 @@ impl ApiError {
     }
 
     pub fn not_found(subject: Subject<'_>, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{} {name:?} not found", subject.qualified())).about(subject, name)
+        Self::new(
+            404,
+            "NotFound",
+            format!("{} {name:?} not found", subject.qualified()),
+        )
+        .about(subject, name)
     }
 
     /// The path itself leads nowhere.
     pub fn no_such_path() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource")
+        Self::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
     }
 
     pub fn method_not_allowed(subject: Subject<'_>, verb: &str) -> Self {
-        let message = format!("{verb} is not supported on resources of kind {:?}", subject.qualified());
+        let message = format!(
+            "{verb} is not supported on resources of kind {:?}",
+            subject.qualified()
+        );
         Self::new(405, "MethodNotAllowed", message).about(subject, "")
     }
 
     pub fn already_exists(subject: Subject<'_>, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", subject.qualified())).about(subject, name)
+        Self::new(
+            409,
+            "AlreadyExists",
+            format!("{} {name:?} already exists", subject.qualified()),
+        )
+        .about(subject, name)
     }
 
     pub fn conflict(subject: Subject<'_>, name: &str, why: impl fmt::Display) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", subject.qualified());
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: {why}",
+            subject.qualified()
+        );
         Self::new(409, "Conflict", message).about(subject, name)
     }
 
     /// The stored object is newer than the one the caller worked on.
     pub fn modified(subject: Subject<'_>, name: &str) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        let why = "the object has been modified; please apply your changes to the latest version \
+                   and try again";
         Self::conflict(subject, name, why)
     }
 
@@ -99,9 +134,23 @@ impl ApiError {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let qualified = Subject { group, resource: kind }.qualified();
-        let mut error = Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {what}"))
-            .about(Subject { group, resource: kind }, name);
+        let qualified = Subject {
+            group,
+            resource: kind,
+        }
+        .qualified();
+        let mut error = Self::new(
+            422,
+            "Invalid",
+            format!("{qualified} {name:?} is invalid: {what}"),
+        )
+        .about(
+            Subject {
+                group,
+                resource: kind,
+            },
+            name,
+        );
         let causes: Vec<Value> = errors
             .iter()
             .map(|e| json!({"reason": e.problem.reason(), "message": e.message, "field": e.field}))
@@ -120,12 +169,18 @@ impl ApiError {
 
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u64) -> Self {
         let mut error = Self::new(429, "TooManyRequests", message);
-        error.details.insert("retryAfterSeconds".into(), retry_after_seconds.into());
+        error
+            .details
+            .insert("retryAfterSeconds".into(), retry_after_seconds.into());
         error
     }
 
     pub fn internal(message: impl fmt::Display) -> Self {
-        Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
+        Self::new(
+            500,
+            "InternalError",
+            format!("Internal error occurred: {message}"),
+        )
     }
 
     pub fn unavailable(message: impl Into<String>) -> Self {

@@ -59,7 +59,10 @@ impl Answer {
 
     pub fn stream(content_type: &str, pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         let body = StreamBody::new(pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece))));
-        Self { content: Content::Stream(BodyExt::boxed_unsync(body)), ..Self::bytes(200, content_type, Bytes::new()) }
+        Self {
+            content: Content::Stream(BodyExt::boxed_unsync(body)),
+            ..Self::bytes(200, content_type, Bytes::new())
+        }
     }
 
     pub fn warn(mut self, warnings: Vec<String>) -> Self {
@@ -95,8 +98,8 @@ impl Answer {
     /// The HTTP response; large bodies are compressed for clients that take it.
     pub fn into_response(self, accept_encoding: &str, audit_id: &str) -> Response<Body> {
         let mut response = Response::new(BodyExt::boxed_unsync(Full::new(Bytes::new())));
-        *response.status_mut() =
-            hyper::StatusCode::from_u16(self.code).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() = hyper::StatusCode::from_u16(self.code)
+            .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         let mut set = |name, value: &str| {
             if let Ok(value) = HeaderValue::from_str(value) {
@@ -137,27 +140,46 @@ impl Answer {
 impl Answer {
     /// An error, in the encoding that the client accepts, or else in JSON.
     pub fn error(error: &ApiError, accept: &str) -> Self {
-        let retry_after = error.details.get("retryAfterSeconds").and_then(Value::as_u64);
+        let retry_after = error
+            .details
+            .get("retryAfterSeconds")
+            .and_then(Value::as_u64);
         let status = error.status();
         let wire = Accept::parse(accept, "", false).map_or(Wire::Json, |accept| accept.wire);
-        let body = crate::render::written("Status", status.clone(), Accept { wire, ..Accept::JSON });
+        let body = crate::render::written(
+            "Status",
+            status.clone(),
+            Accept {
+                wire,
+                ..Accept::JSON
+            },
+        );
         let answer = match body {
             Ok(body) => Self::bytes(error.code, wire.content_type(), body),
             Err(_) => Self::json(error.code, &status),
         };
-        Self { retry_after, ..answer }
+        Self {
+            retry_after,
+            ..answer
+        }
     }
 }
 
 /// A quoted string of an HTTP header: no control characters, quotes escaped.
 fn quoted(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     format!("\"{}\"", clean.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn compressed(bytes: &Bytes, accept_encoding: &str) -> Option<Bytes> {
-    let wanted =
-        accept_encoding.split(',').any(|part| part.split(';').next().is_some_and(|coding| coding.trim() == "gzip"));
+    let wanted = accept_encoding.split(',').any(|part| {
+        part.split(';')
+            .next()
+            .is_some_and(|coding| coding.trim() == "gzip")
+    });
     if !wanted || bytes.len() < COMPRESS_FROM {
         return None;
     }

@@ -18,7 +18,9 @@ pub fn text(at: Timestamp) -> String {
 
 /// Now, with microseconds, as `metav1.MicroTime` has it.
 pub fn now_micros_text() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+    Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")
+        .to_string()
 }
 
 /// Seconds since 1970 of an RFC 3339 time.

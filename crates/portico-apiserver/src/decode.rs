@@ -25,7 +25,8 @@ impl FieldValidation {
             "Strict" => (Self::Strict, None),
             other => {
                 let known = &["", "Ignore", "Strict", "Warn"];
-                let error = field::Error::not_supported(&Path::new("fieldValidation"), other, known);
+                let error =
+                    field::Error::not_supported(&Path::new("fieldValidation"), other, known);
                 (Self::Warn, Some(error))
             }
         }
@@ -87,30 +88,59 @@ pub struct Expected<'a> {
 impl Expected<'_> {
     fn refuse(&self, found: &str, version: &str, why: impl std::fmt::Display) -> ApiError {
         let found = if found.is_empty() { self.kind } else { found };
-        let version = if version.is_empty() { self.api_version } else { version };
+        let version = if version.is_empty() {
+            self.api_version
+        } else {
+            version
+        };
         let version = version.rsplit('/').next().unwrap_or(version);
-        ApiError::bad_request(format!("{found} in version {version:?} cannot be handled as a {}: {why}", self.kind))
+        ApiError::bad_request(format!(
+            "{found} in version {version:?} cannot be handled as a {}: {why}",
+            self.kind
+        ))
     }
 }
 
 /// Decode a body for this kind.
-pub fn body(kind: &dyn Kind, content_type: &str, body: &[u8], validation: FieldValidation) -> Result<Decoded> {
+pub fn body(
+    kind: &dyn Kind,
+    content_type: &str,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded> {
     let info = kind.info();
     let api_version = info.api_version();
-    typed(Expected { api_version: &api_version, kind: info.kind, schema: info.schema }, content_type, body, validation)
+    typed(
+        Expected {
+            api_version: &api_version,
+            kind: info.kind,
+            schema: info.schema,
+        },
+        content_type,
+        body,
+        validation,
+    )
 }
 
 /// Decode a body of any known type.
-pub fn typed(expected: Expected<'_>, content_type: &str, body: &[u8], validation: FieldValidation) -> Result<Decoded> {
+pub fn typed(
+    expected: Expected<'_>,
+    content_type: &str,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded> {
     let (value, duplicates) = match Encoding::of(content_type)? {
         Encoding::Protobuf => return protobuf(expected, body),
-        Encoding::Json => json::parse(body).map_err(|error| unrecognised(expected.kind, &error, body))?,
+        Encoding::Json => {
+            json::parse(body).map_err(|error| unrecognised(expected.kind, &error, body))?
+        }
         Encoding::Yaml => yaml(body).map_err(|error| unrecognised(expected.kind, &error, body))?,
     };
     check_kind(expected, &value)?;
-    let (object, unknown) =
-        conform(schema(), expected.schema, value).map_err(|error| expected.refuse("", "", error))?;
-    let warnings = lenient(validation, &unknown, &duplicates).map_err(|why| expected.refuse("", "", why))?;
+    let (object, unknown) = conform(schema(), expected.schema, value)
+        .map_err(|error| expected.refuse("", "", error))?;
+    let warnings =
+        lenient(validation, &unknown, &duplicates).map_err(|why| expected.refuse("", "", why))?;
     Ok(Decoded { object, warnings })
 }
 
@@ -121,20 +151,26 @@ pub fn applied(
     duplicates: &[String],
     validation: FieldValidation,
 ) -> Result<Decoded> {
-    let (kind, version) = (object::text(&value, "kind"), object::text(&value, "apiVersion"));
+    let (kind, version) = (
+        object::text(&value, "kind"),
+        object::text(&value, "apiVersion"),
+    );
     if (kind, version) != (expected.kind, expected.api_version) {
-        return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+        return Err(ApiError::bad_request(format!(
+            "invalid object type: {version}, Kind={kind}"
+        )));
     }
-    let (object, unknown) =
-        conform(schema(), expected.schema, value).map_err(|error| expected.refuse("", "", error))?;
-    let warnings = lenient(validation, &unknown, duplicates).map_err(|why| expected.refuse("", "", why))?;
+    let (object, unknown) = conform(schema(), expected.schema, value)
+        .map_err(|error| expected.refuse("", "", error))?;
+    let warnings =
+        lenient(validation, &unknown, duplicates).map_err(|why| expected.refuse("", "", why))?;
     Ok(Decoded { object, warnings })
 }
 
 /// The result of a patch, which is checked again as a body is, but blamed on the patch.
 pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Result<Decoded> {
-    let (object, unknown) =
-        conform(schema(), kind.info().schema, value).map_err(|error| blame_patch(error.to_string()))?;
+    let (object, unknown) = conform(schema(), kind.info().schema, value)
+        .map_err(|error| blame_patch(error.to_string()))?;
     let warnings = lenient(validation, &unknown, &[]).map_err(blame_patch)?;
     Ok(Decoded { object, warnings })
 }
@@ -142,26 +178,49 @@ pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Re
 /// A JSON or merge patch writes the whole document, so it must leave it one of this kind.
 pub fn check_patched_kind(kind: &dyn Kind, value: &Value) -> Result<()> {
     let info = kind.info();
-    let (name, version) = (object::text(value, "kind"), object::text(value, "apiVersion"));
+    let (name, version) = (
+        object::text(value, "kind"),
+        object::text(value, "apiVersion"),
+    );
     // Of another type than text: that is for the decoder to refuse.
     let given = |key: &str| value.get(key).is_some_and(Value::is_string);
-    if value.get("apiVersion").is_none_or(|version| version.is_null() || version == "") {
-        return Err(ApiError::bad_request("the patched object has no apiVersion"));
+    if value
+        .get("apiVersion")
+        .is_none_or(|version| version.is_null() || version == "")
+    {
+        return Err(ApiError::bad_request(
+            "the patched object has no apiVersion",
+        ));
     }
     let other_kind = given("kind") && !name.is_empty() && name != info.kind;
     if other_kind || given("apiVersion") && version != info.api_version() {
-        let why = format!("the patched object is a {name} of {version}, not a {} of {}", info.kind, info.api_version());
+        let why = format!(
+            "the patched object is a {name} of {version}, not a {} of {}",
+            info.kind,
+            info.api_version()
+        );
         return Err(blame_patch(why));
     }
     Ok(())
 }
 
 /// From the client's spelling to the stored one, with defaults.
-pub fn inward(kind: &dyn Kind, mut object: Value, old: Option<&Value>, patched: bool, gates: &Gates) -> Result<Value> {
+pub fn inward(
+    kind: &dyn Kind,
+    mut object: Value,
+    old: Option<&Value>,
+    patched: bool,
+    gates: &Gates,
+) -> Result<Value> {
     let errors = kind.to_stored(&mut object, old, patched);
     if !errors.is_empty() {
         let info = kind.info();
-        return Err(ApiError::invalid(info.group, info.kind, object::name(&object), &errors));
+        return Err(ApiError::invalid(
+            info.group,
+            info.kind,
+            object::name(&object),
+            &errors,
+        ));
     }
     portico_api::kinds::metadata::drop_repeated_owners(&mut object);
     kind.default(&mut object, gates);
@@ -179,7 +238,8 @@ pub fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
     let found = object::namespace(object);
     if !namespace.is_empty() && found != namespace && name != namespace {
         return Err(ApiError::bad_request(format!(
-            "the namespace of the object ({found}) does not match the namespace on the URL ({namespace})"
+            "the namespace of the object ({found}) does not match the namespace on the URL \
+             ({namespace})"
         )));
     }
     Ok(())
@@ -193,35 +253,63 @@ pub fn yaml(bytes: &[u8]) -> std::result::Result<(Value, Vec<String>), String> {
         Ok(value) => return Ok((value, Vec::new())),
         Err(error) => error,
     };
-    let Error::DuplicateMappingKey { key, .. } = error.without_snippet() else { return Err(error.to_string()) };
+    let Error::DuplicateMappingKey { key, .. } = error.without_snippet() else {
+        return Err(error.to_string());
+    };
     let last = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
-    let value = serde_saphyr::from_str_with_options(text, last).map_err(|error| error.to_string())?;
+    let value =
+        serde_saphyr::from_str_with_options(text, last).map_err(|error| error.to_string())?;
     // Most YAML that programs send is JSON, for which the paths are known.
-    let duplicates = json::parse(bytes).map(|(_, duplicates)| duplicates).unwrap_or_default();
-    Ok((value, if duplicates.is_empty() { vec![key.clone().unwrap_or_default()] } else { duplicates }))
+    let duplicates = json::parse(bytes)
+        .map(|(_, duplicates)| duplicates)
+        .unwrap_or_default();
+    Ok((
+        value,
+        if duplicates.is_empty() {
+            vec![key.clone().unwrap_or_default()]
+        } else {
+            duplicates
+        },
+    ))
 }
 
 /// What is given twice in a patch: warnings, or in strict mode an error that blames the patch.
 pub fn patch_duplicates(body: &[u8], validation: FieldValidation) -> Result<Vec<String>> {
-    let duplicates = json::parse(body).map(|(_, duplicates)| duplicates).unwrap_or_default();
+    let duplicates = json::parse(body)
+        .map(|(_, duplicates)| duplicates)
+        .unwrap_or_default();
     lenient(validation, &[], &duplicates).map_err(blame_patch)
 }
 
 fn blame_patch(why: String) -> ApiError {
-    ApiError::invalid("", "", "", &[field::Error::invalid(&Path::new("patch"), "", why)])
+    ApiError::invalid(
+        "",
+        "",
+        "",
+        &[field::Error::invalid(&Path::new("patch"), "", why)],
+    )
 }
 
 fn protobuf(expected: Expected<'_>, body: &[u8]) -> Result<Decoded> {
-    let envelope = proto::open(body).map_err(|error| unrecognised(expected.kind, &error, b"protobuf"))?;
-    check_kind(expected, &serde_json::json!({"apiVersion": envelope.api_version, "kind": envelope.kind}))?;
-    let object = proto::decode(schema(), expected.schema, body).map_err(|error| expected.refuse("", "", error))?;
-    Ok(Decoded { object, warnings: Vec::new() })
+    let envelope =
+        proto::open(body).map_err(|error| unrecognised(expected.kind, &error, b"protobuf"))?;
+    check_kind(
+        expected,
+        &serde_json::json!({"apiVersion": envelope.api_version, "kind": envelope.kind}),
+    )?;
+    let object = proto::decode(schema(), expected.schema, body)
+        .map_err(|error| expected.refuse("", "", error))?;
+    Ok(Decoded {
+        object,
+        warnings: Vec::new(),
+    })
 }
 
 /// The options of a delete, which clients send under many versions: only what they say counts.
 pub fn delete_options(content_type: &str, body: &[u8]) -> Result<Value> {
-    let bad =
-        |error: &dyn std::fmt::Display| ApiError::bad_request(format!("the delete options cannot be read: {error}"));
+    let bad = |error: &dyn std::fmt::Display| {
+        ApiError::bad_request(format!("the delete options cannot be read: {error}"))
+    };
     let value = match Encoding::of(content_type)? {
         Encoding::Protobuf => {
             return proto::decode(schema(), "DeleteOptions", body).map_err(|error| bad(&error));
@@ -233,13 +321,22 @@ pub fn delete_options(content_type: &str, body: &[u8]) -> Result<Value> {
     if !matches!(kind, "" | "DeleteOptions") {
         return Err(bad(&format!("the kind must be DeleteOptions, not {kind}")));
     }
-    conform(schema(), "DeleteOptions", value).map(|(value, _)| value).map_err(|error| bad(&error))
+    conform(schema(), "DeleteOptions", value)
+        .map(|(value, _)| value)
+        .map_err(|error| bad(&error))
 }
 
 fn check_kind(expected: Expected<'_>, value: &Value) -> Result<()> {
-    let (kind, version) = (object::text(value, "kind"), object::text(value, "apiVersion"));
+    let (kind, version) = (
+        object::text(value, "kind"),
+        object::text(value, "apiVersion"),
+    );
     if !version.is_empty() && version != expected.api_version {
-        return Err(expected.refuse(kind, version, format!("no kind {kind:?} is registered for version {version:?}")));
+        return Err(expected.refuse(
+            kind,
+            version,
+            format!("no kind {kind:?} is registered for version {version:?}"),
+        ));
     }
     if !kind.is_empty() && kind != expected.kind {
         return Err(expected.refuse(kind, version, "the kind does not fit the path"));
@@ -249,9 +346,14 @@ fn check_kind(expected: Expected<'_>, value: &Value) -> Result<()> {
 
 fn unrecognised(kind: &str, error: &dyn std::fmt::Display, body: &[u8]) -> ApiError {
     let start = String::from_utf8_lossy(&body[..body.len().min(30)]);
-    let start = if body.is_empty() { "<empty>".into() } else { start };
+    let start = if body.is_empty() {
+        "<empty>".into()
+    } else {
+        start
+    };
     ApiError::bad_request(format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {error} ({start})"
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; \
+         json parse error: {error} ({start})"
     ))
 }
 
@@ -278,8 +380,16 @@ mod tests {
         for (text, value, duplicates) in [
             ("a: 1\nb: 2", json!({"a": 1, "b": 2}), vec![]),
             ("a: 1\na: 2", json!({"a": 2}), vec!["a"]),
-            (r#"{"a": {"b": 1, "b": 2}}"#, json!({"a": {"b": 2}}), vec!["a.b"]),
-            (r#"{"a": {"b": 1}, "a": {"c": 2}}"#, json!({"a": {"c": 2}}), vec!["a"]),
+            (
+                r#"{"a": {"b": 1, "b": 2}}"#,
+                json!({"a": {"b": 2}}),
+                vec!["a.b"],
+            ),
+            (
+                r#"{"a": {"b": 1}, "a": {"c": 2}}"#,
+                json!({"a": {"c": 2}}),
+                vec!["a"],
+            ),
         ] {
             let duplicates = duplicates.into_iter().map(str::to_owned).collect();
             assert_eq!(yaml(text.as_bytes()), Ok((value, duplicates)), "{text}");
@@ -290,7 +400,11 @@ mod tests {
     #[test]
     fn a_patch_must_leave_an_object_of_its_kind() {
         let kinds = portico_api::kinds::all();
-        let kind = kinds.iter().find(|kind| kind.info().kind == "Endpoints").unwrap().as_ref();
+        let kind = kinds
+            .iter()
+            .find(|kind| kind.info().kind == "Endpoints")
+            .unwrap()
+            .as_ref();
         for (object, want) in [
             (json!({"apiVersion": "v1", "kind": "Endpoints"}), None),
             (json!({"apiVersion": "v1"}), None),
@@ -300,7 +414,13 @@ mod tests {
             (json!({"apiVersion": "v2", "kind": "Endpoints"}), Some(422)),
             (json!({"apiVersion": "v1", "kind": "Pod"}), Some(422)),
         ] {
-            assert_eq!(check_patched_kind(kind, &object).err().map(|error| error.code), want, "{object}");
+            assert_eq!(
+                check_patched_kind(kind, &object)
+                    .err()
+                    .map(|error| error.code),
+                want,
+                "{object}"
+            );
         }
     }
 }

@@ -15,10 +15,18 @@ pub fn parse(content_type: &str, body: &[u8], query: &Query) -> Result<DeleteOpt
         body => decode::delete_options(content_type, body)?,
     };
     let (dependents, mut errors) = dependents(&options);
-    let dry_run: Vec<&str> = object::items(&options, "dryRun").iter().filter_map(Value::as_str).collect();
+    let dry_run: Vec<&str> = object::items(&options, "dryRun")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     errors.extend(decode::dry_run_problems(&dry_run));
     if !errors.is_empty() {
-        return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+        return Err(ApiError::invalid(
+            "meta.k8s.io",
+            "DeleteOptions",
+            "",
+            &errors,
+        ));
     }
     let text = |path: &str| object::at(&options, path).as_str().map(str::to_owned);
     Ok(DeleteOptions {
@@ -43,7 +51,10 @@ fn from_query(query: &Query) -> Result<Value> {
         preconditions.extend(query.get(key).map(|value| (key.to_owned(), value.into())));
     }
     options.insert("preconditions".into(), preconditions.into());
-    options.insert("dryRun".into(), query.all("dryRun").collect::<Vec<_>>().into());
+    options.insert(
+        "dryRun".into(),
+        query.all("dryRun").collect::<Vec<_>>().into(),
+    );
     Ok(options.into())
 }
 
@@ -63,7 +74,11 @@ fn dependents(options: &Value) -> (Option<Dependents>, Errors) {
         (_, Some("Foreground")) => Some(Dependents::Foreground),
         (None, None) => None,
         (None, Some(other)) => {
-            errors.push(field::Error::not_supported(&path, other, &["Foreground", "Background", "Orphan", "nil"]));
+            errors.push(field::Error::not_supported(
+                &path,
+                other,
+                &["Foreground", "Background", "Orphan", "nil"],
+            ));
             None
         }
     };
@@ -80,12 +95,20 @@ mod tests {
 
     #[test]
     fn the_query_counts_only_without_a_body() {
-        let options = from("", "dryRun=All&uid=u&resourceVersion=7&propagationPolicy=Orphan").expect("good");
+        let options = from(
+            "",
+            "dryRun=All&uid=u&resourceVersion=7&propagationPolicy=Orphan",
+        )
+        .expect("good");
         assert!(options.dry_run);
         assert_eq!(options.uid.as_deref(), Some("u"));
         assert_eq!(options.resource_version.as_deref(), Some("7"));
         assert_eq!(options.dependents, Some(Dependents::Orphan));
-        assert!(!from(r#"{"gracePeriodSeconds":0}"#, "dryRun=All").expect("good").dry_run);
+        assert!(
+            !from(r#"{"gracePeriodSeconds":0}"#, "dryRun=All")
+                .expect("good")
+                .dry_run
+        );
     }
 
     #[test]
@@ -93,13 +116,25 @@ mod tests {
         let table = [
             ("{}", "", None),
             (r#"{"orphanDependents":true}"#, "", Some(Dependents::Orphan)),
-            (r#"{"orphanDependents":false}"#, "", Some(Dependents::Background)),
-            (r#"{"propagationPolicy":"Foreground"}"#, "", Some(Dependents::Foreground)),
+            (
+                r#"{"orphanDependents":false}"#,
+                "",
+                Some(Dependents::Background),
+            ),
+            (
+                r#"{"propagationPolicy":"Foreground"}"#,
+                "",
+                Some(Dependents::Foreground),
+            ),
             ("", "orphanDependents=no", Some(Dependents::Orphan)),
             ("", "orphanDependents=0", Some(Dependents::Background)),
         ];
         for (body, query, wanted) in table {
-            assert_eq!(from(body, query).expect("good").dependents, wanted, "{body}{query}");
+            assert_eq!(
+                from(body, query).expect("good").dependents,
+                wanted,
+                "{body}{query}"
+            );
         }
     }
 
@@ -111,11 +146,19 @@ mod tests {
             (r#"{"propagationPolicy":""}"#, "", 422),
             ("", "propagationPolicy=", 422),
             ("", "propagationPolicy=Bad", 422),
-            (r#"{"propagationPolicy":"Orphan","orphanDependents":true}"#, "", 422),
+            (
+                r#"{"propagationPolicy":"Orphan","orphanDependents":true}"#,
+                "",
+                422,
+            ),
             (r#"{"dryRun":["Some"]}"#, "", 422),
         ];
         for (body, query, code) in table {
-            assert_eq!(from(body, query).map_err(|error| error.code).err(), Some(code), "{body}{query}");
+            assert_eq!(
+                from(body, query).map_err(|error| error.code).err(),
+                Some(code),
+                "{body}{query}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Discovery: which groups, versions and resources this server has, in the plain and in the aggregated form.
+//! Discovery: which groups, versions and resources this server has, in the plain and in the
+//! aggregated form.
 
 use crate::negotiate;
 use portico_api::kinds::{Info, Kind};
@@ -6,11 +7,23 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The verbs of a kind's main resource. A namespace goes alone: all of them together would be too easy a mistake.
+/// The verbs of a kind's main resource. A namespace goes alone: all of them together would be too
+/// easy a mistake.
 pub fn verbs(info: &Info) -> &'static [&'static str] {
     match info.plural {
-        "namespaces" => &["create", "delete", "get", "list", "patch", "update", "watch"],
-        _ => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        "namespaces" => &[
+            "create", "delete", "get", "list", "patch", "update", "watch",
+        ],
+        _ => &[
+            "create",
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "update",
+            "watch",
+        ],
     }
 }
 
@@ -32,12 +45,42 @@ struct Line {
 
 /// Resources that are asked and answered, never stored.
 const REVIEWS: &[(&str, &str, &str, bool)] = &[
-    ("authentication.k8s.io", "tokenreviews", "TokenReview", false),
-    ("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", false),
-    ("authorization.k8s.io", "localsubjectaccessreviews", "LocalSubjectAccessReview", true),
-    ("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", false),
-    ("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview", false),
-    ("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", false),
+    (
+        "authentication.k8s.io",
+        "tokenreviews",
+        "TokenReview",
+        false,
+    ),
+    (
+        "authentication.k8s.io",
+        "selfsubjectreviews",
+        "SelfSubjectReview",
+        false,
+    ),
+    (
+        "authorization.k8s.io",
+        "localsubjectaccessreviews",
+        "LocalSubjectAccessReview",
+        true,
+    ),
+    (
+        "authorization.k8s.io",
+        "selfsubjectaccessreviews",
+        "SelfSubjectAccessReview",
+        false,
+    ),
+    (
+        "authorization.k8s.io",
+        "selfsubjectrulesreviews",
+        "SelfSubjectRulesReview",
+        false,
+    ),
+    (
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        "SubjectAccessReview",
+        false,
+    ),
 ];
 
 /// The discovery documents, made once.
@@ -49,11 +92,22 @@ pub struct Discovery {
 impl Discovery {
     pub fn new(kinds: &[Arc<dyn Kind>]) -> Self {
         let mut groups: BTreeMap<String, BTreeMap<String, Vec<Line>>> = BTreeMap::new();
-        let lines = kinds.iter().flat_map(|kind| of_kind(kind.as_ref())).chain(REVIEWS.iter().map(of_review));
+        let lines = kinds
+            .iter()
+            .flat_map(|kind| of_kind(kind.as_ref()))
+            .chain(REVIEWS.iter().map(of_review));
         for line in lines {
-            groups.entry(line.group.clone()).or_default().entry(line.version.clone()).or_default().push(line);
+            groups
+                .entry(line.group.clone())
+                .or_default()
+                .entry(line.version.clone())
+                .or_default()
+                .push(line);
         }
-        groups.values_mut().flat_map(BTreeMap::values_mut).for_each(|lines| lines.sort_by(|a, b| a.name.cmp(&b.name)));
+        groups
+            .values_mut()
+            .flat_map(BTreeMap::values_mut)
+            .for_each(|lines| lines.sort_by(|a, b| a.name.cmp(&b.name)));
         Self { groups }
     }
 
@@ -65,7 +119,9 @@ impl Discovery {
             [root @ ("api" | "apis")] => match aggregated_version(accept) {
                 Some(version) => Some((
                     self.aggregated(*root == "api", version),
-                    format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"),
+                    format!(
+                        "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+                    ),
                 )),
                 None if *root == "api" => plain(json!({
                     "kind": "APIVersions", "versions": ["v1"],
@@ -78,7 +134,8 @@ impl Discovery {
             },
             ["api", version] => plain(self.resources("", version)?),
             ["apis", name] => {
-                let mut document = group(name, self.groups.get(*name).filter(|_| !name.is_empty())?);
+                let mut document =
+                    group(name, self.groups.get(*name).filter(|_| !name.is_empty())?);
                 document["kind"] = "APIGroup".into();
                 document["apiVersion"] = "v1".into();
                 plain(document)
@@ -123,7 +180,8 @@ impl Discovery {
 /// Does the client take aggregated discovery, and in which version?
 fn aggregated_version(accept: &str) -> Option<&'static str> {
     negotiate::clauses(accept).find_map(|clause| {
-        let wanted = clause.parameter("as") == "APIGroupDiscoveryList" && clause.media == "application/json";
+        let wanted =
+            clause.parameter("as") == "APIGroupDiscoveryList" && clause.media == "application/json";
         match clause.parameter("v") {
             "v2" if wanted => Some("v2"),
             "v2beta1" if wanted => Some("v2beta1"),
@@ -137,7 +195,11 @@ fn of_kind(kind: &dyn Kind) -> Vec<Line> {
     let line = |name: String, verbs: &[&'static str]| Line {
         group: info.group.to_owned(),
         version: info.version.to_owned(),
-        singular: if name.contains('/') { String::new() } else { info.singular.to_owned() },
+        singular: if name.contains('/') {
+            String::new()
+        } else {
+            info.singular.to_owned()
+        },
         name,
         namespaced: info.namespaced,
         kind: info.kind.to_owned(),
@@ -152,7 +214,10 @@ fn of_kind(kind: &dyn Kind) -> Vec<Line> {
         ..line(info.plural.to_owned(), verbs(info))
     }];
     if info.status {
-        lines.push(line(format!("{}/status", info.plural), &["get", "patch", "update"]));
+        lines.push(line(
+            format!("{}/status", info.plural),
+            &["get", "patch", "update"],
+        ));
     }
     match (info.group, info.plural) {
         ("", "namespaces") => lines.push(line("namespaces/finalize".into(), &["update"])),
@@ -236,11 +301,17 @@ fn aggregate(lines: &[Line]) -> Vec<Value> {
 }
 
 fn group(name: &str, versions: &BTreeMap<String, Vec<Line>>) -> Value {
-    let versions: Vec<Value> =
-        versions.keys().map(|version| json!({"groupVersion": joined(name, version), "version": version})).collect();
+    let versions: Vec<Value> = versions
+        .keys()
+        .map(|version| json!({"groupVersion": joined(name, version), "version": version}))
+        .collect();
     json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
 }
 
 fn joined(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
 }

@@ -50,11 +50,21 @@ impl Head {
             Place::Resource(resource) => Verb::of(&method, resource, &query),
             Place::Other => None,
         };
-        Self { method, path, query, place, verb, headers: request.headers().clone() }
+        Self {
+            method,
+            path,
+            query,
+            place,
+            verb,
+            headers: request.headers().clone(),
+        }
     }
 
     fn header(&self, name: header::HeaderName) -> &str {
-        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
     }
 
     fn verb_name(&self) -> &'static str {
@@ -89,7 +99,10 @@ impl Head {
                 name: &path.name,
                 namespace: &path.namespace,
             }),
-            Place::Other => Action::NonResource { verb: self.verb_name(), path: &self.path },
+            Place::Other => Action::NonResource {
+                verb: self.verb_name(),
+                path: &self.path,
+            },
         }
     }
 
@@ -112,26 +125,43 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
     let mut body = Some(request.into_body());
     let (answer, error) = match answer(&app, &peer, &head, &mut body, &mut who).await {
         Ok(answer) => (answer, None),
-        Err(error) => (Answer::error(&error, head.header(header::ACCEPT)), Some(error)),
+        Err(error) => (
+            Answer::error(&error, head.header(header::ACCEPT)),
+            Some(error),
+        ),
     };
-    // What was not read to its end would be taken for the next request: such a connection ends here.
+    // What was not read to its end would be taken for the next request: such a connection ends
+    // here.
     let finished = match (body, &error) {
         (Some(unread), _) => drain(unread).await,
         (None, Some(error)) => !matches!(error.code, 408 | 413),
         (None, None) => true,
     };
-    let answer = if finished || http2 { answer } else { answer.last() };
+    let answer = if finished || http2 {
+        answer
+    } else {
+        answer.last()
+    };
     let audit_id = random::uuid();
     let code = answer.code;
     let known = match &head.place {
-        Place::Resource(path) => app.registry.kind(&path.group, &path.version, &path.resource).is_some(),
+        Place::Resource(path) => app
+            .registry
+            .kind(&path.group, &path.version, &path.resource)
+            .is_some(),
         Place::Other => false,
     };
     // Only names that exist become labels: a scanner must not grow the metrics without end.
     let resource = if known { head.resource() } else { "" };
-    app.metrics.count(head.verb_name(), resource, code, started.elapsed());
+    app.metrics
+        .count(head.verb_name(), resource, code, started.elapsed());
     if code >= 500 {
-        tracing::warn!(method = head.method, path = head.path, code, "request failed");
+        tracing::warn!(
+            method = head.method,
+            path = head.path,
+            code,
+            "request failed"
+        );
     }
     if let Some(log) = &app.audit {
         let nobody = User::anonymous();
@@ -185,7 +215,9 @@ async fn answer(
         Place::Other => None,
     };
     match &head.place {
-        Place::Other => pages::answer(app, &head.method, &head.path, &head.query, &head.headers).await,
+        Place::Other => {
+            pages::answer(app, &head.method, &head.path, &head.query, &head.headers).await
+        }
         Place::Resource(path) => {
             let body = read_body(head, body).await?;
             let answer = resource(app, head, path, &user, &body).await?;
@@ -216,12 +248,23 @@ impl Drop for WatchGauge {
 fn who_asks(app: &App, peer: &Peer, head: &Head, who: &mut Who) -> Result<User> {
     let credentials = Credentials {
         certificate: peer.certificate.as_ref(),
-        authorization: head.headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()),
+        authorization: head
+            .headers
+            .get(header::AUTHORIZATION)
+            .map(|value| value.as_bytes()),
     };
-    let user = app.authenticator.authenticate(&credentials, Timestamp::now())?;
+    let user = app
+        .authenticator
+        .authenticate(&credentials, Timestamp::now())?;
     who.user = Some(user.clone());
-    let headers = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-    let rbac = app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))?;
+    let headers = head
+        .headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let rbac = app
+        .rbac
+        .read()
+        .map_err(|_| ApiError::internal("the access rules are not readable"))?;
     match impersonate::impersonated(&rbac, &user, headers)? {
         None => Ok(user),
         Some(other) => {
@@ -234,30 +277,53 @@ fn who_asks(app: &App, peer: &Peer, head: &Head, who: &mut Who) -> Result<User> 
 /// Why it is allowed, or that it is not.
 fn allow(app: &App, user: &User, head: &Head) -> Result<String> {
     let action = head.action();
-    let decision =
-        app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))?.decide(user, &action);
-    if decision.allowed { Ok(decision.reason) } else { Err(action.forbidden(user, &decision)) }
+    let decision = app
+        .rbac
+        .read()
+        .map_err(|_| ApiError::internal("the access rules are not readable"))?
+        .decide(user, &action);
+    if decision.allowed {
+        Ok(decision.reason)
+    } else {
+        Err(action.forbidden(user, &decision))
+    }
 }
 
 async fn read_body(head: &Head, body: &mut Option<Incoming>) -> Result<Bytes> {
-    let too_large = || ApiError::too_large(format!("the request body may have at most {MOST_BODY} bytes"));
-    let length = head.header(header::CONTENT_LENGTH).parse::<usize>().unwrap_or(0);
+    let too_large = || {
+        ApiError::too_large(format!(
+            "the request body may have at most {MOST_BODY} bytes"
+        ))
+    };
+    let length = head
+        .header(header::CONTENT_LENGTH)
+        .parse::<usize>()
+        .unwrap_or(0);
     if length > MOST_BODY {
         return Err(too_large());
     }
-    let Some(body) = body.take().filter(|_| !matches!(head.method.as_str(), "GET" | "HEAD")) else {
+    let Some(body) = body
+        .take()
+        .filter(|_| !matches!(head.method.as_str(), "GET" | "HEAD"))
+    else {
         return Ok(Bytes::new());
     };
     match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MOST_BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(ApiError::bad_request(format!("the request body did not arrive: {error}"))),
-        Err(_) => Err(ApiError::new(408, "Timeout", "the request body did not arrive in time")),
+        Ok(Err(error)) => Err(ApiError::bad_request(format!(
+            "the request body did not arrive: {error}"
+        ))),
+        Err(_) => Err(ApiError::new(
+            408,
+            "Timeout",
+            "the request body did not arrive in time",
+        )),
     }
 }
 
-/// Take in a body that nobody wanted, so that the client hears the answer and the connection lives on. False if there
-/// was too much of it.
+/// Take in a body that nobody wanted, so that the client hears the answer and the connection lives
+/// on. False if there was too much of it.
 async fn drain(body: Incoming) -> bool {
     let mut body = Limited::new(body, MOST_BODY);
     let all = async {
@@ -269,25 +335,51 @@ async fn drain(body: Incoming) -> bool {
             }
         }
     };
-    tokio::time::timeout(BODY_TIMEOUT, all).await.unwrap_or(false)
+    tokio::time::timeout(BODY_TIMEOUT, all)
+        .await
+        .unwrap_or(false)
 }
 
-async fn resource(app: &Arc<App>, head: &Head, path: &ResourcePath, user: &User, body: &[u8]) -> Result<Answer> {
-    if let Some(answer) = reviews::answer(app, user, path, head.verb, head.header(header::CONTENT_TYPE), body)? {
+async fn resource(
+    app: &Arc<App>,
+    head: &Head,
+    path: &ResourcePath,
+    user: &User,
+    body: &[u8],
+) -> Result<Answer> {
+    if let Some(answer) = reviews::answer(
+        app,
+        user,
+        path,
+        head.verb,
+        head.header(header::CONTENT_TYPE),
+        body,
+    )? {
         return Ok(answer);
     }
-    let kind = app.registry.kind(&path.group, &path.version, &path.resource).ok_or_else(ApiError::no_such_path)?;
+    let kind = app
+        .registry
+        .kind(&path.group, &path.version, &path.resource)
+        .ok_or_else(ApiError::no_such_path)?;
     if !path.leads_to(kind.info()) {
         return Err(ApiError::no_such_path());
     }
     let verb = head.verb.ok_or_else(method_not_allowed)?;
     let pretty = head.query.flag("pretty");
-    let accept = Accept::parse(head.header(header::ACCEPT), head.query.text("includeObject"), pretty)?;
+    let accept = Accept::parse(
+        head.header(header::ACCEPT),
+        head.query.text("includeObject"),
+        pretty,
+    )?;
     let mut create = head.action();
     if let Action::Resource(asked) = &mut create {
         asked.verb = "create";
     }
-    let rbac = || app.rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"));
+    let rbac = || {
+        app.rbac
+            .read()
+            .map_err(|_| ApiError::internal("the access rules are not readable"))
+    };
     let may_create = verb != Verb::Patch || rbac()?.decide(user, &create).allowed;
     let spread = Duration::from_secs(random::number() % app.min_watch_timeout.as_secs().max(1));
     let call = Call {

@@ -1,8 +1,9 @@
 //! A Kubernetes-compatible API server for Services and what surrounds them.
 //!
-//! `handler` takes a request from its head to its answer; `resource` has the verbs, `registry` the generic storage of all
-//! kinds, `render` and `watch` the answers. What a kind is, is in `portico-api`; where objects are kept, in
-//! `portico-store`. `system` has what the server does on its own account.
+//! `handler` takes a request from its head to its answer; `resource` has the verbs, `registry` the
+//! generic storage of all kinds, `render` and `watch` the answers. What a kind is, is in
+//! `portico-api`; where objects are kept, in `portico-store`. `system` has what the server does on
+//! its own account.
 
 mod answer;
 mod app;

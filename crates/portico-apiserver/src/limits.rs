@@ -19,7 +19,11 @@ pub struct Sizes {
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self { reads: 400, writes: 200, watches: 20_000 }
+        Self {
+            reads: 400,
+            writes: 200,
+            watches: 20_000,
+        }
     }
 }
 
@@ -40,7 +44,11 @@ pub enum Load {
 impl Limits {
     pub fn new(sizes: Sizes) -> Self {
         let semaphore = |size: usize| Arc::new(Semaphore::new(size.min(Semaphore::MAX_PERMITS)));
-        Self { reads: semaphore(sizes.reads), writes: semaphore(sizes.writes), watches: semaphore(sizes.watches) }
+        Self {
+            reads: semaphore(sizes.reads),
+            writes: semaphore(sizes.writes),
+            watches: semaphore(sizes.watches),
+        }
     }
 
     /// A place for this request, kept until it is dropped; or 429.
@@ -65,11 +73,18 @@ mod tests {
 
     #[test]
     fn a_full_server_says_when_to_come_back() {
-        let limits = Limits::new(Sizes { reads: 1, writes: 1, watches: 0 });
+        let limits = Limits::new(Sizes {
+            reads: 1,
+            writes: 1,
+            watches: 0,
+        });
         let first = limits.enter(Load::Read);
         assert!(first.is_ok());
         let error = limits.enter(Load::Read).map(|_| ()).unwrap_err();
-        assert_eq!((error.code, error.details.get("retryAfterSeconds")), (429, Some(&1.into())));
+        assert_eq!(
+            (error.code, error.details.get("retryAfterSeconds")),
+            (429, Some(&1.into()))
+        );
         drop(first);
         assert!(limits.enter(Load::Read).is_ok());
         assert!(limits.enter(Load::Watch).is_err());

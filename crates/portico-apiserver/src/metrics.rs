@@ -9,7 +9,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::time::Duration;
 
-const SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+const SECONDS: [f64; 12] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
+];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Request {
@@ -45,19 +47,51 @@ impl Default for Metrics {
         let requests = Family::default();
         let seconds: Family<Timed, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(SECONDS));
-        let (watchers, refused, revision, objects) =
-            (Gauge::default(), Counter::default(), Gauge::default(), Family::default());
-        registry.show("apiserver_request", "Requests by verb, resource and code", requests.clone());
-        registry.show("apiserver_request_duration_seconds", "How long requests took, watches apart", seconds.clone());
-        registry.show("apiserver_longrunning_requests", "Open watches", watchers.clone());
+        let (watchers, refused, revision, objects) = (
+            Gauge::default(),
+            Counter::default(),
+            Gauge::default(),
+            Family::default(),
+        );
+        registry.show(
+            "apiserver_request",
+            "Requests by verb, resource and code",
+            requests.clone(),
+        );
+        registry.show(
+            "apiserver_request_duration_seconds",
+            "How long requests took, watches apart",
+            seconds.clone(),
+        );
+        registry.show(
+            "apiserver_longrunning_requests",
+            "Open watches",
+            watchers.clone(),
+        );
         registry.show(
             "apiserver_request_terminations",
             "Requests refused because the server was full",
             refused.clone(),
         );
-        registry.show("portico_store_revision", "The newest revision of the store", revision.clone());
-        registry.show("apiserver_storage_objects", "Stored objects by resource", objects.clone());
-        Self { registry, requests, seconds, watchers, refused, revision, objects }
+        registry.show(
+            "portico_store_revision",
+            "The newest revision of the store",
+            revision.clone(),
+        );
+        registry.show(
+            "apiserver_storage_objects",
+            "Stored objects by resource",
+            objects.clone(),
+        );
+        Self {
+            registry,
+            requests,
+            seconds,
+            watchers,
+            refused,
+            revision,
+            objects,
+        }
     }
 }
 
@@ -65,9 +99,20 @@ impl Metrics {
     pub fn count(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
         let resource = resource.to_owned();
         if verb != "watch" {
-            self.seconds.get_or_create(&Timed { verb, resource: resource.clone() }).observe(took.as_secs_f64());
+            self.seconds
+                .get_or_create(&Timed {
+                    verb,
+                    resource: resource.clone(),
+                })
+                .observe(took.as_secs_f64());
         }
-        self.requests.get_or_create(&Request { verb, resource, code }).inc();
+        self.requests
+            .get_or_create(&Request {
+                verb,
+                resource,
+                code,
+            })
+            .inc();
     }
 
     /// The text that Prometheus reads.

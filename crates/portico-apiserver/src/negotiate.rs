@@ -66,19 +66,35 @@ pub struct Accept {
 }
 
 impl Accept {
-    pub const JSON: Self = Self { wire: Wire::Json, form: Form::Object, version: MetaVersion::V1, pretty: false };
+    pub const JSON: Self = Self {
+        wire: Wire::Json,
+        form: Form::Object,
+        version: MetaVersion::V1,
+        pretty: false,
+    };
 
-    /// Pick what the server can give. JSON wins over protobuf where a client takes both: it is what is stored.
+    /// Pick what the server can give. JSON wins over protobuf where a client takes both: it is what
+    /// is stored.
     pub fn parse(header: &str, include: &str, pretty: bool) -> Result<Self, ApiError> {
-        let offers: Vec<Offer<'_>> = clauses(header).filter_map(|clause| Offer::parse(&clause)).collect();
+        let offers: Vec<Offer<'_>> = clauses(header)
+            .filter_map(|clause| Offer::parse(&clause))
+            .collect();
         let preferred = |wire| offers.iter().find(|offer| offer.wire == wire);
         let best = offers.first().map(|first| match first.wire {
             Wire::Protobuf => preferred(Wire::Json).unwrap_or(first),
             _ => first,
         });
         match best {
-            Some(offer) => Ok(Self { wire: offer.wire, form: offer.form(include)?, version: offer.version, pretty }),
-            None if header.trim().is_empty() => Ok(Self { pretty, ..Self::JSON }),
+            Some(offer) => Ok(Self {
+                wire: offer.wire,
+                form: offer.form(include)?,
+                version: offer.version,
+                pretty,
+            }),
+            None if header.trim().is_empty() => Ok(Self {
+                pretty,
+                ..Self::JSON
+            }),
             None => Err(not_acceptable(
                 "only the following media types are accepted: application/json, application/yaml, \
                  application/vnd.kubernetes.protobuf",
@@ -93,7 +109,11 @@ pub fn not_acceptable(message: &str) -> ApiError {
 
 /// Clauses by preference: those with a higher `q` first, otherwise as they stand.
 pub fn clauses(header: &str) -> impl Iterator<Item = Clause<'_>> {
-    let mut all: Vec<Clause<'_>> = header.split(',').map(Clause::parse).filter(|c| !c.media.is_empty()).collect();
+    let mut all: Vec<Clause<'_>> = header
+        .split(',')
+        .map(Clause::parse)
+        .filter(|c| !c.media.is_empty())
+        .collect();
     all.sort_by(|a, b| b.quality.total_cmp(&a.quality));
     all.into_iter()
 }
@@ -111,12 +131,23 @@ impl<'a> Clause<'a> {
         let mut parts = text.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
         let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
-        let quality = parameters.iter().find(|(key, _)| *key == "q").and_then(|(_, q)| q.parse().ok()).unwrap_or(1.0);
-        Self { media, quality, parameters }
+        let quality = parameters
+            .iter()
+            .find(|(key, _)| *key == "q")
+            .and_then(|(_, q)| q.parse().ok())
+            .unwrap_or(1.0);
+        Self {
+            media,
+            quality,
+            parameters,
+        }
     }
 
     pub fn parameter(&self, key: &str) -> &'a str {
-        self.parameters.iter().find(|(name, _)| *name == key).map_or("", |(_, value)| value)
+        self.parameters
+            .iter()
+            .find(|(name, _)| *name == key)
+            .map_or("", |(_, value)| value)
     }
 }
 
@@ -135,12 +166,22 @@ impl<'a> Offer<'a> {
             _ => return None,
         };
         let shape = clause.parameter("as");
-        let known = matches!(shape, "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList")
-            && clause.parameter("g") == "meta.k8s.io"
+        let known = matches!(
+            shape,
+            "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList"
+        ) && clause.parameter("g") == "meta.k8s.io"
             && matches!(clause.parameter("v"), "v1" | "v1beta1")
             && wire != Wire::Protobuf;
-        let version = if clause.parameter("v") == "v1beta1" { MetaVersion::V1Beta1 } else { MetaVersion::V1 };
-        (shape.is_empty() || known).then_some(Self { wire, shape, version })
+        let version = if clause.parameter("v") == "v1beta1" {
+            MetaVersion::V1Beta1
+        } else {
+            MetaVersion::V1
+        };
+        (shape.is_empty() || known).then_some(Self {
+            wire,
+            shape,
+            version,
+        })
     }
 
     fn form(&self, include: &str) -> Result<Form, ApiError> {
@@ -168,26 +209,73 @@ mod tests {
         let cases = [
             ("", Wire::Json, Form::Object),
             ("*/*", Wire::Json, Form::Object),
-            ("application/vnd.kubernetes.protobuf", Wire::Protobuf, Form::Object),
-            ("application/vnd.kubernetes.protobuf,application/json", Wire::Json, Form::Object),
-            ("application/vnd.kubernetes.protobuf, */*", Wire::Json, Form::Object),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Wire::Json, table),
-            ("application/xml;q=0.9, application/json;q=0.5", Wire::Json, Form::Object),
-            ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Wire::Json, Form::Metadata),
-            ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", Wire::Json, Form::MetadataList),
+            (
+                "application/vnd.kubernetes.protobuf",
+                Wire::Protobuf,
+                Form::Object,
+            ),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                Wire::Json,
+                Form::Object,
+            ),
+            (
+                "application/vnd.kubernetes.protobuf, */*",
+                Wire::Json,
+                Form::Object,
+            ),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                Wire::Json,
+                table,
+            ),
+            (
+                "application/xml;q=0.9, application/json;q=0.5",
+                Wire::Json,
+                Form::Object,
+            ),
+            (
+                "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+                Wire::Json,
+                Form::Metadata,
+            ),
+            (
+                "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+                Wire::Json,
+                Form::MetadataList,
+            ),
             ("application/yaml", Wire::Yaml, Form::Object),
-            ("application/json;q=0.2,application/yaml;q=0.9", Wire::Yaml, Form::Object),
+            (
+                "application/json;q=0.2,application/yaml;q=0.9",
+                Wire::Yaml,
+                Form::Object,
+            ),
         ];
         for (header, wire, form) in cases {
-            let wanted = Accept { wire, form, ..Accept::JSON };
+            let wanted = Accept {
+                wire,
+                form,
+                ..Accept::JSON
+            };
             assert_eq!(Accept::parse(header, "", false), Ok(wanted), "{header}");
         }
-        let old = Accept::parse("application/json;as=Table;v=v1beta1;g=meta.k8s.io", "", false);
+        let old = Accept::parse(
+            "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
+            "",
+            false,
+        );
         assert_eq!(old.map(|accept| accept.version), Ok(MetaVersion::V1Beta1));
         for header in ["application/xml", "application/*"] {
-            assert_eq!(Accept::parse(header, "", false).map_err(|e| e.code), Err(406), "{header}");
+            assert_eq!(
+                Accept::parse(header, "", false).map_err(|e| e.code),
+                Err(406),
+                "{header}"
+            );
         }
         let as_table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        assert_eq!(Accept::parse(as_table, "Everything", false).map_err(|e| e.code), Err(400));
+        assert_eq!(
+            Accept::parse(as_table, "Everything", false).map_err(|e| e.code),
+            Err(400)
+        );
     }
 }

@@ -16,23 +16,42 @@ use std::sync::Arc;
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
 
-pub async fn answer(app: &Arc<App>, method: &str, path: &str, query: &Query, headers: &HeaderMap) -> Result<Answer> {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+pub async fn answer(
+    app: &Arc<App>,
+    method: &str,
+    path: &str,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Answer> {
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     if !matches!(method, "GET" | "HEAD") {
         return Err(method_not_allowed());
     }
-    let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+    let path = if path.len() > 1 {
+        path.trim_end_matches('/')
+    } else {
+        path
+    };
     match path {
         "/version" => Ok(Answer::json(200, &version())),
         "/metrics" => {
             refresh(app);
-            Ok(Answer::bytes(200, portico_metrics::CONTENT_TYPE, app.metrics.text()))
+            Ok(Answer::bytes(
+                200,
+                portico_metrics::CONTENT_TYPE,
+                app.metrics.text(),
+            ))
         }
         "/debug/claims" => {
             let problems = crate::registry::check_claims(&app.registry.store, app.registry.kinds());
             Ok(Answer::json(200, &json!({"problems": problems})))
         }
-        "/.well-known/openid-configuration" | "/openid/v1/jwks" => crate::reviews::issuer_document(app, path),
+        "/.well-known/openid-configuration" | "/openid/v1/jwks" => {
+            crate::reviews::issuer_document(app, path)
+        }
         "/" => Ok(Answer::json(200, &json!({"paths": PATHS}))),
         _ if health_path(path).is_some() => health(app, path, query).await,
         _ if path.starts_with("/openapi/") => openapi(app, path, accept, headers),
@@ -73,14 +92,18 @@ fn version() -> Value {
 
 /// `("/livez", "etcd")` for `/livez/etcd`.
 fn health_path(path: &str) -> Option<(&str, &str)> {
-    ["/livez", "/readyz", "/healthz"].into_iter().find_map(|root| {
-        let rest = path.strip_prefix(root)?;
-        (rest.is_empty() || rest.starts_with('/')).then(|| (root, rest.trim_start_matches('/')))
-    })
+    ["/livez", "/readyz", "/healthz"]
+        .into_iter()
+        .find_map(|root| {
+            let rest = path.strip_prefix(root)?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| (root, rest.trim_start_matches('/')))
+        })
 }
 
 async fn health(app: &App, path: &str, query: &Query) -> Result<Answer> {
-    let Some((root, only)) = health_path(path) else { return Err(ApiError::no_such_path()) };
+    let Some((root, only)) = health_path(path) else {
+        return Err(ApiError::no_such_path());
+    };
     let mut checks = vec![("ping", true)];
     if root != "/livez" {
         checks.push(("store", app.registry.store.barrier().await.is_ok()));
@@ -99,7 +122,11 @@ async fn health(app: &App, path: &str, query: &Query) -> Result<Answer> {
     let lines: String = checks
         .iter()
         .map(|(check, good)| {
-            format!("[{}]{check} {}\n", if *good { '+' } else { '-' }, if *good { "ok" } else { "failed" })
+            format!(
+                "[{}]{check} {}\n",
+                if *good { '+' } else { '-' },
+                if *good { "ok" } else { "failed" }
+            )
         })
         .collect();
     match (well, query.flag("verbose")) {
@@ -115,23 +142,35 @@ fn openapi(app: &App, path: &str, accept: &str, headers: &HeaderMap) -> Result<A
             .registry
             .kinds()
             .iter()
-            .map(|kind| Served { info: kind.info(), verbs: crate::discovery::verbs(kind.info()) })
+            .map(|kind| Served {
+                info: kind.info(),
+                verbs: crate::discovery::verbs(kind.info()),
+            })
             .collect();
         Documents::build(schema(), &served)
     });
     let (body, kind) = match path.strip_prefix("/openapi/").unwrap_or_default() {
-        "v2" if crate::negotiate::clauses(accept).any(|clause| V2_PROTOBUF_ACCEPTED.contains(&clause.media)) => {
+        "v2" if crate::negotiate::clauses(accept)
+            .any(|clause| V2_PROTOBUF_ACCEPTED.contains(&clause.media)) =>
+        {
             (&documents.v2_protobuf, V2_PROTOBUF)
         }
         "v2" => (&documents.v2, "application/json"),
         "v3" => (&documents.v3_index, "application/json"),
         other => {
-            let name = other.strip_prefix("v3/").ok_or_else(ApiError::no_such_path)?;
-            (documents.v3.get(name).ok_or_else(ApiError::no_such_path)?, "application/json")
+            let name = other
+                .strip_prefix("v3/")
+                .ok_or_else(ApiError::no_such_path)?;
+            (
+                documents.v3.get(name).ok_or_else(ApiError::no_such_path)?,
+                "application/json",
+            )
         }
     };
     let etag = format!("\"{:08X}\"", crc32(body));
-    let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let known = headers
+        .get(header::IF_NONE_MATCH)
+        .and_then(|value| value.to_str().ok());
     if known == Some(etag.as_str()) {
         return Ok(Answer::bytes(304, kind, bytes::Bytes::new()).etag(etag));
     }
@@ -146,13 +185,25 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 fn refresh(app: &App) {
     let store = &app.registry.store;
-    app.metrics.revision.set(i64::try_from(store.revision()).unwrap_or(i64::MAX));
+    app.metrics
+        .revision
+        .set(i64::try_from(store.revision()).unwrap_or(i64::MAX));
     for kind in app.registry.kinds() {
         let resource = kind.info().subject().qualified();
         let prefix = crate::registry::prefix(kind.as_ref(), "");
-        let range = portico_store::Range { prefix: &prefix, after: None, limit: 1, at: None };
-        let count = store.range(range).map_or(0, |found| found.entries.len() + found.remaining);
+        let range = portico_store::Range {
+            prefix: &prefix,
+            after: None,
+            limit: 1,
+            at: None,
+        };
+        let count = store
+            .range(range)
+            .map_or(0, |found| found.entries.len() + found.remaining);
         let label = crate::metrics::Kind { resource };
-        app.metrics.objects.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));
+        app.metrics
+            .objects
+            .get_or_create(&label)
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 }

@@ -4,10 +4,14 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    // The system's source fails only before it is seeded at boot; the clock then still keeps values apart.
+    // The system's source fails only before it is seeded at boot; the clock then still keeps values
+    // apart.
     if SystemRandom::new().fill(&mut bytes).is_err() {
         let nanos = jiff::Timestamp::now().as_nanosecond().to_le_bytes();
-        bytes.iter_mut().zip(nanos.iter().cycle()).for_each(|(byte, nano)| *byte = *nano);
+        bytes
+            .iter_mut()
+            .zip(nanos.iter().cycle())
+            .for_each(|(byte, nano)| *byte = *nano);
     }
     bytes
 }
@@ -22,5 +26,12 @@ pub fn uuid() -> String {
     b[6] = b[6] & 0x0f | 0x40;
     b[8] = b[8] & 0x3f | 0x80;
     let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }

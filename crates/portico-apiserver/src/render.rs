@@ -27,7 +27,13 @@ pub fn one(registry: &Registry, kind: &dyn Kind, entry: &Entry, accept: Accept) 
         return Ok(out);
     }
     if let Form::Table(include) = accept.form {
-        let rows = Rows { registry, kind, include, accept, with_columns: true };
+        let rows = Rows {
+            registry,
+            kind,
+            include,
+            accept,
+            with_columns: true,
+        };
         return value(&rows.table_of_one(load(entry)?), accept);
     }
     let object = registry.outward(kind, load(entry)?);
@@ -35,7 +41,8 @@ pub fn one(registry: &Registry, kind: &dyn Kind, entry: &Entry, accept: Accept) 
         Form::Object => written(kind.info().schema, object, accept),
         Form::Metadata => value(&metadata_only(&object, accept), accept),
         Form::MetadataList => {
-            let why = "you requested PartialObjectMetadataList, but the requested object is not a list";
+            let why =
+                "you requested PartialObjectMetadataList, but the requested object is not a list";
             Err(not_acceptable(&format!("{why} ({})", info_name(kind))))
         }
         Form::Table(_) => Err(ApiError::internal("a table was already made")),
@@ -58,7 +65,11 @@ pub fn list(registry: &Registry, kind: &dyn Kind, list: &List, accept: Accept) -
     let info = kind.info();
     let metadata = list_metadata(list);
     if plain(kind, accept) {
-        let size: usize = list.entries.iter().map(|entry| entry.value.len() + 48).sum();
+        let size: usize = list
+            .entries
+            .iter()
+            .map(|entry| entry.value.len() + 48)
+            .sum();
         let mut out = Vec::with_capacity(size + 256);
         let head = format!(
             "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
@@ -77,10 +88,19 @@ pub fn list(registry: &Registry, kind: &dyn Kind, list: &List, accept: Accept) -
     }
     let stored: Vec<Value> = list.entries.iter().map(load).collect::<Result<_>>()?;
     if let Form::Table(include) = accept.form {
-        let rows = Rows { registry, kind, include, accept, with_columns: true };
+        let rows = Rows {
+            registry,
+            kind,
+            include,
+            accept,
+            with_columns: true,
+        };
         return value(&rows.table(&stored, metadata), accept);
     }
-    let objects: Vec<Value> = stored.into_iter().map(|object| registry.outward(kind, object)).collect();
+    let objects: Vec<Value> = stored
+        .into_iter()
+        .map(|object| registry.outward(kind, object))
+        .collect();
     match accept.form {
         Form::Table(_) => Err(ApiError::internal("a table was already made")),
         Form::Metadata => {
@@ -88,9 +108,15 @@ pub fn list(registry: &Registry, kind: &dyn Kind, list: &List, accept: Accept) -
             Err(not_acceptable(&format!("{why} ({}List)", info_name(kind))))
         }
         Form::MetadataList => {
-            let items: Vec<Value> = objects.iter().map(|object| metadata_only(object, accept)).collect();
+            let items: Vec<Value> = objects
+                .iter()
+                .map(|object| metadata_only(object, accept))
+                .collect();
             let (kind, api_version) = ("PartialObjectMetadataList", accept.version.api_version());
-            value(&json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items}), accept)
+            value(
+                &json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items}),
+                accept,
+            )
         }
         Form::Object => {
             let bare = |mut object: Value| {
@@ -112,13 +138,16 @@ fn list_metadata(list: &List) -> Value {
     metadata.insert("resourceVersion".into(), list.revision.to_string().into());
     if let Some(token) = &list.continue_token {
         metadata.insert("continue".into(), token.as_str().into());
-        metadata.extend(list.remaining.map(|count| ("remainingItemCount".to_owned(), json!(count))));
+        metadata.extend(
+            list.remaining
+                .map(|count| ("remainingItemCount".to_owned(), json!(count))),
+        );
     }
     Value::Object(metadata)
 }
 
-/// A watch event about one object, as a line of JSON (or a frame of protobuf). Only the first Table of a watch tells
-/// what its columns are.
+/// A watch event about one object, as a line of JSON (or a frame of protobuf). Only the first Table
+/// of a watch tells what its columns are.
 pub fn event(
     registry: &Registry,
     kind: &dyn Kind,
@@ -138,7 +167,14 @@ pub fn event(
     let object = match accept.form {
         Form::Object => registry.outward(kind, stored),
         Form::Metadata | Form::MetadataList => metadata_only(&stored, accept),
-        Form::Table(include) => Rows { registry, kind, include, accept, with_columns }.table_of_one(stored),
+        Form::Table(include) => Rows {
+            registry,
+            kind,
+            include,
+            accept,
+            with_columns,
+        }
+        .table_of_one(stored),
     };
     event_of(word, kind.info().schema, object, accept)
 }
@@ -149,7 +185,8 @@ pub fn event_of(word: &str, type_name: &str, object: Value, accept: Accept) -> R
         let object = proto::encode(schema(), type_name, &object);
         return Ok(proto::watch_frame(word, &object).into());
     }
-    let mut line = serde_json::to_vec(&json!({"type": word, "object": object})).map_err(ApiError::internal)?;
+    let mut line =
+        serde_json::to_vec(&json!({"type": word, "object": object})).map_err(ApiError::internal)?;
     line.push(b'\n');
     Ok(line.into())
 }
@@ -165,7 +202,9 @@ pub fn written(type_name: &str, object: Value, accept: Accept) -> Result<Vec<u8>
 /// Any value as JSON (which is also YAML).
 pub fn value(value: &Value, accept: Accept) -> Result<Vec<u8>> {
     let text = match (accept.wire, accept.pretty) {
-        (Wire::Yaml, _) => serde_saphyr::to_string(value).map(String::into_bytes).map_err(ApiError::internal)?,
+        (Wire::Yaml, _) => serde_saphyr::to_string(value)
+            .map(String::into_bytes)
+            .map_err(ApiError::internal)?,
         (_, true) => serde_json::to_vec_pretty(value).map_err(ApiError::internal)?,
         (_, false) => serde_json::to_vec(value).map_err(ApiError::internal)?,
     };
@@ -198,15 +237,20 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     fn table_of_one(&self, stored: Value) -> Value {
-        let version = stored.pointer("/metadata/resourceVersion").filter(|version| *version != "");
-        let metadata = version.map_or_else(|| json!({}), |version| json!({"resourceVersion": version}));
+        let version = stored
+            .pointer("/metadata/resourceVersion")
+            .filter(|version| *version != "");
+        let metadata =
+            version.map_or_else(|| json!({}), |version| json!({"resourceVersion": version}));
         self.table(&[stored], metadata)
     }
 
     fn table(&self, stored: &[Value], metadata: Value) -> Value {
         let now = crate::clock::now();
         let rows: Vec<Value> = stored.iter().map(|object| self.row(object, now)).collect();
-        let columns: Option<Vec<Value>> = self.with_columns.then(|| self.kind.columns().iter().map(column).collect());
+        let columns: Option<Vec<Value>> = self
+            .with_columns
+            .then(|| self.kind.columns().iter().map(column).collect());
         json!({
             "kind": "Table", "apiVersion": self.accept.version.api_version(), "metadata": metadata,
             "columnDefinitions": columns, "rows": rows,

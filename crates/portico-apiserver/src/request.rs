@@ -32,12 +32,15 @@ impl ResourcePath {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => Self::resource("", version, rest),
-            ["apis", group, version, rest @ ..] if !rest.is_empty() => Self::resource(group, version, rest),
+            ["apis", group, version, rest @ ..] if !rest.is_empty() => {
+                Self::resource(group, version, rest)
+            }
             _ => Place::Other,
         }
     }
 
-    /// Is there such a place? Objects lie in a namespace or not, as their kind says, and only some have parts.
+    /// Is there such a place? Objects lie in a namespace or not, as their kind says, and only some
+    /// have parts.
     pub fn leads_to(&self, info: &portico_api::kinds::Info) -> bool {
         let namespaces = info.plural == "namespaces" && info.group.is_empty();
         let placed = match (info.namespaced, self.namespace.is_empty()) {
@@ -56,7 +59,11 @@ impl ResourcePath {
     }
 
     fn resource(group: &str, version: &str, rest: &[&str]) -> Place {
-        let mut found = Self { group: group.to_owned(), version: version.to_owned(), ..Self::default() };
+        let mut found = Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            ..Self::default()
+        };
         let rest = match rest {
             ["watch", rest @ ..] if !rest.is_empty() => {
                 found.watch = true;
@@ -105,11 +112,20 @@ impl Query {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             (decode_plus(key), decode_plus(value))
         };
-        Self(query.split('&').filter(|part| !part.is_empty()).map(pair).collect())
+        Self(
+            query
+                .split('&')
+                .filter(|part| !part.is_empty())
+                .map(pair)
+                .collect(),
+        )
     }
 
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
     }
 
     pub fn text(&self, key: &str) -> &str {
@@ -117,12 +133,17 @@ impl Query {
     }
 
     pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
     }
 
-    /// Kubernetes reads `watch`, `watch=1` and `watch=true` as true, `0` and `false` (in any case) as false.
+    /// Kubernetes reads `watch`, `watch=1` and `watch=true` as true, `0` and `false` (in any case)
+    /// as false.
     pub fn flag(&self, key: &str) -> bool {
-        self.get(key).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+        self.get(key)
+            .is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
     pub fn optional_flag(&self, key: &str) -> Option<bool> {
@@ -130,9 +151,13 @@ impl Query {
     }
 
     pub fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
-        let Some(text) = self.get(key) else { return Ok(None) };
+        let Some(text) = self.get(key) else {
+            return Ok(None);
+        };
         text.parse().map(Some).map_err(|_| {
-            ApiError::bad_request(format!("the query parameter {key} must be a whole number, not {text:?}"))
+            ApiError::bad_request(format!(
+                "the query parameter {key} must be a whole number, not {text:?}"
+            ))
         })
     }
 }
@@ -143,7 +168,9 @@ impl Query {
         match self.text(key) {
             "" => Ok(()),
             text if is_duration(text) => Ok(()),
-            text => Err(ApiError::bad_request(format!("invalid {key} specified in the request URL: {text:?}"))),
+            text => Err(ApiError::bad_request(format!(
+                "invalid {key} specified in the request URL: {text:?}"
+            ))),
         }
     }
 }
@@ -158,7 +185,8 @@ fn is_duration(text: &str) -> bool {
         let digits = &rest[..rest.len() - number.len()];
         let unit = number.trim_start_matches(|c: char| !c.is_ascii_digit() && c != '.');
         let name = &number[..number.len() - unit.len()];
-        let good = digits.parse::<f64>().is_ok() && ["ns", "us", "µs", "μs", "ms", "s", "m", "h"].contains(&name);
+        let good = digits.parse::<f64>().is_ok()
+            && ["ns", "us", "µs", "μs", "ms", "s", "m", "h"].contains(&name);
         if !good {
             return false;
         }
@@ -181,7 +209,10 @@ fn decode(text: &str) -> Cow<'_, str> {
     let mut rest = bytes;
     while let Some((&first, tail)) = rest.split_first() {
         let escaped = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match (first, escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
+        match (
+            first,
+            escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok()),
+        ) {
             (b'%', Some(byte)) => {
                 out.push(byte);
                 rest = &tail[2..];
@@ -212,15 +243,30 @@ mod tests {
             ("/api/v1/services", ("", "", "services", "", "")),
             ("/api/v1/namespaces", ("", "", "namespaces", "", "")),
             ("/api/v1/namespaces/a", ("", "a", "namespaces", "a", "")),
-            ("/api/v1/namespaces/a/finalize", ("", "a", "namespaces", "a", "finalize")),
-            ("/api/v1/namespaces/a/services/b/status", ("", "a", "services", "b", "status")),
-            ("/apis/discovery.k8s.io/v1/endpointslices", ("discovery.k8s.io", "", "endpointslices", "", "")),
+            (
+                "/api/v1/namespaces/a/finalize",
+                ("", "a", "namespaces", "a", "finalize"),
+            ),
+            (
+                "/api/v1/namespaces/a/services/b/status",
+                ("", "a", "services", "b", "status"),
+            ),
+            (
+                "/apis/discovery.k8s.io/v1/endpointslices",
+                ("discovery.k8s.io", "", "endpointslices", "", ""),
+            ),
             ("/api/v1/nodes/n%20a", ("", "", "nodes", "n a", "")),
             ("/api/v1/nodes/n%2F1", ("", "", "nodes", "n", "1")),
         ];
         for (path, (group, namespace, plural, name, subresource)) in table {
             let found = resource(path);
-            let got = (&*found.group, &*found.namespace, &*found.resource, &*found.name, &*found.subresource);
+            let got = (
+                &*found.group,
+                &*found.namespace,
+                &*found.resource,
+                &*found.name,
+                &*found.subresource,
+            );
             assert_eq!(got, (group, namespace, plural, name, subresource), "{path}");
         }
         assert!(resource("/api/v1/watch/services").watch);
@@ -231,8 +277,14 @@ mod tests {
 
     #[test]
     fn durations() {
-        for (text, good) in [("1s", true), ("1m30s", true), ("-1.5h", true), ("0", true), ("1", false), ("bad", false)]
-        {
+        for (text, good) in [
+            ("1s", true),
+            ("1m30s", true),
+            ("-1.5h", true),
+            ("0", true),
+            ("1", false),
+            ("bad", false),
+        ] {
             assert_eq!(is_duration(text), good, "{text}");
         }
     }
@@ -253,7 +305,10 @@ mod tests {
         ];
         for (path, exists) in table {
             let found = resource(path);
-            let kind = kinds.iter().find(|kind| kind.info().plural == found.resource).expect("served");
+            let kind = kinds
+                .iter()
+                .find(|kind| kind.info().plural == found.resource)
+                .expect("served");
             assert_eq!(found.leads_to(kind.info()), exists, "{path}");
         }
     }
@@ -262,9 +317,19 @@ mod tests {
     fn query_parameters() {
         let query = Query::parse("watch=1&labelSelector=a%3Db+c&limit=x&dryRun=All&dryRun=No&bare");
         assert!(query.flag("watch") && query.flag("bare") && !query.flag("nothing"));
-        for (text, wanted) in [("1", true), ("", true), ("no", true), ("0", false), ("false", false), ("False", false)]
-        {
-            assert_eq!(Query::parse(&format!("watch={text}")).flag("watch"), wanted, "{text}");
+        for (text, wanted) in [
+            ("1", true),
+            ("", true),
+            ("no", true),
+            ("0", false),
+            ("false", false),
+            ("False", false),
+        ] {
+            assert_eq!(
+                Query::parse(&format!("watch={text}")).flag("watch"),
+                wanted,
+                "{text}"
+            );
         }
         assert_eq!(query.text("labelSelector"), "a=b c");
         assert!(query.number("limit").is_err());

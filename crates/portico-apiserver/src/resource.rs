@@ -4,7 +4,8 @@ use crate::answer::Answer;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::negotiate::{Accept, Form};
 use crate::registry::{
-    DeleteOptions, Deleted, Guard, ListOptions, Part, PatchBody, Registry, Target, Version, WriteOptions,
+    DeleteOptions, Deleted, Guard, ListOptions, Part, PatchBody, Registry, Target, Version,
+    WriteOptions,
 };
 use crate::render;
 use crate::request::{Query, ResourcePath};
@@ -89,7 +90,10 @@ impl Call<'_> {
     pub async fn answer(&self, verb: Verb) -> Result<Answer> {
         let part = self.part(verb)?;
         if matches!(self.path.name.as_str(), "." | "..") || self.path.name.contains('%') {
-            return Err(ApiError::bad_request(format!("Name parameter invalid: {:?}", self.path.name)));
+            return Err(ApiError::bad_request(format!(
+                "Name parameter invalid: {:?}",
+                self.path.name
+            )));
         }
         match verb {
             Verb::Get => self.get().await,
@@ -111,7 +115,9 @@ impl Call<'_> {
             return not_allowed();
         }
         match (self.path.subresource.as_str(), verb) {
-            ("", _) if info.plural == "namespaces" && verb == Verb::DeleteCollection => not_allowed(),
+            ("", _) if info.plural == "namespaces" && verb == Verb::DeleteCollection => {
+                not_allowed()
+            }
             ("", _) => Ok(Part::Main),
             ("status", Verb::Get | Verb::Update | Verb::Patch) if info.status => Ok(Part::Status),
             ("status", _) if info.status => not_allowed(),
@@ -122,20 +128,33 @@ impl Call<'_> {
     }
 
     fn target(&self, part: Part) -> Target<'_> {
-        Target { kind: self.kind.as_ref(), namespace: &self.path.namespace, name: &self.path.name, part }
+        Target {
+            kind: self.kind.as_ref(),
+            namespace: &self.path.namespace,
+            name: &self.path.name,
+            part,
+        }
     }
 
     async fn get(&self) -> Result<Answer> {
         let version = self.query.text("resourceVersion");
         if !version.is_empty() && version.parse::<u64>().is_err() {
-            return Err(ApiError::bad_request(format!("resourceVersion: Invalid value: {version:?}")));
+            return Err(ApiError::bad_request(format!(
+                "resourceVersion: Invalid value: {version:?}"
+            )));
         }
-        let entry = self.registry.get(self.kind.as_ref(), &self.path.namespace, &self.path.name).await?;
+        let entry = self
+            .registry
+            .get(self.kind.as_ref(), &self.path.namespace, &self.path.name)
+            .await?;
         self.one(200, &entry)
     }
 
     async fn list(&self) -> Result<Answer> {
-        let list = self.registry.list(self.kind.as_ref(), &self.list_options()?).await?;
+        let list = self
+            .registry
+            .list(self.kind.as_ref(), &self.list_options()?)
+            .await?;
         let body = render::list(self.registry, self.kind.as_ref(), &list, self.accept)?;
         Ok(Answer::bytes(200, self.accept.wire.content_type(), body))
     }
@@ -144,18 +163,26 @@ impl Call<'_> {
         let query = self.query;
         let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
         let token = query.text("continue").to_owned();
-        let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+        let (version, matching) = (
+            query.text("resourceVersion"),
+            query.text("resourceVersionMatch"),
+        );
         query.number("timeoutSeconds")?;
         let mut errors = Version::problems(version, matching, !token.is_empty());
         if query.get("sendInitialEvents").is_some() {
             let path = Path::new("sendInitialEvents");
-            errors.push(field::Error::forbidden(&path, "sendInitialEvents is forbidden for list"));
+            errors.push(field::Error::forbidden(
+                &path,
+                "sendInitialEvents is forbidden for list",
+            ));
         }
         if !errors.is_empty() {
             return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
         }
         if !token.is_empty() && !matches!(version, "" | "0") {
-            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         Ok(ListOptions {
             namespace: self.path.namespace.clone(),
@@ -163,7 +190,11 @@ impl Call<'_> {
             fields: FieldSelector::parse(self.kind.as_ref(), query.text("fieldSelector"))?,
             version: Version::parse(version, matching, limit > 0, !token.is_empty())?,
             // What is at hand costs nothing more to tell in full: a limit does not count.
-            limit: if version == "0" && token.is_empty() && self.kind.is_cached() { 0 } else { limit },
+            limit: if version == "0" && token.is_empty() && self.kind.is_cached() {
+                0
+            } else {
+                limit
+            },
             continue_token: token,
         })
     }
@@ -172,7 +203,9 @@ impl Call<'_> {
         let (query, kind) = (self.query, self.kind.as_ref());
         let begin = Begin::parse(query)?;
         if self.accept.wire == crate::negotiate::Wire::Yaml {
-            return Err(crate::negotiate::not_acceptable("YAML has no form for a stream of events"));
+            return Err(crate::negotiate::not_acceptable(
+                "YAML has no form for a stream of events",
+            ));
         }
         let mut fields = FieldSelector::parse(kind, query.text("fieldSelector"))?;
         if !self.path.name.is_empty() {
@@ -200,9 +233,12 @@ impl Call<'_> {
         } else {
             match begin.version {
                 Version::NotOlderThan(revision) | Version::Exactly(revision) => revision,
-                Version::Any | Version::Newest => {
-                    self.registry.store.barrier().await.map_err(|e| ApiError::unavailable(e.to_string()))?
-                }
+                Version::Any | Version::Newest => self
+                    .registry
+                    .store
+                    .barrier()
+                    .await
+                    .map_err(|e| ApiError::unavailable(e.to_string()))?,
             }
         };
         let prefix = crate::registry::prefix(kind, &self.path.namespace);
@@ -211,8 +247,16 @@ impl Call<'_> {
         let watch = match self.registry.store.watch(&prefix, from) {
             Ok(watch) => watch.before_answers(),
             Err(_) => {
-                let why = format!("too old resource version: {after} ({})", self.registry.store.compacted());
-                let line = render::event_of("ERROR", "Status", ApiError::expired(why).status(), self.accept)?;
+                let why = format!(
+                    "too old resource version: {after} ({})",
+                    self.registry.store.compacted()
+                );
+                let line = render::event_of(
+                    "ERROR",
+                    "Status",
+                    ApiError::expired(why).status(),
+                    self.accept,
+                )?;
                 return Ok(Answer::bytes(200, self.accept.wire.content_type(), line));
             }
         };
@@ -223,7 +267,8 @@ impl Call<'_> {
             fields,
             accept: self.accept,
             bookmarks: query.flag("allowWatchBookmarks"),
-            initial_end: (begin.send_initial_events && query.flag("allowWatchBookmarks")).then_some(after),
+            initial_end: (begin.send_initial_events && query.flag("allowWatchBookmarks"))
+                .then_some(after),
             initial: initial.into(),
             watch,
             after,
@@ -244,7 +289,8 @@ impl Call<'_> {
         self.settle_namespace(&mut decoded.object)?;
         let mut wanted = decode::inward(kind, decoded.object, None, false, &self.registry.gates)?;
         crate::registry::wipe_system_fields(&mut wanted);
-        self.registry.note_owner(self.target(Part::Main), None, &mut wanted, &options);
+        self.registry
+            .note_owner(self.target(Part::Main), None, &mut wanted, &options);
         let written = self.registry.create(kind, wanted, &options).await?;
         decoded.warnings.extend(written.warnings);
         Ok(self.one(201, &written.entry)?.warn(decoded.warnings))
@@ -256,17 +302,33 @@ impl Call<'_> {
         let mut decoded = decode::body(kind, self.content_type, self.body, validation)?;
         self.settle_namespace(&mut decoded.object)?;
         decode::check_place(&decoded.object, &self.path.namespace, &self.path.name)?;
-        let written = self.registry.update(self.target(part), decoded.object, &options).await?;
+        let written = self
+            .registry
+            .update(self.target(part), decoded.object, &options)
+            .await?;
         decoded.warnings.extend(written.warnings);
-        Ok(self.one(if written.created { 201 } else { 200 }, &written.entry)?.warn(decoded.warnings))
+        Ok(self
+            .one(if written.created { 201 } else { 200 }, &written.entry)?
+            .warn(decoded.warnings))
     }
 
     async fn patch(&self, part: Part) -> Result<Answer> {
         let (options, validation) = self.write_options("PatchOptions")?;
         let (body, mut warnings) = self.patch_body(validation)?;
-        let written = self.registry.patch(self.target(part), &body, validation, self.may_create, &options).await?;
+        let written = self
+            .registry
+            .patch(
+                self.target(part),
+                &body,
+                validation,
+                self.may_create,
+                &options,
+            )
+            .await?;
         warnings.extend(written.warnings);
-        Ok(self.one(if written.created { 201 } else { 200 }, &written.entry)?.warn(warnings))
+        Ok(self
+            .one(if written.created { 201 } else { 200 }, &written.entry)?
+            .warn(warnings))
     }
 
     fn patch_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
@@ -277,7 +339,9 @@ impl Call<'_> {
         let object = || -> Result<Value> {
             match parsed()? {
                 patch @ Value::Object(_) => Ok(patch),
-                _ => Err(ApiError::bad_request("error decoding patch: the patch must be a JSON object")),
+                _ => Err(ApiError::bad_request(
+                    "error decoding patch: the patch must be a JSON object",
+                )),
             }
         };
         let twice = || decode::patch_duplicates(self.body, validation);
@@ -286,13 +350,17 @@ impl Call<'_> {
             "application/merge-patch+json" => Ok((PatchBody::Merge(object()?), twice()?)),
             "application/strategic-merge-patch+json" => {
                 // Here a null is a patch that changes nothing.
-                let mut patch = if self.body.trim_ascii() == b"null" { json!({}) } else { object()? };
+                let mut patch = if self.body.trim_ascii() == b"null" {
+                    json!({})
+                } else {
+                    object()?
+                };
                 json::whole_numbers(&mut patch);
                 Ok((PatchBody::Strategic(patch), twice()?))
             }
-            "application/apply-patch+yaml" | "application/apply-patch+json" | "application/apply-patch+cbor" => {
-                self.apply_body(validation)
-            }
+            "application/apply-patch+yaml"
+            | "application/apply-patch+json"
+            | "application/apply-patch+cbor" => self.apply_body(validation),
             _ => Err(ApiError::new(
                 415,
                 "UnsupportedMediaType",
@@ -304,12 +372,17 @@ impl Call<'_> {
     }
 
     fn apply_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
-        let (mut value, duplicates) =
-            decode::yaml(self.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+        let (mut value, duplicates) = decode::yaml(self.body)
+            .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
         json::whole_numbers(&mut value);
-        let (kind, version) = (object::text(&value, "kind"), object::text(&value, "apiVersion"));
+        let (kind, version) = (
+            object::text(&value, "kind"),
+            object::text(&value, "apiVersion"),
+        );
         if kind.is_empty() || version.is_empty() {
-            return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+            return Err(ApiError::bad_request(format!(
+                "invalid object type: {version}, Kind={kind}"
+            )));
         }
         if !object::items(&value, "metadata.managedFields").is_empty() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
@@ -325,24 +398,39 @@ impl Call<'_> {
     ) -> Result<(PatchBody, Vec<String>)> {
         let info = self.kind.info();
         let api_version = info.api_version();
-        let expected = Expected { api_version: &api_version, kind: info.kind, schema: info.schema };
-        // Ownership needs what was really said, so the body goes on as it was sent once it is known to be sound.
+        let expected = Expected {
+            api_version: &api_version,
+            kind: info.kind,
+            schema: info.schema,
+        };
+        // Ownership needs what was really said, so the body goes on as it was sent once it is known
+        // to be sound.
         let mut object = value;
         let warnings = decode::applied(expected, object.clone(), duplicates, validation)?.warnings;
         self.settle_namespace(&mut object)?;
-        Ok((PatchBody::Apply { object, force: self.query.flag("force") }, warnings))
+        Ok((
+            PatchBody::Apply {
+                object,
+                force: self.query.flag("force"),
+            },
+            warnings,
+        ))
     }
 
     async fn delete(&self) -> Result<Answer> {
         let options = self.delete_options()?;
         let kind = self.kind.as_ref();
-        match self.registry.delete(kind, &self.path.namespace, &self.path.name, &options).await? {
+        match self
+            .registry
+            .delete(kind, &self.path.namespace, &self.path.name, &options)
+            .await?
+        {
             Deleted::Marked(entry) => self.one(200, &entry),
             Deleted::Gone(entry) if kind.delete_returns_object() => self.one(200, &entry),
             Deleted::Gone(entry) => {
                 let info = kind.info();
-                let object =
-                    portico_api::codec::stored::load(&entry.value, entry.modified).map_err(ApiError::internal)?;
+                let object = portico_api::codec::stored::load(&entry.value, entry.modified)
+                    .map_err(ApiError::internal)?;
                 let uid = object::text(&object, "metadata.uid");
                 let mut details = json!({"name": self.path.name, "kind": info.plural, "uid": uid});
                 if !info.group.is_empty() {
@@ -351,7 +439,10 @@ impl Call<'_> {
                 let status = json!({
                     "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
                 });
-                let accept = Accept { form: Form::Object, ..self.accept };
+                let accept = Accept {
+                    form: Form::Object,
+                    ..self.accept
+                };
                 let body = render::written("Status", status, accept)?;
                 Ok(Answer::bytes(200, accept.wire.content_type(), body))
             }
@@ -361,8 +452,15 @@ impl Call<'_> {
     async fn delete_collection(&self) -> Result<Answer> {
         let options = self.delete_options()?;
         let kind = self.kind.as_ref();
-        let entries = self.registry.delete_collection(kind, &self.list_options()?, &options).await?;
-        let list = crate::registry::List { entries, revision: self.registry.store.revision(), ..Default::default() };
+        let entries = self
+            .registry
+            .delete_collection(kind, &self.list_options()?, &options)
+            .await?;
+        let list = crate::registry::List {
+            entries,
+            revision: self.registry.store.revision(),
+            ..Default::default()
+        };
         let body = render::list(self.registry, kind, &list, self.accept)?;
         Ok(Answer::bytes(200, self.accept.wire.content_type(), body))
     }
@@ -398,10 +496,16 @@ impl Call<'_> {
     fn apply_options_problems(&self) -> Option<field::Error> {
         let apply = decode::media_type(self.content_type).starts_with("application/apply-patch+");
         if apply && self.query.text("fieldManager").is_empty() {
-            return Some(field::Error::required(&Path::new("fieldManager"), "is required for apply patch"));
+            return Some(field::Error::required(
+                &Path::new("fieldManager"),
+                "is required for apply patch",
+            ));
         }
         if !apply && self.query.get("force").is_some() {
-            return Some(field::Error::forbidden(&Path::new("force"), "may not be specified for non-apply patch"));
+            return Some(field::Error::forbidden(
+                &Path::new("force"),
+                "may not be specified for non-apply patch",
+            ));
         }
         None
     }
@@ -417,7 +521,8 @@ impl Call<'_> {
             return Ok(());
         }
         if found.is_empty() {
-            object::child(object, "metadata").insert("namespace".into(), self.path.namespace.as_str().into());
+            object::child(object, "metadata")
+                .insert("namespace".into(), self.path.namespace.as_str().into());
             return Ok(());
         }
         if found == self.path.namespace {
@@ -435,7 +540,11 @@ impl Call<'_> {
 }
 
 pub fn method_not_allowed() -> ApiError {
-    ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    ApiError::new(
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+    )
 }
 
 /// Where a watch begins.
@@ -447,7 +556,10 @@ struct Begin {
 
 impl Begin {
     fn parse(query: &Query) -> Result<Self> {
-        let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+        let (version, matching) = (
+            query.text("resourceVersion"),
+            query.text("resourceVersionMatch"),
+        );
         let send = query.optional_flag("sendInitialEvents");
         let errors = Self::problems(send, version, matching, !query.text("continue").is_empty());
         if !errors.is_empty() {
@@ -455,7 +567,8 @@ impl Begin {
         }
         let number = version.parse::<u64>().map_err(|_| {
             ApiError::bad_request(format!(
-                "resourceVersion: Invalid value: {version:?}: must be a version that the server gave"
+                "resourceVersion: Invalid value: {version:?}: must be a version that the server \
+                 gave"
             ))
         });
         let version = match version {
@@ -464,25 +577,45 @@ impl Begin {
             _ => Version::NotOlderThan(number?),
         };
         let unset = matches!(version, Version::Newest | Version::Any);
-        Ok(Self { version, with_existing: send.unwrap_or(unset), send_initial_events: send == Some(true) })
+        Ok(Self {
+            version,
+            with_existing: send.unwrap_or(unset),
+            send_initial_events: send == Some(true),
+        })
     }
-    fn problems(send: Option<bool>, version: &str, matching: &str, continued: bool) -> Vec<field::Error> {
+    fn problems(
+        send: Option<bool>,
+        version: &str,
+        matching: &str,
+        continued: bool,
+    ) -> Vec<field::Error> {
         let path = Path::new("resourceVersionMatch");
         let forbidden = |why: &str| field::Error::forbidden(&path, why);
         let mut errors = Vec::new();
         if send.is_some() && matching != "NotOlderThan" {
-            errors.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+            errors.push(forbidden(
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ));
         }
         if send.is_none() && !matching.is_empty() {
-            errors.push(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+            errors.push(forbidden(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
         }
         if !matches!(matching, "" | "NotOlderThan") {
-            errors.push(field::Error::not_supported(&path, matching, &["NotOlderThan"]));
+            errors.push(field::Error::not_supported(
+                &path,
+                matching,
+                &["NotOlderThan"],
+            ));
         }
-        // A watch from no version in particular sends what there is first, as if it had asked for that.
+        // A watch from no version in particular sends what there is first, as if it had asked for
+        // that.
         let implied = send.is_none() && matches!(version, "" | "0");
         if continued && (implied || !matching.is_empty()) {
-            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+            errors.push(forbidden(
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
         }
         errors
     }

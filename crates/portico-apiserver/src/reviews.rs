@@ -1,5 +1,5 @@
-//! Resources that are asked and answered, never stored: access reviews, token reviews, token requests. And the rule that
-//! nobody hands out permissions they do not have.
+//! Resources that are asked and answered, never stored: access reviews, token reviews, token
+//! requests. And the rule that nobody hands out permissions they do not have.
 
 use crate::answer::Answer;
 use crate::app::App;
@@ -31,7 +31,12 @@ pub fn answer(
     content_type: &str,
     body: &[u8],
 ) -> Result<Option<Answer>> {
-    let kind = match (path.group.as_str(), path.version.as_str(), path.resource.as_str(), path.subresource.as_str()) {
+    let kind = match (
+        path.group.as_str(),
+        path.version.as_str(),
+        path.resource.as_str(),
+        path.subresource.as_str(),
+    ) {
         (AUTHENTICATION, "v1", "tokenreviews", "") => "TokenReview",
         (AUTHENTICATION, "v1", "selfsubjectreviews", "") => "SelfSubjectReview",
         (AUTHORIZATION, "v1", "localsubjectaccessreviews", "") => "LocalSubjectAccessReview",
@@ -44,9 +49,17 @@ pub fn answer(
     if verb != Some(Verb::Create) {
         return Err(method_not_allowed());
     }
-    let group = if kind == "TokenRequest" { AUTHENTICATION } else { &path.group };
+    let group = if kind == "TokenRequest" {
+        AUTHENTICATION
+    } else {
+        &path.group
+    };
     let api_version = format!("{group}/v1");
-    let expected = Expected { api_version: &api_version, kind, schema: kind };
+    let expected = Expected {
+        api_version: &api_version,
+        kind,
+        schema: kind,
+    };
     let asked = decode::typed(expected, content_type, body, FieldValidation::Ignore)?.object;
     let rbac = read(&app.rbac)?;
     let mut answered = match kind {
@@ -64,15 +77,28 @@ pub fn answer(
 }
 
 fn read(rbac: &RwLock<Rbac>) -> Result<std::sync::RwLockReadGuard<'_, Rbac>> {
-    rbac.read().map_err(|_| ApiError::internal("the access rules are not readable"))
+    rbac.read()
+        .map_err(|_| ApiError::internal("the access rules are not readable"))
 }
 
 fn token_request(app: &App, user: &User, path: &ResourcePath, asked: &Value) -> Result<Value> {
-    let tokens = app.authenticator.tokens.as_ref().ok_or_else(|| ApiError::internal("tokens are off"))?;
+    let tokens = app
+        .authenticator
+        .tokens
+        .as_ref()
+        .ok_or_else(|| ApiError::internal("tokens are off"))?;
     let objects = StoredAccounts(Arc::clone(&app.registry));
     let account = objects
         .get("ServiceAccount", &path.namespace, &path.name)
-        .ok_or_else(|| ApiError::not_found(Subject { group: "", resource: "serviceaccounts" }, &path.name))?;
+        .ok_or_else(|| {
+            ApiError::not_found(
+                Subject {
+                    group: "",
+                    resource: "serviceaccounts",
+                },
+                &path.name,
+            )
+        })?;
     let request = Request {
         verb: Verb::Create.name(),
         group: &path.group,
@@ -87,15 +113,26 @@ fn token_request(app: &App, user: &User, path: &ResourcePath, asked: &Value) -> 
 
 /// Where others find the key of this server's tokens.
 pub fn issuer_document(app: &App, path: &str) -> Result<Answer> {
-    let tokens = app.authenticator.tokens.as_ref().ok_or_else(ApiError::no_such_path)?;
+    let tokens = app
+        .authenticator
+        .tokens
+        .as_ref()
+        .ok_or_else(ApiError::no_such_path)?;
     match path {
-        "/openid/v1/jwks" => Ok(Answer::bytes(200, "application/jwk-set+json", tokens.key_set().to_string())),
-        _ => Ok(Answer::json(200, &tokens.discovery(&format!("https://{}/openid/v1/jwks", app.address)))),
+        "/openid/v1/jwks" => Ok(Answer::bytes(
+            200,
+            "application/jwk-set+json",
+            tokens.key_set().to_string(),
+        )),
+        _ => Ok(Answer::json(
+            200,
+            &tokens.discovery(&format!("https://{}/openid/v1/jwks", app.address)),
+        )),
     }
 }
 
-/// What a write must pass once it is known what would be stored: no role with more rights than its author has, and no
-/// node writes what is another node's.
+/// What a write must pass once it is known what would be stored: no role with more rights than its
+/// author has, and no node writes what is another node's.
 pub fn guard(app: &App, user: &User, path: &ResourcePath, verb: Verb) -> Option<Guard> {
     let roles = path.group == RBAC && verb.writes();
     let node = user.is_in(NODES) && verb == Verb::Create;
@@ -114,7 +151,13 @@ pub fn guard(app: &App, user: &User, path: &ResourcePath, verb: Verb) -> Option<
         };
         let rbac = read(&rbac)?;
         match path.resource.as_str() {
-            _ if !roles => check_node(&user, &Request { name: object::name(new), ..request }),
+            _ if !roles => check_node(
+                &user,
+                &Request {
+                    name: object::name(new),
+                    ..request
+                },
+            ),
             "roles" | "clusterroles" => rbac.check_role(&user, &request, new, old),
             _ => rbac.check_binding(&user, &request, new, old),
         }
@@ -135,6 +178,8 @@ impl Objects for StoredAccounts {
         };
         let kind = self.0.core_kind(plural).ok()?;
         let entry = self.0.store.get(&key(kind.as_ref(), namespace, name))?;
-        stored::load(&entry.value, entry.modified).ok().map(Arc::new)
+        stored::load(&entry.value, entry.modified)
+            .ok()
+            .map(Arc::new)
     }
 }

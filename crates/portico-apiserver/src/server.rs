@@ -25,11 +25,18 @@ const STALLED: Duration = Duration::from_secs(60);
 const MOST_CONNECTIONS: usize = 16_384;
 
 /// Accept connections until `stop` turns true.
-pub async fn serve(app: Arc<App>, listener: TcpListener, tls: TlsAcceptor, mut stop: watch::Receiver<bool>) {
+pub async fn serve(
+    app: Arc<App>,
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    mut stop: watch::Receiver<bool>,
+) {
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { break };
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+            break;
+        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
@@ -67,14 +74,22 @@ async fn connection(
     tune(&stream);
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
     let certificates = stream.get_ref().1.peer_certificates();
-    let certificate = certificates.and_then(|chain| chain.first()).map(|der| ClientCertificate::parse(der));
-    let peer = Arc::new(Peer { address, certificate });
+    let certificate = certificates
+        .and_then(|chain| chain.first())
+        .map(|der| ClientCertificate::parse(der));
+    let peer = Arc::new(Peer {
+        address,
+        certificate,
+    });
     let service = service_fn(move |request| {
         let (app, peer) = (Arc::clone(&app), Arc::clone(&peer));
         async move { Ok::<_, std::convert::Infallible>(handler::handle(app, peer, request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -88,10 +103,14 @@ async fn connection(
 /// Small answers leave at once; dead and stalled peers are found out by the kernel.
 fn tune(stream: &TcpStream) {
     let socket = SockRef::from(stream);
-    let keepalive = TcpKeepalive::new().with_time(STALLED).with_interval(Duration::from_secs(15));
-    for result in
-        [socket.set_tcp_nodelay(true), socket.set_tcp_keepalive(&keepalive), socket.set_tcp_user_timeout(Some(STALLED))]
-    {
+    let keepalive = TcpKeepalive::new()
+        .with_time(STALLED)
+        .with_interval(Duration::from_secs(15));
+    for result in [
+        socket.set_tcp_nodelay(true),
+        socket.set_tcp_keepalive(&keepalive),
+        socket.set_tcp_user_timeout(Some(STALLED)),
+    ] {
         if let Err(error) = result {
             tracing::debug!(%error, "cannot set a socket option");
         }

@@ -35,7 +35,10 @@ const RENEWAL: Duration = Duration::from_secs(3600);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("cannot listen on {address}: choose another --bind-address or --secure-port")]
-    Listen { address: SocketAddr, source: std::io::Error },
+    Listen {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
     #[error("cannot open the store")]
     Store(#[source] OpenError),
     #[error("cannot prepare the certificates")]
@@ -58,10 +61,12 @@ pub struct Running {
     chores: JoinSet<()>,
 }
 
-/// How controllers in this process reach the server: as ordinary clients, with a token that no other process knows.
+/// How controllers in this process reach the server: as ordinary clients, with a token that no
+/// other process knows.
 pub struct OwnClient {
     pub url: String,
-    /// The CA of the server's certificate; `None` where the certificate is not of this server's making.
+    /// The CA of the server's certificate; `None` where the certificate is not of this server's
+    /// making.
     pub authority: Option<PathBuf>,
     pub token: String,
 }
@@ -69,9 +74,10 @@ pub struct OwnClient {
 /// Start a server. When this returns it is ready.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let listener = listen(SocketAddr::new(config.bind, config.port)).await?;
-    let address = listener
-        .local_addr()
-        .map_err(|source| StartError::Listen { address: SocketAddr::new(config.bind, config.port), source })?;
+    let address = listener.local_addr().map_err(|source| StartError::Listen {
+        address: SocketAddr::new(config.bind, config.port),
+        source,
+    })?;
     let advertised = advertise(&config, address);
     let certificates = certificate_options(&config, &advertised);
     let pki = tls::Pki::prepare(&certificates, Timestamp::now())?;
@@ -80,11 +86,15 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let store = open(&config.storage).await.map_err(StartError::Store)?;
     let app = Arc::new(build(&config, store, &pki, &advertised, &own_token)?);
     system::feed_access_rules(&app.registry, &app.rbac);
-    system::bootstrap(&app.registry).await.map_err(|error| StartError::Bootstrap(error.to_string()))?;
+    system::bootstrap(&app.registry)
+        .await
+        .map_err(|error| StartError::Bootstrap(error.to_string()))?;
     // Before anybody else can take its address.
-    let kubernetes = system::keep_kubernetes_service(Arc::clone(&app.registry), advertised.clone()).await;
+    let kubernetes =
+        system::keep_kubernetes_service(Arc::clone(&app.registry), advertised.clone()).await;
     let service_cidr =
-        system::keep_default_service_cidr(Arc::clone(&app.registry), config.ranges.cluster_texts()).await;
+        system::keep_default_service_cidr(Arc::clone(&app.registry), config.ranges.cluster_texts())
+            .await;
     let (stop, stopped) = watch::channel(false);
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
     let serving = tokio::spawn(server::serve(Arc::clone(&app), listener, acceptor, stopped));
@@ -93,7 +103,10 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     chores.spawn(service_cidr);
     chores.spawn(system::finish_namespaces(Arc::clone(&app.registry)));
     chores.spawn(system::finish_deletions(Arc::clone(&app.registry)));
-    chores.spawn(system::expire_events(Arc::clone(&app.registry), config.event_ttl));
+    chores.spawn(system::expire_events(
+        Arc::clone(&app.registry),
+        config.event_ttl,
+    ));
     chores.spawn(renew(certificates, tls));
     app.ready.store(true, Ordering::Release);
     let own_client = OwnClient {
@@ -101,7 +114,16 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         authority: (config.tls_cert_file.is_none()).then(|| config.cert_dir.join("ca.crt")),
         token: own_token,
     };
-    Ok(Running { address, kubeconfig: pki.kubeconfig, own_client, app, advertised, stop, serving, chores })
+    Ok(Running {
+        address,
+        kubeconfig: pki.kubeconfig,
+        own_client,
+        app,
+        advertised,
+        stop,
+        serving,
+        chores,
+    })
 }
 
 impl Running {
@@ -127,17 +149,35 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| StartError::Listen { address, source })
 }
 
 async fn open(storage: &Storage) -> Result<Store, OpenError> {
     match storage {
         Storage::Embedded(dir) => Store::embedded(dir, EmbeddedOptions::default()).await,
-        Storage::Etcd { servers, prefix, ca, certificate, key } => {
+        Storage::Etcd {
+            servers,
+            prefix,
+            ca,
+            certificate,
+            key,
+        } => {
             let identity = certificate.clone().zip(key.clone());
-            let tls = ca.clone().map(|ca| EtcdTls { ca, identity, server_name: None });
+            let tls = ca.clone().map(|ca| EtcdTls {
+                ca,
+                identity,
+                server_name: None,
+            });
             let prefix = format!("{}/", prefix.trim_end_matches('/'));
-            Store::etcd(EtcdOptions { endpoints: servers.clone(), prefix, tls, ..EtcdOptions::default() }).await
+            Store::etcd(EtcdOptions {
+                endpoints: servers.clone(),
+                prefix,
+                tls,
+                ..EtcdOptions::default()
+            })
+            .await
         }
     }
 }
@@ -153,19 +193,24 @@ fn build(
     let registry = Arc::new(Registry::new(store, config.gates, kinds));
     let token_file = match &config.token_auth_file {
         None => None,
-        Some(path) => Some(
-            TokenFile::read(path)
-                .map_err(|error| StartError::File { what: path.display().to_string(), why: error.to_string() })?,
-        ),
+        Some(path) => Some(TokenFile::read(path).map_err(|error| StartError::File {
+            what: path.display().to_string(),
+            why: error.to_string(),
+        })?),
     };
-    let tokens = Tokens::new(pki.token_key(), &config.service_account_issuer, &[])
-        .map_err(|error| StartError::File { what: "the service-account key".into(), why: error.to_string() })?;
+    let tokens =
+        Tokens::new(pki.token_key(), &config.service_account_issuer, &[]).map_err(|error| {
+            StartError::File {
+                what: "the service-account key".into(),
+                why: error.to_string(),
+            }
+        })?;
     let audit = match &config.audit_log {
         None => None,
-        Some(path) => Some(
-            AuditLog::open(path)
-                .map_err(|error| StartError::File { what: path.display().to_string(), why: error.to_string() })?,
-        ),
+        Some(path) => Some(AuditLog::open(path).map_err(|error| StartError::File {
+            what: path.display().to_string(),
+            why: error.to_string(),
+        })?),
     };
     Ok(App {
         authenticator: Authenticator {
@@ -198,12 +243,16 @@ fn served_kinds(config: &Config) -> Vec<Arc<dyn Kind>> {
 }
 
 fn advertise(config: &Config, bound: SocketAddr) -> Advertised {
-    let given = config.advertise.or_else(|| Some(config.bind).filter(|ip| !ip.is_unspecified() && !ip.is_loopback()));
-    let ip = given.or_else(outward_address).unwrap_or_else(|| match config.bind {
-        ip if ip.is_loopback() => ip,
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-    });
+    let given = config
+        .advertise
+        .or_else(|| Some(config.bind).filter(|ip| !ip.is_unspecified() && !ip.is_loopback()));
+    let ip = given
+        .or_else(outward_address)
+        .unwrap_or_else(|| match config.bind {
+            ip if ip.is_loopback() => ip,
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        });
     Advertised {
         address: SocketAddr::new(ip, bound.port()),
         service_ips: config.ranges.first_addresses(),
@@ -215,7 +264,11 @@ fn advertise(config: &Config, bound: SocketAddr) -> Advertised {
 fn outward_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
-    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_unspecified())
+    socket
+        .local_addr()
+        .ok()
+        .map(|address| address.ip())
+        .filter(|ip| !ip.is_unspecified())
 }
 
 fn certificate_options(config: &Config, advertised: &Advertised) -> tls::Options {
@@ -237,7 +290,8 @@ fn certificate_options(config: &Config, advertised: &Advertised) -> tls::Options
 async fn renew(options: tls::Options, server: tls::Server) {
     loop {
         tokio::time::sleep(RENEWAL).await;
-        let renewed = tls::Pki::prepare(&options, Timestamp::now()).and_then(|pki| server.replace(&pki));
+        let renewed =
+            tls::Pki::prepare(&options, Timestamp::now()).and_then(|pki| server.replace(&pki));
         if let Err(error) = renewed {
             tracing::error!(%error, "cannot renew the certificates");
         }

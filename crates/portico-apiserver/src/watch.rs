@@ -1,5 +1,5 @@
-//! Watch streams. A watcher is a position in the store's log: nothing is buffered for it, and one that falls too far
-//! behind is told so and dropped.
+//! Watch streams. A watcher is a position in the store's log: nothing is buffered for it, and one
+//! that falls too far behind is told so and dropped.
 
 use crate::negotiate::Accept;
 use crate::registry::Registry;
@@ -48,7 +48,13 @@ impl Watcher {
     pub fn stream(self) -> impl Stream<Item = Bytes> {
         let now = Instant::now();
         let end = now + self.timeout;
-        let state = State { bookmark_at: next_bookmark(now, end), end, sent: self.after, watcher: self, over: false };
+        let state = State {
+            bookmark_at: next_bookmark(now, end),
+            end,
+            sent: self.after,
+            watcher: self,
+            over: false,
+        };
         stream::unfold(state, |mut state| async move {
             let piece = state.next().await?;
             Some((piece, state))
@@ -67,7 +73,11 @@ struct State {
 
 fn next_bookmark(now: Instant, end: Instant) -> Instant {
     let last = end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
-    if now >= last { end } else { last.min(now + BOOKMARK_EVERY) }
+    if now >= last {
+        end
+    } else {
+        last.min(now + BOOKMARK_EVERY)
+    }
 }
 
 impl State {
@@ -82,7 +92,11 @@ impl State {
             return self.told(|state| state.watcher.bookmark(revision, true));
         }
         loop {
-            let wake = if self.watcher.bookmarks { self.bookmark_at.min(self.end) } else { self.end };
+            let wake = if self.watcher.bookmarks {
+                self.bookmark_at.min(self.end)
+            } else {
+                self.end
+            };
             match tokio::time::timeout_at(wake, self.watcher.watch.next()).await {
                 Ok(Ok(events)) => match self.watcher.events(&events, &mut self.sent) {
                     Ok(piece) if piece.is_empty() => {}
@@ -94,7 +108,9 @@ impl State {
                     Err(error) => return self.fail(&error),
                 },
                 Ok(Err(WatchError::Compacted { .. })) => {
-                    return self.fail(&ApiError::expired("The resourceVersion for the provided watch is too old."));
+                    return self.fail(&ApiError::expired(
+                        "The resourceVersion for the provided watch is too old.",
+                    ));
                 }
                 Ok(Err(WatchError::Closed)) => return None,
                 Err(_) if Instant::now() >= self.end => return None,
@@ -117,7 +133,9 @@ impl State {
     fn initial(&mut self) -> Result<Bytes> {
         let mut out = Vec::new();
         while out.len() < PIECE {
-            let Some(entry) = self.watcher.initial.pop_front() else { break };
+            let Some(entry) = self.watcher.initial.pop_front() else {
+                break;
+            };
             let watcher = &self.watcher;
             let line = watcher.rendered("ADDED", &entry)?;
             out.extend_from_slice(&line);
@@ -151,7 +169,8 @@ impl Watcher {
             return Ok(None);
         }
         let kind = self.kind.as_ref();
-        let show = |entry: &Option<Entry>| entry.clone().map(|entry| self.registry.shown(kind, entry));
+        let show =
+            |entry: &Option<Entry>| entry.clone().map(|entry| self.registry.shown(kind, entry));
         let (now, before) = (show(&event.now), show(&event.before));
         let selected = |entry: &Option<Entry>| match entry {
             Some(entry) => crate::registry::matches(kind, entry, &self.labels, &self.fields),
@@ -161,7 +180,13 @@ impl Watcher {
             (Some(now), _, false, true) => ("ADDED", now),
             (Some(now), _, true, true) => ("MODIFIED", now),
             // Gone, or no longer selected: what it was, at the version of the change.
-            (_, Some(before), true, false) => ("DELETED", Entry { modified: event.revision, ..before }),
+            (_, Some(before), true, false) => (
+                "DELETED",
+                Entry {
+                    modified: event.revision,
+                    ..before
+                },
+            ),
             _ => return Ok(None),
         };
         *sent = event.revision;
@@ -182,12 +207,20 @@ impl Watcher {
 
     fn rendered(&self, word: &str, entry: &Entry) -> Result<Bytes> {
         let first = !self.columns_told.replace(true);
-        render::event(&self.registry, self.kind.as_ref(), word, entry, self.accept, first)
+        render::event(
+            &self.registry,
+            self.kind.as_ref(),
+            word,
+            entry,
+            self.accept,
+            first,
+        )
     }
 
     fn bookmark(&self, revision: u64, initial_end: bool) -> Result<Bytes> {
         let info = self.kind.info();
-        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        let mut metadata =
+            json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }

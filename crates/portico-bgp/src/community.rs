@@ -30,14 +30,19 @@ pub struct Communities {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a community: write 64512:100, 64512:1:100 for a large one, or a name such as no-export")]
+#[error(
+    "{0:?} is not a community: write 64512:100, 64512:1:100 for a large one, or a name such as \
+     no-export"
+)]
 pub struct NotACommunity(String);
 
 impl Communities {
     /// More would leave too little room for routes in a message.
     pub const MOST: usize = 100;
 
-    pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Communities, NotACommunity> {
+    pub fn parse<'a>(
+        texts: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Communities, NotACommunity> {
         let mut all = Communities::default();
         for text in texts {
             match parse(text).ok_or_else(|| NotACommunity(text.to_owned()))? {
@@ -81,7 +86,9 @@ fn parse(text: &str) -> Option<Either> {
     match *parts.as_slice() {
         [high, low] if numbers.len() == text.len() => {
             let (high, low) = (u16::try_from(high).ok()?, u16::try_from(low).ok()?);
-            Some(Either::Small(Community(u32::from(high) << 16 | u32::from(low))))
+            Some(Either::Small(Community(
+                u32::from(high) << 16 | u32::from(low),
+            )))
         }
         [first, second, third] => Some(Either::Large(LargeCommunity([first, second, third]))),
         _ => None,
@@ -90,7 +97,9 @@ fn parse(text: &str) -> Option<Either> {
 
 /// Digits and nothing else: `parse` alone would take a sign.
 fn number(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| u32::from_str(text).ok())?
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| u32::from_str(text).ok())?
 }
 
 impl fmt::Display for Community {
@@ -115,7 +124,13 @@ mod tests {
 
     #[test]
     fn people_write_them_in_three_ways() {
-        let all = Communities::parse(["64512:100", "no-export", "64512:1:4294967295", "large:1:2:3", "64512:100"]);
+        let all = Communities::parse([
+            "64512:100",
+            "no-export",
+            "64512:1:4294967295",
+            "large:1:2:3",
+            "64512:100",
+        ]);
         let all = all.unwrap();
         let small: Vec<String> = all.small.iter().map(Community::to_string).collect();
         let large: Vec<String> = all.large.iter().map(LargeCommunity::to_string).collect();
@@ -125,9 +140,18 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_by_name() {
-        for wrong in
-            ["", "1", "65536:1", "1:65536", "1:2:3:4", "+1:2", "1:-2", "large:1:2", "1:2:4294967296", "no-such"]
-        {
+        for wrong in [
+            "",
+            "1",
+            "65536:1",
+            "1:65536",
+            "1:2:3:4",
+            "+1:2",
+            "1:-2",
+            "large:1:2",
+            "1:2:4294967296",
+            "no-such",
+        ] {
             let error = Communities::parse([wrong]).unwrap_err().to_string();
             assert!(error.contains(&format!("{wrong:?}")), "{error}");
         }

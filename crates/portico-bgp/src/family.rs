@@ -16,7 +16,11 @@ impl Family {
     pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
 
     pub fn of(address: IpAddr) -> Family {
-        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+        if address.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        }
     }
 
     pub fn of_net(net: &IpNet) -> Family {

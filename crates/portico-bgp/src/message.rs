@@ -1,7 +1,8 @@
 //! Messages on the wire: RFC 4271 section 4, and what was added since.
 //!
-//! [`length`] finds where a message ends in what has come in, [`Message::decode`] reads it. An error is what has to be sent to the
-//! peer for it. Nothing here depends on a session but how long AS numbers are in it.
+//! [`length`] finds where a message ends in what has come in, [`Message::decode`] reads it. An
+//! error is what has to be sent to the peer for it. Nothing here depends on a session but how long
+//! AS numbers are in it.
 
 mod notification;
 mod open;
@@ -43,7 +44,8 @@ pub fn length(bytes: &[u8]) -> Result<Option<usize>, Notification> {
     if beginning.zip(MARKER).any(|(byte, marker)| *byte != marker) {
         return Err(Notification::new(code::HEADER, 1));
     }
-    let (Some(_), Some(length), Some(kind)) = (reader.array::<16>(), reader.u16(), reader.u8()) else {
+    let (Some(_), Some(length), Some(kind)) = (reader.array::<16>(), reader.u16(), reader.u8())
+    else {
         return Ok(None);
     };
     let least = match kind {
@@ -57,19 +59,29 @@ pub fn length(bytes: &[u8]) -> Result<Option<usize>, Notification> {
     let most = if kind == KEEPALIVE { HEADER } else { LARGEST };
     let whole = usize::from(length);
     if whole < least || whole > most {
-        return Err(Notification::with(code::HEADER, 2, length.to_be_bytes().to_vec()));
+        return Err(Notification::with(
+            code::HEADER,
+            2,
+            length.to_be_bytes().to_vec(),
+        ));
     }
     Ok(Some(whole).filter(|whole| bytes.len() >= *whole))
 }
 
 impl Message {
-    /// Reads the one message that the bytes are. `four_octets`: how AS numbers are written in this session (RFC 6793).
+    /// Reads the one message that the bytes are. `four_octets`: how AS numbers are written in this
+    /// session (RFC 6793).
     pub fn decode(bytes: &[u8], four_octets: bool) -> Result<Message, Notification> {
         let cut_off = || Notification::with(code::HEADER, 2, vec![]);
-        let whole = length(bytes)?.filter(|whole| *whole == bytes.len()).ok_or_else(cut_off)?;
+        let whole = length(bytes)?
+            .filter(|whole| *whole == bytes.len())
+            .ok_or_else(cut_off)?;
         let mut reader = Reader(bytes);
         reader.take(HEADER - 1);
-        let kind = reader.u8().filter(|_| whole >= HEADER).ok_or_else(cut_off)?;
+        let kind = reader
+            .u8()
+            .filter(|_| whole >= HEADER)
+            .ok_or_else(cut_off)?;
         match kind {
             OPEN => Open::decode(reader).map(Message::Open),
             UPDATE => Update::decode(reader, four_octets).map(Message::Update),

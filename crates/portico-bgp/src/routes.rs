@@ -1,7 +1,8 @@
 //! Which routes go to which peer.
 //!
-//! The [`Table`] holds the addresses that this node should announce, each with the [`Policy`] of where it comes from. A peer hears
-//! of the prefixes that they are aggregated to, while any address in one is announced. A change costs what it touches.
+//! The [`Table`] holds the addresses that this node should announce, each with the [`Policy`] of
+//! where it comes from. A peer hears of the prefixes that they are aggregated to, while any address
+//! in one is announced. A change costs what it touches.
 
 use crate::community::Communities;
 use crate::family::{Family, PerFamily};
@@ -34,15 +35,26 @@ impl Default for Policy {
     /// Single addresses, to everybody.
     fn default() -> Self {
         let (aggregation_v4, aggregation_v6) = (Family::V4.bits(), Family::V6.bits());
-        Policy { attributes: Arc::default(), aggregation_v4, aggregation_v6, peers: BTreeSet::new() }
+        Policy {
+            attributes: Arc::default(),
+            aggregation_v4,
+            aggregation_v6,
+            peers: BTreeSet::new(),
+        }
     }
 }
 
 impl Policy {
     fn prefix(&self, address: IpAddr) -> Option<IpNet> {
         let family = Family::of(address);
-        let length = *PerFamily { v4: self.aggregation_v4, v6: self.aggregation_v6 }.get(family);
-        IpNet::new(address, length.min(family.bits())).ok().map(|prefix| prefix.trunc())
+        let length = *PerFamily {
+            v4: self.aggregation_v4,
+            v6: self.aggregation_v6,
+        }
+        .get(family);
+        IpNet::new(address, length.min(family.bits()))
+            .ok()
+            .map(|prefix| prefix.trunc())
     }
 
     fn is_for(&self, peer: &str) -> bool {
@@ -55,11 +67,15 @@ impl Policy {
     }
 }
 
-/// A prefix whose addresses do not agree. It is announced nevertheless, without what they do not agree upon.
+/// A prefix whose addresses do not agree. It is announced nevertheless, without what they do not
+/// agree upon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// They come from pools with different local preferences: it gets none of them.
-    LocalPreference { prefix: IpNet, preferences: Vec<u32> },
+    LocalPreference {
+        prefix: IpNet,
+        preferences: Vec<u32>,
+    },
     /// Together they have more communities than can be told.
     Communities { prefix: IpNet },
 }
@@ -67,13 +83,24 @@ pub enum Conflict {
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Conflict::LocalPreference { prefix, preferences } => {
+            Conflict::LocalPreference {
+                prefix,
+                preferences,
+            } => {
                 let all: Vec<String> = preferences.iter().map(u32::to_string).collect();
                 let all = all.join(" and ");
-                write!(f, "{prefix} has the local preferences {all} from different pools, and is announced without")
+                write!(
+                    f,
+                    "{prefix} has the local preferences {all} from different pools, and is \
+                     announced without"
+                )
             }
             Conflict::Communities { prefix } => {
-                write!(f, "{prefix} has more than {} communities, and is announced with those only", Communities::MOST)
+                write!(
+                    f,
+                    "{prefix} has more than {} communities, and is announced with those only",
+                    Communities::MOST
+                )
             }
         }
     }
@@ -86,13 +113,15 @@ pub type Change = (IpNet, Option<Arc<Attributes>>);
 pub struct Table {
     /// Sorted and without repetition.
     addresses: BTreeMap<IpAddr, Vec<Arc<Policy>>>,
-    /// How many addresses each prefix is announced for, by policy: there are few of those, however many addresses.
+    /// How many addresses each prefix is announced for, by policy: there are few of those, however
+    /// many addresses.
     prefixes: BTreeMap<IpNet, BTreeMap<Arc<Policy>, usize>>,
     conflicts: BTreeMap<IpNet, Vec<Conflict>>,
 }
 
 impl Table {
-    /// These are the policies by which an address is announced; without any, it is not. The prefixes that this touches.
+    /// These are the policies by which an address is announced; without any, it is not. The
+    /// prefixes that this touches.
     pub fn set(&mut self, address: IpAddr, mut policies: Vec<Arc<Policy>>) -> Vec<IpNet> {
         policies.sort();
         policies.dedup();
@@ -106,32 +135,55 @@ impl Table {
         }
         let mut touched = BTreeSet::new();
         for policy in policies {
-            let Some(prefix) = policy.prefix(address) else { continue };
-            *self.prefixes.entry(prefix).or_default().entry(policy).or_default() += 1;
+            let Some(prefix) = policy.prefix(address) else {
+                continue;
+            };
+            *self
+                .prefixes
+                .entry(prefix)
+                .or_default()
+                .entry(policy)
+                .or_default() += 1;
             touched.insert(prefix);
         }
         for policy in before {
-            let Some(prefix) = policy.prefix(address) else { continue };
+            let Some(prefix) = policy.prefix(address) else {
+                continue;
+            };
             self.leave(prefix, &policy);
             touched.insert(prefix);
         }
-        touched.iter().for_each(|prefix| self.look_for_conflicts(*prefix));
+        touched
+            .iter()
+            .for_each(|prefix| self.look_for_conflicts(*prefix));
         touched.into_iter().collect()
     }
 
     /// All addresses at once; whatever else there was is gone. The prefixes that this touches.
-    pub fn replace(&mut self, all: impl IntoIterator<Item = (IpAddr, Arc<Policy>)>) -> BTreeSet<IpNet> {
+    pub fn replace(
+        &mut self,
+        all: impl IntoIterator<Item = (IpAddr, Arc<Policy>)>,
+    ) -> BTreeSet<IpNet> {
         let mut wanted: BTreeMap<IpAddr, Vec<Arc<Policy>>> = BTreeMap::new();
         for (address, policy) in all {
             wanted.entry(address).or_default().push(policy);
         }
-        let gone: Vec<IpAddr> = self.addresses.keys().filter(|have| !wanted.contains_key(have)).copied().collect();
+        let gone: Vec<IpAddr> = self
+            .addresses
+            .keys()
+            .filter(|have| !wanted.contains_key(have))
+            .copied()
+            .collect();
         let gone = gone.into_iter().map(|address| (address, vec![]));
-        gone.chain(wanted).flat_map(|(address, policies)| self.set(address, policies)).collect()
+        gone.chain(wanted)
+            .flat_map(|(address, policies)| self.set(address, policies))
+            .collect()
     }
 
     fn leave(&mut self, prefix: IpNet, policy: &Arc<Policy>) {
-        let Some(policies) = self.prefixes.get_mut(&prefix) else { return };
+        let Some(policies) = self.prefixes.get_mut(&prefix) else {
+            return;
+        };
         if let Some(count) = policies.get_mut(policy) {
             *count = count.saturating_sub(1);
         }
@@ -147,13 +199,23 @@ impl Table {
     }
 
     /// What a peer should hear of prefixes that were touched.
-    pub fn changes<'a>(&self, peer: &str, touched: impl IntoIterator<Item = &'a IpNet>) -> Vec<Change> {
-        touched.into_iter().map(|prefix| (*prefix, self.route(peer, prefix))).collect()
+    pub fn changes<'a>(
+        &self,
+        peer: &str,
+        touched: impl IntoIterator<Item = &'a IpNet>,
+    ) -> Vec<Change> {
+        touched
+            .into_iter()
+            .map(|prefix| (*prefix, self.route(peer, prefix)))
+            .collect()
     }
 
     /// All that a peer should hear of.
     pub fn routes(&self, peer: &str) -> Vec<Change> {
-        self.changes(peer, self.prefixes.keys()).into_iter().filter(|(_, route)| route.is_some()).collect()
+        self.changes(peer, self.prefixes.keys())
+            .into_iter()
+            .filter(|(_, route)| route.is_some())
+            .collect()
     }
 
     pub fn conflicts(&self) -> impl Iterator<Item = &Conflict> {
@@ -161,12 +223,21 @@ impl Table {
     }
 
     fn policies(&self, prefix: &IpNet) -> impl Iterator<Item = &Policy> {
-        self.prefixes.get(prefix).into_iter().flat_map(|policies| policies.keys()).map(AsRef::as_ref)
+        self.prefixes
+            .get(prefix)
+            .into_iter()
+            .flat_map(|policies| policies.keys())
+            .map(AsRef::as_ref)
     }
 
     /// The local preferences that some peer would hear together.
     fn disagreeing(&self, prefix: &IpNet) -> BTreeSet<u32> {
-        let preference = |policy: &Policy| policy.attributes.local_preference.unwrap_or(DEFAULT_PREFERENCE);
+        let preference = |policy: &Policy| {
+            policy
+                .attributes
+                .local_preference
+                .unwrap_or(DEFAULT_PREFERENCE)
+        };
         let mut found = BTreeSet::new();
         for one in self.policies(prefix) {
             for other in self.policies(prefix).filter(|other| one.meets(other)) {
@@ -181,11 +252,15 @@ impl Table {
     fn look_for_conflicts(&mut self, prefix: IpNet) {
         let preferences = self.disagreeing(&prefix);
         let mut communities = Communities::default();
-        self.policies(&prefix).for_each(|policy| communities.add(&policy.attributes.communities));
+        self.policies(&prefix)
+            .for_each(|policy| communities.add(&policy.attributes.communities));
         let mut found = Vec::new();
         if !preferences.is_empty() {
             let preferences = preferences.into_iter().collect();
-            found.push(Conflict::LocalPreference { prefix, preferences });
+            found.push(Conflict::LocalPreference {
+                prefix,
+                preferences,
+            });
         }
         if communities.are_too_many() {
             found.push(Conflict::Communities { prefix });

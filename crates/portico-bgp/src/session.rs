@@ -7,11 +7,13 @@
 //!     │                └── failed, closed, refused, silent ◀─────┴──────────────────┴──────────────────────┘
 //!     └──────────────────── Stop: told everybody that all routes are gone ─────────────────────────────────┘
 //! ```
-//! RFC 4271 section 8, without the half that listens: routers are configured to be called, and then there is never more than one
-//! connection between the two. `Waiting` is its Idle and Active, `Connecting` its Connect.
+//! RFC 4271 section 8, without the half that listens: routers are configured to be called, and then
+//! there is never more than one connection between the two. `Waiting` is its Idle and Active,
+//! `Connecting` its Connect.
 //!
-//! What is announced is a set of routes that are wanted ([`Input::Routes`] changes it). [`Session::pull`] makes UPDATEs of what the
-//! peer has not been told yet, when there is room to send them.
+//! What is announced is a set of routes that are wanted ([`Input::Routes`] changes it).
+//! [`Session::pull`] makes UPDATEs of what the peer has not been told yet, when there is room to
+//! send them.
 
 mod config;
 mod established;
@@ -147,7 +149,16 @@ impl Session {
     pub fn new(config: Config) -> Self {
         let rib = Rib::default();
         let phase = Phase::Stopped;
-        Session { config, phase, rib, received: vec![], failures: 0, restarted: true, stop: None, trouble: None }
+        Session {
+            config,
+            phase,
+            rib,
+            received: vec![],
+            failures: 0,
+            restarted: true,
+            stop: None,
+            trouble: None,
+        }
     }
 
     pub fn config(&self) -> &Config {
@@ -172,10 +183,19 @@ impl Session {
         };
         let trouble = match established {
             Some(established) => established.trouble(&self.rib),
-            None => self.trouble.as_ref().map(Reason::to_string).unwrap_or_default(),
+            None => self
+                .trouble
+                .as_ref()
+                .map(Reason::to_string)
+                .unwrap_or_default(),
         };
         let (routes, due) = (self.rib.told(), self.rib.due());
-        Status { established: established.is_some(), routes, due, trouble }
+        Status {
+            established: established.is_some(),
+            routes,
+            due,
+            trouble,
+        }
     }
 
     /// There was one failure since the last good session, and no more.
@@ -187,7 +207,9 @@ impl Session {
     pub fn deadline(&self) -> Option<Time> {
         match &self.phase {
             Phase::Stopped => None,
-            Phase::Waiting { until } | Phase::Connecting { until } | Phase::OpenSent { until, .. } => Some(*until),
+            Phase::Waiting { until }
+            | Phase::Connecting { until }
+            | Phase::OpenSent { until, .. } => Some(*until),
             Phase::OpenConfirm(agreed) => agreed.deadline(),
             Phase::Established(established) => established.agreed.deadline(),
         }
@@ -203,15 +225,20 @@ impl Session {
             Input::Failed(why) => self.failed(&mut out, now, why),
             Input::Bytes(bytes) => self.bytes(&mut out, now, bytes),
             Input::Closed(why) => self.closed(&mut out, now, why),
-            Input::Routes(changes) => changes.iter().for_each(|(prefix, route)| self.rib.want(*prefix, route.clone())),
+            Input::Routes(changes) => changes
+                .iter()
+                .for_each(|(prefix, route)| self.rib.want(*prefix, route.clone())),
             Input::Stop(stop) => self.end(&mut out, stop),
         }
         out
     }
 
-    /// The next message with routes, if there is one: to be asked for while there is room, until nothing comes.
+    /// The next message with routes, if there is one: to be asked for while there is room, until
+    /// nothing comes.
     pub fn pull(&mut self) -> Vec<Output> {
-        let Phase::Established(established) = &mut self.phase else { return vec![] };
+        let Phase::Established(established) = &mut self.phase else {
+            return vec![];
+        };
         if let Some(message) = established.next(&self.config, &mut self.rib) {
             return vec![Output::Send(message)];
         }
@@ -252,7 +279,12 @@ impl Session {
 
     fn connect(&mut self, out: &mut Vec<Output>, now: Now) {
         out.push(Output::Connect);
-        self.become_(out, Phase::Connecting { until: now.time + CONNECT });
+        self.become_(
+            out,
+            Phase::Connecting {
+                until: now.time + CONNECT,
+            },
+        );
     }
 
     fn connected(&mut self, out: &mut Vec<Output>, now: Now, next_hops: NextHops) {
@@ -262,7 +294,13 @@ impl Session {
         self.received.clear();
         let open = negotiate::open(&self.config, &next_hops, self.restarted);
         out.push(Output::Send(open.encode()));
-        self.become_(out, Phase::OpenSent { until: now.time + INTRODUCTION, next_hops });
+        self.become_(
+            out,
+            Phase::OpenSent {
+                until: now.time + INTRODUCTION,
+                next_hops,
+            },
+        );
     }
 
     fn failed(&mut self, out: &mut Vec<Output>, now: Now, why: &str) {
@@ -277,7 +315,14 @@ impl Session {
             Phase::OpenSent { .. } => false,
             Phase::OpenConfirm(_) | Phase::Established(_) => true,
         };
-        self.down(out, now, Reason::Closed { introduced, why: why.to_owned() });
+        self.down(
+            out,
+            now,
+            Reason::Closed {
+                introduced,
+                why: why.to_owned(),
+            },
+        );
     }
 
     fn bytes(&mut self, out: &mut Vec<Output>, now: Now, bytes: &[u8]) {
@@ -320,11 +365,15 @@ impl Session {
     }
 
     fn message(&mut self, out: &mut Vec<Output>, now: Now, message: Message) {
-        if let Phase::OpenConfirm(agreed) | Phase::Established(Established { agreed, .. }) = &mut self.phase {
+        if let Phase::OpenConfirm(agreed) | Phase::Established(Established { agreed, .. }) =
+            &mut self.phase
+        {
             agreed.heard(now.time);
         }
         match (&mut self.phase, message) {
-            (_, Message::Notification(notification)) => self.down(out, now, Reason::Refused(notification)),
+            (_, Message::Notification(notification)) => {
+                self.down(out, now, Reason::Refused(notification))
+            }
             (Phase::OpenSent { next_hops, .. }, Message::Open(open)) => {
                 match negotiate::agree(&self.config, *next_hops, &open, now.time) {
                     Ok(agreed) => {
@@ -341,7 +390,9 @@ impl Session {
             }
             (Phase::Established(_), Message::Update(update)) => out.push(Output::Heard(update)),
             (Phase::Established(established), Message::RouteRefresh(family)) => {
-                family.into_iter().for_each(|family| established.refresh(family, &mut self.rib));
+                family
+                    .into_iter()
+                    .for_each(|family| established.refresh(family, &mut self.rib));
             }
             (Phase::Established(_), Message::Keepalive) => {}
             // RFC 6608: which state it was.
@@ -370,22 +421,38 @@ impl Session {
     }
 
     fn is_connected(&self) -> bool {
-        matches!(self.phase, Phase::OpenSent { .. } | Phase::OpenConfirm(_) | Phase::Established(_))
+        matches!(
+            self.phase,
+            Phase::OpenSent { .. } | Phase::OpenConfirm(_) | Phase::Established(_)
+        )
     }
 
     fn four_octets(&self) -> bool {
         match &self.phase {
-            Phase::OpenConfirm(agreed) | Phase::Established(Established { agreed, .. }) => agreed.four_octets,
+            Phase::OpenConfirm(agreed) | Phase::Established(Established { agreed, .. }) => {
+                agreed.four_octets
+            }
             _ => true,
         }
     }
 
     /// What the peer did is wrong: it is told, and the session is over.
     fn refuse(&mut self, out: &mut Vec<Output>, now: Now, notification: Notification) {
-        self.give_up(out, now, Reason::Refusing(notification.clone()), notification);
+        self.give_up(
+            out,
+            now,
+            Reason::Refusing(notification.clone()),
+            notification,
+        );
     }
 
-    fn give_up(&mut self, out: &mut Vec<Output>, now: Now, reason: Reason, notification: Notification) {
+    fn give_up(
+        &mut self,
+        out: &mut Vec<Output>,
+        now: Now,
+        reason: Reason,
+        notification: Notification,
+    ) {
         out.push(Output::Send(notification.encode()));
         self.down(out, now, reason);
     }
@@ -393,7 +460,9 @@ impl Session {
     fn down(&mut self, out: &mut Vec<Output>, now: Now, reason: Reason) {
         out.push(Output::Close);
         let was_good = match &self.phase {
-            Phase::Established(established) => now.time.saturating_sub(established.since) >= GOOD_SESSION,
+            Phase::Established(established) => {
+                now.time.saturating_sub(established.since) >= GOOD_SESSION
+            }
             _ => false,
         };
         self.failures = if was_good { 0 } else { self.failures };
@@ -412,7 +481,9 @@ impl Session {
 
     /// The time until the next attempt.
     fn retry(&mut self, chance: f64) -> Duration {
-        let longest = FIRST_RETRY.saturating_mul(1 << self.failures.min(16)).min(self.config.longest_retry);
+        let longest = FIRST_RETRY
+            .saturating_mul(1 << self.failures.min(16))
+            .min(self.config.longest_retry);
         self.failures = self.failures.saturating_add(1);
         longest.mul_f64(0.75 + chance.clamp(0.0, 1.0) / 4.0)
     }

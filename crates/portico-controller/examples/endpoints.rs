@@ -1,6 +1,7 @@
 //! Runs the endpoint-slice controller against the API server of the current kubeconfig.
 //!
-//! `--no-endpoints` leaves the older Endpoints objects alone; `--leader-elect` takes part in an election.
+//! `--no-endpoints` leaves the older Endpoints objects alone; `--leader-elect` takes part in an
+//! election.
 
 use std::{error::Error, process};
 
@@ -11,9 +12,14 @@ use portico_controller::{
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .init();
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
-    let options = Options { write_endpoints: !has("--no-endpoints"), ..Options::default() };
+    let options = Options {
+        write_endpoints: !has("--no-endpoints"),
+        ..Options::default()
+    };
     let client = kube::Client::try_default().await?;
     let (stop, shutdown) = tokio::sync::watch::channel(false);
     tokio::spawn(async move {
@@ -21,8 +27,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let _ = stop.send(true);
     });
     if has("--leader-elect") {
-        let lease = LeaseOptions::new("default", "portico-endpoints", &format!("example-{}", process::id()));
-        lead(client.clone(), lease, shutdown, |shutdown| run(client.clone(), options.clone(), shutdown)).await;
+        let lease = LeaseOptions::new(
+            "default",
+            "portico-endpoints",
+            &format!("example-{}", process::id()),
+        );
+        lead(client.clone(), lease, shutdown, |shutdown| {
+            run(client.clone(), options.clone(), shutdown)
+        })
+        .await;
     } else {
         run(client, options.clone(), shutdown).await;
     }

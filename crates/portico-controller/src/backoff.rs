@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use kube::runtime::utils::Backoff;
 
-/// How long a watch waits after a failure: an expired one lists again at once, a dead server is asked every two seconds.
+/// How long a watch waits after a failure: an expired one lists again at once, a dead server is
+/// asked every two seconds.
 #[derive(Default)]
 pub struct WatchBackoff {
     failures: u32,
@@ -50,7 +51,10 @@ mod tests {
     #[test]
     fn a_failure_after_a_calm_time_is_the_first() {
         let past = Instant::now().checked_sub(CALM * 2);
-        let mut backoff = WatchBackoff { failures: 9, last: past };
+        let mut backoff = WatchBackoff {
+            failures: 9,
+            last: past,
+        };
         assert_eq!(backoff.next(), Some(Duration::from_millis(20)));
     }
 }

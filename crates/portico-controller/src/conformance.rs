@@ -1,5 +1,5 @@
-//! The contract of providers, as a test: any [`Provider`], in this program or behind a socket, is taken through the life of a
-//! few Services, and every step is repeated as the controller would.
+//! The contract of providers, as a test: any [`Provider`], in this program or behind a socket, is
+//! taken through the life of a few Services, and every step is repeated as the controller would.
 //!
 //! ```text
 //! let case = Case::new(nodes).can(Can { source_ranges: Support::Refused, ..Can::everything() });
@@ -8,9 +8,11 @@
 //! ```
 //!
 //! - [`Case`] says what the provider can do, and with which nodes and annotations it is tried.
-//! - [`World`] looks behind the provider: what exists for Services, and what is others'. Without one, only answers are checked.
-//! - [`with_faults`] repeats a life with every single call that a provider makes to its server going wrong in every way. For that,
-//!   the layer that makes those calls asks [`FaultPlan::next`] before each one and does what the [`Fault`] says; a [`Lab`] holds both.
+//! - [`World`] looks behind the provider: what exists for Services, and what is others'. Without
+//!   one, only answers are checked.
+//! - [`with_faults`] repeats a life with every single call that a provider makes to its server
+//!   going wrong in every way. For that, the layer that makes those calls asks [`FaultPlan::next`]
+//!   before each one and does what the [`Fault`] says; a [`Lab`] holds both.
 //!
 //! Nothing here names a provider, and nothing is needed of one beside its contract.
 
@@ -32,7 +34,8 @@ pub use report::{Outcome, Report, Step};
 /// What a provider is tried with.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What all Services begin with: cluster, class, labels, annotations. Names, ports and nodes come from the test.
+    /// What all Services begin with: cluster, class, labels, annotations. Names, ports and nodes
+    /// come from the test.
     pub template: Request,
     /// Three or more that the provider knows.
     pub nodes: Vec<Node>,
@@ -46,7 +49,10 @@ pub struct Case {
 impl Case {
     pub fn new(nodes: Vec<Node>) -> Case {
         Case {
-            template: Request { cluster: "conformance".to_owned(), ..Request::default() },
+            template: Request {
+                cluster: "conformance".to_owned(),
+                ..Request::default()
+            },
             nodes,
             can: Can::everything(),
             patience: Duration::from_secs(60),
@@ -62,7 +68,8 @@ impl Case {
 /// What a provider does about what not every one can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Can {
-    /// It sends to the ports of nodes; `Ignored` where packets keep the balancer's address and port.
+    /// It sends to the ports of nodes; `Ignored` where packets keep the balancer's address and
+    /// port.
     pub node_ports: Support,
     /// `externalTrafficPolicy: Local`
     pub local: Support,
@@ -104,11 +111,11 @@ pub enum Support {
     Untested(String),
 }
 
-/// What is behind a provider. Lines begin with a word that says what kind of thing it is (`listener`, `address`), and leave out
-/// what changes by itself, such as times.
+/// What is behind a provider. Lines begin with a word that says what kind of thing it is
+/// (`listener`, `address`), and leave out what changes by itself, such as times.
 pub trait World: Send + Sync {
-    /// Everything that exists for Services of the test, a line each, with all that a provider decides: ports, ranges, and
-    /// nodes by name, address or id.
+    /// Everything that exists for Services of the test, a line each, with all that a provider
+    /// decides: ports, ranges, and nodes by name, address or id.
     fn owned(&self) -> BoxFuture<'_, Result<Vec<String>, String>>;
 
     /// Everything else that a provider could reach, and must not touch.
@@ -117,8 +124,8 @@ pub trait World: Send + Sync {
     }
 }
 
-/// Take a provider through all steps. A step that fails does not keep the others from being tried, but nothing is tried without a
-/// load balancer.
+/// Take a provider through all steps. A step that fails does not keep the others from being tried,
+/// but nothing is tried without a load balancer.
 pub async fn run(provider: &dyn Provider, world: Option<&dyn World>, case: &Case) -> Report {
     let mut report = Report::default();
     let tester = match life::Tester::new(provider, world, case).await {
@@ -135,7 +142,9 @@ pub async fn run(provider: &dyn Provider, world: Option<&dyn World>, case: &Case
             _ => tester.watched((step.work)(&tester)).await,
         };
         if outcome.is_err() && step.vital {
-            reason.get_or_insert_with(|| format!("there is nothing to try it on: \"{}\" failed", step.name));
+            reason.get_or_insert_with(|| {
+                format!("there is nothing to try it on: \"{}\" failed", step.name)
+            });
         }
         report.add(step.name, outcome);
     }

@@ -1,7 +1,9 @@
-//! Election of one active replica by a Lease, as the Kubernetes components do it: whoever holds the Lease renews it; the
-//! others take it when it has not been renewed for its whole duration, by their own clock since they saw it change.
+//! Election of one active replica by a Lease, as the Kubernetes components do it: whoever holds the
+//! Lease renews it; the others take it when it has not been renewed for its whole duration, by
+//! their own clock since they saw it change.
 //!
-//! [`Election`] decides and touches nothing; [`lead`] reads and writes the Lease and runs the work while it is held.
+//! [`Election`] decides and touches nothing; [`lead`] reads and writes the Lease and runs the work
+//! while it is held.
 
 use std::time::{Duration, Instant};
 
@@ -61,34 +63,52 @@ pub struct Election {
 
 impl Election {
     pub fn new(identity: &str, lease_duration: Duration) -> Self {
-        Self { identity: identity.into(), lease_duration, seen: None }
+        Self {
+            identity: identity.into(),
+            lease_duration,
+            seen: None,
+        }
     }
 
-    /// `now` measures how long the Lease has not changed, `clock` is what is written into it: clocks of two machines
-    /// are never compared.
+    /// `now` measures how long the Lease has not changed, `clock` is what is written into it:
+    /// clocks of two machines are never compared.
     pub fn step(&mut self, lease: Option<&Lease>, now: Instant, clock: Timestamp) -> Step {
         let Some(lease) = lease else {
-            return Step::Create(Box::new(Lease { spec: Some(self.taken(None, clock)), ..Lease::default() }));
+            return Step::Create(Box::new(Lease {
+                spec: Some(self.taken(None, clock)),
+                ..Lease::default()
+            }));
         };
         let since = self.unchanged_since(lease, now);
         let spec = lease.spec.as_ref();
-        let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
+        let holder = spec
+            .and_then(|spec| spec.holder_identity.as_deref())
+            .unwrap_or_default();
         if holder.is_empty() || holder == self.identity || now >= since + self.duration_of(spec) {
-            return Step::Replace(Box::new(Lease { spec: Some(self.taken(spec, clock)), ..lease.clone() }));
+            return Step::Replace(Box::new(Lease {
+                spec: Some(self.taken(spec, clock)),
+                ..lease.clone()
+            }));
         }
         Step::Wait
     }
 
     /// The Lease as it is given up: free for the next one at once.
     pub fn released(&self, lease: &Lease, clock: Timestamp) -> Option<Lease> {
-        let spec = lease.spec.as_ref().filter(|spec| spec.holder_identity.as_ref() == Some(&self.identity))?;
+        let spec = lease
+            .spec
+            .as_ref()
+            .filter(|spec| spec.holder_identity.as_ref() == Some(&self.identity))?;
         let spec = LeaseSpec {
             holder_identity: Some(String::new()),
             lease_duration_seconds: Some(1),
             renew_time: Some(MicroTime(clock)),
             ..spec.clone()
         };
-        Some(Lease { spec: Some(spec), ..lease.clone() })
+        Some(Lease {
+            spec: Some(spec),
+            ..lease.clone()
+        })
     }
 
     fn unchanged_since(&mut self, lease: &Lease, now: Instant) -> Instant {
@@ -103,7 +123,9 @@ impl Election {
 
     /// The duration that the holder promised counts, not one's own.
     fn duration_of(&self, spec: Option<&LeaseSpec>) -> Duration {
-        let seconds = spec.and_then(|spec| spec.lease_duration_seconds).and_then(|seconds| u64::try_from(seconds).ok());
+        let seconds = spec
+            .and_then(|spec| spec.lease_duration_seconds)
+            .and_then(|seconds| u64::try_from(seconds).ok());
         seconds.map_or(self.lease_duration, Duration::from_secs)
     }
 
@@ -114,17 +136,26 @@ impl Election {
         let taken_over = !is_renewal && before.acquire_time.is_some();
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: Some(i32::try_from(self.lease_duration.as_secs().max(1)).unwrap_or(i32::MAX)),
-            acquire_time: before.acquire_time.filter(|_| is_renewal).or(Some(MicroTime(clock))),
+            lease_duration_seconds: Some(
+                i32::try_from(self.lease_duration.as_secs().max(1)).unwrap_or(i32::MAX),
+            ),
+            acquire_time: before
+                .acquire_time
+                .filter(|_| is_renewal)
+                .or(Some(MicroTime(clock))),
             renew_time: Some(MicroTime(clock)),
-            lease_transitions: Some(if taken_over { transitions.saturating_add(1) } else { transitions }),
+            lease_transitions: Some(if taken_over {
+                transitions.saturating_add(1)
+            } else {
+                transitions
+            }),
             ..before
         }
     }
 }
 
-/// Runs `work` whenever this replica holds the Lease, until `shutdown`. Work that loses the Lease is dropped where it
-/// stands, and the replica stands for election again.
+/// Runs `work` whenever this replica holds the Lease, until `shutdown`. Work that loses the Lease
+/// is dropped where it stands, and the replica stands for election again.
 pub async fn lead<W: Future<Output = ()>>(
     client: Client,
     options: LeaseOptions,
@@ -132,13 +163,21 @@ pub async fn lead<W: Future<Output = ()>>(
     mut work: impl FnMut(Shutdown) -> W,
 ) {
     let api = Api::namespaced(client, &options.namespace);
-    let mut candidate = Candidate { election: Election::new(&options.identity, options.lease_duration), api, options };
+    let mut candidate = Candidate {
+        election: Election::new(&options.identity, options.lease_duration),
+        api,
+        options,
+    };
     loop {
         tokio::select! {
             () = candidate.acquire() => {}
             _ = shutdown.wait_for(|stop| *stop) => return,
         }
-        info!(lease = candidate.options.name, identity = candidate.options.identity, "leading");
+        info!(
+            lease = candidate.options.name,
+            identity = candidate.options.identity,
+            "leading"
+        );
         let ended = tokio::select! {
             () = work(shutdown.clone()) => true,
             () = candidate.renew_until_lost() => false,
@@ -176,7 +215,10 @@ impl Candidate {
         while renewed.elapsed() < self.options.renew_deadline {
             tokio::time::sleep(self.options.retry_period).await;
             let asked = Instant::now();
-            let left = self.options.renew_deadline.saturating_sub(renewed.elapsed());
+            let left = self
+                .options
+                .renew_deadline
+                .saturating_sub(renewed.elapsed());
             match tokio::time::timeout(left, self.attempt()).await {
                 Ok(Attempt::Held) => renewed = asked,
                 Ok(Attempt::HeldByAnother) => return,
@@ -198,13 +240,21 @@ impl Candidate {
 
     async fn try_once(&mut self) -> kube::Result<Attempt> {
         let lease = self.api.get_opt(&self.options.name).await?;
-        match self.election.step(lease.as_ref(), Instant::now(), Timestamp::now()) {
+        match self
+            .election
+            .step(lease.as_ref(), Instant::now(), Timestamp::now())
+        {
             Step::Wait => return Ok(Attempt::HeldByAnother),
             Step::Replace(lease) => {
-                self.api.replace(&self.options.name, &PostParams::default(), &lease).await?;
+                self.api
+                    .replace(&self.options.name, &PostParams::default(), &lease)
+                    .await?;
             }
             Step::Create(mut lease) => {
-                lease.metadata = ObjectMeta { name: Some(self.options.name.clone()), ..ObjectMeta::default() };
+                lease.metadata = ObjectMeta {
+                    name: Some(self.options.name.clone()),
+                    ..ObjectMeta::default()
+                };
                 self.api.create(&PostParams::default(), &lease).await?;
             }
         }
@@ -214,14 +264,21 @@ impl Candidate {
     async fn release(&self) {
         let release = async {
             let lease = self.api.get_opt(&self.options.name).await?;
-            if let Some(released) = lease.and_then(|lease| self.election.released(&lease, Timestamp::now())) {
-                self.api.replace(&self.options.name, &PostParams::default(), &released).await?;
+            if let Some(released) =
+                lease.and_then(|lease| self.election.released(&lease, Timestamp::now()))
+            {
+                self.api
+                    .replace(&self.options.name, &PostParams::default(), &released)
+                    .await?;
             }
             Ok::<(), kube::Error>(())
         };
         match tokio::time::timeout(self.options.retry_period, release).await {
             Ok(Ok(())) => info!(lease = self.options.name, "released"),
-            _ => warn!(lease = self.options.name, "could not release the lease; it expires by itself"),
+            _ => warn!(
+                lease = self.options.name,
+                "could not release the lease; it expires by itself"
+            ),
         }
     }
 }

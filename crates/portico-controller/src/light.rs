@@ -1,5 +1,5 @@
-//! Services without what nobody here reads. Who set which field is half of a Service that several programs write to, and every change of each comes
-//! back twice: in the answer and by the watch.
+//! Services without what nobody here reads. Who set which field is half of a Service that several
+//! programs write to, and every change of each comes back twice: in the answer and by the watch.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -37,7 +37,13 @@ struct Metadata {
 }
 
 impl From<Read> for LightService {
-    fn from(Read { metadata, spec, status }: Read) -> LightService {
+    fn from(
+        Read {
+            metadata,
+            spec,
+            status,
+        }: Read,
+    ) -> LightService {
         let metadata = ObjectMeta {
             name: metadata.name,
             namespace: metadata.namespace,
@@ -51,7 +57,11 @@ impl From<Read> for LightService {
             finalizers: metadata.finalizers,
             ..ObjectMeta::default()
         };
-        LightService(Service { metadata, spec, status })
+        LightService(Service {
+            metadata,
+            spec,
+            status,
+        })
     }
 }
 
@@ -100,7 +110,10 @@ mod tests {
             "spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
         });
         let light: LightService = serde_json::from_value(service.clone()).unwrap();
-        service["metadata"].as_object_mut().unwrap().remove("managedFields");
+        service["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("managedFields");
         assert_eq!(light.0, serde_json::from_value(service).unwrap());
     }
 }

@@ -9,7 +9,8 @@ use std::{
 
 use crate::key::ObjectKey;
 
-/// How long a Service waits after its first failure, twice as long after each further one, and at most.
+/// How long a Service waits after its first failure, twice as long after each further one, and at
+/// most.
 #[derive(Clone, Copy, Debug)]
 pub struct Delays {
     pub first: Duration,
@@ -21,7 +22,8 @@ pub struct Delays {
 pub enum End {
     Done,
     Failed,
-    /// Nothing failed, and there is more to do after this time. What failed before is not forgotten.
+    /// Nothing failed, and there is more to do after this time. What failed before is not
+    /// forgotten.
     Again(Duration),
 }
 
@@ -100,7 +102,11 @@ impl Queue {
             End::Again(delay) => delay,
             End::Failed => {
                 let times = self.failures.entry(key.clone()).or_default();
-                let delay = self.delays.first.saturating_mul(1 << (*times).min(20)).min(self.delays.last);
+                let delay = self
+                    .delays
+                    .first
+                    .saturating_mul(1 << (*times).min(20))
+                    .min(self.delays.last);
                 *times = times.saturating_add(1);
                 delay
             }
@@ -145,7 +151,10 @@ impl Queue {
 mod tests {
     use super::*;
 
-    const DELAYS: Delays = Delays { first: Duration::from_millis(10), last: Duration::from_secs(60) };
+    const DELAYS: Delays = Delays {
+        first: Duration::from_millis(10),
+        last: Duration::from_secs(60),
+    };
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey::new("default", name)
@@ -178,8 +187,13 @@ mod tests {
     fn no_more_than_the_limit_run_at_a_time() {
         let mut queue = Queue::new(2, DELAYS);
         let now = Instant::now();
-        ["a", "b", "c"].into_iter().for_each(|name| queue.add(key(name)));
-        assert_eq!((queue.start(now), queue.start(now), queue.start(now)), (Some(key("a")), Some(key("b")), None));
+        ["a", "b", "c"]
+            .into_iter()
+            .for_each(|name| queue.add(key(name)));
+        assert_eq!(
+            (queue.start(now), queue.start(now), queue.start(now)),
+            (Some(key("a")), Some(key("b")), None)
+        );
         queue.finish(key("b"), End::Done, now);
         assert_eq!(queue.start(now), Some(key("c")));
     }
@@ -227,11 +241,19 @@ mod tests {
         for _ in 0..100 {
             queue.add(key("a"));
             queue.start(now);
-            assert!(queue.finish(key("a"), End::Failed, now).is_some_and(|wait| wait <= DELAYS.last));
+            assert!(
+                queue
+                    .finish(key("a"), End::Failed, now)
+                    .is_some_and(|wait| wait <= DELAYS.last)
+            );
         }
         assert_eq!(queue.start(now + DELAYS.last), Some(key("a")));
         queue.finish(key("a"), End::Done, now);
-        assert_eq!(queue.next_deadline(), None, "one retry, however often it failed");
+        assert_eq!(
+            queue.next_deadline(),
+            None,
+            "one retry, however often it failed"
+        );
     }
 
     #[test]
@@ -245,7 +267,10 @@ mod tests {
         assert_eq!(queue.next_deadline(), Some(soon));
         assert_eq!(queue.start(now), None);
         assert_eq!(queue.start(soon), Some(key("a")));
-        assert_eq!(queue.finish(key("a"), End::Again(Duration::from_secs(5)), soon), Some(Duration::from_secs(5)));
+        assert_eq!(
+            queue.finish(key("a"), End::Again(Duration::from_secs(5)), soon),
+            Some(Duration::from_secs(5))
+        );
         assert_eq!(queue.next_deadline(), Some(soon + Duration::from_secs(5)));
     }
 }

@@ -2,7 +2,8 @@
 
 use tokio::task::AbortHandle;
 
-/// Work that is dropped, because its lease is lost, is dropped where it stands, with all it has started.
+/// Work that is dropped, because its lease is lost, is dropped where it stands, with all it has
+/// started.
 #[derive(Debug)]
 pub struct AbortOnDrop(pub AbortHandle);
 

@@ -8,14 +8,17 @@ use portico_dataplane::iptables::{Iptables, Options, Variant};
 use portico_dataplane::ipvs::{self, Ipvs};
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::table::{
-    Change, Endpoint, Family, ForwardingTable, Frontend, FrontendKind, LocalPods, Masquerade, NodePortAddresses,
-    Outcome, PortKey, Protocol, ServiceName, ServicePort,
+    Change, Endpoint, Family, ForwardingTable, Frontend, FrontendKind, LocalPods, Masquerade,
+    NodePortAddresses, Outcome, PortKey, Protocol, ServiceName, ServicePort,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-#[expect(unsafe_code, reason = "there is no safe way into a new network namespace")]
+#[expect(
+    unsafe_code,
+    reason = "there is no safe way into a new network namespace"
+)]
 fn enter_new_namespace() -> std::io::Result<()> {
     // SAFETY: it concerns the calling thread only and takes no pointers.
     match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
@@ -25,24 +28,61 @@ fn enter_new_namespace() -> std::io::Result<()> {
 }
 
 fn key(number: u32) -> PortKey {
-    let service = ServiceName { namespace: "bench".into(), name: format!("service-{number}").into() };
-    PortKey { service, port: "http".into(), protocol: Protocol::Tcp, family: Family::V4 }
+    let service = ServiceName {
+        namespace: "bench".into(),
+        name: format!("service-{number}").into(),
+    };
+    PortKey {
+        service,
+        port: "http".into(),
+        protocol: Protocol::Tcp,
+        family: Family::V4,
+    }
 }
 
 /// Every tenth has a node port too.
 fn port(number: u32, endpoints: u32, generation: u32) -> Arc<ServicePort> {
     let frontend = |kind, address: Option<IpAddr>, port, masquerade| {
         let (inside, outside) = (Outcome::Cluster, Outcome::Cluster);
-        Frontend { kind, address, port, inside, outside, masquerade, sources: None }
+        Frontend {
+            kind,
+            address,
+            port,
+            inside,
+            outside,
+            masquerade,
+            sources: None,
+        }
     };
     let address = IpAddr::from((0x0a60_0000 + number + 1).to_be_bytes());
-    let mut frontends = vec![frontend(FrontendKind::ClusterIp, Some(address), 80, Masquerade::UnlessPod)];
+    let mut frontends = vec![frontend(
+        FrontendKind::ClusterIp,
+        Some(address),
+        80,
+        Masquerade::UnlessPod,
+    )];
     if number.is_multiple_of(10) {
-        frontends.push(frontend(FrontendKind::NodePort, None, 30000 + (number / 10 % 2000) as u16, Masquerade::Always));
+        frontends.push(frontend(
+            FrontendKind::NodePort,
+            None,
+            30000 + (number / 10 % 2000) as u16,
+            Masquerade::Always,
+        ));
     }
-    let address = |index: u32| IpAddr::from((0x0b00_0000 + number * 256 + index + generation).to_be_bytes());
-    let cluster = (0..endpoints).map(|index| Endpoint { address: address(index), port: 8080, local: false }).collect();
-    Arc::new(ServicePort { frontends, cluster, ..ServicePort::default() })
+    let address =
+        |index: u32| IpAddr::from((0x0b00_0000 + number * 256 + index + generation).to_be_bytes());
+    let cluster = (0..endpoints)
+        .map(|index| Endpoint {
+            address: address(index),
+            port: 8080,
+            local: false,
+        })
+        .collect();
+    Arc::new(ServicePort {
+        frontends,
+        cluster,
+        ..ServicePort::default()
+    })
 }
 
 struct Bench {
@@ -58,10 +98,18 @@ impl Bench {
         Ok(())
     }
 
-    fn change(&mut self, what: &str, numbers: std::ops::Range<u32>, generation: Option<u32>) -> Result<(), ApplyError> {
+    fn change(
+        &mut self,
+        what: &str,
+        numbers: std::ops::Range<u32>,
+        generation: Option<u32>,
+    ) -> Result<(), ApplyError> {
         let mut changes = Vec::new();
         for number in numbers {
-            let (key, after) = (key(number), generation.map(|generation| port(number, self.endpoints, generation)));
+            let (key, after) = (
+                key(number),
+                generation.map(|generation| port(number, self.endpoints, generation)),
+            );
             let before = match &after {
                 Some(port) => self.table.ports.insert(key.clone(), port.clone()),
                 None => self.table.ports.remove(&key),
@@ -78,7 +126,12 @@ impl Bench {
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(") ").next().unwrap_or_default();
-    let ticks: u64 = after_name.split(' ').skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let ticks: u64 = after_name
+        .split(' ')
+        .skip(11)
+        .take(4)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
     Duration::from_millis(ticks * 10)
 }
 
@@ -90,13 +143,17 @@ struct Watch {
 
 impl Watch {
     fn start() -> Watch {
-        Watch { start: Instant::now(), processor: processor_time() }
+        Watch {
+            start: Instant::now(),
+            processor: processor_time(),
+        }
     }
 
     fn show(self, what: &str, report: &Report) {
         let elapsed = self.start.elapsed();
         println!(
-            "{what:24} {:8.1} ms ({:8.2} in programs or the kernel), {:6} ms of processor; {} lines or operations, {} KiB",
+            "{what:24} {:8.1} ms ({:8.2} in programs or the kernel), {:6} ms of processor; {} \
+             lines or operations, {} KiB",
             elapsed.as_secs_f64() * 1e3,
             report.kernel.as_secs_f64() * 1e3,
             (processor_time() - self.processor).as_millis(),
@@ -113,21 +170,36 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (services, endpoints): (u32, u32) = (services.parse()?, endpoints.parse()?);
     enter_new_namespace()?;
-    std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status()?;
+    std::process::Command::new("ip")
+        .args(["link", "set", "lo", "up"])
+        .status()?;
     let mut table = ForwardingTable::default();
     table.rules.masquerade_mark = 0x4000;
     table.rules.local_pods.v4 = LocalPods::Sources(vec!["10.244.0.0/16".parse()?]);
     table.rules.node_ports.v4 = NodePortAddresses::AllLocal { loopback: true };
     table.rules.service_cidrs = vec!["10.96.0.0/12".parse()?];
-    table.ports = (0..services).map(|number| (key(number), port(number, endpoints, 0))).collect();
+    table.ports = (0..services)
+        .map(|number| (key(number), port(number, endpoints, 0)))
+        .collect();
     let dataplane: Box<dyn Dataplane> = match variant.as_str() {
         "ipvs" => Box::new(Ipvs::open(&ipvs::Options::default())?),
         variant => {
-            let variant = if variant == "legacy" { Variant::Legacy } else { Variant::Nft };
-            Box::new(Iptables::new(Options { variant: Some(variant), liberal: false })?)
+            let variant = if variant == "legacy" {
+                Variant::Legacy
+            } else {
+                Variant::Nft
+            };
+            Box::new(Iptables::new(Options {
+                variant: Some(variant),
+                liberal: false,
+            })?)
         }
     };
-    let mut bench = Bench { dataplane, table, endpoints };
+    let mut bench = Bench {
+        dataplane,
+        table,
+        endpoints,
+    };
     bench.replace("cold start")?;
     bench.replace("nothing to repair")?;
     for _ in 0..3 {

@@ -1,7 +1,7 @@
 //! How long the nftables dataplane takes, beside how long the kernel takes for the same batch.
 //!
-//! `cargo run --release -p portico-dataplane --example scale [SERVICESxENDPOINTS ...]`, as root: works in network namespaces
-//! of its own.
+//! `cargo run --release -p portico-dataplane --example scale [SERVICESxENDPOINTS ...]`, as root:
+//! works in network namespaces of its own.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -24,7 +24,9 @@ const CHANGES: u32 = 1000;
 fn main() -> Result<(), AnyError> {
     let mut sizes: Vec<String> = std::env::args().skip(1).collect();
     if sizes.is_empty() {
-        sizes = ["1000x10", "10000x10", "30000x10", "10000x25"].map(str::to_owned).to_vec();
+        sizes = ["1000x10", "10000x10", "30000x10", "10000x25"]
+            .map(str::to_owned)
+            .to_vec();
     }
     for size in sizes {
         let (services, endpoints) = size.split_once('x').ok_or("a size is like 10000x10")?;
@@ -47,13 +49,17 @@ fn measure(services: u32, endpoints: u32) -> Result<(), AnyError> {
         }
         None => None,
     };
-    let mut nft = Nftables::new(Stopwatch { kernel, spent: spent.clone() });
+    let mut nft = Nftables::new(Stopwatch {
+        kernel,
+        spent: spent.clone(),
+    });
     let mut table = table(services, endpoints);
     let before = memory();
     println!("{services} Services of {endpoints} endpoints");
     let all = timed(&spent, || nft.replace(&table))?;
     println!(
-        "  install all: plan {} encode {} kernel {}   {} operations, {} KiB, process grew by {} KiB",
+        "  install all: plan {} encode {} kernel {}   {} operations, {} KiB, process grew by {} \
+         KiB",
         milliseconds(all.plan()),
         milliseconds(all.encode()),
         milliseconds(all.kernel),
@@ -69,15 +75,50 @@ fn measure(services: u32, endpoints: u32) -> Result<(), AnyError> {
     let again = timed(&spent, || nft.replace(&table))?;
     assert_eq!(again.operations, 0);
     println!("  compare all, undisturbed: {}", milliseconds(again.total));
-    let mut nft = Nftables::new(Stopwatch { kernel: host.enter(|| Netlink::open(Table::NODE))?, spent: spent.clone() });
+    let mut nft = Nftables::new(Stopwatch {
+        kernel: host.enter(|| Netlink::open(Table::NODE))?,
+        spent: spent.clone(),
+    });
     let restart = timed(&spent, || nft.replace(&table))?;
     assert_eq!(restart.operations, 0);
-    println!("  restart: {} of which reading {}", milliseconds(restart.total), milliseconds(restart.read));
+    println!(
+        "  restart: {} of which reading {}",
+        milliseconds(restart.total),
+        milliseconds(restart.read)
+    );
     let shrunk = |n: u32| service_port(n, endpoints.saturating_sub(1).max(1), 0);
-    change(&mut nft, &mut table, &spent, "an endpoint moves", services, |n| Some(service_port(n, endpoints, 1)))?;
-    change(&mut nft, &mut table, &spent, "an endpoint goes", services, |n| Some(shrunk(n)))?;
-    change(&mut nft, &mut table, &spent, "a Service goes", services, |_| None)?;
-    change(&mut nft, &mut table, &spent, "a Service comes", services, |n| Some(service_port(n, endpoints, 0)))?;
+    change(
+        &mut nft,
+        &mut table,
+        &spent,
+        "an endpoint moves",
+        services,
+        |n| Some(service_port(n, endpoints, 1)),
+    )?;
+    change(
+        &mut nft,
+        &mut table,
+        &spent,
+        "an endpoint goes",
+        services,
+        |n| Some(shrunk(n)),
+    )?;
+    change(
+        &mut nft,
+        &mut table,
+        &spent,
+        "a Service goes",
+        services,
+        |_| None,
+    )?;
+    change(
+        &mut nft,
+        &mut table,
+        &spent,
+        "a Service comes",
+        services,
+        |n| Some(service_port(n, endpoints, 0)),
+    )?;
     Ok(())
 }
 
@@ -119,7 +160,8 @@ struct Spent {
     read: Duration,
     commit: Duration,
     kernel: Duration,
-    /// Processor time of all, and of encoding and the kernel, which is not longer on a busy machine.
+    /// Processor time of all, and of encoding and the kernel, which is not longer on a busy
+    /// machine.
     processor: Duration,
     commit_processor: Duration,
     operations: usize,
@@ -167,7 +209,13 @@ impl Kernel for Stopwatch {
 
     fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError> {
         // Reading the processor time takes longer than a small batch.
-        let processor = || if plan.operations() > 1000 { processor() } else { Duration::ZERO };
+        let processor = || {
+            if plan.operations() > 1000 {
+                processor()
+            } else {
+                Duration::ZERO
+            }
+        };
         let (start, processor_before) = (Instant::now(), processor());
         let sent = self.kernel.commit(plan, generation)?;
         let used = processor() - processor_before;
@@ -189,13 +237,28 @@ fn timed(
     let report = call()?;
     let (total, used) = (start.elapsed(), processor() - processor_before);
     let spent = *spent.lock().map_err(|_| "poisoned")?;
-    Ok(Spent { total, processor: used, operations: report.operations, bytes: report.bytes, ..spent })
+    Ok(Spent {
+        total,
+        processor: used,
+        operations: report.operations,
+        bytes: report.bytes,
+        ..spent
+    })
 }
 
 fn percentiles(mut times: Vec<Duration>) -> String {
     times.sort();
-    let at = |percent: usize| times.get(times.len() * percent / 100).copied().unwrap_or_default();
-    format!("p50 {:>7.1} us p99 {:>7.1} us", at(50).as_secs_f64() * 1e6, at(99).as_secs_f64() * 1e6)
+    let at = |percent: usize| {
+        times
+            .get(times.len() * percent / 100)
+            .copied()
+            .unwrap_or_default()
+    };
+    format!(
+        "p50 {:>7.1} us p99 {:>7.1} us",
+        at(50).as_secs_f64() * 1e6,
+        at(99).as_secs_f64() * 1e6
+    )
 }
 
 fn milliseconds(time: Duration) -> String {
@@ -205,24 +268,39 @@ fn milliseconds(time: Duration) -> String {
 /// Processor time of this thread.
 fn processor() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default();
+    let nanoseconds = text
+        .split_whitespace()
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_default();
     Duration::from_nanos(nanoseconds)
 }
 
 /// Resident memory of this process, in KiB.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or_default()
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS"))
+        .unwrap_or_default();
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_default()
 }
 
 fn table(services: u32, endpoints: u32) -> ForwardingTable {
     let rules = NodeRules {
-        local_pods: PerFamily { v4: LocalPods::Sources(["10.0.0.0/8"].map(network).to_vec()), v6: LocalPods::Unknown },
+        local_pods: PerFamily {
+            v4: LocalPods::Sources(["10.0.0.0/8"].map(network).to_vec()),
+            v6: LocalPods::Unknown,
+        },
         masquerade_mark: 0x4000,
         ..NodeRules::default()
     };
-    let ports = (0..services).map(|n| (key(n), Arc::new(service_port(n, endpoints, 0)))).collect();
+    let ports = (0..services)
+        .map(|n| (key(n), Arc::new(service_port(n, endpoints, 0))))
+        .collect();
     ForwardingTable::new(rules, ports)
 }
 
@@ -231,8 +309,16 @@ fn network(text: &str) -> ipnet::IpNet {
 }
 
 fn key(number: u32) -> PortKey {
-    let service = ServiceName { namespace: Arc::from("default"), name: Arc::from(format!("service-{number}")) };
-    PortKey { service, port: Arc::from("http"), protocol: Protocol::Tcp, family: Family::V4 }
+    let service = ServiceName {
+        namespace: Arc::from("default"),
+        name: Arc::from(format!("service-{number}")),
+    };
+    PortKey {
+        service,
+        port: Arc::from("http"),
+        protocol: Protocol::Tcp,
+        family: Family::V4,
+    }
 }
 
 /// A cluster IP and a node port.
@@ -255,10 +341,22 @@ fn service_port(number: u32, endpoints: u32, moved: u32) -> ServicePort {
     };
     let endpoint = |index: u32| {
         let address = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + number * 32 + index));
-        Endpoint { address, port: 8080, local: number.is_multiple_of(100) && index == 0 }
+        Endpoint {
+            address,
+            port: 8080,
+            local: number.is_multiple_of(100) && index == 0,
+        }
     };
     // With `moved` the first one is another.
     let cluster = (moved..endpoints + moved).map(endpoint).collect();
-    let frontends = if number < 30_000 { vec![frontend, node_port] } else { vec![frontend] };
-    ServicePort { frontends, cluster, ..ServicePort::default() }
+    let frontends = if number < 30_000 {
+        vec![frontend, node_port]
+    } else {
+        vec![frontend]
+    };
+    ServicePort {
+        frontends,
+        cluster,
+        ..ServicePort::default()
+    }
 }

@@ -1,6 +1,7 @@
-//! Packets that come before their Service: to an address that a Service may have and none has yet. They wait, in a queue of the
-//! kernel's, for somebody to say whether to look once more or to go on, instead of being lost: who opened a connection would notice
-//! that only after a second. Where nobody listens any more they go on at once.
+//! Packets that come before their Service: to an address that a Service may have and none has yet.
+//! They wait, in a queue of the kernel's, for somebody to say whether to look once more or to go
+//! on, instead of being lost: who opened a connection would notice that only after a second. Where
+//! nobody listens any more they go on at once.
 //!
 //! What waits for what, and how long, is decided by who reads them.
 
@@ -72,8 +73,8 @@ impl Answer {
     }
 }
 
-/// The queue of this process. Clones are the same one; belongs to the network namespace that it was opened in. What still waits when
-/// the last is dropped is lost.
+/// The queue of this process. Clones are the same one; belongs to the network namespace that it was
+/// opened in. What still waits when the last is dropped is lost.
 #[derive(Clone)]
 pub struct Doorstep {
     socket: Arc<Mutex<Socket>>,
@@ -109,10 +110,15 @@ impl Doorstep {
         });
         configure.acknowledge_last();
         // Rules of an earlier process may send packets already.
-        let replies = socket.exchange_among(&configure, |message| early.extend(packet(&message)))?;
+        let replies =
+            socket.exchange_among(&configure, |message| early.extend(packet(&message)))?;
         replies.into_result()?;
         let fd = socket.as_raw_fd();
-        let doorstep = Doorstep { socket: Arc::new(Mutex::new(socket)), fd, number };
+        let doorstep = Doorstep {
+            socket: Arc::new(Mutex::new(socket)),
+            fd,
+            number,
+        };
         doorstep.answer(early.iter().map(|(id, _)| (*id, Answer::On)))?;
         Ok(doorstep)
     }
@@ -124,8 +130,12 @@ impl Doorstep {
     /// Who came since the last call. When the descriptor becomes readable, ask.
     pub fn visitors(&self) -> io::Result<Vec<Visitor>> {
         let mut packets = Vec::new();
-        // Those that there was no room to tell of went on; there may be others behind them, and nobody says so again.
-        while let Err(error) = self.lock().notifications(|message| packets.extend(packet(&message))) {
+        // Those that there was no room to tell of went on; there may be others behind them, and
+        // nobody says so again.
+        while let Err(error) = self
+            .lock()
+            .notifications(|message| packets.extend(packet(&message)))
+        {
             if error.raw_os_error() != Some(libc::ENOBUFS) {
                 // Each of them has a place until it is answered.
                 self.answer(packets.iter().map(|(id, _)| (*id, Answer::On)))?;
@@ -134,16 +144,25 @@ impl Doorstep {
         }
         let strangers = packets.iter().filter(|(_, to)| to.is_none());
         self.answer(strangers.map(|(id, _)| (*id, Answer::On)))?;
-        Ok(packets.into_iter().filter_map(|(id, to)| Some(Visitor { id, to: to? })).collect())
+        Ok(packets
+            .into_iter()
+            .filter_map(|(id, to)| Some(Visitor { id, to: to? }))
+            .collect())
     }
 
     pub fn answer(&self, answers: impl IntoIterator<Item = (u32, Answer)>) -> io::Result<()> {
         let mut messages = Messages::new();
         for (id, answer) in answers {
             let verdict = [answer.code().to_be_bytes(), id.to_be_bytes()];
-            message(&mut messages, VERDICT, self.number, |m| m.put(2, verdict.as_flattened()));
+            message(&mut messages, VERDICT, self.number, |m| {
+                m.put(2, verdict.as_flattened())
+            });
         }
-        if messages.is_empty() { Ok(()) } else { self.lock().tell(&messages) }
+        if messages.is_empty() {
+            Ok(())
+        } else {
+            self.lock().tell(&messages)
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Socket> {
@@ -173,7 +192,10 @@ fn packet(message: &Message) -> Option<(u32, Option<FrontendKey>)> {
     }
     let attribute = |kind| message.attributes(4).find_kind(kind);
     let id = attribute(1)?.data.first_chunk()?;
-    Some((u32::from_be_bytes(*id), attribute(10).and_then(|payload| destination(payload.data))))
+    Some((
+        u32::from_be_bytes(*id),
+        attribute(10).and_then(|payload| destination(payload.data)),
+    ))
 }
 
 /// Of an IP packet with ports.
@@ -183,14 +205,35 @@ fn destination(packet: &[u8]) -> Option<FrontendKey> {
         4 => {
             let is_first_fragment = packet.get(6)? & 0x1f == 0 && *packet.get(7)? == 0;
             let header = is_first_fragment.then_some(usize::from(first & 0xf) * 4)?;
-            (packet.get(16..)?.first_chunk::<4>().map(|octets| (*octets).into())?, packet.get(9)?, header)
+            (
+                packet
+                    .get(16..)?
+                    .first_chunk::<4>()
+                    .map(|octets| (*octets).into())?,
+                packet.get(9)?,
+                header,
+            )
         }
-        6 => (packet.get(24..)?.first_chunk::<16>().map(|octets| (*octets).into())?, packet.get(6)?, 40),
+        6 => (
+            packet
+                .get(24..)?
+                .first_chunk::<16>()
+                .map(|octets| (*octets).into())?,
+            packet.get(6)?,
+            40,
+        ),
         _ => return None,
     };
-    let protocol = Protocol::ALL.into_iter().find(|known| known.number() == *protocol)?;
+    let protocol = Protocol::ALL
+        .into_iter()
+        .find(|known| known.number() == *protocol)?;
     let port = u16::from_be_bytes(*packet.get(header + 2..)?.first_chunk()?);
-    Some(FrontendKey { family: Family::of(address), address: Some(address), port, protocol })
+    Some(FrontendKey {
+        family: Family::of(address),
+        address: Some(address),
+        port,
+        protocol,
+    })
 }
 
 #[cfg(test)]
@@ -199,12 +242,19 @@ mod tests {
 
     fn to(address: &str, port: u16, protocol: Protocol) -> Option<FrontendKey> {
         let address: IpAddr = address.parse().unwrap();
-        Some(FrontendKey { family: Family::of(address), address: Some(address), port, protocol })
+        Some(FrontendKey {
+            family: Family::of(address),
+            address: Some(address),
+            port,
+            protocol,
+        })
     }
 
     #[test]
     fn where_a_packet_goes() {
-        let mut v4 = vec![0x46, 0, 0, 60, 0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 10, 96, 0, 7];
+        let mut v4 = vec![
+            0x46, 0, 0, 60, 0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 10, 96, 0, 7,
+        ];
         v4.extend([1, 1, 1, 0, 0x80, 0, 0x01, 0xbb]);
         assert_eq!(destination(&v4), to("10.96.0.7", 443, Protocol::Tcp));
         v4[7] = 1;
@@ -220,7 +270,9 @@ mod tests {
 
     #[test]
     fn what_breaks_off_goes_nowhere() {
-        let whole = [0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 1, 2, 3, 4, 10, 96, 0, 7, 0, 1, 0, 2];
+        let whole = [
+            0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 1, 2, 3, 4, 10, 96, 0, 7, 0, 1, 0, 2,
+        ];
         assert!(destination(&whole).is_some());
         for length in 0..whole.len() {
             assert_eq!(destination(&whole[..length]), None, "{length}");

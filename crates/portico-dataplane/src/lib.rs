@@ -1,9 +1,11 @@
 //! A forwarding table becomes a plan, a plan becomes kernel state.
 //!
-//! Each dataplane is a folder of the same shape: `plan` (pure: installed and wanted → operations), `read` (what the kernel
-//! has), `mod` (the [`Dataplane`]: remembers what is installed, sends one batch per change, atomic where the kernel has such).
-//! `netlink` has the message encoding and the socket that they share, `conntrack` ends flows whose endpoint is gone, `doorstep` has
-//! packets wait that come before their Service, `link` is for those who speak below IP, `thread` for those who have to run on time.
+//! Each dataplane is a folder of the same shape: `plan` (pure: installed and wanted → operations),
+//! `read` (what the kernel has), `mod` (the [`Dataplane`]: remembers what is installed, sends one
+//! batch per change, atomic where the kernel has such). `netlink` has the message encoding and the
+//! socket that they share, `conntrack` ends flows whose endpoint is gone, `doorstep` has packets
+//! wait that come before their Service, `link` is for those who speak below IP, `thread` for those
+//! who have to run on time.
 
 pub mod conntrack;
 pub mod doorstep;
@@ -23,25 +25,28 @@ use std::time::{Duration, Instant};
 
 /// The kernel's side of a node, whichever way it forwards.
 ///
-/// `replace` is called at start, after an error, when the node's rules change and on a slow timer; `apply` for everything else.
+/// `replace` is called at start, after an error, when the node's rules change and on a slow timer;
+/// `apply` for everything else.
 pub trait Dataplane: Send {
     fn name(&self) -> &'static str;
 
-    /// Make the kernel equal to the table: reads what is there, adopts what is right (also what an earlier process
-    /// installed), repairs the rest in one batch. Nothing that is already right is touched, so that forwarding does not
-    /// blink.
+    /// Make the kernel equal to the table: reads what is there, adopts what is right (also what an
+    /// earlier process installed), repairs the rest in one batch. Nothing that is already right is
+    /// touched, so that forwarding does not blink.
     fn replace(&mut self, table: &ForwardingTable) -> Result<Report, ApplyError>;
 
-    /// Install changes of single ports in one batch, without reading the kernel. After an error what is installed
-    /// is unknown: call `replace`.
+    /// Install changes of single ports in one batch, without reading the kernel. After an error
+    /// what is installed is unknown: call `replace`.
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError>;
 
-    /// It is known that nobody else touched what is installed, so that a look for drift would find none. "No" where it cannot be told.
+    /// It is known that nobody else touched what is installed, so that a look for drift would find
+    /// none. "No" where it cannot be told.
     fn is_undisturbed(&mut self) -> bool {
         false
     }
 
-    /// Whether the node's addresses count beyond what the table says of them: then `replace` is called when they change.
+    /// Whether the node's addresses count beyond what the table says of them: then `replace` is
+    /// called when they change.
     fn depends_on_addresses(&self) -> bool {
         false
     }
@@ -51,13 +56,14 @@ pub trait Dataplane: Send {
         None
     }
 
-    /// Finish what had to wait, such as removing an endpoint when its connections have ended. After an error what is
-    /// installed is unknown: call `replace`.
+    /// Finish what had to wait, such as removing an endpoint when its connections have ended. After
+    /// an error what is installed is unknown: call `replace`.
     fn tend(&mut self, _now: Instant) -> Result<Report, ApplyError> {
         Ok(Report::default())
     }
 
-    /// Whether the kernel has anything of ours, from an earlier process too. "Yes" where it cannot be told.
+    /// Whether the kernel has anything of ours, from an earlier process too. "Yes" where it cannot
+    /// be told.
     fn is_installed(&mut self) -> Result<bool, ApplyError> {
         Ok(true)
     }
@@ -73,13 +79,16 @@ pub struct Report {
     pub operations: usize,
     /// Bytes sent.
     pub bytes: usize,
-    /// Time spent in the kernel (or in the helper program): the part that no faster planning would save.
+    /// Time spent in the kernel (or in the helper program): the part that no faster planning would
+    /// save.
     pub kernel: Duration,
-    /// What differed from what should have been installed, for `replace` on something that was installed before.
+    /// What differed from what should have been installed, for `replace` on something that was
+    /// installed before.
     pub drift: Vec<String>,
 }
 
-/// How the kernel differs from a table, for somebody who asks about one frontend. In words, for people.
+/// How the kernel differs from a table, for somebody who asks about one frontend. In words, for
+/// people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
     /// In what serves the frontend.
@@ -93,7 +102,10 @@ pub struct Differences {
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error("{doing}: {source}")]
-    Kernel { doing: String, source: std::io::Error },
+    Kernel {
+        doing: String,
+        source: std::io::Error,
+    },
     #[error("{program}: {problem}")]
     Program { program: String, problem: String },
     #[error("{0}")]

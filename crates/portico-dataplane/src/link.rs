@@ -1,5 +1,6 @@
-//! What a thread needs that speaks on links below IP and must be on time: what the kernel tells of links, addresses and routes
-//! (`rtnetlink`: messages), packet sockets and their filters (`packet`, `filter`), its clock and its priority (`thread`).
+//! What a thread needs that speaks on links below IP and must be on time: what the kernel tells of
+//! links, addresses and routes (`rtnetlink`: messages), packet sockets and their filters (`packet`,
+//! `filter`), its clock and its priority (`thread`).
 
 pub mod filter;
 pub mod packet;

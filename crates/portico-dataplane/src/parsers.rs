@@ -20,10 +20,17 @@ fn in_message(message: Message) -> usize {
         link::parse_address(&message).is_some(),
         set::parse_name(&message).is_some(),
     ];
-    let flows =
-        [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].map(|protocol| Flow::parse(&message, protocol).is_some());
-    let yes = servers.into_iter().chain(flows).filter(|understood| *understood).count();
-    let entries = |set, family| set::parse_part(&message, set, family).map_or(0, |part| part.entries.len());
-    let sets = Family::BOTH.into_iter().flat_map(|family| Set::ALL.map(|set| entries(set, family)));
+    let flows = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp]
+        .map(|protocol| Flow::parse(&message, protocol).is_some());
+    let yes = servers
+        .into_iter()
+        .chain(flows)
+        .filter(|understood| *understood)
+        .count();
+    let entries =
+        |set, family| set::parse_part(&message, set, family).map_or(0, |part| part.entries.len());
+    let sets = Family::BOTH
+        .into_iter()
+        .flat_map(|family| Set::ALL.map(|set| entries(set, family)));
     yes + sets.sum::<usize>() + read::understood(message)
 }

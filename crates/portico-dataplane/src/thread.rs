@@ -1,4 +1,5 @@
-//! A thread that others count on, such as that of an election: its clock, and that it runs when it has to.
+//! A thread that others count on, such as that of an election: its clock, and that it runs when it
+//! has to.
 
 use std::cell::Cell;
 use std::io;
@@ -8,16 +9,27 @@ use std::time::Duration;
 const REALTIME_PRIORITY: i32 = 1;
 /// Where that is not allowed: before most ordinary threads.
 const NICE: i32 = -15;
-/// Who goes before all others must sleep now and then. Without that the kernel ends the process, and the addresses go with it.
+/// Who goes before all others must sleep now and then. Without that the kernel ends the process,
+/// and the addresses go with it.
 const LONGEST_RUN: Duration = Duration::from_secs(2);
 
 /// Since the machine was started, on a clock that goes on while it sleeps.
-#[expect(unsafe_code, reason = "the clock of the standard library stands still while the machine sleeps")]
+#[expect(
+    unsafe_code,
+    reason = "the clock of the standard library stands still while the machine sleeps"
+)]
 pub fn now() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec. The clock is there in every kernel since 2.6.39, so it does not fail.
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec. The clock is there in every kernel since 2.6.39, so
+    // it does not fail.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
 }
 
 /// How a thread stands to others.
@@ -33,8 +45,8 @@ thread_local! {
     static STANDING: Cell<Standing> = const { Cell::new(Standing::Ordinary) };
 }
 
-/// Has the calling thread run before others, as far as that is allowed: a heartbeat that is late for want of a processor costs
-/// us our addresses. Costs nothing where it does already.
+/// Has the calling thread run before others, as far as that is allowed: a heartbeat that is late
+/// for want of a processor costs us our addresses. Costs nothing where it does already.
 pub fn run_on_time() {
     if STANDING.get() == Standing::Ordinary {
         STANDING.set(Standing::OnTime);
@@ -60,7 +72,10 @@ pub fn run_as_others() {
 fn limit_run() -> io::Result<()> {
     // SAFETY: the kernel reads and writes one rlimit.
     unsafe {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
         check(libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit))?;
         limit.rlim_cur = limit.rlim_max.min(LONGEST_RUN.as_micros() as u64);
         check(libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit))
@@ -69,11 +84,16 @@ fn limit_run() -> io::Result<()> {
 
 #[expect(unsafe_code, reason = "scheduling is only there as a system call")]
 fn schedule(policy: i32, priority: i32) -> io::Result<()> {
-    // SAFETY: all zero is a valid sched_param, which the kernel only reads. 0 is the calling thread.
+    // SAFETY: all zero is a valid sched_param, which the kernel only reads. 0 is the calling
+    // thread.
     unsafe {
         let mut parameters: libc::sched_param = std::mem::zeroed();
         parameters.sched_priority = priority;
-        check(libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &raw const parameters))
+        check(libc::sched_setscheduler(
+            0,
+            policy | libc::SCHED_RESET_ON_FORK,
+            &raw const parameters,
+        ))
     }
 }
 
@@ -84,7 +104,11 @@ fn be_unkind() -> io::Result<()> {
 }
 
 fn check(result: i32) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +119,14 @@ mod tests {
     /// Of the calling thread: 0 is that of others, 2 is SCHED_RR.
     fn policy() -> u32 {
         let text = fs::read_to_string("/proc/thread-self/stat").unwrap();
-        text.rsplit(')').next().unwrap().split_ascii_whitespace().nth(38).unwrap().parse().unwrap()
+        text.rsplit(')')
+            .next()
+            .unwrap()
+            .split_ascii_whitespace()
+            .nth(38)
+            .unwrap()
+            .parse()
+            .unwrap()
     }
 
     #[test]
@@ -107,7 +138,11 @@ mod tests {
         }
         run_on_time();
         assert_eq!(policy(), 2);
-        assert_eq!(std::thread::spawn(policy).join().unwrap(), 0, "what it starts does not inherit it");
+        assert_eq!(
+            std::thread::spawn(policy).join().unwrap(),
+            0,
+            "what it starts does not inherit it"
+        );
         run_as_others();
         assert_eq!(policy(), 0);
         run_on_time();

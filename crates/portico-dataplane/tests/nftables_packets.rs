@@ -25,16 +25,31 @@ impl Lab {
     }
 
     fn with(cluster: Cluster, doorstep: Option<Queue>, rules: impl FnOnce(&mut NodeRules)) -> Lab {
-        let open = || Nftables::open(Table { doorstep, ..Table::NODE }).unwrap();
+        let open = || {
+            Nftables::open(Table {
+                doorstep,
+                ..Table::NODE
+            })
+            .unwrap()
+        };
         let nft = cluster.host("node1").unwrap().enter(open);
-        let mut table = ForwardingTable { rules: node_rules(), ..ForwardingTable::default() };
+        let mut table = ForwardingTable {
+            rules: node_rules(),
+            ..ForwardingTable::default()
+        };
         rules(&mut table.rules);
-        Lab { cluster, nft, table }
+        Lab {
+            cluster,
+            nft,
+            table,
+        }
     }
 
     fn add(&mut self, name: &str, protocol: Protocol, port: impl Fn(Family) -> ServicePort) {
         for family in Family::BOTH {
-            self.table.ports.insert(key(name, protocol, family), Arc::new(port(family)));
+            self.table
+                .ports
+                .insert(key(name, protocol, family), Arc::new(port(family)));
         }
     }
 
@@ -54,18 +69,35 @@ impl Lab {
         endpoints.into()
     }
 
-    /// Whether exactly these answer, and see exactly these addresses: asks often enough to see who should not, and until
-    /// all have been seen who should.
-    async fn check(&self, from: &str, over: Over, to: SocketAddr, what: &str) -> Result<(), String> {
+    /// Whether exactly these answer, and see exactly these addresses: asks often enough to see who
+    /// should not, and until all have been seen who should.
+    async fn check(
+        &self,
+        from: &str,
+        over: Over,
+        to: SocketAddr,
+        what: &str,
+    ) -> Result<(), String> {
         let host = self.cluster.host(from).unwrap();
         let (expected, mut seen) = (expected(what), BTreeSet::new());
         // A refused TCP connection over IPv6 notices it with its second packet.
         let patience = Duration::from_millis(if what == "timeout" { 300 } else { 3000 });
         for round in 0..100 {
             let mark = from.starts_with("client").then_some(1);
-            match host.ask(&Flow { mark, patience, ..Flow::new(over, to) }).await {
+            match host
+                .ask(&Flow {
+                    mark,
+                    patience,
+                    ..Flow::new(over, to)
+                })
+                .await
+            {
                 Ok(answer) => {
-                    let saw = self.cluster.addresses.owner(answer.seen.source.ip()).unwrap_or("?");
+                    let saw = self
+                        .cluster
+                        .addresses
+                        .owner(answer.seen.source.ip())
+                        .unwrap_or("?");
                     seen.insert(format!("{} sees {saw}", answer.seen.host));
                 }
                 // A locally dropped packet is told to who sends it.
@@ -84,14 +116,21 @@ impl Lab {
 }
 
 fn node_rules() -> NodeRules {
-    let networks = |text: &str| text.split(',').map(|network| network.parse().unwrap()).collect::<Vec<_>>();
+    let networks = |text: &str| {
+        text.split(',')
+            .map(|network| network.parse().unwrap())
+            .collect::<Vec<_>>()
+    };
     let of = |v4: &str, v6: &str| PerFamily {
         v4: NodePortAddresses::Listed(vec![v4.parse().unwrap()]),
         v6: NodePortAddresses::Listed(vec![v6.parse().unwrap()]),
     };
     let pods = || LocalPods::Sources(networks(POD_RANGES));
     NodeRules {
-        local_pods: PerFamily { v4: pods(), v6: pods() },
+        local_pods: PerFamily {
+            v4: pods(),
+            v6: pods(),
+        },
         node_ports: of("172.30.0.11", "fd00:30::11"),
         service_cidrs: networks(SERVICE_RANGES),
         masquerade_mark: 0x4000,
@@ -100,8 +139,16 @@ fn node_rules() -> NodeRules {
 }
 
 fn key(name: &str, protocol: Protocol, family: Family) -> PortKey {
-    let service = ServiceName { namespace: Arc::from("default"), name: Arc::from(name) };
-    PortKey { service, port: Arc::from(""), protocol, family }
+    let service = ServiceName {
+        namespace: Arc::from("default"),
+        name: Arc::from(name),
+    };
+    PortKey {
+        service,
+        port: Arc::from(""),
+        protocol,
+        family,
+    }
 }
 
 fn vip(family: Family, last: u8) -> IpAddr {
@@ -133,15 +180,30 @@ fn cluster_ip(family: Family, last: u8) -> Frontend {
 
 fn external(family: Family, last: u8) -> Frontend {
     let address = Some(lb_ip(family, last));
-    Frontend { kind: FrontendKind::LoadBalancerIp, address, masquerade: Masquerade::Always, ..cluster_ip(family, last) }
+    Frontend {
+        kind: FrontendKind::LoadBalancerIp,
+        address,
+        masquerade: Masquerade::Always,
+        ..cluster_ip(family, last)
+    }
 }
 
 fn external_local(family: Family, last: u8, outside: Outcome) -> Frontend {
-    Frontend { outside, masquerade: Masquerade::OnlyNode, ..external(family, last) }
+    Frontend {
+        outside,
+        masquerade: Masquerade::OnlyNode,
+        ..external(family, last)
+    }
 }
 
 fn node_port(frontend: &Frontend, port: u16) -> Frontend {
-    Frontend { kind: FrontendKind::NodePort, address: None, port, sources: None, ..frontend.clone() }
+    Frontend {
+        kind: FrontendKind::NodePort,
+        address: None,
+        port,
+        sources: None,
+        ..frontend.clone()
+    }
 }
 
 fn at(address: IpAddr) -> SocketAddr {
@@ -158,56 +220,124 @@ const PODS: [&str; 3] = ["pod1-1", "pod1-2", "pod2-1"];
 #[tokio::test(flavor = "multi_thread")]
 async fn packets_go_where_the_table_says() {
     let mut lab = Lab::new(|_| ());
-    let both = |family| [lab.endpoints(family, &PODS), lab.endpoints(family, &PODS[..2])];
-    let ends = PerFamily { v4: both(Family::V4), v6: both(Family::V6) };
+    let both = |family| {
+        [
+            lab.endpoints(family, &PODS),
+            lab.endpoints(family, &PODS[..2]),
+        ]
+    };
+    let ends = PerFamily {
+        v4: both(Family::V4),
+        v6: both(Family::V6),
+    };
     let port = |family: Family, frontends: Vec<Frontend>| {
         let [cluster, local] = ends.get(family).clone();
-        ServicePort { frontends, cluster, local, ..ServicePort::default() }
+        ServicePort {
+            frontends,
+            cluster,
+            local,
+            ..ServicePort::default()
+        }
     };
-    let remote = PerFamily { v4: lab.endpoints(Family::V4, &["pod2-1"]), v6: lab.endpoints(Family::V6, &["pod2-1"]) };
-    let own = PerFamily { v4: lab.endpoints(Family::V4, &["pod1-1"]), v6: lab.endpoints(Family::V6, &["pod1-1"]) };
+    let remote = PerFamily {
+        v4: lab.endpoints(Family::V4, &["pod2-1"]),
+        v6: lab.endpoints(Family::V6, &["pod2-1"]),
+    };
+    let own = PerFamily {
+        v4: lab.endpoints(Family::V4, &["pod1-1"]),
+        v6: lab.endpoints(Family::V6, &["pod1-1"]),
+    };
     for protocol in [Protocol::Tcp, Protocol::Udp] {
         lab.add("web", protocol, |f| {
             let shared = external(f, 1);
-            port(f, vec![cluster_ip(f, 1), node_port(&shared, 30_080), shared])
+            port(
+                f,
+                vec![cluster_ip(f, 1), node_port(&shared, 30_080), shared],
+            )
         });
         lab.add("web-local", protocol, |f| {
             let shared = external_local(f, 2, Outcome::Local);
-            port(f, vec![cluster_ip(f, 2), node_port(&shared, 30_081), shared])
+            port(
+                f,
+                vec![cluster_ip(f, 2), node_port(&shared, 30_081), shared],
+            )
         });
         lab.add("elsewhere", protocol, |f| {
             let shared = external_local(f, 3, Outcome::Drop);
             let frontends = vec![node_port(&shared, 30_082), shared];
-            ServicePort { frontends, cluster: remote.get(f).clone(), ..ServicePort::default() }
+            ServicePort {
+                frontends,
+                cluster: remote.get(f).clone(),
+                ..ServicePort::default()
+            }
         });
         lab.add("here-only", protocol, |f| {
-            let frontend = Frontend { inside: Outcome::Local, outside: Outcome::Local, ..cluster_ip(f, 4) };
+            let frontend = Frontend {
+                inside: Outcome::Local,
+                outside: Outcome::Local,
+                ..cluster_ip(f, 4)
+            };
             port(f, vec![frontend])
         });
         lab.add("empty", protocol, |f| {
-            let refuse = |f: Frontend| Frontend { inside: Outcome::Reject, outside: Outcome::Reject, ..f };
-            let frontends =
-                vec![refuse(cluster_ip(f, 5)), refuse(external(f, 5)), refuse(node_port(&external(f, 5), 30_083))];
-            ServicePort { frontends, ..ServicePort::default() }
+            let refuse = |f: Frontend| Frontend {
+                inside: Outcome::Reject,
+                outside: Outcome::Reject,
+                ..f
+            };
+            let frontends = vec![
+                refuse(cluster_ip(f, 5)),
+                refuse(external(f, 5)),
+                refuse(node_port(&external(f, 5), 30_083)),
+            ];
+            ServicePort {
+                frontends,
+                ..ServicePort::default()
+            }
         });
         lab.add("nobody-here", protocol, |f| {
-            let frontends = vec![Frontend { inside: Outcome::Drop, outside: Outcome::Drop, ..cluster_ip(f, 6) }];
-            ServicePort { frontends, ..ServicePort::default() }
+            let frontends = vec![Frontend {
+                inside: Outcome::Drop,
+                outside: Outcome::Drop,
+                ..cluster_ip(f, 6)
+            }];
+            ServicePort {
+                frontends,
+                ..ServicePort::default()
+            }
         });
         lab.add("guarded", protocol, |f| {
             let sources: [ipnet::IpNet; 3] = match f {
                 Family::V4 => ["198.51.100.8/29", "198.51.100.10/32", "10.244.1.0/24"],
-                Family::V6 => ["2001:db8:51::10/124", "2001:db8:51::10/128", "fd00:10:244:1::/64"],
+                Family::V6 => [
+                    "2001:db8:51::10/124",
+                    "2001:db8:51::10/128",
+                    "fd00:10:244:1::/64",
+                ],
             }
             .map(|network| network.parse().unwrap());
-            port(f, vec![Frontend { sources: Some(Arc::from(sources)), ..external(f, 7) }])
+            port(
+                f,
+                vec![Frontend {
+                    sources: Some(Arc::from(sources)),
+                    ..external(f, 7)
+                }],
+            )
         });
         lab.add("oneself", protocol, |f| ServicePort {
             frontends: vec![cluster_ip(f, 8)],
             cluster: own.get(f).clone(),
             ..ServicePort::default()
         });
-        lab.add("plain", protocol, |f| port(f, vec![Frontend { masquerade: Masquerade::Never, ..cluster_ip(f, 9) }]));
+        lab.add("plain", protocol, |f| {
+            port(
+                f,
+                vec![Frontend {
+                    masquerade: Masquerade::Never,
+                    ..cluster_ip(f, 9)
+                }],
+            )
+        });
     }
     lab.install();
 
@@ -264,16 +394,28 @@ async fn packets_go_where_the_table_says() {
     for family in Family::BOTH {
         for over in [Over::Tcp, Over::Udp] {
             for (from, last, is_lb, port, what) in &flows {
-                let node = if family == Family::V4 { "172.30.0.11" } else { "fd00:30::11" };
+                let node = if family == Family::V4 {
+                    "172.30.0.11"
+                } else {
+                    "fd00:30::11"
+                };
                 let address = match (last, is_lb) {
                     (0, _) => node.parse().unwrap(),
                     (last, true) => lb_ip(family, *last),
                     (last, false) => vip(family, *last),
                 };
-                wrong.extend(lab.check(from, over, SocketAddr::new(address, *port), what).await.err());
+                wrong.extend(
+                    lab.check(from, over, SocketAddr::new(address, *port), what)
+                        .await
+                        .err(),
+                );
             }
             // Its own address, not masqueraded.
-            wrong.extend(lab.check("node1", over, at(vip(family, 9)), &all("node1")).await.err());
+            wrong.extend(
+                lab.check("node1", over, at(vip(family, 9)), &all("node1"))
+                    .await
+                    .err(),
+            );
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -287,20 +429,38 @@ async fn affinity_lasts_as_long_as_the_endpoint() {
         let shared = external(family, 1);
         let local = external_local(family, 2, Outcome::Local);
         let port = ServicePort {
-            frontends: vec![cluster_ip(family, 1), node_port(&shared, 30_080), shared, local],
+            frontends: vec![
+                cluster_ip(family, 1),
+                node_port(&shared, 30_080),
+                shared,
+                local,
+            ],
             cluster: lab.endpoints(family, &PODS),
             local: lab.endpoints(family, &PODS[..2]),
             affinity: Some(600),
             ..ServicePort::default()
         };
-        lab.table.ports.insert(key("sticky", Protocol::Tcp, family), Arc::new(port));
+        lab.table
+            .ports
+            .insert(key("sticky", Protocol::Tcp, family), Arc::new(port));
     }
     lab.install();
     for family in Family::BOTH {
-        let node: IpAddr = if family == Family::V4 { "172.30.0.11" } else { "fd00:30::11" }.parse().unwrap();
-        let places = [at(lb_ip(family, 1)), at(vip(family, 1)), SocketAddr::new(node, 30_080)];
-        let sources: Vec<IpAddr> =
-            extra_sources("client", family == Family::V6).map(|source| source.parse().unwrap()).collect();
+        let node: IpAddr = if family == Family::V4 {
+            "172.30.0.11"
+        } else {
+            "fd00:30::11"
+        }
+        .parse()
+        .unwrap();
+        let places = [
+            at(lb_ip(family, 1)),
+            at(vip(family, 1)),
+            SocketAddr::new(node, 30_080),
+        ];
+        let sources: Vec<IpAddr> = extra_sources("client", family == Family::V6)
+            .map(|source| source.parse().unwrap())
+            .collect();
         let client = |source| Some(source);
         let mut had = Vec::new();
         for source in &sources {
@@ -314,15 +474,27 @@ async fn affinity_lasts_as_long_as_the_endpoint() {
         let used: BTreeSet<&str> = had.iter().map(|(_, pod)| pod.as_str()).collect();
         assert_eq!(used, BTreeSet::from(PODS), "32 clients use all endpoints");
 
-        // A new process takes over, an endpoint goes and another comes: only the clients of the one that went move.
-        lab.nft = lab.cluster.host("node1").unwrap().enter(|| Nftables::open(Table::NODE).unwrap());
+        // A new process takes over, an endpoint goes and another comes: only the clients of the one
+        // that went move.
+        lab.nft = lab
+            .cluster
+            .host("node1")
+            .unwrap()
+            .enter(|| Nftables::open(Table::NODE).unwrap());
         assert_eq!(lab.nft.replace(&lab.table).unwrap().operations, 0);
         let key = key("sticky", Protocol::Tcp, family);
         let before = lab.table.ports.get(&key).unwrap().clone();
         let gone = lab.endpoints(family, &["pod1-2", "pod2-1"]);
-        let after =
-            Arc::new(ServicePort { cluster: gone, local: lab.endpoints(family, &["pod1-2"]), ..(*before).clone() });
-        let change = Change { key: key.clone(), before: Some(before), after: Some(after.clone()) };
+        let after = Arc::new(ServicePort {
+            cluster: gone,
+            local: lab.endpoints(family, &["pod1-2"]),
+            ..(*before).clone()
+        });
+        let change = Change {
+            key: key.clone(),
+            before: Some(before),
+            after: Some(after.clone()),
+        };
         lab.nft.apply(&lab.table.rules, &[change]).unwrap();
         for (source, pod) in &had {
             let now = who(&lab, places[0], client(*source)).await;
@@ -334,7 +506,10 @@ async fn affinity_lasts_as_long_as_the_endpoint() {
         }
         // Through the Local address only the endpoint of this node serves, whomever the client had.
         for source in sources.iter().take(8) {
-            assert_eq!(who(&lab, at(lb_ip(family, 2)), client(*source)).await, BTreeSet::from(["pod1-2".to_owned()]));
+            assert_eq!(
+                who(&lab, at(lb_ip(family, 2)), client(*source)).await,
+                BTreeSet::from(["pod1-2".to_owned()])
+            );
         }
         lab.table.ports.insert(key, after);
     }
@@ -344,8 +519,20 @@ async fn who(lab: &Lab, to: SocketAddr, source: Option<IpAddr>) -> BTreeSet<Stri
     let host = lab.cluster.host("client").unwrap();
     let mut pods = BTreeSet::new();
     for _ in 0..4 {
-        let answer = host.ask(&Flow { source, mark: Some(1), ..Flow::new(Over::Tcp, to) }).await;
-        pods.insert(answer.map_err(|failure: Failure| format!("{to}: {failure}")).unwrap().seen.host);
+        let answer = host
+            .ask(&Flow {
+                source,
+                mark: Some(1),
+                ..Flow::new(Over::Tcp, to)
+            })
+            .await;
+        pods.insert(
+            answer
+                .map_err(|failure: Failure| format!("{to}: {failure}"))
+                .unwrap()
+                .seen
+                .host,
+        );
     }
     pods
 }
@@ -353,35 +540,70 @@ async fn who(lab: &Lab, to: SocketAddr, source: Option<IpAddr>) -> BTreeSet<Stri
 /// Ways to tell pods, and node ports on every local address.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_are_told_by_interface_and_node_ports_are_on_all_addresses() {
-    for (pods, loopback) in
-        [(LocalPods::Interface(Arc::from("cni0")), false), (LocalPods::InterfacePrefix(Arc::from("cni")), true)]
-    {
+    for (pods, loopback) in [
+        (LocalPods::Interface(Arc::from("cni0")), false),
+        (LocalPods::InterfacePrefix(Arc::from("cni")), true),
+    ] {
         let mut lab = Lab::new(|rules| {
-            rules.local_pods = PerFamily { v4: pods.clone(), v6: pods.clone() };
+            rules.local_pods = PerFamily {
+                v4: pods.clone(),
+                v6: pods.clone(),
+            };
             let all = NodePortAddresses::AllLocal { loopback };
-            rules.node_ports = PerFamily { v4: all.clone(), v6: all };
+            rules.node_ports = PerFamily {
+                v4: all.clone(),
+                v6: all,
+            };
         });
         let family = Family::V4;
-        lab.cluster.host("node1").unwrap().sysctl("net/ipv4/conf/all/route_localnet", "1").unwrap();
-        let frontends = vec![cluster_ip(family, 1), node_port(&external_local(family, 1, Outcome::Local), 30_080)];
+        lab.cluster
+            .host("node1")
+            .unwrap()
+            .sysctl("net/ipv4/conf/all/route_localnet", "1")
+            .unwrap();
+        let frontends = vec![
+            cluster_ip(family, 1),
+            node_port(&external_local(family, 1, Outcome::Local), 30_080),
+        ];
         let port = ServicePort {
             frontends,
             cluster: lab.endpoints(family, &["pod1-2", "pod2-1"]),
             local: lab.endpoints(family, &["pod1-2"]),
             ..ServicePort::default()
         };
-        lab.table.ports.insert(key("web", Protocol::Tcp, family), Arc::new(port));
+        lab.table
+            .ports
+            .insert(key("web", Protocol::Tcp, family), Arc::new(port));
         lab.install();
         let node_port = |address: &str| SocketAddr::new(address.parse().unwrap(), 30_080);
         let all = |who: &str| "pod1-2 sees {}, pod2-1 sees {}".replace("{}", who);
-        lab.check("pod1-3", Over::Tcp, at(vip(family, 1)), &all("pod1-3")).await.unwrap();
-        lab.check("client", Over::Tcp, at(vip(family, 1)), &all("node1")).await.unwrap();
+        lab.check("pod1-3", Over::Tcp, at(vip(family, 1)), &all("pod1-3"))
+            .await
+            .unwrap();
+        lab.check("client", Over::Tcp, at(vip(family, 1)), &all("node1"))
+            .await
+            .unwrap();
         for address in ["172.30.0.11", "172.31.0.11"] {
-            lab.check("client", Over::Tcp, node_port(address), "pod1-2 sees client").await.unwrap();
-            lab.check("pod1-3", Over::Tcp, node_port(address), &all("pod1-3")).await.unwrap();
+            lab.check(
+                "client",
+                Over::Tcp,
+                node_port(address),
+                "pod1-2 sees client",
+            )
+            .await
+            .unwrap();
+            lab.check("pod1-3", Over::Tcp, node_port(address), &all("pod1-3"))
+                .await
+                .unwrap();
         }
-        let itself = if loopback { all("node1") } else { "refused".to_owned() };
-        lab.check("node1", Over::Tcp, node_port("127.0.0.1"), &itself).await.unwrap();
+        let itself = if loopback {
+            all("node1")
+        } else {
+            "refused".to_owned()
+        };
+        lab.check("node1", Over::Tcp, node_port("127.0.0.1"), &itself)
+            .await
+            .unwrap();
     }
 }
 
@@ -395,14 +617,26 @@ async fn visitor(doorstep: &Doorstep) -> Visitor {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), come).await.expect("nobody comes")
+    tokio::time::timeout(Duration::from_secs(10), come)
+        .await
+        .expect("nobody comes")
 }
 
 fn lab_with_doorstep() -> (Lab, Doorstep) {
     let cluster = Cluster::new().unwrap();
-    let open = || (Doorstep::open().unwrap(), way_to_wait().unwrap().expect("this kernel lets no packet wait"));
+    let open = || {
+        (
+            Doorstep::open().unwrap(),
+            way_to_wait()
+                .unwrap()
+                .expect("this kernel lets no packet wait"),
+        )
+    };
     let (doorstep, way) = cluster.host("node1").unwrap().enter(open);
-    let queue = Queue { number: doorstep.number(), way };
+    let queue = Queue {
+        number: doorstep.number(),
+        way,
+    };
     let mut lab = Lab::with(cluster, Some(queue), |_| {});
     lab.install();
     (lab, doorstep)
@@ -415,14 +649,27 @@ async fn who_comes_before_the_service_waits_for_it() {
         for family in Family::BOTH {
             let to = SocketAddr::new(vip(family, number), 80);
             // A packet that is lost is sent again after a second.
-            let flow = Flow { patience: Duration::from_millis(900), ..Flow::new(Over::Tcp, to) };
+            let flow = Flow {
+                patience: Duration::from_millis(900),
+                ..Flow::new(Over::Tcp, to)
+            };
             let host = lab.cluster.host(from).unwrap().clone();
             let install = async {
                 let visitor = visitor(&doorstep).await;
                 assert_eq!((visitor.to.address, visitor.to.port), (Some(to.ip()), 80));
-                let (frontends, cluster) = (vec![cluster_ip(family, number)], lab.endpoints(family, &["pod1-2"]));
-                let port = ServicePort { frontends, cluster, ..ServicePort::default() };
-                lab.table.ports.insert(key(&format!("new-{number}"), Protocol::Tcp, family), Arc::new(port));
+                let (frontends, cluster) = (
+                    vec![cluster_ip(family, number)],
+                    lab.endpoints(family, &["pod1-2"]),
+                );
+                let port = ServicePort {
+                    frontends,
+                    cluster,
+                    ..ServicePort::default()
+                };
+                lab.table.ports.insert(
+                    key(&format!("new-{number}"), Protocol::Tcp, family),
+                    Arc::new(port),
+                );
                 lab.install();
                 doorstep.answer([(visitor.id, Answer::Again)]).unwrap();
             };
@@ -437,14 +684,23 @@ async fn who_waits_for_a_service_that_does_not_come_is_let_go() {
     let (lab, doorstep) = lab_with_doorstep();
     let host = lab.cluster.host("pod1-1").unwrap();
     let to = SocketAddr::new(vip(Family::V4, 9), 80);
-    let flow = Flow { patience: Duration::from_millis(300), ..Flow::new(Over::Tcp, to) };
+    let flow = Flow {
+        patience: Duration::from_millis(300),
+        ..Flow::new(Over::Tcp, to)
+    };
     let let_go = async {
         let visitor = visitor(&doorstep).await;
         doorstep.answer([(visitor.id, Answer::On)]).unwrap();
     };
     let (answer, ()) = tokio::join!(host.ask(&flow), let_go);
-    assert!(matches!(answer, Err(Failure::Timeout)), "dropped as without a doorstep: {answer:?}");
+    assert!(
+        matches!(answer, Err(Failure::Timeout)),
+        "dropped as without a doorstep: {answer:?}"
+    );
     drop(doorstep);
     let answer = host.ask(&flow).await;
-    assert!(matches!(answer, Err(Failure::Timeout)), "the same where nobody listens: {answer:?}");
+    assert!(
+        matches!(answer, Err(Failure::Timeout)),
+        "the same where nobody listens: {answer:?}"
+    );
 }

@@ -1,4 +1,5 @@
-//! The table that sends unknown connections on, on the kernel: what `nft` shows of it, that it is repaired and goes.
+//! The table that sends unknown connections on, on the kernel: what `nft` shows of it, that it is
+//! repaired and goes.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -24,7 +25,11 @@ fn relay(family: Family, last: &str) -> Relay {
         Family::V4 => ("192.0.2.100:6443", "192.0.2."),
         Family::V6 => ("[2001:db8::100]:6443", "fe80::"),
     };
-    Relay { frontends: vec![at.parse().unwrap()], to: format!("{network}{last}").parse().unwrap(), link: 1 }
+    Relay {
+        frontends: vec![at.parse().unwrap()],
+        to: format!("{network}{last}").parse().unwrap(),
+        link: 1,
+    }
 }
 
 #[test]
@@ -43,10 +48,15 @@ fn nft_shows_what_is_meant() {
              ip6 hoplimit set 16 counter packets 0 bytes 0 dup to fe80::1 device \"lo\" drop",
         ),
     ] {
-        host.enter(|| RelayTable::open("relay", family).unwrap()).set(Some(&relay(family, "1"))).unwrap();
+        host.enter(|| RelayTable::open("relay", family).unwrap())
+            .set(Some(&relay(family, "1")))
+            .unwrap();
         let shown = list(&host);
         assert!(shown.contains(rule), "{shown}");
-        assert!(shown.contains("type filter hook prerouting priority mangle"), "{shown}");
+        assert!(
+            shown.contains("type filter hook prerouting priority mangle"),
+            "{shown}"
+        );
     }
 }
 
@@ -60,17 +70,25 @@ fn it_is_kept_changed_repaired_and_removed() {
         open().set(Some(&first)).unwrap();
         let before = list(&host);
         open().set(Some(&first)).unwrap();
-        assert_eq!(list(&host), before, "what an earlier process left and is right stays");
+        assert_eq!(
+            list(&host),
+            before,
+            "what an earlier process left and is right stays"
+        );
 
         open().set(Some(&second)).unwrap();
         let changed = list(&host);
         assert!(
-            changed.contains(&second.to.to_string()) && !changed.contains(&format!("to {} ", first.to)),
+            changed.contains(&second.to.to_string())
+                && !changed.contains(&format!("to {} ", first.to)),
             "{changed}"
         );
         flush(&host, "ruleset");
         open().set(Some(&second)).unwrap();
-        assert!(list(&host).contains(&second.to.to_string()), "it is put back");
+        assert!(
+            list(&host).contains(&second.to.to_string()),
+            "it is put back"
+        );
 
         open().set(None).unwrap();
         open().set(None).unwrap();

@@ -1,7 +1,7 @@
 //! What is answered to a question: the zone and a message in, a message out.
 //!
-//! Answers say only what was asked for (no authority section beside data), because what is larger than a packet costs a second way by
-//! TCP. Nothing is looked up elsewhere.
+//! Answers say only what was asked for (no authority section beside data), because what is larger
+//! than a packet costs a second way by TCP. Nothing is looked up elsewhere.
 
 use crate::zone::{Content, Found, Zone, address};
 use hickory_proto::op::{Edns, Header, Message, MessageType, OpCode, Query, ResponseCode};
@@ -9,8 +9,8 @@ use hickory_proto::rr::rdata::CNAME;
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
-/// By UDP nothing larger is sent, whatever the client says that it can take: larger packets are cut into pieces on the way, and those get
-/// lost or forged.
+/// By UDP nothing larger is sent, whatever the client says that it can take: larger packets are cut
+/// into pieces on the way, and those get lost or forged.
 pub const MOST_UDP: u16 = 1232;
 const LEAST_UDP: u16 = 512;
 const MOST_TCP: usize = u16::MAX as usize;
@@ -45,18 +45,28 @@ pub fn is_question(bytes: &[u8]) -> bool {
 
 /// Read a message. Whatever it contains, this comes to an end without panicking.
 pub fn read(bytes: &[u8]) -> Incoming {
-    let Ok(header) = Header::read(&mut BinDecoder::new(bytes)) else { return Incoming::Noise };
+    let Ok(header) = Header::read(&mut BinDecoder::new(bytes)) else {
+        return Incoming::Noise;
+    };
     if header.metadata.message_type == MessageType::Response {
         return Incoming::Noise;
     }
     let Ok(message) = Message::from_vec(bytes) else {
-        let mut reply = Message::error_msg(header.metadata.id, header.metadata.op_code, ResponseCode::FormErr);
+        let mut reply = Message::error_msg(
+            header.metadata.id,
+            header.metadata.op_code,
+            ResponseCode::FormErr,
+        );
         reply.metadata.recursion_desired = header.metadata.recursion_desired;
         return Incoming::Mistake(Box::new(reply));
     };
     match check(&message) {
         Some(code) => Incoming::Mistake(Box::new(refuse(&message, code))),
-        None if message.queries.iter().any(|query| is_transfer(query.query_type())) => {
+        None if message
+            .queries
+            .iter()
+            .any(|query| is_transfer(query.query_type())) =>
+        {
             Incoming::Transfer(Box::new(message))
         }
         None => Incoming::Question(Box::new(message)),
@@ -65,7 +75,9 @@ pub fn read(bytes: &[u8]) -> Incoming {
 
 /// What is wrong with a message, before anything is looked up.
 fn check(message: &Message) -> Option<ResponseCode> {
-    let [query] = message.queries.as_slice() else { return Some(wrong_count(message)) };
+    let [query] = message.queries.as_slice() else {
+        return Some(wrong_count(message));
+    };
     if message.metadata.op_code != OpCode::Query {
         return Some(ResponseCode::NotImp);
     }
@@ -121,9 +133,12 @@ pub fn room(request: &Message, transport: Transport) -> usize {
     }
 }
 
-/// The answer to a question; `chance` turns the order of records, so that the first one is not always the same.
+/// The answer to a question; `chance` turns the order of records, so that the first one is not
+/// always the same.
 pub fn answer(zone: &Zone, request: &Message, transport: Transport, chance: usize) -> Message {
-    let Some(query) = request.queries.first() else { return refuse(request, ResponseCode::FormErr) };
+    let Some(query) = request.queries.first() else {
+        return refuse(request, ResponseCode::FormErr);
+    };
     if !zone.is_complete() {
         return refuse(request, ResponseCode::ServFail);
     }
@@ -139,7 +154,13 @@ pub fn answer(zone: &Zone, request: &Message, transport: Transport, chance: usiz
             return reply;
         };
         reply.metadata.authoritative = true;
-        let mut lookup = Lookup { zone, query, room, chance, reply: &mut reply };
+        let mut lookup = Lookup {
+            zone,
+            query,
+            room,
+            chance,
+            reply: &mut reply,
+        };
         match lookup.step(&asked, key.key()) {
             Some(next) => asked = next,
             None => return reply,
@@ -165,7 +186,9 @@ impl Lookup<'_> {
             self.add_origin(name);
         }
         match self.zone.find(key) {
-            Found::Content(Content::Alias(target)) if !matches!(kind, RecordType::CNAME | RecordType::ANY) => {
+            Found::Content(Content::Alias(target))
+                if !matches!(kind, RecordType::CNAME | RecordType::ANY) =>
+            {
                 self.extend(name, vec![RData::CNAME(CNAME(target.clone()))]);
                 return Some(target.clone());
             }
@@ -183,7 +206,11 @@ impl Lookup<'_> {
     fn add_origin(&mut self, name: &Name) {
         match self.query.query_type() {
             RecordType::SOA | RecordType::ANY => {
-                self.reply.answers.push(Record::from_rdata(name.clone(), self.zone.ttl(), self.zone.soa().data));
+                self.reply.answers.push(Record::from_rdata(
+                    name.clone(),
+                    self.zone.ttl(),
+                    self.zone.soa().data,
+                ));
             }
             RecordType::NS => {
                 self.extend(name, self.zone.servers());
@@ -198,7 +225,11 @@ impl Lookup<'_> {
         let kind = match self.query.query_type() {
             // Of all that is there, one set is enough of an answer (RFC 8482).
             RecordType::ANY if !self.reply.answers.is_empty() => return,
-            RecordType::ANY => content.types().iter().copied().find(|kind| !wanted.records(*kind).is_empty()),
+            RecordType::ANY => content
+                .types()
+                .iter()
+                .copied()
+                .find(|kind| !wanted.records(*kind).is_empty()),
             kind => content.types().contains(&kind).then_some(kind),
         };
         let Some(kind) = kind else { return };
@@ -218,7 +249,11 @@ impl Lookup<'_> {
         let turn = self.chance.checked_rem(records.len()).unwrap_or_default();
         records.rotate_left(turn);
         let ttl = self.zone.ttl();
-        self.reply.answers.extend(records.into_iter().map(|data| Record::from_rdata(name.clone(), ttl, data)));
+        self.reply.answers.extend(
+            records
+                .into_iter()
+                .map(|data| Record::from_rdata(name.clone(), ttl, data)),
+        );
     }
 
     fn add_glue(&mut self, glue: Vec<(Name, std::net::IpAddr)>) {
@@ -227,17 +262,20 @@ impl Lookup<'_> {
             let data = address(ip, RecordType::A).or_else(|| address(ip, RecordType::AAAA))?;
             Some(Record::from_rdata(name, ttl, data))
         };
-        self.reply.additionals.extend(glue.into_iter().filter_map(of));
+        self.reply
+            .additionals
+            .extend(glue.into_iter().filter_map(of));
     }
 }
 
-/// The bytes of an answer. What is too large goes without additional records; then by UDP empty, with the advice to use TCP, and by TCP with as
-/// many records as there is room for.
+/// The bytes of an answer. What is too large goes without additional records; then by UDP empty,
+/// with the advice to use TCP, and by TCP with as many records as there is room for.
 pub fn write(mut reply: Message, room: usize, transport: Transport) -> Option<Vec<u8>> {
     let fits = |reply: &Message| {
         let bytes = reply.to_vec().ok()?;
         // Where a message is full, the encoder leaves out what is left and marks it so.
-        let cut = !reply.metadata.truncation && bytes.get(2).is_some_and(|flags| flags & TRUNCATED != 0);
+        let cut =
+            !reply.metadata.truncation && bytes.get(2).is_some_and(|flags| flags & TRUNCATED != 0);
         (bytes.len() <= room && !cut).then_some(bytes)
     };
     if reply.metadata.truncation {

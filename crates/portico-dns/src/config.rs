@@ -22,7 +22,8 @@ pub struct Arguments {
     /// The zone to answer for, such as `k8s.example.com`.
     #[arg(long, value_name = "NAME")]
     zone: String,
-    /// Addresses to answer at, by UDP and TCP; the port is 53 if none is given [default: every address].
+    /// Addresses to answer at, by UDP and TCP; the port is 53 if none is given [default: every
+    /// address].
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = with_port)]
     listen: Vec<SocketAddr>,
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
@@ -34,17 +35,19 @@ pub struct Arguments {
     /// Seconds that it may be remembered that there is nothing.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
     negative_ttl: u32,
-    /// A server of the zone, the primary first: `ns1.k8s.example.com=192.0.2.53`, once for each address; outside the zone without one
-    /// [default: ns.ZONE with the addresses of --listen].
+    /// A server of the zone, the primary first: `ns1.k8s.example.com=192.0.2.53`, once for each
+    /// address; outside the zone without one [default: ns.ZONE with the addresses of --listen].
     #[arg(long, value_name = "NAME[=IP]", value_delimiter = ',', value_parser = server)]
     ns: Vec<(Name, Option<IpAddr>)>,
-    /// Who answers for the zone: a mail address, with a dot for the @ or without [default: hostmaster.ZONE].
+    /// Who answers for the zone: a mail address, with a dot for the @ or without [default:
+    /// hostmaster.ZONE].
     #[arg(long, value_name = "MAIL")]
     hostmaster: Option<String>,
     /// Who may transfer the whole zone.
     #[arg(long, value_name = "IP|CIDR", value_delimiter = ',', value_parser = network)]
     allow_transfer: Vec<IpNet>,
-    /// Keys (TSIG) of which a transfer has to be signed by one, as `tsig-keygen` prints them; without --allow-transfer from anywhere.
+    /// Keys (TSIG) of which a transfer has to be signed by one, as `tsig-keygen` prints them;
+    /// without --allow-transfer from anywhere.
     #[arg(long, value_name = "FILE")]
     transfer_key_file: Option<PathBuf>,
     /// Who is told of changes [default: the single addresses of --allow-transfer].
@@ -73,11 +76,22 @@ pub struct Arguments {
     /// Probes in flight at a time.
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     probe_concurrency: u16,
-    /// The addresses of nodes that are given: of each family those of the first kind that a node has.
-    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "ExternalIP,InternalIP")]
+    /// The addresses of nodes that are given: of each family those of the first kind that a node
+    /// has.
+    #[arg(
+        long,
+        value_name = "KINDS",
+        value_delimiter = ',',
+        default_value = "ExternalIP,InternalIP"
+    )]
     node_addresses: Vec<Kind>,
     /// The addresses at which nodes are probed, likewise.
-    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "InternalIP,ExternalIP")]
+    #[arg(
+        long,
+        value_name = "KINDS",
+        value_delimiter = ',',
+        default_value = "InternalIP,ExternalIP"
+    )]
     probe_addresses: Vec<Kind>,
     /// Also give Services that are only there inside the cluster, with their cluster IPs.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
@@ -149,10 +163,18 @@ impl Arguments {
         }
         let metrics = match self.metrics_bind_address.as_str() {
             "none" => None,
-            text => Some(text.parse().map_err(|_| ConfigError::Metrics(text.to_owned()))?),
+            text => Some(
+                text.parse()
+                    .map_err(|_| ConfigError::Metrics(text.to_owned()))?,
+            ),
         };
-        let single = self.allow_transfer.iter().filter(|net| net.prefix_len() == net.max_prefix_len());
-        let single = single.map(|net| SocketAddr::new(net.addr(), DNS_PORT)).collect();
+        let single = self
+            .allow_transfer
+            .iter()
+            .filter(|net| net.prefix_len() == net.max_prefix_len());
+        let single = single
+            .map(|net| SocketAddr::new(net.addr(), DNS_PORT))
+            .collect();
         let kinds = |kinds: &[Kind]| kinds.iter().map(|kind| kind.meaning()).collect();
         Ok(Config {
             zone: zone::Settings {
@@ -178,7 +200,11 @@ impl Arguments {
             kubeconfig: self.kubeconfig,
             listen,
             probe_timeout: self.probe_timeout,
-            notify: if self.notify.is_empty() { single } else { self.notify },
+            notify: if self.notify.is_empty() {
+                single
+            } else {
+                self.notify
+            },
             allow_transfer: self.allow_transfer,
             transfer_keys: self.transfer_key_file,
             rate_limit: self.rate_limit,
@@ -199,19 +225,39 @@ impl Kind {
 
 fn listen(given: &[SocketAddr]) -> Vec<Listen> {
     if !given.is_empty() {
-        return given.iter().map(|address| Listen { address: *address, optional: false }).collect();
+        return given
+            .iter()
+            .map(|address| Listen {
+                address: *address,
+                optional: false,
+            })
+            .collect();
     }
-    let everywhere = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
-    everywhere.map(|ip| Listen { address: SocketAddr::new(ip, DNS_PORT), optional: ip.is_ipv6() }).to_vec()
+    let everywhere = [
+        IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        Ipv6Addr::UNSPECIFIED.into(),
+    ];
+    everywhere
+        .map(|ip| Listen {
+            address: SocketAddr::new(ip, DNS_PORT),
+            optional: ip.is_ipv6(),
+        })
+        .to_vec()
 }
 
 type Servers = Vec<(Name, Vec<IpAddr>)>;
 
-fn servers(origin: &Origin, given: &[(Name, Option<IpAddr>)], listen: &[Listen]) -> Result<Servers, ConfigError> {
+fn servers(
+    origin: &Origin,
+    given: &[(Name, Option<IpAddr>)],
+    listen: &[Listen],
+) -> Result<Servers, ConfigError> {
     let mut servers: Servers = Vec::new();
     for (name, address) in given {
         let asked = origin.find(name);
-        let last = asked.as_ref().and_then(|asked| zone::names::labels(asked.key()).last());
+        let last = asked
+            .as_ref()
+            .and_then(|asked| zone::names::labels(asked.key()).last());
         if last.is_some_and(|label| OWN.iter().any(|own| own.as_bytes() == label)) {
             return Err(ConfigError::Taken(name.to_ascii()));
         }
@@ -226,16 +272,31 @@ fn servers(origin: &Origin, given: &[(Name, Option<IpAddr>)], listen: &[Listen])
         }
     }
     if servers.is_empty() {
-        let addresses = listen.iter().map(|listen| listen.address.ip()).filter(|ip| !ip.is_unspecified()).collect();
-        servers.extend(origin.name().prepend_label("ns").ok().map(|name| (name, addresses)));
+        let addresses = listen
+            .iter()
+            .map(|listen| listen.address.ip())
+            .filter(|ip| !ip.is_unspecified())
+            .collect();
+        servers.extend(
+            origin
+                .name()
+                .prepend_label("ns")
+                .ok()
+                .map(|name| (name, addresses)),
+        );
     }
     Ok(servers)
 }
 
 fn hostmaster(origin: &Origin, given: Option<&str>) -> Result<Name, ConfigError> {
-    let text = given.map_or_else(|| format!("hostmaster.{}", origin.name().to_ascii()), str::to_owned);
+    let text = given.map_or_else(
+        || format!("hostmaster.{}", origin.name().to_ascii()),
+        str::to_owned,
+    );
     let bad = || ConfigError::Hostmaster(text.clone());
-    let Some((user, domain)) = text.split_once('@') else { return host_name(&text).ok_or_else(bad) };
+    let Some((user, domain)) = text.split_once('@') else {
+        return host_name(&text).ok_or_else(bad);
+    };
     // The user is one label, whatever dots it has.
     let domain = host_name(domain).ok_or_else(bad)?;
     domain.prepend_label(user.as_bytes()).map_err(|_| bad())
@@ -244,24 +305,39 @@ fn hostmaster(origin: &Origin, given: Option<&str>) -> Result<Name, ConfigError>
 fn with_port(text: &str) -> Result<SocketAddr, String> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     let bad = |_| format!("{text} is not an IP address, with or without a port");
-    text.parse().or_else(|_| bare.parse().map(|ip| SocketAddr::new(ip, DNS_PORT))).map_err(bad)
+    text.parse()
+        .or_else(|_| bare.parse().map(|ip| SocketAddr::new(ip, DNS_PORT)))
+        .map_err(bad)
 }
 
 fn network(text: &str) -> Result<IpNet, String> {
     let bad = |_| format!("{text} is neither an IP address nor a CIDR");
-    text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).map_err(bad)
+    text.parse()
+        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+        .map_err(bad)
 }
 
 fn server(text: &str) -> Result<(Name, Option<IpAddr>), String> {
     let (name, address) = match text.split_once('=') {
         None => (text, None),
-        Some((name, address)) => (name, Some(address.parse().map_err(|_| format!("{address} is not an IP address"))?)),
+        Some((name, address)) => (
+            name,
+            Some(
+                address
+                    .parse()
+                    .map_err(|_| format!("{address} is not an IP address"))?,
+            ),
+        ),
     };
-    Ok((host_name(name).ok_or_else(|| format!("{name} is not the name of a server"))?, address))
+    Ok((
+        host_name(name).ok_or_else(|| format!("{name} is not the name of a server"))?,
+        address,
+    ))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    portico_model::duration::parse(text).ok_or_else(|| format!("{text} is not a duration such as 5s or 500ms"))
+    portico_model::duration::parse(text)
+        .ok_or_else(|| format!("{text} is not a duration such as 5s or 500ms"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What the zone needs to know of Services, EndpointSlices, Nodes and the reports of nodes; the rest of them is dropped on arrival.
+//! What the zone needs to know of Services, EndpointSlices, Nodes and the reports of nodes; the
+//! rest of them is dropped on arrival.
 
 use crate::zone::Families;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -84,9 +85,17 @@ pub fn service(object: &core::Service) -> Option<(ServiceName, Service)> {
         Some("LoadBalancer") => Reach::Balanced,
         _ => Reach::Cluster,
     };
-    let ingress = object.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
-    let ingress = ingress.filter(|_| reach == Reach::Balanced).into_iter().flatten();
-    let (addresses, hosts): (Vec<_>, Vec<_>) = ingress.map(|one| (one.ip.as_ref(), one.hostname.as_ref())).unzip();
+    let ingress = object
+        .status
+        .as_ref()
+        .and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
+    let ingress = ingress
+        .filter(|_| reach == Reach::Balanced)
+        .into_iter()
+        .flatten();
+    let (addresses, hosts): (Vec<_>, Vec<_>) = ingress
+        .map(|one| (one.ip.as_ref(), one.hostname.as_ref()))
+        .unzip();
     let service = Service {
         reach,
         cluster_ips: addresses_of(spec.cluster_ips.iter().flatten()),
@@ -95,7 +104,12 @@ pub fn service(object: &core::Service) -> Option<(ServiceName, Service)> {
         local: spec.external_traffic_policy.as_deref() == Some("Local"),
         health_port: spec.health_check_node_port.and_then(port_number),
         addresses: addresses_of(addresses.into_iter().flatten()),
-        hosts: hosts.into_iter().flatten().filter(|host| !host.is_empty()).cloned().collect(),
+        hosts: hosts
+            .into_iter()
+            .flatten()
+            .filter(|host| !host.is_empty())
+            .cloned()
+            .collect(),
     };
     Some((name, service))
 }
@@ -122,7 +136,14 @@ fn port_number(number: i32) -> Option<u16> {
 /// A Service from before there were two families has that of its address, and nobody says which.
 fn families(names: &[String]) -> Families {
     let has = |family: &str| names.iter().any(|name| name == family);
-    if names.is_empty() { Families::BOTH } else { Families { v4: has("IPv4"), v6: has("IPv6") } }
+    if names.is_empty() {
+        Families::BOTH
+    } else {
+        Families {
+            v4: has("IPv4"),
+            v6: has("IPv6"),
+        }
+    }
 }
 
 fn addresses_of<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<IpAddr> {
@@ -140,19 +161,36 @@ pub fn slice(object: &discovery::EndpointSlice) -> Option<(ServiceName, Slice)> 
     let owner = object.metadata.labels.as_ref()?.get(SERVICE_NAME)?.clone();
     let mut ready = BTreeMap::new();
     for endpoint in object.endpoints.iter().flatten() {
-        let is_ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
+        let is_ready = endpoint
+            .conditions
+            .as_ref()
+            .and_then(|conditions| conditions.ready)
+            .unwrap_or(true);
         if let Some(node) = endpoint.node_name.as_ref().filter(|_| is_ready) {
             let count: &mut u16 = ready.entry(node.clone()).or_default();
             *count = count.saturating_add(1);
         }
     }
-    let service = ServiceName { namespace: name.namespace.clone(), name: owner };
-    Some((name, Slice { service, kind: object.address_type.clone(), ready }))
+    let service = ServiceName {
+        namespace: name.namespace.clone(),
+        name: owner,
+    };
+    Some((
+        name,
+        Slice {
+            service,
+            kind: object.address_type.clone(),
+            ready,
+        },
+    ))
 }
 
 pub fn node(object: &core::Node) -> Option<(String, Node)> {
     let name = object.metadata.name.clone()?;
-    let all = object.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    let all = object
+        .status
+        .iter()
+        .flat_map(|status| status.addresses.iter().flatten());
     let addresses = all.filter_map(|address| {
         let kind = match address.type_.as_str() {
             "ExternalIP" => AddressKind::External,
@@ -161,25 +199,44 @@ pub fn node(object: &core::Node) -> Option<(String, Node)> {
         };
         Some((kind, address.address.parse().ok()?))
     });
-    let excluded = object.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(EXCLUDED));
+    let excluded = object
+        .metadata
+        .labels
+        .as_ref()
+        .is_some_and(|labels| labels.contains_key(EXCLUDED));
     let left_out = match (excluded, object.metadata.deletion_timestamp.is_some()) {
         (true, _) => Some("has the label node.kubernetes.io/exclude-from-external-load-balancers"),
         (_, true) => Some("is being deleted"),
         _ => None,
     };
-    Some((name, Node { addresses: addresses.collect(), left_out }))
+    Some((
+        name,
+        Node {
+            addresses: addresses.collect(),
+            left_out,
+        },
+    ))
 }
 
 /// The port where a node says whether it is fit, if it reports one.
 pub fn report(object: &Lease) -> Option<(String, Option<u16>)> {
     let node = report::node_of_lease(object.metadata.name.as_ref()?)?;
-    let text = object.metadata.annotations.as_ref()?.get(report::ANNOTATION)?;
+    let text = object
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(report::ANNOTATION)?;
     let report: NodeReport = serde_json::from_str(text).ok()?;
     Some((node.to_owned(), report.healthz_port))
 }
 
-fn named(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Option<ServiceName> {
-    Some(ServiceName { namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
+fn named(
+    metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+) -> Option<ServiceName> {
+    Some(ServiceName {
+        namespace: metadata.namespace.clone()?,
+        name: metadata.name.clone()?,
+    })
 }
 
 #[cfg(test)]
@@ -199,13 +256,36 @@ mod tests {
         }))
         .unwrap();
         let (name, service) = service(&object).unwrap();
-        assert_eq!((name.namespace.as_str(), name.name.as_str()), ("shop", "web"));
-        let port = |name: &str, protocol, port, node_port| Port { name: name.to_owned(), protocol, port, node_port };
-        assert_eq!(service.ports, [port("http", "_tcp", 80, Some(30080)), port("", "_udp", 53, None)]);
+        assert_eq!(
+            (name.namespace.as_str(), name.name.as_str()),
+            ("shop", "web")
+        );
+        let port = |name: &str, protocol, port, node_port| Port {
+            name: name.to_owned(),
+            protocol,
+            port,
+            node_port,
+        };
+        assert_eq!(
+            service.ports,
+            [
+                port("http", "_tcp", 80, Some(30080)),
+                port("", "_udp", 53, None)
+            ]
+        );
         assert_eq!(service.addresses, ["192.0.2.1".parse::<IpAddr>().unwrap()]);
         assert_eq!(service.hosts, ["lb.example.net"]);
-        assert_eq!(service.families, Families { v4: true, v6: false });
-        assert_eq!((service.reach, service.local, service.health_port), (Reach::Balanced, true, Some(32000)));
+        assert_eq!(
+            service.families,
+            Families {
+                v4: true,
+                v6: false
+            }
+        );
+        assert_eq!(
+            (service.reach, service.local, service.health_port),
+            (Reach::Balanced, true, Some(32000))
+        );
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! `portico dns`: an authoritative zone made from Services, EndpointSlices and Nodes of any Kubernetes API server.
+//! `portico dns`: an authoritative zone made from Services, EndpointSlices and Nodes of any
+//! Kubernetes API server.
 //!
-//! What decides is pure: [`facts`] reads objects, [`index`] makes changes of the [`zone`] from them and from the health of nodes,
-//! `portico_model::checks` says what to probe when, [`answer`] and [`transfer`] turn a question into an answer, [`limit`] and [`tsig`] say who gets one. What acts is thin:
-//! `watch`, `probe`, `server`, `notify`, `page`, and [`run`], which connects them.
+//! What decides is pure: [`facts`] reads objects, [`index`] makes changes of the [`zone`] from them
+//! and from the health of nodes, `portico_model::checks` says what to probe when, [`answer`] and
+//! [`transfer`] turn a question into an answer, [`limit`] and [`tsig`] say who gets one. What acts
+//! is thin: `watch`, `probe`, `server`, `notify`, `page`, and [`run`], which connects them.
 
 pub mod answer;
 pub mod config;

@@ -1,12 +1,14 @@
-//! How many answers a network gets by UDP. Senders of UDP can lie about who they are, and an answer is larger than its question: whoever is
-//! flooded in this way gets no more than the limit. Honest ones are told now and then to come by TCP, where nobody can lie.
+//! How many answers a network gets by UDP. Senders of UDP can lie about who they are, and an answer
+//! is larger than its question: whoever is flooded in this way gets no more than the limit. Honest
+//! ones are told now and then to come by TCP, where nobody can lie.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Networks that are told apart. Two in the same place share a limit, which is rare and does no harm.
+/// Networks that are told apart. Two in the same place share a limit, which is rare and does no
+/// harm.
 const PLACES: usize = 1 << 16;
 /// Every so many answers over the limit is sent, empty and with the advice to use TCP.
 const SLIP: u64 = 2;
@@ -19,7 +21,8 @@ pub enum Verdict {
     Drop,
 }
 
-/// One number for each network: until when its answers are paid for. A limit of so many a second lets as many pass at once.
+/// One number for each network: until when its answers are paid for. A limit of so many a second
+/// lets as many pass at once.
 pub struct Limit<S> {
     /// Microseconds that an answer costs; 0 is no limit.
     cost: u64,
@@ -31,15 +34,26 @@ pub struct Limit<S> {
 impl<S: BuildHasher> Limit<S> {
     /// `hasher` is to be one that nobody outside can foresee.
     pub fn new(per_second: u32, hasher: S) -> Limit<S> {
-        let cost = if per_second == 0 { 0 } else { (1_000_000 / u64::from(per_second)).max(1) };
+        let cost = if per_second == 0 {
+            0
+        } else {
+            (1_000_000 / u64::from(per_second)).max(1)
+        };
         let places = if cost == 0 { 0 } else { PLACES };
-        Limit { cost, paid: (0..places).map(|_| AtomicU64::new(0)).collect(), slips: AtomicU64::new(0), hasher }
+        Limit {
+            cost,
+            paid: (0..places).map(|_| AtomicU64::new(0)).collect(),
+            slips: AtomicU64::new(0),
+            hasher,
+        }
     }
 
     /// May this client have an answer; `now` is the time since some moment.
     pub fn ask(&self, client: IpAddr, now: Duration) -> Verdict {
         let place = self.hasher.hash_one(network(client)) as usize % PLACES;
-        let Some(paid) = self.paid.get(place) else { return Verdict::Answer };
+        let Some(paid) = self.paid.get(place) else {
+            return Verdict::Answer;
+        };
         let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX / 2);
         let pay = |until: u64| {
             let until = until.max(now) + self.cost;
@@ -49,7 +63,11 @@ impl<S: BuildHasher> Limit<S> {
             return Verdict::Answer;
         }
         let slip = self.slips.fetch_add(1, Relaxed).is_multiple_of(SLIP);
-        if slip { Verdict::Truncate } else { Verdict::Drop }
+        if slip {
+            Verdict::Truncate
+        } else {
+            Verdict::Drop
+        }
     }
 }
 
@@ -78,10 +96,26 @@ mod tests {
     fn a_network_gets_its_share_and_no_more() {
         let limit = Limit::new(100, RandomState::new());
         assert_eq!(count(&limit, "192.0.2.1", 0, 300), [100, 100, 100]);
-        assert_eq!(count(&limit, "192.0.2.200", 0, 2), [0, 1, 1], "the same network");
-        assert_eq!(count(&limit, "198.51.100.1", 0, 10)[0], 10, "another network");
-        assert_eq!(count(&limit, "192.0.2.1", 500, 100)[0], 50, "half a second later");
-        assert_eq!(count(&limit, "192.0.2.1", 10_000, 200)[0], 100, "no more than a second's worth is saved");
+        assert_eq!(
+            count(&limit, "192.0.2.200", 0, 2),
+            [0, 1, 1],
+            "the same network"
+        );
+        assert_eq!(
+            count(&limit, "198.51.100.1", 0, 10)[0],
+            10,
+            "another network"
+        );
+        assert_eq!(
+            count(&limit, "192.0.2.1", 500, 100)[0],
+            50,
+            "half a second later"
+        );
+        assert_eq!(
+            count(&limit, "192.0.2.1", 10_000, 200)[0],
+            100,
+            "no more than a second's worth is saved"
+        );
     }
 
     #[test]

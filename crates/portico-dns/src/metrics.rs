@@ -70,20 +70,60 @@ impl Metrics {
 
     fn register(&mut self) {
         let registry = &mut self.registry;
-        registry.show("queries", "Questions that were answered", self.queries.clone());
-        registry.show("limited", "Questions over the limit of their network", self.limited.clone());
-        registry.show("tcp_connections", "Connections by TCP", self.connections.clone());
-        registry.show("tcp_refused", "Connections for which there was no room", self.refused_connections.clone());
+        registry.show(
+            "queries",
+            "Questions that were answered",
+            self.queries.clone(),
+        );
+        registry.show(
+            "limited",
+            "Questions over the limit of their network",
+            self.limited.clone(),
+        );
+        registry.show(
+            "tcp_connections",
+            "Connections by TCP",
+            self.connections.clone(),
+        );
+        registry.show(
+            "tcp_refused",
+            "Connections for which there was no room",
+            self.refused_connections.clone(),
+        );
         registry.show("transfers", "Transfers of the zone", self.transfers.clone());
-        registry.show("notifies", "Secondaries told of changes", self.notifies.clone());
+        registry.show(
+            "notifies",
+            "Secondaries told of changes",
+            self.notifies.clone(),
+        );
         registry.show("names", "Names with records", self.names.clone());
         registry.show("serial", "The serial of the zone", self.serial.clone());
-        registry.show("complete", "Whether everything is known that the zone is made from", self.complete.clone());
-        registry.show("node_given", "Whether a node is given for Services on all nodes", self.node_given.clone());
-        registry.show("nobody_fit", "Whether all nodes are given because none is fit", self.nobody_fit.clone());
-        registry.show("probed_addresses", "Addresses that are probed", self.probed.clone());
+        registry.show(
+            "complete",
+            "Whether everything is known that the zone is made from",
+            self.complete.clone(),
+        );
+        registry.show(
+            "node_given",
+            "Whether a node is given for Services on all nodes",
+            self.node_given.clone(),
+        );
+        registry.show(
+            "nobody_fit",
+            "Whether all nodes are given because none is fit",
+            self.nobody_fit.clone(),
+        );
+        registry.show(
+            "probed_addresses",
+            "Addresses that are probed",
+            self.probed.clone(),
+        );
         registry.show("probes", "Probes that were made", self.probes.clone());
-        registry.show("watch_failures", "Failed attempts to read from the API server", self.watch_failures.clone());
+        registry.show(
+            "watch_failures",
+            "Failed attempts to read from the API server",
+            self.watch_failures.clone(),
+        );
     }
 
     /// Everything, as Prometheus reads it.
@@ -92,7 +132,11 @@ impl Metrics {
     }
 
     pub fn answered(&self, transport: &'static str, kind: Option<RecordType>, code: ResponseCode) {
-        let query = Query { transport, record_type: type_name(kind), code: code_name(code) };
+        let query = Query {
+            transport,
+            record_type: type_name(kind),
+            code: code_name(code),
+        };
         self.queries.get_or_create(&query).inc();
     }
 }

@@ -1,5 +1,5 @@
-//! Tells secondaries that the zone changed (NOTIFY, RFC 1996), so that they do not have to ask all the time. One that does not answer is told
-//! a few times; it will ask by itself some day.
+//! Tells secondaries that the zone changed (NOTIFY, RFC 1996), so that they do not have to ask all
+//! the time. One that does not answer is told a few times; it will ask by itself some day.
 
 use crate::config::Listen;
 use crate::metrics::{Metrics, Outcome};
@@ -21,7 +21,8 @@ const WAITS: [Duration; 5] = [
     Duration::from_secs(16),
 ];
 
-/// Tell one secondary of every change, for ever. `changes` holds the newest SOA; those in between are of no interest.
+/// Tell one secondary of every change, for ever. `changes` holds the newest SOA; those in between
+/// are of no interest.
 pub async fn tell(
     secondary: SocketAddr,
     listen: Vec<Listen>,
@@ -77,9 +78,14 @@ async fn answer(socket: &UdpSocket, id: u16) -> io::Result<()> {
     let mut buffer = [0; 512];
     loop {
         let length = socket.recv(&mut buffer).await?;
-        let Ok(message) = Message::from_vec(buffer.get(..length).unwrap_or_default()) else { continue };
+        let Ok(message) = Message::from_vec(buffer.get(..length).unwrap_or_default()) else {
+            continue;
+        };
         let metadata = message.metadata;
-        if metadata.id == id && metadata.message_type == MessageType::Response && metadata.op_code == OpCode::Notify {
+        if metadata.id == id
+            && metadata.message_type == MessageType::Response
+            && metadata.op_code == OpCode::Notify
+        {
             return Ok(());
         }
     }
@@ -88,15 +94,25 @@ async fn answer(socket: &UdpSocket, id: u16) -> io::Result<()> {
 /// Secondaries believe the address that they transfer from.
 fn source(secondary: SocketAddr, listen: &[Listen]) -> SocketAddr {
     let same = |ip: &IpAddr| ip.is_ipv4() == secondary.is_ipv4();
-    let any = if secondary.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
-    let ip = listen.iter().map(|listen| listen.address.ip()).find(same).unwrap_or(any);
+    let any = if secondary.is_ipv4() {
+        IpAddr::from(Ipv4Addr::UNSPECIFIED)
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    let ip = listen
+        .iter()
+        .map(|listen| listen.address.ip())
+        .find(same)
+        .unwrap_or(any);
     SocketAddr::new(ip, 0)
 }
 
 fn message(id: u16, soa: &Record) -> Message {
     let mut message = Message::new(id, MessageType::Query, OpCode::Notify);
     message.metadata.authoritative = true;
-    message.queries.push(Query::query(soa.name.clone(), RecordType::SOA));
+    message
+        .queries
+        .push(Query::query(soa.name.clone(), RecordType::SOA));
     message.answers.push(soa.clone());
     message
 }

@@ -1,4 +1,5 @@
-//! The pages for people and machines: `/metrics`, `/readyz`, `/healthz`, and `/nodes`, which says why a node is given or not.
+//! The pages for people and machines: `/metrics`, `/readyz`, `/healthz`, and `/nodes`, which says
+//! why a node is given or not.
 
 use crate::metrics::Metrics;
 use http::header::CONTENT_TYPE;
@@ -30,7 +31,11 @@ pub struct Pages {
 
 impl Pages {
     pub fn new(metrics: Arc<Metrics>, nodes: mpsc::Sender<Curious>) -> Pages {
-        Pages { metrics, ready: AtomicBool::new(false), nodes }
+        Pages {
+            metrics,
+            ready: AtomicBool::new(false),
+            nodes,
+        }
     }
 
     async fn nodes(&self) -> Option<String> {
@@ -42,12 +47,26 @@ impl Pages {
     async fn answer(&self, path: &str) -> (StatusCode, &'static str, String) {
         let text = "text/plain; charset=utf-8";
         match path {
-            "/metrics" => (StatusCode::OK, portico_metrics::CONTENT_TYPE, self.metrics.text()),
+            "/metrics" => (
+                StatusCode::OK,
+                portico_metrics::CONTENT_TYPE,
+                self.metrics.text(),
+            ),
             "/healthz" | "/livez" => (StatusCode::OK, text, "ok\n".to_owned()),
-            "/readyz" if self.ready.load(Ordering::Relaxed) => (StatusCode::OK, text, "ok\n".to_owned()),
-            "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, text, "the zone is not complete yet\n".to_owned()),
+            "/readyz" if self.ready.load(Ordering::Relaxed) => {
+                (StatusCode::OK, text, "ok\n".to_owned())
+            }
+            "/readyz" => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                text,
+                "the zone is not complete yet\n".to_owned(),
+            ),
             "/nodes" => (StatusCode::OK, text, self.nodes().await.unwrap_or_default()),
-            _ => (StatusCode::NOT_FOUND, text, "there are /metrics, /readyz, /healthz and /nodes\n".to_owned()),
+            _ => (
+                StatusCode::NOT_FOUND,
+                text,
+                "there are /metrics, /readyz, /healthz and /nodes\n".to_owned(),
+            ),
         }
     }
 }
@@ -56,7 +75,9 @@ impl Pages {
 pub async fn serve(listener: TcpListener, pages: Arc<Pages>) -> Infallible {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { continue };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            continue;
+        };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
@@ -76,10 +97,15 @@ pub async fn serve(listener: TcpListener, pages: Arc<Pages>) -> Infallible {
     }
 }
 
-async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(
+    pages: Arc<Pages>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let (code, kind, body) = pages.answer(request.uri().path()).await;
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     Ok(response)
 }

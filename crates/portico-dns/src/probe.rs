@@ -1,5 +1,5 @@
-//! Asks one address whether it is fit: `GET /healthz`, and 200 is yes. A connection for each probe, because what is asked for is also whether
-//! a new one can be made.
+//! Asks one address whether it is fit: `GET /healthz`, and 200 is yes. A connection for each probe,
+//! because what is asked for is also whether a new one can be made.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,8 +20,10 @@ pub async fn probe(address: SocketAddr, patience: Duration) -> Result<(), String
 
 async fn ask(address: SocketAddr) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address).await?;
-    let request =
-        format!("GET /healthz HTTP/1.1\r\nHost: {address}\r\nUser-Agent: portico-dns\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "GET /healthz HTTP/1.1\r\nHost: {address}\r\nUser-Agent: portico-dns\r\nConnection: \
+         close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await?;
     let mut line = Vec::with_capacity(ENOUGH);
     while !line.contains(&b'\n') && line.len() < ENOUGH {
@@ -38,7 +40,9 @@ async fn ask(address: SocketAddr) -> io::Result<Vec<u8>> {
 fn judge(line: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(line);
     let first = text.lines().next().unwrap_or_default();
-    let code = first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
+    let code = first
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.split(' ').nth(1));
     match code {
         Some("200") => Ok(()),
         Some(code) => Err(format!("answered {}", code.escape_debug())),

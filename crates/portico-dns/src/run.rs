@@ -1,4 +1,5 @@
-//! The daemon: one task owns the index and the probes, and changes the zone; the others answer from it.
+//! The daemon: one task owns the index and the probes, and changes the zone; the others answer from
+//! it.
 
 use crate::config::Config;
 use crate::index::Index;
@@ -38,9 +39,15 @@ pub enum RunError {
     #[error(transparent)]
     Bind(#[from] BindError),
     #[error("cannot serve metrics at {address}: {source}")]
-    Metrics { address: SocketAddr, source: io::Error },
+    Metrics {
+        address: SocketAddr,
+        source: io::Error,
+    },
     #[error("cannot use the keys in {path}: {source}", path = .path.display())]
-    Keys { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    Keys {
+        path: PathBuf,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error("a task that answers questions ended")]
     Ended,
 }
@@ -52,7 +59,10 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     let (curious, asked) = mpsc::channel(1);
     let pages = Arc::new(Pages::new(Arc::clone(&metrics), curious));
     let sockets = server::bind(&config.listen)?;
-    let zone = Arc::new(RwLock::new(Zone::new(config.zone.clone(), seconds() as u32)));
+    let zone = Arc::new(RwLock::new(Zone::new(
+        config.zone.clone(),
+        seconds() as u32,
+    )));
     let mut tasks = tokio::task::JoinSet::new();
     if let Some(address) = config.metrics {
         let bad = |source| RunError::Metrics { address, source };
@@ -62,12 +72,20 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
     }
     let (changes, _) = channel::channel(None);
     for secondary in config.notify.clone() {
-        tasks.spawn(notify::tell(secondary, config.listen.clone(), changes.subscribe(), Arc::clone(&metrics)));
+        tasks.spawn(notify::tell(
+            secondary,
+            config.listen.clone(),
+            changes.subscribe(),
+            Arc::clone(&metrics),
+        ));
     }
     let context = Context::new(
         Arc::clone(&zone),
         Arc::clone(&metrics),
-        Transferring::new(config.allow_transfer.clone(), keys(config.transfer_keys.as_deref())?),
+        Transferring::new(
+            config.allow_transfer.clone(),
+            keys(config.transfer_keys.as_deref())?,
+        ),
         config.rate_limit,
         config.tcp_connections,
     );
@@ -84,11 +102,21 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<(), R
 }
 
 fn keys(path: Option<&Path>) -> Result<Vec<Key>, RunError> {
-    let Some(path) = path else { return Ok(Vec::new()) };
-    let bad = |source| RunError::Keys { path: path.to_owned(), source };
+    let Some(path) = path else {
+        return Ok(Vec::new());
+    };
+    let bad = |source| RunError::Keys {
+        path: path.to_owned(),
+        source,
+    };
     let text = std::fs::read_to_string(path).map_err(|error| bad(error.into()))?;
-    let keys = tsig::parse_keys(&text, |secret| STANDARD.decode(secret).ok()).map_err(|error| bad(error.into()))?;
-    if keys.is_empty() { Err(bad("there is none in it".into())) } else { Ok(keys) }
+    let keys = tsig::parse_keys(&text, |secret| STANDARD.decode(secret).ok())
+        .map_err(|error| bad(error.into()))?;
+    if keys.is_empty() {
+        Err(bad("there is none in it".into()))
+    } else {
+        Ok(keys)
+    }
 }
 
 /// A probe that ended, and how.
@@ -184,10 +212,16 @@ impl Keeper {
 
     fn finish(&mut self, probe: Probe<SocketAddr>, answer: Result<(), String>) {
         let outcome = if answer.is_ok() { "good" } else { "bad" };
-        self.metrics.probes.get_or_create(&Outcome { outcome }).inc();
+        self.metrics
+            .probes
+            .get_or_create(&Outcome { outcome })
+            .inc();
         let why = answer.clone().err().unwrap_or_default();
         let address = probe.target;
-        if let Some(healthy) = self.checks.finish(probe, answer, self.started.elapsed(), chance()) {
+        if let Some(healthy) = self
+            .checks
+            .finish(probe, answer, self.started.elapsed(), chance())
+        {
             tracing::info!(%address, healthy, why, "health changed");
             self.index.set_health(address, healthy);
         }
@@ -196,13 +230,17 @@ impl Keeper {
     /// Everything that follows from what came in.
     fn settle(&mut self) {
         let patches = self.index.take();
-        let nodes_changed = patches.iter().any(|patch| matches!(patch, Patch::Shared(_)));
+        let nodes_changed = patches
+            .iter()
+            .any(|patch| matches!(patch, Patch::Shared(_)));
         if !patches.is_empty() {
             let mut zone = self.zone.write().unwrap_or_else(PoisonError::into_inner);
             for patch in patches {
                 self.renewal_due |= zone.apply(patch);
             }
-            self.metrics.names.set(i64::try_from(zone.len()).unwrap_or(i64::MAX));
+            self.metrics
+                .names
+                .set(i64::try_from(zone.len()).unwrap_or(i64::MAX));
         }
         self.aim();
         self.informed = self.informed || self.feed.is_complete() && self.index.is_informed();
@@ -215,9 +253,17 @@ impl Keeper {
     fn aim(&mut self) {
         let now = self.started.elapsed();
         let probes = self.index.take_probes();
-        probes.unwanted.into_iter().for_each(|address| self.checks.unwant(&address));
-        probes.wanted.into_iter().for_each(|address| self.checks.want(address, self.how.clone(), None, now));
-        self.metrics.probed.set(i64::try_from(self.checks.len()).unwrap_or(i64::MAX));
+        probes
+            .unwanted
+            .into_iter()
+            .for_each(|address| self.checks.unwant(&address));
+        probes
+            .wanted
+            .into_iter()
+            .for_each(|address| self.checks.want(address, self.how.clone(), None, now));
+        self.metrics
+            .probed
+            .set(i64::try_from(self.checks.len()).unwrap_or(i64::MAX));
         let patience = self.probe_timeout;
         while let Some(next) = self.checks.start(now) {
             self.probes.push(
@@ -230,8 +276,9 @@ impl Keeper {
         }
     }
 
-    /// A new serial, but no more than one a second: it follows the clock and must not get ahead of it, nor be one that was there before a
-    /// restart. Whoever transferred the zone between the change and its serial sees the serial change afterwards, and comes again.
+    /// A new serial, but no more than one a second: it follows the clock and must not get ahead of
+    /// it, nor be one that was there before a restart. Whoever transferred the zone between the
+    /// change and its serial sees the serial change afterwards, and comes again.
     fn renew(&mut self) {
         if !self.informed || !self.renewal_due {
             return;
@@ -249,7 +296,11 @@ impl Keeper {
             zone.complete();
             self.pages.ready.store(true, Ordering::Relaxed);
             self.metrics.complete.set(1);
-            tracing::info!(names = zone.len(), serial = zone.serial(), "the zone is complete");
+            tracing::info!(
+                names = zone.len(),
+                serial = zone.serial(),
+                "the zone is complete"
+            );
         }
     }
 
@@ -260,11 +311,18 @@ impl Keeper {
             tracing::warn!("no node is fit, all are given rather than none");
         }
         for node in &nodes {
-            self.metrics.node_given.get_or_create(&OfNode { node: node.name.clone() }).set(i64::from(node.given));
+            self.metrics
+                .node_given
+                .get_or_create(&OfNode {
+                    node: node.name.clone(),
+                })
+                .set(i64::from(node.given));
         }
         let now: BTreeSet<String> = nodes.into_iter().map(|node| node.name).collect();
         for node in self.shown.difference(&now) {
-            self.metrics.node_given.remove(&OfNode { node: node.clone() });
+            self.metrics
+                .node_given
+                .remove(&OfNode { node: node.clone() });
         }
         self.shown = now;
     }
@@ -275,7 +333,8 @@ impl Keeper {
         if self.index.nobody_is_fit() {
             text.push_str("# No node is fit: all are given rather than none.\n");
         }
-        let trouble = |probe: &SocketAddr| self.checks.trouble(probe).unwrap_or("was not probed yet");
+        let trouble =
+            |probe: &SocketAddr| self.checks.trouble(probe).unwrap_or("was not probed yet");
         for node in self.index.nodes() {
             let why = match (node.left_out, node.probe, node.healthy) {
                 (Some(reason), _, _) => reason.to_owned(),
@@ -284,7 +343,12 @@ impl Keeper {
                 (_, Some(probe), _) => format!("{probe} is bad: {}", trouble(&probe)),
             };
             // Writing to a text cannot fail.
-            let _ = writeln!(text, "{}\t{}\t{why}", node.name, if node.given { "given" } else { "not given" });
+            let _ = writeln!(
+                text,
+                "{}\t{}\t{why}",
+                node.name,
+                if node.given { "given" } else { "not given" }
+            );
         }
         for (service, probe) in self.index.doubtful() {
             let _ = writeln!(
@@ -300,11 +364,16 @@ impl Keeper {
 }
 
 fn seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 fn until_next_second() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     Duration::from_secs(1).saturating_sub(Duration::from_nanos(u64::from(now.subsec_nanos())))
         + Duration::from_millis(1)
 }

@@ -16,18 +16,29 @@ pub fn ips(texts: &[&str]) -> Vec<IpAddr> {
 
 pub fn name(text: &str) -> ServiceName {
     let (namespace, name) = text.split_once('/').unwrap();
-    ServiceName { namespace: namespace.to_owned(), name: name.to_owned() }
+    ServiceName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
 }
 
 /// A Service with the ports `http` (80) and, without a name, 443, on the nodes 30080 and 30443.
 pub fn service(reach: Reach) -> Service {
-    let port = |name: &str, port, node_port| Port { name: name.to_owned(), protocol: "_tcp", port, node_port };
+    let port = |name: &str, port, node_port| Port {
+        name: name.to_owned(),
+        protocol: "_tcp",
+        port,
+        node_port,
+    };
     let on_nodes = reach != Reach::Cluster;
     Service {
         reach,
         cluster_ips: ips(&["10.96.0.1"]),
         families: Families::BOTH,
-        ports: vec![port("http", 80, on_nodes.then_some(30080)), port("", 443, on_nodes.then_some(30443))],
+        ports: vec![
+            port("http", 80, on_nodes.then_some(30080)),
+            port("", 443, on_nodes.then_some(30443)),
+        ],
         local: false,
         health_port: None,
         addresses: Vec::new(),
@@ -36,13 +47,26 @@ pub fn service(reach: Reach) -> Service {
 }
 
 pub fn node(addresses: &[&str]) -> Node {
-    Node { addresses: ips(addresses).into_iter().map(|ip| (AddressKind::Internal, ip)).collect(), left_out: None }
+    Node {
+        addresses: ips(addresses)
+            .into_iter()
+            .map(|ip| (AddressKind::Internal, ip))
+            .collect(),
+        left_out: None,
+    }
 }
 
 /// Ready endpoints of a Service: a node and how many.
 pub fn slice(service: &str, kind: &str, ready: &[(&str, u16)]) -> Slice {
-    let ready = ready.iter().map(|(node, count)| ((*node).to_owned(), *count)).collect::<BTreeMap<_, _>>();
-    Slice { service: name(service), kind: kind.to_owned(), ready }
+    let ready = ready
+        .iter()
+        .map(|(node, count)| ((*node).to_owned(), *count))
+        .collect::<BTreeMap<_, _>>();
+    Slice {
+        service: name(service),
+        kind: kind.to_owned(),
+        ready,
+    }
 }
 
 pub struct Rig {
@@ -79,13 +103,20 @@ impl Rig {
         };
         let mut zone = Zone::new(zone, 1);
         zone.complete();
-        Rig { index: Index::new(settings), zone, patches: 0 }
+        Rig {
+            index: Index::new(settings),
+            zone,
+            patches: 0,
+        }
     }
 
     /// Two nodes that are fit, `n1` and `n2`.
     pub fn with_nodes() -> Rig {
         let mut rig = Rig::new();
-        for (name, addresses) in [("n1", ["10.0.0.1", "fd00::1"]), ("n2", ["10.0.0.2", "fd00::2"])] {
+        for (name, addresses) in [
+            ("n1", ["10.0.0.1", "fd00::1"]),
+            ("n2", ["10.0.0.2", "fd00::2"]),
+        ] {
             rig.index.set_node(name, Some(node(&addresses)));
             rig.health(&format!("{}:{HEALTHZ}", addresses[0]), true);
         }
@@ -93,7 +124,8 @@ impl Rig {
     }
 
     pub fn health(&mut self, address: &str, healthy: bool) {
-        self.index.set_health(address.parse::<SocketAddr>().unwrap(), healthy);
+        self.index
+            .set_health(address.parse::<SocketAddr>().unwrap(), healthy);
         self.settle();
     }
 
@@ -108,11 +140,18 @@ impl Rig {
         self.settle();
         let text = |record: Record| {
             let name = record.name.to_ascii();
-            let name = name.strip_suffix(".example.com.").unwrap_or(&name).to_owned();
+            let name = name
+                .strip_suffix(".example.com.")
+                .unwrap_or(&name)
+                .to_owned();
             format!("{name} {} {}", record.record_type(), record.data)
         };
         let all = self.zone.snapshot();
-        let mut found: Vec<String> = all.records().map(text).filter(|text| text.contains(below)).collect();
+        let mut found: Vec<String> = all
+            .records()
+            .map(text)
+            .filter(|text| text.contains(below))
+            .collect();
         found.sort();
         found
     }

@@ -1,4 +1,5 @@
-//! The whole zone, message by message (AXFR, RFC 5936). An IXFR gets the same, or the SOA alone where there is nothing new.
+//! The whole zone, message by message (AXFR, RFC 5936). An IXFR gets the same, or the SOA alone
+//! where there is nothing new.
 
 use crate::answer::{refuse, reply};
 use crate::zone::{Snapshot, Zone};
@@ -22,20 +23,30 @@ pub enum Transfer {
 /// What to send for an AXFR or IXFR over TCP.
 pub fn plan(zone: &Zone, request: &Message, allowed: Allowed) -> Transfer {
     let refused = |code| Transfer::Reply(Box::new(refuse(request, code)));
-    let Some(query) = request.queries.first() else { return refused(ResponseCode::FormErr) };
-    let at_origin = zone.origin().find(query.name()).is_some_and(|asked| asked.key().is_empty());
+    let Some(query) = request.queries.first() else {
+        return refused(ResponseCode::FormErr);
+    };
+    let at_origin = zone
+        .origin()
+        .find(query.name())
+        .is_some_and(|asked| asked.key().is_empty());
     match (allowed, at_origin, zone.is_complete()) {
         (Allowed(false), _, _) => refused(ResponseCode::Refused),
         (_, false, _) => refused(ResponseCode::NotAuth),
         (_, _, false) => refused(ResponseCode::ServFail),
-        _ if query.query_type() == RecordType::IXFR && !is_news(zone, request) => soa_only(zone, request),
+        _ if query.query_type() == RecordType::IXFR && !is_news(zone, request) => {
+            soa_only(zone, request)
+        }
         _ => Transfer::All(zone.snapshot()),
     }
 }
 
 /// By UDP only the SOA is told; who wants more has to come by TCP.
 pub fn by_udp(zone: &Zone, request: &Message, allowed: Allowed) -> Message {
-    let is_ixfr = request.queries.first().is_some_and(|query| query.query_type() == RecordType::IXFR);
+    let is_ixfr = request
+        .queries
+        .first()
+        .is_some_and(|query| query.query_type() == RecordType::IXFR);
     match plan(zone, request, allowed) {
         Transfer::Reply(reply) => *reply,
         Transfer::All(_) if is_ixfr => match soa_only(zone, request) {
@@ -55,15 +66,23 @@ fn soa_only(zone: &Zone, request: &Message) -> Transfer {
 
 /// The serial that the client has comes in the authority section.
 fn is_news(zone: &Zone, request: &Message) -> bool {
-    let theirs = request.authorities.iter().find_map(|record| match &record.data {
-        RData::SOA(soa) => Some(soa.serial),
-        _ => None,
-    });
-    theirs.is_none_or(|theirs| zone.serial() != theirs && zone.serial().wrapping_sub(theirs) < 1 << 31)
+    let theirs = request
+        .authorities
+        .iter()
+        .find_map(|record| match &record.data {
+            RData::SOA(soa) => Some(soa.serial),
+            _ => None,
+        });
+    theirs.is_none_or(|theirs| {
+        zone.serial() != theirs && zone.serial().wrapping_sub(theirs) < 1 << 31
+    })
 }
 
 /// The messages of a transfer, one at a time.
-pub fn messages<'a>(snapshot: &'a Snapshot, request: &'a Message) -> impl Iterator<Item = Message> + 'a {
+pub fn messages<'a>(
+    snapshot: &'a Snapshot,
+    request: &'a Message,
+) -> impl Iterator<Item = Message> + 'a {
     let mut records = snapshot.records();
     let mut is_first = true;
     std::iter::from_fn(move || {

@@ -1,5 +1,6 @@
-//! Messages that prove who sent them by a key that both sides have (TSIG, RFC 8945). Works on the bytes of messages, because those are what is
-//! signed. Knows no clock: `now` is in seconds since 1970.
+//! Messages that prove who sent them by a key that both sides have (TSIG, RFC 8945). Works on the
+//! bytes of messages, because those are what is signed. Knows no clock: `now` is in seconds since
+//! 1970.
 
 mod record;
 
@@ -25,7 +26,11 @@ pub struct Key {
 impl fmt::Debug for Key {
     /// Without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({})", String::from_utf8_lossy(&self.name).escape_debug())
+        write!(
+            f,
+            "Key({})",
+            String::from_utf8_lossy(&self.name).escape_debug()
+        )
     }
 }
 
@@ -49,24 +54,42 @@ impl Key {
             "hmac-sha512" => hmac::HMAC_SHA512,
             _ => return Err(KeyError::Algorithm(algorithm.to_owned())),
         };
-        let wire = |text: &str| record::wire_name(text).ok_or_else(|| KeyError::Name(text.to_owned()));
-        Ok(Key { name: wire(name)?, algorithm: wire(algorithm)?, secret: hmac::Key::new(kind, secret) })
+        let wire =
+            |text: &str| record::wire_name(text).ok_or_else(|| KeyError::Name(text.to_owned()));
+        Ok(Key {
+            name: wire(name)?,
+            algorithm: wire(algorithm)?,
+            secret: hmac::Key::new(kind, secret),
+        })
     }
 
     /// What a signature adds to a message.
     fn size(&self) -> usize {
-        self.name.len() + 10 + self.algorithm.len() + 16 + self.secret.algorithm().digest_algorithm().output_len()
+        self.name.len()
+            + 10
+            + self.algorithm.len()
+            + 16
+            + self.secret.algorithm().digest_algorithm().output_len()
     }
 }
 
-/// Keys as `tsig-keygen` prints them, or just name, algorithm and secret of each, with white space between.
-pub fn parse_keys(text: &str, decode: impl Fn(&str) -> Option<Vec<u8>>) -> Result<Vec<Key>, KeyError> {
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-    let words = lines.flat_map(|line| line.split(|c: char| c.is_whitespace() || "{};\"".contains(c)));
+/// Keys as `tsig-keygen` prints them, or just name, algorithm and secret of each, with white space
+/// between.
+pub fn parse_keys(
+    text: &str,
+    decode: impl Fn(&str) -> Option<Vec<u8>>,
+) -> Result<Vec<Key>, KeyError> {
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default());
+    let words =
+        lines.flat_map(|line| line.split(|c: char| c.is_whitespace() || "{};\"".contains(c)));
     let words = words.filter(|word| !matches!(*word, "" | "key" | "algorithm" | "secret"));
     let words: Vec<&str> = words.collect();
     let key = |words: &[&str]| {
-        let [name, algorithm, secret] = words else { return Err(KeyError::Words) };
+        let [name, algorithm, secret] = words else {
+            return Err(KeyError::Words);
+        };
         let secret = decode(secret).ok_or_else(|| KeyError::Secret((*name).to_owned()))?;
         Key::new(name, algorithm, &secret)
     };
@@ -92,9 +115,14 @@ pub struct Session<'k> {
 
 /// Look at a message that came in.
 pub fn open<'k>(keys: &'k [Key], bytes: &[u8], now: u64) -> Opened<'k> {
-    let Some((message, record)) = strip(bytes) else { return Opened::Unsigned };
+    let Some((message, record)) = strip(bytes) else {
+        return Opened::Unsigned;
+    };
     let bad = |error| Opened::Bad(error, complaint(&message, &record, error));
-    let Some(key) = keys.iter().find(|key| key.name == record.name && key.algorithm == record.algorithm) else {
+    let Some(key) = keys
+        .iter()
+        .find(|key| key.name == record.name && key.algorithm == record.algorithm)
+    else {
         return bad(BADKEY);
     };
     let mut signed = message.clone();
@@ -103,7 +131,11 @@ pub fn open<'k>(keys: &'k [Key], bytes: &[u8], now: u64) -> Opened<'k> {
     if hmac::verify(&key.secret, &signed, &record.mac).is_err() {
         return bad(BADSIG);
     }
-    let session = Session { key, mac: record.mac.clone(), is_first: true };
+    let session = Session {
+        key,
+        mac: record.mac.clone(),
+        is_first: true,
+    };
     if now.abs_diff(record.time) > u64::from(record.fudge) {
         let reply = refusal(&message);
         return Opened::Bad(BADTIME, session.answer_late(&reply, &record, now));
@@ -120,7 +152,11 @@ impl Session<'_> {
     /// The message with its signature.
     pub fn sign(&mut self, message: &[u8], now: u64) -> Vec<u8> {
         let record = self.record(message, now);
-        let variables = if self.is_first { record.variables() } else { record.timers() };
+        let variables = if self.is_first {
+            record.variables()
+        } else {
+            record.timers()
+        };
         let record = self.seal(message, record, &variables);
         self.mac.clone_from(&record.mac);
         self.is_first = false;
@@ -142,17 +178,29 @@ impl Session<'_> {
 
     fn seal(&self, message: &[u8], record: Record, variables: &[u8]) -> Record {
         let mut context = hmac::Context::with_key(&self.key.secret);
-        context.update(&u16::try_from(self.mac.len()).unwrap_or_default().to_be_bytes());
+        context.update(
+            &u16::try_from(self.mac.len())
+                .unwrap_or_default()
+                .to_be_bytes(),
+        );
         context.update(&self.mac);
         context.update(message);
         context.update(variables);
-        Record { mac: context.sign().as_ref().to_vec(), ..record }
+        Record {
+            mac: context.sign().as_ref().to_vec(),
+            ..record
+        }
     }
 
     /// To who has the key and a wrong clock, with ours.
     fn answer_late(&self, reply: &[u8], theirs: &Record, now: u64) -> Vec<u8> {
         let ours = now.to_be_bytes().get(2..).unwrap_or_default().to_vec();
-        let record = Record { time: theirs.time, error: BADTIME, other: ours, ..self.record(reply, now) };
+        let record = Record {
+            time: theirs.time,
+            error: BADTIME,
+            other: ours,
+            ..self.record(reply, now)
+        };
         let variables = record.variables();
         self.seal(reply, record, &variables).append(reply)
     }
@@ -160,7 +208,13 @@ impl Session<'_> {
 
 /// The answer to a message with a signature that is not good: not signed itself.
 fn complaint(message: &[u8], theirs: &Record, error: u16) -> Vec<u8> {
-    let record = Record { mac: Vec::new(), error, other: Vec::new(), original_id: id(message), ..theirs.clone() };
+    let record = Record {
+        mac: Vec::new(),
+        error,
+        other: Vec::new(),
+        original_id: id(message),
+        ..theirs.clone()
+    };
     record.append(&refusal(message))
 }
 
@@ -180,7 +234,9 @@ fn refusal(message: &[u8]) -> Vec<u8> {
 }
 
 fn id(message: &[u8]) -> u16 {
-    message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id))
+    message
+        .first_chunk()
+        .map_or(0, |id| u16::from_be_bytes(*id))
 }
 
 fn replace_id(message: &mut [u8], id: u16) {

@@ -1,5 +1,5 @@
-//! Follows Services, EndpointSlices, Nodes and the reports of nodes at the API server. What comes in is cut down to facts at once. While the
-//! server is away, what is known stays.
+//! Follows Services, EndpointSlices, Nodes and the reports of nodes at the API server. What comes
+//! in is cut down to facts at once. While the server is away, what is known stays.
 
 use crate::facts::{self, Node, Service, ServiceName, Slice};
 use crate::index::Index;
@@ -19,13 +19,17 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A watch ends after this time and goes on with the next; a connection that died silently is noticed a little later.
+/// A watch ends after this time and goes on with the next; a connection that died silently is
+/// noticed a little later.
 const WATCH_SECONDS: u32 = 60;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     #[error("cannot use the kubeconfig {path}: {source}", path = .path.display())]
-    Kubeconfig { path: PathBuf, source: kube::config::KubeconfigError },
+    Kubeconfig {
+        path: PathBuf,
+        source: kube::config::KubeconfigError,
+    },
     #[error("no API server is known, give --kubeconfig: {0}")]
     Unknown(#[source] kube::config::InferConfigError),
     #[error("cannot make a client of the API server: {0}")]
@@ -36,9 +40,14 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, AccessError> {
     let config = match kubeconfig {
         None => Config::infer().await.map_err(AccessError::Unknown)?,
         Some(path) => {
-            let bad = |source| AccessError::Kubeconfig { path: path.to_owned(), source };
+            let bad = |source| AccessError::Kubeconfig {
+                path: path.to_owned(),
+                source,
+            };
             let read = Kubeconfig::read_from(path).map_err(bad)?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(bad)?
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+                .await
+                .map_err(bad)?
         }
     };
     Ok(Client::try_from(config)?)
@@ -71,18 +80,36 @@ pub enum News {
 /// What the API server says, from now on.
 pub fn follow(client: &Client) -> SelectAll<BoxStream<'static, News>> {
     let config = watcher::Config::default().timeout(WATCH_SECONDS);
-    let slices = config.clone().labels(&format!("!{}", portico_model::objects::HEADLESS));
+    let slices = config
+        .clone()
+        .labels(&format!("!{}", portico_model::objects::HEADLESS));
     let reports = Api::<Lease>::namespaced(client.clone(), report::NAMESPACE);
     select_all([
-        news(Kind::Service, Api::<core::Service>::all(client.clone()), config.clone(), |object, there| {
-            facts::service(object).map(|(name, service)| News::Service(name, there.then_some(service)))
-        }),
-        news(Kind::Slice, Api::<EndpointSlice>::all(client.clone()), slices, |object, there| {
-            facts::slice(object).map(|(name, slice)| News::Slice(name, there.then_some(slice)))
-        }),
-        news(Kind::Node, Api::<core::Node>::all(client.clone()), config.clone(), |object, there| {
-            facts::node(object).map(|(name, node)| News::Node(name, there.then_some(node)))
-        }),
+        news(
+            Kind::Service,
+            Api::<core::Service>::all(client.clone()),
+            config.clone(),
+            |object, there| {
+                facts::service(object)
+                    .map(|(name, service)| News::Service(name, there.then_some(service)))
+            },
+        ),
+        news(
+            Kind::Slice,
+            Api::<EndpointSlice>::all(client.clone()),
+            slices,
+            |object, there| {
+                facts::slice(object).map(|(name, slice)| News::Slice(name, there.then_some(slice)))
+            },
+        ),
+        news(
+            Kind::Node,
+            Api::<core::Node>::all(client.clone()),
+            config.clone(),
+            |object, there| {
+                facts::node(object).map(|(name, node)| News::Node(name, there.then_some(node)))
+            },
+        ),
         news(Kind::Report, reports, config, |object, there| {
             facts::report(object).map(|(name, port)| News::Port(name, port.filter(|_| there)))
         }),
@@ -106,7 +133,10 @@ where
         Ok(Event::InitDone) => Some(News::End(kind)),
         Err(error) => Some(News::Failed(kind, error.to_string())),
     };
-    events.filter_map(move |event| std::future::ready(read(event))).chain(stream::pending()).boxed()
+    events
+        .filter_map(move |event| std::future::ready(read(event)))
+        .chain(stream::pending())
+        .boxed()
 }
 
 /// Puts news into an index, and knows of each kind whether it has been listed.
@@ -143,7 +173,9 @@ impl Feed {
                 false => tracing::debug!(?kind, error, "still cannot follow"),
             },
             News::Service(name, service) => {
-                let listing = self.works(Kind::Service).then_some(&mut self.listing.services);
+                let listing = self
+                    .works(Kind::Service)
+                    .then_some(&mut self.listing.services);
                 note(&mut self.known.services, listing, &name, service.is_some());
                 index.set_service(name, service);
             }
@@ -191,11 +223,15 @@ impl Feed {
         let (known, listing) = (&mut self.known, &mut self.listing);
         match kind {
             Kind::Service => {
-                gone(&mut known.services, &mut listing.services).for_each(|name| index.set_service(name, None));
+                gone(&mut known.services, &mut listing.services)
+                    .for_each(|name| index.set_service(name, None));
             }
-            Kind::Slice => gone(&mut known.slices, &mut listing.slices).for_each(|name| index.set_slice(name, None)),
-            Kind::Node => gone(&mut known.nodes, &mut listing.nodes).for_each(|name| index.set_node(&name, None)),
-            Kind::Report => gone(&mut known.ports, &mut listing.ports).for_each(|name| index.set_port(&name, None)),
+            Kind::Slice => gone(&mut known.slices, &mut listing.slices)
+                .for_each(|name| index.set_slice(name, None)),
+            Kind::Node => gone(&mut known.nodes, &mut listing.nodes)
+                .for_each(|name| index.set_node(&name, None)),
+            Kind::Report => gone(&mut known.ports, &mut listing.ports)
+                .for_each(|name| index.set_port(&name, None)),
         }
     }
 }
@@ -214,13 +250,20 @@ fn note<N: Clone + Eq + std::hash::Hash>(
     }
 }
 
-fn gone<N: Clone + Eq + std::hash::Hash>(known: &mut HashSet<N>, listing: &mut HashSet<N>) -> impl Iterator<Item = N> {
+fn gone<N: Clone + Eq + std::hash::Hash>(
+    known: &mut HashSet<N>,
+    listing: &mut HashSet<N>,
+) -> impl Iterator<Item = N> {
     let before = std::mem::replace(known, std::mem::take(listing));
-    let gone: Vec<N> = before.into_iter().filter(|name| !known.contains(name)).collect();
+    let gone: Vec<N> = before
+        .into_iter()
+        .filter(|name| !known.contains(name))
+        .collect();
     gone.into_iter()
 }
 
-/// How long a watch waits after a failure: a server that is away is asked every few seconds, and not by all at the same moment.
+/// How long a watch waits after a failure: a server that is away is asked every few seconds, and
+/// not by all at the same moment.
 #[derive(Default)]
 struct Patience {
     failures: u32,
@@ -238,7 +281,9 @@ impl Iterator for Patience {
         let is_calm = self.last.is_none_or(|last| last.elapsed() > CALM);
         self.failures = if is_calm { 0 } else { self.failures + 1 };
         self.last = Some(Instant::now());
-        let wait = Duration::from_millis(50).saturating_mul(1 << self.failures.min(10)).min(LONGEST);
+        let wait = Duration::from_millis(50)
+            .saturating_mul(1 << self.failures.min(10))
+            .min(LONGEST);
         Some(wait.mul_f64(0.5 + chance() / 2.0))
     }
 }

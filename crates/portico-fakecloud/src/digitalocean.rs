@@ -1,8 +1,9 @@
 //! DigitalOcean in memory: load balancers, and the droplets and certificates that they refer to.
 //!
-//! What the real one does and this one does too: a load balancer is `new` for a while and has no address until it is `active`; a PUT
-//! replaces everything, what is not said becomes the default, and what cannot change is refused (422); names may be there twice;
-//! lists come in pages of 20, or of up to 200.
+//! What the real one does and this one does too: a load balancer is `new` for a while and has no
+//! address until it is `active`; a PUT replaces everything, what is not said becomes the default,
+//! and what cannot change is refused (422); names may be there twice; lists come in pages of 20, or
+//! of up to 200.
 
 mod rules;
 
@@ -56,7 +57,10 @@ impl Default for DigitalOcean {
             numbers: 0,
             problems: Vec::new(),
         };
-        DigitalOcean { api: OpenApi::digitalocean(), state: Mutex::new(state) }
+        DigitalOcean {
+            api: OpenApi::digitalocean(),
+            state: Mutex::new(state),
+        }
     }
 }
 
@@ -67,15 +71,23 @@ impl DigitalOcean {
     pub fn answer(&self, request: &Request<Bytes>) -> Response<Bytes> {
         let body = match request.body().is_empty() {
             true => Value::Null,
-            false => serde_json::from_slice(request.body()).unwrap_or(Value::String("no JSON".to_owned())),
+            false => serde_json::from_slice(request.body())
+                .unwrap_or(Value::String("no JSON".to_owned())),
         };
-        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let (path, query) = (
+            request.uri().path(),
+            request.uri().query().unwrap_or_default(),
+        );
         let mut state = self.state();
         let matched = match self.api.check_request(request.method(), path, query, &body) {
             Ok(matched) => matched,
             Err(problem) => {
                 state.problems.push(problem.clone());
-                let refusal = Refusal { status: 422, id: "unprocessable_entity", message: problem };
+                let refusal = Refusal {
+                    status: 422,
+                    id: "unprocessable_entity",
+                    message: problem,
+                };
                 return response(422, &error(&refusal));
             }
         };
@@ -90,7 +102,8 @@ impl DigitalOcean {
         response(status, &answer)
     }
 
-    /// What was asked or answered otherwise than the vendor describes it. None of it may be there at the end of a test.
+    /// What was asked or answered otherwise than the vendor describes it. None of it may be there
+    /// at the end of a test.
     pub fn problems(&self) -> Vec<String> {
         self.state().problems.clone()
     }
@@ -117,23 +130,35 @@ impl DigitalOcean {
     }
 
     pub fn add_certificate(&self, name: &str, id: &str) {
-        self.state().certificates.push((name.to_owned(), id.to_owned()));
+        self.state()
+            .certificates
+            .push((name.to_owned(), id.to_owned()));
     }
 
-    /// As somebody else would, without a check of anything: a load balancer of a name, with other fields changed.
+    /// As somebody else would, without a check of anything: a load balancer of a name, with other
+    /// fields changed.
     pub fn put(&self, name: &str, fields: &Value) {
         let mut state = self.state();
-        let known = state.balancers.values().find(|balancer| balancer["name"] == name).cloned();
+        let known = state
+            .balancers
+            .values()
+            .find(|balancer| balancer["name"] == name)
+            .cloned();
         let mut balancer = known.unwrap_or_else(|| rules::of_others(&mut state, name));
         for (name, value) in fields.as_object().into_iter().flatten() {
             balancer[name] = value.clone();
         }
-        state.balancers.insert(balancer["id"].as_str().unwrap_or_default().to_owned(), balancer);
+        state.balancers.insert(
+            balancer["id"].as_str().unwrap_or_default().to_owned(),
+            balancer,
+        );
     }
 
     /// As somebody else would.
     pub fn remove(&self, name: &str) {
-        self.state().balancers.retain(|_, balancer| balancer["name"] != name);
+        self.state()
+            .balancers
+            .retain(|_, balancer| balancer["name"] != name);
     }
 
     /// All load balancers, by id.
@@ -154,8 +179,15 @@ impl State {
 
     /// Time passes with each request.
     fn tick(&mut self) {
-        self.waits.values_mut().for_each(|wait| *wait = wait.saturating_sub(1));
-        let ready: Vec<String> = self.waits.iter().filter(|(_, wait)| **wait == 0).map(|(id, _)| id.clone()).collect();
+        self.waits
+            .values_mut()
+            .for_each(|wait| *wait = wait.saturating_sub(1));
+        let ready: Vec<String> = self
+            .waits
+            .iter()
+            .filter(|(_, wait)| **wait == 0)
+            .map(|(id, _)| id.clone())
+            .collect();
         for id in ready {
             self.waits.remove(&id);
             let number = self.number();
@@ -167,7 +199,11 @@ impl State {
 }
 
 fn response(status: u16, body: &Value) -> Response<Bytes> {
-    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let body = if body.is_null() {
+        Bytes::new()
+    } else {
+        Bytes::from(body.to_string())
+    };
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
     response

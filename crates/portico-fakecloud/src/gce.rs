@@ -1,7 +1,9 @@
-//! Compute Engine in memory: resources, operations that take a while, references that hold what they refer to.
+//! Compute Engine in memory: resources, operations that take a while, references that hold what
+//! they refer to.
 //!
-//! What the real one does and this one does too: a change answers with an operation, and is seen once that is over; names are taken
-//! (409), absent (404) and in use (400); an address in use is demoted, not lost; a pool takes one health check; lists come in pages.
+//! What the real one does and this one does too: a change answers with an operation, and is seen
+//! once that is over; names are taken (409), absent (404) and in use (400); an address in use is
+//! demoted, not lost; a pool takes one health check; lists come in pages.
 
 mod rules;
 mod store;
@@ -24,7 +26,11 @@ struct Refusal {
 }
 
 fn refuse<T>(status: u16, reason: &'static str, message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal { status, reason, message: message.into() })
+    Err(Refusal {
+        status,
+        reason,
+        message: message.into(),
+    })
 }
 
 /// The cloud.
@@ -35,7 +41,10 @@ pub struct Gce {
 
 impl Default for Gce {
     fn default() -> Gce {
-        Gce { discovery: Discovery::compute(), store: Mutex::default() }
+        Gce {
+            discovery: Discovery::compute(),
+            store: Mutex::default(),
+        }
     }
 }
 
@@ -47,11 +56,18 @@ impl Gce {
     pub fn answer(&self, request: &Request<Bytes>) -> Response<Bytes> {
         let body = match request.body().is_empty() {
             true => Value::Null,
-            false => serde_json::from_slice(request.body()).unwrap_or(Value::String("no JSON".to_owned())),
+            false => serde_json::from_slice(request.body())
+                .unwrap_or(Value::String("no JSON".to_owned())),
         };
-        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let (path, query) = (
+            request.uri().path(),
+            request.uri().query().unwrap_or_default(),
+        );
         let relative = path.strip_prefix(self.discovery.base()).unwrap_or(path);
-        let result = match self.discovery.check_request(request.method(), relative, query, &body) {
+        let result = match self
+            .discovery
+            .check_request(request.method(), relative, query, &body)
+        {
             Ok(matched) => self.perform(&matched, body),
             Err(problem) => {
                 self.store().problems.push(problem.clone());
@@ -60,7 +76,10 @@ impl Gce {
         };
         match result {
             Ok(answer) => response(StatusCode::OK, &answer),
-            Err(refusal) => response(StatusCode::from_u16(refusal.status).unwrap_or_default(), &error(&refusal)),
+            Err(refusal) => response(
+                StatusCode::from_u16(refusal.status).unwrap_or_default(),
+                &error(&refusal),
+            ),
         }
     }
 
@@ -73,7 +92,8 @@ impl Gce {
         Ok(answer)
     }
 
-    /// What was asked or answered otherwise than the vendor describes it. None of it may be there at the end of a test.
+    /// What was asked or answered otherwise than the vendor describes it. None of it may be there
+    /// at the end of a test.
     pub fn problems(&self) -> Vec<String> {
         self.store().problems.clone()
     }
@@ -90,7 +110,8 @@ impl Gce {
 
     pub fn add_instance(&self, zone: &str, name: &str, tags: &[&str]) {
         let instance = json!({"name": name, "tags": {"items": tags}, "status": "RUNNING"});
-        self.store().put(Key::new(Kind::Instance, zone, name), instance);
+        self.store()
+            .put(Key::new(Kind::Instance, zone, name), instance);
     }
 
     pub fn remove_instance(&self, zone: &str, name: &str) {
@@ -108,7 +129,10 @@ impl Gce {
 
     /// All of a kind, by name.
     pub fn all(&self, kind: Kind) -> Vec<(String, Value)> {
-        self.store().all(kind, "").map(|(name, value)| (name.to_owned(), value.clone())).collect()
+        self.store()
+            .all(kind, "")
+            .map(|(name, value)| (name.to_owned(), value.clone()))
+            .collect()
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
@@ -123,7 +147,11 @@ fn response(status: StatusCode, body: &Value) -> Response<Bytes> {
 }
 
 fn error(refusal: &Refusal) -> Value {
-    let Refusal { status, reason, message } = refusal;
+    let Refusal {
+        status,
+        reason,
+        message,
+    } = refusal;
     json!({"error": {"code": status, "message": message,
         "errors": [{"domain": "global", "reason": reason, "message": message}]}})
 }

@@ -1,8 +1,11 @@
-//! Rackspace's Cloud Load Balancers in memory: one port each, addresses that several share, and changes that take a while.
+//! Rackspace's Cloud Load Balancers in memory: one port each, addresses that several share, and
+//! changes that take a while.
 //!
-//! What the real one does (documentation, and the source of its server) and this one does too: after a write a load balancer is not
-//! ACTIVE for a while, and writes meanwhile are answered with 422; a port is taken once on an address, but for TCP beside UDP; an
-//! address lives as long as a load balancer has it; bounds of nodes, items and ids; all or nothing is deleted; lists come in pages.
+//! What the real one does (documentation, and the source of its server) and this one does too:
+//! after a write a load balancer is not ACTIVE for a while, and writes meanwhile are answered with
+//! 422; a port is taken once on an address, but for TCP beside UDP; an address lives as long as a
+//! load balancer has it; bounds of nodes, items and ids; all or nothing is deleted; lists come in
+//! pages.
 
 mod rules;
 mod store;
@@ -23,7 +26,10 @@ struct Refusal {
 }
 
 fn refuse<T>(status: u16, message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal { status, message: message.into() })
+    Err(Refusal {
+        status,
+        message: message.into(),
+    })
 }
 
 /// The cloud.
@@ -34,7 +40,10 @@ pub struct Rackspace {
 
 impl Default for Rackspace {
     fn default() -> Rackspace {
-        Rackspace { discovery: Discovery::load_balancers(), store: Mutex::default() }
+        Rackspace {
+            discovery: Discovery::load_balancers(),
+            store: Mutex::default(),
+        }
     }
 }
 
@@ -47,16 +56,31 @@ impl Rackspace {
     pub fn answer(&self, request: &Request<Bytes>) -> Response<Bytes> {
         let body = match request.body().is_empty() {
             true => Value::Null,
-            false => serde_json::from_slice(request.body()).unwrap_or(Value::String("no JSON".to_owned())),
+            false => serde_json::from_slice(request.body())
+                .unwrap_or(Value::String("no JSON".to_owned())),
         };
-        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-        let token = request.headers().get("x-auth-token").and_then(|token| token.to_str().ok()).unwrap_or_default();
+        let (path, query) = (
+            request.uri().path(),
+            request.uri().query().unwrap_or_default(),
+        );
+        let token = request
+            .headers()
+            .get("x-auth-token")
+            .and_then(|token| token.to_str().ok())
+            .unwrap_or_default();
         let path = path.trim_start_matches('/');
         let mut store = self.store();
-        let result = match self.discovery.check_request(request.method(), path, query, &body) {
-            Ok(matched) => rules::perform(&mut store, &matched, body, token).inspect(|(_, answer)| {
-                store.problems.extend(self.discovery.check_answer(&matched.id, answer).err());
-            }),
+        let result = match self
+            .discovery
+            .check_request(request.method(), path, query, &body)
+        {
+            Ok(matched) => {
+                rules::perform(&mut store, &matched, body, token).inspect(|(_, answer)| {
+                    store
+                        .problems
+                        .extend(self.discovery.check_answer(&matched.id, answer).err());
+                })
+            }
             Err(problem) => {
                 store.problems.push(problem.clone());
                 refuse(400, problem)
@@ -64,11 +88,14 @@ impl Rackspace {
         };
         match result {
             Ok((status, answer)) => response(status, &answer),
-            Err(Refusal { status, message }) => response(status, &json!({"code": status, "message": message})),
+            Err(Refusal { status, message }) => {
+                response(status, &json!({"code": status, "message": message}))
+            }
         }
     }
 
-    /// What was asked or answered otherwise than it is described. None of it may be there at the end of a test.
+    /// What was asked or answered otherwise than it is described. None of it may be there at the
+    /// end of a test.
     pub fn problems(&self) -> Vec<String> {
         self.store().problems.clone()
     }
@@ -100,7 +127,11 @@ impl Rackspace {
 
     /// All that are not deleted, with all that they have.
     pub fn all(&self) -> Vec<Value> {
-        self.store().balancers.values().map(|balancer| balancer.value.clone()).collect()
+        self.store()
+            .balancers
+            .values()
+            .map(|balancer| balancer.value.clone())
+            .collect()
     }
 
     /// As somebody else would: without a check of anything.
@@ -129,7 +160,11 @@ impl Rackspace {
 }
 
 fn response(status: u16, body: &Value) -> Response<Bytes> {
-    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let text = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
     let mut response = Response::new(Bytes::from(text));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
     response

@@ -1,5 +1,5 @@
-//! Values against a schema: JSON Schema, as far as descriptions of APIs use it. Strict: a property that is not named is wrong, unless
-//! the schema allows any.
+//! Values against a schema: JSON Schema, as far as descriptions of APIs use it. Strict: a property
+//! that is not named is wrong, unless the schema allows any.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,12 @@ pub trait Schemas {
     fn resolve(&self, reference: &str) -> Option<&Value>;
 
     /// More about one property of an object: something wrong, or nothing.
-    fn check_property(&self, _name: &str, _schema: &Value, _value: Option<&Value>) -> Option<String> {
+    fn check_property(
+        &self,
+        _name: &str,
+        _schema: &Value,
+        _value: Option<&Value>,
+    ) -> Option<String> {
         None
     }
 }
@@ -20,7 +25,11 @@ pub trait Schemas {
 /// All that is wrong with a value, each with the path to it.
 pub fn check(schemas: &dyn Schemas, schema: &Value, value: &Value) -> Vec<String> {
     let mut problems = Vec::new();
-    Checker { schemas, problems: &mut problems }.check("", schema, value);
+    Checker {
+        schemas,
+        problems: &mut problems,
+    }
+    .check("", schema, value);
     problems
 }
 
@@ -31,7 +40,11 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     fn wrong(&mut self, path: &str, problem: impl AsRef<str>) {
-        let path = if path.is_empty() { "the body" } else { path.trim_start_matches('.') };
+        let path = if path.is_empty() {
+            "the body"
+        } else {
+            path.trim_start_matches('.')
+        };
         self.problems.push(format!("{path} {}", problem.as_ref()));
     }
 
@@ -39,7 +52,10 @@ impl Checker<'_> {
         if let Some(reference) = schema["$ref"].as_str() {
             match self.schemas.resolve(reference) {
                 Some(schema) => self.check(path, schema, value),
-                None => self.wrong(path, format!("refers to {reference}, which is not described")),
+                None => self.wrong(
+                    path,
+                    format!("refers to {reference}, which is not described"),
+                ),
             }
             return;
         }
@@ -49,13 +65,24 @@ impl Checker<'_> {
         if let Some(variants) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
             let problems = |variant: &Value| {
                 let mut problems = Vec::new();
-                Checker { schemas: self.schemas, problems: &mut problems }.check(path, variant, value);
+                Checker {
+                    schemas: self.schemas,
+                    problems: &mut problems,
+                }
+                .check(path, variant, value);
                 problems
             };
-            let nearest = variants.iter().map(problems).min_by_key(Vec::len).unwrap_or_default();
+            let nearest = variants
+                .iter()
+                .map(problems)
+                .min_by_key(Vec::len)
+                .unwrap_or_default();
             if !nearest.is_empty() {
                 let (count, nearest) = (variants.len(), nearest.join(", "));
-                self.wrong(path, format!("fits none of {count} variants, nearest: {nearest}"));
+                self.wrong(
+                    path,
+                    format!("fits none of {count} variants, nearest: {nearest}"),
+                );
             }
         }
         if value.is_null() && schema["nullable"] == true {
@@ -67,7 +94,9 @@ impl Checker<'_> {
             Some("array") => self.check_array(path, schema, value),
             Some("string") => self.check_string(path, schema, value),
             Some(kind @ ("integer" | "number")) => self.check_number(path, kind, schema, value),
-            Some("boolean") if !value.is_boolean() => self.wrong(path, format!("is no boolean: {value}")),
+            Some("boolean") if !value.is_boolean() => {
+                self.wrong(path, format!("is no boolean: {value}"))
+            }
             _ => {}
         }
     }
@@ -81,18 +110,28 @@ impl Checker<'_> {
     }
 
     fn check_object(&mut self, path: &str, schema: &Value, value: &Value) {
-        let Some(object) = value.as_object() else { return self.wrong(path, format!("is no object: {value}")) };
+        let Some(object) = value.as_object() else {
+            return self.wrong(path, format!("is no object: {value}"));
+        };
         let properties = schema["properties"].as_object();
         for (name, value) in object {
             let inner = format!("{path}.{name}");
-            match (properties.and_then(|properties| properties.get(name)), &schema["additionalProperties"]) {
+            match (
+                properties.and_then(|properties| properties.get(name)),
+                &schema["additionalProperties"],
+            ) {
                 (Some(schema), _) => self.check(&inner, schema, value),
                 (None, Value::Bool(true)) => {}
                 (None, additional @ Value::Object(_)) => self.check(&inner, additional, value),
                 (None, _) => self.wrong(&inner, "does not exist"),
             }
         }
-        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        for name in schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
             if !object.contains_key(name) {
                 self.wrong(&format!("{path}.{name}"), "is missing");
             }
@@ -105,8 +144,14 @@ impl Checker<'_> {
     }
 
     fn check_array(&mut self, path: &str, schema: &Value, value: &Value) {
-        let Some(items) = value.as_array() else { return self.wrong(path, format!("is no list: {value}")) };
-        let bound = |name: &str| schema[name].as_u64().map(|bound| usize::try_from(bound).unwrap_or(usize::MAX));
+        let Some(items) = value.as_array() else {
+            return self.wrong(path, format!("is no list: {value}"));
+        };
+        let bound = |name: &str| {
+            schema[name]
+                .as_u64()
+                .map(|bound| usize::try_from(bound).unwrap_or(usize::MAX))
+        };
         if bound("minItems").is_some_and(|least| items.len() < least)
             || bound("maxItems").is_some_and(|most| items.len() > most)
         {
@@ -118,7 +163,9 @@ impl Checker<'_> {
     }
 
     fn check_string(&mut self, path: &str, schema: &Value, value: &Value) {
-        let Some(text) = value.as_str() else { return self.wrong(path, format!("is no text: {value}")) };
+        let Some(text) = value.as_str() else {
+            return self.wrong(path, format!("is no text: {value}"));
+        };
         if let Some(pattern) = schema["pattern"].as_str()
             && !matches(pattern, text)
         {
@@ -143,8 +190,11 @@ impl Checker<'_> {
         let Some(number) = value.as_f64().filter(|_| whole) else {
             return self.wrong(path, format!("is no {kind}: {value}"));
         };
-        let small = schema["format"] == "int32" && !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number);
-        let below = schema["minimum"].as_f64().is_some_and(|least| number < least);
+        let small = schema["format"] == "int32"
+            && !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number);
+        let below = schema["minimum"]
+            .as_f64()
+            .is_some_and(|least| number < least);
         let above = schema["maximum"].as_f64().is_some_and(|most| number > most);
         if small || below || above {
             self.wrong(path, format!("is out of range: {value}"));
@@ -159,9 +209,15 @@ static PATTERNS: Mutex<BTreeMap<String, Option<Regex>>> = Mutex::new(BTreeMap::n
 pub fn matches(pattern: &str, text: &str) -> bool {
     let mut patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
     if !patterns.contains_key(pattern) {
-        patterns.insert(pattern.to_owned(), Regex::new(&format!("^(?:{pattern})$")).ok());
+        patterns.insert(
+            pattern.to_owned(),
+            Regex::new(&format!("^(?:{pattern})$")).ok(),
+        );
     }
-    patterns.get(pattern).and_then(Option::as_ref).is_some_and(|regex| regex.is_match(text))
+    patterns
+        .get(pattern)
+        .and_then(Option::as_ref)
+        .is_some_and(|regex| regex.is_match(text))
 }
 
 #[cfg(test)]
@@ -191,15 +247,33 @@ mod tests {
         let table = [
             (json!({"name": "A"}), "name is not as [a-z]+: \"A\""),
             (json!({}), "name is missing"),
-            (json!({"name": "a", "kind": "C"}), "kind is none of its values: \"C\""),
-            (json!({"name": "a", "port": "80"}), "port is no integer: \"80\""),
+            (
+                json!({"name": "a", "kind": "C"}),
+                "kind is none of its values: \"C\"",
+            ),
+            (
+                json!({"name": "a", "port": "80"}),
+                "port is no integer: \"80\"",
+            ),
             (json!({"name": "a", "port": 0}), "port is out of range: 0"),
-            (json!({"name": "a", "ids": ["x"]}), "ids[0] is no \"uint64\": \"x\""),
+            (
+                json!({"name": "a", "ids": ["x"]}),
+                "ids[0] is no \"uint64\": \"x\"",
+            ),
             (json!({"name": "a", "ids": "1"}), "ids is no list: \"1\""),
-            (json!({"name": "a", "labels": {"x": 1}}), "labels.x is no text: 1"),
+            (
+                json!({"name": "a", "labels": {"x": 1}}),
+                "labels.x is no text: 1",
+            ),
             (json!({"name": "a", "nmae": 1}), "nmae does not exist"),
-            (json!({"name": "a", "lost": 1}), "lost refers to Gone, which is not described"),
-            (json!({"name": "a", "one": 1}), "one fits none of 2 variants, nearest: one is no text: 1"),
+            (
+                json!({"name": "a", "lost": 1}),
+                "lost refers to Gone, which is not described",
+            ),
+            (
+                json!({"name": "a", "one": 1}),
+                "one fits none of 2 variants, nearest: one is no text: 1",
+            ),
             (json!("a"), "the body is no object: \"a\""),
         ];
         for (value, problem) in table {

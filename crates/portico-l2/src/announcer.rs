@@ -1,5 +1,5 @@
-//! When addresses are announced: at once and a few times after, since any of these frames may be lost, and not all at the same
-//! moment where there are thousands.
+//! When addresses are announced: at once and a few times after, since any of these frames may be
+//! lost, and not all at the same moment where there are thousands.
 
 use crate::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,8 +7,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// After each announcement, how long to the next.
-const GAPS: [Duration; 4] =
-    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1500), Duration::from_secs(4)];
+const GAPS: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_millis(1500),
+    Duration::from_secs(4),
+];
 /// At most so many at once, and then a breath: 10,000 addresses are announced within half a second.
 const BURST: usize = 128;
 const BREATH: Duration = Duration::from_millis(5);
@@ -46,7 +50,11 @@ impl Announcer {
     /// Those that are to be announced now, the first ones before those that are repeated.
     pub fn due(&mut self, now: Time) -> Vec<IpAddr> {
         let mut addresses = Vec::new();
-        while let Some((at, address)) = self.due.first().copied().filter(|(at, _)| *at <= now && self.not_before <= now)
+        while let Some((at, address)) = self
+            .due
+            .first()
+            .copied()
+            .filter(|(at, _)| *at <= now && self.not_before <= now)
         {
             if addresses.len() == BURST {
                 self.not_before = now + BREATH;
@@ -95,7 +103,10 @@ mod tests {
         let mut announcer = Announcer::default();
         announcer.begin(Duration::ZERO, address(1));
         announcer.stop(address(1));
-        assert_eq!((announcer.deadline(), announcer.due(Duration::from_secs(9))), (None, vec![]));
+        assert_eq!(
+            (announcer.deadline(), announcer.due(Duration::from_secs(9))),
+            (None, vec![])
+        );
         announcer.begin(Duration::from_secs(9), address(1));
         announcer.due(Duration::from_secs(9));
         announcer.begin(Duration::from_secs(10), address(1));

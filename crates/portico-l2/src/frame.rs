@@ -1,6 +1,8 @@
-//! The frames by which an address is announced and asked for: ARP for IPv4, neighbour discovery for IPv6.
+//! The frames by which an address is announced and asked for: ARP for IPv4, neighbour discovery for
+//! IPv6.
 //!
-//! Each has a meaning (`Packet`, `Message`) with `parse` and `emit`; what is parsed has no link header, what is emitted has one.
+//! Each has a meaning (`Packet`, `Message`) with `parse` and `emit`; what is parsed has no link
+//! header, what is emitted has one.
 
 pub mod arp;
 pub mod ndp;

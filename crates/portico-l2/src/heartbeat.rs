@@ -1,5 +1,5 @@
-//! What nodes tell each other, as bytes. Whether they are from whom they say is for whoever carries them: they come and go with
-//! a tag that proves it.
+//! What nodes tell each other, as bytes. Whether they are from whom they say is for whoever carries
+//! them: they come and go with a tag that proves it.
 //!
 //! ```text
 //! 0   "PL2" 1              magic and version
@@ -32,7 +32,8 @@ pub struct Heartbeat {
     pub to: NodeId,
     /// Of the sender's process.
     pub incarnation: u64,
-    /// When it was sent, on the sender's clock, in microseconds: no two of an incarnation have the same.
+    /// When it was sent, on the sender's clock, in microseconds: no two of an incarnation have the
+    /// same.
     pub stamp: u64,
     /// The latest that the sender has heard from us.
     pub echo: Option<Echo>,
@@ -40,7 +41,8 @@ pub struct Heartbeat {
     pub ready: bool,
     /// It gives up what it has, and goes.
     pub leaves: bool,
-    /// Links that it does not have, as hashes of how they are asked for: it cannot have addresses that need them.
+    /// Links that it does not have, as hashes of how they are asked for: it cannot have addresses
+    /// that need them.
     pub lacks: Vec<u64>,
     pub macs: Vec<Mac>,
     /// The stamp of the first heartbeat that told the present view.
@@ -77,18 +79,34 @@ impl Heartbeat {
             | flag(self.leaves, LEAVES)
             | flag(self.echo.is_some(), ECHO)
             | flag(view.is_some(), VIEW);
-        let mut bytes =
-            Vec::with_capacity(LONGEST.min(HEADER + 8 * (lacks.len() + macs.len() + view.map_or(0, <[_]>::len))));
+        let mut bytes = Vec::with_capacity(
+            LONGEST.min(HEADER + 8 * (lacks.len() + macs.len() + view.map_or(0, <[_]>::len))),
+        );
         bytes.extend(MAGIC);
         bytes.extend([flags, lacks.len() as u8, macs.len() as u8, 0]); // both are limited
-        let echo = self.echo.unwrap_or(Echo { incarnation: 0, stamp: 0 });
+        let echo = self.echo.unwrap_or(Echo {
+            incarnation: 0,
+            stamp: 0,
+        });
         let (from, to) = (self.from.0, self.to.0);
-        for number in [from, to, self.incarnation, self.stamp, echo.incarnation, echo.stamp, self.view_since] {
+        for number in [
+            from,
+            to,
+            self.incarnation,
+            self.stamp,
+            echo.incarnation,
+            echo.stamp,
+            self.view_since,
+        ] {
             bytes.extend(number.to_be_bytes());
         }
         bytes.extend(lacks.iter().flat_map(|lack| lack.to_be_bytes()));
         bytes.extend(macs.iter().flatten());
-        bytes.extend(view.unwrap_or_default().iter().flat_map(|node| node.0.to_be_bytes()));
+        bytes.extend(
+            view.unwrap_or_default()
+                .iter()
+                .flat_map(|node| node.0.to_be_bytes()),
+        );
         bytes
     }
 
@@ -98,9 +116,15 @@ impl Heartbeat {
             return Err(Malformed::Magic);
         }
         let (header, rest) = bytes.split_at_checked(HEADER).ok_or(length)?;
-        let &[_, _, _, _, flags, lacks, macs, _, ..] = header else { return Err(length) };
+        let &[_, _, _, _, flags, lacks, macs, _, ..] = header else {
+            return Err(length);
+        };
         let (lacks, macs) = (usize::from(lacks), usize::from(macs));
-        let number = |at: usize| chunk(header, 8 + 8 * at).map(u64::from_be_bytes).ok_or(length);
+        let number = |at: usize| {
+            chunk(header, 8 + 8 * at)
+                .map(u64::from_be_bytes)
+                .ok_or(length)
+        };
         if lacks > MOST_LACKS || macs > MOST_MACS {
             return Err(length);
         }
@@ -110,12 +134,22 @@ impl Heartbeat {
         if view.len() % 8 != 0 || view.len() > 8 * MOST_MEMBERS || (!has_view && !view.is_empty()) {
             return Err(length);
         }
-        let numbers = |bytes: &[u8]| bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_be_bytes(*bytes)).collect();
+        let numbers = |bytes: &[u8]| {
+            bytes
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|bytes| u64::from_be_bytes(*bytes))
+                .collect()
+        };
         let view: Vec<u64> = numbers(view);
         if !view.is_sorted_by(|one, next| one < next) {
             return Err(Malformed::Unsorted);
         }
-        let echo = Echo { incarnation: number(4)?, stamp: number(5)? };
+        let echo = Echo {
+            incarnation: number(4)?,
+            stamp: number(5)?,
+        };
         Ok(Heartbeat {
             from: NodeId(number(0)?),
             to: NodeId(number(1)?),

@@ -1,5 +1,5 @@
-//! Rendezvous hashing: every node has a score for every address, and the highest of those that can has it. When a node comes or
-//! goes, only the addresses that it has the highest score for move.
+//! Rendezvous hashing: every node has a score for every address, and the highest of those that can
+//! has it. When a node comes or goes, only the addresses that it has the highest score for move.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,7 +24,9 @@ impl fmt::Debug for NodeId {
 pub fn hash(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
-    mix(bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME)))
+    mix(bytes.iter().fold(OFFSET, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
+    }))
 }
 
 pub fn hash_address(address: IpAddr) -> u64 {
@@ -54,13 +56,18 @@ mod tests {
     fn owners(nodes: &[NodeId]) -> Vec<NodeId> {
         let owner = |n: u32| {
             let address = hash_address(Ipv4Addr::from(0x0a00_0000 + n).into());
-            *nodes.iter().max_by_key(|node| score(address, **node)).unwrap()
+            *nodes
+                .iter()
+                .max_by_key(|node| score(address, **node))
+                .unwrap()
         };
         (0..10_000).map(owner).collect()
     }
 
     fn nodes(count: usize) -> Vec<NodeId> {
-        (0..count).map(|n| NodeId::of(&format!("node-{n}"))).collect()
+        (0..count)
+            .map(|n| NodeId::of(&format!("node-{n}")))
+            .collect()
     }
 
     #[test]
@@ -71,7 +78,12 @@ mod tests {
                 shares[nodes.iter().position(|node| *node == owner).unwrap()] += 1;
             }
             let fair = 10_000 / count;
-            assert!(shares.iter().all(|share| (fair * 8 / 10..=fair * 12 / 10).contains(share)), "{shares:?}");
+            assert!(
+                shares
+                    .iter()
+                    .all(|share| (fair * 8 / 10..=fair * 12 / 10).contains(share)),
+                "{shares:?}"
+            );
         }
     }
 
@@ -87,6 +99,9 @@ mod tests {
     #[test]
     fn hashes_are_the_same_in_every_version() {
         assert_eq!(NodeId::of("node-1"), NodeId(0x1395_0d4e_f307_e655));
-        assert_eq!(hash_address("192.0.2.1".parse().unwrap()), 0x1e00_e9a1_2f82_49cb);
+        assert_eq!(
+            hash_address("192.0.2.1".parse().unwrap()),
+            0x1e00_e9a1_2f82_49cb
+        );
     }
 }

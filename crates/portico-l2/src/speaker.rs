@@ -1,15 +1,18 @@
 //! One node's part in sharing out addresses among all.
 //!
-//! Every node tells all others, ten times a second, among whom it shares out addresses: its *view*, which is whoever it hears
-//! and who is ready. Who has an address follows from a view, so a node that tells its view tells what it has. In short:
+//! Every node tells all others, ten times a second, among whom it shares out addresses: its *view*,
+//! which is whoever it hears and who is ready. Who has an address follows from a view, so a node
+//! that tells its view tells what it has. In short:
 //!
-//! - who leaves a view, or was silent for [`Timing::dead`], has nothing in that view, and who is then first for an address takes it
-//!   at once;
-//! - nobody takes what another still has by the view it told last: who comes back waits until the others count it in;
-//! - who is to give an address to another keeps it until that one knows (has echoed the new view), so that somebody answers at
-//!   every moment;
+//! - who leaves a view, or was silent for [`Timing::dead`], has nothing in that view, and who is
+//!   then first for an address takes it at once;
+//! - nobody takes what another still has by the view it told last: who comes back waits until the
+//!   others count it in;
+//! - who is to give an address to another keeps it until that one knows (has echoed the new view),
+//!   so that somebody answers at every moment;
 //! - who is told that it is not in another's view gives way to that one;
-//! - who did not run for as long as the others wait drops everything, and listens before it takes part again.
+//! - who did not run for as long as the others wait drops everything, and listens before it takes
+//!   part again.
 //!
 //! `peer` is what is known of each other node, `owning` the states of an address.
 
@@ -41,7 +44,11 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Timing {
         let interval = Duration::from_millis(100);
-        Timing { interval, dead: 4 * interval, probe_gap: interval }
+        Timing {
+            interval,
+            dead: 4 * interval,
+            probe_gap: interval,
+        }
     }
 }
 
@@ -54,8 +61,8 @@ pub struct Share {
     pub links: u64,
 }
 
-/// What happened. Inputs come in the order in which they happened; [`Input::Tick`] at (or after) each deadline, once the
-/// heartbeats that came before are read.
+/// What happened. Inputs come in the order in which they happened; [`Input::Tick`] at (or after)
+/// each deadline, once the heartbeats that came before are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     Tick,
@@ -65,12 +72,14 @@ pub enum Input<'a> {
     Peers(BTreeSet<NodeId>),
     /// The first of them are all that there are; before, nobody counts on us.
     Shares(Vec<(IpAddr, Option<Share>)>),
-    /// Links that shares need and we do not have (or that are down), and the hardware addresses of those that we have.
+    /// Links that shares need and we do not have (or that are down), and the hardware addresses of
+    /// those that we have.
     Links {
         lacks: Vec<u64>,
         macs: Vec<Mac>,
     },
-    /// Somebody else on the link says to have an address (an ARP or neighbour packet from another hardware address).
+    /// Somebody else on the link says to have an address (an ARP or neighbour packet from another
+    /// hardware address).
     Claimed {
         address: IpAddr,
         by: Mac,
@@ -117,7 +126,8 @@ pub struct Speaker {
     ready: bool,
     /// We are one of the nodes that could take part.
     counted_in: bool,
-    /// Others may have something that we do not know of: until they have all answered, or were silent for long enough.
+    /// Others may have something that we do not know of: until they have all answered, or were
+    /// silent for long enough.
     listening: bool,
     leaving: bool,
     left: bool,
@@ -178,16 +188,21 @@ impl Speaker {
 
     /// Addresses that we answer for.
     pub fn held(&self) -> impl Iterator<Item = IpAddr> {
-        self.entries.iter().filter(|(_, entry)| entry.is_held()).map(|(address, _)| *address)
+        self.entries
+            .iter()
+            .filter(|(_, entry)| entry.is_held())
+            .map(|(address, _)| *address)
     }
 
     pub fn holds(&self, address: IpAddr) -> bool {
         self.entries.get(&address).is_some_and(Entry::is_held)
     }
 
-    /// Whether an answer may be given now: not if the process did not run for so long that another may have it.
+    /// Whether an answer may be given now: not if the process did not run for so long that another
+    /// may have it.
     pub fn is_awake(&self, now: Time) -> bool {
-        self.told_at.is_some_and(|at| now.saturating_sub(at) < self.timing.dead)
+        self.told_at
+            .is_some_and(|at| now.saturating_sub(at) < self.timing.dead)
     }
 
     /// Among whom addresses are shared out.
@@ -197,8 +212,13 @@ impl Speaker {
 
     /// When the next [`Input::Tick`] is due.
     pub fn deadline(&self) -> Option<Time> {
-        let round = self.told_at.map_or(Duration::ZERO, |at| at + self.timing.interval);
-        let peers = self.peers.values().filter_map(|peer| peer.deadline(&self.timing));
+        let round = self
+            .told_at
+            .map_or(Duration::ZERO, |at| at + self.timing.interval);
+        let peers = self
+            .peers
+            .values()
+            .filter_map(|peer| peer.deadline(&self.timing));
         let address = self.due.first().map(|(at, _)| *at);
         (!self.left).then(|| peers.chain(address).fold(round, Duration::min))
     }
@@ -236,7 +256,8 @@ impl Speaker {
         out
     }
 
-    /// Who did not run does not know whether others were silent; and if it was for long, whether they still count on us.
+    /// Who did not run does not know whether others were silent; and if it was for long, whether
+    /// they still count on us.
     fn notice_pause(&mut self, now: Time, out: &mut Vec<Output>) -> Touched {
         let ran_at = std::mem::replace(&mut self.ran_at, now);
         let missed = now.saturating_sub(ran_at);
@@ -244,10 +265,14 @@ impl Speaker {
             return Touched::Nothing;
         }
         if self.is_awake(now) {
-            self.peers.values_mut().for_each(|peer| peer.forgive(missed));
+            self.peers
+                .values_mut()
+                .for_each(|peer| peer.forgive(missed));
             return Touched::Nothing;
         }
-        self.peers.values_mut().for_each(|peer| peer.begin_anew(now, &self.timing));
+        self.peers
+            .values_mut()
+            .for_each(|peer| peer.begin_anew(now, &self.timing));
         self.listening = true;
         self.drop_all(out);
         Touched::All
@@ -267,7 +292,9 @@ impl Speaker {
         self.counted_in = peers.remove(&self.me);
         self.peers.retain(|node, _| peers.contains(node));
         for node in peers.into_iter().take(MOST_MEMBERS - 1) {
-            self.peers.entry(node).or_insert_with(|| Peer::presumed(now, &self.timing));
+            self.peers
+                .entry(node)
+                .or_insert_with(|| Peer::presumed(now, &self.timing));
         }
         Touched::All
     }
@@ -279,11 +306,16 @@ impl Speaker {
         if (&self.lacks, &self.macs) == (&lacks, &macs) {
             return Touched::Nothing;
         }
-        let regained = self.lacks.iter().any(|links| lacks.binary_search(links).is_err());
+        let regained = self
+            .lacks
+            .iter()
+            .any(|links| lacks.binary_search(links).is_err());
         (self.lacks, self.macs) = (lacks, macs);
         // Who was alone for want of a link does not know who is there now.
         if regained && self.held().next().is_none() && !self.peers.values().any(Peer::serves) {
-            self.peers.values_mut().for_each(|peer| peer.presume(now, &self.timing));
+            self.peers
+                .values_mut()
+                .for_each(|peer| peer.presume(now, &self.timing));
             self.listening = true;
         }
         Touched::All
@@ -304,8 +336,15 @@ impl Speaker {
         touched
     }
 
-    /// Acts on what is known now, then tells others: an echo says that we have done what follows from it.
-    fn follow(&mut self, now: Time, touched: Touched, answer: Option<NodeId>, out: &mut Vec<Output>) {
+    /// Acts on what is known now, then tells others: an echo says that we have done what follows
+    /// from it.
+    fn follow(
+        &mut self,
+        now: Time,
+        touched: Touched,
+        answer: Option<NodeId>,
+        out: &mut Vec<Output>,
+    ) {
         let view = self.look_around();
         let moved = view != self.view;
         if moved {
@@ -322,7 +361,11 @@ impl Speaker {
             Touched::Restless => self.step_restless(now, out),
             _ => self.step_due(now, out),
         }
-        if news || self.told_at.is_none_or(|at| now >= at + self.timing.interval) {
+        if news
+            || self
+                .told_at
+                .is_none_or(|at| now >= at + self.timing.interval)
+        {
             self.tell_all(now, out);
         } else if let Some(node) = answer {
             let stamp = self.next_stamp(now);
@@ -339,7 +382,11 @@ impl Speaker {
     }
 
     fn look_around(&self) -> Vec<NodeId> {
-        let others = self.peers.iter().filter(|(_, peer)| peer.serves()).map(|(node, _)| *node);
+        let others = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| peer.serves())
+            .map(|(node, _)| *node);
         let mut view: Vec<NodeId> = others.chain(self.is_serving().then_some(self.me)).collect();
         view.sort_unstable();
         view
@@ -352,7 +399,12 @@ impl Speaker {
 
     fn tell_all(&mut self, now: Time, out: &mut Vec<Output>) {
         let stamp = self.next_stamp(now);
-        out.extend(self.peers.keys().filter_map(|node| self.heartbeat(*node, stamp)).map(Output::Send));
+        out.extend(
+            self.peers
+                .keys()
+                .filter_map(|node| self.heartbeat(*node, stamp))
+                .map(Output::Send),
+        );
         self.told_at = Some(now);
     }
 

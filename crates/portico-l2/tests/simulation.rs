@@ -1,8 +1,13 @@
-//! Thousands of seeds of loss, delay, partition, pause, restart and clock jump on two to seven nodes and dozens of addresses, and
-//! what must hold in all of them: `design/0011-layer-2.md` says what the bounds are and why.
+//! Thousands of seeds of loss, delay, partition, pause, restart and clock jump on two to seven
+//! nodes and dozens of addresses, and what must hold in all of them: `design/0011-layer-2.md` says
+//! what the bounds are and why.
 //!
 //! `PORTICO_L2_SEEDS=100000` runs more, `PORTICO_L2_SEED=7` runs one and prints what happened.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 #[path = "simulation/node.rs"]
 mod node;
@@ -67,7 +72,10 @@ fn run(first: u64) {
     }
     println!("every second of {seeds} seeds: {counts:?}");
     for what in MUST_HAPPEN {
-        assert!(counts.contains_key(what) || seeds < SEEDS, "'{what}' never happened: {counts:?}");
+        assert!(
+            counts.contains_key(what) || seeds < SEEDS,
+            "'{what}' never happened: {counts:?}"
+        );
     }
 }
 
@@ -78,7 +86,11 @@ fn show(seed: u64, lines: usize) {
     for line in &trace[trace.len().saturating_sub(lines)..] {
         println!("{line}");
     }
-    assert!(world.failure.is_none(), "PORTICO_L2_SEED={seed}: {}", world.failure.unwrap_or_default());
+    assert!(
+        world.failure.is_none(),
+        "PORTICO_L2_SEED={seed}: {}",
+        world.failure.unwrap_or_default()
+    );
 }
 
 fn variable(name: &str) -> Option<u64> {

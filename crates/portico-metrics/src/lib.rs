@@ -1,5 +1,5 @@
-//! How every daemon tells what it counts: in the text format of Prometheus, which whoever scrapes understands, and with every metric named
-//! and explained before there is anything to count.
+//! How every daemon tells what it counts: in the text format of Prometheus, which whoever scrapes
+//! understands, and with every metric named and explained before there is anything to count.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
@@ -49,11 +49,17 @@ fn from_open_metrics(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut lines = open_metrics.lines().peekable();
     while let Some(line) = lines.next() {
-        let help = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' '));
-        let kind = lines.peek().and_then(|next| next.strip_prefix("# TYPE ")?.split_once(' '));
+        let help = line
+            .strip_prefix("# HELP ")
+            .and_then(|rest| rest.split_once(' '));
+        let kind = lines
+            .peek()
+            .and_then(|next| next.strip_prefix("# TYPE ")?.split_once(' '));
         match (help, kind) {
             (Some((name, help)), Some((_, "counter"))) => {
-                text.push_str(&format!("# HELP {name}_total {help}\n# TYPE {name}_total counter\n"));
+                text.push_str(&format!(
+                    "# HELP {name}_total {help}\n# TYPE {name}_total counter\n"
+                ));
                 lines.next();
             }
             _ if line == "# EOF" || line.starts_with("# UNIT ") => {}
@@ -77,12 +83,16 @@ mod tests {
     fn counters_are_named_as_their_samples() {
         let mut registry = Registry::default();
         let (questions, names) = (Counter::<u64>::default(), Gauge::<i64>::default());
-        registry.show("questions", "Questions that were answered", questions.clone());
+        registry.show(
+            "questions",
+            "Questions that were answered",
+            questions.clone(),
+        );
         registry.show("names", "Names with records", names.clone());
         questions.inc();
         names.set(3);
         let wanted = "# HELP questions_total Questions that were answered.\n# TYPE questions_total counter\nquestions_total 1\n\
-             # HELP names Names with records.\n# TYPE names gauge\nnames 3\n";
+                      # HELP names Names with records.\n# TYPE names gauge\nnames 3\n";
         assert_eq!(text(&registry), wanted);
     }
 
@@ -91,9 +101,15 @@ mod tests {
         let mut registry = Registry::with_prefix("portico");
         let family: Family<Vec<(String, String)>, Counter> = Family::default();
         registry.show("calls", "Calls of the provider", family.clone());
-        let head = "# HELP portico_calls_total Calls of the provider.\n# TYPE portico_calls_total counter\n";
+        let head = "# HELP portico_calls_total Calls of the provider.\n# TYPE portico_calls_total \
+                    counter\n";
         assert_eq!(text(&registry), head);
-        family.get_or_create(&vec![("operation".to_owned(), "ensure".to_owned())]).inc();
-        assert_eq!(text(&registry), format!("{head}portico_calls_total{{operation=\"ensure\"}} 1\n"));
+        family
+            .get_or_create(&vec![("operation".to_owned(), "ensure".to_owned())])
+            .inc();
+        assert_eq!(
+            text(&registry),
+            format!("{head}portico_calls_total{{operation=\"ensure\"}} 1\n")
+        );
     }
 }

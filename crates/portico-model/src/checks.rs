@@ -1,5 +1,5 @@
-//! When which target is probed, and what the answers mean: a few in flight at a time, spread over the interval, and one bad answer is
-//! not the end. Times are those since whoever drives it began.
+//! When which target is probed, and what the answers mean: a few in flight at a time, spread over
+//! the interval, and one bad answer is not the end. Times are those since whoever drives it began.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -48,15 +48,28 @@ pub struct Checks<K> {
 
 impl<K: Ord + Clone> Checks<K> {
     pub fn new(most: usize) -> Checks<K> {
-        Checks { most, states: BTreeMap::new(), due: BTreeSet::new(), in_flight: 0, rounds: 0 }
+        Checks {
+            most,
+            states: BTreeMap::new(),
+            due: BTreeSet::new(),
+            in_flight: 0,
+            rounds: 0,
+        }
     }
 
-    /// Probe from now on; a target that is probed already is taken for a new one. Of one whose health was known before, only a row of
-    /// answers is news; of others, the first.
+    /// Probe from now on; a target that is probed already is taken for a new one. Of one whose
+    /// health was known before, only a row of answers is news; of others, the first.
     pub fn want(&mut self, target: K, settings: Settings, known: Option<bool>, now: Duration) {
         self.unwant(&target);
         self.rounds += 1;
-        let state = State { settings, healthy: known, against: 0, due: Some(now), trouble: None, round: self.rounds };
+        let state = State {
+            settings,
+            healthy: known,
+            against: 0,
+            due: Some(now),
+            trouble: None,
+            round: self.rounds,
+        };
         self.due.insert((now, target.clone()));
         self.states.insert(target, state);
     }
@@ -80,7 +93,10 @@ impl<K: Ord + Clone> Checks<K> {
         let state = self.states.get_mut(&target)?;
         state.due = None;
         self.in_flight += 1;
-        Some(Probe { target, round: state.round })
+        Some(Probe {
+            target,
+            round: state.round,
+        })
     }
 
     /// When to come back for the next one. While all room is taken, an answer is what to wait for.
@@ -89,22 +105,48 @@ impl<K: Ord + Clone> Checks<K> {
         self.due.first().map(|(due, _)| *due).filter(|_| has_room)
     }
 
-    /// The answer to a probe; `spread` is a number from 0 to 1, by chance. Tells the health where it is news.
-    pub fn finish(&mut self, probe: Probe<K>, answer: Result<(), String>, now: Duration, spread: f64) -> Option<bool> {
+    /// The answer to a probe; `spread` is a number from 0 to 1, by chance. Tells the health where
+    /// it is news.
+    pub fn finish(
+        &mut self,
+        probe: Probe<K>,
+        answer: Result<(), String>,
+        now: Duration,
+        spread: f64,
+    ) -> Option<bool> {
         self.in_flight = self.in_flight.saturating_sub(1);
-        let state = self.states.get_mut(&probe.target).filter(|state| state.round == probe.round)?;
+        let state = self
+            .states
+            .get_mut(&probe.target)
+            .filter(|state| state.round == probe.round)?;
         let good = answer.is_ok();
         state.trouble = answer.err();
-        let needed = if good { state.settings.healthy_after } else { state.settings.unhealthy_after };
-        state.against = if state.healthy == Some(good) { 0 } else { state.against.saturating_add(1) };
+        let needed = if good {
+            state.settings.healthy_after
+        } else {
+            state.settings.unhealthy_after
+        };
+        state.against = if state.healthy == Some(good) {
+            0
+        } else {
+            state.against.saturating_add(1)
+        };
         let is_news = state.healthy.is_none() || state.against >= needed.max(1);
         let is_news = is_news && state.healthy != Some(good);
         if is_news {
             state.healthy = Some(good);
             state.against = 0;
         }
-        let jittered = state.settings.interval.mul_f64(0.8 + 0.4 * spread.clamp(0.0, 1.0));
-        let due = now + if state.against > 0 { AGAIN.min(jittered) } else { jittered };
+        let jittered = state
+            .settings
+            .interval
+            .mul_f64(0.8 + 0.4 * spread.clamp(0.0, 1.0));
+        let due = now
+            + if state.against > 0 {
+                AGAIN.min(jittered)
+            } else {
+                jittered
+            };
         state.due = Some(due);
         self.due.insert((due, probe.target));
         is_news.then_some(good)
@@ -133,7 +175,11 @@ impl<K: Ord + Clone> Checks<K> {
 mod tests {
     use super::*;
 
-    const SETTINGS: Settings = Settings { interval: Duration::from_secs(10), healthy_after: 2, unhealthy_after: 3 };
+    const SETTINGS: Settings = Settings {
+        interval: Duration::from_secs(10),
+        healthy_after: 2,
+        unhealthy_after: 3,
+    };
     const START: Duration = Duration::ZERO;
 
     fn checks(most: usize, targets: u16) -> Checks<u16> {
@@ -150,7 +196,11 @@ mod tests {
         for good in answers {
             now += Duration::from_secs(20);
             let probe = checks.start(now).unwrap();
-            let answer = if *good { Ok(()) } else { Err("refused".to_owned()) };
+            let answer = if *good {
+                Ok(())
+            } else {
+                Err("refused".to_owned())
+            };
             told.push(checks.finish(probe, answer, now, 0.5));
         }
         told
@@ -161,15 +211,24 @@ mod tests {
         const N: Option<bool> = None;
         let (y, n) = (Some(true), Some(false));
         assert_eq!(
-            told(None, &[true, false, false, true, false, false, false, true, true]),
+            told(
+                None,
+                &[true, false, false, true, false, false, false, true, true]
+            ),
             [y, N, N, N, N, N, n, N, y]
         );
-        assert_eq!(told(None, &[false, true, false, true, true, true]), [n, N, N, N, y, N]);
+        assert_eq!(
+            told(None, &[false, true, false, true, true, true]),
+            [n, N, N, N, y, N]
+        );
     }
 
     #[test]
     fn of_what_was_known_one_answer_changes_nothing() {
-        assert_eq!(told(Some(true), &[false, true, false, false, false]), [None, None, None, None, Some(false)]);
+        assert_eq!(
+            told(Some(true), &[false, true, false, false, false]),
+            [None, None, None, None, Some(false)]
+        );
         assert_eq!(told(Some(true), &[true]), [None]);
     }
 
@@ -204,7 +263,10 @@ mod tests {
         let probe = checks.start(later).unwrap();
         assert_eq!(checks.finish(probe, Err("no".to_owned()), later, 0.5), None);
         assert_eq!(checks.next_deadline(), Some(later + AGAIN));
-        assert_eq!((checks.trouble(&0), checks.healthy(&0)), (Some("no"), Some(true)));
+        assert_eq!(
+            (checks.trouble(&0), checks.healthy(&0)),
+            (Some("no"), Some(true))
+        );
     }
 
     #[test]

@@ -2,8 +2,15 @@
 
 use std::time::Duration;
 
-const UNITS: &[(&str, f64)] =
-    &[("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+const UNITS: &[(&str, f64)] = &[
+    ("ns", 1e-9),
+    ("us", 1e-6),
+    ("µs", 1e-6),
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3600.0),
+];
 
 /// `None` where it is no duration; a negative one is none.
 pub fn parse(text: &str) -> Option<Duration> {
@@ -15,13 +22,19 @@ pub fn parse(text: &str) -> Option<Duration> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, after) = rest.split_at_checked(digits)?;
-        let length = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let length = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
         let (unit, after) = after.split_at_checked(length)?;
         let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
         seconds += number.parse::<f64>().ok()? * factor;
         rest = after;
     }
-    if text.is_empty() { None } else { Duration::try_from_secs_f64(seconds).ok() }
+    if text.is_empty() {
+        None
+    } else {
+        Duration::try_from_secs_f64(seconds).ok()
+    }
 }
 
 /// As Kubernetes prints it: `24h0m0s`, `1.5s`, `10ms`, `0s`.
@@ -59,14 +72,28 @@ mod tests {
             ("2h22m", 8_520_000, "2h22m0s"),
         ];
         for (text, milliseconds, printed) in table {
-            assert_eq!(parse(text), Some(Duration::from_millis(milliseconds)), "{text}");
+            assert_eq!(
+                parse(text),
+                Some(Duration::from_millis(milliseconds)),
+                "{text}"
+            );
             assert_eq!(print(Duration::from_millis(milliseconds)), printed);
         }
     }
 
     #[test]
     fn refuses_what_is_none() {
-        for text in ["", "5", "s", "-1s", "1 s", "1d", "1.2.3s", "1s5", "99999999999999999999999h"] {
+        for text in [
+            "",
+            "5",
+            "s",
+            "-1s",
+            "1 s",
+            "1d",
+            "1.2.3s",
+            "1s5",
+            "99999999999999999999999h",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

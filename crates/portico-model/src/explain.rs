@@ -1,13 +1,14 @@
-//! Where would this packet go, and why: walks the table for the first packet of a connection, in the order in which the
-//! dataplanes look at it. Sources are checked first, then the frontend is found, then its pool.
+//! Where would this packet go, and why: walks the table for the first packet of a connection, in
+//! the order in which the dataplanes look at it. Sources are checked first, then the frontend is
+//! found, then its pool.
 
 mod print;
 #[cfg(test)]
 mod tests;
 
 use crate::table::{
-    Endpoint, Family, ForwardingTable, Frontend, FrontendKey, FrontendKind, LocalPods, Masquerade, NodePortAddresses,
-    Outcome, PortKey, Protocol, ServicePort,
+    Endpoint, Family, ForwardingTable, Frontend, FrontendKey, FrontendKind, LocalPods, Masquerade,
+    NodePortAddresses, Outcome, PortKey, Protocol, ServicePort,
 };
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -21,7 +22,8 @@ pub struct Packet {
     pub destination: IpAddr,
     pub port: u16,
     pub protocol: Protocol,
-    /// The addresses of the node's interfaces; those of the loopback range are local even if they are not among them.
+    /// The addresses of the node's interfaces; those of the loopback range are local even if they
+    /// are not among them.
     pub local: Arc<[IpAddr]>,
 }
 
@@ -47,7 +49,10 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// To one of these, each as likely as the other, unless the client has one to stay with.
-    Forward { candidates: Vec<Candidate>, affinity: Option<u32> },
+    Forward {
+        candidates: Vec<Candidate>,
+        affinity: Option<u32>,
+    },
     /// The sender is told: ICMP port unreachable.
     Reject,
     /// Silence.
@@ -64,14 +69,23 @@ pub struct Candidate {
 }
 
 pub fn explain(table: &ForwardingTable, packet: &Packet) -> Explanation {
-    let mut walk = Walk { table, packet, steps: Vec::new() };
+    let mut walk = Walk {
+        table,
+        packet,
+        steps: Vec::new(),
+    };
     let found = walk.find();
     let verdict = match found {
         Some((key, port, frontend)) => walk.through(key, port, frontend),
         None => walk.without_frontend(),
     };
     let frontend = found.map(|(key, _, frontend)| (key.clone(), frontend.clone()));
-    Explanation { packet: packet.clone(), frontend, steps: walk.steps, verdict }
+    Explanation {
+        packet: packet.clone(),
+        frontend,
+        steps: walk.steps,
+        verdict,
+    }
 }
 
 struct Walk<'a> {
@@ -90,7 +104,12 @@ impl<'a> Walk<'a> {
     }
 
     fn key(&self, address: Option<IpAddr>) -> FrontendKey {
-        FrontendKey { family: self.family(), address, port: self.packet.port, protocol: self.packet.protocol }
+        FrontendKey {
+            family: self.family(),
+            address,
+            port: self.packet.port,
+            protocol: self.packet.protocol,
+        }
     }
 
     /// An address of a Service comes before a node port.
@@ -115,12 +134,14 @@ impl<'a> Walk<'a> {
             NodePortAddresses::AllLocal { .. } if !self.is_local(destination) => {
                 (false, "is not an address of this node")
             }
-            NodePortAddresses::AllLocal { loopback: false } if destination.is_loopback() => {
-                (false, "is a loopback address, on which node ports do not answer")
-            }
-            NodePortAddresses::AllLocal { .. } => {
-                (true, "is an address of this node, and node ports answer on all of them")
-            }
+            NodePortAddresses::AllLocal { loopback: false } if destination.is_loopback() => (
+                false,
+                "is a loopback address, on which node ports do not answer",
+            ),
+            NodePortAddresses::AllLocal { .. } => (
+                true,
+                "is an address of this node, and node ports answer on all of them",
+            ),
         };
         self.say(format!("{destination} {why}"));
         answers
@@ -131,7 +152,11 @@ impl<'a> Walk<'a> {
     }
 
     fn through(&mut self, key: &PortKey, port: &ServicePort, frontend: &Frontend) -> Verdict {
-        self.say(format!("{} is {} of {key}", FrontendKey::of(frontend, key), kind_name(frontend.kind)));
+        self.say(format!(
+            "{} is {} of {key}",
+            FrontendKey::of(frontend, key),
+            kind_name(frontend.kind)
+        ));
         if !self.admitted(frontend) {
             return Verdict::Drop;
         }
@@ -145,20 +170,37 @@ impl<'a> Walk<'a> {
             Outcome::Drop => return Verdict::Drop,
         };
         let masquerade = self.masquerade(frontend.masquerade, from_pod, from_node);
-        let candidates = pool.iter().map(|endpoint| self.candidate(*endpoint, masquerade)).collect();
+        let candidates = pool
+            .iter()
+            .map(|endpoint| self.candidate(*endpoint, masquerade))
+            .collect();
         if let Some(seconds) = port.affinity {
-            self.say(format!("a client stays with its endpoint until {seconds} s after its last connection"));
+            self.say(format!(
+                "a client stays with its endpoint until {seconds} s after its last connection"
+            ));
         }
-        Verdict::Forward { candidates, affinity: port.affinity }
+        Verdict::Forward {
+            candidates,
+            affinity: port.affinity,
+        }
     }
 
     fn admitted(&mut self, frontend: &Frontend) -> bool {
-        let Some(sources) = &frontend.sources else { return true };
-        let range = sources.iter().find(|range| range.contains(&self.packet.source));
+        let Some(sources) = &frontend.sources else {
+            return true;
+        };
+        let range = sources
+            .iter()
+            .find(|range| range.contains(&self.packet.source));
         let source = self.packet.source;
         self.say(match range {
-            Some(range) => format!("{source} is in {range}, from where the load balancer's address may be used"),
-            None => format!("{source} is in none of the source ranges ({})", list(sources)),
+            Some(range) => format!(
+                "{source} is in {range}, from where the load balancer's address may be used"
+            ),
+            None => format!(
+                "{source} is in none of the source ranges ({})",
+                list(sources)
+            ),
         });
         range.is_some()
     }
@@ -170,20 +212,40 @@ impl<'a> Walk<'a> {
             Origin::Interface(name) => Some(&**name),
         };
         let (from_pod, how) = match pods {
-            LocalPods::Unknown => (false, "pods of this node cannot be told from others".to_string()),
+            LocalPods::Unknown => (
+                false,
+                "pods of this node cannot be told from others".to_string(),
+            ),
             LocalPods::Sources(networks) => {
-                let inside = networks.iter().any(|network| network.contains(&self.packet.source));
-                (inside, format!("{} is {}in {}", self.packet.source, if inside { "" } else { "not " }, list(networks)))
+                let inside = networks
+                    .iter()
+                    .any(|network| network.contains(&self.packet.source));
+                (
+                    inside,
+                    format!(
+                        "{} is {}in {}",
+                        self.packet.source,
+                        if inside { "" } else { "not " },
+                        list(networks)
+                    ),
+                )
             }
-            LocalPods::Interface(name) => {
-                (through == Some(name), format!("pods come through {name}, it comes {}", came(through)))
-            }
+            LocalPods::Interface(name) => (
+                through == Some(name),
+                format!("pods come through {name}, it comes {}", came(through)),
+            ),
             LocalPods::InterfacePrefix(prefix) => {
                 let matches = through.is_some_and(|through| through.starts_with(&**prefix));
-                (matches, format!("pods come through {prefix}*, it comes {}", came(through)))
+                (
+                    matches,
+                    format!("pods come through {prefix}*, it comes {}", came(through)),
+                )
             }
         };
-        self.say(format!("{how}: {}taken for a pod of this node", if from_pod { "" } else { "not " }));
+        self.say(format!(
+            "{how}: {}taken for a pod of this node",
+            if from_pod { "" } else { "not " }
+        ));
         from_pod
     }
 
@@ -191,16 +253,25 @@ impl<'a> Walk<'a> {
     fn is_nodes(&mut self, from_pod: bool) -> bool {
         let from_node = !from_pod && self.is_local(self.packet.source);
         if from_node {
-            self.say(format!("{} is an address of this node: it is the node's own", self.packet.source));
+            self.say(format!(
+                "{} is an address of this node: it is the node's own",
+                self.packet.source
+            ));
         }
         from_node
     }
 
     fn outcome(&mut self, frontend: &Frontend, inside: bool) -> Outcome {
-        let outcome = if inside { frontend.inside } else { frontend.outside };
+        let outcome = if inside {
+            frontend.inside
+        } else {
+            frontend.outside
+        };
         if frontend.inside != frontend.outside {
             self.say(match inside {
-                true => "the Local external policy does not hold for packets of this node and its pods",
+                true => {
+                    "the Local external policy does not hold for packets of this node and its pods"
+                }
                 false => "the Local external policy holds",
             });
         }
@@ -215,15 +286,23 @@ impl<'a> Walk<'a> {
 
     fn masquerade(&mut self, rule: Masquerade, from_pod: bool, from_node: bool) -> bool {
         let (masquerade, why) = match rule {
-            Masquerade::Always => {
-                (true, "the source address is replaced by the node's, so that answers come back this way")
-            }
+            Masquerade::Always => (
+                true,
+                "the source address is replaced by the node's, so that answers come back this way",
+            ),
             Masquerade::UnlessPod if from_pod => (false, "a pod's source address is kept"),
-            Masquerade::UnlessPod => (true, "the source address is replaced by the node's, since it is not a pod's"),
-            Masquerade::OnlyNode if from_node => {
-                (true, "the source address is replaced, since it may be the frontend's own")
-            }
-            Masquerade::OnlyNode => (false, "the source address is kept, as the Local policy wants it"),
+            Masquerade::UnlessPod => (
+                true,
+                "the source address is replaced by the node's, since it is not a pod's",
+            ),
+            Masquerade::OnlyNode if from_node => (
+                true,
+                "the source address is replaced, since it may be the frontend's own",
+            ),
+            Masquerade::OnlyNode => (
+                false,
+                "the source address is kept, as the Local policy wants it",
+            ),
             Masquerade::Never => (false, "the source address is kept"),
         };
         self.say(why);
@@ -234,46 +313,74 @@ impl<'a> Walk<'a> {
         let address = endpoint.address;
         if self.packet.origin != Origin::Node && self.is_local(address) {
             self.say(format!(
-                "{address} is this node itself: the packet does not leave it, so its source address is kept"
+                "{address} is this node itself: the packet does not leave it, so its source \
+                 address is kept"
             ));
-            return Candidate { endpoint, masquerade: false };
+            return Candidate {
+                endpoint,
+                masquerade: false,
+            };
         }
         let hairpin = address == self.packet.source;
         if hairpin && !masquerade {
-            self.say(format!("{address} would reach itself, which works only with its source address replaced"));
+            self.say(format!(
+                "{address} would reach itself, which works only with its source address replaced"
+            ));
         }
-        Candidate { endpoint, masquerade: masquerade || hairpin }
+        Candidate {
+            endpoint,
+            masquerade: masquerade || hairpin,
+        }
     }
 
     fn without_frontend(&mut self) -> Verdict {
-        let Packet { destination, source, .. } = *self.packet;
+        let Packet {
+            destination,
+            source,
+            ..
+        } = *self.packet;
         if Family::of(source) != Family::of(destination) {
             return not_ours("source and destination are of different address families");
         }
         let arrives_here = self.packet.origin != Origin::Node && self.is_local(destination);
         if !arrives_here && let Some(key) = self.table.frontends.cluster_ip(destination) {
-            self.say(format!("{destination} is the cluster IP of {}, which has no such port", key.service));
+            self.say(format!(
+                "{destination} is the cluster IP of {}, which has no such port",
+                key.service
+            ));
             return Verdict::Reject;
         }
         if !arrives_here && let Some(cidr) = self.service_cidr(destination) {
-            self.say(format!("{destination} is in {cidr}, where cluster IPs come from, but no Service has it"));
+            self.say(format!(
+                "{destination} is in {cidr}, where cluster IPs come from, but no Service has it"
+            ));
             return Verdict::Drop;
         }
         not_ours(&self.why_not_ours())
     }
 
     fn service_cidr(&self, address: IpAddr) -> Option<&'a IpNet> {
-        self.table.rules.service_cidrs.iter().find(|cidr| cidr.contains(&address))
+        self.table
+            .rules
+            .service_cidrs
+            .iter()
+            .find(|cidr| cidr.contains(&address))
     }
 
     fn why_not_ours(&self) -> String {
         let key = self.key(Some(self.packet.destination));
         if let Some(port) = self.table.frontends.proxied(&key) {
-            return format!("{key} is a load balancer of {port} that makes connections of its own (ipMode: Proxy)");
+            return format!(
+                "{key} is a load balancer of {port} that makes connections of its own (ipMode: \
+                 Proxy)"
+            );
         }
         match self.table.frontends.owner(&self.key(None)) {
             Some(port) => {
-                format!("{} is a node port of {port}, but not on {}", self.packet.port, self.packet.destination)
+                format!(
+                    "{} is a node port of {port}, but not on {}",
+                    self.packet.port, self.packet.destination
+                )
             }
             None => format!("no Service answers on {key}"),
         }
@@ -281,7 +388,9 @@ impl<'a> Walk<'a> {
 }
 
 fn not_ours(why: &str) -> Verdict {
-    Verdict::NotOurs { why: why.to_string() }
+    Verdict::NotOurs {
+        why: why.to_string(),
+    }
 }
 
 fn kind_name(kind: FrontendKind) -> &'static str {
@@ -294,9 +403,15 @@ fn kind_name(kind: FrontendKind) -> &'static str {
 }
 
 fn came(through: Option<&str>) -> String {
-    through.map_or("from the node itself".into(), |name| format!("through {name}"))
+    through.map_or("from the node itself".into(), |name| {
+        format!("through {name}")
+    })
 }
 
 fn list(networks: &[IpNet]) -> String {
-    networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    networks
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

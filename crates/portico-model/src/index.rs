@@ -1,4 +1,5 @@
-//! Objects in, changes out: keeps what forwarding needs of every object and rebuilds only the service ports an update touches.
+//! Objects in, changes out: keeps what forwarding needs of every object and rebuilds only the
+//! service ports an update touches.
 
 mod build;
 mod names;
@@ -42,20 +43,26 @@ pub enum DetectLocal {
 /// Which of the node's addresses node ports answer on (`--nodeport-addresses`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodePortSetting {
-    /// The Node object's first address of each family, internal ones first; a family without any is open on all its
-    /// addresses.
+    /// The Node object's first address of each family, internal ones first; a family without any is
+    /// open on all its addresses.
     Primary,
-    /// Local addresses in these networks; a family without any, or with one of length 0, is open on all its addresses.
-    /// Loopback addresses only if `loopback`, and never for IPv6.
-    Networks { networks: Vec<IpNet>, loopback: bool },
+    /// Local addresses in these networks; a family without any, or with one of length 0, is open on
+    /// all its addresses. Loopback addresses only if `loopback`, and never for IPv6.
+    Networks {
+        networks: Vec<IpNet>,
+        loopback: bool,
+    },
 }
 
 impl NodePortSetting {
-    /// Whether node ports may answer on 127.0.0.1, for which the kernel has to be told (`route_localnet`).
+    /// Whether node ports may answer on 127.0.0.1, for which the kernel has to be told
+    /// (`route_localnet`).
     pub fn include_loopback(&self) -> bool {
         match self {
             NodePortSetting::Primary => false,
-            NodePortSetting::Networks { networks, loopback } => *loopback && node::include_loopback(networks),
+            NodePortSetting::Networks { networks, loopback } => {
+                *loopback && node::include_loopback(networks)
+            }
         }
     }
 }
@@ -70,7 +77,8 @@ pub struct Settings {
     pub node_ports: NodePortSetting,
     pub masquerade_all: bool,
     pub masquerade_mark: u32,
-    /// Serve the external IPs of Services, which whoever may write a Service can take from others. Those of files are.
+    /// Serve the external IPs of Services, which whoever may write a Service can take from others.
+    /// Those of files are.
     pub external_ips: bool,
 }
 
@@ -83,8 +91,8 @@ pub struct Update {
     pub rules: bool,
     /// Health-check node ports that changed, with what they are now (`None`: gone).
     pub health_checks: Vec<(ServiceName, Option<HealthCheck>)>,
-    /// Services whose load-balancer addresses, or who serves them, changed, with what they are now (`None`: without any). Only of
-    /// an index [`with_announcing`](Index::with_announcing).
+    /// Services whose load-balancer addresses, or who serves them, changed, with what they are now
+    /// (`None`: without any). Only of an index [`with_announcing`](Index::with_announcing).
     pub announceables: Vec<(ServiceName, Option<Arc<Announceable>>)>,
     /// Whether the node is fit for new connections of load balancers changed ([`Index::eligible`]).
     pub eligible: bool,
@@ -105,7 +113,11 @@ pub struct Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slash = if self.namespace.is_empty() { "" } else { "/" };
-        write!(f, "{} {}{slash}{}: {}", self.kind, self.namespace, self.name, self.sentence)
+        write!(
+            f,
+            "{} {}{slash}{}: {}",
+            self.kind, self.namespace, self.name, self.sentence
+        )
     }
 }
 
@@ -133,7 +145,8 @@ pub struct Index {
     slice_owners: Map<ServiceName, Arc<str>>,
     /// To be rebuilt. Some are in it more than once.
     dirty: Vec<ServiceName>,
-    /// Services that changed, with what they were before: the first of a Service is what the table was last built with.
+    /// Services that changed, with what they were before: the first of a Service is what the table
+    /// was last built with.
     replaced: Vec<(ServiceName, Option<Box<ServiceRecord>>)>,
     table: ForwardingTable,
     health_checks: BTreeMap<ServiceName, HealthCheck>,
@@ -157,7 +170,10 @@ impl Index {
     pub fn new(settings: Settings) -> Index {
         let node = NodeState::new(settings);
         let here = node.here();
-        let table = ForwardingTable { rules: node.rules(), ..ForwardingTable::default() };
+        let table = ForwardingTable {
+            rules: node.rules(),
+            ..ForwardingTable::default()
+        };
         Index {
             names: Names::default(),
             node,
@@ -175,17 +191,29 @@ impl Index {
         }
     }
 
-    /// One that also says what there is to announce; it remembers the node of every endpoint. To be called before objects come.
+    /// One that also says what there is to announce; it remembers the node of every endpoint. To be
+    /// called before objects come.
     pub fn with_announcing(self) -> Index {
-        Index { announcing: true, ..self }
+        Index {
+            announcing: true,
+            ..self
+        }
     }
 
     pub fn apply_service(&mut self, service: &Service) {
-        let mut complaints = Complaints { list: &mut self.problems, kind: "Service", metadata: &service.metadata };
+        let mut complaints = Complaints {
+            list: &mut self.problems,
+            kind: "Service",
+            metadata: &service.metadata,
+        };
         let mut record = ServiceRecord::read(service, &mut self.names, &mut complaints);
-        let Metadata { namespace, name, .. } = &service.metadata;
+        let Metadata {
+            namespace, name, ..
+        } = &service.metadata;
         if !self.node.serves_external_ips() && !is_static(namespace) {
-            record.iter_mut().for_each(|record| record.external_ips = Box::default());
+            record
+                .iter_mut()
+                .for_each(|record| record.external_ips = Box::default());
         }
         self.set_record(namespace, name, record.map(Box::new));
     }
@@ -195,22 +223,42 @@ impl Index {
     }
 
     pub fn apply_slice(&mut self, slice: &EndpointSlice) {
-        let Metadata { namespace, name, .. } = &slice.metadata;
-        let mut complaints = Complaints { list: &mut self.problems, kind: "EndpointSlice", metadata: &slice.metadata };
+        let Metadata {
+            namespace, name, ..
+        } = &slice.metadata;
+        let mut complaints = Complaints {
+            list: &mut self.problems,
+            kind: "EndpointSlice",
+            metadata: &slice.metadata,
+        };
         let service = service_of(slice);
-        let record = service.and_then(|_| SliceRecord::read(slice, self.node.name(), &mut self.names, &mut complaints));
-        let (Some(service), Some(mut record)) = (service, record) else { return self.delete_slice(namespace, name) };
+        let record = service.and_then(|_| {
+            SliceRecord::read(slice, self.node.name(), &mut self.names, &mut complaints)
+        });
+        let (Some(service), Some(mut record)) = (service, record) else {
+            return self.delete_slice(namespace, name);
+        };
         if self.announcing {
             record = record.with_places(slice, &mut self.names);
         }
         let service = self.service_name(namespace, service);
-        let key = ServiceName { namespace: service.namespace.clone(), name: record.name.clone() };
-        if self.slice_owners.get(&key).is_some_and(|owner| *owner != service.name) {
+        let key = ServiceName {
+            namespace: service.namespace.clone(),
+            name: record.name.clone(),
+        };
+        if self
+            .slice_owners
+            .get(&key)
+            .is_some_and(|owner| *owner != service.name)
+        {
             self.delete_slice(namespace, name);
         }
         self.slice_owners.insert(key, service.name.clone());
         let known = self.services.entry(service.clone()).or_default();
-        match known.slices.binary_search_by(|slice| slice.name.cmp(&record.name)) {
+        match known
+            .slices
+            .binary_search_by(|slice| slice.name.cmp(&record.name))
+        {
             Ok(at) => match known.slices.get_mut(at) {
                 Some(old) if *old != record => *old = record,
                 _ => return,
@@ -224,9 +272,17 @@ impl Index {
     }
 
     pub fn delete_slice(&mut self, namespace: &str, name: &str) {
-        let key = ServiceName { namespace: namespace.into(), name: name.into() };
-        let Some(owner) = self.slice_owners.remove(&key) else { return };
-        let service = ServiceName { namespace: key.namespace, name: owner };
+        let key = ServiceName {
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let Some(owner) = self.slice_owners.remove(&key) else {
+            return;
+        };
+        let service = ServiceName {
+            namespace: key.namespace,
+            name: owner,
+        };
         if let Some(known) = self.services.get_mut(&service) {
             known.slices.retain(|slice| *slice.name != *name);
             self.dirty.push(service);
@@ -238,7 +294,11 @@ impl Index {
         if node.metadata.name != self.node.name() {
             return;
         }
-        let mut complaints = Complaints { list: &mut self.problems, kind: "Node", metadata: &node.metadata };
+        let mut complaints = Complaints {
+            list: &mut self.problems,
+            kind: "Node",
+            metadata: &node.metadata,
+        };
         self.node.apply(node, &mut complaints);
     }
 
@@ -248,7 +308,11 @@ impl Index {
     }
 
     pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr) {
-        let mut complaints = Complaints { list: &mut self.problems, kind: "ServiceCIDR", metadata: &cidr.metadata };
+        let mut complaints = Complaints {
+            list: &mut self.problems,
+            kind: "ServiceCIDR",
+            metadata: &cidr.metadata,
+        };
         self.node.apply_service_cidr(cidr, &mut complaints);
     }
 
@@ -263,12 +327,20 @@ impl Index {
 
     /// (namespace, name) of everything known, so that what a new list does not have can be deleted.
     pub fn service_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
-        let known = self.services.iter().filter(|(_, known)| known.record.is_some());
-        known.map(|(key, _)| (key.namespace.clone(), key.name.clone())).collect()
+        let known = self
+            .services
+            .iter()
+            .filter(|(_, known)| known.record.is_some());
+        known
+            .map(|(key, _)| (key.namespace.clone(), key.name.clone()))
+            .collect()
     }
 
     pub fn slice_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
-        self.slice_owners.keys().map(|key| (key.namespace.clone(), key.name.clone())).collect()
+        self.slice_owners
+            .keys()
+            .map(|key| (key.namespace.clone(), key.name.clone()))
+            .collect()
     }
 
     pub fn table(&self) -> &ForwardingTable {
@@ -288,25 +360,38 @@ impl Index {
         &self.announceables
     }
 
-    /// Load balancers may send new connections here: the node is known, and neither being deleted nor marked for it.
+    /// Load balancers may send new connections here: the node is known, and neither being deleted
+    /// nor marked for it.
     pub fn eligible(&self) -> bool {
         self.node.eligible()
     }
 
     fn set_record(&mut self, namespace: &str, name: &str, record: Option<Box<ServiceRecord>>) {
         let name = self.service_name(namespace, name);
-        let known = self.services.get(&name).and_then(|known| known.record.as_ref());
+        let known = self
+            .services
+            .get(&name)
+            .and_then(|known| known.record.as_ref());
         if known == record.as_ref() {
             return;
         }
-        let old = mem::replace(&mut self.services.entry(name.clone()).or_default().record, record);
+        let old = mem::replace(
+            &mut self.services.entry(name.clone()).or_default().record,
+            record,
+        );
         self.dirty.push(name.clone());
         self.replaced.push((name, old));
     }
 
     /// The name with the strings that are already there.
     fn service_name(&mut self, namespace: &str, name: &str) -> ServiceName {
-        let wanted = ServiceName { namespace: self.names.get(namespace), name: name.into() };
-        self.services.get_key_value(&wanted).map(|(known, _)| known.clone()).unwrap_or(wanted)
+        let wanted = ServiceName {
+            namespace: self.names.get(namespace),
+            name: name.into(),
+        };
+        self.services
+            .get_key_value(&wanted)
+            .map(|(known, _)| known.clone())
+            .unwrap_or(wanted)
     }
 }

@@ -1,15 +1,18 @@
-//! What a node forwards, and why: API objects and a node's settings become a [`table::ForwardingTable`], from which every
-//! dataplane is planned and every packet is explained.
+//! What a node forwards, and why: API objects and a node's settings become a
+//! [`table::ForwardingTable`], from which every dataplane is planned and every packet is explained.
 //!
 //! Nothing here touches a socket, a file, the kernel or the clock.
 //!
-//! - [`objects`]: the parts of Services, EndpointSlices, Nodes and ServiceCIDRs that forwarding needs, as they come from the API.
+//! - [`objects`]: the parts of Services, EndpointSlices, Nodes and ServiceCIDRs that forwarding
+//!   needs, as they come from the API.
 //! - [`statics`]: where such objects come from beside the API.
-//! - [`table`]: the table itself: service ports with their frontends and pools of endpoints, and the rules of the node.
+//! - [`table`]: the table itself: service ports with their frontends and pools of endpoints, and
+//!   the rules of the node.
 //! - [`index`]: objects in, changes out; an update costs what it touches.
 //! - [`explain`]: walks the table for one packet.
 //! - [`announce`]: addresses that nodes have to attract traffic for.
-//! - [`pools`]: address pools, blocks of addresses and BGP peers, as they come from the API; ranges of addresses.
+//! - [`pools`]: address pools, blocks of addresses and BGP peers, as they come from the API; ranges
+//!   of addresses.
 //! - [`report`]: what a node tells about itself.
 //! - [`checks`]: when what is probed, and what the answers mean.
 //! - [`duration`]: durations as Kubernetes writes them.

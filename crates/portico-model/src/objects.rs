@@ -1,5 +1,5 @@
-//! The parts of API objects that forwarding needs, read from the API's JSON; everything else is ignored, so that a node
-//! holds little of a large cluster in memory.
+//! The parts of API objects that forwarding needs, read from the API's JSON; everything else is
+//! ignored, so that a node holds little of a large cluster in memory.
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -31,10 +31,16 @@ pub struct Metadata {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
     /// Those that this file has names for.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "labels")]
+    #[serde(
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "labels"
+    )]
     pub labels: BTreeMap<String, String>,
     /// Those that this file has names for.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "annotations")]
+    #[serde(
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "annotations"
+    )]
     pub annotations: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<String>,
@@ -215,26 +221,33 @@ pub struct ServiceCidrSpec {
     pub cidrs: Vec<String>,
 }
 
-/// A number that is no port reads as 0, so that it costs its port and not the whole object: the API server does not check
-/// those of EndpointSlices.
+/// A number that is no port reads as 0, so that it costs its port and not the whole object: the API
+/// server does not check those of EndpointSlices.
 fn port_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     Ok(optional_port_number(deserializer)?.unwrap_or_default())
 }
 
-fn optional_port_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
+fn optional_port_number<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u16>, D::Error> {
     let number = Option::<i64>::deserialize(deserializer)?;
     Ok(number.map(|number| u16::try_from(number).unwrap_or_default()))
 }
 
-fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+fn labels<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
     deserializer.deserialize_option(Only(&LABELS))
 }
 
-fn annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+fn annotations<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
     deserializer.deserialize_option(Only(&ANNOTATIONS))
 }
 
-/// Reads of a map only the entries with these keys: annotations of others may be large, and there are many objects.
+/// Reads of a map only the entries with these keys: annotations of others may be large, and there
+/// are many objects.
 struct Only(&'static [&'static str]);
 
 impl<'de> Visitor<'de> for Only {
@@ -280,16 +293,25 @@ mod tests {
             "name": "a", "labels": {"app": "web", SERVICE_NAME: "web"},
             "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", LAST_CHANGE: "now"}}))
         .unwrap();
-        assert_eq!(metadata.labels, BTreeMap::from([(SERVICE_NAME.to_string(), "web".to_string())]));
-        assert_eq!(metadata.annotations, BTreeMap::from([(LAST_CHANGE.to_string(), "now".to_string())]));
-        let again: Metadata = serde_json::from_str(&serde_json::to_string(&metadata).unwrap()).unwrap();
+        assert_eq!(
+            metadata.labels,
+            BTreeMap::from([(SERVICE_NAME.to_string(), "web".to_string())])
+        );
+        assert_eq!(
+            metadata.annotations,
+            BTreeMap::from([(LAST_CHANGE.to_string(), "now".to_string())])
+        );
+        let again: Metadata =
+            serde_json::from_str(&serde_json::to_string(&metadata).unwrap()).unwrap();
         assert_eq!(again, metadata);
     }
 
     #[test]
     fn nothing_instead_of_labels_is_none() {
-        let metadata: Metadata =
-            serde_json::from_value(json!({"labels": null, "annotations": null, "creationTimestamp": null})).unwrap();
+        let metadata: Metadata = serde_json::from_value(
+            json!({"labels": null, "annotations": null, "creationTimestamp": null}),
+        )
+        .unwrap();
         assert_eq!(metadata, Metadata::default());
     }
 

@@ -1,5 +1,6 @@
-//! Address pools, blocks of addresses and BGP peers of `portico.dev/v1`, as they come from the API: what the controller and
-//! the nodes both read. What a field means is told in the schema of the API server.
+//! Address pools, blocks of addresses and BGP peers of `portico.dev/v1`, as they come from the API:
+//! what the controller and the nodes both read. What a field means is told in the schema of the API
+//! server.
 
 mod ranges;
 mod selector;
@@ -64,8 +65,8 @@ impl Default for AddressPoolSpec {
 }
 
 impl AddressPoolSpec {
-    /// The ranges that can be read, in their order, and what is wrong with the others. An API server refuses those, but for
-    /// what a custom resource cannot check.
+    /// The ranges that can be read, in their order, and what is wrong with the others. An API
+    /// server refuses those, but for what a custom resource cannot check.
     pub fn ranges(&self) -> (Vec<AddressRange>, Vec<String>) {
         let (mut good, mut bad) = (Vec::new(), Vec::new());
         for text in &self.addresses {
@@ -231,7 +232,11 @@ pub struct SecretKey {
 
 impl Default for SecretKey {
     fn default() -> Self {
-        Self { namespace: "kube-system".into(), name: String::new(), key: "password".into() }
+        Self {
+            namespace: "kube-system".into(),
+            name: String::new(),
+            key: "password".into(),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a node tells about itself: one small object for each node, whatever the number of Services.
 //!
-//! It is the annotation [`ANNOTATION`] of a Lease, so that every API server has a place for it. A controller that wrote a
-//! Service knows its resource version: the Service is live on each node that has installed that version or a later one.
+//! It is the annotation [`ANNOTATION`] of a Lease, so that every API server has a place for it. A
+//! controller that wrote a Service knows its resource version: the Service is live on each node
+//! that has installed that version or a later one.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +27,8 @@ pub fn node_of_lease(lease: &str) -> Option<&str> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeReport {
-    /// Everything that the API server said of Services up to this resource version is installed, but for `behind`.
+    /// Everything that the API server said of Services up to this resource version is installed,
+    /// but for `behind`.
     pub services: String,
     /// The same for EndpointSlices.
     pub slices: String,
@@ -75,8 +77,8 @@ pub struct Programming {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Announcing {
-    /// The nodes among which layer-2 addresses are shared out at the moment, this one included: sorted. Empty where it takes no
-    /// part.
+    /// The nodes among which layer-2 addresses are shared out at the moment, this one included:
+    /// sorted. Empty where it takes no part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
     /// BGP sessions.

@@ -1,5 +1,5 @@
-//! Static Services: those that programs and people on the node write into files, which the node serves beside those of the API
-//! server. What the node and who writes the files agree on.
+//! Static Services: those that programs and people on the node write into files, which the node
+//! serves beside those of the API server. What the node and who writes the files agree on.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 /// Where the files are, if nobody says otherwise.
 pub const FOLDER: &str = "/run/portico/services";
 
-/// In the folder: the node's own note of what is in force, an [`Installed`] as JSON. The node that serves the folder has it
-/// locked (`flock`), so a note without a lock is of the past.
+/// In the folder: the node's own note of what is in force, an [`Installed`] as JSON. The node that
+/// serves the folder has it locked (`flock`), so a note without a lock is of the past.
 pub const INSTALLED: &str = ".installed";
 
 /// What is in force.
@@ -29,9 +29,14 @@ pub fn version(content: &[u8]) -> String {
 /// No namespace of the API can be called so.
 const PREFIX: &str = "static:";
 
-/// The namespace under which objects of a file are known, whatever namespace they say: they are nobody else's.
+/// The namespace under which objects of a file are known, whatever namespace they say: they are
+/// nobody else's.
 pub fn namespace(file: &str, namespace: &str) -> String {
-    let namespace = if namespace.is_empty() { "default" } else { namespace };
+    let namespace = if namespace.is_empty() {
+        "default"
+    } else {
+        namespace
+    };
     format!("{PREFIX}{file}/{namespace}")
 }
 

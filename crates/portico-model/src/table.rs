@@ -1,6 +1,7 @@
 //! The forwarding table of one node: what is wanted. Dataplanes plan from it, `explain` walks it.
 //!
-//! Every decision about who is served by whom is already taken here; a dataplane translates, it does not decide.
+//! Every decision about who is served by whom is already taken here; a dataplane translates, it
+//! does not decide.
 
 mod frontends;
 mod ports;
@@ -24,7 +25,11 @@ impl Family {
     pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
 
     pub fn of(address: IpAddr) -> Family {
-        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+        if address.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        }
     }
 }
 
@@ -105,8 +110,16 @@ pub struct PortKey {
 impl PortKey {
     /// Before every key that there can be.
     pub(crate) fn least() -> PortKey {
-        let service = ServiceName { namespace: Arc::default(), name: Arc::default() };
-        PortKey { service, port: Arc::default(), protocol: Protocol::Tcp, family: Family::V4 }
+        let service = ServiceName {
+            namespace: Arc::default(),
+            name: Arc::default(),
+        };
+        PortKey {
+            service,
+            port: Arc::default(),
+            protocol: Protocol::Tcp,
+            family: Family::V4,
+        }
     }
 }
 
@@ -138,7 +151,8 @@ pub enum Outcome {
     Local,
     /// No endpoint anywhere: the sender is told (ICMP port unreachable).
     Reject,
-    /// A Local policy and no endpoint on this node: silence, so that a load balancer tries another node.
+    /// A Local policy and no endpoint on this node: silence, so that a load balancer tries another
+    /// node.
     Drop,
 }
 
@@ -170,7 +184,8 @@ pub struct Frontend {
     pub port: u16,
     /// What happens to packets of pods of this node and of the node's own programs.
     pub inside: Outcome,
-    /// What happens to everybody else's packets. The same as `inside`, but for a Local external policy.
+    /// What happens to everybody else's packets. The same as `inside`, but for a Local external
+    /// policy.
     pub outside: Outcome,
     pub masquerade: Masquerade,
     /// Where the packet must come from to be let in; others are dropped. `None` lets everybody in.
@@ -186,12 +201,14 @@ pub struct ServicePort {
     pub cluster: Arc<[Endpoint]>,
     /// Sorted; empty where no frontend uses it.
     pub local: Arc<[Endpoint]>,
-    /// Endpoints that serve but get no new connection here: they are terminating, or a policy or a hint says so. The
-    /// connections that they have live on. Sorted; none of them is in `cluster` or `local`.
+    /// Endpoints that serve but get no new connection here: they are terminating, or a policy or a
+    /// hint says so. The connections that they have live on. Sorted; none of them is in `cluster`
+    /// or `local`.
     pub lingering: Arc<[Endpoint]>,
     /// A client stays with its endpoint for so many seconds after its last connection.
     pub affinity: Option<u32>,
-    /// Where load balancers ask this node whether it has endpoints: whatever else the node refuses, this must arrive.
+    /// Where load balancers ask this node whether it has endpoints: whatever else the node refuses,
+    /// this must arrive.
     pub health_check: Option<u16>,
 }
 
@@ -228,9 +245,11 @@ impl Default for NodePortAddresses {
 pub struct NodeRules {
     pub local_pods: PerFamily<LocalPods>,
     pub node_ports: PerFamily<NodePortAddresses>,
-    /// Node ports on loopback addresses are wanted: `net.ipv4.conf.all.route_localnet` is 1, and others are to be kept away from these addresses.
+    /// Node ports on loopback addresses are wanted: `net.ipv4.conf.all.route_localnet` is 1, and
+    /// others are to be kept away from these addresses.
     pub route_localnet: bool,
-    /// Where cluster IPs come from, as far as it is known: packets to an address in it that no Service has are dropped.
+    /// Where cluster IPs come from, as far as it is known: packets to an address in it that no
+    /// Service has are dropped.
     pub service_cidrs: Vec<IpNet>,
     /// The bit of the packet mark that asks for masquerading.
     pub masquerade_mark: u32,
@@ -250,20 +269,27 @@ impl ForwardingTable {
     pub fn new(rules: NodeRules, ports: Ports) -> ForwardingTable {
         let mut claimed = Claims::default();
         for (key, port) in ports.iter() {
-            let claim = |f: &Frontend| (FrontendKey::of(f, key), Claim::new(f.kind, 0, key.clone()));
+            let claim =
+                |f: &Frontend| (FrontendKey::of(f, key), Claim::new(f.kind, 0, key.clone()));
             claimed.ours.extend(port.frontends.iter().map(claim));
         }
         let mut frontends = FrontendIndex::default();
         frontends.exchange(Claims::default(), claimed);
-        ForwardingTable { rules, ports, frontends }
+        ForwardingTable {
+            rules,
+            ports,
+            frontends,
+        }
     }
 
     /// The frontend with this key, and the port it belongs to.
     pub fn find(&self, key: &FrontendKey) -> Option<(&PortKey, &Arc<ServicePort>, &Frontend)> {
         let owner = self.frontends.owner(key)?;
         let port = self.ports.get(owner)?;
-        let frontend =
-            port.frontends.iter().find(|frontend| (frontend.address, frontend.port) == (key.address, key.port))?;
+        let frontend = port
+            .frontends
+            .iter()
+            .find(|frontend| (frontend.address, frontend.port) == (key.address, key.port))?;
         Some((owner, port, frontend))
     }
 }

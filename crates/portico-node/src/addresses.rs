@@ -1,5 +1,5 @@
-//! The addresses of the node's interfaces: all of them, and again whenever they change. Those of Services, which are on a link
-//! of their own in ipvs mode, are not the node's.
+//! The addresses of the node's interfaces: all of them, and again whenever they change. Those of
+//! Services, which are on a link of their own in ipvs mode, are not the node's.
 
 use crate::dataplanes::LINK;
 use portico_dataplane::netlink::{Message, Messages, Socket, flags};
@@ -27,7 +27,8 @@ const OPTIMISTIC: u32 = 0x04;
 /// Another node has it.
 const DUPLICATE: u32 = 0x08;
 
-/// Tells the addresses as they change. Belongs to the network namespace of the thread that opened it.
+/// Tells the addresses as they change. Belongs to the network namespace of the thread that opened
+/// it.
 pub struct Addresses {
     changes: AsyncFd<Socket>,
     lister: Socket,
@@ -43,11 +44,16 @@ impl Addresses {
         changes.join(GROUP_V4)?;
         changes.join(GROUP_V6)?;
         let lister = Socket::open(libc::NETLINK_ROUTE)?;
-        Ok(Addresses { changes: watched(changes)?, lister, services: None, told: None })
+        Ok(Addresses {
+            changes: watched(changes)?,
+            lister,
+            services: None,
+            told: None,
+        })
     }
 
-    /// All addresses, sorted: at once when asked for the first time, then when they are no longer what was told last.
-    /// Nothing is lost if it is dropped half way. After an error, ask again.
+    /// All addresses, sorted: at once when asked for the first time, then when they are no longer
+    /// what was told last. Nothing is lost if it is dropped half way. After an error, ask again.
     pub async fn next(&mut self) -> io::Result<Vec<IpAddr>> {
         loop {
             if self.told.is_some() {
@@ -62,8 +68,8 @@ impl Addresses {
         }
     }
 
-    /// What changed does not matter, only that something did; so notifications that were lost do no harm. To list all
-    /// addresses for each that a Service gets would be much work.
+    /// What changed does not matter, only that something did; so notifications that were lost do no
+    /// harm. To list all addresses for each that a Service gets would be much work.
     async fn changed(&mut self) -> io::Result<()> {
         loop {
             let mut ready = self.changes.readable_mut().await?;
@@ -88,14 +94,22 @@ pub fn list_now() -> io::Result<Vec<IpAddr>> {
     list(&mut socket, services)
 }
 
-#[expect(unsafe_code, reason = "the runtime has to be promised that the descriptor stays open")]
+#[expect(
+    unsafe_code,
+    reason = "the runtime has to be promised that the descriptor stays open"
+)]
 fn watched(socket: Socket) -> io::Result<AsyncFd<Socket>> {
-    // SAFETY: a `Socket` owns its descriptor, always returns the same one, and closes it only when dropped.
+    // SAFETY: a `Socket` owns its descriptor, always returns the same one, and closes it only when
+    // dropped.
     unsafe { AsyncFd::register(socket) }.map_err(io::Error::from)
 }
 
 fn index(message: &Message) -> Option<u32> {
-    message.payload.get(INDEX_AT..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+    message
+        .payload
+        .get(INDEX_AT..)?
+        .first_chunk()
+        .map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
 /// `None` if there is no such link.
@@ -105,14 +119,20 @@ fn number_of(socket: &mut Socket, link: &str) -> Option<u32> {
         m.raw(&[0; LINK_HEADER]);
         m.put_str(LINK_NAME, link);
     });
-    socket.query(&request, |message| index(&message)).ok()?.first().copied()
+    socket
+        .query(&request, |message| index(&message))
+        .ok()?
+        .first()
+        .copied()
 }
 
 fn list(socket: &mut Socket, except: Option<u32>) -> io::Result<Vec<IpAddr>> {
     let mut request = Messages::new();
     request.message(GET_ADDRESS, flags::DUMP, |m| m.raw(&[0; HEADER]));
     let of_node = |message: &Message| except.is_none() || index(message) != except;
-    let mut addresses = socket.query(&request, |message| Some(message).filter(of_node).and_then(usable_address))?;
+    let mut addresses = socket.query(&request, |message| {
+        Some(message).filter(of_node).and_then(usable_address)
+    })?;
     addresses.sort_unstable();
     addresses.dedup();
     Ok(addresses)
@@ -122,12 +142,19 @@ fn list(socket: &mut Socket, except: Option<u32>) -> io::Result<Vec<IpAddr>> {
 fn usable_address(message: Message) -> Option<IpAddr> {
     let attributes = message.attributes(HEADER);
     let short_flags = message.payload.get(2).copied().map(u32::from);
-    let flags = attributes.clone().find_kind(FLAGS).and_then(|flags| flags.u32()).or(short_flags)?;
+    let flags = attributes
+        .clone()
+        .find_kind(FLAGS)
+        .and_then(|flags| flags.u32())
+        .or(short_flags)?;
     if flags & DUPLICATE != 0 || flags & (TENTATIVE | OPTIMISTIC) == TENTATIVE {
         return None;
     }
     // At the end of a tunnel ADDRESS is the other side's.
-    let address = attributes.clone().find_kind(LOCAL).or_else(|| attributes.clone().find_kind(ADDRESS))?;
+    let address = attributes
+        .clone()
+        .find_kind(LOCAL)
+        .or_else(|| attributes.clone().find_kind(ADDRESS))?;
     match i32::from(message.family()?) {
         libc::AF_INET => <[u8; 4]>::try_from(address.data).ok().map(IpAddr::from),
         libc::AF_INET6 => <[u8; 16]>::try_from(address.data).ok().map(IpAddr::from),

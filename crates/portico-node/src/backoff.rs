@@ -24,7 +24,9 @@ impl Backoff {
 
     /// The time until the next attempt, after one more failure.
     pub fn next(&mut self) -> Duration {
-        let longest = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+        let longest = FIRST
+            .saturating_mul(1 << self.failures.min(16))
+            .min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         longest.mul_f64(0.5 + fraction() / 2.0)
     }

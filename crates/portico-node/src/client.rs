@@ -1,4 +1,5 @@
-//! The way to the API server: whose address and credentials, and connections that notice when the other side is gone.
+//! The way to the API server: whose address and credentials, and connections that notice when the
+//! other side is gone.
 
 mod direct;
 mod framing;
@@ -26,7 +27,8 @@ use tower::{BoxError, Service, ServiceExt};
 const CONNECT: Duration = Duration::from_secs(5);
 /// For the head of an answer, and for a whole answer that is not a stream.
 const ANSWER: Duration = Duration::from_secs(30);
-/// A silent connection is asked after this time, and again in smaller steps, before it counts as dead.
+/// A silent connection is asked after this time, and again in smaller steps, before it counts as
+/// dead.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_STEP: Duration = Duration::from_secs(5);
 const KEEPALIVE_STEPS: u32 = 3;
@@ -36,7 +38,10 @@ const MOST_BYTES: usize = 256 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     #[error("cannot use the kubeconfig {path}: {source}", path = .path.display())]
-    Kubeconfig { path: PathBuf, source: kube::config::KubeconfigError },
+    Kubeconfig {
+        path: PathBuf,
+        source: kube::config::KubeconfigError,
+    },
     #[error("no API server is known, give --kubeconfig (there is no service account either: {0})")]
     InCluster(#[source] kube::config::InClusterError),
     #[error("--master={url} is not a URL")]
@@ -59,11 +64,25 @@ pub struct Clients {
 pub async fn connect(access: &ApiAccess) -> Result<Clients, AccessError> {
     if let Some(proxy) = config(access).await?.proxy_url {
         let host = proxy.host().unwrap_or_default();
-        tracing::warn!(host, "the API server is asked directly: proxy-url and HTTPS_PROXY have no effect here");
+        tracing::warn!(
+            host,
+            "the API server is asked directly: proxy-url and HTTPS_PROXY have no effect here"
+        );
     }
     let credentials = Credentials::new(access.clone());
-    let client = |way| Client::new(Renewed { credentials: credentials.clone(), way }, "default");
-    Ok(Clients { requests: client(|ways| &ways.requests), watches: client(|ways| &ways.watches) })
+    let client = |way| {
+        Client::new(
+            Renewed {
+                credentials: credentials.clone(),
+                way,
+            },
+            "default",
+        )
+    };
+    Ok(Clients {
+        requests: client(|ways| &ways.requests),
+        watches: client(|ways| &ways.watches),
+    })
 }
 
 /// With what is there now to show who we are.
@@ -78,15 +97,22 @@ fn ways(config: &Config) -> Result<Clients, AccessError> {
     connector.set_tcp_user_timeout(Some(ANSWER));
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let watches = client(config, Direct(connector.clone()))?;
-    let shared: HttpClient<_, Body> =
-        HttpClient::builder(TokioExecutor::new()).pool_max_idle_per_host(1).build(connector);
-    Ok(Clients { requests: client(config, shared.map_err(BoxError::from))?, watches })
+    let shared: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(1)
+        .build(connector);
+    Ok(Clients {
+        requests: client(config, shared.map_err(BoxError::from))?,
+        watches,
+    })
 }
 
 /// Requests get what the access says: where to, who asks, and as whom.
 fn client<S, B>(config: &Config, service: S) -> Result<Client, AccessError>
 where
-    S: Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send> + Clone + Send + 'static,
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send>
+        + Clone
+        + Send
+        + 'static,
     B: HttpBody<Data = bytes::Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let builder = ClientBuilder::new(service, "default")
@@ -101,13 +127,21 @@ where
 async fn config(access: &ApiAccess) -> Result<Config, AccessError> {
     let server = match &access.server {
         None => None,
-        Some(url) => Some(url.parse::<http::Uri>().map_err(|_| AccessError::Url { url: url.clone() })?),
+        Some(url) => Some(
+            url.parse::<http::Uri>()
+                .map_err(|_| AccessError::Url { url: url.clone() })?,
+        ),
     };
     let mut config = match (&access.kubeconfig, &server) {
         (Some(path), _) => {
-            let bad = |source| AccessError::Kubeconfig { path: path.clone(), source };
+            let bad = |source| AccessError::Kubeconfig {
+                path: path.clone(),
+                source,
+            };
             let read = Kubeconfig::read_from(path).map_err(bad)?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(bad)?
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+                .await
+                .map_err(bad)?
         }
         (None, Some(server)) => Config::new(server.clone()),
         (None, None) => Config::incluster().map_err(AccessError::InCluster)?,
@@ -120,12 +154,26 @@ async fn config(access: &ApiAccess) -> Result<Config, AccessError> {
 
 /// What the access is read from, but for tokens, which are read again anyway.
 fn client_files(access: &ApiAccess) -> Vec<PathBuf> {
-    let Some(path) = &access.kubeconfig else { return Vec::new() };
+    let Some(path) = &access.kubeconfig else {
+        return Vec::new();
+    };
     let read = Kubeconfig::read_from(path).unwrap_or_default();
-    let trusted = read.clusters.into_iter().filter_map(|cluster| cluster.cluster?.certificate_authority);
-    let users = read.auth_infos.into_iter().filter_map(|user| user.auth_info);
-    let shown = users.flat_map(|user| [user.client_certificate, user.client_key]).flatten();
-    trusted.chain(shown).map(PathBuf::from).chain([path.clone()]).collect()
+    let trusted = read
+        .clusters
+        .into_iter()
+        .filter_map(|cluster| cluster.cluster?.certificate_authority);
+    let users = read
+        .auth_infos
+        .into_iter()
+        .filter_map(|user| user.auth_info);
+    let shown = users
+        .flat_map(|user| [user.client_certificate, user.client_key])
+        .flatten();
+    trusted
+        .chain(shown)
+        .map(PathBuf::from)
+        .chain([path.clone()])
+        .collect()
 }
 
 /// Why a request brought nothing.
@@ -160,7 +208,13 @@ impl RequestError {
 
     /// The server does not have this, or does not let us have it.
     pub fn is_denied(&self) -> bool {
-        matches!(self, RequestError::Status { code: 403 | 404, .. })
+        matches!(
+            self,
+            RequestError::Status {
+                code: 403 | 404,
+                ..
+            }
+        )
     }
 }
 
@@ -186,19 +240,26 @@ struct Refusal {
 
 impl Default for Refusal {
     fn default() -> Self {
-        Refusal { message: "without a reason".to_owned() }
+        Refusal {
+            message: "without a reason".to_owned(),
+        }
     }
 }
 
 /// Ask, and return the connection on which the body of a good answer comes in.
-pub async fn open_stream(client: &Client, request: Request<Body>) -> Result<Connection, RequestError> {
+pub async fn open_stream(
+    client: &Client,
+    request: Request<Body>,
+) -> Result<Connection, RequestError> {
     let answer = open(client, request).await?;
     direct::connection(&answer).ok_or(RequestError::Read(io::ErrorKind::NotConnected.into()))
 }
 
 /// Ask. Only a good answer is one.
 async fn open(client: &Client, request: Request<Body>) -> Result<Response<Body>, RequestError> {
-    let answer = tokio::time::timeout(ANSWER, client.send(request)).await.map_err(|_| RequestError::Timeout)?;
+    let answer = tokio::time::timeout(ANSWER, client.send(request))
+        .await
+        .map_err(|_| RequestError::Timeout)?;
     let answer = answer.map_err(RequestError::Send)?;
     if answer.status().is_success() {
         return Ok(answer);
@@ -206,7 +267,10 @@ async fn open(client: &Client, request: Request<Body>) -> Result<Response<Body>,
     let code = answer.status().as_u16();
     let body = whole(answer.into_body()).await.unwrap_or_default();
     let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
-    Err(RequestError::Status { code, message: refusal.message })
+    Err(RequestError::Status {
+        code,
+        message: refusal.message,
+    })
 }
 
 /// Ask, and return the whole body of a good answer.
@@ -219,14 +283,18 @@ pub async fn get(client: &Client, path: &str) -> Result<bytes::Bytes, RequestErr
 }
 
 pub fn get_request(path: &str) -> Result<Request<Body>, RequestError> {
-    let request = Request::get(path).header(http::header::ACCEPT, "application/json").body(Body::empty());
+    let request = Request::get(path)
+        .header(http::header::ACCEPT, "application/json")
+        .body(Body::empty());
     request.map_err(|error| RequestError::Send(kube::Error::HttpError(error)))
 }
 
 async fn whole(body: Body) -> Result<bytes::Bytes, RequestError> {
     let collected = tokio::time::timeout(ANSWER, Limited::new(body, MOST_BYTES).collect()).await;
     let collected = collected.map_err(|_| RequestError::Timeout)?;
-    Ok(collected.map_err(|error| RequestError::Read(io::Error::other(error)))?.to_bytes())
+    Ok(collected
+        .map_err(|error| RequestError::Read(io::Error::other(error)))?
+        .to_bytes())
 }
 
 #[cfg(test)]
@@ -242,9 +310,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_wrong_with_the_access_is_said() {
-        let missing = refused(ApiAccess { kubeconfig: Some("/nowhere/config".into()), server: None }).await;
+        let missing = refused(ApiAccess {
+            kubeconfig: Some("/nowhere/config".into()),
+            server: None,
+        })
+        .await;
         assert!(missing.contains("/nowhere/config"), "{missing}");
-        let url = refused(ApiAccess { kubeconfig: None, server: Some("http://a b".to_owned()) }).await;
+        let url = refused(ApiAccess {
+            kubeconfig: None,
+            server: Some("http://a b".to_owned()),
+        })
+        .await;
         assert!(url.contains("--master=http://a b"), "{url}");
         let nothing = refused(ApiAccess::default()).await;
         assert!(nothing.contains("--kubeconfig"), "{nothing}");
@@ -252,8 +328,14 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_reason_is_told() {
-        let access = ApiAccess { kubeconfig: None, server: Some("http://127.0.0.1:1".to_owned()) };
-        let error = get(&connect(&access).await.unwrap().requests, "/version").await.unwrap_err().to_string();
+        let access = ApiAccess {
+            kubeconfig: None,
+            server: Some("http://127.0.0.1:1".to_owned()),
+        };
+        let error = get(&connect(&access).await.unwrap().requests, "/version")
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("Connection refused"), "{error}");
     }
 }

@@ -32,7 +32,12 @@ pub struct Others {
 impl Opened {
     fn only(mode: Mode, dataplane: impl Dataplane + 'static, variant: Option<Variant>) -> Opened {
         let others = Others { mode, variant };
-        Opened { dataplane: Box::new(dataplane), disturbances: None, doorstep: None, others }
+        Opened {
+            dataplane: Box::new(dataplane),
+            disturbances: None,
+            doorstep: None,
+            others,
+        }
     }
 }
 
@@ -40,13 +45,20 @@ pub fn open(config: &Config) -> Result<Opened, ApplyError> {
     match config.mode {
         Mode::Nftables => {
             let (doorstep, queue) = open_doorstep().unzip();
-            let nftables = Nftables::open(Table { doorstep: queue, ..Table::NODE })?;
+            let nftables = Nftables::open(Table {
+                doorstep: queue,
+                ..Table::NODE
+            })?;
             let disturbances = nftables.watch().map(Disturbances::new).transpose();
             let disturbances = disturbances
                 .inspect_err(|error| tracing::warn!(%error, "cannot watch who else changes rules"))
                 .ok()
                 .flatten();
-            Ok(Opened { disturbances, doorstep, ..Opened::only(config.mode, nftables, None) })
+            Ok(Opened {
+                disturbances,
+                doorstep,
+                ..Opened::only(config.mode, nftables, None)
+            })
         }
         Mode::Iptables => {
             let iptables = Iptables::new(iptables_options(config))?;
@@ -62,12 +74,16 @@ pub fn open(config: &Config) -> Result<Opened, ApplyError> {
     }
 }
 
-/// A kernel that lets no packet wait loses those that come before their Service; who sent them tries again.
+/// A kernel that lets no packet wait loses those that come before their Service; who sent them
+/// tries again.
 fn open_doorstep() -> Option<(Doorstep, Queue)> {
     let way = nftables::way_to_wait().ok().flatten()?;
     match Doorstep::open() {
         Ok(doorstep) => {
-            let queue = Queue { number: doorstep.number(), way };
+            let queue = Queue {
+                number: doorstep.number(),
+                way,
+            };
             Some((doorstep, queue))
         }
         Err(error) => {
@@ -78,7 +94,11 @@ fn open_doorstep() -> Option<(Doorstep, Queue)> {
 }
 
 /// How the kernel differs from a table, as somebody sees it who is not the daemon. Changes nothing.
-pub fn compare(config: &Config, table: &ForwardingTable, frontend: &FrontendKey) -> Result<Differences, ApplyError> {
+pub fn compare(
+    config: &Config,
+    table: &ForwardingTable,
+    frontend: &FrontendKey,
+) -> Result<Differences, ApplyError> {
     match config.mode {
         Mode::Nftables => Nftables::open(Table::NODE)?.compare(table, frontend),
         Mode::Iptables => Iptables::new(iptables_options(config))?.compare(table, frontend),
@@ -99,7 +119,8 @@ pub fn installed() -> Result<Option<Mode>, ApplyError> {
     })
 }
 
-/// What others have in the way of packets, as far as it can be told; what cannot be read is left out.
+/// What others have in the way of packets, as far as it can be told; what cannot be read is left
+/// out.
 pub fn in_the_way(mode: Mode, family: Family) -> Vec<String> {
     let mut words = nftables::in_the_way(family).unwrap_or_default();
     if nftables::has_table(family, "kube-proxy").unwrap_or_default() {
@@ -113,7 +134,10 @@ pub fn in_the_way(mode: Mode, family: Family) -> Vec<String> {
 
 fn iptables_options(config: &Config) -> iptables::Options {
     let liberal = config.sysctls.tcp_be_liberal || sysctl::tcp_is_liberal(Path::new("/"));
-    iptables::Options { variant: None, liberal }
+    iptables::Options {
+        variant: None,
+        liberal,
+    }
 }
 
 fn ipvs_options(config: &Config) -> ipvs::Options {
@@ -133,8 +157,8 @@ fn ipvs_options(config: &Config) -> ipvs::Options {
 pub const LINK: &str = ipvs::LINK;
 
 impl Others {
-    /// Remove what kube-proxy, or we ourselves in another mode, left behind. In iptables mode the chains are kube-proxy's own. Says whether
-    /// there was anything.
+    /// Remove what kube-proxy, or we ourselves in another mode, left behind. In iptables mode the
+    /// chains are kube-proxy's own. Says whether there was anything.
     pub fn remove(self) -> Result<bool, ApplyError> {
         let tables = remove_kube_proxy_nftables();
         if let Ok(removed @ 1..) = &tables {
@@ -167,7 +191,9 @@ fn remove_iptables() -> Result<bool, ApplyError> {
 fn remove_other_variant(used: Variant) -> Result<bool, ApplyError> {
     let found = iptables::remove_unused_variant(used)?;
     if found {
-        tracing::info!("removed the rules of iptables mode from the variant of iptables that is not used");
+        tracing::info!(
+            "removed the rules of iptables mode from the variant of iptables that is not used"
+        );
     }
     Ok(found)
 }
@@ -191,9 +217,13 @@ fn remove_nftables() -> Result<bool, ApplyError> {
     Ok(found)
 }
 
-/// Remove the rules of all modes, kube-proxy's as well. Goes on where one cannot be removed; nothing there is no error.
+/// Remove the rules of all modes, kube-proxy's as well. Goes on where one cannot be removed;
+/// nothing there is no error.
 pub fn remove_all() -> Result<(), ApplyError> {
-    let tables = [remove_kube_proxy_nftables().map(drop), remove_nftables().map(drop)];
+    let tables = [
+        remove_kube_proxy_nftables().map(drop),
+        remove_nftables().map(drop),
+    ];
     // Sets can be removed when no rule looks into them.
     let rest = [iptables::remove_all_iptables(), remove_ipvs().map(drop)];
     tables.into_iter().chain(rest).fold(Ok(()), Result::and)

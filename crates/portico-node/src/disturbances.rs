@@ -10,7 +10,9 @@ pub struct Disturbances {
 
 impl Disturbances {
     pub fn new(watch: Watch) -> io::Result<Disturbances> {
-        Ok(Disturbances { watch: watched(watch)? })
+        Ok(Disturbances {
+            watch: watched(watch)?,
+        })
     }
 
     /// Somebody touched our tables, or so much happened that it cannot be told.
@@ -26,9 +28,13 @@ impl Disturbances {
     }
 }
 
-#[expect(unsafe_code, reason = "the runtime has to be promised that the descriptor stays open")]
+#[expect(
+    unsafe_code,
+    reason = "the runtime has to be promised that the descriptor stays open"
+)]
 fn watched(watch: Watch) -> io::Result<AsyncFd<Watch>> {
-    // SAFETY: a `Watch` owns its descriptor, always returns the same one, and closes it only when dropped.
+    // SAFETY: a `Watch` owns its descriptor, always returns the same one, and closes it only when
+    // dropped.
     unsafe { AsyncFd::register(watch) }.map_err(io::Error::from)
 }
 
@@ -44,7 +50,14 @@ mod tests {
     use tokio::time::timeout;
 
     fn nft(words: &str) {
-        assert!(Command::new("nft").args(words.split(' ')).status().unwrap().success(), "nft {words}");
+        assert!(
+            Command::new("nft")
+                .args(words.split(' '))
+                .status()
+                .unwrap()
+                .success(),
+            "nft {words}"
+        );
     }
 
     #[tokio::test]
@@ -52,7 +65,12 @@ mod tests {
         own_network();
         let mut nftables = Nftables::open(Table::NODE).unwrap();
         let mut disturbances = Disturbances::new(nftables.watch().unwrap()).unwrap();
-        let mut next = async || timeout(Duration::from_secs(10), disturbances.next()).await.unwrap().unwrap();
+        let mut next = async || {
+            timeout(Duration::from_secs(10), disturbances.next())
+                .await
+                .unwrap()
+                .unwrap()
+        };
         nftables.replace(&ForwardingTable::default()).unwrap();
         nft("add table ip other");
         nft("add table ip portico-not");
@@ -62,6 +80,10 @@ mod tests {
         nftables.replace(&ForwardingTable::default()).unwrap();
         nft("flush ruleset");
         next().await;
-        assert!(timeout(Duration::from_millis(50), disturbances.next()).await.is_err());
+        assert!(
+            timeout(Duration::from_millis(50), disturbances.next())
+                .await
+                .is_err()
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Events for people who look at a Service and wonder: a program listens where its node port is, a health-check port is
-//! taken, a node port lies where the node takes the ports of its own connections from.
+//! Events for people who look at a Service and wonder: a program listens where its node port is, a
+//! health-check port is taken, a node port lies where the node takes the ports of its own
+//! connections from.
 //!
 //! Nothing here is in the way of forwarding: what is too much, or may not be told, is only logged.
 
@@ -52,12 +53,18 @@ impl Notices {
 
     pub fn tell(&self, notice: Notice) {
         match (&notice.service, notice.warning) {
-            (Some(service), _) => tracing::warn!(%service, reason = notice.reason, "{}", notice.text),
+            (Some(service), _) => {
+                tracing::warn!(%service, reason = notice.reason, "{}", notice.text)
+            }
             (None, true) => tracing::warn!(reason = notice.reason, "{}", notice.text),
             (None, false) => tracing::debug!(reason = notice.reason, "{}", notice.text),
         }
         // The API does not know Services that come from a file.
-        if !notice.service.as_ref().is_some_and(|service| is_static(&service.namespace)) {
+        if !notice
+            .service
+            .as_ref()
+            .is_some_and(|service| is_static(&service.namespace))
+        {
             let _ = self.0.try_send(notice);
         }
     }
@@ -73,15 +80,23 @@ pub fn check_node_ports(
     let listeners = ports::listeners(root);
     let mut told = BTreeSet::new();
     for (key, port) in new {
-        let found = listeners.iter().find(|listener| listener.is_in_the_way(key, *port, addresses));
+        let found = listeners
+            .iter()
+            .find(|listener| listener.is_in_the_way(key, *port, addresses));
         if let Some(listener) = found.filter(|_| told.insert((&key.service, *port))) {
             let protocol = key.protocol.lower();
             let text = format!(
-                "a program on this node listens on {protocol} {}: clients of node port {port} reach the Service instead",
+                "a program on this node listens on {protocol} {}: clients of node port {port} \
+                 reach the Service instead",
                 listener.address
             );
             let service = Some(key.service.clone());
-            notices.tell(Notice { service, warning: true, reason: "NodePortInUse", text });
+            notices.tell(Notice {
+                service,
+                warning: true,
+                reason: "NodePortInUse",
+                text,
+            });
         }
     }
     let ephemeral = ports::ephemeral(root);
@@ -96,12 +111,22 @@ pub fn check_node_ports(
              put them into net.ipv4.ip_local_reserved_ports",
             some(&overlapping)
         );
-        notices.tell(Notice { service: None, warning: true, reason: "NodePortsNotReserved", text });
+        notices.tell(Notice {
+            service: None,
+            warning: true,
+            reason: "NodePortsNotReserved",
+            text,
+        });
     }
 }
 
 fn some(names: &BTreeSet<String>) -> String {
-    let mut text = names.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let mut text = names
+        .iter()
+        .take(MOST_NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
     if names.len() > MOST_NAMED {
         text.push_str(&format!(" and {} more", names.len() - MOST_NAMED));
     }
@@ -110,7 +135,12 @@ fn some(names: &BTreeSet<String>) -> String {
 
 /// Send Events until nobody can leave notices any more.
 pub async fn send(client: Client, node: Arc<str>, mut notices: mpsc::Receiver<Notice>) {
-    let mut sender = Sender { client, node, told: BTreeSet::new(), room: Room::new(Instant::now()) };
+    let mut sender = Sender {
+        client,
+        node,
+        told: BTreeSet::new(),
+        room: Room::new(Instant::now()),
+    };
     while let Some(notice) = notices.recv().await {
         sender.send(notice).await;
     }
@@ -124,7 +154,8 @@ struct Sender {
 }
 
 impl Sender {
-    /// Once there is room, and once the API server takes it: what is told once must not be lost meanwhile.
+    /// Once there is room, and once the API server takes it: what is told once must not be lost
+    /// meanwhile.
     async fn send(&mut self, notice: Notice) {
         let key = (notice.service.clone(), notice.reason, notice.text.clone());
         if self.told.len() >= MOST_TOLD || !self.told.insert(key) {
@@ -164,7 +195,11 @@ impl Sender {
             read => read.unwrap_or_default(),
         };
         let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-        Ok(object.pointer("/items/0/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned())
+        Ok(object
+            .pointer("/items/0/metadata/uid")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned())
     }
 }
 
@@ -176,17 +211,24 @@ struct Room {
 
 impl Room {
     fn new(now: Instant) -> Room {
-        Room { left: BURST, since: now }
+        Room {
+            left: BURST,
+            since: now,
+        }
     }
 
     /// Or how long until there is any.
     fn take(&mut self, now: Instant) -> Result<(), Duration> {
-        let more = u32::try_from(now.duration_since(self.since).as_secs() / REFILL.as_secs()).unwrap_or(BURST);
+        let more = u32::try_from(now.duration_since(self.since).as_secs() / REFILL.as_secs())
+            .unwrap_or(BURST);
         if more > 0 {
             self.left = self.left.saturating_add(more).min(BURST);
             self.since = now;
         }
-        self.left = self.left.checked_sub(1).ok_or_else(|| (self.since + REFILL).saturating_duration_since(now))?;
+        self.left = self
+            .left
+            .checked_sub(1)
+            .ok_or_else(|| (self.since + REFILL).saturating_duration_since(now))?;
         Ok(())
     }
 }
@@ -198,9 +240,15 @@ fn event(notice: &Notice, node: &str, uid: &str, now: Timestamp) -> (String, Val
             service.namespace.to_string(),
             json!({"apiVersion": "v1", "kind": "Service", "namespace": &*service.namespace, "name": &*service.name, "uid": uid}),
         ),
-        None => ("default".to_owned(), json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid})),
+        None => (
+            "default".to_owned(),
+            json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}),
+        ),
     };
-    let name = notice.service.as_ref().map_or(node, |service| &service.name);
+    let name = notice
+        .service
+        .as_ref()
+        .map_or(node, |service| &service.name);
     let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let event = json!({
         "apiVersion": "v1",

@@ -1,5 +1,6 @@
-//! First things first: the Services that everything else needs to start (the API server's own and DNS) are asked for by
-//! name, so that a node that begins with nothing does not make them wait for the thousands of others.
+//! First things first: the Services that everything else needs to start (the API server's own and
+//! DNS) are asked for by name, so that a node that begins with nothing does not make them wait for
+//! the thousands of others.
 
 use crate::client::{self, RequestError};
 use crate::objects::{Kind, Object, SERVICE_NAME};
@@ -36,7 +37,10 @@ async fn dns(client: &Client) -> Result<Vec<Object>, RequestError> {
         Object::Service(service) => service.spec.ports.iter().any(|port| port.port == DNS),
         _ => false,
     };
-    let services = watch::objects_of_list(Kind::Service, &body)?.into_iter().filter(serves_dns).take(MOST_DNS);
+    let services = watch::objects_of_list(Kind::Service, &body)?
+        .into_iter()
+        .filter(serves_dns)
+        .take(MOST_DNS);
     let mut objects = Vec::new();
     for service in services {
         objects.extend(slices(client, "kube-system", &service.metadata().name).await?);
@@ -45,7 +49,11 @@ async fn dns(client: &Client) -> Result<Vec<Object>, RequestError> {
     Ok(objects)
 }
 
-async fn slices(client: &Client, namespace: &str, service: &str) -> Result<Vec<Object>, RequestError> {
+async fn slices(
+    client: &Client,
+    namespace: &str,
+    service: &str,
+) -> Result<Vec<Object>, RequestError> {
     let label = SERVICE_NAME.replace('/', "%2F");
     let path = format!(
         "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector={label}%3D{service}&limit=500"

@@ -1,4 +1,5 @@
-//! Ends flows in the connection tracker whose endpoint is gone, at once or, where nobody else could serve them, after a while.
+//! Ends flows in the connection tracker whose endpoint is gone, at once or, where nobody else could
+//! serve them, after a while.
 
 use crate::sync::{Ended, Flows};
 use portico_dataplane::conntrack::{ABANDONED_AFTER, Conntrack, Stale, check, plan};
@@ -12,7 +13,8 @@ use std::time::Instant;
 pub struct Tracker {
     /// `None` where it cannot be reached; told once.
     conntrack: Option<Conntrack>,
-    /// Ports that lost their last endpoint, in the order in which they are due. One port may be in it several times.
+    /// Ports that lost their last endpoint, in the order in which they are due. One port may be in
+    /// it several times.
     abandoned: VecDeque<(Instant, Vec<PortKey>)>,
 }
 
@@ -23,7 +25,10 @@ impl Tracker {
         if let Err(error) = &opened {
             tracing::warn!(%error, "the connection tracker cannot be reached: UDP flows outlive their endpoints");
         }
-        Tracker { conntrack: opened.ok(), abandoned: VecDeque::new() }
+        Tracker {
+            conntrack: opened.ok(),
+            abandoned: VecDeque::new(),
+        }
     }
 
     fn end(&mut self, stale: &Stale) -> io::Result<Ended> {
@@ -32,7 +37,9 @@ impl Tracker {
         };
         // It looks at all that there are.
         thread::run_as_others();
-        conntrack.end(stale).inspect_err(|error| tracing::warn!(%error, "cannot end flows whose endpoint is gone"))
+        conntrack
+            .end(stale)
+            .inspect_err(|error| tracing::warn!(%error, "cannot end flows whose endpoint is gone"))
     }
 }
 
@@ -47,13 +54,18 @@ impl Flows for Tracker {
     }
 
     fn check(&mut self, table: &ForwardingTable) -> Ended {
-        self.end(&check(table, table.ports.keys())).unwrap_or_default()
+        self.end(&check(table, table.ports.keys()))
+            .unwrap_or_default()
     }
 
     fn check_due(&mut self, table: &ForwardingTable, now: Instant) -> Ended {
         // Together: however many they are, all flows are looked at once.
         let count = self.abandoned.partition_point(|(due, _)| *due <= now);
-        let mut due: Vec<PortKey> = self.abandoned.drain(..count).flat_map(|(_, ports)| ports).collect();
+        let mut due: Vec<PortKey> = self
+            .abandoned
+            .drain(..count)
+            .flat_map(|(_, ports)| ports)
+            .collect();
         due.sort_unstable();
         due.dedup();
         self.end(&check(table, &due)).unwrap_or_else(|_| {

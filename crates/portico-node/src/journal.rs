@@ -1,8 +1,10 @@
-//! The last known objects on disk, so that a node that starts without an API server forwards what it last knew.
+//! The last known objects on disk, so that a node that starts without an API server forwards what
+//! it last knew.
 //!
-//! A file of lines, one for each object that changed; the last line about an object counts. Who changes something leaves the
-//! change; a thread writes what has gathered, once a minute, and rewrites the file when more than half of it is of no
-//! use. A line that was cut off by a crash is ignored.
+//! A file of lines, one for each object that changed; the last line about an object counts. Who
+//! changes something leaves the change; a thread writes what has gathered, once a minute, and
+//! rewrites the file when more than half of it is of no use. A line that was cut off by a crash is
+//! ignored.
 
 mod file;
 
@@ -61,7 +63,9 @@ impl Lines {
     }
 
     fn delete(&mut self, key: Key) {
-        self.add(Arc::clone(&key), false, |bytes| file::write_delete(bytes, &key));
+        self.add(Arc::clone(&key), false, |bytes| {
+            file::write_delete(bytes, &key)
+        });
     }
 
     fn add(&mut self, key: Key, there: bool, write: impl FnOnce(&mut Vec<u8>)) {
@@ -95,7 +99,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Makes lines of the changes, but for those that a later one makes useless, and objects of which this very revision is known.
+    /// Makes lines of the changes, but for those that a later one makes useless, and objects of
+    /// which this very revision is known.
     fn settle(&mut self) {
         let mut settled = HashSet::with_capacity(self.changes.len());
         for change in self.changes.drain(..).rev() {
@@ -152,14 +157,33 @@ impl Journal {
         Journal::open_with(directory, node, PAUSE)
     }
 
-    fn open_with(directory: &Path, node: &str, pause: Duration) -> io::Result<(Journal, Remembered)> {
+    fn open_with(
+        directory: &Path,
+        node: &str,
+        pause: Duration,
+    ) -> io::Result<(Journal, Remembered)> {
         let (file, known) = File::open(directory, node)?;
         let remembered = Remembered(file.path.clone());
-        let waiting = Mutex::new(Waiting { known, ..Waiting::default() });
-        let shared = Arc::new(Shared { waiting, changed: Condvar::new(), pause });
+        let waiting = Mutex::new(Waiting {
+            known,
+            ..Waiting::default()
+        });
+        let shared = Arc::new(Shared {
+            waiting,
+            changed: Condvar::new(),
+            pause,
+        });
         let theirs = Arc::clone(&shared);
-        let writer = std::thread::Builder::new().name("journal".to_owned()).spawn(move || write(file, &theirs))?;
-        Ok((Journal { shared, writer: Some(writer) }, remembered))
+        let writer = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || write(file, &theirs))?;
+        Ok((
+            Journal {
+                shared,
+                writer: Some(writer),
+            },
+            remembered,
+        ))
     }
 
     /// It is there, or it changed.
@@ -173,14 +197,18 @@ impl Journal {
 
     /// These are all of a kind.
     pub fn listed(&self, kind: Kind, names: &HashSet<Name>) {
-        let there: HashSet<Key> = names.iter().map(|name| key(name.kind, &name.namespace, &name.name)).collect();
+        let there: HashSet<Key> = names
+            .iter()
+            .map(|name| key(name.kind, &name.namespace, &name.name))
+            .collect();
         let prefix = format!("{}/", kind.plural());
         let gone = |key: &&Key| key.starts_with(&prefix) && !there.contains(*key);
         let mut waiting = self.shared.lock();
         waiting.settle();
         let gone: Vec<Key> = waiting.known.keys().filter(gone).cloned().collect();
         drop(waiting);
-        gone.into_iter().for_each(|key| self.leave(Change::Delete(key)));
+        gone.into_iter()
+            .for_each(|key| self.leave(Change::Delete(key)));
     }
 
     /// Wakes the writer where it sleeps, or should not go on to.
@@ -195,8 +223,13 @@ impl Journal {
         }
         let bytes = waiting.lines.bytes.len();
         if bytes > TOO_MUCH {
-            tracing::error!("the disk does not keep up: a start without an API server will know an older state");
-            *waiting = Waiting { given_up: true, ..Waiting::default() };
+            tracing::error!(
+                "the disk does not keep up: a start without an API server will know an older state"
+            );
+            *waiting = Waiting {
+                given_up: true,
+                ..Waiting::default()
+            };
         }
         if std::mem::take(&mut waiting.asleep) || bytes > MUCH {
             self.shared.changed.notify_one();
@@ -224,15 +257,23 @@ impl Drop for Journal {
     }
 }
 
-/// The thread: writes what has gathered until the journal is closed. What cannot be written is tried again.
+/// The thread: writes what has gathered until the journal is closed. What cannot be written is
+/// tried again.
 fn write(mut file: File, shared: &Shared) {
     let mut failing = false;
     loop {
-        let Gathered { lines, more, closed } = gathered(shared, file.is_synced());
-        let written = file.write(&lines).and_then(|()| if more { Ok(()) } else { file.sync() });
+        let Gathered {
+            lines,
+            more,
+            closed,
+        } = gathered(shared, file.is_synced());
+        let written = file
+            .write(&lines)
+            .and_then(|()| if more { Ok(()) } else { file.sync() });
         if let Err(error) = &written {
             if !std::mem::replace(&mut failing, true) {
-                tracing::error!(%error, "cannot remember what is known: a start without an API server will know less");
+                tracing::error!(%error, "cannot remember what is known: a start without an API server will know \
+                                         less");
             }
             let mut waiting = shared.lock();
             let newer = std::mem::replace(&mut waiting.lines, lines);
@@ -255,21 +296,35 @@ struct Gathered {
     closed: bool,
 }
 
-/// Wait a while for what gathers. If that is nothing, and all is on disk, wait for something to write, and a while longer for more. A node
-/// that has changes all the time so wakes the thread once for each write, and by its clock alone.
+/// Wait a while for what gathers. If that is nothing, and all is on disk, wait for something to
+/// write, and a while longer for more. A node that has changes all the time so wakes the thread
+/// once for each write, and by its clock alone.
 fn gathered(shared: &Shared, synced: bool) -> Gathered {
     let may_gather = |waiting: &Waiting| !waiting.closed && waiting.lines.bytes.len() <= MUCH;
-    let pause = |waiting| wait(shared, waiting, Some(Instant::now() + shared.pause), may_gather);
+    let pause = |waiting| {
+        wait(
+            shared,
+            waiting,
+            Some(Instant::now() + shared.pause),
+            may_gather,
+        )
+    };
     let mut waiting = pause(shared.lock());
     if synced && waiting.is_empty() && !waiting.closed {
         waiting.asleep = true;
-        waiting = wait(shared, waiting, None, |waiting| waiting.asleep && !waiting.closed);
+        waiting = wait(shared, waiting, None, |waiting| {
+            waiting.asleep && !waiting.closed
+        });
         waiting.asleep = false;
         waiting = pause(waiting);
     }
     let more = !waiting.closed && !may_gather(&waiting);
     waiting.settle();
-    Gathered { lines: std::mem::take(&mut waiting.lines), more, closed: waiting.closed }
+    Gathered {
+        lines: std::mem::take(&mut waiting.lines),
+        more,
+        closed: waiting.closed,
+    }
 }
 
 fn wait<'a>(
@@ -280,9 +335,18 @@ fn wait<'a>(
 ) -> MutexGuard<'a, Waiting> {
     while longer(&waiting) {
         waiting = match until.map(|until| until.saturating_duration_since(Instant::now())) {
-            None => shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+            None => shared
+                .changed
+                .wait(waiting)
+                .unwrap_or_else(PoisonError::into_inner),
             Some(Duration::ZERO) => break,
-            Some(rest) => shared.changed.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner).0,
+            Some(rest) => {
+                shared
+                    .changed
+                    .wait_timeout(waiting, rest)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
         };
     }
     waiting

@@ -1,4 +1,5 @@
-//! The node daemon: watches the API, keeps the dataplane equal to the table, answers for its health.
+//! The node daemon: watches the API, keeps the dataplane equal to the table, answers for its
+//! health.
 
 pub mod addresses;
 pub mod announce;

@@ -1,5 +1,6 @@
-//! A look at a node from another process on it: who forwards there, and how its kernel differs from a table. Reads, and changes
-//! nothing. Everything is about the network namespace of the calling thread.
+//! A look at a node from another process on it: who forwards there, and how its kernel differs from
+//! a table. Reads, and changes nothing. Everything is about the network namespace of the calling
+//! thread.
 
 use crate::addresses;
 use crate::config::{Arguments, Config, ConfigError, Mode, Surroundings, interpret};
@@ -35,7 +36,10 @@ fn get(path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&DAEMON, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {DAEMON}\r\nConnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {DAEMON}\r\nConnection: close\r\n\r\n"
+    )?;
     let mut answer = String::new();
     stream.take(LONGEST).read_to_string(&mut answer)?;
     Ok(answer)
@@ -52,7 +56,11 @@ pub struct Known<'a> {
 
 pub fn assumed(known: &Known<'_>) -> Result<Config, ConfigError> {
     let networks: Vec<String> = known.cluster_cidr.iter().map(IpNet::to_string).collect();
-    let detect = if networks.is_empty() { "NodeCIDR" } else { "ClusterCIDR" };
+    let detect = if networks.is_empty() {
+        "NodeCIDR"
+    } else {
+        "ClusterCIDR"
+    };
     // In ipvs mode it is the section of iptables that counts.
     let section = json!({"masqueradeAll": known.masquerade_all});
     configuration(&json!({
@@ -74,7 +82,11 @@ pub fn installed() -> Result<Option<Mode>, ApplyError> {
 }
 
 /// How the kernel differs from what the table says.
-pub fn compare(config: &Config, table: &ForwardingTable, frontend: &FrontendKey) -> Result<Differences, ApplyError> {
+pub fn compare(
+    config: &Config,
+    table: &ForwardingTable,
+    frontend: &FrontendKey,
+) -> Result<Differences, ApplyError> {
     dataplanes::compare(config, table, frontend)
 }
 
@@ -91,14 +103,34 @@ mod tests {
     #[test]
     fn what_is_assumed_is_what_a_daemon_would_do() {
         let network: IpNet = "10.244.0.0/16".parse().unwrap();
-        let known = Known { node: "n1", mode: Mode::Ipvs, cluster_cidr: &[network], masquerade_all: true };
+        let known = Known {
+            node: "n1",
+            mode: Mode::Ipvs,
+            cluster_cidr: &[network],
+            masquerade_all: true,
+        };
         let config = assumed(&known).unwrap();
-        assert_eq!((config.mode, &*config.settings.node_name), (Mode::Ipvs, "n1"));
-        assert_eq!(config.settings.detect_local, DetectLocal::ClusterCidr(vec![network]));
+        assert_eq!(
+            (config.mode, &*config.settings.node_name),
+            (Mode::Ipvs, "n1")
+        );
+        assert_eq!(
+            config.settings.detect_local,
+            DetectLocal::ClusterCidr(vec![network])
+        );
         assert!(config.settings.masquerade_all);
-        let known = Known { cluster_cidr: &[], masquerade_all: false, mode: Mode::Nftables, ..known };
+        let known = Known {
+            cluster_cidr: &[],
+            masquerade_all: false,
+            mode: Mode::Nftables,
+            ..known
+        };
         let config = assumed(&known).unwrap();
         assert_eq!(config.settings.detect_local, DetectLocal::NodeCidr);
-        assert_eq!(configuration(&config.resolved).unwrap().settings, config.settings, "as it tells it");
+        assert_eq!(
+            configuration(&config.resolved).unwrap().settings,
+            config.settings,
+            "as it tells it"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How the process stands with the kernel's memory: who is killed first, which pages it uses, what of its code is mapped.
+//! How the process stands with the kernel's memory: who is killed first, which pages it uses, what
+//! of its code is mapped.
 
 use std::io;
 use std::ops::Range;
@@ -20,10 +21,15 @@ pub fn use_small_pages() {
     }
 }
 
-/// The code that lists, compares and installs everything is not needed again for long. What is, is mapped again at its first use, from the
-/// kernel's cache of the file.
+/// The code that lists, compares and installs everything is not needed again for long. What is, is
+/// mapped again at its first use, from the kernel's cache of the file.
 pub fn forget_code() {
-    let (Ok(maps), Ok(program)) = (std::fs::read_to_string("/proc/self/maps"), std::env::current_exe()) else { return };
+    let (Ok(maps), Ok(program)) = (
+        std::fs::read_to_string("/proc/self/maps"),
+        std::env::current_exe(),
+    ) else {
+        return;
+    };
     for range in code(&maps, &program.to_string_lossy()) {
         if let Err(error) = forget(&range) {
             tracing::debug!(%error, "cannot give back the memory of code");
@@ -34,16 +40,16 @@ pub fn forget_code() {
 #[expect(unsafe_code, reason = "madvise is only there as a system call")]
 fn forget(range: &Range<usize>) -> io::Result<()> {
     let start = std::ptr::without_provenance_mut(range.start);
-    // SAFETY: the range is code of this very program, mapped from its file and never written, so that the kernel reads the same bytes again
-    // from the file when they are needed.
+    // SAFETY: the range is code of this very program, mapped from its file and never written, so
+    // that the kernel reads the same bytes again from the file when they are needed.
     match unsafe { libc::madvise(start, range.len(), libc::MADV_DONTNEED) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Where a program's code is: mappings of its file that can be executed and not written. Others may have been written to while
-/// the program was loaded.
+/// Where a program's code is: mappings of its file that can be executed and not written. Others may
+/// have been written to while the program was loaded.
 fn code(maps: &str, program: &str) -> Vec<Range<usize>> {
     let range = |line: &str| {
         let mut words = line.split_ascii_whitespace();
@@ -70,8 +76,10 @@ mod tests {
 7f001000-7f002000 r-xp 00000000 fe:00 13 /lib/libc.so.6
 7ffe0000-7ffe1000 r-xp 00000000 00:00 0 [vdso]
 ";
-        let found: Vec<(usize, usize)> =
-            code(maps, "/usr/bin/portico").iter().map(|range| (range.start, range.end)).collect();
+        let found: Vec<(usize, usize)> = code(maps, "/usr/bin/portico")
+            .iter()
+            .map(|range| (range.start, range.end))
+            .collect();
         assert_eq!(found, [(0x5581_0000, 0x5581_f000)]);
     }
 

@@ -1,5 +1,5 @@
-//! What the daemon counts and measures. Names are kube-proxy's where it has one, so that its dashboards go on working; our
-//! own begin with `portico_`.
+//! What the daemon counts and measures. Names are kube-proxy's where it has one, so that its
+//! dashboards go on working; our own begin with `portico_`.
 
 mod connections;
 mod process;
@@ -9,7 +9,9 @@ mod slowest;
 
 use portico_dataplane::doorstep::Answer;
 use portico_metrics::Show;
-use portico_model::table::{Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily, ServiceName};
+use portico_model::table::{
+    Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily, ServiceName,
+};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -35,7 +37,9 @@ pub struct OfPolicy {
 }
 
 fn of(family: IpFamily) -> OfFamily {
-    OfFamily { ip_family: name(family) }
+    OfFamily {
+        ip_family: name(family),
+    }
 }
 
 fn name(family: IpFamily) -> &'static str {
@@ -56,11 +60,16 @@ struct ByFamily<M> {
 
 impl<M: Clone> ByFamily<M> {
     fn new(make: fn() -> M) -> ByFamily<M> {
-        ByFamily { all: Family::new_with_constructor(make), known: PerFamily::default() }
+        ByFamily {
+            all: Family::new_with_constructor(make),
+            known: PerFamily::default(),
+        }
     }
 
     fn get(&self, family: IpFamily) -> &M {
-        self.known.get(family).get_or_init(|| self.all.get_or_create_owned(&of(family)))
+        self.known
+            .get(family)
+            .get_or_init(|| self.all.get_or_create_owned(&of(family)))
     }
 }
 
@@ -76,7 +85,11 @@ fn fine() -> Histogram {
 
 fn of_programming() -> Histogram {
     let buckets = linear_buckets(0.25, 0.25, 2).chain(linear_buckets(1.0, 1.0, 59));
-    Histogram::new(buckets.chain(linear_buckets(60.0, 5.0, 12)).chain(linear_buckets(120.0, 30.0, 7)))
+    Histogram::new(
+        buckets
+            .chain(linear_buckets(60.0, 5.0, 12))
+            .chain(linear_buckets(120.0, 30.0, 7)),
+    )
 }
 
 /// Whether everything was looked at, or only what changed.
@@ -150,7 +163,9 @@ impl Metrics {
         for family in IpFamily::BOTH {
             metrics.conntrack_deleted.get(family);
             drop(metrics.sync_failures.get_or_create_owned(&of(family)));
-            ["internal", "external"].into_iter().for_each(|policy| drop(metrics.without_local(policy, family)));
+            ["internal", "external"]
+                .into_iter()
+                .for_each(|policy| drop(metrics.without_local(policy, family)));
         }
         metrics
     }
@@ -158,8 +173,13 @@ impl Metrics {
     fn register(&mut self, mode: &str) {
         let proxy = self.registry.sub_registry_with_prefix("kubeproxy");
         let rules = "sync_proxy_rules";
-        let mut add = |name: String, help: &str, metric: Box<dyn Metric>| metric.register(proxy, name, help);
-        add(format!("{rules}_duration_seconds"), "Time to install changes", boxed(&self.sync.all));
+        let mut add =
+            |name: String, help: &str, metric: Box<dyn Metric>| metric.register(proxy, name, help);
+        add(
+            format!("{rules}_duration_seconds"),
+            "Time to install changes",
+            boxed(&self.sync.all),
+        );
         add(
             "sync_full_proxy_rules_duration_seconds".into(),
             "Time to compare and repair everything",
@@ -190,20 +210,36 @@ impl Metrics {
             "Changes of endpoints not yet installed",
             boxed(&self.endpoint_changes_pending),
         );
-        add(format!("{rules}_endpoint_changes"), "Changes of endpoints", boxed(&self.endpoint_changes));
+        add(
+            format!("{rules}_endpoint_changes"),
+            "Changes of endpoints",
+            boxed(&self.endpoint_changes),
+        );
         add(
             format!("{rules}_service_changes_pending"),
             "Changes of Services not yet installed",
             boxed(&self.service_changes_pending),
         );
-        add(format!("{rules}_service_changes"), "Changes of Services", boxed(&self.service_changes));
+        add(
+            format!("{rules}_service_changes"),
+            "Changes of Services",
+            boxed(&self.service_changes),
+        );
         add(
             format!("{rules}_no_local_endpoints_total"),
             "Ports of Services with a Local policy that have no endpoint here",
             boxed(&self.without_local_endpoints),
         );
-        let failures = if mode == "nftables" { "nftables_sync_failures" } else { "iptables_restore_failures" };
-        add(format!("{rules}_{failures}"), "Installations that failed", boxed(&self.sync_failures));
+        let failures = if mode == "nftables" {
+            "nftables_sync_failures"
+        } else {
+            "iptables_restore_failures"
+        };
+        add(
+            format!("{rules}_{failures}"),
+            "Installations that failed",
+            boxed(&self.sync_failures),
+        );
         add(
             "conntrack_reconciler_sync_duration_seconds".into(),
             "Time to end flows to endpoints that are gone",
@@ -214,22 +250,40 @@ impl Metrics {
             "Flows ended because their endpoint was gone",
             boxed(&self.conntrack_deleted.all),
         );
-        add("proxy_healthz".into(), "Answers of /healthz", boxed(&self.health.healthz));
-        add("proxy_livez".into(), "Answers of /livez", boxed(&self.health.livez));
+        add(
+            "proxy_healthz".into(),
+            "Answers of /healthz",
+            boxed(&self.health.healthz),
+        );
+        add(
+            "proxy_livez".into(),
+            "Answers of /livez",
+            boxed(&self.health.livez),
+        );
         let ours = self.registry.sub_registry_with_prefix("portico");
-        let mut add = |name: &str, help: &str, metric: Box<dyn Metric>| metric.register(ours, name.into(), help);
+        let mut add = |name: &str, help: &str, metric: Box<dyn Metric>| {
+            metric.register(ours, name.into(), help)
+        };
         add(
             "service_programming_duration_seconds",
             "From an event of the API server to its being installed",
             boxed(&self.service_programming),
         );
-        add("drift_repairs", "Differences found in the kernel and repaired", boxed(&self.drift_repairs));
+        add(
+            "drift_repairs",
+            "Differences found in the kernel and repaired",
+            boxed(&self.drift_repairs),
+        );
         add(
             "kernel_duration_seconds",
             "Time the kernel (or a helper program) took for an installation",
             boxed(&self.kernel),
         );
-        add("operations", "Elements, rules and chains sent to the kernel", boxed(&self.operations));
+        add(
+            "operations",
+            "Elements, rules and chains sent to the kernel",
+            boxed(&self.operations),
+        );
         add(
             "early_connections_served",
             "Connections that came before their Service was installed, and waited for it",
@@ -242,13 +296,15 @@ impl Metrics {
         );
         self.bgp.register(ours);
         self.l2.register(ours);
-        self.registry.register_collector(Box::new(self.slowest.clone()));
+        self.registry
+            .register_collector(Box::new(self.slowest.clone()));
         self.registry.register_collector(Box::new(process::Process));
     }
 
     /// Tell how many connections each endpoint has, too.
     pub fn count_connections(&mut self) {
-        self.registry.register_collector(Box::new(connections::Connections));
+        self.registry
+            .register_collector(Box::new(connections::Connections));
     }
 
     /// Everything, as Prometheus reads it.
@@ -260,10 +316,20 @@ impl Metrics {
         self.last_queued.get(family).set(now());
     }
 
-    pub fn synced(&self, sync: Sync, families: &[IpFamily], took: Duration, report: &portico_dataplane::Report) {
+    pub fn synced(
+        &self,
+        sync: Sync,
+        families: &[IpFamily],
+        took: Duration,
+        report: &portico_dataplane::Report,
+    ) {
         let now = now();
         for family in families {
-            let histograms = if sync == Sync::Full { &self.full_sync } else { &self.partial_sync };
+            let histograms = if sync == Sync::Full {
+                &self.full_sync
+            } else {
+                &self.partial_sync
+            };
             for histograms in [&self.sync, histograms] {
                 histograms.get(*family).observe(took.as_secs_f64());
             }
@@ -295,19 +361,26 @@ impl Metrics {
     /// A change of endpoints that happened in the cluster at this time is installed.
     pub fn network_programmed(&self, family: IpFamily, since: SystemTime) {
         let took = SystemTime::now().duration_since(since).unwrap_or_default();
-        self.network_programming.get(family).observe(took.as_secs_f64());
+        self.network_programming
+            .get(family)
+            .observe(took.as_secs_f64());
     }
 
     pub fn flows_ended(&self, families: &[IpFamily], ended: PerFamily<usize>, took: Duration) {
         for family in families {
             self.conntrack.get(*family).observe(took.as_secs_f64());
-            self.conntrack_deleted.get(*family).inc_by(*ended.get(*family) as u64);
+            self.conntrack_deleted
+                .get(*family)
+                .inc_by(*ended.get(*family) as u64);
         }
     }
 
     /// Packets that came before their Service.
     pub fn answered(&self, answers: &[(u32, Answer)]) {
-        let served = answers.iter().filter(|(_, answer)| *answer == Answer::Again).count();
+        let served = answers
+            .iter()
+            .filter(|(_, answer)| *answer == Answer::Again)
+            .count();
         self.early_served.inc_by(served as u64);
         self.early_let_go.inc_by((answers.len() - served) as u64);
     }
@@ -325,7 +398,10 @@ impl Metrics {
     }
 
     fn without_local(&self, traffic_policy: &'static str, family: IpFamily) -> Gauge {
-        self.without_local_endpoints.get_or_create_owned(&OfPolicy { traffic_policy, ip_family: name(family) })
+        self.without_local_endpoints.get_or_create_owned(&OfPolicy {
+            traffic_policy,
+            ip_family: name(family),
+        })
     }
 }
 
@@ -335,18 +411,29 @@ fn without_local(port: Option<&portico_model::table::ServicePort>) -> BTreeSet<&
         _ => "external",
     };
     let frontends = port.into_iter().flat_map(|port| &port.frontends);
-    frontends.filter(|frontend| frontend.outside == Outcome::Drop).map(policy).collect()
+    frontends
+        .filter(|frontend| frontend.outside == Outcome::Drop)
+        .map(policy)
+        .collect()
 }
 
 fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
 }
 
 /// The families that changes touch.
 pub fn families(changes: &[Change]) -> Vec<IpFamily> {
     let mut touched = PerFamily::<bool>::default();
-    changes.iter().for_each(|change| *touched.get_mut(change.key.family) = true);
-    IpFamily::BOTH.into_iter().filter(|family| *touched.get(*family)).collect()
+    changes
+        .iter()
+        .for_each(|change| *touched.get_mut(change.key.family) = true);
+    IpFamily::BOTH
+        .into_iter()
+        .filter(|family| *touched.get(*family))
+        .collect()
 }
 
 /// So that metrics of all types can be registered in the same words.

@@ -1,4 +1,5 @@
-//! The objects that a node follows, whatever their kind: what they are called, where they are found, what is kept of them.
+//! The objects that a node follows, whatever their kind: what they are called, where they are
+//! found, what is kept of them.
 
 use portico_model::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,8 @@ impl Kind {
         }
     }
 
-    /// Where those that matter to a node are listed: without headless Services and without those of another proxy.
+    /// Where those that matter to a node are listed: without headless Services and without those of
+    /// another proxy.
     pub fn url(self, node: &str) -> String {
         match self {
             Kind::Service => concat!(
@@ -87,7 +89,11 @@ impl Object {
 
     pub fn name(&self) -> Name {
         let metadata = self.metadata();
-        Name { kind: self.kind(), namespace: metadata.namespace.clone(), name: metadata.name.clone() }
+        Name {
+            kind: self.kind(),
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone(),
+        }
     }
 }
 

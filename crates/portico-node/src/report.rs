@@ -1,4 +1,5 @@
-//! Tells the API server how far this node is: one small Lease, written when something changed and renewed otherwise.
+//! Tells the API server how far this node is: one small Lease, written when something changed and
+//! renewed otherwise.
 //!
 //! Nothing waits for it. The newest state is written, what came before it is skipped.
 
@@ -61,12 +62,22 @@ pub async fn send(
     if installed.wait_for(Option::is_some).await.is_err() {
         return;
     }
-    let writer = Writer { client, lease: report::lease_name(&node), node };
+    let writer = Writer {
+        client,
+        lease: report::lease_name(&node),
+        node,
+    };
     let mut denied = false;
     loop {
-        let (state, announced) = (installed.borrow_and_update().clone(), announcing.borrow_and_update().clone());
+        let (state, announced) = (
+            installed.borrow_and_update().clone(),
+            announcing.borrow_and_update().clone(),
+        );
         let Some(state) = state else { return };
-        let wait = match writer.write(&content(&state, about, announced, recent.summary())).await {
+        let wait = match writer
+            .write(&content(&state, about, announced, recent.summary()))
+            .await
+        {
             Ok(()) => {
                 denied = false;
                 let now = Instant::now();
@@ -80,7 +91,8 @@ pub async fn send(
             }
             Err(error) if error.is_denied() => {
                 if !std::mem::replace(&mut denied, true) {
-                    tracing::warn!(%error, "what this node serves cannot be reported: it needs the rights to create and patch Leases in {}", report::NAMESPACE);
+                    tracing::warn!(%error, "what this node serves cannot be reported: it needs the rights to \
+                                            create and patch Leases in {}", report::NAMESPACE);
                 }
                 DENIED
             }
@@ -127,22 +139,49 @@ struct Writer {
 impl Writer {
     async fn write(&self, report: &NodeReport) -> Result<(), RequestError> {
         let lease = self.lease(report, Timestamp::now())?;
-        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", report::NAMESPACE);
-        match self.ask(Method::PATCH, &format!("{path}/{}", self.lease), "application/merge-patch+json", &lease).await {
+        let path = format!(
+            "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+            report::NAMESPACE
+        );
+        match self
+            .ask(
+                Method::PATCH,
+                &format!("{path}/{}", self.lease),
+                "application/merge-patch+json",
+                &lease,
+            )
+            .await
+        {
             Err(RequestError::Status { code: 404, .. }) => {}
             answer => return answer.map(|_| ()),
         }
         let mut new = lease;
         if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("name".to_owned(), self.lease.clone().into());
-            metadata.extend(self.owner().await.map(|owner| ("ownerReferences".to_owned(), owner)));
+            metadata.extend(
+                self.owner()
+                    .await
+                    .map(|owner| ("ownerReferences".to_owned(), owner)),
+            );
         }
-        self.ask(Method::POST, &path, "application/json", &new).await.map(|_| ())
+        self.ask(Method::POST, &path, "application/json", &new)
+            .await
+            .map(|_| ())
     }
 
-    async fn ask(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Bytes, RequestError> {
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: &Value,
+    ) -> Result<Bytes, RequestError> {
         let body = Body::from(body.to_string().into_bytes());
-        let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, kind).body(body);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(CONTENT_TYPE, kind)
+            .body(body);
         let request = request.map_err(|error| RequestError::Send(kube::Error::HttpError(error)))?;
         client::ask(&self.client, request).await
     }
@@ -163,7 +202,9 @@ impl Writer {
 
     /// The Lease goes when its node goes.
     async fn owner(&self) -> Option<Value> {
-        let body = client::get(&self.client, &format!("/api/v1/nodes/{}", self.node)).await.ok()?;
+        let body = client::get(&self.client, &format!("/api/v1/nodes/{}", self.node))
+            .await
+            .ok()?;
         let node: Value = serde_json::from_slice(&body).ok()?;
         let uid = node.pointer("/metadata/uid")?;
         Some(json!([{"apiVersion": "v1", "kind": "Node", "name": &*self.node, "uid": uid}]))

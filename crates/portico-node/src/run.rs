@@ -40,7 +40,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at the configuration file.
 const CONFIG_LOOK: Duration = Duration::from_secs(10);
 /// After rules of kube-proxy were found: one that ends has half a minute for it.
-const LOOK_AGAIN: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(10), Duration::from_secs(45)];
+const LOOK_AGAIN: [Duration; 3] = [
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(45),
+];
 /// For the loop to finish the batch that it is at.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -51,16 +55,27 @@ pub enum RunError {
     #[error(transparent)]
     Dataplane(#[from] portico_dataplane::ApplyError),
     #[error("cannot listen on {address} for {what}: {source}")]
-    Bind { what: &'static str, address: std::net::SocketAddr, source: io::Error },
+    Bind {
+        what: &'static str,
+        address: std::net::SocketAddr,
+        source: io::Error,
+    },
     #[error("the configuration file changed; a restart makes it count")]
     ConfigChanged,
     #[error("{doing}: {source}")]
-    Io { doing: &'static str, source: io::Error },
+    Io {
+        doing: &'static str,
+        source: io::Error,
+    },
 }
 
-/// Work until `stop`. The rules stay in the kernel. After much work `free` is called on threads that had a part in it, to return to the system
-/// what the allocator has left of it.
-pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> Result<(), RunError> {
+/// Work until `stop`. The rules stay in the kernel. After much work `free` is called on threads
+/// that had a part in it, to return to the system what the allocator has left of it.
+pub async fn run(
+    config: Config,
+    free: fn(),
+    stop: impl Future<Output = ()>,
+) -> Result<(), RunError> {
     memory::prefer_others_to_be_killed(config.oom_score_adj);
     memory::use_small_pages();
     let clients = client::connect(&config.api).await?;
@@ -75,7 +90,12 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     let (inputs, received) = mpsc::channel(INPUTS);
     let (follow_ups, followed) = mpsc::channel(64);
     let (notices, noticed) = Notices::new();
-    let Opened { dataplane, disturbances, doorstep, others } = dataplanes::open(&config)?;
+    let Opened {
+        dataplane,
+        disturbances,
+        doorstep,
+        others,
+    } = dataplanes::open(&config)?;
     let (to_report, installed) = flag::channel(None);
     let (journal, remembered) = open_journal(&config.data_dir, &config.settings.node_name).unzip();
     let parts = Parts {
@@ -89,35 +109,87 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
         report: to_report,
         announcing: config.announce.enabled,
         journal,
-        door: doorstep.clone().map(|doorstep| Box::new(doorstep) as Box<dyn Door>),
+        door: doorstep
+            .clone()
+            .map(|doorstep| Box::new(doorstep) as Box<dyn Door>),
         free,
     };
     let node = Arc::clone(&config.settings.node_name);
-    let starting = |source| RunError::Io { doing: "cannot start the loop", source };
+    let starting = |source| RunError::Io {
+        doing: "cannot start the loop",
+        source,
+    };
     let (watches, told) = Watches::new(doorstep).map_err(starting)?;
-    let mut looping =
-        on_a_thread("loop", move || sync::run(parts, watches, received, &follow_ups)).map_err(starting)?;
+    let mut looping = on_a_thread("loop", move || {
+        sync::run(parts, watches, received, &follow_ups)
+    })
+    .map_err(starting)?;
     tracing::info!(node = %node, mode = config.mode.name(), version = env!("CARGO_PKG_VERSION"), "starting");
 
     let mut tasks = JoinSet::new();
     let (answered, answers) = flag::channel(false);
-    let listener = Listener { told, answered: Arc::new(answered) };
+    let listener = Listener {
+        told,
+        answered: Arc::new(answered),
+    };
     for kind in Kind::ALL {
-        tasks.spawn(never(watch::follow(clients.clone(), kind, Arc::clone(&node), listener.clone())));
+        tasks.spawn(never(watch::follow(
+            clients.clone(),
+            kind,
+            Arc::clone(&node),
+            listener.clone(),
+        )));
     }
     serve(&mut tasks, &config, &monitor, &metrics);
-    tasks.spawn(never(events::send(client.clone(), Arc::clone(&node), noticed)));
-    notices.tell(Notice { service: None, warning: false, reason: "Starting", text: "portico node is starting".into() });
+    tasks.spawn(never(events::send(
+        client.clone(),
+        Arc::clone(&node),
+        noticed,
+    )));
+    notices.tell(Notice {
+        service: None,
+        warning: false,
+        reason: "Starting",
+        text: "portico node is starting".into(),
+    });
     let (announcing, announced) = flag::channel(None);
-    let about = report::About { mode: config.mode.name(), healthz_port: config.healthz.map(|address| address.port()) };
+    let about = report::About {
+        mode: config.mode.name(),
+        healthz_port: config.healthz.map(|address| address.port()),
+    };
     let recent = metrics.recent.clone();
-    tasks.spawn(never(report::send(client.clone(), Arc::clone(&node), about, installed, announced, recent, rounds)));
+    tasks.spawn(never(report::send(
+        client.clone(),
+        Arc::clone(&node),
+        about,
+        installed,
+        announced,
+        recent,
+        rounds,
+    )));
     let (statics, in_force) = flag::channel(InForce::new());
     let (to_announce, installed) = mpsc::channel(ANNOUNCEABLES);
-    let settling = Settling { others, sysctls: config.sysctls };
-    tasks.spawn(never(follow(followed, settling, monitor, notices, statics, to_announce, free)));
+    let settling = Settling {
+        others,
+        sysctls: config.sysctls,
+    };
+    tasks.spawn(never(follow(
+        followed,
+        settling,
+        monitor,
+        notices,
+        statics,
+        to_announce,
+        free,
+    )));
     if let Some(folder) = config.static_services.clone() {
-        tasks.spawn(never(statics::serve(folder, config.mode.name(), inputs.clone(), in_force, rounds)));
+        tasks.spawn(never(statics::serve(
+            folder,
+            config.mode.name(),
+            inputs.clone(),
+            in_force,
+            rounds,
+        )));
     }
     tasks.spawn(never(tell_addresses(inputs.clone())));
     if let Some(disturbances) = disturbances {
@@ -161,7 +233,8 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
     if let Some(announcer) = announcer {
         let _ = announcer.await;
     }
-    // With their senders gone the loop ends after the batch it is at, and its journal writes the rest.
+    // With their senders gone the loop ends after the batch it is at, and its journal writes the
+    // rest.
     drop(inputs);
     tasks.shutdown().await;
     if !looping.is_terminated() {
@@ -171,7 +244,10 @@ pub async fn run(config: Config, free: fn(), stop: impl Future<Output = ()>) -> 
 }
 
 fn broke(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RunError {
-    RunError::Io { doing: "a part of the daemon broke", source: io::Error::other(source) }
+    RunError::Io {
+        doing: "a part of the daemon broke",
+        source: io::Error::other(source),
+    }
 }
 
 /// Has a thread for itself, which does nothing else. What it says at its end, if it does not panic.
@@ -180,7 +256,9 @@ fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<oneshot::Receiver<T>> {
     let (ended, end) = oneshot::channel();
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || ended.send(work()).ok())?;
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || ended.send(work()).ok())?;
     Ok(end)
 }
 
@@ -197,14 +275,30 @@ fn serve(tasks: &mut JoinSet<Ended>, config: &Config, monitor: &Monitor, metrics
         let (monitor, answers) = (monitor.clone(), metrics.health.clone());
         tasks.spawn(async move {
             let served = crate::health::node::serve(address, monitor, answers, fatal).await;
-            served.map(|never| match never {}).map_err(|source| RunError::Bind { what: "healthz", address, source })
+            served
+                .map(|never| match never {})
+                .map_err(|source| RunError::Bind {
+                    what: "healthz",
+                    address,
+                    source,
+                })
         });
     }
     if let Some(address) = config.metrics {
-        let pages = Pages { metrics: Arc::clone(metrics), mode: config.mode.name(), config: config.resolved.clone() };
+        let pages = Pages {
+            metrics: Arc::clone(metrics),
+            mode: config.mode.name(),
+            config: config.resolved.clone(),
+        };
         tasks.spawn(async move {
             let served = server::serve(address, pages, fatal).await;
-            served.map(|never| match never {}).map_err(|source| RunError::Bind { what: "metrics", address, source })
+            served
+                .map(|never| match never {})
+                .map_err(|source| RunError::Bind {
+                    what: "metrics",
+                    address,
+                    source,
+                })
         });
     }
 }
@@ -219,7 +313,9 @@ fn help_starting(
 ) {
     let to_loop = inputs.clone();
     tasks.spawn(never(async move {
-        let _ = to_loop.send(Input::First(first::fetch(&client).await)).await;
+        let _ = to_loop
+            .send(Input::First(first::fetch(&client).await))
+            .await;
     }));
     if let Some(remembered) = remembered {
         tasks.spawn(never(remember(remembered, answers, inputs)));
@@ -227,13 +323,22 @@ fn help_starting(
 }
 
 /// What was known last is used if the API server does not answer soon.
-async fn remember(remembered: Remembered, mut answered: flag::Receiver<bool>, inputs: mpsc::Sender<Input>) {
-    if tokio::time::timeout(PATIENCE, answered.wait_for(|answered| *answered)).await.is_ok() {
+async fn remember(
+    remembered: Remembered,
+    mut answered: flag::Receiver<bool>,
+    inputs: mpsc::Sender<Input>,
+) {
+    if tokio::time::timeout(PATIENCE, answered.wait_for(|answered| *answered))
+        .await
+        .is_ok()
+    {
         return;
     }
     // The runtime's own threads for such work may all be waiting for a name server.
     let read = match on_a_thread("remembering", move || remembered.read()) {
-        Ok(read) => read.await.unwrap_or_else(|_| Err(io::Error::other("the thread that reads it ended"))),
+        Ok(read) => read
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("the thread that reads it ended"))),
         Err(error) => Err(error),
     };
     match read {
@@ -290,7 +395,8 @@ async fn follow(
     free: fn(),
 ) {
     let to_notices = notices.clone();
-    let on_failure = Arc::new(move |failure: &Failure| to_notices.tell(health_check_failed(failure)));
+    let on_failure =
+        Arc::new(move |failure: &Failure| to_notices.tell(health_check_failed(failure)));
     let mut checks = ServiceChecks::new(monitor, on_failure);
     let mut addresses = PerFamily::default();
     while let Some(follow_up) = followed.recv().await {
@@ -313,13 +419,27 @@ async fn follow(
 }
 
 fn health_check_failed(failure: &Failure) -> Notice {
-    let text = format!("cannot listen on {} for health checks: {}", failure.address, failure.error);
+    let text = format!(
+        "cannot listen on {} for health checks: {}",
+        failure.address, failure.error
+    );
     let reason = "FailedToStartServiceHealthcheck";
-    Notice { service: Some(failure.service.clone()), warning: true, reason, text }
+    Notice {
+        service: Some(failure.service.clone()),
+        warning: true,
+        reason,
+        text,
+    }
 }
 
-fn check_node_ports(new: Vec<(PortKey, u16)>, addresses: PerFamily<NodePortAddresses>, notices: Notices) {
-    tokio::task::spawn_blocking(move || events::check_node_ports(Path::new("/"), &new, &addresses, &notices));
+fn check_node_ports(
+    new: Vec<(PortKey, u16)>,
+    addresses: PerFamily<NodePortAddresses>,
+    notices: Notices,
+) {
+    tokio::task::spawn_blocking(move || {
+        events::check_node_ports(Path::new("/"), &new, &addresses, &notices)
+    });
 }
 
 /// What is done once our rules are in.
@@ -330,8 +450,9 @@ struct Settling {
 }
 
 impl Settling {
-    /// What other modes and kube-proxy left is removed, and the kernel is told how to track connections. A kube-proxy that is still ending may
-    /// write its rules once more, so where there were any somebody looks again.
+    /// What other modes and kube-proxy left is removed, and the kernel is told how to track
+    /// connections. A kube-proxy that is still ending may write its rules once more, so where there
+    /// were any somebody looks again.
     async fn settle(self) {
         let _ = tokio::task::spawn_blocking(move || set_sysctls(&self.sysctls)).await;
         let mut found = false;

@@ -1,7 +1,7 @@
 //! Keeps the dataplane equal to the table: everything that came in becomes one batch, at once.
 //!
-//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, which also reads the watches. What the kernel has after an
-//! error is not guessed: everything is compared.
+//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, which also reads the
+//! watches. What the kernel has after an error is not guessed: everything is compared.
 
 mod announcing;
 mod checks;
@@ -36,8 +36,8 @@ use portico_model::index::{DetectLocal, Index, Settings, Update};
 use portico_model::objects::Node;
 use portico_model::statics::is_static;
 use portico_model::table::{
-    Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily, PortKey, ServiceName,
-    ServicePort,
+    Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily,
+    PortKey, ServiceName, ServicePort,
 };
 use reporting::Reporting;
 use std::collections::{BTreeMap, HashSet};
@@ -55,7 +55,8 @@ pub use watches::Watches;
 const MOST_INPUTS: usize = 16 << 10;
 /// So many inputs are taken and installed in a millisecond or two.
 const SMALL_STEP: usize = 32;
-/// Between the end of much work and giving back the memory that only it needed: more of it may follow, and the threads that helped end first.
+/// Between the end of much work and giving back the memory that only it needed: more of it may
+/// follow, and the threads that helped end first.
 const QUIET: Duration = Duration::from_millis(300);
 /// Somebody who keeps changing our rules does not keep us busy.
 const CALM: Duration = Duration::from_millis(200);
@@ -142,12 +143,13 @@ pub struct Parts {
     pub journal: Option<Journal>,
     /// Nobody arrives where there is none.
     pub door: Option<Box<dyn Door>>,
-    /// Returns to the system what the allocator has left of much work on the calling thread: in the middle of a change that would take longer
-    /// than the change.
+    /// Returns to the system what the allocator has left of much work on the calling thread: in the
+    /// middle of a change that would take longer than the change.
     pub free: fn(),
 }
 
-/// Work until nobody is left who could send anything. On a thread of its own: it waits for the kernel, and only for what it has to do.
+/// Work until nobody is left who could send anything. On a thread of its own: it waits for the
+/// kernel, and only for what it has to do.
 pub fn run(
     parts: Parts,
     mut watches: Watches,
@@ -164,7 +166,10 @@ pub fn run(
         // The same for all of it: what came in together is one step.
         let now = Instant::now();
         // Comes with something else.
-        let taken = told.iter().filter(|input| !matches!(input, Input::Reached(..))).count();
+        let taken = told
+            .iter()
+            .filter(|input| !matches!(input, Input::Reached(..)))
+            .count();
         told.drain(..).for_each(|input| syncer.take(input, now));
         for follow_up in syncer.step_at_pace(taken, now) {
             // Nobody listens any more only at the end.
@@ -173,7 +178,8 @@ pub fn run(
     }
 }
 
-/// Take what waits; the bell rings when there is more. Says whether nobody is left who could send anything.
+/// Take what waits; the bell rings when there is more. Says whether nobody is left who could send
+/// anything.
 fn drain(inputs: &mut mpsc::Receiver<Input>, bell: &Waker, told: &mut Vec<Input>) -> bool {
     for _ in 0..MOST_INPUTS {
         match inputs.poll_recv(&mut Context::from_waker(bell)) {
@@ -189,7 +195,8 @@ fn drain(inputs: &mut mpsc::Receiver<Input>, bell: &Waker, told: &mut Vec<Input>
 struct Syncer {
     parts: Parts,
     index: Index,
-    /// Interfaces' addresses, the Node and the ServiceCIDRs once more, for a table of the first Services.
+    /// Interfaces' addresses, the Node and the ServiceCIDRs once more, for a table of the first
+    /// Services.
     addresses: Vec<IpAddr>,
     node: Option<Box<Node>>,
     cidrs: HashSet<String>,
@@ -233,7 +240,9 @@ impl Syncer {
         let gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
         parts.monitor.set_eligible(index.eligible());
         // Some settings say it all before anything is known; later only changes are told.
-        let follow_ups = vec![FollowUp::NodePortAddresses(index.table().rules.node_ports.clone())];
+        let follow_ups = vec![FollowUp::NodePortAddresses(
+            index.table().rules.node_ports.clone(),
+        )];
         Syncer {
             parts,
             index,
@@ -270,11 +279,20 @@ impl Syncer {
             true => {
                 let compare = self.compare.unwrap_or(self.next_round);
                 let (flows, dataplane) = (self.parts.flows.due(), self.parts.dataplane.due());
-                let due = [flows, dataplane, self.reporting.due(), self.visitors.due(), self.quiet_at];
+                let due = [
+                    flows,
+                    dataplane,
+                    self.reporting.due(),
+                    self.visitors.due(),
+                    self.quiet_at,
+                ];
                 due.into_iter().flatten().chain([compare]).min()
             }
             false => {
-                let opens = self.gate.opens().map(|opens| opens.max(self.compare.unwrap_or(opens)));
+                let opens = self
+                    .gate
+                    .opens()
+                    .map(|opens| opens.max(self.compare.unwrap_or(opens)));
                 opens.into_iter().chain(self.visitors.due()).min()
             }
         }
@@ -286,8 +304,9 @@ impl Syncer {
         self.next_round = self.parts.rounds.next(now, self.parts.period);
     }
 
-    /// Small steps go before what others do on the machine, also before whoever connects because of the very change; large ones, and the
-    /// lists and bursts that make them, do not. When it is quiet after much work, the memory that only it needed is given back.
+    /// Small steps go before what others do on the machine, also before whoever connects because of
+    /// the very change; large ones, and the lists and bursts that make them, do not. When it is
+    /// quiet after much work, the memory that only it needed is given back.
     fn step_at_pace(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
         let large = self.compare.is_some() || inputs > SMALL_STEP;
         match self.pace.step(large || !self.installed, now) {
@@ -317,7 +336,8 @@ impl Syncer {
                     }
                     false => self.heard.one(object.name()),
                 }
-                if matches!(&object, Object::Service(service) if service.spec.type_ == "LoadBalancer") {
+                if matches!(&object, Object::Service(service) if service.spec.type_ == "LoadBalancer")
+                {
                     self.reporting.is_awaited();
                 }
                 self.apply(&object);
@@ -411,10 +431,21 @@ impl Syncer {
             Kind::Service => self.index.service_names(),
             Kind::Slice => self.index.slice_names(),
             Kind::Node => Vec::new(),
-            Kind::Cidr => self.cidrs.iter().map(|name| (Arc::default(), name.as_str().into())).collect(),
+            Kind::Cidr => self
+                .cidrs
+                .iter()
+                .map(|name| (Arc::default(), name.as_str().into()))
+                .collect(),
         };
-        for (namespace, name) in known.into_iter().filter(|(namespace, _)| !is_static(namespace)) {
-            let name = Name { kind, namespace: namespace.to_string(), name: name.to_string() };
+        for (namespace, name) in known
+            .into_iter()
+            .filter(|(namespace, _)| !is_static(namespace))
+        {
+            let name = Name {
+                kind,
+                namespace: namespace.to_string(),
+                name: name.to_string(),
+            };
             if !names.contains(&name) {
                 self.delete(&name);
             }
@@ -436,7 +467,9 @@ impl Syncer {
 
     /// A table of its own, so that what is already there of a list stays out.
     fn install_early(&mut self) {
-        let Some(objects) = self.early.take(self.parts.dataplane.as_mut()) else { return };
+        let Some(objects) = self.early.take(self.parts.dataplane.as_mut()) else {
+            return;
+        };
         let mut index = Index::new(self.parts.settings.clone());
         index.set_addresses(self.addresses.clone());
         self.node.iter().for_each(|node| index.apply_node(node));
@@ -454,7 +487,9 @@ impl Syncer {
                 tracing::info!(ports, kernel = ?report.kernel, "installed the Services that others need to start");
                 self.tell_statics();
             }
-            Err(error) => tracing::warn!(%error, "cannot install the Services that others need to start"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot install the Services that others need to start")
+            }
         }
     }
 
@@ -462,10 +497,18 @@ impl Syncer {
         if self.installed {
             return;
         }
-        let news: Vec<&Object> = objects.iter().filter(|object| self.heard.is_news(object)).collect();
-        tracing::warn!(objects = news.len(), "the API server does not answer: going on with what was known last");
+        let news: Vec<&Object> = objects
+            .iter()
+            .filter(|object| self.heard.is_news(object))
+            .collect();
+        tracing::warn!(
+            objects = news.len(),
+            "the API server does not answer: going on with what was known last"
+        );
         news.into_iter().for_each(|object| self.apply(object));
-        Kind::ALL.into_iter().for_each(|kind| self.gate.listed(kind));
+        Kind::ALL
+            .into_iter()
+            .for_each(|kind| self.gate.listed(kind));
     }
 
     /// Install what came in. Returns what others have to do now.
@@ -486,8 +529,10 @@ impl Syncer {
             self.tell_statics();
             self.tell_announceables();
         }
-        self.follow_ups.extend(self.checks.release(done).map(FollowUp::HealthChecks));
-        self.reporting.tell(&self.parts.report, done, &self.index.table().frontends, now);
+        self.follow_ups
+            .extend(self.checks.release(done).map(FollowUp::HealthChecks));
+        self.reporting
+            .tell(&self.parts.report, done, &self.index.table().frontends, now);
         if self.parts.flows.due().is_some_and(|due| due <= now) {
             self.end_flows(&Family::BOTH, |flows, table| flows.check_due(table, now));
         }
@@ -523,7 +568,8 @@ impl Syncer {
 
     fn tell_announceables(&mut self) {
         if self.parts.announcing {
-            self.follow_ups.extend(self.held.release().map(FollowUp::Announceables));
+            self.follow_ups
+                .extend(self.held.release().map(FollowUp::Announceables));
         }
     }
 
@@ -537,7 +583,9 @@ impl Syncer {
             self.parts.monitor.set_eligible(self.index.eligible());
         }
         if update.rules {
-            self.follow_ups.push(FollowUp::NodePortAddresses(self.index.table().rules.node_ports.clone()));
+            self.follow_ups.push(FollowUp::NodePortAddresses(
+                self.index.table().rules.node_ports.clone(),
+            ));
             self.check_flows = true;
             if !self.backoff.is_failing() {
                 self.compare = Some(now);
@@ -584,7 +632,11 @@ impl Syncer {
             thread::run_as_others();
         }
         let began = Instant::now();
-        match self.parts.dataplane.apply(&self.index.table().rules, &changes) {
+        match self
+            .parts
+            .dataplane
+            .apply(&self.index.table().rules, &changes)
+        {
             Ok(report) => self.done(Sync::Partial, &changes, began, &report),
             Err(error) => {
                 tracing::warn!(%error, changes = changes.len(), "cannot install changes, comparing everything");
@@ -626,7 +678,9 @@ impl Syncer {
         self.half_done = true;
         self.parts.metrics.failed(&Family::BOTH);
         // Also where nothing came in: the kernel may not have what it should have.
-        Family::BOTH.into_iter().for_each(|family| self.parts.monitor.queued(family, Instant::now()));
+        Family::BOTH
+            .into_iter()
+            .for_each(|family| self.parts.monitor.queued(family, Instant::now()));
         self.reporting.failed(error);
         tracing::error!(%error, ?again, "cannot install the table, will try again");
     }
@@ -637,7 +691,10 @@ impl Syncer {
             tracing::warn!(difference, "rules were changed by somebody else, repaired");
         }
         if report.drift.len() > 5 {
-            tracing::warn!(more = report.drift.len() - 5, "rules were changed by somebody else, repaired");
+            tracing::warn!(
+                more = report.drift.len() - 5,
+                "rules were changed by somebody else, repaired"
+            );
         }
     }
 
@@ -645,23 +702,37 @@ impl Syncer {
         let now = Instant::now();
         self.owed.clear();
         self.waiting.installed(changes, now, &self.parts.metrics);
-        let touched = if sync == Sync::Full { Family::BOTH.to_vec() } else { families(changes) };
-        self.parts.metrics.synced(sync, &touched, now.saturating_duration_since(began), report);
+        let touched = if sync == Sync::Full {
+            Family::BOTH.to_vec()
+        } else {
+            families(changes)
+        };
+        self.parts
+            .metrics
+            .synced(sync, &touched, now.saturating_duration_since(began), report);
         // All that came in is installed, also in a family that this batch had nothing of.
         self.parts.monitor.updated(&Family::BOTH, now);
         if std::mem::take(&mut self.check_flows) {
             self.end_flows(&Family::BOTH, |flows, table| flows.check(table));
         }
         if !changes.is_empty() {
-            self.end_flows(&touched, |flows, table| flows.changed(changes, table, began));
+            self.end_flows(&touched, |flows, table| {
+                flows.changed(changes, table, began)
+            });
         }
         tracing::debug!(?sync, changes = changes.len(), operations = report.operations, kernel = ?report.kernel, "installed");
     }
 
-    fn end_flows(&mut self, families: &[Family], end: impl FnOnce(&mut dyn Flows, &ForwardingTable) -> Ended) {
+    fn end_flows(
+        &mut self,
+        families: &[Family],
+        end: impl FnOnce(&mut dyn Flows, &ForwardingTable) -> Ended,
+    ) {
         let began = Instant::now();
         let ended = end(self.parts.flows.as_mut(), self.index.table());
-        self.parts.metrics.flows_ended(families, ended, began.elapsed());
+        self.parts
+            .metrics
+            .flows_ended(families, ended, began.elapsed());
         if ended != Ended::default() {
             tracing::debug!(?ended, "flows ended whose endpoint is gone");
         }
@@ -672,7 +743,11 @@ impl Syncer {
         let ports = &self.index.table().ports;
         let change = |(key, before): (&PortKey, &Option<Arc<ServicePort>>)| {
             let after = ports.get(key).cloned();
-            (*before != after).then(|| Change { key: key.clone(), before: before.clone(), after })
+            (*before != after).then(|| Change {
+                key: key.clone(),
+                before: before.clone(),
+                after,
+            })
         };
         self.owed.iter().filter_map(change).collect()
     }
@@ -680,8 +755,14 @@ impl Syncer {
 
 fn new_node_ports(changes: &[Change]) -> Vec<(PortKey, u16)> {
     let node_port = |port: &Option<Arc<ServicePort>>| {
-        let frontends = port.as_ref().map(|port| port.frontends.as_slice()).unwrap_or_default();
-        frontends.iter().find(|frontend| frontend.kind == FrontendKind::NodePort).map(|frontend| frontend.port)
+        let frontends = port
+            .as_ref()
+            .map(|port| port.frontends.as_slice())
+            .unwrap_or_default();
+        frontends
+            .iter()
+            .find(|frontend| frontend.kind == FrontendKind::NodePort)
+            .map(|frontend| frontend.port)
     };
     let is_new = |change: &Change| {
         let port = node_port(&change.after)?;

@@ -1,5 +1,6 @@
-//! Kernel settings that forwarding depends on. What is wanted is decided from the settings alone; applying reads first,
-//! writes what differs, and goes on where the kernel does not let it (in a network namespace most are read-only).
+//! Kernel settings that forwarding depends on. What is wanted is decided from the settings alone;
+//! applying reads first, writes what differs, and goes on where the kernel does not let it (in a
+//! network namespace most are read-only).
 
 use std::fs;
 use std::io;
@@ -15,7 +16,8 @@ const BE_LIBERAL: &str = "proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal";
 /// What the operator decided; zero and `false` leave the kernel's value alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Connections to track for each core; zero leaves the limit alone, whatever `conntrack_min` says.
+    /// Connections to track for each core; zero leaves the limit alone, whatever `conntrack_min`
+    /// says.
     pub conntrack_max_per_core: u32,
     pub conntrack_min: u32,
     pub tcp_established_timeout: Duration,
@@ -38,11 +40,19 @@ pub struct Setting {
 
 impl Setting {
     fn exactly(path: &'static str, value: u64) -> Setting {
-        Setting { path, value, at_least: false }
+        Setting {
+            path,
+            value,
+            at_least: false,
+        }
     }
 
     fn at_least(path: &'static str, value: u64) -> Setting {
-        Setting { path, value, at_least: true }
+        Setting {
+            path,
+            value,
+            at_least: true,
+        }
     }
 
     fn is_met_by(&self, now: u64) -> bool {
@@ -54,17 +64,37 @@ impl Setting {
 pub fn wanted(settings: &Settings, cores: usize) -> Vec<Setting> {
     let mut wanted = Vec::new();
     if let Some(most) = tracked_connections(settings, cores) {
-        wanted.push(Setting::at_least("proc/sys/net/netfilter/nf_conntrack_max", most));
+        wanted.push(Setting::at_least(
+            "proc/sys/net/netfilter/nf_conntrack_max",
+            most,
+        ));
         // Chains of four entries on average when full.
-        wanted.push(Setting::at_least("sys/module/nf_conntrack/parameters/hashsize", most / 4));
+        wanted.push(Setting::at_least(
+            "sys/module/nf_conntrack/parameters/hashsize",
+            most / 4,
+        ));
     }
     let timeouts = [
-        ("proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established", settings.tcp_established_timeout),
-        ("proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait", settings.tcp_close_wait_timeout),
-        ("proc/sys/net/netfilter/nf_conntrack_udp_timeout", settings.udp_timeout),
-        ("proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream", settings.udp_stream_timeout),
+        (
+            "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established",
+            settings.tcp_established_timeout,
+        ),
+        (
+            "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait",
+            settings.tcp_close_wait_timeout,
+        ),
+        (
+            "proc/sys/net/netfilter/nf_conntrack_udp_timeout",
+            settings.udp_timeout,
+        ),
+        (
+            "proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream",
+            settings.udp_stream_timeout,
+        ),
     ];
-    let given = timeouts.into_iter().filter(|(_, timeout)| timeout.as_secs() > 0);
+    let given = timeouts
+        .into_iter()
+        .filter(|(_, timeout)| timeout.as_secs() > 0);
     wanted.extend(given.map(|(path, timeout)| Setting::exactly(path, timeout.as_secs())));
     if settings.tcp_be_liberal {
         wanted.push(Setting::exactly(BE_LIBERAL, 1));
@@ -92,10 +122,13 @@ pub enum Outcome {
     Refused(io::Error),
 }
 
-/// Set what differs, below `root` (`/`). The connection tracker's settings exist once it is in use: call this after the
-/// rules are installed.
+/// Set what differs, below `root` (`/`). The connection tracker's settings exist once it is in use:
+/// call this after the rules are installed.
 pub fn apply(root: &Path, wanted: &[Setting]) -> Vec<Outcome> {
-    wanted.iter().map(|setting| apply_one(root, setting)).collect()
+    wanted
+        .iter()
+        .map(|setting| apply_one(root, setting))
+        .collect()
 }
 
 fn apply_one(root: &Path, setting: &Setting) -> Outcome {
@@ -117,15 +150,20 @@ fn apply_one(root: &Path, setting: &Setting) -> Outcome {
 }
 
 fn read(path: &Path) -> io::Result<u64> {
-    fs::read_to_string(path)?.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a number"))
+    fs::read_to_string(path)?
+        .trim()
+        .parse()
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a number"))
 }
 
-/// Whether the connection tracker takes segments outside the window for valid, whoever decided that.
+/// Whether the connection tracker takes segments outside the window for valid, whoever decided
+/// that.
 pub fn tcp_is_liberal(root: &Path) -> bool {
     read(&root.join(BE_LIBERAL)).is_ok_and(|value| value != 0)
 }
 
-/// The machine's cores, also where this process may use only some of them: the connection tracker is the machine's.
+/// The machine's cores, also where this process may use only some of them: the connection tracker
+/// is the machine's.
 pub fn cores() -> usize {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     match count(&online) {
@@ -141,7 +179,11 @@ fn count(list: &str) -> usize {
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
         last.checked_sub(first)?.checked_add(1)
     };
-    list.trim().split(',').map(range).sum::<Option<usize>>().unwrap_or(0)
+    list.trim()
+        .split(',')
+        .map(range)
+        .sum::<Option<usize>>()
+        .unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::io;
 use std::process::Command;
 
-/// Takes the calling thread, which is the test's own, into a new network namespace with a loopback that is up.
+/// Takes the calling thread, which is the test's own, into a new network namespace with a loopback
+/// that is up.
 #[expect(unsafe_code, reason = "unshare is only there as a system call")]
 pub fn own_network() {
     // SAFETY: takes an integer, touches no memory of ours.
@@ -13,6 +14,9 @@ pub fn own_network() {
 }
 
 pub fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split_whitespace()).status().expect("iproute2 is installed");
+    let status = Command::new("ip")
+        .args(arguments.split_whitespace())
+        .status()
+        .expect("iproute2 is installed");
     assert!(status.success(), "ip {arguments}");
 }

@@ -1,5 +1,6 @@
-//! Follows one kind of object of the API server: lists it page by page, watches from there, resumes where a connection
-//! broke, and lists again when the server no longer has what came in between. Events are read by who wants to know them ([`Stream`]).
+//! Follows one kind of object of the API server: lists it page by page, watches from there, resumes
+//! where a connection broke, and lists again when the server no longer has what came in between.
+//! Events are read by who wants to know them ([`Stream`]).
 
 mod event;
 mod stream;
@@ -19,10 +20,11 @@ pub use stream::{Reading, Stream};
 use tokio::sync::{mpsc, oneshot, watch as flag};
 
 const PAGE: usize = 500;
-/// The server ends a watch after a time between this and twice as much, so that watches spread over servers again.
+/// The server ends a watch after a time between this and twice as much, so that watches spread over
+/// servers again.
 const WATCH: Duration = Duration::from_secs(300);
-/// A server that does not end it is taken for dead after so much more. Not before, however silent it is: a kube-apiserver where nothing happens
-/// sends no bookmarks either.
+/// A server that does not end it is taken for dead after so much more. Not before, however silent
+/// it is: a kube-apiserver where nothing happens sends no bookmarks either.
 const OVERTIME: Duration = Duration::from_secs(30);
 /// Until a kind is asked for again that the server does not have or does not show.
 const DENIED: Duration = Duration::from_secs(600);
@@ -31,7 +33,9 @@ const GOOD_WATCH: Duration = Duration::from_secs(5);
 
 /// One Service: kube-proxy's role may list and watch them, and not get one.
 pub fn list_of_one(namespace: &str, service: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/services?fieldSelector=metadata.name%3D{service}&limit=1")
+    format!(
+        "/api/v1/namespaces/{namespace}/services?fieldSelector=metadata.name%3D{service}&limit=1"
+    )
 }
 
 /// What there is to know of objects.
@@ -42,7 +46,8 @@ pub enum News {
     Delete(Name),
     /// These are all that there are of a kind; whatever else is known of it is gone.
     Listed(Kind, HashSet<Name>),
-    /// All that there was of a kind up to this resource version has been told, also what is of no interest here.
+    /// All that there was of a kind up to this resource version has been told, also what is of no
+    /// interest here.
     Reached(Kind, u64),
 }
 
@@ -55,7 +60,8 @@ pub enum Told {
     Stream(Stream),
 }
 
-/// A page of a list, to be read by who wants to know what is on it: what it keeps of it is then memory of its own thread.
+/// A page of a list, to be read by who wants to know what is on it: what it keeps of it is then
+/// memory of its own thread.
 pub struct Page {
     kind: Kind,
     body: Bytes,
@@ -97,7 +103,10 @@ fn read_page(
             }
         }
     }
-    Ok(Contents { names, metadata: page.metadata })
+    Ok(Contents {
+        names,
+        metadata: page.metadata,
+    })
 }
 
 /// Who wants to know.
@@ -115,14 +124,30 @@ impl Listener {
     }
 
     fn answered(&self) {
-        self.answered.send_if_modified(|answered| !std::mem::replace(answered, true));
+        self.answered
+            .send_if_modified(|answered| !std::mem::replace(answered, true));
     }
 }
 
-/// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where it has not.
-pub async fn follow(clients: Clients, kind: Kind, node: Arc<str>, listener: Listener) -> std::convert::Infallible {
+/// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where
+/// it has not.
+pub async fn follow(
+    clients: Clients,
+    kind: Kind,
+    node: Arc<str>,
+    listener: Listener,
+) -> std::convert::Infallible {
     let (url, identity) = (kind.url(&node), String::new());
-    let mut watcher = Watcher { clients, kind, url, revision: None, listed: false, lost: false, identity, listener };
+    let mut watcher = Watcher {
+        clients,
+        kind,
+        url,
+        revision: None,
+        listed: false,
+        lost: false,
+        identity,
+        listener,
+    };
     let mut backoff = Backoff::default();
     loop {
         let began = Instant::now();
@@ -135,19 +160,28 @@ pub async fn follow(clients: Clients, kind: Kind, node: Arc<str>, listener: List
             }
             Ok(_) => backoff.wait().await,
             Err(error) if error.is_gone() => {
-                tracing::info!(kind = kind.plural(), "the server has no history from here on, listing again");
+                tracing::info!(
+                    kind = kind.plural(),
+                    "the server has no history from here on, listing again"
+                );
                 watcher.revision = None;
                 backoff.wait().await;
             }
-            // Who had it before is refused by mistake, as while rights are written anew: what is known stays.
+            // Who had it before is refused by mistake, as while rights are written anew: what is
+            // known stays.
             Err(error) if error.is_denied() && kind == Kind::Cidr && !watcher.listed => {
                 tracing::info!(kind = kind.plural(), %error, "going on without");
-                watcher.listener.tell(Told::News(vec![News::Listed(kind, HashSet::new())])).await;
+                watcher
+                    .listener
+                    .tell(Told::News(vec![News::Listed(kind, HashSet::new())]))
+                    .await;
                 tokio::time::sleep(DENIED.mul_f64(0.5 + fraction())).await;
             }
             Err(error) => {
                 match backoff.is_failing() {
-                    false => tracing::warn!(kind = kind.plural(), %error, "cannot follow, will try again"),
+                    false => {
+                        tracing::warn!(kind = kind.plural(), %error, "cannot follow, will try again")
+                    }
                     true => tracing::debug!(kind = kind.plural(), %error, "still cannot follow"),
                 }
                 watcher.failed(&error);
@@ -188,7 +222,8 @@ struct ListMetadata {
     next: String,
 }
 
-/// The little that is read of an object before, or instead of, the rest: also of bookmarks and errors.
+/// The little that is read of an object before, or instead of, the rest: also of bookmarks and
+/// errors.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Note {
@@ -220,7 +255,11 @@ impl From<&objects::Metadata> for Metadata {
 impl Metadata {
     /// Unless it has none.
     fn name(self, kind: Kind) -> Option<Name> {
-        (!self.name.is_empty()).then_some(Name { kind, namespace: self.namespace, name: self.name })
+        (!self.name.is_empty()).then_some(Name {
+            kind,
+            namespace: self.namespace,
+            name: self.name,
+        })
     }
 }
 
@@ -239,32 +278,51 @@ impl Watcher {
     fn failed(&mut self, error: &RequestError) {
         match error {
             // It is only busy.
-            RequestError::Status { code: 429 | 503, .. } => {}
+            RequestError::Status {
+                code: 429 | 503, ..
+            } => {}
             // It does not want to go on from here, for whatever reason.
             RequestError::Status { .. } | RequestError::Decode(_) => self.revision = None,
-            RequestError::Send(_) | RequestError::Read(_) | RequestError::Timeout => self.lost = true,
+            RequestError::Send(_) | RequestError::Read(_) | RequestError::Timeout => {
+                self.lost = true
+            }
         }
     }
 
-    /// A server that came back with another store, or with an older state than ours, was set up anew or restored: its history is
-    /// not ours, and it would let us wait for revisions that mean something else.
+    /// A server that came back with another store, or with an older state than ours, was set up
+    /// anew or restored: its history is not ours, and it would let us wait for revisions that mean
+    /// something else.
     async fn recognise(&mut self) -> Result<(), RequestError> {
         let (identity, theirs) = self.identify().await?;
-        let ours = self.revision.as_ref().and_then(|revision| revision.parse::<u64>().ok());
-        if identity != self.identity || theirs.zip(ours).is_none_or(|(theirs, ours)| theirs < ours) {
+        let ours = self
+            .revision
+            .as_ref()
+            .and_then(|revision| revision.parse::<u64>().ok());
+        if identity != self.identity || theirs.zip(ours).is_none_or(|(theirs, ours)| theirs < ours)
+        {
             self.revision = None;
         }
         self.lost = false;
         Ok(())
     }
 
-    /// What tells one store from another: the Service that every API server makes for itself, and how far the store is.
+    /// What tells one store from another: the Service that every API server makes for itself, and
+    /// how far the store is.
     async fn identify(&self) -> Result<(String, Option<u64>), RequestError> {
-        let body = client::get(&self.clients.requests, &list_of_one("default", "kubernetes")).await?;
+        let body = client::get(
+            &self.clients.requests,
+            &list_of_one("default", "kubernetes"),
+        )
+        .await?;
         let list: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
         let first = list.items.iter().flatten().next();
-        let note: Note = first.and_then(|item| serde_json::from_str(item.get()).ok()).unwrap_or_default();
-        Ok((note.metadata.uid, list.metadata.resource_version.parse().ok()))
+        let note: Note = first
+            .and_then(|item| serde_json::from_str(item.get()).ok())
+            .unwrap_or_default();
+        Ok((
+            note.metadata.uid,
+            list.metadata.resource_version.parse().ok(),
+        ))
     }
 
     async fn list(&mut self) -> Result<(), RequestError> {
@@ -275,10 +333,22 @@ impl Watcher {
             let body = client::get(&self.clients.requests, &url).await?;
             self.listener.answered();
             let (read, contents) = oneshot::channel();
-            self.listener.tell(Told::Page(Page { kind: self.kind, body, names, read })).await;
+            self.listener
+                .tell(Told::Page(Page {
+                    kind: self.kind,
+                    body,
+                    names,
+                    read,
+                }))
+                .await;
             // Otherwise nobody wants to know any more.
-            let Ok(contents) = contents.await else { return std::future::pending().await };
-            let Contents { names: so_far, metadata } = contents?;
+            let Ok(contents) = contents.await else {
+                return std::future::pending().await;
+            };
+            let Contents {
+                names: so_far,
+                metadata,
+            } = contents?;
             (names, next) = (so_far, metadata.next);
             if next.is_empty() {
                 return self.listed(names, metadata.resource_version).await;
@@ -288,10 +358,20 @@ impl Watcher {
 
     async fn listed(&mut self, names: HashSet<Name>, revision: String) -> Result<(), RequestError> {
         tracing::debug!(kind = self.kind.plural(), count = names.len(), "listed");
-        let reached = revision.parse().ok().map(|version| News::Reached(self.kind, version));
-        let news = [News::Listed(self.kind, names)].into_iter().chain(reached).collect();
+        let reached = revision
+            .parse()
+            .ok()
+            .map(|version| News::Reached(self.kind, version));
+        let news = [News::Listed(self.kind, names)]
+            .into_iter()
+            .chain(reached)
+            .collect();
         self.listener.tell(Told::News(news)).await;
-        self.identity = self.identify().await.map(|(identity, _)| identity).unwrap_or_default();
+        self.identity = self
+            .identify()
+            .await
+            .map(|(identity, _)| identity)
+            .unwrap_or_default();
         self.revision = Some(revision);
         self.listed = true;
         Ok(())
@@ -305,10 +385,17 @@ impl Watcher {
             escape(revision),
             length.as_secs()
         );
-        let connection = client::open_stream(&self.clients.watches, client::get_request(&url)?).await?;
+        let connection =
+            client::open_stream(&self.clients.watches, client::get_request(&url)?).await?;
         self.listener.answered();
         let (ended, end) = oneshot::channel();
-        let stream = Stream::new(connection, self.kind, revision, Instant::now() + length + OVERTIME, ended);
+        let stream = Stream::new(
+            connection,
+            self.kind,
+            revision,
+            Instant::now() + length + OVERTIME,
+            ended,
+        );
         self.listener.tell(Told::Stream(stream)).await;
         match end.await {
             Ok(Ended { result, revision }) => {
@@ -321,10 +408,14 @@ impl Watcher {
     }
 }
 
-/// An object that cannot be read is left out (what is known of it stays): one bad object must not hide the others.
+/// An object that cannot be read is left out (what is known of it stays): one bad object must not
+/// hide the others.
 fn leave_out(kind: Kind, metadata: Metadata, error: &dyn std::fmt::Display) -> Option<Name> {
     let bad = metadata.name(kind);
-    let name = bad.as_ref().map(|bad| format!("{}/{}", bad.namespace, bad.name)).unwrap_or_default();
+    let name = bad
+        .as_ref()
+        .map(|bad| format!("{}/{}", bad.namespace, bad.name))
+        .unwrap_or_default();
     tracing::error!(kind = kind.plural(), name, %error, "cannot read it, it is left out");
     bad
 }
@@ -332,13 +423,26 @@ fn leave_out(kind: Kind, metadata: Metadata, error: &dyn std::fmt::Display) -> O
 /// The objects of a list that can be read.
 pub fn objects_of_list(kind: Kind, body: &[u8]) -> Result<Vec<Object>, RequestError> {
     let list: List<'_> = serde_json::from_slice(body).map_err(RequestError::Decode)?;
-    Ok(list.items.iter().flatten().filter_map(|item| kind.decode(item.get()).ok()).collect())
+    Ok(list
+        .items
+        .iter()
+        .flatten()
+        .filter_map(|item| kind.decode(item.get()).ok())
+        .collect())
 }
 
 /// For the value of a query parameter.
 fn escape(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    text.bytes()
+        .map(|byte| {
+            if plain(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,10 @@
-//! Layer 2 on real links: nodes as processes in network namespaces, and a client whose kernel asks for addresses. Needs root.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+//! Layer 2 on real links: nodes as processes in network namespaces, and a client whose kernel asks
+//! for addresses. Needs root.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 #[path = "layer2/rig.rs"]
 mod rig;
@@ -11,10 +16,16 @@ use std::time::Instant;
 
 /// Who the client's kernel thinks has each address is who should, if these nodes share them out.
 fn shared_out_among(rig: &Rig, nodes: &[usize]) {
-    let wanted: BTreeMap<IpAddr, usize> = addresses().map(|address| (address, owner(address, nodes))).collect();
+    let wanted: BTreeMap<IpAddr, usize> = addresses()
+        .map(|address| (address, owner(address, nodes)))
+        .collect();
     wait_until(&format!("addresses are shared out among {nodes:?}"), || {
         let seen = rig.seen_by_client();
-        if seen == wanted { Ok(()) } else { Err(format!("{seen:?}, not {wanted:?}")) }
+        if seen == wanted {
+            Ok(())
+        } else {
+            Err(format!("{seen:?}, not {wanted:?}"))
+        }
     });
 }
 
@@ -78,7 +89,9 @@ fn who_has_not_the_key_is_not_heard() {
     let _nodes = [rig.start(0), rig.start_with_key(1, "another")];
     // Each is alone in its own eyes, and says so to the client, who hears both.
     let seen = || rig.members(0).len() + rig.members(1).len();
-    wait_until("both take part alone", || if seen() == 2 { Ok(()) } else { Err(seen()) });
+    wait_until("both take part alone", || {
+        if seen() == 2 { Ok(()) } else { Err(seen()) }
+    });
 }
 
 /// Somebody else on the link has the address: it is left alone, the others are not.
@@ -86,16 +99,31 @@ fn who_has_not_the_key_is_not_heard() {
 fn an_address_that_is_taken_is_left_to_who_has_it() {
     let rig = Rig::new(2);
     let taken = rig::V4[0];
-    rig.stranger.address("eth0", &format!("{taken}/24")).unwrap();
+    rig.stranger
+        .address("eth0", &format!("{taken}/24"))
+        .unwrap();
     let _nodes: Vec<_> = (0..2).map(|node| rig.start(node)).collect();
     rig.ask_for_all();
     let taken: IpAddr = taken.parse().unwrap();
     let wanted: BTreeMap<IpAddr, usize> = addresses()
-        .map(|address| (address, if address == taken { rig::STRANGER } else { owner(address, &[0, 1]) }))
+        .map(|address| {
+            (
+                address,
+                if address == taken {
+                    rig::STRANGER
+                } else {
+                    owner(address, &[0, 1])
+                },
+            )
+        })
         .collect();
     wait_until("only what is free is taken", || {
         let seen = rig.seen_by_client();
-        if seen == wanted { Ok(()) } else { Err(format!("{seen:?}, not {wanted:?}")) }
+        if seen == wanted {
+            Ok(())
+        } else {
+            Err(format!("{seen:?}, not {wanted:?}"))
+        }
     });
 }
 

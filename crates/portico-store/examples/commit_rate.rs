@@ -1,5 +1,5 @@
-//! Durable commits a second with one writer and with 64, and the memory of 20,000 objects. On the embedded engine, or on
-//! the etcd whose address is given as the argument.
+//! Durable commits a second with one writer and with 64, and the memory of 20,000 objects. On the
+//! embedded engine, or on the etcd whose address is given as the argument.
 #![expect(clippy::print_stdout, reason = "the figures are the purpose")]
 
 use std::error::Error;
@@ -31,7 +31,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 async fn open(dir: &Path) -> Result<Store, OpenError> {
     match std::env::args().nth(1) {
-        Some(endpoint) => Store::etcd(EtcdOptions { endpoints: vec![endpoint], ..EtcdOptions::default() }).await,
+        Some(endpoint) => {
+            Store::etcd(EtcdOptions {
+                endpoints: vec![endpoint],
+                ..EtcdOptions::default()
+            })
+            .await
+        }
         None => Store::embedded(dir, EmbeddedOptions::default()).await,
     }
 }
@@ -54,7 +60,11 @@ async fn objects() -> Result<(), Box<dyn Error>> {
     store.close().await;
     let start = Instant::now();
     let store = open(dir.path()).await?;
-    println!("opened 20,000 objects in {:?}, resident {}", start.elapsed(), resident()?);
+    println!(
+        "opened 20,000 objects in {:?}, resident {}",
+        start.elapsed(),
+        resident()?
+    );
     store.close().await;
     Ok(())
 }
@@ -62,7 +72,13 @@ async fn objects() -> Result<(), Box<dyn Error>> {
 async fn put(store: &Store, first: usize, count: usize) -> Result<(), TxnError> {
     let op = |number| Op::put(format!("services/default/{number}"), vec![b'x'; 1500]);
     let ops = (first..first + count).map(op).collect();
-    store.commit(Txn { checks: vec![], ops }).await.map(drop)
+    store
+        .commit(Txn {
+            checks: vec![],
+            ops,
+        })
+        .await
+        .map(drop)
 }
 
 fn resident() -> std::io::Result<String> {

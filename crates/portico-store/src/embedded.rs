@@ -1,5 +1,5 @@
-//! The embedded engine: one redb file in one directory, written by one thread. Owns opening and closing; the file's
-//! layout is in `disk`, the thread in `writer`.
+//! The embedded engine: one redb file in one directory, written by one thread. Owns opening and
+//! closing; the file's layout is in `disk`, the thread in `writer`.
 
 mod disk;
 mod writer;
@@ -25,7 +25,11 @@ pub struct EmbeddedOptions {
 
 impl Default for EmbeddedOptions {
     fn default() -> EmbeddedOptions {
-        EmbeddedOptions { history: HistoryLimits::default(), cache_bytes: 8 << 20, queue: 1024 }
+        EmbeddedOptions {
+            history: HistoryLimits::default(),
+            cache_bytes: 8 << 20,
+            queue: 1024,
+        }
     }
 }
 
@@ -35,24 +39,38 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    pub async fn open(dir: &Path, options: EmbeddedOptions) -> Result<(Arc<Mirror>, Embedded), OpenError> {
+    pub async fn open(
+        dir: &Path,
+        options: EmbeddedOptions,
+    ) -> Result<(Arc<Mirror>, Embedded), OpenError> {
         let dir = dir.to_owned();
         let failed = dir.clone();
         let opened = tokio::task::spawn_blocking(move || open(dir, options)).await;
-        opened.map_err(|error| OpenError::Storage { path: failed, source: error.into() })?
+        opened.map_err(|error| OpenError::Storage {
+            path: failed,
+            source: error.into(),
+        })?
     }
 
     pub async fn commit(&self, txn: Txn) -> Result<Revision, TxnError> {
         let (answer, answered) = oneshot::channel();
         let sent = self.jobs.send(Job::Commit { txn, answer }).await;
         sent.map_err(|_| TxnError::Unavailable(closed()))?;
-        let lost = |_| Err(TxnError::Unavailable(Outage::unknown("the store was closed")));
+        let lost = |_| {
+            Err(TxnError::Unavailable(Outage::unknown(
+                "the store was closed",
+            )))
+        };
         answered.await.unwrap_or_else(lost)
     }
 
     /// A commit is published before it is answered, so the mirror always holds everything.
     pub fn barrier(&self) -> Result<Revision, Outage> {
-        if self.mirror.is_closed() { Err(closed()) } else { Ok(self.mirror.revision()) }
+        if self.mirror.is_closed() {
+            Err(closed())
+        } else {
+            Ok(self.mirror.revision())
+        }
     }
 
     pub async fn close(&self) {
@@ -66,11 +84,20 @@ impl Embedded {
 
 fn open(dir: PathBuf, options: EmbeddedOptions) -> Result<(Arc<Mirror>, Embedded), OpenError> {
     let (disk, contents) = Disk::open(&dir, options.cache_bytes)?;
-    let mirror = Arc::new(Mirror::new(contents.revision, contents.entries, options.history));
+    let mirror = Arc::new(Mirror::new(
+        contents.revision,
+        contents.entries,
+        options.history,
+    ));
     let (jobs, queue) = mpsc::channel(options.queue.max(1));
     let writer = Writer::new(disk, mirror.clone(), dir.clone(), options.cache_bytes);
-    let thread = std::thread::Builder::new().name("portico-store".into()).spawn(move || writer.run(queue));
-    thread.map_err(|source| OpenError::Storage { path: dir, source: source.into() })?;
+    let thread = std::thread::Builder::new()
+        .name("portico-store".into())
+        .spawn(move || writer.run(queue));
+    thread.map_err(|source| OpenError::Storage {
+        path: dir,
+        source: source.into(),
+    })?;
     Ok((mirror.clone(), Embedded { mirror, jobs }))
 }
 

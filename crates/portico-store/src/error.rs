@@ -1,4 +1,5 @@
-//! One error per operation. Whether trying again can help is part of the type; the cause is in the source.
+//! One error per operation. Whether trying again can help is part of the type; the cause is in the
+//! source.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;
@@ -11,7 +12,8 @@ use crate::Revision;
 #[error("{what}")]
 pub struct Outage {
     what: String,
-    /// True if a write was sent and not confirmed: it may have happened. False if it surely did not.
+    /// True if a write was sent and not confirmed: it may have happened. False if it surely did
+    /// not.
     pub unknown: bool,
     #[source]
     source: Option<Arc<dyn StdError + Send + Sync>>,
@@ -19,17 +21,32 @@ pub struct Outage {
 
 impl Outage {
     pub(crate) fn new(what: impl Into<String>) -> Outage {
-        Outage { what: what.into(), unknown: false, source: None }
+        Outage {
+            what: what.into(),
+            unknown: false,
+            source: None,
+        }
     }
 
     pub(crate) fn unknown(what: impl Into<String>) -> Outage {
-        let what = format!("{}; the write may or may not have happened: read before trying again", what.into());
-        Outage { what, unknown: true, source: None }
+        let what = format!(
+            "{}; the write may or may not have happened: read before trying again",
+            what.into()
+        );
+        Outage {
+            what,
+            unknown: true,
+            source: None,
+        }
     }
 
     /// The same, after a write that did happen.
     pub(crate) fn after_write(self) -> Outage {
-        Outage { unknown: true, what: format!("{}, but the write happened", self.what), ..self }
+        Outage {
+            unknown: true,
+            what: format!("{}, but the write happened", self.what),
+            ..self
+        }
     }
 
     pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Outage {
@@ -44,7 +61,11 @@ pub enum TxnError {
     #[error("{key} is not at the revision the transaction expects: read it and try again")]
     Conflict { key: String },
     #[error("the transaction has {size} {what}, the limit is {limit}: split it")]
-    TooLarge { what: &'static str, size: usize, limit: usize },
+    TooLarge {
+        what: &'static str,
+        size: usize,
+        limit: usize,
+    },
     #[error("the transaction is not valid: {reason}")]
     Invalid { reason: String },
     #[error(transparent)]
@@ -53,10 +74,15 @@ pub enum TxnError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("the revision has been compacted, the oldest that can be read is {compacted}: list again")]
+    #[error(
+        "the revision has been compacted, the oldest that can be read is {compacted}: list again"
+    )]
     Compacted { compacted: Revision },
     #[error("revision {revision} has not happened yet, the store is at {current}")]
-    Future { revision: Revision, current: Revision },
+    Future {
+        revision: Revision,
+        current: Revision,
+    },
     #[error("the prefix {prefix:?} does not start with a whole topic and a slash")]
     Prefix { prefix: String },
     #[error(transparent)]
@@ -74,7 +100,10 @@ pub enum WatchError {
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
     #[error("revision {revision} has not happened yet, the store is at {current}")]
-    Future { revision: Revision, current: Revision },
+    Future {
+        revision: Revision,
+        current: Revision,
+    },
     #[error(transparent)]
     Unavailable(Outage),
 }
@@ -85,15 +114,33 @@ pub enum OpenError {
     #[error("{} is in use by another process: stop it, or choose another directory", path.display())]
     Locked { path: PathBuf },
     #[error("no permission for {}: run as its owner, or change the owner", path.display())]
-    Permission { path: PathBuf, source: std::io::Error },
-    #[error("{place} was written by a newer version (format {found}, this one knows {known}): upgrade this program")]
-    Newer { place: String, found: u64, known: u64 },
+    Permission {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error(
+        "{place} was written by a newer version (format {found}, this one knows {known}): upgrade \
+         this program"
+    )]
+    Newer {
+        place: String,
+        found: u64,
+        known: u64,
+    },
     #[error("{} is damaged ({reason}): restore it from a backup", path.display())]
     Damaged { path: PathBuf, reason: String },
     #[error("cannot use {}: check the path, the disk and its free space", path.display())]
-    Storage { path: PathBuf, source: Box<dyn StdError + Send + Sync> },
+    Storage {
+        path: PathBuf,
+        source: Box<dyn StdError + Send + Sync>,
+    },
     #[error("cannot use the etcd option {option}: {reason}")]
-    Option { option: &'static str, reason: String },
-    #[error("no answer from etcd at {endpoints}: check that it runs, its address, and the certificates")]
+    Option {
+        option: &'static str,
+        reason: String,
+    },
+    #[error(
+        "no answer from etcd at {endpoints}: check that it runs, its address, and the certificates"
+    )]
     Unreachable { endpoints: String, source: Outage },
 }

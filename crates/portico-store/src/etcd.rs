@@ -1,8 +1,9 @@
-//! The etcd engine: several servers share one store under a prefix of an etcd cluster. Owns the transactions and the
-//! barrier; the connections are in `client`, the mirror is filled by `follow`.
+//! The etcd engine: several servers share one store under a prefix of an etcd cluster. Owns the
+//! transactions and the barrier; the connections are in `client`, the mirror is filled by `follow`.
 //!
-//! Every transaction also puts `<prefix>head`. Its revision is the newest of the store, so a linearizable read of that one
-//! key tells how far the mirror must be. Its value is the format version. Other users of the same etcd do not matter.
+//! Every transaction also puts `<prefix>head`. Its revision is the newest of the store, so a
+//! linearizable read of that one key tells how far the mirror must be. Its value is the format
+//! version. Other users of the same etcd do not matter.
 
 mod client;
 mod failure;
@@ -36,7 +37,8 @@ pub struct EtcdOptions {
     /// For one call, and for one commit to become visible.
     pub request_timeout: Duration,
     pub history: HistoryLimits,
-    /// Whether to compact etcd too. Turn it off if somebody else does, or needs etcd's older history.
+    /// Whether to compact etcd too. Turn it off if somebody else does, or needs etcd's older
+    /// history.
     pub compact_etcd: bool,
 }
 
@@ -86,14 +88,37 @@ impl Etcd {
             endpoints: options.endpoints.join(", "),
             source: failure.outage("the start"),
         };
-        let head = ensure_head(&client, &options.prefix).await.map_err(unreachable)?;
+        let head = ensure_head(&client, &options.prefix)
+            .await
+            .map_err(unreachable)?;
         check_format(&options.prefix, &head)?;
-        let (revision, entries) = follow::read_all(&client, &options.prefix).await.map_err(unreachable)?;
+        let (revision, entries) = follow::read_all(&client, &options.prefix)
+            .await
+            .map_err(unreachable)?;
         let mirror = Arc::new(Mirror::new(revision, entries, options.history));
-        let follower = Follower { mirror: mirror.clone(), client: client.clone(), prefix: options.prefix.clone() };
+        let follower = Follower {
+            mirror: mirror.clone(),
+            client: client.clone(),
+            prefix: options.prefix.clone(),
+        };
         let follower = tokio::spawn(follower.run());
-        let EtcdOptions { prefix, request_timeout: timeout, compact_etcd, .. } = options;
-        Ok((mirror.clone(), Etcd { mirror, client, prefix, timeout, compact_etcd, follower }))
+        let EtcdOptions {
+            prefix,
+            request_timeout: timeout,
+            compact_etcd,
+            ..
+        } = options;
+        Ok((
+            mirror.clone(),
+            Etcd {
+                mirror,
+                client,
+                prefix,
+                timeout,
+                compact_etcd,
+                follower,
+            },
+        ))
     }
 
     pub async fn commit(&self, txn: Txn) -> Result<Revision, TxnError> {
@@ -105,12 +130,14 @@ impl Etcd {
         let answer = self.client.txn(request).await.map_err(txn_error)?;
         if answer.succeeded {
             let revision = revision(answer.header.map_or(0, |header| header.revision));
-            self.visible(revision).await.map_err(|outage| TxnError::Unavailable(outage.after_write()))?;
+            self.visible(revision)
+                .await
+                .map_err(|outage| TxnError::Unavailable(outage.after_write()))?;
             return Ok(revision);
         }
         let (head, key) = txn::conflict(&answer, checks);
-        // The caller will read before it tries again: it must then see what it lost to. If that takes too long, it is
-        // still a conflict.
+        // The caller will read before it tries again: it must then see what it lost to. If that
+        // takes too long, it is still a conflict.
         let _ = self.visible(head).await;
         Err(TxnError::Conflict { key })
     }
@@ -120,11 +147,17 @@ impl Etcd {
             return Err(closed());
         }
         let outage = |failure: Failure| failure.outage("a read");
-        let answer = self.client.range(txn::read_head(&self.prefix)).await.map_err(outage)?;
+        let answer = self
+            .client
+            .range(txn::read_head(&self.prefix))
+            .await
+            .map_err(outage)?;
         let head = match answer.kvs.into_iter().next() {
             Some(head) => head,
             // Somebody cleared the prefix: the new head comes after that.
-            None => ensure_head(&self.client, &self.prefix).await.map_err(outage)?,
+            None => ensure_head(&self.client, &self.prefix)
+                .await
+                .map_err(outage)?,
         };
         self.visible(revision(head.mod_revision)).await?;
         Ok(self.mirror.revision())
@@ -134,7 +167,9 @@ impl Etcd {
         match tokio::time::timeout(self.timeout, self.mirror.reached(revision)).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(closed()),
-            Err(_) => Err(Outage::new(format!("this server does not see revision {revision} of etcd yet"))),
+            Err(_) => Err(Outage::new(format!(
+                "this server does not see revision {revision} of etcd yet"
+            ))),
         }
     }
 
@@ -142,7 +177,10 @@ impl Etcd {
         if !self.compact_etcd {
             return Ok(());
         }
-        self.client.compact(wire(at)).await.map_err(|failure| failure.outage("a compaction"))
+        self.client
+            .compact(wire(at))
+            .await
+            .map_err(|failure| failure.outage("a compaction"))
     }
 
     pub fn close(&self) {
@@ -159,15 +197,27 @@ impl Drop for Etcd {
 /// Makes the head if there is none, and returns it.
 async fn ensure_head(client: &Client, prefix: &str) -> Result<KeyValue, Failure> {
     let answer = client.txn(txn::ensure_head(prefix)).await?;
-    let ranges = answer.responses.into_iter().filter_map(|response| response.range);
-    Ok(ranges.flat_map(|range| range.kvs).next().unwrap_or_default())
+    let ranges = answer
+        .responses
+        .into_iter()
+        .filter_map(|response| response.range);
+    Ok(ranges
+        .flat_map(|range| range.kvs)
+        .next()
+        .unwrap_or_default())
 }
 
 fn check_format(prefix: &str, head: &KeyValue) -> Result<(), OpenError> {
-    let found = std::str::from_utf8(&head.value).ok().and_then(|text| text.parse().ok());
+    let found = std::str::from_utf8(&head.value)
+        .ok()
+        .and_then(|text| text.parse().ok());
     match found {
         Some(found) if found <= FORMAT => Ok(()),
-        Some(found) => Err(OpenError::Newer { place: format!("the etcd prefix {prefix}"), found, known: FORMAT }),
+        Some(found) => Err(OpenError::Newer {
+            place: format!("the etcd prefix {prefix}"),
+            found,
+            known: FORMAT,
+        }),
         None => Err(OpenError::Option {
             option: "prefix",
             reason: format!("{prefix}head is not Portico's: choose another prefix"),

@@ -1,11 +1,12 @@
 //! A revisioned key-value store with watch: what the API server keeps its objects in.
 //!
-//! Two engines make transactions durable: [`Store::embedded`] (one directory on this machine) and [`Store::etcd`]
-//! (etcd v3, shared by several servers). Both feed the same in-memory mirror, which serves every read and every watch,
-//! so the engines differ in where a commit goes and in nothing a reader can see.
+//! Two engines make transactions durable: [`Store::embedded`] (one directory on this machine) and
+//! [`Store::etcd`] (etcd v3, shared by several servers). Both feed the same in-memory mirror, which
+//! serves every read and every watch, so the engines differ in where a commit goes and in nothing a
+//! reader can see.
 //!
-//! Keys look like `services/default/web`. The part before the first `/` is the *topic*: watch logs are kept per topic,
-//! so a watcher of one resource is not woken by another.
+//! Keys look like `services/default/web`. The part before the first `/` is the *topic*: watch logs
+//! are kept per topic, so a watcher of one resource is not woken by another.
 
 mod embedded;
 mod error;

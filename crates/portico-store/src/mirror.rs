@@ -1,5 +1,6 @@
-//! The in-memory picture of the store that serves every read and every watch. Owns the lock, the clock and the wakers;
-//! the rules are in `state`. One engine at a time publishes into it, in revision order.
+//! The in-memory picture of the store that serves every read and every watch. Owns the lock, the
+//! clock and the wakers; the rules are in `state`. One engine at a time publishes into it, in
+//! revision order.
 
 mod chain;
 mod hearing;
@@ -56,9 +57,17 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    pub fn new(revision: Revision, entries: impl IntoIterator<Item = Entry>, limits: HistoryLimits) -> Mirror {
+    pub fn new(
+        revision: Revision,
+        entries: impl IntoIterator<Item = Entry>,
+        limits: HistoryLimits,
+    ) -> Mirror {
         let state = RwLock::new(State::new(revision, entries, limits));
-        Mirror { state, progress: watch::Sender::new(Some(revision)), newest: Mutex::new((revision, None)) }
+        Mirror {
+            state,
+            progress: watch::Sender::new(Some(revision)),
+            newest: Mutex::new((revision, None)),
+        }
     }
 
     pub fn revision(&self) -> Revision {
@@ -84,7 +93,9 @@ impl Mirror {
     /// The first of the checks that does not hold now.
     pub fn failed_check<'a>(&self, checks: &'a [Check]) -> Option<&'a Check> {
         let state = self.read();
-        checks.iter().find(|check| state.get(&check.key).map_or(0, |entry| entry.modified) != check.modified)
+        checks
+            .iter()
+            .find(|check| state.get(&check.key).map_or(0, |entry| entry.modified) != check.modified)
     }
 
     /// Makes commits visible, all at once, and wakes those who wait for them.
@@ -92,17 +103,27 @@ impl Mirror {
         let now = Instant::now();
         let mut woken = Woken::default();
         let mut state = self.write();
-        commits.into_iter().for_each(|commit| state.apply(commit, now, &mut woken));
+        commits
+            .into_iter()
+            .for_each(|commit| state.apply(commit, now, &mut woken));
         let revision = state.revision();
         drop(state);
         self.wake(revision, woken);
     }
 
-    /// Takes over contents read as a whole. If they are what the mirror shows already, watches go on.
+    /// Takes over contents read as a whole. If they are what the mirror shows already, watches go
+    /// on.
     pub fn replace(&self, revision: Revision, entries: Vec<Entry>) {
         let mut state = self.write();
         if revision >= state.revision() && state.shows(&entries) {
-            state.apply(Commit { revision, changes: Vec::new() }, Instant::now(), &mut Woken::default());
+            state.apply(
+                Commit {
+                    revision,
+                    changes: Vec::new(),
+                },
+                Instant::now(),
+                &mut Woken::default(),
+            );
         } else {
             state.replace(revision, entries);
         }
@@ -114,12 +135,18 @@ impl Mirror {
     fn wake(&self, revision: Revision, woken: Woken) {
         let hearing = woken.wake();
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = (revision, Some(hearing));
-        self.progress.send_modify(|progress| *progress = progress.and(Some(revision)));
+        self.progress
+            .send_modify(|progress| *progress = progress.and(Some(revision)));
     }
 
-    /// Waits a little until those who watch have heard of what `revision` changed, unless there is something newer.
+    /// Waits a little until those who watch have heard of what `revision` changed, unless there is
+    /// something newer.
     pub async fn heard(&self, revision: Revision) {
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let newest = self
+            .newest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let (newest, Some(hearing)) = newest
             && newest == revision
         {
@@ -130,7 +157,9 @@ impl Mirror {
     /// Waits until `revision` is visible. False if the mirror was closed before.
     pub async fn reached(&self, revision: Revision) -> bool {
         let mut progress = self.progress.subscribe();
-        let reached = progress.wait_for(|now| now.is_none_or(|now| now >= revision)).await;
+        let reached = progress
+            .wait_for(|now| now.is_none_or(|now| now >= revision))
+            .await;
         reached.is_ok_and(|now| now.is_some())
     }
 
@@ -151,7 +180,12 @@ impl Mirror {
         self.write().subscribe(prefix, from)
     }
 
-    pub fn events(&self, prefix: &str, position: Revision, generation: u64) -> Result<Batch, WatchError> {
+    pub fn events(
+        &self,
+        prefix: &str,
+        position: Revision,
+        generation: u64,
+    ) -> Result<Batch, WatchError> {
         self.read().events(prefix, position, generation)
     }
 

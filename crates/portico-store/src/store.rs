@@ -10,13 +10,15 @@ use crate::etcd::Etcd;
 use crate::mirror::Mirror;
 use crate::types::topic_of;
 use crate::{
-    CompactError, EmbeddedOptions, Entry, EtcdOptions, OpenError, Range, RangeResult, ReadError, Revision, Txn,
-    TxnError, Watch,
+    CompactError, EmbeddedOptions, Entry, EtcdOptions, OpenError, Range, RangeResult, ReadError,
+    Revision, Txn, TxnError, Watch,
 };
 
-/// A transaction has at most so many checks and so many operations. etcd allows 128 of each; one is the store's own.
+/// A transaction has at most so many checks and so many operations. etcd allows 128 of each; one is
+/// the store's own.
 pub const MAX_TXN_OPS: usize = 127;
-/// The keys and values of a transaction have at most so many bytes together: etcd's default limit less the envelope.
+/// The keys and values of a transaction have at most so many bytes together: etcd's default limit
+/// less the envelope.
 pub const MAX_TXN_BYTES: usize = 1_500_000;
 /// How often the background task looks whether history is too old.
 const TIDY_EVERY: Duration = Duration::from_secs(30);
@@ -56,7 +58,8 @@ impl Store {
         Store { inner }
     }
 
-    /// Returns after the transaction is durable, visible to reads of this store and, if that is soon, told to those who watch.
+    /// Returns after the transaction is durable, visible to reads of this store and, if that is
+    /// soon, told to those who watch.
     pub async fn commit(&self, txn: Txn) -> Result<Revision, TxnError> {
         validate(&txn)?;
         if txn.ops.is_empty() {
@@ -73,10 +76,14 @@ impl Store {
     async fn verify(&self, txn: Txn) -> Result<Revision, TxnError> {
         let revision = self.barrier().await.map_err(|error| match error {
             ReadError::Unavailable(outage) => TxnError::Unavailable(outage),
-            other => TxnError::Invalid { reason: other.to_string() },
+            other => TxnError::Invalid {
+                reason: other.to_string(),
+            },
         })?;
         match self.inner.mirror.failed_check(&txn.checks) {
-            Some(check) => Err(TxnError::Conflict { key: check.key.clone() }),
+            Some(check) => Err(TxnError::Conflict {
+                key: check.key.clone(),
+            }),
             None => Ok(revision),
         }
     }
@@ -111,7 +118,8 @@ impl Store {
         self.inner.mirror.range(range)
     }
 
-    /// Events under `prefix` with a revision greater than `from`. The prefix holds a whole topic and its `/`.
+    /// Events under `prefix` with a revision greater than `from`. The prefix holds a whole topic
+    /// and its `/`.
     pub fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, ReadError> {
         Watch::open(self.inner.mirror.clone(), prefix, from)
     }
@@ -120,13 +128,17 @@ impl Store {
     pub async fn compact(&self, at: Revision) -> Result<(), CompactError> {
         let current = self.revision();
         if at > current {
-            return Err(CompactError::Future { revision: at, current });
+            return Err(CompactError::Future {
+                revision: at,
+                current,
+            });
         }
         self.inner.mirror.compact(at);
         self.inner.compact_engine(at).await
     }
 
-    /// Ends all watches and releases the directory or the connections. Commits that were accepted are finished first.
+    /// Ends all watches and releases the directory or the connections. Commits that were accepted
+    /// are finished first.
     pub async fn close(&self) {
         self.inner.mirror.close();
         match &self.inner.engine {
@@ -154,7 +166,11 @@ impl Drop for Inner {
 
 fn validate(txn: &Txn) -> Result<(), TxnError> {
     let size: usize = txn.ops.iter().map(|op| op.size()).sum::<usize>()
-        + txn.checks.iter().map(|check| check.key.len()).sum::<usize>();
+        + txn
+            .checks
+            .iter()
+            .map(|check| check.key.len())
+            .sum::<usize>();
     for (what, size, limit) in [
         ("operations", txn.ops.len(), MAX_TXN_OPS),
         ("checks", txn.checks.len(), MAX_TXN_OPS),
@@ -172,7 +188,9 @@ fn validate(txn: &Txn) -> Result<(), TxnError> {
             });
         }
         if !written.insert(key) {
-            return Err(TxnError::Invalid { reason: format!("the key {key:?} is written twice") });
+            return Err(TxnError::Invalid {
+                reason: format!("the key {key:?} is written twice"),
+            });
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! The words of the store: entries, events, transactions and ranges. No behaviour beyond small constructors.
+//! The words of the store: entries, events, transactions and ranges. No behaviour beyond small
+//! constructors.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,11 +26,13 @@ pub struct Event {
     pub now: Option<Entry>,
     /// `None` when the key was created.
     pub before: Option<Entry>,
-    /// A place for one reader to keep its encoded form, so that a change that goes to a thousand watchers is encoded once.
+    /// A place for one reader to keep its encoded form, so that a change that goes to a thousand
+    /// watchers is encoded once.
     pub cache: OnceLock<Bytes>,
 }
 
-/// A condition of a transaction: the key was last modified at this revision. 0 means that it must not exist.
+/// A condition of a transaction: the key was last modified at this revision. 0 means that it must
+/// not exist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     pub key: String,
@@ -38,7 +41,10 @@ pub struct Check {
 
 impl Check {
     pub fn modified(key: impl Into<String>, modified: Revision) -> Check {
-        Check { key: key.into(), modified }
+        Check {
+            key: key.into(),
+            modified,
+        }
     }
 
     pub fn absent(key: impl Into<String>) -> Check {
@@ -55,7 +61,10 @@ pub enum Op {
 
 impl Op {
     pub fn put(key: impl Into<String>, value: impl Into<Bytes>) -> Op {
-        Op::Put { key: key.into(), value: value.into() }
+        Op::Put {
+            key: key.into(),
+            value: value.into(),
+        }
     }
 
     pub fn delete(key: impl Into<String>) -> Op {
@@ -76,7 +85,8 @@ impl Op {
     }
 }
 
-/// If every check holds, all operations happen, at one revision; otherwise none. A key may be written once.
+/// If every check holds, all operations happen, at one revision; otherwise none. A key may be
+/// written once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Txn {
     pub checks: Vec<Check>,

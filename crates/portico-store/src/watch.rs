@@ -1,4 +1,5 @@
-//! One reader of the change log. It holds a position and no buffer, so a slow reader costs no memory.
+//! One reader of the change log. It holds a position and no buffer, so a slow reader costs no
+//! memory.
 
 use std::sync::Arc;
 
@@ -14,25 +15,39 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn open(mirror: Arc<Mirror>, prefix: &str, from: Revision) -> Result<Watch, ReadError> {
+    pub(crate) fn open(
+        mirror: Arc<Mirror>,
+        prefix: &str,
+        from: Revision,
+    ) -> Result<Watch, ReadError> {
         let Subscription { bell, generation } = mirror.subscribe(prefix, from)?;
-        Ok(Watch { mirror, prefix: prefix.into(), position: from, generation, listener: Listener::of(bell) })
+        Ok(Watch {
+            mirror,
+            prefix: prefix.into(),
+            position: from,
+            generation,
+            listener: Listener::of(bell),
+        })
     }
 
-    /// Who writes is answered after this one has asked for more, which says that it has passed on what it got.
+    /// Who writes is answered after this one has asked for more, which says that it has passed on
+    /// what it got.
     pub fn before_answers(mut self) -> Watch {
         self.listener.confirm();
         self
     }
 
-    /// Waits for what is new, in revision order. A batch never ends inside a revision. Dropping the future loses nothing.
+    /// Waits for what is new, in revision order. A batch never ends inside a revision. Dropping the
+    /// future loses nothing.
     pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, WatchError> {
         loop {
             self.listener.forget();
             if self.mirror.is_closed() {
                 return Err(WatchError::Closed);
             }
-            let batch = self.mirror.events(&self.prefix, self.position, self.generation)?;
+            let batch = self
+                .mirror
+                .events(&self.prefix, self.position, self.generation)?;
             self.position = batch.position;
             if !batch.events.is_empty() {
                 return Ok(batch.events);
@@ -41,8 +56,10 @@ impl Watch {
         }
     }
 
-    /// Everything up to here, in the whole store, has been seen: a bookmark with this revision is truthful.
+    /// Everything up to here, in the whole store, has been seen: a bookmark with this revision is
+    /// truthful.
     pub fn position(&self) -> Revision {
-        self.mirror.seen(&self.prefix, self.position, self.generation)
+        self.mirror
+            .seen(&self.prefix, self.position, self.generation)
     }
 }

@@ -1,4 +1,5 @@
-//! Runs a command inside user-mode-linux: `cargo run -p portico-testbed --example uml -- sh -c 'uname -r; ipvsadm -ln'`.
+//! Runs a command inside user-mode-linux:
+//! `cargo run -p portico-testbed --example uml -- sh -c 'uname -r; ipvsadm -ln'`.
 #![allow(clippy::print_stdout, reason = "it is what the command prints")]
 
 use portico_testbed::uml::Uml;

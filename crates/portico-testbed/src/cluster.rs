@@ -1,5 +1,6 @@
-//! A small dual-stack cluster: a control plane, three nodes with three pods each, two clients outside, and a box behind the
-//! nodes' default route that answers on every address and port. There are no programs of Kubernetes in it, only the network.
+//! A small dual-stack cluster: a control plane, three nodes with three pods each, two clients
+//! outside, and a box behind the nodes' default route that answers on every address and port. There
+//! are no programs of Kubernetes in it, only the network.
 //!
 //! | host | addresses |
 //! |---|---|
@@ -37,8 +38,10 @@ pub fn zone(node: u8) -> &'static str {
 
 /// A host's further addresses, from which it does not send by itself.
 pub fn extra_sources(client: &str, v6: bool) -> impl Iterator<Item = String> + use<> {
-    let (first, prefix) =
-        (if client == "client" { 101 } else { 151 }, if v6 { "2001:db8:51::" } else { "198.51.100." });
+    let (first, prefix) = (
+        if client == "client" { 101 } else { 151 },
+        if v6 { "2001:db8:51::" } else { "198.51.100." },
+    );
     (first..first + EXTRA_SOURCES).map(move |last| format!("{prefix}{last}"))
 }
 
@@ -52,7 +55,10 @@ pub struct Addresses {
 impl Default for Addresses {
     fn default() -> Addresses {
         let by_host = by_host();
-        Addresses { owners: owners(&by_host), by_host }
+        Addresses {
+            owners: owners(&by_host),
+            by_host,
+        }
     }
 }
 
@@ -63,7 +69,10 @@ impl Addresses {
     }
 
     pub fn all_of(&self, host: &str) -> impl Iterator<Item = IpAddr> {
-        self.by_host.get(host).into_iter().flat_map(|all| all.values().copied())
+        self.by_host
+            .get(host)
+            .into_iter()
+            .flat_map(|all| all.values().copied())
     }
 
     /// Whose address this is.
@@ -81,7 +90,11 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn new() -> Result<Cluster> {
-        let in_all = |source| Error { host: "all".to_owned(), doing: "make the bed".to_owned(), source };
+        let in_all = |source| Error {
+            host: "all".to_owned(),
+            doing: "make the bed".to_owned(),
+            source,
+        };
         let bed = Testbed::new().map_err(in_all)?;
         let addresses = Addresses::default();
         let mut hosts = BTreeMap::new();
@@ -89,7 +102,12 @@ impl Cluster {
             hosts.insert(name.clone(), bed.host(name)?);
         }
         let switch = bed.host("switch")?;
-        let cluster = Cluster { addresses, hosts, switch, _bed: bed };
+        let cluster = Cluster {
+            addresses,
+            hosts,
+            switch,
+            _bed: bed,
+        };
         cluster.build(&cluster.switch)?;
         cluster.serve()?;
         Ok(cluster)
@@ -110,7 +128,11 @@ impl Cluster {
 
     fn build(&self, switch: &Host) -> Result<()> {
         switch.bridge("br0")?;
-        for (name, host) in self.hosts.iter().filter(|(name, _)| !name.starts_with("pod")) {
+        for (name, host) in self
+            .hosts
+            .iter()
+            .filter(|(name, _)| !name.starts_with("pod"))
+        {
             host.cable_to_silent_switch("eth0", switch, &format!("to-{name}"), "br0")?;
             let [ip, ip6] = self.text(name, ["ip", "ip6"]);
             host.address("eth0", &format!("{ip}/24"))?;
@@ -124,7 +146,9 @@ impl Cluster {
         }
         // The nodes' MAC addresses are known to `lb`, and change before anybody asks for them.
         NODES.iter().try_for_each(|&node| self.build_node(node))?;
-        NODES.iter().try_for_each(|node| self.hosts[&format!("node{node}")].wait_until_it_carries("cni0"))?;
+        NODES.iter().try_for_each(|node| {
+            self.hosts[&format!("node{node}")].wait_until_it_carries("cni0")
+        })?;
         switch.wait_until_it_carries("br0")
     }
 
@@ -132,7 +156,11 @@ impl Cluster {
         let name = format!("node{node}");
         let host = &self.hosts[&name];
         host.link_mac("eth0", mac(node))?;
-        for setting in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv6/conf/default/forwarding"] {
+        for setting in [
+            "net/ipv4/ip_forward",
+            "net/ipv6/conf/all/forwarding",
+            "net/ipv6/conf/default/forwarding",
+        ] {
             host.sysctl(setting, "1")?;
         }
         let [alt, alt6, gw, gw6] = self.text(&name, ["alt", "alt6", "gw", "gw6"]);
@@ -141,14 +169,19 @@ impl Cluster {
         routes_to_clients(host)?;
         routes_to_pods(host, node)?;
         for other in NODES.into_iter().filter(|&other| other != node) {
-            host.route(Route::to(&format!("172.31.0.1{other}")).via(&format!("172.30.0.1{other}")))?;
-            host.route(Route::to(&format!("fd00:31::1{other}")).via(&format!("fd00:30::1{other}")))?;
+            host.route(
+                Route::to(&format!("172.31.0.1{other}")).via(&format!("172.30.0.1{other}")),
+            )?;
+            host.route(
+                Route::to(&format!("fd00:31::1{other}")).via(&format!("fd00:30::1{other}")),
+            )?;
         }
         default_routes_to_lb(host)?;
         host.bridge("cni0")?;
         host.address("cni0", &format!("{gw}/24"))?;
         host.address("cni0", &format!("{gw6}/64"))?;
-        PODS.iter().try_for_each(|&pod| self.build_pod(host, &format!("pod{node}-{pod}"), pod, &gw, &gw6))
+        PODS.iter()
+            .try_for_each(|&pod| self.build_pod(host, &format!("pod{node}-{pod}"), pod, &gw, &gw6))
     }
 
     fn build_pod(&self, node: &Host, name: &str, pod: u8, gw: &str, gw6: &str) -> Result<()> {
@@ -186,14 +219,28 @@ impl Cluster {
 fn by_host() -> BTreeMap<String, BTreeMap<&'static str, IpAddr>> {
     let mut all = BTreeMap::new();
     let mut add = |host: String, pairs: &[(&'static str, String)]| {
-        let parsed = pairs.iter().filter_map(|(which, text)| Some((*which, text.parse().ok()?)));
+        let parsed = pairs
+            .iter()
+            .filter_map(|(which, text)| Some((*which, text.parse().ok()?)));
         all.insert(host, parsed.collect::<BTreeMap<_, IpAddr>>());
     };
     for (host, last) in [("cp", 2), ("lb", 5)] {
-        add(host.to_owned(), &[("ip", format!("172.30.0.{last}")), ("ip6", format!("fd00:30::{last}"))]);
+        add(
+            host.to_owned(),
+            &[
+                ("ip", format!("172.30.0.{last}")),
+                ("ip6", format!("fd00:30::{last}")),
+            ],
+        );
     }
     for (host, last) in [("client", 10), ("client2", 20)] {
-        add(host.to_owned(), &[("ip", format!("198.51.100.{last}")), ("ip6", format!("2001:db8:51::{last}"))]);
+        add(
+            host.to_owned(),
+            &[
+                ("ip", format!("198.51.100.{last}")),
+                ("ip6", format!("2001:db8:51::{last}")),
+            ],
+        );
     }
     for node in NODES {
         let of_node = [
@@ -206,7 +253,10 @@ fn by_host() -> BTreeMap<String, BTreeMap<&'static str, IpAddr>> {
         ];
         add(format!("node{node}"), &of_node);
         for pod in PODS {
-            let of_pod = [("ip", format!("10.244.{node}.1{pod}")), ("ip6", format!("fd00:10:244:{node}::1{pod}"))];
+            let of_pod = [
+                ("ip", format!("10.244.{node}.1{pod}")),
+                ("ip6", format!("fd00:10:244:{node}::1{pod}")),
+            ];
             add(format!("pod{node}-{pod}"), &of_pod);
         }
     }
@@ -214,7 +264,9 @@ fn by_host() -> BTreeMap<String, BTreeMap<&'static str, IpAddr>> {
 }
 
 fn owners(by_host: &BTreeMap<String, BTreeMap<&'static str, IpAddr>>) -> BTreeMap<IpAddr, String> {
-    let named = by_host.iter().flat_map(|(host, all)| all.values().map(move |&address| (address, host.clone())));
+    let named = by_host
+        .iter()
+        .flat_map(|(host, all)| all.values().map(move |&address| (address, host.clone())));
     let extra = ["client", "client2"].into_iter().flat_map(|client| {
         let texts = extra_sources(client, false).chain(extra_sources(client, true));
         texts.filter_map(move |text| Some((text.parse().ok()?, client.to_owned())))
@@ -234,7 +286,9 @@ fn routes_to_clients(host: &Host) -> Result<()> {
 fn routes_to_pods(host: &Host, own: u8) -> Result<()> {
     for node in NODES.into_iter().filter(|&node| node != own) {
         host.route(Route::to(&format!("10.244.{node}.0/24")).via(&format!("172.30.0.1{node}")))?;
-        host.route(Route::to(&format!("fd00:10:244:{node}::/64")).via(&format!("fd00:30::1{node}")))?;
+        host.route(
+            Route::to(&format!("fd00:10:244:{node}::/64")).via(&format!("fd00:30::1{node}")),
+        )?;
     }
     Ok(())
 }
@@ -248,9 +302,22 @@ fn default_routes_to_lb(host: &Host) -> Result<()> {
 fn routes_by_mark(host: &Host) -> Result<()> {
     for node in NODES {
         let (mark, table) = (u32::from(node), 200 + u32::from(node));
-        host.route(Route::to("default").via(&format!("172.30.0.1{node}")).table(table))?;
-        host.route(Route::to("default6").via(&format!("fd00:30::1{node}")).table(table))?;
-        host.rule(Rule { mark: Some(mark), input: None, table, priority: 100 + mark })?;
+        host.route(
+            Route::to("default")
+                .via(&format!("172.30.0.1{node}"))
+                .table(table),
+        )?;
+        host.route(
+            Route::to("default6")
+                .via(&format!("fd00:30::1{node}"))
+                .table(table),
+        )?;
+        host.rule(Rule {
+            mark: Some(mark),
+            input: None,
+            table,
+            priority: 100 + mark,
+        })?;
     }
     Ok(())
 }
@@ -261,16 +328,25 @@ fn client(host: &Host) -> Result<()> {
             host.secondary_address("eth0", &format!("{address}/{length}"))?;
         }
     }
-    for network in ["172.30.0.0/24", "172.31.0.0/24", "fd00:30::/64", "fd00:31::/64"] {
+    for network in [
+        "172.30.0.0/24",
+        "172.31.0.0/24",
+        "fd00:30::/64",
+        "fd00:31::/64",
+    ] {
         host.route(Route::to(network).link("eth0"))?;
     }
     default_routes_to_lb(host)?;
     routes_by_mark(host)
 }
 
-/// Takes every address for its own and answers for every port, back through the node that the question came from.
+/// Takes every address for its own and answers for every port, back through the node that the
+/// question came from.
 fn lb(host: &Host) -> Result<()> {
-    for setting in ["net/ipv4/conf/all/arp_ignore", "net/ipv4/conf/default/arp_ignore"] {
+    for setting in [
+        "net/ipv4/conf/all/arp_ignore",
+        "net/ipv4/conf/default/arp_ignore",
+    ] {
         host.sysctl(setting, "1")?;
     }
     routes_to_clients(host)?;
@@ -278,21 +354,33 @@ fn lb(host: &Host) -> Result<()> {
     routes_by_mark(host)?;
     host.route(Route::to("default").local().table(100))?;
     host.route(Route::to("default6").local().table(100))?;
-    host.rule(Rule { mark: None, input: Some("eth0"), table: 100, priority: 10 })?;
+    host.rule(Rule {
+        mark: None,
+        input: Some("eth0"),
+        table: 100,
+        priority: 10,
+    })?;
     // With iptables, which every kernel has in one way or the other.
     let remember = NODES.map(|node| {
-        format!("-A PREROUTING -m mac --mac-source 02:fa:00:00:00:{node:02x} -m conntrack --ctdir ORIGINAL -j CONNMARK --set-mark {node}\n")
+        format!(
+            "-A PREROUTING -m mac --mac-source 02:fa:00:00:00:{node:02x} -m conntrack --ctdir \
+             ORIGINAL -j CONNMARK --set-mark {node}\n"
+        )
     });
-    let answer = ["tcp", "udp"]
-        .map(|protocol| format!("-A PREROUTING -i eth0 -p {protocol} -j REDIRECT --to-ports {CATCH_ALL}\n"));
+    let answer = ["tcp", "udp"].map(|protocol| {
+        format!("-A PREROUTING -i eth0 -p {protocol} -j REDIRECT --to-ports {CATCH_ALL}\n")
+    });
     let rules = format!(
-        "*mangle\n{}-A OUTPUT -m connmark ! --mark 0 -j CONNMARK --restore-mark\nCOMMIT\n*nat\n{}COMMIT\n",
+        "*mangle\n{}-A OUTPUT -m connmark ! --mark 0 -j CONNMARK \
+         --restore-mark\nCOMMIT\n*nat\n{}COMMIT\n",
         remember.concat(),
         answer.concat()
     );
-    ["iptables-restore", "ip6tables-restore"].into_iter().try_for_each(|program| {
-        let mut restore = Command::new(program);
-        restore.arg("--wait");
-        host.run(restore, &rules).map(drop)
-    })
+    ["iptables-restore", "ip6tables-restore"]
+        .into_iter()
+        .try_for_each(|program| {
+            let mut restore = Command::new(program);
+            restore.arg("--wait");
+            host.run(restore, &rules).map(drop)
+        })
 }

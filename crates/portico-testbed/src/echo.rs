@@ -41,20 +41,32 @@ impl FromStr for Seen {
         let parse = || {
             let mut words = text.split_whitespace();
             let host = words.next()?.to_owned();
-            Some(Seen { host, source: words.next()?.parse().ok()?, port: words.next()?.parse().ok()? })
+            Some(Seen {
+                host,
+                source: words.next()?.parse().ok()?,
+                port: words.next()?.parse().ok()?,
+            })
         };
-        parse().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("strange answer: {text:?}")))
+        parse().ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("strange answer: {text:?}"),
+            )
+        })
     }
 }
 
 impl Host {
-    /// Answers on this port, TCP (when a connection opens, and for every line) and UDP, in both families, until the bed is
-    /// gone.
+    /// Answers on this port, TCP (when a connection opens, and for every line) and UDP, in both
+    /// families, until the bed is gone.
     pub fn serve(&self, port: u16) -> Result<()> {
         let sockets = self.enter(|| Ok((bound(Type::STREAM, port)?, bound(Type::DGRAM, port)?)));
         let registered = sockets.and_then(|(tcp, udp)| {
             let _context = self.servers().enter();
-            Ok((TcpListener::from_std(tcp.into())?, UdpSocket::from_std(udp.into())?))
+            Ok((
+                TcpListener::from_std(tcp.into())?,
+                UdpSocket::from_std(udp.into())?,
+            ))
         });
         let (tcp, udp) = registered.map_err(self.failed(format!("serve on port {port}")))?;
         let name: Arc<str> = self.name().into();
@@ -63,28 +75,32 @@ impl Host {
         Ok(())
     }
 
-    /// Answers HTTP on this port, whatever is asked for, one request a connection, until the bed is gone.
+    /// Answers HTTP on this port, whatever is asked for, one request a connection, until the bed is
+    /// gone.
     pub fn serve_http(&self, port: u16) -> Result<()> {
         let registered = self.enter(|| bound(Type::STREAM, port)).and_then(|socket| {
             let _context = self.servers().enter();
             TcpListener::from_std(socket.into())
         });
         let listener = registered.map_err(self.failed(format!("serve HTTP on port {port}")))?;
-        self.servers().spawn(serve_http(self.name().into(), listener, port));
+        self.servers()
+            .spawn(serve_http(self.name().into(), listener, port));
         Ok(())
     }
 
     /// Answers SCTP on these ports in both families; on all others it refuses.
     pub fn serve_sctp(&self, ports: &[u16]) -> Result<()> {
         for domain in [Domain::IPV4, Domain::IPV6] {
-            let socket = self.enter(|| Socket::new(domain, Type::RAW, Some(Protocol::from(sctp::NUMBER))));
+            let socket =
+                self.enter(|| Socket::new(domain, Type::RAW, Some(Protocol::from(sctp::NUMBER))));
             let registered = socket.and_then(|socket| {
                 socket.set_nonblocking(true)?;
                 let _context = self.servers().enter();
                 UdpSocket::from_std(socket.into())
             });
             let socket = registered.map_err(self.failed("serve SCTP"))?;
-            self.servers().spawn(serve_sctp(self.name().to_owned(), socket, ports.to_vec()));
+            self.servers()
+                .spawn(serve_sctp(self.name().to_owned(), socket, ports.to_vec()));
         }
         Ok(())
     }
@@ -110,7 +126,11 @@ fn plain(address: SocketAddr) -> SocketAddr {
 async fn serve_tcp(host: Arc<str>, listener: TcpListener, port: u16) {
     loop {
         if let Ok((stream, source)) = listener.accept().await {
-            let seen = Seen { host: host.to_string(), source: plain(source), port };
+            let seen = Seen {
+                host: host.to_string(),
+                source: plain(source),
+                port,
+            };
             tokio::spawn(serve_connection(stream, format!("{seen}\n")));
         }
     }
@@ -119,8 +139,15 @@ async fn serve_tcp(host: Arc<str>, listener: TcpListener, port: u16) {
 async fn serve_http(host: Arc<str>, listener: TcpListener, port: u16) {
     loop {
         if let Ok((stream, source)) = listener.accept().await {
-            let seen = Seen { host: host.to_string(), source: plain(source), port };
-            tokio::spawn(tokio::time::timeout(HTTP_PATIENCE, answer_http(stream, seen)));
+            let seen = Seen {
+                host: host.to_string(),
+                source: plain(source),
+                port,
+            };
+            tokio::spawn(tokio::time::timeout(
+                HTTP_PATIENCE,
+                answer_http(stream, seen),
+            ));
         }
     }
 }
@@ -135,8 +162,13 @@ async fn answer_http(mut stream: TcpStream, seen: Seen) -> io::Result<()> {
         }
     }
     let body = format!("{} answers {}\n", seen.host, seen.source);
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n", body.len());
-    stream.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes()).await?;
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    stream
+        .write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes())
+        .await?;
     stream.shutdown().await
 }
 
@@ -144,10 +176,19 @@ async fn serve_connection(mut stream: TcpStream, answer: String) {
     let mut buffer = [0; 1024];
     let mut questions = 1;
     // Neither a peer that is gone nor one that has said enough is worth a word.
-    while stream.write_all(answer.repeat(questions).as_bytes()).await.is_ok() {
+    while stream
+        .write_all(answer.repeat(questions).as_bytes())
+        .await
+        .is_ok()
+    {
         match stream.read(&mut buffer).await {
             Ok(0) | Err(_) => return,
-            Ok(length) => questions = buffer[..length].iter().filter(|&&byte| byte == b'\n').count(),
+            Ok(length) => {
+                questions = buffer[..length]
+                    .iter()
+                    .filter(|&&byte| byte == b'\n')
+                    .count()
+            }
         }
     }
 }
@@ -156,7 +197,11 @@ async fn serve_udp(host: Arc<str>, socket: UdpSocket, port: u16) {
     let mut buffer = [0; 2048];
     loop {
         if let Ok((_, source)) = socket.recv_from(&mut buffer).await {
-            let seen = Seen { host: host.to_string(), source: plain(source), port };
+            let seen = Seen {
+                host: host.to_string(),
+                source: plain(source),
+                port,
+            };
             let _ = socket.send_to(format!("{seen}\n").as_bytes(), source).await;
         }
     }
@@ -166,24 +211,45 @@ async fn serve_udp(host: Arc<str>, socket: UdpSocket, port: u16) {
 async fn serve_sctp(host: String, socket: UdpSocket, ports: Vec<u16>) {
     let mut buffer = [0; 2048];
     loop {
-        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
+            continue;
+        };
         let question = Packet::parse(sctp::payload(&buffer[..length], from.is_ipv4()));
         if let Some(question) = question.filter(|question| question.chunk == INIT) {
-            let answer = answer_init(&host, from.ip(), &question, ports.contains(&question.destination));
-            let _ = socket.send_to(&answer.emit(), SocketAddr::new(from.ip(), 0)).await;
+            let answer = answer_init(
+                &host,
+                from.ip(),
+                &question,
+                ports.contains(&question.destination),
+            );
+            let _ = socket
+                .send_to(&answer.emit(), SocketAddr::new(from.ip(), 0))
+                .await;
         }
     }
 }
 
 fn answer_init(host: &str, from: IpAddr, question: &Packet, served: bool) -> Packet {
     let port = question.destination;
-    let seen = Seen { host: host.to_owned(), source: SocketAddr::new(from, question.source), port };
+    let seen = Seen {
+        host: host.to_owned(),
+        source: SocketAddr::new(from, question.source),
+        port,
+    };
     Packet {
         source: port,
         destination: question.source,
         verification: question.tag,
         chunk: if served { INIT_ACK } else { ABORT },
-        tag: if served { question.tag.wrapping_add(1).max(1) } else { 0 },
-        cookie: if served { seen.to_string().into_bytes() } else { Vec::new() },
+        tag: if served {
+            question.tag.wrapping_add(1).max(1)
+        } else {
+            0
+        },
+        cookie: if served {
+            seen.to_string().into_bytes()
+        } else {
+            Vec::new()
+        },
     }
 }

@@ -35,14 +35,23 @@ pub struct Flow {
     /// The packet mark, by which the host's rules may route.
     pub mark: Option<u32>,
     pub patience: Duration,
-    /// Of SCTP: what rules drop on its way out is an answer of its own, as a raw socket is told it, whatever ICMP says then.
+    /// Of SCTP: what rules drop on its way out is an answer of its own, as a raw socket is told it,
+    /// whatever ICMP says then.
     pub heeds_sending: bool,
 }
 
 impl Flow {
     pub fn new(protocol: Protocol, to: SocketAddr) -> Flow {
         let patience = Duration::from_secs(3);
-        Flow { protocol, to, source: None, source_port: 0, mark: None, patience, heeds_sending: false }
+        Flow {
+            protocol,
+            to,
+            source: None,
+            source_port: 0,
+            mark: None,
+            patience,
+            heeds_sending: false,
+        }
     }
 }
 
@@ -85,7 +94,9 @@ impl From<io::Error> for Failure {
         match (error.raw_os_error(), error.kind()) {
             (Some(libc::ETIMEDOUT), _) => Failure::Timeout,
             (Some(libc::ECONNREFUSED), _) => Failure::Refused,
-            (Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES | libc::EPERM), _) => Failure::Unreachable,
+            (Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES | libc::EPERM), _) => {
+                Failure::Unreachable
+            }
             (Some(libc::ECONNRESET | libc::EPIPE), _) => Failure::Reset,
             (None, io::ErrorKind::UnexpectedEof) => Failure::Closed,
             _ => Failure::Other(error.to_string()),
@@ -114,7 +125,13 @@ impl Host {
                     (Conversation::Udp(socket), seen, local)
                 }
             };
-            Ok((Answer { seen, local: local.ip() }, conversation))
+            Ok((
+                Answer {
+                    seen,
+                    local: local.ip(),
+                },
+                conversation,
+            ))
         })
         .await
     }
@@ -135,7 +152,9 @@ impl Host {
         let socket = self.socket(flow, Type::STREAM, None)?;
         // Nothing of a test's many connections is to stay around.
         socket.set_linger(Some(Duration::ZERO))?;
-        TcpSocket::from_std_stream(socket.into()).connect(flow.to).await
+        TcpSocket::from_std_stream(socket.into())
+            .connect(flow.to)
+            .await
     }
 
     async fn open_tcp(&self, flow: &Flow) -> io::Result<(Conversation, Seen, SocketAddr)> {
@@ -152,14 +171,23 @@ impl Host {
     }
 
     /// A socket of this host, ready to connect.
-    fn socket(&self, flow: &Flow, kind: Type, protocol: Option<socket2::Protocol>) -> io::Result<Socket> {
+    fn socket(
+        &self,
+        flow: &Flow,
+        kind: Type,
+        protocol: Option<socket2::Protocol>,
+    ) -> io::Result<Socket> {
         let socket = self.enter(|| Socket::new(Domain::for_address(flow.to), kind, protocol))?;
         socket.set_nonblocking(true)?;
         if let Some(mark) = flow.mark {
             socket.set_mark(mark)?;
         }
         if flow.source.is_some() || flow.source_port != 0 {
-            let any = if flow.to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            let any = if flow.to.is_ipv4() {
+                Ipv4Addr::UNSPECIFIED.into()
+            } else {
+                Ipv6Addr::UNSPECIFIED.into()
+            };
             socket.set_reuse_address(true)?;
             socket.bind(&SocketAddr::new(flow.source.unwrap_or(any), flow.source_port).into())?;
         }
@@ -176,8 +204,14 @@ impl Host {
         // It is read and written like one of UDP.
         let socket = UdpSocket::from_std(raw.into())?;
         let local = socket.local_addr()?.ip();
-        let question =
-            Packet { source, destination: flow.to.port(), verification: 0, chunk: INIT, tag, cookie: Vec::new() };
+        let question = Packet {
+            source,
+            destination: flow.to.port(),
+            verification: 0,
+            chunk: INIT,
+            tag,
+            cookie: Vec::new(),
+        };
         within(flow.patience, async {
             match socket.send(&question.emit()).await {
                 // Dropped on the way out; an ICMP error, if any, follows.
@@ -213,7 +247,10 @@ impl Conversation {
     }
 }
 
-async fn within<T>(patience: Duration, asking: impl Future<Output = io::Result<T>>) -> Result<T, Failure> {
+async fn within<T>(
+    patience: Duration,
+    asking: impl Future<Output = io::Result<T>>,
+) -> Result<T, Failure> {
     match timeout(patience, asking).await {
         Ok(outcome) => outcome.map_err(Failure::from),
         Err(_) => Err(Failure::Timeout),
@@ -249,7 +286,9 @@ async fn ask_udp(socket: &UdpSocket) -> io::Result<Seen> {
 /// Forgets answers and errors of the past, then asks.
 async fn ask_afresh(socket: &UdpSocket) -> io::Result<Seen> {
     let _ = socket.take_error();
-    while !matches!(socket.try_recv(&mut [0; 2048]), Err(error) if error.kind() == io::ErrorKind::WouldBlock) {}
+    while !matches!(socket.try_recv(&mut [0; 2048]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    {
+    }
     ask_udp(socket).await
 }
 
@@ -270,19 +309,25 @@ async fn sctp_answer(socket: &UdpSocket, question: &Packet, v4: bool) -> io::Res
             Err(_) => continue, // nothing, or what the error queue tells in detail
         };
         let packet = Packet::parse(sctp::payload(&buffer[..length], v4));
-        let ours = |packet: &Packet| packet.source == question.destination && packet.destination == question.source;
+        let ours = |packet: &Packet| {
+            packet.source == question.destination && packet.destination == question.source
+        };
         match packet.filter(ours) {
             Some(packet) if packet.chunk == INIT_ACK && packet.verification == question.tag => {
                 return String::from_utf8_lossy(&packet.cookie).parse();
             }
-            Some(packet) if packet.chunk == ABORT => return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED)),
+            Some(packet) if packet.chunk == ABORT => {
+                return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED));
+            }
             _ => {}
         }
     }
 }
 
 fn pending_error(socket: &UdpSocket) -> io::Result<()> {
-    Err(socket.take_error()?.unwrap_or(io::ErrorKind::WouldBlock.into()))
+    Err(socket
+        .take_error()?
+        .unwrap_or(io::ErrorKind::WouldBlock.into()))
 }
 
 fn unless_would_block<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
@@ -295,21 +340,39 @@ fn unless_would_block<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
 /// Asks the kernel to keep ICMP errors with the packets they are about.
 #[expect(unsafe_code, reason = "IP_RECVERR has no safe wrapper")]
 fn collect_errors(socket: BorrowedFd<'_>, v4: bool) -> io::Result<()> {
-    let (level, option) =
-        if v4 { (libc::IPPROTO_IP, libc::IP_RECVERR) } else { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) };
-    let on: libc::c_int = 1;
-    // SAFETY: the option is an int; the pointer and its length are those of one that lives until the call returns.
-    let result = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), size_of_val(&on) as libc::socklen_t)
+    let (level, option) = if v4 {
+        (libc::IPPROTO_IP, libc::IP_RECVERR)
+    } else {
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let on: libc::c_int = 1;
+    // SAFETY: the option is an int; the pointer and its length are those of one that lives until
+    // the call returns.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
-/// The next ICMP error in the socket's queue: the beginning of the packet it is about, and what it says.
+/// The next ICMP error in the socket's queue: the beginning of the packet it is about, and what it
+/// says.
 #[expect(unsafe_code, reason = "the error queue is only reached by recvmsg")]
 fn take_error(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, io::Error)> {
     let (mut payload, mut control) = (vec![0_u8; 512], [0_u64; 64]);
-    let mut part = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
+    let mut part = libc::iovec {
+        iov_base: payload.as_mut_ptr().cast(),
+        iov_len: payload.len(),
+    };
     // SAFETY: a msghdr is integers and pointers; all zero is a valid, empty one.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = &raw mut part;
@@ -322,7 +385,8 @@ fn take_error(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, io::Error)> {
         Err(_) => Err(io::Error::last_os_error()),
         Ok(length) => {
             payload.truncate(length);
-            // One control message: its header, then an error description that begins with the number.
+            // One control message: its header, then an error description that begins with the
+            // number.
             let number = control[size_of::<libc::cmsghdr>() / 8].to_ne_bytes();
             let number = i32::from_ne_bytes([number[0], number[1], number[2], number[3]]);
             Ok((payload, io::Error::from_raw_os_error(number)))

@@ -9,8 +9,8 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// What every host starts with: addresses that work at once, nobody who teaches others routes, nobody who is quiet to be
-/// polite, and queues that hold a burst of test traffic.
+/// What every host starts with: addresses that work at once, nobody who teaches others routes,
+/// nobody who is quiet to be polite, and queues that hold a burst of test traffic.
 const SETTINGS: &[(&str, &str)] = &[
     ("net/ipv6/conf/all/accept_dad", "0"),
     ("net/ipv6/conf/default/accept_dad", "0"),
@@ -45,8 +45,16 @@ pub struct Testbed {
 
 impl Testbed {
     pub fn new() -> io::Result<Testbed> {
-        let servers = Builder::new_multi_thread().worker_threads(1).thread_name("testbed").enable_all().build()?;
-        Ok(Testbed { hosts: Mutex::default(), handle: servers.handle().clone(), servers: Some(servers) })
+        let servers = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("testbed")
+            .enable_all()
+            .build()?;
+        Ok(Testbed {
+            hosts: Mutex::default(),
+            handle: servers.handle().clone(),
+            servers: Some(servers),
+        })
     }
 
     /// A new host, alone in its namespace, with `lo` up.
@@ -66,7 +74,12 @@ impl Testbed {
             doing: "make the network namespace".to_owned(),
             source,
         })?;
-        let host = Host(Arc::new(Inner { name: name.to_owned(), namespace, netlink, servers: self.handle.clone() }));
+        let host = Host(Arc::new(Inner {
+            name: name.to_owned(),
+            namespace,
+            netlink,
+            servers: self.handle.clone(),
+        }));
         host.link_up("lo")?;
         if let Ok(mut hosts) = self.hosts.lock() {
             hosts.push(host.clone());
@@ -99,10 +112,14 @@ impl Host {
         &self.0.name
     }
 
-    /// Runs this on the calling thread while it is inside the host: sockets that it makes belong there for good, programs
-    /// that it starts run there. Hosts can be entered from within others.
+    /// Runs this on the calling thread while it is inside the host: sockets that it makes belong
+    /// there for good, programs that it starts run there. Hosts can be entered from within others.
     pub fn enter<T>(&self, run: impl FnOnce() -> T) -> T {
-        let _inside = self.0.namespace.enter().expect("a namespace that is held open can be entered");
+        let _inside = self
+            .0
+            .namespace
+            .enter()
+            .expect("a namespace that is held open can be entered");
         run()
     }
 

@@ -1,5 +1,6 @@
-//! The network of the lab: a control plane, three nodes with a pod each, and a client behind a router. There are no programs of
-//! Kubernetes in it, only the network, and servers in the pods that answer HTTP with who they are.
+//! The network of the lab: a control plane, three nodes with a pod each, and a client behind a
+//! router. There are no programs of Kubernetes in it, only the network, and servers in the pods
+//! that answer HTTP with who they are.
 //!
 //! ```text
 //!  client ───────── router ─────┬─── cp      192.0.2.2
@@ -38,11 +39,21 @@ pub struct Place {
     number: u8,
 }
 
-pub const PLACES: [Place; 3] = [place(1, "node1", "web-1"), place(2, "node2", "web-2"), place(3, "node3", "web-3")];
+pub const PLACES: [Place; 3] = [
+    place(1, "node1", "web-1"),
+    place(2, "node2", "web-2"),
+    place(3, "node3", "web-3"),
+];
 
 const fn place(number: u8, node: &'static str, pod: &'static str) -> Place {
     let address = Ipv4Addr::new(192, 0, 2, 10 + number);
-    Place { node, address, pod, pod_address: Ipv4Addr::new(10, 244, number, 10), number }
+    Place {
+        node,
+        address,
+        pod,
+        pod_address: Ipv4Addr::new(10, 244, number, 10),
+        number,
+    }
 }
 
 impl Place {
@@ -65,7 +76,11 @@ pub struct Lab {
 
 impl Lab {
     pub fn new() -> Result<Lab> {
-        let in_all = |source| crate::Error { host: "lab".to_owned(), doing: "start its thread".to_owned(), source };
+        let in_all = |source| crate::Error {
+            host: "lab".to_owned(),
+            doing: "start its thread".to_owned(),
+            source,
+        };
         let bed = Testbed::new().map_err(in_all)?;
         let switch = bed.host("switch")?;
         let mut hosts = BTreeMap::new();
@@ -73,7 +88,11 @@ impl Lab {
         for name in named.chain(PLACES.iter().flat_map(|place| [place.node, place.pod])) {
             hosts.insert(name, bed.host(name)?);
         }
-        let lab = Lab { hosts, switch, _bed: bed };
+        let lab = Lab {
+            hosts,
+            switch,
+            _bed: bed,
+        };
         lab.build()?;
         Ok(lab)
     }
@@ -100,9 +119,13 @@ impl Lab {
     pub fn owner(&self, address: IpAddr) -> io::Result<Option<Place>> {
         let table = self.hosts[ROUTER].enter(|| fs::read_to_string("/proc/thread-self/net/arp"))?;
         let text = address.to_string();
-        let line = table.lines().find(|line| line.split_whitespace().next() == Some(&text));
+        let line = table
+            .lines()
+            .find(|line| line.split_whitespace().next() == Some(&text));
         let mac = line.and_then(|line| line.split_whitespace().nth(3));
-        let has = |place: &&Place| mac.is_some_and(|mac| mac.eq_ignore_ascii_case(&mac_text(place.mac())));
+        let has = |place: &&Place| {
+            mac.is_some_and(|mac| mac.eq_ignore_ascii_case(&mac_text(place.mac())))
+        };
         Ok(PLACES.iter().find(has).copied())
     }
 
@@ -117,8 +140,12 @@ impl Lab {
         client.address("eth0", &format!("{CLIENT_ADDRESS}/24"))?;
         client.route(Route::to("default").via("198.51.100.1"))?;
         self.hosts[CONTROL_PLANE].route(Route::to("default").via("192.0.2.1"))?;
-        PLACES.iter().try_for_each(|place| self.build_place(*place))?;
-        PLACES.iter().try_for_each(|place| self.hosts[place.pod].serve_http(POD_PORT))
+        PLACES
+            .iter()
+            .try_for_each(|place| self.build_place(*place))?;
+        PLACES
+            .iter()
+            .try_for_each(|place| self.hosts[place.pod].serve_http(POD_PORT))
     }
 
     fn on_lan(&self, name: &str, address: &str) -> Result<()> {

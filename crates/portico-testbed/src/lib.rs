@@ -1,12 +1,16 @@
 //! Hosts, pods, routers and clients as network namespaces, for tests, benchmarks and the lab.
 //!
-//! A namespace has no name and no process: a file descriptor holds it, so it is gone with its [`Testbed`], and also after a
-//! panic or a kill of the program. Programs started in one die with the program that started them. Needs root.
+//! A namespace has no name and no process: a file descriptor holds it, so it is gone with its
+//! [`Testbed`], and also after a panic or a kill of the program. Programs started in one die with
+//! the program that started them. Needs root.
 //!
-//! - [`host`]: a namespace, what is in it and how to be in it; [`network`]: its links, addresses, routes, rules and settings.
+//! - [`host`]: a namespace, what is in it and how to be in it; [`network`]: its links, addresses,
+//!   routes, rules and settings.
 //! - [`process`]: programs inside a host.
-//! - [`echo`]: servers that answer who they are and whom they saw; [`flow`]: asking them over TCP, UDP and SCTP.
-//! - [`cluster`]: a small dual-stack cluster with nodes, pods, clients and a box that answers everything else.
+//! - [`echo`]: servers that answer who they are and whom they saw; [`flow`]: asking them over TCP,
+//!   UDP and SCTP.
+//! - [`cluster`]: a small dual-stack cluster with nodes, pods, clients and a box that answers
+//!   everything else.
 //! - [`lab`]: a cluster to show and to play with: nodes, pods, and a client behind a router.
 //! - [`uml`]: another kernel, for tests of what this one does not have.
 

@@ -13,12 +13,17 @@ pub(crate) struct Namespace(File);
 impl Namespace {
     /// A new one, empty but for a loopback link that is down.
     pub fn new() -> io::Result<Namespace> {
-        // A thread of its own leaves its namespace behind as it ends, so that nobody has to find the way back.
+        // A thread of its own leaves its namespace behind as it ends, so that nobody has to find
+        // the way back.
         let made = std::thread::spawn(|| {
             unshare()?;
             File::open(CURRENT).map(Namespace)
         });
-        made.join().unwrap_or_else(|_| Err(io::Error::other("the thread that makes a namespace panicked")))
+        made.join().unwrap_or_else(|_| {
+            Err(io::Error::other(
+                "the thread that makes a namespace panicked",
+            ))
+        })
     }
 
     pub fn fd(&self) -> RawFd {
@@ -50,11 +55,14 @@ pub fn inside<T: Send>(namespace: &Path, job: impl FnOnce() -> T + Send) -> io::
     let namespace = File::open(namespace)?;
     std::thread::scope(|scope| {
         let working = scope.spawn(|| join(namespace.as_raw_fd()).map(|()| job()));
-        working.join().unwrap_or_else(|_| Err(io::Error::other("what was done in a namespace panicked")))
+        working
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("what was done in a namespace panicked")))
     })
 }
 
-/// Moves the calling thread (in a forked child: the process) into the namespace. Safe between fork and exec.
+/// Moves the calling thread (in a forked child: the process) into the namespace. Safe between fork
+/// and exec.
 #[expect(unsafe_code, reason = "setns is only there as a system call")]
 pub(crate) fn join(namespace: RawFd) -> io::Result<()> {
     // SAFETY: takes two integers, touches no memory of ours.

@@ -27,7 +27,8 @@ impl Message {
     }
 
     pub fn attribute(mut self, kind: u16, value: &[u8]) -> Message {
-        self.0.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+        self.0
+            .extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
         self.0.extend_from_slice(value);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
@@ -64,13 +65,21 @@ pub(crate) struct Netlink(Mutex<Socket>);
 
 impl Netlink {
     pub fn new(family: i32) -> io::Result<Netlink> {
-        let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(Protocol::from(family)))?;
+        let socket = Socket::new(
+            Domain::from(libc::AF_NETLINK),
+            Type::RAW,
+            Some(Protocol::from(family)),
+        )?;
         Ok(Netlink(Mutex::new(socket)))
     }
 
-    /// Sends a request and waits for its acknowledgement; what the kernel said before that, without headers.
+    /// Sends a request and waits for its acknowledgement; what the kernel said before that, without
+    /// headers.
     pub fn request(&self, message: Message) -> io::Result<Vec<u8>> {
-        let mut socket = self.0.lock().map_err(|_| io::Error::other("a request panicked"))?;
+        let mut socket = self
+            .0
+            .lock()
+            .map_err(|_| io::Error::other("a request panicked"))?;
         socket.send(&message.finish())?;
         let (mut answer, mut buffer) = (Vec::new(), vec![0; 32 << 10]);
         loop {
@@ -79,7 +88,9 @@ impl Netlink {
             while let Some((kind, body, tail)) = split(rest) {
                 match (kind, body.first_chunk()) {
                     (2, Some(&code)) if i32::from_ne_bytes(code) == 0 => return Ok(answer),
-                    (2, Some(&code)) => return Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(code))),
+                    (2, Some(&code)) => {
+                        return Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(code)));
+                    }
                     _ => answer.extend_from_slice(body),
                 }
                 rest = tail;

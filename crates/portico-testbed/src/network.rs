@@ -1,4 +1,5 @@
-//! What a host's network is made of: links, addresses, routes, rules and settings, set by netlink and `/proc/sys`.
+//! What a host's network is made of: links, addresses, routes, rules and settings, set by netlink
+//! and `/proc/sys`.
 
 use crate::host::Host;
 use crate::netlink::{CREATE, Message, Netlink, attribute};
@@ -34,15 +35,27 @@ pub struct Route<'a> {
 impl<'a> Route<'a> {
     /// `default` and `default6` are everything.
     pub fn to(to: &'a str) -> Self {
-        Route { to, via: None, link: None, table: libc::RT_TABLE_MAIN as u32, kind: libc::RTN_UNICAST }
+        Route {
+            to,
+            via: None,
+            link: None,
+            table: libc::RT_TABLE_MAIN as u32,
+            kind: libc::RTN_UNICAST,
+        }
     }
 
     pub fn via(self, gateway: &'a str) -> Self {
-        Route { via: Some(gateway), ..self }
+        Route {
+            via: Some(gateway),
+            ..self
+        }
     }
 
     pub fn link(self, name: &'a str) -> Self {
-        Route { link: Some(name), ..self }
+        Route {
+            link: Some(name),
+            ..self
+        }
     }
 
     pub fn table(self, table: u32) -> Self {
@@ -51,7 +64,11 @@ impl<'a> Route<'a> {
 
     /// The addresses become the host's own.
     pub fn local(self) -> Self {
-        Route { kind: libc::RTN_LOCAL, link: Some("lo"), ..self }
+        Route {
+            kind: libc::RTN_LOCAL,
+            link: Some("lo"),
+            ..self
+        }
     }
 }
 
@@ -68,7 +85,9 @@ pub struct Rule<'a> {
 
 impl Host {
     pub fn link_up(&self, name: &str) -> Result<()> {
-        let message = Message::new(libc::RTM_NEWLINK, 0).fixed(&link_header(UP)).text(libc::IFLA_IFNAME, name);
+        let message = Message::new(libc::RTM_NEWLINK, 0)
+            .fixed(&link_header(UP))
+            .text(libc::IFLA_IFNAME, name);
         self.request(format!("set {name} up"), message)
     }
 
@@ -76,13 +95,20 @@ impl Host {
     pub fn link_down(&self, name: &str) -> Result<()> {
         let mut header = link_header(UP);
         header[8..12].copy_from_slice(&0_u32.to_ne_bytes());
-        let message = Message::new(libc::RTM_NEWLINK, 0).fixed(&header).text(libc::IFLA_IFNAME, name);
+        let message = Message::new(libc::RTM_NEWLINK, 0)
+            .fixed(&header)
+            .text(libc::IFLA_IFNAME, name);
         self.request(format!("set {name} down"), message)
     }
 
     pub fn link_mac(&self, name: &str, mac: [u8; 6]) -> Result<()> {
-        let message = Message::new(libc::RTM_NEWLINK, 0).fixed(&link_header(0)).text(libc::IFLA_IFNAME, name);
-        self.request(format!("set the MAC of {name}"), message.attribute(libc::IFLA_ADDRESS, &mac))
+        let message = Message::new(libc::RTM_NEWLINK, 0)
+            .fixed(&link_header(0))
+            .text(libc::IFLA_IFNAME, name);
+        self.request(
+            format!("set the MAC of {name}"),
+            message.attribute(libc::IFLA_ADDRESS, &mac),
+        )
     }
 
     /// A bridge, up.
@@ -92,7 +118,9 @@ impl Host {
             .text(libc::IFLA_IFNAME, name)
             .nested(libc::IFLA_LINKINFO, |info| {
                 info.text(libc::IFLA_INFO_KIND, "bridge")
-                    .nested(libc::IFLA_INFO_DATA, |data| data.number(BRIDGE_FORWARD_DELAY, 0))
+                    .nested(libc::IFLA_INFO_DATA, |data| {
+                        data.number(BRIDGE_FORWARD_DELAY, 0)
+                    })
             });
         self.request(format!("make the bridge {name}"), message)
     }
@@ -103,15 +131,19 @@ impl Host {
             .fixed(&link_header(0))
             .text(libc::IFLA_IFNAME, name)
             .nested(libc::IFLA_LINKINFO, |info| {
-                info.text(libc::IFLA_INFO_KIND, "veth").nested(libc::IFLA_INFO_DATA, |data| {
-                    data.nested(VETH_PEER, |end| {
-                        end.fixed(&link_header(0))
-                            .text(libc::IFLA_IFNAME, peer_name)
-                            .number(libc::IFLA_NET_NS_FD, peer.namespace_fd() as u32)
+                info.text(libc::IFLA_INFO_KIND, "veth")
+                    .nested(libc::IFLA_INFO_DATA, |data| {
+                        data.nested(VETH_PEER, |end| {
+                            end.fixed(&link_header(0))
+                                .text(libc::IFLA_IFNAME, peer_name)
+                                .number(libc::IFLA_NET_NS_FD, peer.namespace_fd() as u32)
+                        })
                     })
-                })
             });
-        self.request(format!("make the cable {name} to {peer_name} of {}", peer.name()), message)?;
+        self.request(
+            format!("make the cable {name} to {peer_name} of {}", peer.name()),
+            message,
+        )?;
         self.link_up(name)?;
         peer.link_up(peer_name)?;
         self.wait_until_it_carries(name)?;
@@ -134,18 +166,32 @@ impl Host {
     }
 
     /// A cable from this host's `name` to a port of the switch's bridge.
-    pub fn cable_to_switch(&self, name: &str, switch: &Host, port: &str, bridge: &str) -> Result<()> {
+    pub fn cable_to_switch(
+        &self,
+        name: &str,
+        switch: &Host,
+        port: &str,
+        bridge: &str,
+    ) -> Result<()> {
         self.cable_to_silent_switch(name, switch, port, bridge)?;
         switch.wait_until_it_carries(bridge)
     }
 
-    /// The same for a bridge that may not carry yet: older kernels take up to a second until they say that it does.
-    pub(crate) fn cable_to_silent_switch(&self, name: &str, switch: &Host, port: &str, bridge: &str) -> Result<()> {
+    /// The same for a bridge that may not carry yet: older kernels take up to a second until they
+    /// say that it does.
+    pub(crate) fn cable_to_silent_switch(
+        &self,
+        name: &str,
+        switch: &Host,
+        port: &str,
+        bridge: &str,
+    ) -> Result<()> {
         switch.cable(port, self, name)?;
         switch.plug_without_waiting(port, bridge)
     }
 
-    /// Gives a link an address with the length of its network: `10.0.0.1/24`. It can be used at once.
+    /// Gives a link an address with the length of its network: `10.0.0.1/24`. It can be used at
+    /// once.
     pub fn address(&self, link: &str, address: &str) -> Result<()> {
         let message = self.address_message(libc::RTM_NEWADDR, CREATE, link, address, false)?;
         self.request(format!("add {address} to {link}"), message)
@@ -169,7 +215,16 @@ impl Host {
             (_, None) if network.addr().is_ipv4() => libc::RT_SCOPE_LINK,
             _ => libc::RT_SCOPE_UNIVERSE,
         };
-        let header = [family(network.addr()), network.prefix_len(), 0, 0, 0, libc::RTPROT_STATIC, scope, route.kind];
+        let header = [
+            family(network.addr()),
+            network.prefix_len(),
+            0,
+            0,
+            0,
+            libc::RTPROT_STATIC,
+            scope,
+            route.kind,
+        ];
         let mut message = Message::new(libc::RTM_NEWROUTE, CREATE)
             .fixed(&header)
             .fixed(&[0; 4])
@@ -187,7 +242,20 @@ impl Host {
     /// Adds the rule for IPv4 and for IPv6.
     pub fn rule(&self, rule: Rule) -> Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
-            let header = [family as u8, 0, 0, 0, 0, 0, 0, libc::RTN_UNICAST, 0, 0, 0, 0];
+            let header = [
+                family as u8,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                libc::RTN_UNICAST,
+                0,
+                0,
+                0,
+                0,
+            ];
             let mut message = Message::new(libc::RTM_NEWRULE, CREATE)
                 .fixed(&header)
                 .number(RULE_TABLE, rule.table)
@@ -206,12 +274,15 @@ impl Host {
     /// Writes below `/proc/sys`: `net/ipv4/ip_forward`.
     pub fn sysctl(&self, name: &str, value: &str) -> Result<()> {
         let write = || fs::write(format!("/proc/sys/{name}"), value);
-        self.enter(write).map_err(self.failed(format!("set {name} to {value}")))
+        self.enter(write)
+            .map_err(self.failed(format!("set {name} to {value}")))
     }
 
     pub fn read_sysctl(&self, name: &str) -> Result<String> {
         let read = || fs::read_to_string(format!("/proc/sys/{name}"));
-        let text = self.enter(read).map_err(self.failed(format!("read {name}")))?;
+        let text = self
+            .enter(read)
+            .map_err(self.failed(format!("read {name}")))?;
         Ok(text.trim().to_owned())
     }
 
@@ -223,13 +294,29 @@ impl Host {
         done.map(drop).map_err(self.failed("forget connections"))
     }
 
-    fn address_message(&self, kind: u16, flags: u16, link: &str, address: &str, secondary: bool) -> Result<Message> {
+    fn address_message(
+        &self,
+        kind: u16,
+        flags: u16,
+        link: &str,
+        address: &str,
+        secondary: bool,
+    ) -> Result<Message> {
         let network = self.network(address)?;
         let address = octets(network.addr());
-        let no_duplicate_detection = if network.addr().is_ipv6() { libc::IFA_F_NODAD as u8 } else { 0 };
+        let no_duplicate_detection = if network.addr().is_ipv6() {
+            libc::IFA_F_NODAD as u8
+        } else {
+            0
+        };
         let index = self.link(link)?.0.to_ne_bytes();
         let mut message = Message::new(kind, flags)
-            .fixed(&[family(network.addr()), network.prefix_len(), no_duplicate_detection, 0])
+            .fixed(&[
+                family(network.addr()),
+                network.prefix_len(),
+                no_duplicate_detection,
+                0,
+            ])
             .fixed(&index)
             .attribute(libc::IFA_LOCAL, &address)
             .attribute(libc::IFA_ADDRESS, &address);
@@ -246,7 +333,9 @@ impl Host {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.link(name)?.1 != OPERATIONAL {
             if Instant::now() > deadline {
-                return Err(self.failed(format!("wait until {name} carries"))(io::ErrorKind::TimedOut.into()));
+                return Err(self.failed(format!("wait until {name} carries"))(
+                    io::ErrorKind::TimedOut.into(),
+                ));
             }
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -255,11 +344,25 @@ impl Host {
 
     /// The number and the operational state of a link.
     fn link(&self, name: &str) -> Result<(u32, u8)> {
-        let message = Message::new(libc::RTM_GETLINK, 0).fixed(&link_header(0)).text(libc::IFLA_IFNAME, name);
-        let answer = self.netlink().request(message).map_err(self.failed(format!("find {name}")))?;
-        let index = answer.get(4..8).and_then(|bytes| bytes.first_chunk()).map(|&bytes| u32::from_ne_bytes(bytes));
-        let state = answer.get(16..).and_then(|bytes| attribute(bytes, libc::IFLA_OPERSTATE)?.first().copied());
-        let odd = || self.failed(format!("find {name}"))(io::Error::other("the kernel's answer is too short"));
+        let message = Message::new(libc::RTM_GETLINK, 0)
+            .fixed(&link_header(0))
+            .text(libc::IFLA_IFNAME, name);
+        let answer = self
+            .netlink()
+            .request(message)
+            .map_err(self.failed(format!("find {name}")))?;
+        let index = answer
+            .get(4..8)
+            .and_then(|bytes| bytes.first_chunk())
+            .map(|&bytes| u32::from_ne_bytes(bytes));
+        let state = answer
+            .get(16..)
+            .and_then(|bytes| attribute(bytes, libc::IFLA_OPERSTATE)?.first().copied());
+        let odd = || {
+            self.failed(format!("find {name}"))(io::Error::other(
+                "the kernel's answer is too short",
+            ))
+        };
         Ok((index.ok_or_else(odd)?, state.unwrap_or_default()))
     }
 
@@ -270,18 +373,29 @@ impl Host {
             "default6" => "::/0",
             text => text,
         };
-        let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        network.map_err(|_| self.failed(format!("{text} is no network"))(io::ErrorKind::InvalidInput.into()))
+        let network = text
+            .parse()
+            .or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        network.map_err(|_| {
+            self.failed(format!("{text} is no network"))(io::ErrorKind::InvalidInput.into())
+        })
     }
 
     fn request(&self, doing: String, message: Message) -> Result<()> {
-        self.netlink().request(message).map(drop).map_err(self.failed(doing))
+        self.netlink()
+            .request(message)
+            .map(drop)
+            .map_err(self.failed(doing))
     }
 
     /// Turns what the system said into an error of this host.
     pub(crate) fn failed(&self, doing: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let (host, doing) = (self.name().to_owned(), doing.into());
-        move |source| Error { host, doing, source }
+        move |source| Error {
+            host,
+            doing,
+            source,
+        }
     }
 }
 
@@ -293,7 +407,11 @@ fn link_header(flags: u32) -> [u8; 16] {
 }
 
 fn family(address: IpAddr) -> u8 {
-    (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
+    (if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    }) as u8
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {

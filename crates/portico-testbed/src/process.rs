@@ -8,7 +8,9 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{
+    Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio,
+};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -26,17 +28,22 @@ impl Host {
         Ok(Process { child })
     }
 
-    /// Runs a program inside this host to its end, which must be a good one, with this input; its output.
+    /// Runs a program inside this host to its end, which must be a good one, with this input; its
+    /// output.
     pub fn run(&self, mut command: Command, input: &str) -> Result<String> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let doing = format!("run {command:?}");
-        let output = start(Some(self.namespace_fd()), command).and_then(|child| finish(child, input));
+        let output =
+            start(Some(self.namespace_fd()), command).and_then(|child| finish(child, input));
         output.and_then(good).map_err(self.failed(doing))
     }
 }
 
-/// Takes the calling program to the namespace that a file stands for, such as `/proc/PID/fd/N` of the program that holds it, and
-/// becomes the command. Returns only if it cannot.
+/// Takes the calling program to the namespace that a file stands for, such as `/proc/PID/fd/N` of
+/// the program that holds it, and becomes the command. Returns only if it cannot.
 pub fn become_inside(namespace: &Path, mut command: Command) -> io::Error {
     match File::open(namespace).and_then(|file| namespace::join(file.as_raw_fd())) {
         Ok(()) => command.exec(),
@@ -57,8 +64,14 @@ impl Process {
     }
 
     /// What was asked for of its standard input, output and error.
-    pub(crate) fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
-        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+    pub(crate) fn pipes(
+        &mut self,
+    ) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        (
+            self.child.stdin.take(),
+            self.child.stdout.take(),
+            self.child.stderr.take(),
+        )
     }
 
     pub fn id(&self) -> u32 {
@@ -116,15 +129,20 @@ fn good(output: Output) -> io::Result<String> {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => {
             let text = String::from_utf8_lossy(&output.stderr);
-            Err(io::Error::other(format!("{}: {}", output.status, text.trim())))
+            Err(io::Error::other(format!(
+                "{}: {}",
+                output.status,
+                text.trim()
+            )))
         }
     }
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Starts a child from a thread that lives as long as this program: the kernel takes the end of the *thread* that started
-/// a child for the death of its parent. It runs in the namespace, if one is given.
+/// Starts a child from a thread that lives as long as this program: the kernel takes the end of the
+/// *thread* that started a child for the death of its parent. It runs in the namespace, if one is
+/// given.
 pub(crate) fn start(namespace: Option<RawFd>, mut command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
@@ -136,15 +154,23 @@ pub(crate) fn start(namespace: Option<RawFd>, mut command: Command) -> io::Resul
     let (answer, started) = mpsc::channel();
     let job: Job = Box::new(move || drop(answer.send(command.spawn())));
     let gone = || io::Error::other("the thread that starts programs is gone");
-    starter.lock().map_err(|_| gone())?.send(job).map_err(|_| gone())?;
+    starter
+        .lock()
+        .map_err(|_| gone())?
+        .send(job)
+        .map_err(|_| gone())?;
     started.recv().map_err(|_| gone())?
 }
 
-#[expect(unsafe_code, reason = "what a child does between fork and exec is unsafe to say")]
+#[expect(
+    unsafe_code,
+    reason = "what a child does between fork and exec is unsafe to say"
+)]
 fn prepare(command: &mut Command, namespace: Option<RawFd>) {
     let parent = std::process::id() as i32;
     command.process_group(0);
-    // SAFETY: the closure makes system calls and nothing else: it allocates nothing and takes no lock.
+    // SAFETY: the closure makes system calls and nothing else: it allocates nothing and takes no
+    // lock.
     unsafe {
         command.pre_exec(move || {
             namespace.map_or(Ok(()), namespace::join)?;
@@ -152,7 +178,11 @@ fn prepare(command: &mut Command, namespace: Option<RawFd>) {
                 return Err(io::Error::last_os_error());
             }
             // The parent may have died before the kernel was asked to tell.
-            if libc::getppid() != parent { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+            if libc::getppid() != parent {
+                Err(io::ErrorKind::BrokenPipe.into())
+            } else {
+                Ok(())
+            }
         });
     }
 }

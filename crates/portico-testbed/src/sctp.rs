@@ -1,4 +1,5 @@
-//! As much of SCTP as an INIT and its answer, so that it can be spoken over raw sockets on kernels without SCTP.
+//! As much of SCTP as an INIT and its answer, so that it can be spoken over raw sockets on kernels
+//! without SCTP.
 
 pub(crate) const NUMBER: i32 = 132;
 pub(crate) const INIT: u8 = 1;
@@ -77,13 +78,23 @@ impl Packet {
 
 /// What a raw IPv4 socket hands over begins with the IP header; an IPv6 one leaves it out.
 pub(crate) fn payload(bytes: &[u8], v4: bool) -> &[u8] {
-    let header = if v4 { bytes.first().map_or(0, |first| usize::from(first & 15) * 4) } else { 0 };
+    let header = if v4 {
+        bytes.first().map_or(0, |first| usize::from(first & 15) * 4)
+    } else {
+        0
+    };
     bytes.get(header..).unwrap_or_default()
 }
 
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 })
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            if crc & 1 == 1 {
+                crc >> 1 ^ 0x82f6_3b78
+            } else {
+                crc >> 1
+            }
+        })
     })
 }
 
@@ -98,9 +109,25 @@ mod tests {
 
     #[test]
     fn packets_come_back_as_they_were() {
-        let init = Packet { source: 1, destination: 2, verification: 0, chunk: INIT, tag: 9, cookie: vec![] };
-        let answer = Packet { chunk: INIT_ACK, verification: 9, cookie: b"hello".to_vec(), ..init.clone() };
-        let abort = Packet { chunk: ABORT, tag: 0, ..init.clone() };
+        let init = Packet {
+            source: 1,
+            destination: 2,
+            verification: 0,
+            chunk: INIT,
+            tag: 9,
+            cookie: vec![],
+        };
+        let answer = Packet {
+            chunk: INIT_ACK,
+            verification: 9,
+            cookie: b"hello".to_vec(),
+            ..init.clone()
+        };
+        let abort = Packet {
+            chunk: ABORT,
+            tag: 0,
+            ..init.clone()
+        };
         for packet in [init, answer, abort] {
             let bytes = packet.emit();
             assert_eq!(Packet::parse(&bytes).as_ref(), Some(&packet));

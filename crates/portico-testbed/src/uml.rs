@@ -1,9 +1,10 @@
-//! Linux 6.1 as a program: runs a command in a kernel of its own (user-mode-linux), which has what this one may lack: IPVS,
-//! the legacy iptables.
+//! Linux 6.1 as a program: runs a command in a kernel of its own (user-mode-linux), which has what
+//! this one may lack: IPVS, the legacy iptables.
 //!
-//! Inside are the host's files, which cannot be written; `/run` (where `TMPDIR` is) and `/dev/shm` are in memory. There is
-//! one CPU, and nf_tables knows neither IPv4 nor IPv6. Outside, all of it lives in namespaces of its own: it is gone, with its
-//! processes and files, when the command has ended, when time is up, and when whoever started it dies, whatever of.
+//! Inside are the host's files, which cannot be written; `/run` (where `TMPDIR` is) and `/dev/shm`
+//! are in memory. There is one CPU, and nf_tables knows neither IPv4 nor IPv6. Outside, all of it
+//! lives in namespaces of its own: it is gone, with its processes and files, when the command has
+//! ended, when time is up, and when whoever started it dies, whatever of.
 
 use crate::process::{self, Process};
 use crate::{Error, Result};
@@ -30,9 +31,17 @@ const NEEDED: [(&str, &str); 7] = [
     ("xtables-legacy-multi", "iptables"),
     ("ip", "iproute2"),
 ];
-const FOLDERS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-/// Files that it needs outside, its memory among them, are in a folder that nobody else sees. It does not take the shell's
-/// place: the first process of a namespace cannot abort itself, which is how this kernel ends a panic.
+const FOLDERS: [&str; 6] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+];
+/// Files that it needs outside, its memory among them, are in a folder that nobody else sees. It
+/// does not take the shell's place: the first process of a namespace cannot abort itself, which is
+/// how this kernel ends a panic.
 const START: &str =
     "ulimit -c 0; mount -t tmpfs -o mode=700,size=100% uml /run && cat >/run/init && chmod 700 /run/init &&
     if [ -n \"$XSTATE\" ]; then
@@ -58,7 +67,10 @@ pub struct Uml {
 
 impl Default for Uml {
     fn default() -> Uml {
-        Uml { memory: "2G".to_owned(), patience: Duration::from_secs(900) }
+        Uml {
+            memory: "2G".to_owned(),
+            patience: Duration::from_secs(900),
+        }
     }
 }
 
@@ -79,30 +91,42 @@ enum Line {
 }
 
 impl Uml {
-    /// Runs the command with its arguments, in its folder and with this program's environment beside its own; `tell` gets
-    /// the lines that it prints as they come.
+    /// Runs the command with its arguments, in its folder and with this program's environment
+    /// beside its own; `tell` gets the lines that it prints as they come.
     pub fn run(&self, command: &Command, mut tell: impl FnMut(&str)) -> Result<Ended> {
         let (mut process, lines) = self.boot(&script(command)).map_err(failed("start"))?;
         let deadline = Instant::now() + self.patience;
-        let mut ended = Ended { status: 0, output: String::new(), kernel: String::new() };
+        let mut ended = Ended {
+            status: 0,
+            output: String::new(),
+            kernel: String::new(),
+        };
         loop {
             match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Line::Kernel(line)) => ended.kernel.push_str(&line),
-                Ok(Line::Output(line)) => match line.strip_prefix(ENDED).map(|status| status.trim().parse()) {
-                    Some(status) => {
-                        let odd = |_| failed("end")(io::Error::other(line.clone()));
-                        ended.status = status.map_err(odd)?;
-                        return Ok(ended);
+                Ok(Line::Output(line)) => {
+                    match line.strip_prefix(ENDED).map(|status| status.trim().parse()) {
+                        Some(status) => {
+                            let odd = |_| failed("end")(io::Error::other(line.clone()));
+                            ended.status = status.map_err(odd)?;
+                            return Ok(ended);
+                        }
+                        None => {
+                            ended.output.push_str(&line);
+                            tell(line.trim_end_matches('\n'));
+                        }
                     }
-                    None => {
-                        ended.output.push_str(&line);
-                        tell(line.trim_end_matches('\n'));
-                    }
-                },
+                }
                 Err(RecvTimeoutError::Timeout) => return Err(self.too_late(&ended)),
                 Err(RecvTimeoutError::Disconnected) => {
-                    let status = process.kill().map(|status| status.to_string()).unwrap_or_default();
-                    let text = format!("the kernel ended by itself ({status}); it said:\n{}", ended.kernel);
+                    let status = process
+                        .kill()
+                        .map(|status| status.to_string())
+                        .unwrap_or_default();
+                    let text = format!(
+                        "the kernel ended by itself ({status}); it said:\n{}",
+                        ended.kernel
+                    );
                     return Err(failed(format!("run {command:?}"))(io::Error::other(text)));
                 }
             }
@@ -111,17 +135,38 @@ impl Uml {
 
     fn boot(&self, script: &[u8]) -> io::Result<(Process, mpsc::Receiver<Line>)> {
         for (program, package) in NEEDED {
-            if !FOLDERS.iter().any(|folder| Path::new(folder).join(program).exists()) {
-                let text = format!("{program} is not there: install the package {package} (`make deps` does)");
+            if !FOLDERS
+                .iter()
+                .any(|folder| Path::new(folder).join(program).exists())
+            {
+                let text = format!(
+                    "{program} is not there: install the package {package} (`make deps` does)"
+                );
                 return Err(io::Error::new(io::ErrorKind::NotFound, text));
             }
         }
         let mut unshare = Command::new("unshare");
-        unshare.args(["--mount", "--pid", "--fork", "--kill-child=KILL", "sh", "-c", START, "sh"]);
-        unshare.arg(format!("mem={}", self.memory)).args(ROOT).args(LINES).arg("quiet");
+        unshare.args([
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child=KILL",
+            "sh",
+            "-c",
+            START,
+            "sh",
+        ]);
+        unshare
+            .arg(format!("mem={}", self.memory))
+            .args(ROOT)
+            .args(LINES)
+            .arg("quiet");
         unshare.env("CPU", next_cpu()?);
         unshare.env("XSTATE", if has_many_registers() { XSTATE } else { "" });
-        unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        unshare
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut process = Process::from(process::start(None, unshare)?);
         let (sender, lines) = mpsc::channel();
         if let (Some(mut stdin), Some(stdout), Some(stderr)) = process.pipes() {
@@ -135,7 +180,11 @@ impl Uml {
     fn too_late(&self, ended: &Ended) -> Error {
         let tail: Vec<&str> = ended.output.lines().rev().take(10).collect();
         let tail: Vec<&str> = tail.into_iter().rev().collect();
-        let text = format!("its last words:\n{}\nthe kernel's:\n{}", tail.join("\n"), ended.kernel);
+        let text = format!(
+            "its last words:\n{}\nthe kernel's:\n{}",
+            tail.join("\n"),
+            ended.kernel
+        );
         let source = io::Error::new(io::ErrorKind::TimedOut, text);
         failed(format!("end within {:?}", self.patience))(source)
     }
@@ -143,13 +192,20 @@ impl Uml {
 
 fn failed(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let doing = doing.into();
-    move |source| Error { host: "user-mode-linux".to_owned(), doing, source }
+    move |source| Error {
+        host: "user-mode-linux".to_owned(),
+        doing,
+        source,
+    }
 }
 
 fn read_lines(pipe: impl Read + Send + 'static, line: fn(String) -> Line, lines: Sender<Line>) {
     std::thread::spawn(move || {
         let (mut pipe, mut bytes) = (BufReader::new(pipe), Vec::new());
-        while pipe.read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
+        while pipe
+            .read_until(b'\n', &mut bytes)
+            .is_ok_and(|length| length > 0)
+        {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             if lines.send(line(text)).is_err() {
                 return;
@@ -162,8 +218,11 @@ fn read_lines(pipe: impl Read + Send + 'static, line: fn(String) -> Line, lines:
 /// The first program inside: makes a place for the command and runs it.
 fn script(command: &Command) -> Vec<u8> {
     let mut script = INIT.as_bytes().to_vec();
-    let own = std::env::vars_os().filter(|(name, _)| is_name(name) && name != "PATH" && name != "TMPDIR");
-    let given = command.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+    let own =
+        std::env::vars_os().filter(|(name, _)| is_name(name) && name != "PATH" && name != "TMPDIR");
+    let given = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
     for (name, value) in own.chain(given) {
         script.extend([b"export ", name.as_bytes(), b"=", &quoted(&value), b"\n"].concat());
     }
@@ -175,7 +234,10 @@ fn script(command: &Command) -> Vec<u8> {
         script.extend(quoted(word));
     }
     // Whoever hears the last line ends the kernel.
-    script.extend(format!("\nstatus=$?; printf '\\n%s%s\\n' '{ENDED}' $status; sleep infinity\n").into_bytes());
+    script.extend(
+        format!("\nstatus=$?; printf '\\n%s%s\\n' '{ENDED}' $status; sleep infinity\n")
+            .into_bytes(),
+    );
     script
 }
 
@@ -192,15 +254,23 @@ fn quoted(word: &OsStr) -> Vec<u8> {
     [b"'".as_slice(), &parts.join(br"'\''".as_slice()), b"'"].concat()
 }
 
-/// Where a kernel is to run, each on another CPU as long as there are others. Its processes take turns with it at every
-/// system call: on one CPU that is a switch, between two it is an interrupt and a wake-up, and twice as slow.
+/// Where a kernel is to run, each on another CPU as long as there are others. Its processes take
+/// turns with it at every system call: on one CPU that is a switch, between two it is an interrupt
+/// and a wake-up, and twice as slow.
 fn next_cpu() -> io::Result<String> {
     static STARTED: AtomicUsize = AtomicUsize::new(0);
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
+    let allowed = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .unwrap_or_default();
     let cpus = cpus(allowed);
-    let turn = STARTED.fetch_add(1, Ordering::Relaxed).checked_rem(cpus.len());
-    let cpu = turn.and_then(|turn| cpus.get(turn)).ok_or_else(|| io::Error::other("/proc/self/status has no CPUs"))?;
+    let turn = STARTED
+        .fetch_add(1, Ordering::Relaxed)
+        .checked_rem(cpus.len());
+    let cpu = turn
+        .and_then(|turn| cpus.get(turn))
+        .ok_or_else(|| io::Error::other("/proc/self/status has no CPUs"))?;
     Ok(cpu.to_string())
 }
 

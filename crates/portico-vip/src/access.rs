@@ -27,17 +27,24 @@ pub struct Access {
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     #[error("cannot use the kubeconfig {}: {source}", path.display())]
-    Kubeconfig { path: PathBuf, source: kube::config::KubeconfigError },
+    Kubeconfig {
+        path: PathBuf,
+        source: kube::config::KubeconfigError,
+    },
     #[error("cannot use the credentials of the kubeconfig: {0}")]
     Credentials(#[source] kube::Error),
     #[error("cannot read the certificates in {}: {problem}", path.display())]
     Ca { path: PathBuf, problem: String },
     #[error(
-        "nothing says which certificates of API servers to believe: give --kubeconfig or --ca-file ({KUBEADM_CA} is not there)"
+        "nothing says which certificates of API servers to believe: give --kubeconfig or \
+         --ca-file ({KUBEADM_CA} is not there)"
     )]
     NoCa,
     #[error("--tls-server-name={name} is not a name: {source}")]
-    Name { name: String, source: InvalidDnsNameError },
+    Name {
+        name: String,
+        source: InvalidDnsNameError,
+    },
     #[error("cannot set TLS up: {0}")]
     Tls(#[from] rustls::Error),
 }
@@ -54,15 +61,24 @@ pub struct Credentials {
 impl Credentials {
     /// The authorities of the kubeconfig as a file for other programs, where it has any.
     pub fn write_authorities(&self, path: &Path) -> io::Result<bool> {
-        let authorities = self.kube.as_ref().and_then(|kube| kube.root_cert.clone()).unwrap_or_default();
+        let authorities = self
+            .kube
+            .as_ref()
+            .and_then(|kube| kube.root_cert.clone())
+            .unwrap_or_default();
         if authorities.is_empty() {
             return Ok(false);
         }
         let pem = |der: &Vec<u8>| {
             let text = STANDARD.encode(der);
-            let lines: Vec<&str> =
-                (0..text.len()).step_by(64).filter_map(|at| text.get(at..text.len().min(at + 64))).collect();
-            format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+            let lines: Vec<&str> = (0..text.len())
+                .step_by(64)
+                .filter_map(|at| text.get(at..text.len().min(at + 64)))
+                .collect();
+            format!(
+                "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+                lines.join("\n")
+            )
         };
         let text: String = authorities.iter().map(pem).collect();
         path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
@@ -73,7 +89,10 @@ impl Credentials {
 impl Access {
     pub async fn open(&self) -> Result<Credentials, AccessError> {
         let parse = |name: &String| {
-            let bad = |source| AccessError::Name { name: name.clone(), source };
+            let bad = |source| AccessError::Name {
+                name: name.clone(),
+                source,
+            };
             ServerName::try_from(name.clone()).map_err(bad)
         };
         let name = self.server_name.as_ref().map(parse).transpose()?;
@@ -82,19 +101,30 @@ impl Access {
             None => None,
         };
         let tls = match (&self.ca, &kube) {
-            (None, Some(kube)) => kube.rustls_client_config().map_err(AccessError::Credentials)?,
+            (None, Some(kube)) => kube
+                .rustls_client_config()
+                .map_err(AccessError::Credentials)?,
             (Some(path), _) => believing(path)?,
             (None, None) if Path::new(KUBEADM_CA).exists() => believing(Path::new(KUBEADM_CA))?,
             (None, None) => return Err(AccessError::NoCa),
         };
-        Ok(Credentials { tls, name, token: kube.as_ref().and_then(token), kube })
+        Ok(Credentials {
+            tls,
+            name,
+            token: kube.as_ref().and_then(token),
+            kube,
+        })
     }
 
     async fn read_kubeconfig(&self, path: &Path) -> Result<kube::Config, AccessError> {
-        let bad = |source| AccessError::Kubeconfig { path: path.to_owned(), source };
+        let bad = |source| AccessError::Kubeconfig {
+            path: path.to_owned(),
+            source,
+        };
         let read = Kubeconfig::read_from(path).map_err(bad)?;
-        let mut config =
-            kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(bad)?;
+        let mut config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+            .await
+            .map_err(bad)?;
         if let Some(name) = &self.server_name {
             config.tls_server_name = Some(name.clone());
         }
@@ -102,7 +132,8 @@ impl Access {
     }
 }
 
-/// Client certificates are part of TLS; of the other ways only a token that stands there is of use for a probe.
+/// Client certificates are part of TLS; of the other ways only a token that stands there is of use
+/// for a probe.
 fn token(config: &kube::Config) -> Option<HeaderValue> {
     let token = config.auth_info.token.as_ref()?;
     let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).ok()?;
@@ -111,17 +142,25 @@ fn token(config: &kube::Config) -> Option<HeaderValue> {
 }
 
 fn believing(path: &Path) -> Result<ClientConfig, AccessError> {
-    let bad = |problem: String| AccessError::Ca { path: path.to_owned(), problem };
+    let bad = |problem: String| AccessError::Ca {
+        path: path.to_owned(),
+        problem,
+    };
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(error.to_string()))? {
+    for certificate in
+        CertificateDer::pem_file_iter(path).map_err(|error| bad(error.to_string()))?
+    {
         let certificate = certificate.map_err(|error| bad(error.to_string()))?;
-        roots.add(certificate).map_err(|error| bad(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| bad(error.to_string()))?;
     }
     if roots.is_empty() {
         return Err(bad("there is none in it".to_owned()));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
@@ -132,7 +171,9 @@ mod tests {
     #[tokio::test]
     async fn the_authorities_of_a_kubeconfig_become_a_file() {
         let folder = tempfile::tempdir().unwrap();
-        let made = rcgen::generate_simple_self_signed(vec!["kubernetes".to_owned()]).unwrap().cert;
+        let made = rcgen::generate_simple_self_signed(vec!["kubernetes".to_owned()])
+            .unwrap()
+            .cert;
         let inline = STANDARD.encode(made.pem());
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
@@ -141,7 +182,13 @@ mod tests {
         );
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, text).unwrap();
-        let credentials = Access { kubeconfig: Some(kubeconfig), ..Access::default() }.open().await.unwrap();
+        let credentials = Access {
+            kubeconfig: Some(kubeconfig),
+            ..Access::default()
+        }
+        .open()
+        .await
+        .unwrap();
         assert!(credentials.token.is_some());
         let path = folder.path().join("new/ca.crt");
         assert!(credentials.write_authorities(&path).unwrap());

@@ -1,9 +1,10 @@
 //! One address for the control plane: `portico vip` runs on each node that has an API server.
 //!
-//! [`election`] decides who has the virtual address and holds it (VRRP, a thread of its own, needs nobody), [`servers`] knows
-//! which API servers there are and which of them answer, [`forward`] sends what comes to the address to those that do.
-//! [`handover`] has connections go on where they are when the address moves. [`run()`] brings them together as [`config`] says;
-//! [`status`], [`page`] and [`metrics`] show how it goes; [`manifest`] has what a node needs to start it.
+//! [`election`] decides who has the virtual address and holds it (VRRP, a thread of its own, needs
+//! nobody), [`servers`] knows which API servers there are and which of them answer, [`forward`]
+//! sends what comes to the address to those that do. [`handover`] has connections go on where they
+//! are when the address moves. [`run()`] brings them together as [`config`] says; [`status`],
+//! [`page`] and [`metrics`] show how it goes; [`manifest`] has what a node needs to start it.
 
 pub mod access;
 pub mod config;

@@ -29,11 +29,14 @@ pub fn surroundings() -> io::Result<Surroundings> {
     let list = List(head);
     let mut addresses = Vec::new();
     let mut next = list.0;
-    // SAFETY: entries are valid, and end with a null pointer, until the list is freed at the end of this function.
+    // SAFETY: entries are valid, and end with a null pointer, until the list is freed at the end of
+    // this function.
     while let Some(entry) = unsafe { next.as_ref() } {
         next = entry.ifa_next;
         // SAFETY: a name is a text that ends in NUL and lives as long as the list.
-        let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) }
+            .to_string_lossy()
+            .into_owned();
         if let (Some(address), Some(mask)) = (read(entry.ifa_addr), read(entry.ifa_netmask))
             && let Ok(network) = IpNet::with_netmask(address, mask)
         {
@@ -70,6 +73,9 @@ mod tests {
     #[test]
     fn every_machine_has_a_loopback() {
         let found = surroundings().unwrap().addresses;
-        assert!(found.contains(&("lo".to_owned(), "127.0.0.1/8".parse().unwrap())), "{found:?}");
+        assert!(
+            found.contains(&("lo".to_owned(), "127.0.0.1/8".parse().unwrap())),
+            "{found:?}"
+        );
     }
 }

@@ -16,8 +16,13 @@ impl Manifest<'_> {
     /// The arguments after `portico`: the settings as flags, one each.
     fn arguments(&self) -> Vec<String> {
         let mut arguments = vec!["vip".to_owned()];
-        arguments.extend(self.config_file.map(|path| format!("--config={}", path.display())));
-        let Ok(Value::Object(settings)) = serde_json::to_value(self.given) else { return arguments };
+        arguments.extend(
+            self.config_file
+                .map(|path| format!("--config={}", path.display())),
+        );
+        let Ok(Value::Object(settings)) = serde_json::to_value(self.given) else {
+            return arguments;
+        };
         for (name, value) in settings {
             arguments.push(format!("--{}={}", flag(&name), text(&value)));
         }
@@ -76,7 +81,11 @@ impl Manifest<'_> {
 
     /// For `/etc/systemd/system/portico-vip.service`.
     pub fn systemd_unit(&self) -> String {
-        let words: Vec<String> = self.arguments().iter().map(|argument| quoted(argument)).collect();
+        let words: Vec<String> = self
+            .arguments()
+            .iter()
+            .map(|argument| quoted(argument))
+            .collect();
         let program = self.program.display();
         let data = data_dir(self.given);
         format!(
@@ -115,7 +124,12 @@ fn seconds_to_stop(given: &Given) -> u64 {
 }
 
 fn data_dir(given: &Given) -> String {
-    given.data_dir.as_ref().map_or("/var/lib/portico/vip".to_owned(), |path| path.display().to_string())
+    given
+        .data_dir
+        .as_ref()
+        .map_or("/var/lib/portico/vip".to_owned(), |path| {
+            path.display().to_string()
+        })
 }
 
 /// Fields of the file are lists where a flag can be repeated.
@@ -174,8 +188,12 @@ mod tests {
     #[test]
     fn flags_survive_the_manifest() {
         let given = given();
-        let manifest =
-            Manifest { given: &given, config_file: None, image: "portico", program: Path::new("/usr/bin/portico") };
+        let manifest = Manifest {
+            given: &given,
+            config_file: None,
+            image: "portico",
+            program: Path::new("/usr/bin/portico"),
+        };
         let arguments = manifest.arguments();
         let command = <Flags as clap::CommandFactory>::command();
         let again = Flags::from_arg_matches(&command.get_matches_from(&arguments)).unwrap();
@@ -185,18 +203,29 @@ mod tests {
     #[test]
     fn the_pod_has_what_it_reads_and_little_else() {
         let given = given();
-        let manifest =
-            Manifest { given: &given, config_file: None, image: "img:1", program: Path::new("/usr/bin/portico") };
+        let manifest = Manifest {
+            given: &given,
+            config_file: None,
+            image: "img:1",
+            program: Path::new("/usr/bin/portico"),
+        };
         let pod: Value = serde_saphyr::from_str(&manifest.static_pod()).unwrap();
         let container = &pod["spec"]["containers"][0];
         assert_eq!(container["image"], "img:1");
-        assert_eq!(container["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
+        assert_eq!(
+            container["securityContext"]["capabilities"]["drop"],
+            json!(["ALL"])
+        );
         assert_eq!(
             container["volumeMounts"].as_array().unwrap().len(),
             pod["spec"]["volumes"].as_array().unwrap().len()
         );
         assert!(pod.to_string().contains("/etc/kubernetes/admin.conf"));
-        assert!(manifest.systemd_unit().contains("ExecStart=/usr/bin/portico vip --address=172.16.64.58,fd00::58 "));
+        assert!(
+            manifest
+                .systemd_unit()
+                .contains("ExecStart=/usr/bin/portico vip --address=172.16.64.58,fd00::58 ")
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A status as metrics. They are made when they are asked for: all that counts is counted elsewhere.
+//! A status as metrics. They are made when they are asked for: all that counts is counted
+//! elsewhere.
 
 use crate::status::{Attempt, Status};
 use portico_metrics::Show;
@@ -12,16 +13,36 @@ type Labels = Vec<(&'static str, String)>;
 pub fn text(status: &Status, attempt: &Attempt) -> String {
     let mut registry = Registry::with_prefix("portico_vip");
     routers(&mut registry, status);
-    let healthy = gauges(&mut registry, "server_healthy", "Whether an API server gets connections");
+    let healthy = gauges(
+        &mut registry,
+        "server_healthy",
+        "Whether an API server gets connections",
+    );
     for server in &status.servers {
         let labels = vec![("server", server.address.to_string())];
         healthy.get_or_create(&labels).set(server.healthy.into());
     }
-    let forwarding = gauges(&mut registry, "forwarding", "1 for the way in which the address is forwarded");
-    forwarding.get_or_create(&vec![("mode", status.forwarding.mode.clone())]).set(1);
-    let problems = gauges(&mut registry, "forwarding_problems", "What keeps some from being forwarded");
-    problems.get_or_create(&vec![]).set(status.forwarding.problems.len() as i64);
-    let errors = counters(&mut registry, "forwarding_errors", "Attempts to forward that failed");
+    let forwarding = gauges(
+        &mut registry,
+        "forwarding",
+        "1 for the way in which the address is forwarded",
+    );
+    forwarding
+        .get_or_create(&vec![("mode", status.forwarding.mode.clone())])
+        .set(1);
+    let problems = gauges(
+        &mut registry,
+        "forwarding_problems",
+        "What keeps some from being forwarded",
+    );
+    problems
+        .get_or_create(&vec![])
+        .set(status.forwarding.problems.len() as i64);
+    let errors = counters(
+        &mut registry,
+        "forwarding_errors",
+        "Attempts to forward that failed",
+    );
     errors.get_or_create(&vec![]).inc_by(attempt.errors);
     portico_metrics::text(&registry)
 }
@@ -29,15 +50,27 @@ pub fn text(status: &Status, attempt: &Attempt) -> String {
 fn routers(registry: &mut Registry, status: &Status) {
     let owner = gauges(registry, "owner", "Whether this node has the address");
     let priority = gauges(registry, "priority", "The priority of this node");
-    let conflict = gauges(registry, "trouble", "Whether this node cannot take part in the election");
+    let conflict = gauges(
+        registry,
+        "trouble",
+        "Whether this node cannot take part in the election",
+    );
     let ignored = counters(registry, "adverts_ignored", "Adverts that did not count");
     let mut families: Vec<(String, Family<Labels, Counter>)> = Vec::new();
     for router in &status.routers {
-        let address = router.addresses.first().map(ToString::to_string).unwrap_or_default();
+        let address = router
+            .addresses
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let labels = vec![("address", address.clone())];
-        owner.get_or_create(&labels).set((router.role == "owner").into());
+        owner
+            .get_or_create(&labels)
+            .set((router.role == "owner").into());
         priority.get_or_create(&labels).set(router.priority.into());
-        conflict.get_or_create(&labels).set(router.trouble.is_some().into());
+        conflict
+            .get_or_create(&labels)
+            .set(router.trouble.is_some().into());
         for (why, count) in &router.adverts_ignored {
             let labels = vec![("address", address.clone()), ("reason", why.clone())];
             ignored.get_or_create(&labels).inc_by(*count);

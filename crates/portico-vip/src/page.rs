@@ -1,4 +1,5 @@
-//! The pages for people and machines: `/status`, `/metrics`, `/healthz`; and the way to read a status from another process.
+//! The pages for people and machines: `/status`, `/metrics`, `/healthz`; and the way to read a
+//! status from another process.
 
 use crate::error::chain;
 use crate::status::Status;
@@ -30,7 +31,9 @@ pub trait Source: Send + Sync + 'static {
 pub async fn serve(listener: TcpListener, source: Arc<impl Source>) -> Infallible {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { continue };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            continue;
+        };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
@@ -50,37 +53,61 @@ pub async fn serve(listener: TcpListener, source: Arc<impl Source>) -> Infallibl
     }
 }
 
-async fn answer(source: Arc<impl Source>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(
+    source: Arc<impl Source>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let (code, kind, body) = match request.uri().path() {
         "/status" => {
             let body = serde_json::to_string_pretty(&source.status().await).unwrap_or_default();
             (StatusCode::OK, "application/json", body)
         }
-        "/metrics" => (StatusCode::OK, portico_metrics::CONTENT_TYPE, source.metrics().await),
+        "/metrics" => (
+            StatusCode::OK,
+            portico_metrics::CONTENT_TYPE,
+            source.metrics().await,
+        ),
         "/healthz" | "/livez" => (StatusCode::OK, "text/plain", "ok".to_owned()),
-        _ => (StatusCode::NOT_FOUND, "text/plain", "there are /status, /metrics and /healthz\n".to_owned()),
+        _ => (
+            StatusCode::NOT_FOUND,
+            "text/plain",
+            "there are /status, /metrics and /healthz\n".to_owned(),
+        ),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     Ok(response)
 }
 
 /// The status of the daemon that serves it at this address.
 pub async fn fetch(address: SocketAddr) -> anyhow::Result<Status> {
-    let hint =
-        || format!("cannot read the status at {address}: does `portico vip` run here, with this --status-address?");
+    let hint = || {
+        format!(
+            "cannot read the status at {address}: does `portico vip` run here, with this \
+             --status-address?"
+        )
+    };
     let asked = tokio::time::timeout(PATIENCE, ask(address)).await;
-    let asked = asked.map_err(|_| anyhow::anyhow!("no answer within {PATIENCE:?}").context(hint()))?;
+    let asked =
+        asked.map_err(|_| anyhow::anyhow!("no answer within {PATIENCE:?}").context(hint()))?;
     asked.map_err(|error| anyhow::anyhow!("{}", chain(&*error)).context(hint()))
 }
 
 async fn ask(address: SocketAddr) -> Result<Status, Box<dyn std::error::Error + Send + Sync>> {
     let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let request = Request::get("/status").header(http::header::HOST, address.to_string());
-    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
-    let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await?.to_bytes();
+    let answer = sender
+        .send_request(request.body(Empty::<Bytes>::new())?)
+        .await?;
+    let body = Limited::new(answer.into_body(), MOST_BYTES)
+        .collect()
+        .await?
+        .to_bytes();
     Ok(serde_json::from_slice(&body)?)
 }

@@ -35,7 +35,10 @@ pub enum RunError {
     #[error(transparent)]
     Election(#[from] ElectionError),
     #[error("{doing}: {source}")]
-    Io { doing: &'static str, source: io::Error },
+    Io {
+        doing: &'static str,
+        source: io::Error,
+    },
     #[error("a part of the daemon broke: {0}")]
     Broken(String),
     #[error(transparent)]
@@ -54,16 +57,31 @@ pub async fn run(mut config: Config, stop: impl Future<Output = ()>) -> Result<(
         fixed: config.servers.fixed.clone(),
         discovery: credentials.kube.map(Discovery::new),
         remembered: Some(Remembered::new(config.servers.remembered.clone())),
-        prober: Prober::new(credentials.tls, credentials.name, credentials.token, config.servers.timeout),
+        prober: Prober::new(
+            credentials.tls,
+            credentials.name,
+            credentials.token,
+            config.servers.timeout,
+        ),
         interval: config.servers.interval,
         thresholds: config.servers.thresholds,
         rediscover: config.servers.rediscover,
         doubts: doubted,
     };
     tasks.spawn(servers::follow(following, known));
-    let _ = tokio::time::timeout(HEAD_START, begin_to_forward(&config, knowing.clone(), &worker)).await;
+    let _ = tokio::time::timeout(
+        HEAD_START,
+        begin_to_forward(&config, knowing.clone(), &worker),
+    )
+    .await;
     // Nothing of the rest is needed to hold the address.
-    let elections = match config.elections.iter().cloned().map(Election::start).collect::<Result<Vec<_>, _>>() {
+    let elections = match config
+        .elections
+        .iter()
+        .cloned()
+        .map(Election::start)
+        .collect::<Result<Vec<_>, _>>()
+    {
         Ok(elections) => elections,
         Err(error) => {
             worker.end().await?;
@@ -104,22 +122,35 @@ pub async fn run(mut config: Config, stop: impl Future<Output = ()>) -> Result<(
 
 /// What comes to an owner that does not forward yet stays there, and ends with the next hand-over.
 async fn begin_to_forward(config: &Config, mut knowing: watch::Receiver<Known>, worker: &Worker) {
-    let known = knowing.wait_for(|known| known.complete).await.map(|known| known.clone());
+    let known = knowing
+        .wait_for(|known| known.complete)
+        .await
+        .map(|known| known.clone());
     if let Ok(known) = known {
         worker.want(wanted(config, &known));
         worker.attempted().await;
     }
 }
 
-fn handovers(config: &Config, states: &[watch::Receiver<State>]) -> Result<Vec<Handover>, RunError> {
+fn handovers(
+    config: &Config,
+    states: &[watch::Receiver<State>],
+) -> Result<Vec<Handover>, RunError> {
     let start = |(settings, state): (&election::Settings, &watch::Receiver<State>)| {
-        let frontends = settings.router.addresses.iter().map(|address| SocketAddr::new(*address, config.port));
+        let frontends = settings
+            .router
+            .addresses
+            .iter()
+            .map(|address| SocketAddr::new(*address, config.port));
         let settings = handover::Settings {
             interface: settings.interface.clone(),
             frontends: frontends.collect(),
             relay_for: config.relay_for,
         };
-        let bad = |source| RunError::Io { doing: "cannot start the thread that hands over", source };
+        let bad = |source| RunError::Io {
+            doing: "cannot start the thread that hands over",
+            source,
+        };
         Handover::start(settings, state.clone()).map_err(bad)
     };
     config.elections.iter().zip(states).map(start).collect()
@@ -130,13 +161,19 @@ async fn release(elections: Vec<Election>, states: &[watch::Receiver<State>]) ->
     let asked = SystemTime::now();
     let before: Vec<State> = states.iter().map(|state| state.borrow().clone()).collect();
     future::join_all(elections.into_iter().map(Election::release)).await;
-    before.iter().zip(states).any(|(before, state)| is_with_another(before, &state.borrow(), asked))
+    before
+        .iter()
+        .zip(states)
+        .any(|(before, state)| is_with_another(before, &state.borrow(), asked))
 }
 
 /// The state when we were asked to stop, and the one after that.
 fn is_with_another(before: &State, after: &State, asked: SystemTime) -> bool {
     match before.role {
-        Role::Owner => after.peers.iter().any(|peer| peer.priority > 0 && peer.last_heard >= asked),
+        Role::Owner => after
+            .peers
+            .iter()
+            .any(|peer| peer.priority > 0 && peer.last_heard >= asked),
         Role::Standby => before.owner.is_some(),
         Role::Stopped => false,
     }
@@ -151,11 +188,14 @@ fn give_haproxy_the_authorities(config: &mut Config, credentials: &Credentials) 
     let path = haproxy.folder.join("ca.crt");
     match credentials.write_authorities(&path) {
         Ok(written) => haproxy.ca_file = written.then_some(path),
-        Err(error) => tracing::warn!(path = %path.display(), %error, "HAProxy cannot verify the API servers"),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "HAProxy cannot verify the API servers")
+        }
     }
 }
 
-/// What is known of the API servers decides what is forwarded, and how good this node is. Ends only with an error.
+/// What is known of the API servers decides what is forwarded, and how good this node is. Ends only
+/// with an error.
 async fn follow(
     config: &Config,
     mut knowing: watch::Receiver<Known>,
@@ -164,7 +204,11 @@ async fn follow(
     states: Vec<watch::Receiver<State>>,
     doubts: mpsc::Sender<IpAddr>,
 ) -> RunError {
-    let died = future::select_all(states.into_iter().map(|state| Box::pin(notice_silence(state, doubts.clone()))));
+    let died = future::select_all(
+        states
+            .into_iter()
+            .map(|state| Box::pin(notice_silence(state, doubts.clone()))),
+    );
     let work = async {
         loop {
             let known = knowing.borrow_and_update().clone();
@@ -172,7 +216,9 @@ async fn follow(
                 worker.want(wanted(config, &known));
             }
             let priority = priority(config, &known);
-            elections.iter().for_each(|election| election.set_priority(priority));
+            elections
+                .iter()
+                .for_each(|election| election.set_priority(priority));
             if knowing.changed().await.is_err() {
                 return;
             }
@@ -191,8 +237,14 @@ async fn notice_silence(mut state: watch::Receiver<State>, doubts: mpsc::Sender<
     while state.changed().await.is_ok() {
         let last = state.borrow_and_update().transitions.last().cloned();
         if last != noticed
-            && let Some(Transition { role: Role::Owner, reason: Reason::OwnerSilent { last: Some(machine) }, .. }) =
-                &last
+            && let Some(Transition {
+                role: Role::Owner,
+                reason:
+                    Reason::OwnerSilent {
+                        last: Some(machine),
+                    },
+                ..
+            }) = &last
         {
             // Where so many wait, everybody is in doubt already.
             let _ = doubts.try_send(*machine);
@@ -213,9 +265,15 @@ fn wanted(config: &Config, known: &Known) -> Wanted {
 
 /// A node whose own API server does not answer should not be the one that everybody comes to.
 fn priority(config: &Config, known: &Known) -> u8 {
-    let own = known.servers.iter().find(|(server, _)| config.own_addresses.contains(&server.ip()));
+    let own = known
+        .servers
+        .iter()
+        .find(|(server, _)| config.own_addresses.contains(&server.ip()));
     match own {
-        Some((_, health)) if !health.healthy => config.priority.saturating_sub(config.priority_penalty).max(1),
+        Some((_, health)) if !health.healthy => config
+            .priority
+            .saturating_sub(config.priority_penalty)
+            .max(1),
         _ => config.priority,
     }
 }
@@ -231,9 +289,19 @@ struct Desk {
 
 impl Desk {
     fn status_with(&self, rules: Vec<String>) -> Status {
-        let states: Vec<State> = self.states.iter().map(|state| state.borrow().clone()).collect();
-        Status::new(&self.config, &states, &self.knowing.borrow(), &self.worker.attempt(), rules)
-            .handing_over(self.handovers.iter().map(Handover::relaying))
+        let states: Vec<State> = self
+            .states
+            .iter()
+            .map(|state| state.borrow().clone())
+            .collect();
+        Status::new(
+            &self.config,
+            &states,
+            &self.knowing.borrow(),
+            &self.worker.attempt(),
+            rules,
+        )
+        .handing_over(self.handovers.iter().map(Handover::relaying))
     }
 }
 
@@ -252,7 +320,9 @@ async fn serve(address: SocketAddr, desk: Arc<Desk>) {
     let listener = loop {
         match TcpListener::bind(address).await {
             Ok(listener) => break listener,
-            Err(error) => tracing::error!(%address, %error, "cannot serve the status, will try again"),
+            Err(error) => {
+                tracing::error!(%address, %error, "cannot serve the status, will try again")
+            }
         }
         tokio::time::sleep(RETRY).await;
     };
@@ -269,12 +339,20 @@ mod tests {
 
     #[test]
     fn losing_ones_own_server_lowers_the_priority() {
-        let given = Given { addresses: Some(vec!["10.0.0.9".parse().unwrap()]), ..Given::default() };
-        let around = Surroundings { addresses: vec![("eth0".to_owned(), "10.0.0.1/24".parse().unwrap())] };
+        let given = Given {
+            addresses: Some(vec!["10.0.0.9".parse().unwrap()]),
+            ..Given::default()
+        };
+        let around = Surroundings {
+            addresses: vec![("eth0".to_owned(), "10.0.0.1/24".parse().unwrap())],
+        };
         let config = resolve(given, &around).unwrap();
         let health = |finding| Health::new(&finding, SystemTime::UNIX_EPOCH);
         let bad = || health(Finding::Unreachable("refused".to_owned()));
-        let (own, other) = ("10.0.0.1:6443".parse().unwrap(), "10.0.0.2:6443".parse().unwrap());
+        let (own, other) = (
+            "10.0.0.1:6443".parse().unwrap(),
+            "10.0.0.2:6443".parse().unwrap(),
+        );
         let mut known = Known::default();
         assert_eq!(priority(&config, &known), 100);
         known.servers = [(own, health(Finding::Ready)), (other, bad())].into();
@@ -285,24 +363,45 @@ mod tests {
 
     #[test]
     fn another_has_the_address_that_took_it_or_had_it_all_the_time() {
-        let (address, asked) = ("10.0.0.2".parse().unwrap(), SystemTime::UNIX_EPOCH + Duration::from_secs(9));
-        let state = |role| State { role, ..State::new(100) };
+        let (address, asked) = (
+            "10.0.0.2".parse().unwrap(),
+            SystemTime::UNIX_EPOCH + Duration::from_secs(9),
+        );
+        let state = |role| State {
+            role,
+            ..State::new(100)
+        };
         let heard = |priority, last_heard| State {
-            peers: vec![Peer { address, priority, last_heard }],
+            peers: vec![Peer {
+                address,
+                priority,
+                last_heard,
+            }],
             owner: Some(address),
             ..state(Role::Stopped)
         };
-        let standby = |owner| State { owner, ..state(Role::Standby) };
+        let standby = |owner| State {
+            owner,
+            ..state(Role::Standby)
+        };
         for (before, after, expected) in [
             (state(Role::Owner), heard(100, asked), true),
             (state(Role::Owner), heard(0, asked), false),
-            (state(Role::Owner), heard(100, SystemTime::UNIX_EPOCH), false),
+            (
+                state(Role::Owner),
+                heard(100, SystemTime::UNIX_EPOCH),
+                false,
+            ),
             (state(Role::Owner), state(Role::Stopped), false),
             (standby(Some(address)), state(Role::Stopped), true),
             (standby(None), state(Role::Stopped), false),
             (state(Role::Stopped), heard(100, asked), false),
         ] {
-            assert_eq!(is_with_another(&before, &after, asked), expected, "{before:?} {after:?}");
+            assert_eq!(
+                is_with_another(&before, &after, asked),
+                expected,
+                "{before:?} {after:?}"
+            );
         }
     }
 }

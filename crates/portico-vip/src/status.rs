@@ -1,4 +1,5 @@
-//! What `portico vip status` shows: who has the address and why, which API servers answer, what is in force.
+//! What `portico vip status` shows: who has the address and why, which API servers answer, what is
+//! in force.
 
 use crate::config::Config;
 use crate::election::{Counters, Settings, State};
@@ -113,7 +114,13 @@ pub struct Attempt {
 }
 
 impl Status {
-    pub fn new(config: &Config, states: &[State], known: &Known, attempt: &Attempt, rules: Vec<String>) -> Status {
+    pub fn new(
+        config: &Config,
+        states: &[State],
+        known: &Known,
+        attempt: &Attempt,
+        rules: Vec<String>,
+    ) -> Status {
         Status {
             port: config.port,
             routers: config
@@ -141,7 +148,10 @@ impl Status {
     /// With how the routers hand over, in their order.
     pub fn handing_over(mut self, each: impl IntoIterator<Item = Relaying>) -> Status {
         for (router, relaying) in self.routers.iter_mut().zip(each) {
-            router.relay = relaying.to.map(|(to, since)| Relay { to, since: at(since) });
+            router.relay = relaying.to.map(|(to, since)| Relay {
+                to,
+                since: at(since),
+            });
             router.relay_trouble = relaying.trouble;
         }
         self
@@ -165,7 +175,11 @@ impl Router {
             peers: state
                 .peers
                 .iter()
-                .map(|peer| Peer { address: peer.address, priority: peer.priority, last_heard: at(peer.last_heard) })
+                .map(|peer| Peer {
+                    address: peer.address,
+                    priority: peer.priority,
+                    last_heard: at(peer.last_heard),
+                })
                 .collect(),
             transitions: state
                 .transitions
@@ -185,7 +199,12 @@ impl Router {
             relay: None,
             relay_trouble: None,
             counters: counters(&state.counters),
-            adverts_ignored: state.counters.adverts_ignored.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect(),
+            adverts_ignored: state
+                .counters
+                .adverts_ignored
+                .iter()
+                .map(|(why, n)| ((*why).to_owned(), *n))
+                .collect(),
         }
     }
 }
@@ -201,17 +220,24 @@ fn counters(counters: &Counters) -> BTreeMap<String, u64> {
         ("announcements", counters.announcements),
         ("restored", counters.restored),
     ];
-    table.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    table
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect()
 }
 
 impl Forwarding {
     fn new(attempt: &Attempt, rules: Vec<String>) -> Forwarding {
         let applied = attempt.applied.as_ref();
-        let mut problems = applied.map(|applied| applied.problems.clone()).unwrap_or_default();
+        let mut problems = applied
+            .map(|applied| applied.problems.clone())
+            .unwrap_or_default();
         problems.extend(attempt.error.clone());
         Forwarding {
             mode: applied.map_or("none".to_owned(), |applied| mode(applied.mode)),
-            why: applied.map_or("nothing is forwarded yet".to_owned(), |applied| applied.why.clone()),
+            why: applied.map_or("nothing is forwarded yet".to_owned(), |applied| {
+                applied.why.clone()
+            }),
             problems,
             rules,
         }
@@ -219,7 +245,8 @@ impl Forwarding {
 }
 
 fn mode(mode: Mode) -> String {
-    mode.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    mode.to_possible_value()
+        .map_or(String::new(), |value| value.get_name().to_owned())
 }
 
 fn role(role: Role) -> String {
@@ -246,8 +273,15 @@ impl fmt::Display for Status {
         for server in &self.servers {
             let state = if server.healthy { "ready" } else { "not ready" };
             let own = if server.own { " (this node)" } else { "" };
-            let note = server.note.as_ref().map_or(String::new(), |note| format!(": {note}"));
-            writeln!(f, "  {}{own}  {state} since {:.0}{note}", server.address, server.since)?;
+            let note = server
+                .note
+                .as_ref()
+                .map_or(String::new(), |note| format!(": {note}"));
+            writeln!(
+                f,
+                "  {}{own}  {state} since {:.0}{note}",
+                server.address, server.since
+            )?;
         }
         if self.servers.is_empty() {
             writeln!(f, "  none is known")?;
@@ -255,7 +289,11 @@ impl fmt::Display for Status {
         if let Some(trouble) = &self.servers_trouble {
             writeln!(f, "  which there are cannot be found out: {trouble}")?;
         }
-        writeln!(f, "\nForwarding: {} ({})", self.forwarding.mode, self.forwarding.why)?;
+        writeln!(
+            f,
+            "\nForwarding: {} ({})",
+            self.forwarding.mode, self.forwarding.why
+        )?;
         for problem in &self.forwarding.problems {
             writeln!(f, "  problem: {problem}")?;
         }
@@ -281,7 +319,11 @@ impl Router {
             writeln!(f, "  trouble: {trouble}")?;
         }
         if let Some(conflict) = &self.conflict {
-            writeln!(f, "  conflict: {} was used by {} at {:.0}", conflict.address, conflict.hardware, conflict.at)?;
+            writeln!(
+                f,
+                "  conflict: {} was used by {} at {:.0}",
+                conflict.address, conflict.hardware, conflict.at
+            )?;
         }
         match self.owner {
             Some(owner) if owner == self.own => writeln!(f, "  owner: this node ({owner})")?,
@@ -289,13 +331,21 @@ impl Router {
             None => writeln!(f, "  owner: nobody was heard")?,
         }
         if let Some(relay) = &self.relay {
-            writeln!(f, "  connections of before are relayed to {} since {:.0}", relay.to, relay.since)?;
+            writeln!(
+                f,
+                "  connections of before are relayed to {} since {:.0}",
+                relay.to, relay.since
+            )?;
         }
         if let Some(trouble) = &self.relay_trouble {
             writeln!(f, "  a hand-over would end connections: {trouble}")?;
         }
         for peer in &self.peers {
-            writeln!(f, "  peer {}: priority {}, heard at {:.0}", peer.address, peer.priority, peer.last_heard)?;
+            writeln!(
+                f,
+                "  peer {}: priority {}, heard at {:.0}",
+                peer.address, peer.priority, peer.last_heard
+            )?;
         }
         for change in self.transitions.iter().rev() {
             writeln!(f, "  {:.0} {}: {}", change.at, change.role, change.reason)?;

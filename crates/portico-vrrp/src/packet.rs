@@ -1,6 +1,7 @@
 //! Advertisements on the wire: RFC 3768 (version 2) and RFC 9568 (version 3).
 //!
-//! Bytes to [`Advert`] and back, and whether bytes are an advert at all. Whether an advert concerns us is for [`crate::router`].
+//! Bytes to [`Advert`] and back, and whether bytes are an advert at all. Whether an advert concerns
+//! us is for [`crate::router`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -80,13 +81,23 @@ pub enum Malformed {
 }
 
 impl Advert {
-    /// The payload of an IP packet between two addresses, on which the checksum of version 3 depends. Addresses of the other
-    /// family, and more of them than can be counted, are left out.
+    /// The payload of an IP packet between two addresses, on which the checksum of version 3
+    /// depends. Addresses of the other family, and more of them than can be counted, are left out.
     pub fn encode(&self, from: IpAddr, to: IpAddr) -> Vec<u8> {
         let fitting = |address: &&IpAddr| address.is_ipv4() == from.is_ipv4();
-        let addresses: Vec<_> = self.addresses.iter().filter(fitting).take(u8::MAX.into()).collect();
+        let addresses: Vec<_> = self
+            .addresses
+            .iter()
+            .filter(fitting)
+            .take(u8::MAX.into())
+            .collect();
         let count = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
-        let mut bytes = vec![self.version.number() << 4 | ADVERTISEMENT, self.vrid, self.priority, count];
+        let mut bytes = vec![
+            self.version.number() << 4 | ADVERTISEMENT,
+            self.vrid,
+            self.priority,
+            count,
+        ];
         match self.version {
             Version::V2 => {
                 let kind = self.password.map_or(NO_AUTHENTICATION, |_| SIMPLE_PASSWORD);
@@ -115,8 +126,22 @@ impl Advert {
 
     /// Reads the payload of an IP packet between two addresses.
     pub fn decode(payload: &[u8], from: IpAddr, to: IpAddr) -> Result<Self, Malformed> {
-        let &[kind, vrid, priority, count, high, low, first, second, ref rest @ ..] = payload else {
-            return Err(Malformed::Length { have: payload.len(), need: HEADER });
+        let &[
+            kind,
+            vrid,
+            priority,
+            count,
+            high,
+            low,
+            first,
+            second,
+            ref rest @ ..,
+        ] = payload
+        else {
+            return Err(Malformed::Length {
+                have: payload.len(),
+                need: HEADER,
+            });
         };
         let version = version(kind >> 4, from)?;
         if kind & 0xf != ADVERTISEMENT {
@@ -128,7 +153,10 @@ impl Advert {
         };
         let length = each * usize::from(count);
         if rest.len() != length + trailer {
-            return Err(Malformed::Length { have: payload.len(), need: HEADER + length + trailer });
+            return Err(Malformed::Length {
+                have: payload.len(),
+                need: HEADER + length + trailer,
+            });
         }
         if !is_intact(version, payload, from, to) {
             return Err(Malformed::Checksum(u16::from_be_bytes([first, second])));
@@ -139,21 +167,38 @@ impl Advert {
             return Err(Malformed::NoAddress);
         }
         let (interval, password) = match (version, high) {
-            (Version::V3, _) => (CENTISECOND * (u16::from_be_bytes([high, low]) & MOST_CENTISECONDS).into(), None),
+            (Version::V3, _) => (
+                CENTISECOND * (u16::from_be_bytes([high, low]) & MOST_CENTISECONDS).into(),
+                None,
+            ),
             (Version::V2, NO_AUTHENTICATION) => (Duration::from_secs(low.into()), None),
-            (Version::V2, SIMPLE_PASSWORD) => (Duration::from_secs(low.into()), authentication.try_into().ok()),
+            (Version::V2, SIMPLE_PASSWORD) => (
+                Duration::from_secs(low.into()),
+                authentication.try_into().ok(),
+            ),
             (Version::V2, other) => return Err(Malformed::Authentication(other)),
         };
         if interval.is_zero() {
             return Err(Malformed::Interval);
         }
-        Ok(Self { version, vrid, priority, interval, addresses, password })
+        Ok(Self {
+            version,
+            vrid,
+            priority,
+            interval,
+            addresses,
+            password,
+        })
     }
 }
 
 /// The group that adverts of a family are sent to.
 pub fn group(family_of: IpAddr) -> IpAddr {
-    if family_of.is_ipv4() { GROUP_V4.into() } else { GROUP_V6.into() }
+    if family_of.is_ipv4() {
+        GROUP_V4.into()
+    } else {
+        GROUP_V6.into()
+    }
 }
 
 fn version(number: u8, from: IpAddr) -> Result<Version, Malformed> {
@@ -167,19 +212,26 @@ fn version(number: u8, from: IpAddr) -> Result<Version, Malformed> {
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let short = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-    short.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+    short
+        .or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+        .ok()
 }
 
 fn seconds(interval: Duration) -> u8 {
-    u8::try_from(interval.as_millis().div_ceil(1000)).unwrap_or(u8::MAX).max(1)
+    u8::try_from(interval.as_millis().div_ceil(1000))
+        .unwrap_or(u8::MAX)
+        .max(1)
 }
 
 fn centiseconds(interval: Duration) -> u16 {
-    u16::try_from(interval.as_millis().div_ceil(10)).unwrap_or(u16::MAX).clamp(1, MOST_CENTISECONDS)
+    u16::try_from(interval.as_millis().div_ceil(10))
+        .unwrap_or(u16::MAX)
+        .clamp(1, MOST_CENTISECONDS)
 }
 
-/// Version 3 over IPv4 is summed in three ways out there: with the addresses of the packet (RFC 5798, keepalived), with the
-/// group in place of a peer's address (keepalived before 1.3.6), and without a pseudo header (RFC 9568).
+/// Version 3 over IPv4 is summed in three ways out there: with the addresses of the packet (RFC
+/// 5798, keepalived), with the group in place of a peer's address (keepalived before 1.3.6), and
+/// without a pseudo header (RFC 9568).
 fn is_intact(version: Version, payload: &[u8], from: IpAddr, to: IpAddr) -> bool {
     let body = sum(payload);
     let matches = |pseudo: u32| fold(pseudo + body) == u16::MAX;

@@ -25,10 +25,12 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Since some moment that does not change while the process lives, on a clock that goes on while the machine sleeps.
+/// Since some moment that does not change while the process lives, on a clock that goes on while
+/// the machine sleeps.
 pub type Time = Duration;
 
-/// A conflict is told, and the address defended, at most this often (RFC 5227 would even allow one in ten seconds).
+/// A conflict is told, and the address defended, at most this often (RFC 5227 would even allow one
+/// in ten seconds).
 const DEFEND: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,13 +41,14 @@ pub enum Role {
     Owner,
 }
 
-/// What happened. Inputs come in the order in which they happened; [`Input::Tick`] at (or after) each deadline, once the
-/// packets that came before are read.
+/// What happened. Inputs come in the order in which they happened; [`Input::Tick`] at (or after)
+/// each deadline, once the packets that came before are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     Start,
     Tick,
-    /// A VRRP packet that came in: the payload after the IP header. `hops` is its TTL or hop limit, `to` where it was sent.
+    /// A VRRP packet that came in: the payload after the IP header. `hops` is its TTL or hop limit,
+    /// `to` where it was sent.
     Packet {
         from: IpAddr,
         to: IpAddr,
@@ -57,8 +60,9 @@ pub enum Input<'a> {
     LinkUp,
     /// Health of what the address is for changed.
     Priority(u8),
-    /// Somebody else on the link claims a virtual address (an ARP or neighbour packet from another hardware address). Who takes
-    /// over claims it just before its advert comes: a claim is told when that has had the time to come.
+    /// Somebody else on the link claims a virtual address (an ARP or neighbour packet from another
+    /// hardware address). Who takes over claims it just before its advert comes: a claim is told
+    /// when that has had the time to come.
     Claimed {
         address: IpAddr,
         by: [u8; 6],
@@ -74,7 +78,8 @@ pub enum Output {
     Send(Vec<u8>),
     /// Send an advert to one peer: in place of `Send`, and once for each, where there are peers.
     SendTo(IpAddr, Vec<u8>),
-    /// Put the addresses on the link, and have the kernel take them off by itself after `lifetime` unless this comes again.
+    /// Put the addresses on the link, and have the kernel take them off by itself after `lifetime`
+    /// unless this comes again.
     Take { lifetime: Duration },
     /// Tell the link where the addresses are: gratuitous ARP, unsolicited neighbour advertisements.
     Announce,
@@ -166,7 +171,13 @@ enum State {
 impl Router {
     /// Stopped until [`Input::Start`]. The link is taken to be up until [`Input::LinkDown`].
     pub fn new(config: Config) -> Self {
-        Self { config, state: State::Stopped, started: false, link: true, defended: None }
+        Self {
+            config,
+            state: State::Stopped,
+            started: false,
+            link: true,
+            defended: None,
+        }
     }
 
     pub fn role(&self) -> Role {
@@ -198,7 +209,12 @@ impl Router {
         match input {
             Input::Start => self.start(now, &mut out),
             Input::Tick => self.tick(now, &mut out),
-            Input::Packet { from, to, hops, payload } => self.packet(now, (from, to), hops, payload, &mut out),
+            Input::Packet {
+                from,
+                to,
+                hops,
+                payload,
+            } => self.packet(now, (from, to), hops, payload, &mut out),
             Input::LinkDown => self.link_down(&mut out),
             Input::LinkUp => self.link_up(now, &mut out),
             Input::Priority(priority) => self.priority(now, priority, &mut out),
@@ -208,12 +224,15 @@ impl Router {
         out
     }
 
-    /// An owner that did not run for longer than the others wait may have been replaced: it is one no more, and says nothing.
+    /// An owner that did not run for longer than the others wait may have been replaced: it is one
+    /// no more, and says nothing.
     fn notice_pause(&mut self, now: Time, out: &mut Vec<Output>) {
         if let State::Standby(standby) = &mut self.state {
             standby.notice_pause(now);
         }
-        let State::Owner(owner) = &self.state else { return };
+        let State::Owner(owner) = &self.state else {
+            return;
+        };
         let missed = owner.silent_for(now);
         if missed <= timing::patience(self.config.sent_interval()) {
             return;
@@ -255,7 +274,14 @@ impl Router {
         }
     }
 
-    fn packet(&mut self, now: Time, (from, to): (IpAddr, IpAddr), hops: u8, payload: &[u8], out: &mut Vec<Output>) {
+    fn packet(
+        &mut self,
+        now: Time,
+        (from, to): (IpAddr, IpAddr),
+        hops: u8,
+        payload: &[u8],
+        out: &mut Vec<Output>,
+    ) {
         if matches!(self.state, State::Stopped) {
             return;
         }
@@ -263,7 +289,10 @@ impl Router {
             Ok(advert) => advert,
             Err(why) => return out.push(Output::Ignored { from, why }),
         };
-        out.push(Output::Heard { from, advert: advert.clone() });
+        out.push(Output::Heard {
+            from,
+            advert: advert.clone(),
+        });
         match &mut self.state {
             State::Stopped => {}
             State::Standby(standby) => standby.hear(now, from, &advert, &self.config),
@@ -271,9 +300,12 @@ impl Router {
         }
     }
 
-    /// One of the two yields: who leaves to everybody, otherwise the one with the lower priority, or the lesser address.
+    /// One of the two yields: who leaves to everybody, otherwise the one with the lower priority,
+    /// or the lesser address.
     fn hear_rival(&mut self, now: Time, from: IpAddr, advert: &Advert, out: &mut Vec<Output>) {
-        let State::Owner(owner) = &mut self.state else { return };
+        let State::Owner(owner) = &mut self.state else {
+            return;
+        };
         let stale = advert.priority > 0 && owner.overtook(now, from, &self.config);
         let outranked = (advert.priority, from) > (owner.priority(&self.config), self.config.own);
         match (outranked, owner.leaves()) {
@@ -281,7 +313,14 @@ impl Router {
             (true, true) => self.stop(Reason::Asked, out),
             (true, false) => {
                 out.push(Output::Drop);
-                self.stand_by(now, Reason::Outranked { by: from, priority: advert.priority }, out);
+                self.stand_by(
+                    now,
+                    Reason::Outranked {
+                        by: from,
+                        priority: advert.priority,
+                    },
+                    out,
+                );
                 self.follow(now, from, advert);
             }
             (false, true) => {}
@@ -321,13 +360,16 @@ impl Router {
         let before = std::mem::replace(&mut self.config.priority, priority);
         match &mut self.state {
             State::Standby(standby) => standby.priority_changed(before, &self.config),
-            State::Owner(owner) if priority != before && !owner.leaves() => owner.assert(now, &self.config, out),
+            State::Owner(owner) if priority != before && !owner.leaves() => {
+                owner.assert(now, &self.config, out)
+            }
             _ => {}
         }
     }
 
-    /// Who claims the address and does not take part in the election does not decide it: everybody on the link could. A
-    /// standby takes over nevertheless, an owner defends what it has, and people are told.
+    /// Who claims the address and does not take part in the election does not decide it: everybody
+    /// on the link could. A standby takes over nevertheless, an owner defends what it has, and
+    /// people are told.
     fn claimed(&mut self, now: Time, conflict: Conflict, out: &mut Vec<Output>) {
         if !self.config.addresses.contains(&conflict.address) {
             return;
@@ -346,14 +388,17 @@ impl Router {
     }
 
     fn may_defend(&mut self, now: Time) -> bool {
-        let may = self.defended.is_none_or(|last| now.saturating_sub(last) >= DEFEND);
+        let may = self
+            .defended
+            .is_none_or(|last| now.saturating_sub(last) >= DEFEND);
         if may {
             self.defended = Some(now);
         }
         may
     }
 
-    /// An owner says that it leaves, and goes when another has come: until then it still has the address, and does its work.
+    /// An owner says that it leaves, and goes when another has come: until then it still has the
+    /// address, and does its work.
     fn release(&mut self, now: Time, out: &mut Vec<Output>) {
         self.started = false;
         match &mut self.state {
@@ -398,9 +443,16 @@ fn send(config: &Config, priority: u8, out: &mut Vec<Output>) {
         password: config.password,
     };
     if config.peers.is_empty() {
-        out.push(Output::Send(advert.encode(config.own, packet::group(config.own))));
+        out.push(Output::Send(
+            advert.encode(config.own, packet::group(config.own)),
+        ));
     }
-    out.extend(config.peers.iter().map(|&peer| Output::SendTo(peer, advert.encode(config.own, peer))));
+    out.extend(
+        config
+            .peers
+            .iter()
+            .map(|&peer| Output::SendTo(peer, advert.encode(config.own, peer))),
+    );
 }
 
 #[cfg(test)]

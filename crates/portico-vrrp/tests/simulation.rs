@@ -1,8 +1,12 @@
-//! Thousands of seeds of loss, delay, partition, pause and clock jump on two to seven machines, and what must hold in all of
-//! them: `design/0007-one-owner.md` says what the bounds are and why.
+//! Thousands of seeds of loss, delay, partition, pause and clock jump on two to seven machines, and
+//! what must hold in all of them: `design/0007-one-owner.md` says what the bounds are and why.
 //!
 //! `PORTICO_VRRP_SEEDS=100000` runs more, `PORTICO_VRRP_SEED=7` runs one and prints what happened.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 #[path = "simulation/node.rs"]
 mod node;
@@ -60,7 +64,10 @@ fn one_owner_whatever_happens() {
     }
     println!("{seeds} seeds: {counts:?}");
     for what in MUST_HAPPEN {
-        assert!(counts.contains_key(what) || seeds < SEEDS, "'{what}' never happened: {counts:?}");
+        assert!(
+            counts.contains_key(what) || seeds < SEEDS,
+            "'{what}' never happened: {counts:?}"
+        );
     }
 }
 
@@ -74,7 +81,11 @@ fn show(seed: u64, lines: usize) {
     for line in &trace[trace.len().saturating_sub(lines)..] {
         println!("{line}");
     }
-    assert!(world.failure.is_none(), "PORTICO_VRRP_SEED={seed}: {}", world.failure.unwrap_or_default());
+    assert!(
+        world.failure.is_none(),
+        "PORTICO_VRRP_SEED={seed}: {}",
+        world.failure.unwrap_or_default()
+    );
 }
 
 fn variable(name: &str) -> Option<u64> {

@@ -21,7 +21,12 @@ use tokio::task::JoinSet;
 #[command(rename_all = "kebab-case")]
 pub struct Arguments {
     /// Keep objects in this directory (the embedded store).
-    #[arg(long, value_name = "DIR", conflicts_with = "etcd_servers", required_unless_present = "etcd_servers")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "etcd_servers",
+        required_unless_present = "etcd_servers"
+    )]
     data_dir: Option<PathBuf>,
     /// Keep objects in etcd: http://HOST:PORT,...
     #[arg(long, value_name = "URL,...", value_delimiter = ',')]
@@ -47,7 +52,8 @@ pub struct Arguments {
     /// The address that others reach this server at; found out when not given.
     #[arg(long, value_name = "IP")]
     advertise_address: Option<IpAddr>,
-    /// Certificates are kept, and made on the first start, in this directory [default: DATA-DIR/pki].
+    /// Certificates are kept, and made on the first start, in this directory [default:
+    /// DATA-DIR/pki].
     #[arg(long, value_name = "DIR")]
     cert_dir: Option<PathBuf>,
     /// A server certificate of your own.
@@ -56,7 +62,8 @@ pub struct Arguments {
     /// Its key.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
-    /// Further names and addresses that the server's own certificate is good for, such as a virtual address.
+    /// Further names and addresses that the server's own certificate is good for, such as a virtual
+    /// address.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     tls_san: Vec<String>,
     /// The CA of client certificates of your own.
@@ -66,7 +73,11 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
     /// The issuer of service-account tokens.
-    #[arg(long, value_name = "URL", default_value = "https://kubernetes.default.svc.cluster.local")]
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "https://kubernetes.default.svc.cluster.local"
+    )]
     service_account_issuer: String,
     /// Let requests without credentials in, to see health and version.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
@@ -74,8 +85,14 @@ pub struct Arguments {
     /// The addresses of Services: one range, or two of different families.
     #[arg(long, value_name = "CIDR[,CIDR]", default_value = "10.96.0.0/16")]
     service_cluster_ip_range: String,
-    /// The node ports of Services, inclusive: 30000-32767, 10000-20000,30000-32767, or 0-0 for none.
-    #[arg(long, visible_alias = "public_service_ports", value_name = "RANGE,...", default_value = "30000-32767")]
+    /// The node ports of Services, inclusive: 30000-32767, 10000-20000,30000-32767, or 0-0 for
+    /// none.
+    #[arg(
+        long,
+        visible_alias = "public_service_ports",
+        value_name = "RANGE,...",
+        default_value = "30000-32767"
+    )]
     service_node_port_range: String,
     /// Name=true|false,...
     #[arg(long, value_name = "NAME=BOOL,...", default_value = "")]
@@ -118,11 +135,21 @@ impl Arguments {
                 key: self.etcd_keyfile.clone(),
             },
         };
-        let Some(cert_dir) = self.cert_dir.clone().or_else(|| self.data_dir.as_ref().map(|dir| dir.join("pki"))) else {
-            bail!("--etcd-servers needs --cert-dir: a directory of this server's own for its certificates");
+        let Some(cert_dir) = self
+            .cert_dir
+            .clone()
+            .or_else(|| self.data_dir.as_ref().map(|dir| dir.join("pki")))
+        else {
+            bail!(
+                "--etcd-servers needs --cert-dir: a directory of this server's own for its \
+                 certificates"
+            );
         };
-        let ranges =
-            Ranges::parse(&self.service_cluster_ip_range, &self.service_node_port_range).map_err(anyhow::Error::msg)?;
+        let ranges = Ranges::parse(
+            &self.service_cluster_ip_range,
+            &self.service_node_port_range,
+        )
+        .map_err(anyhow::Error::msg)?;
         Ok(Config {
             bind: self.bind_address,
             port: self.secure_port,
@@ -137,7 +164,9 @@ impl Arguments {
             service_account_issuer: self.service_account_issuer.clone(),
             anonymous: self.anonymous_auth,
             ranges,
-            gates: Gates::parse(&self.feature_gates).map_err(anyhow::Error::msg).context("--feature-gates")?,
+            gates: Gates::parse(&self.feature_gates)
+                .map_err(anyhow::Error::msg)
+                .context("--feature-gates")?,
             limits: Sizes {
                 reads: self.max_requests_inflight,
                 writes: self.max_mutating_requests_inflight,
@@ -159,16 +188,28 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         let server = start(config).await?;
         tracing::info!(address = %server.address, "serving the API");
         if let Some(path) = &server.kubeconfig {
-            tracing::info!("try: kubectl --kubeconfig {} get services -A", path.display());
+            tracing::info!(
+                "try: kubectl --kubeconfig {} get services -A",
+                path.display()
+            );
         }
         let (stop, stopped) = watch::channel(false);
         let mut controllers = JoinSet::new();
         if arguments.endpoint_slice_controller {
             let client = own_client(&server.own_client)?;
-            controllers.spawn(controller::run_endpoints(client, shared, true, stopped.clone()));
+            controllers.spawn(controller::run_endpoints(
+                client,
+                shared,
+                true,
+                stopped.clone(),
+            ));
         }
         if arguments.expose_health_checks {
-            controllers.spawn(controller::run_health(own_client(&server.own_client)?, shared, stopped));
+            controllers.spawn(controller::run_health(
+                own_client(&server.own_client)?,
+                shared,
+                stopped,
+            ));
         }
         signals.wait().await;
         tracing::info!("stopping");
@@ -184,11 +225,13 @@ fn own_client(own: &OwnClient) -> anyhow::Result<Client> {
     let mut config = kube::Config::new(own.url.parse()?);
     match &own.authority {
         Some(path) => {
-            let pem = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let pem =
+                std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
             config.root_cert = Some(certificates?.iter().map(|der| der.to_vec()).collect());
         }
-        // A certificate of the user's own may not name this address; the connection never leaves the machine.
+        // A certificate of the user's own may not name this address; the connection never leaves
+        // the machine.
         None => config.accept_invalid_certs = true,
     }
     config.auth_info.token = Some(own.token.clone().into());

@@ -19,8 +19,8 @@ pub struct Arguments {
     /// Where the plugin listens.
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// A node that the plugin can send traffic to, as NAME, NAME=ADDRESS or NAME=ADDRESS=PROVIDER-ID; three or more [default: three
-    /// with addresses of documentation].
+    /// A node that the plugin can send traffic to, as NAME, NAME=ADDRESS or
+    /// NAME=ADDRESS=PROVIDER-ID; three or more [default: three with addresses of documentation].
     #[arg(long = "node", value_name = "NODE", value_parser = parse_node)]
     nodes: Vec<Node>,
     /// An annotation for all Services of the test, as NAME=VALUE.
@@ -29,7 +29,8 @@ pub struct Arguments {
     /// The name of the cluster in which the Services of the test are.
     #[arg(long, value_name = "NAME", default_value = "conformance")]
     cluster_name: String,
-    /// Prints what exists for the Services of the test, a line each, beginning with what it is. Without it, only answers are checked.
+    /// Prints what exists for the Services of the test, a line each, beginning with what it is.
+    /// Without it, only answers are checked.
     #[arg(long, value_name = "COMMAND")]
     owned_command: Option<String>,
     /// Prints what else the plugin could reach and must not touch.
@@ -52,9 +53,20 @@ fn parse_node(text: &str) -> Result<Node, String> {
     let mut parts = text.splitn(3, '=');
     let name = parts.next().unwrap_or_default().to_owned();
     let address = parts.next().filter(|address| !address.is_empty());
-    let address = address.map(|address| address.parse().map_err(|_| format!("{address} is no address"))).transpose()?;
+    let address = address
+        .map(|address| {
+            address
+                .parse()
+                .map_err(|_| format!("{address} is no address"))
+        })
+        .transpose()?;
     let provider_id = parts.next().unwrap_or_default().to_owned();
-    Ok(Node { name, provider_id, addresses: address.into_iter().collect(), ..Node::default() })
+    Ok(Node {
+        name,
+        provider_id,
+        addresses: address.into_iter().collect(),
+        ..Node::default()
+    })
 }
 
 /// Prints a line for each step; an error if one failed.
@@ -63,16 +75,32 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     crate::print(&report.to_string());
     match report.failed().count() {
         0 => Ok(()),
-        failed => bail!("{failed} of {} steps failed: see docs/plugins.md for what they ask", report.steps.len()),
+        failed => bail!(
+            "{failed} of {} steps failed: see docs/plugins.md for what they ask",
+            report.steps.len()
+        ),
     }
 }
 
 async fn check(arguments: Arguments) -> anyhow::Result<conformance::Report> {
     let (_stop, stopped) = watch::channel(false);
-    let patience = Patience { answer: arguments.patience, outage: arguments.patience };
-    let plugin = Plugin::start(&arguments.socket, patience, stopped).await.map_err(anyhow::Error::msg)?;
-    tracing::debug!(plugin = plugin.name(), version = plugin.version(), "checking");
-    let nodes = if arguments.nodes.is_empty() { example_nodes() } else { arguments.nodes };
+    let patience = Patience {
+        answer: arguments.patience,
+        outage: arguments.patience,
+    };
+    let plugin = Plugin::start(&arguments.socket, patience, stopped)
+        .await
+        .map_err(anyhow::Error::msg)?;
+    tracing::debug!(
+        plugin = plugin.name(),
+        version = plugin.version(),
+        "checking"
+    );
+    let nodes = if arguments.nodes.is_empty() {
+        example_nodes()
+    } else {
+        arguments.nodes
+    };
     if nodes.len() < 3 {
         bail!("--node: nodes come and go in the test, give three or more");
     }
@@ -87,8 +115,16 @@ async fn check(arguments: Arguments) -> anyhow::Result<conformance::Report> {
         pause: arguments.pause,
         ..Case::new(nodes).can(plugin.can().clone())
     };
-    let world = arguments.owned_command.map(|owned| Commands { owned, foreign: arguments.foreign_command });
-    Ok(conformance::run(&plugin, world.as_ref().map(|world| world as &dyn World), &case).await)
+    let world = arguments.owned_command.map(|owned| Commands {
+        owned,
+        foreign: arguments.foreign_command,
+    });
+    Ok(conformance::run(
+        &plugin,
+        world.as_ref().map(|world| world as &dyn World),
+        &case,
+    )
+    .await)
 }
 
 fn example_nodes() -> Vec<Node> {
@@ -128,8 +164,16 @@ async fn lines(command: &str) -> Result<Vec<String>, String> {
     let output = output.map_err(|error| format!("cannot run {command}: {error}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{command} ends with {}: {}", output.status, said.trim()));
+        return Err(format!(
+            "{command} ends with {}: {}",
+            output.status,
+            said.trim()
+        ));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+    Ok(text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(str::to_owned)
+        .collect())
 }

@@ -29,13 +29,19 @@ pub struct Access {
 impl Access {
     /// The certificates by which the API server is known, DER.
     pub async fn authority(&self) -> anyhow::Result<Vec<Vec<u8>>> {
-        Ok(config(self.kubeconfig.clone()).await?.root_cert.unwrap_or_default())
+        Ok(config(self.kubeconfig.clone())
+            .await?
+            .root_cert
+            .unwrap_or_default())
     }
 
     pub async fn reader(&self) -> anyhow::Result<Reader> {
         let mut config = config(self.kubeconfig.clone()).await?;
         (config.connect_timeout, config.read_timeout) = (Some(CONNECT), Some(ANSWER));
-        Ok(Reader { client: Client::try_from(config)?, authorization: None })
+        Ok(Reader {
+            client: Client::try_from(config)?,
+            authorization: None,
+        })
     }
 }
 
@@ -53,9 +59,12 @@ pub async fn anonymous(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
 
 async fn config(kubeconfig: Option<PathBuf>) -> anyhow::Result<Config> {
     match kubeconfig {
-        None => Config::infer().await.context("no API server is known: give --kubeconfig"),
+        None => Config::infer()
+            .await
+            .context("no API server is known: give --kubeconfig"),
         Some(path) => {
-            let read = Kubeconfig::read_from(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let read = Kubeconfig::read_from(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
             Ok(Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?)
         }
     }
@@ -75,12 +84,21 @@ struct List<T> {
 impl Reader {
     /// Whatever the answer is.
     pub async fn get(&self, path: &str) -> anyhow::Result<http::Response<Body>> {
-        Ok(self.client.send(self.request("GET", path, Body::empty())?).await?)
+        Ok(self
+            .client
+            .send(self.request("GET", path, Body::empty())?)
+            .await?)
     }
 
     pub async fn list<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
-        let list: kube::Result<List<T>> = self.client.request(self.request("GET", path, Vec::new())?).await;
-        Ok(list.map_err(plain).with_context(|| format!("cannot list {path}"))?.items)
+        let list: kube::Result<List<T>> = self
+            .client
+            .request(self.request("GET", path, Vec::new())?)
+            .await;
+        Ok(list
+            .map_err(plain)
+            .with_context(|| format!("cannot list {path}"))?
+            .items)
     }
 
     /// Nothing where the API server does not have the kind.
@@ -91,34 +109,65 @@ impl Reader {
 
     /// `None` where it is not there.
     pub async fn find<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Option<T>> {
-        match self.client.request(self.request("GET", path, Vec::new())?).await {
+        match self
+            .client
+            .request(self.request("GET", path, Vec::new())?)
+            .await
+        {
             Ok(found) => Ok(Some(found)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(plain(error)).with_context(|| format!("cannot read {path}")),
         }
     }
 
-    /// Makes an object what it should be, by server-side apply; the object as it is then. `more` are further parameters: `dryRun=All`.
-    pub async fn apply(&self, path: &str, manager: &str, more: &str, object: &Value) -> anyhow::Result<Value> {
-        let target =
-            format!("{path}?fieldManager={manager}&force=true{}{more}", if more.is_empty() { "" } else { "&" });
+    /// Makes an object what it should be, by server-side apply; the object as it is then. `more`
+    /// are further parameters: `dryRun=All`.
+    pub async fn apply(
+        &self,
+        path: &str,
+        manager: &str,
+        more: &str,
+        object: &Value,
+    ) -> anyhow::Result<Value> {
+        let target = format!(
+            "{path}?fieldManager={manager}&force=true{}{more}",
+            if more.is_empty() { "" } else { "&" }
+        );
         let mut request = self.request("PATCH", &target, serde_json::to_vec(object)?)?;
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/apply-patch+yaml"));
-        self.client.request(request).await.map_err(plain).with_context(|| format!("cannot apply {path}"))
+        request.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/apply-patch+yaml"),
+        );
+        self.client
+            .request(request)
+            .await
+            .map_err(plain)
+            .with_context(|| format!("cannot apply {path}"))
     }
 
-    /// Creates an object, or asks something that is answered by one. Says what the API server says, with its code.
+    /// Creates an object, or asks something that is answered by one. Says what the API server says,
+    /// with its code.
     pub async fn create(&self, path: &str, object: &Value) -> Result<Value, kube::Error> {
         let mut request = self
-            .request("POST", path, serde_json::to_vec(object).map_err(kube::Error::SerdeError)?)
+            .request(
+                "POST",
+                path,
+                serde_json::to_vec(object).map_err(kube::Error::SerdeError)?,
+            )
             .map_err(|error| kube::Error::Service(error.into()))?;
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         self.client.request(request).await
     }
 
     /// Whether it was there.
     pub async fn delete(&self, path: &str) -> anyhow::Result<bool> {
-        match self.client.request::<Value>(self.request("DELETE", path, Vec::new())?).await {
+        match self
+            .client
+            .request::<Value>(self.request("DELETE", path, Vec::new())?)
+            .await
+        {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
             Err(error) => Err(plain(error)).with_context(|| format!("cannot delete {path}")),
@@ -126,7 +175,10 @@ impl Reader {
     }
 
     fn request<B>(&self, method: &str, path: &str, body: B) -> anyhow::Result<http::Request<B>> {
-        let mut request = http::Request::builder().method(method).uri(path).body(body)?;
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .body(body)?;
         if let Some(value) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, value.clone());
         }
@@ -137,8 +189,12 @@ impl Reader {
 /// What the API server said, without the object that it said it in.
 pub fn plain(error: kube::Error) -> anyhow::Error {
     match error {
-        kube::Error::Api(status) if !status.message.is_empty() => anyhow::Error::msg(status.message),
-        kube::Error::Service(cause) => anyhow::Error::from_boxed(cause).context("the API server does not answer"),
+        kube::Error::Api(status) if !status.message.is_empty() => {
+            anyhow::Error::msg(status.message)
+        }
+        kube::Error::Service(cause) => {
+            anyhow::Error::from_boxed(cause).context("the API server does not answer")
+        }
         error => error.into(),
     }
 }

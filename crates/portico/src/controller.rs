@@ -25,11 +25,12 @@ pub struct Arguments {
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// What to run: endpointslice (where no other controller does it), endpoint-health (checks of what `portico expose` made),
-    /// service-lb, or * for all.
+    /// What to run: endpointslice (where no other controller does it), endpoint-health (checks of
+    /// what `portico expose` made), service-lb, or * for all.
     #[arg(long, value_name = "NAMES", default_value = "*", value_delimiter = ',')]
     controllers: Vec<String>,
-    /// Where load balancers come from: metal, aws, digitalocean, gce, openstack, rackspace, haproxy, plugin:SOCKET, or none.
+    /// Where load balancers come from: metal, aws, digitalocean, gce, openstack, rackspace,
+    /// haproxy, plugin:SOCKET, or none.
     #[arg(long, value_name = "NAME", default_value = "none")]
     cloud_provider: String,
     /// The provider's own configuration.
@@ -38,7 +39,8 @@ pub struct Arguments {
     /// Tells the load balancers of several clusters in one account apart.
     #[arg(long, value_name = "NAME", default_value = "kubernetes")]
     cluster_name: String,
-    /// Serve only Services of this class [default: those without a class and those of portico.dev/PROVIDER].
+    /// Serve only Services of this class [default: those without a class and those of
+    /// portico.dev/PROVIDER].
     #[arg(long, value_name = "CLASS")]
     load_balancer_class: Option<String>,
     /// Where nodes say whether they are fit.
@@ -63,7 +65,8 @@ pub struct Arguments {
 /// What there is to do beside running.
 #[derive(Subcommand)]
 pub enum Task {
-    /// Check whether a plugin keeps the contract of providers: a line for each step, and an error if one failed.
+    /// Check whether a plugin keeps the contract of providers: a line for each step, and an error
+    /// if one failed.
     CheckPlugin(check_plugin::Arguments),
 }
 
@@ -144,10 +147,16 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 fn selected(names: &[String]) -> anyhow::Result<Selected> {
     let known = |name: &String| ["*", ENDPOINTS, HEALTH, BALANCERS].contains(&name.as_str());
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        anyhow::bail!("--controllers={unknown} is not known: use {ENDPOINTS}, {HEALTH}, {BALANCERS} or *");
+        anyhow::bail!(
+            "--controllers={unknown} is not known: use {ENDPOINTS}, {HEALTH}, {BALANCERS} or *"
+        );
     }
     let has = |wanted: &str| names.iter().any(|name| name == "*" || name == wanted);
-    Ok(Selected { endpoints: has(ENDPOINTS), health: has(HEALTH), balancers: has(BALANCERS) })
+    Ok(Selected {
+        endpoints: has(ENDPOINTS),
+        health: has(HEALTH),
+        balancers: has(BALANCERS),
+    })
 }
 
 async fn run_selected(
@@ -162,7 +171,8 @@ async fn run_selected(
     let election = arguments.election.clone();
     let slices = async {
         if selected.endpoints {
-            run_elected_endpoints(client.clone(), &election, arguments.endpoints, stop.clone()).await;
+            run_elected_endpoints(client.clone(), &election, arguments.endpoints, stop.clone())
+                .await;
         }
         Ok(())
     };
@@ -186,14 +196,30 @@ async fn run_selected(
 }
 
 /// The endpoint-slice controller, alone or in turns with others.
-pub async fn run_endpoints(client: Client, leader_elect: bool, write_endpoints: bool, stop: watch::Receiver<bool>) {
-    let election = Election { leader_elect, ..Election::default() };
+pub async fn run_endpoints(
+    client: Client,
+    leader_elect: bool,
+    write_endpoints: bool,
+    stop: watch::Receiver<bool>,
+) {
+    let election = Election {
+        leader_elect,
+        ..Election::default()
+    };
     run_elected_endpoints(client, &election, write_endpoints, stop).await;
 }
 
 /// Health checks of endpoints, alone or in turns with others.
 pub async fn run_health(client: Client, leader_elect: bool, stop: watch::Receiver<bool>) {
-    run_elected_health(client, &Election { leader_elect, ..Election::default() }, stop).await;
+    run_elected_health(
+        client,
+        &Election {
+            leader_elect,
+            ..Election::default()
+        },
+        stop,
+    )
+    .await;
 }
 
 async fn run_elected_endpoints(
@@ -202,9 +228,14 @@ async fn run_elected_endpoints(
     write_endpoints: bool,
     stop: watch::Receiver<bool>,
 ) {
-    let options = endpoints::Options { write_endpoints, ..endpoints::Options::default() };
+    let options = endpoints::Options {
+        write_endpoints,
+        ..endpoints::Options::default()
+    };
     let work = |stop| endpoints::run(client.clone(), options.clone(), stop);
-    election.run(client.clone(), ENDPOINTS_LEASE, stop, work).await;
+    election
+        .run(client.clone(), ENDPOINTS_LEASE, stop, work)
+        .await;
 }
 
 async fn run_elected_health(client: Client, election: &Election, stop: watch::Receiver<bool>) {
@@ -212,7 +243,8 @@ async fn run_elected_health(client: Client, election: &Election, stop: watch::Re
     election.run(client.clone(), HEALTH_LEASE, stop, work).await;
 }
 
-/// The load-balancer controller, alone or in turns with others. A provider that cannot be started ends it.
+/// The load-balancer controller, alone or in turns with others. A provider that cannot be started
+/// ends it.
 async fn run_balancers(
     client: Client,
     arguments: &Arguments,
@@ -246,7 +278,14 @@ async fn run_balancers(
         }
     };
     let election = &arguments.election;
-    election.run(client.clone(), &election.leader_elect_resource_name, stop, work).await;
+    election
+        .run(
+            client.clone(),
+            &election.leader_elect_resource_name,
+            stop,
+            work,
+        )
+        .await;
     let failed = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
@@ -277,13 +316,20 @@ impl Election {
     }
 }
 
-/// `/metrics` and `/healthz`. Whether this controller leads is among the metrics: one that waits is healthy too.
-fn serve(address: &str, metrics: Arc<balancers::Metrics>) -> anyhow::Result<Option<tokio::task::JoinHandle<()>>> {
+/// `/metrics` and `/healthz`. Whether this controller leads is among the metrics: one that waits is
+/// healthy too.
+fn serve(
+    address: &str,
+    metrics: Arc<balancers::Metrics>,
+) -> anyhow::Result<Option<tokio::task::JoinHandle<()>>> {
     if address == "0" {
         return Ok(None);
     }
-    let address: SocketAddr = address.parse().with_context(|| format!("--metrics-bind-address={address}"))?;
-    let listener = listen::bind_everywhere(address).with_context(|| format!("cannot listen on {address}"))?;
+    let address: SocketAddr = address
+        .parse()
+        .with_context(|| format!("--metrics-bind-address={address}"))?;
+    let listener =
+        listen::bind_everywhere(address).with_context(|| format!("cannot listen on {address}"))?;
     let pages = listen::serve(listener, move |request| match request.uri().path() {
         "/metrics" => listen::metrics(metrics.text()),
         "/healthz" | "/livez" | "/readyz" => listen::text("ok".to_owned()),
@@ -294,5 +340,9 @@ fn serve(address: &str, metrics: Arc<balancers::Metrics>) -> anyhow::Result<Opti
 
 fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    if name.trim().is_empty() { "portico".to_owned() } else { name.trim().to_owned() }
+    if name.trim().is_empty() {
+        "portico".to_owned()
+    } else {
+        name.trim().to_owned()
+    }
 }

@@ -18,22 +18,35 @@ pub struct Answer {
 
 pub async fn get(at: SocketAddr, path: &str, patience: Duration) -> anyhow::Result<Answer> {
     let asked = async { ask(TcpStream::connect(at).await?, at, path).await };
-    tokio::time::timeout(patience, asked).await.with_context(|| format!("no answer within {patience:?}"))?
+    tokio::time::timeout(patience, asked)
+        .await
+        .with_context(|| format!("no answer within {patience:?}"))?
 }
 
 /// Over a connection that somebody else made.
-pub async fn over(stream: TcpStream, at: SocketAddr, path: &str, patience: Duration) -> anyhow::Result<Answer> {
+pub async fn over(
+    stream: TcpStream,
+    at: SocketAddr,
+    path: &str,
+    patience: Duration,
+) -> anyhow::Result<Answer> {
     let asked = tokio::time::timeout(patience, ask(stream, at, path)).await;
     asked.with_context(|| format!("no answer within {patience:?}"))?
 }
 
 async fn ask(stream: TcpStream, at: SocketAddr, path: &str) -> anyhow::Result<Answer> {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
-    let request = http::Request::get(path).header(HOST, at.to_string()).body(Empty::<Bytes>::new())?;
+    let request = http::Request::get(path)
+        .header(HOST, at.to_string())
+        .body(Empty::<Bytes>::new())?;
     let answer = sender.send_request(request).await?;
     let code = answer.status().as_u16();
     let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await;
     let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
-    Ok(Answer { code, body: String::from_utf8_lossy(&body).into_owned() })
+    Ok(Answer {
+        code,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
 }

@@ -1,4 +1,5 @@
-//! Log lines go to standard error; `PORTICO_LOG` chooses which (`debug`, `portico_apiserver=trace,info`).
+//! Log lines go to standard error; `PORTICO_LOG` chooses which (`debug`,
+//! `portico_apiserver=trace,info`).
 
 use portico_node::config::Logging;
 use std::io::IsTerminal;
@@ -16,7 +17,9 @@ pub fn start_with(logging: Logging) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_env("PORTICO_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match logging.json {
         true => lines.json().flatten_event(true).init(),
         false => lines.with_ansi(std::io::stderr().is_terminal()).init(),

@@ -34,7 +34,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-// The server keeps many small objects for long: an allocator that packs them well halves its memory.
+// The server keeps many small objects for long: an allocator that packs them well halves its
+// memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -54,7 +55,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Remove what Portico left on this machine: rules, sockets, folders of demos.
     Cleanup(cleanup::Arguments),
-    /// Give Services load balancers, and keep EndpointSlices and Endpoints in step with Services and Pods.
+    /// Give Services load balancers, and keep EndpointSlices and Endpoints in step with Services
+    /// and Pods.
     Controller(Box<controller::Arguments>),
     /// Show Services and where their traffic goes, in a browser.
     Dashboard(dashboard::Arguments),
@@ -74,7 +76,8 @@ enum Command {
     Join(Box<join::Arguments>),
     /// Play with the cluster of `portico up --demo`.
     Lab(lab::Arguments),
-    /// Print Portico's equivalent of a configuration of MetalLB, kube-proxy, keepalived or kube-vip.
+    /// Print Portico's equivalent of a configuration of MetalLB, kube-proxy, keepalived or
+    /// kube-vip.
     Migrate(migrate::Arguments),
     /// Forward Services on this node, in place of kube-proxy.
     Node(portico_node::config::Arguments),
@@ -95,7 +98,9 @@ enum Command {
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
 }
 
 /// What somebody asked to see. That nobody reads it any more (`| head`) is no trouble.
@@ -125,7 +130,9 @@ fn end(result: anyhow::Result<u8>) -> anyhow::Result<()> {
 
 /// Under the name of kube-proxy it is a node, so that only the image has to be another one.
 fn as_called(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    let name = arguments.first().and_then(|path| Path::new(path).file_name());
+    let name = arguments
+        .first()
+        .and_then(|path| Path::new(path).file_name());
     if name.is_some_and(|name| name == "kube-proxy") {
         arguments.insert(1, "node".into());
     }
@@ -149,7 +156,8 @@ fn main() -> ExitCode {
         // How much it logs is part of its configuration.
         Command::Node(arguments) => node::run(&arguments),
         Command::Vip(arguments) => vip::run(&arguments),
-        // For people at a terminal: what they ask for goes to the standard output, and only trouble is logged.
+        // For people at a terminal: what they ask for goes to the standard output, and only trouble
+        // is logged.
         Command::Bench(arguments) => say(bench::run(&arguments)),
         Command::Cleanup(arguments) => say(cleanup::run(arguments)),
         Command::Dashboard(arguments) => say(dashboard::run(arguments)),

@@ -1,4 +1,5 @@
-//! What commands show: a table for people, JSON or YAML for programs. One place, so that all of them look alike.
+//! What commands show: a table for people, JSON or YAML for programs. One place, so that all of
+//! them look alike.
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -43,7 +44,8 @@ impl Output {
     }
 }
 
-/// Columns as wide as they need to be. Cells that are empty are shown as `-`, so that every row has all of them.
+/// Columns as wide as they need to be. Cells that are empty are shown as `-`, so that every row has
+/// all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     head: Vec<String>,
@@ -52,16 +54,33 @@ pub struct Table {
 
 impl Table {
     pub fn new<const N: usize>(head: [&str; N]) -> Table {
-        Table { head: head.map(str::to_uppercase).to_vec(), rows: Vec::new() }
+        Table {
+            head: head.map(str::to_uppercase).to_vec(),
+            rows: Vec::new(),
+        }
     }
 
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.map(|cell| if cell.trim().is_empty() { "-".to_owned() } else { cell }).to_vec());
+        self.rows.push(
+            cells
+                .map(|cell| {
+                    if cell.trim().is_empty() {
+                        "-".to_owned()
+                    } else {
+                        cell
+                    }
+                })
+                .to_vec(),
+        );
     }
 
     fn width(&self, column: usize) -> usize {
         let lines = std::iter::once(&self.head).chain(&self.rows);
-        lines.filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or_default()
+        lines
+            .filter_map(|line| line.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
     }
 }
 
@@ -69,7 +88,10 @@ impl fmt::Display for Table {
     /// Nothing after the last column, not even blanks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in std::iter::once(&self.head).chain(&self.rows) {
-            let cells = line.iter().enumerate().map(|(column, cell)| format!("{cell:<0$}", self.width(column)));
+            let cells = line
+                .iter()
+                .enumerate()
+                .map(|(column, cell)| format!("{cell:<0$}", self.width(column)));
             writeln!(f, "{}", cells.collect::<Vec<_>>().join(GAP).trim_end())?;
         }
         Ok(())
@@ -105,15 +127,23 @@ mod tests {
         let mut table = Table::new(["name", "ports"]);
         table.row(["größer".into(), "80".into()]);
         table.row(["b".into(), "  ".into()]);
-        assert_eq!(table.to_string(), "NAME     PORTS\ngrößer   80\nb        -\n");
+        assert_eq!(
+            table.to_string(),
+            "NAME     PORTS\ngrößer   80\nb        -\n"
+        );
     }
 
     #[test]
     fn each_format_ends_with_one_line_end() {
-        for (output, expected) in
-            [(Format::Table, "3 nodes\n"), (Format::Json, "{\n  \"nodes\": 3\n}\n"), (Format::Yaml, "nodes: 3\n")]
-        {
-            assert_eq!(Output { output }.render(&Both { nodes: 3 }).unwrap(), expected);
+        for (output, expected) in [
+            (Format::Table, "3 nodes\n"),
+            (Format::Json, "{\n  \"nodes\": 3\n}\n"),
+            (Format::Yaml, "nodes: 3\n"),
+        ] {
+            assert_eq!(
+                Output { output }.render(&Both { nodes: 3 }).unwrap(),
+                expected
+            );
         }
     }
 

@@ -32,7 +32,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new(["portico", "kubernetes api", "architecture"]);
-        table.row([self.portico.to_owned(), self.kubernetes.clone(), self.architecture.to_owned()]);
+        table.row([
+            self.portico.to_owned(),
+            self.kubernetes.clone(),
+            self.architecture.to_owned(),
+        ]);
         write!(f, "{table}")
     }
 }

@@ -74,7 +74,8 @@ impl Settings {
     }
 
     fn resolve(&self) -> anyhow::Result<Config> {
-        let surroundings = machine::surroundings().context("cannot list the addresses of this machine")?;
+        let surroundings =
+            machine::surroundings().context("cannot list the addresses of this machine")?;
         Ok(config::resolve(self.read()?, &surroundings)?)
     }
 }
@@ -93,23 +94,31 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         // Somebody waits for these.
         Some(Command::Status { settings, output }) => crate::say(status(settings, *output)),
-        Some(Command::Manifest { settings, kind, image, program }) => {
-            crate::say(manifest(settings, *kind, image, program))
-        }
+        Some(Command::Manifest {
+            settings,
+            kind,
+            image,
+            program,
+        }) => crate::say(manifest(settings, *kind, image, program)),
         Some(Command::Cleanup { settings }) => {
             logging::start();
             let config = settings.resolve()?;
-            let forwarding =
-                portico_vip::forward::Forwarding::new(config.forward).remove().map_err(anyhow::Error::from);
+            let forwarding = portico_vip::forward::Forwarding::new(config.forward)
+                .remove()
+                .map_err(anyhow::Error::from);
             let handing_over = portico_vip::handover::remove().map_err(anyhow::Error::from);
-            forwarding.and(handing_over).context("not all rules could be removed")
+            forwarding
+                .and(handing_over)
+                .context("not all rules could be removed")
         }
     }
 }
 
 /// Elections and forwarding have threads of their own; for the rest one is enough.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
 fn status(settings: &Settings, output: Output) -> anyhow::Result<()> {
@@ -121,13 +130,24 @@ fn status(settings: &Settings, output: Output) -> anyhow::Result<()> {
     output.print(&status)
 }
 
-fn manifest(settings: &Settings, kind: Option<Kind>, image: &str, program: &std::path::Path) -> anyhow::Result<()> {
-    let manifest = Manifest { given: &settings.given, config_file: settings.config.as_deref(), image, program };
+fn manifest(
+    settings: &Settings,
+    kind: Option<Kind>,
+    image: &str,
+    program: &std::path::Path,
+) -> anyhow::Result<()> {
+    let manifest = Manifest {
+        given: &settings.given,
+        config_file: settings.config.as_deref(),
+        image,
+        program,
+    };
     let pod = (kind != Some(Kind::Systemd)).then(|| manifest.static_pod());
     let unit = (kind != Some(Kind::StaticPod)).then(|| manifest.systemd_unit());
     match (pod, unit) {
         (Some(pod), Some(unit)) => print(&format!(
-            "# /etc/kubernetes/manifests/portico-vip.yaml\n{pod}\n# /etc/systemd/system/portico-vip.service\n{}",
+            "# /etc/kubernetes/manifests/portico-vip.yaml\n{pod}\n# \
+             /etc/systemd/system/portico-vip.service\n{}",
             unit.trim_end()
         )),
         (pod, unit) => print(pod.or(unit).unwrap_or_default().trim_end()),

@@ -1,5 +1,6 @@
-//! Bring a decoded value into the form its type prescribes, as a Go server does by decoding into structs: unknown fields
-//! and zero values go, fields that are always written come, every value has its type and its canonical form.
+//! Bring a decoded value into the form its type prescribes, as a Go server does by decoding into
+//! structs: unknown fields and zero values go, fields that are always written come, every value has
+//! its type and its canonical form.
 
 use super::scalar;
 use crate::schema::{Field, Presence, Schema, Type, TypeDef};
@@ -21,7 +22,12 @@ impl std::error::Error for TypeError {}
 
 impl fmt::Display for TypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { found, wanted, inside, fields } = self;
+        let Self {
+            found,
+            wanted,
+            inside,
+            fields,
+        } = self;
         if wanted.is_empty() {
             return f.write_str(found);
         }
@@ -29,7 +35,10 @@ impl fmt::Display for TypeError {
         match inside {
             Some(name) => {
                 write!(f, "struct field {name}")?;
-                fields.iter().rev().try_for_each(|field| write!(f, ".{field}"))?;
+                fields
+                    .iter()
+                    .rev()
+                    .try_for_each(|field| write!(f, ".{field}"))?;
             }
             None => f.write_str("value")?,
         }
@@ -39,14 +48,21 @@ impl fmt::Display for TypeError {
 
 impl TypeError {
     pub(super) fn plain(message: String) -> Self {
-        Self { found: message, wanted: String::new(), inside: None, fields: Vec::new() }
+        Self {
+            found: message,
+            wanted: String::new(),
+            inside: None,
+            fields: Vec::new(),
+        }
     }
 
     pub(super) fn mismatch(value: &Value, ty: &Type) -> Self {
         let found = match value {
             Value::Null => "null".into(),
             Value::Bool(_) => "bool".into(),
-            Value::Number(number) if matches!(ty, Type::Int32 | Type::Int64 | Type::IntOrString) => {
+            Value::Number(number)
+                if matches!(ty, Type::Int32 | Type::Int64 | Type::IntOrString) =>
+            {
                 format!("number {number}")
             }
             Value::Number(_) => "number".into(),
@@ -54,7 +70,10 @@ impl TypeError {
             Value::Array(_) => "array".into(),
             Value::Object(_) => "object".into(),
         };
-        Self { wanted: go_type(ty), ..Self::plain(found) }
+        Self {
+            wanted: go_type(ty),
+            ..Self::plain(found)
+        }
     }
 
     fn within(mut self, ty: &TypeDef, field: &str) -> Self {
@@ -82,9 +101,18 @@ fn go_type(ty: &Type) -> String {
     }
 }
 
-/// The value as the type has it, and the paths of unknown fields (`spec.ports[0].foo`), which are dropped.
-pub fn conform(schema: &Schema, type_name: &str, mut value: Value) -> Result<(Value, Vec<String>), TypeError> {
-    let mut walk = Walk { schema, path: String::new(), unknown: Vec::new() };
+/// The value as the type has it, and the paths of unknown fields (`spec.ports[0].foo`), which are
+/// dropped.
+pub fn conform(
+    schema: &Schema,
+    type_name: &str,
+    mut value: Value,
+) -> Result<(Value, Vec<String>), TypeError> {
+    let mut walk = Walk {
+        schema,
+        path: String::new(),
+        unknown: Vec::new(),
+    };
     walk.value(&Type::Object(type_name.to_owned()), &mut value)?;
     Ok((value, walk.unknown))
 }
@@ -101,16 +129,20 @@ impl Walk<'_> {
         match (ty, value) {
             (Type::Object(name), value @ (Value::Object(_) | Value::Null)) => {
                 let schema = self.schema;
-                let ty = schema.get(name).ok_or_else(|| TypeError::plain(format!("no type {name:?} in the schema")))?;
+                let ty = schema
+                    .get(name)
+                    .ok_or_else(|| TypeError::plain(format!("no type {name:?} in the schema")))?;
                 self.object(ty, crate::object::map(value))
             }
-            (Type::List(item), Value::Array(items)) => items.iter_mut().enumerate().try_for_each(|(index, value)| {
-                let length = self.path.len();
-                let _ = write!(self.path, "[{index}]");
-                self.value(item, value)?;
-                self.path.truncate(length);
-                Ok(())
-            }),
+            (Type::List(item), Value::Array(items)) => {
+                items.iter_mut().enumerate().try_for_each(|(index, value)| {
+                    let length = self.path.len();
+                    let _ = write!(self.path, "[{index}]");
+                    self.value(item, value)?;
+                    self.path.truncate(length);
+                    Ok(())
+                })
+            }
             (Type::Map(item), Value::Object(map)) => map.iter_mut().try_for_each(|(key, value)| {
                 let length = self.enter(key);
                 self.value(item, value)?;
@@ -136,7 +168,9 @@ impl Walk<'_> {
                 return false;
             };
             let length = self.enter(key);
-            let kept = self.field(field, value).map_err(|error| error.within(ty, key));
+            let kept = self
+                .field(field, value)
+                .map_err(|error| error.within(ty, key));
             self.path.truncate(length);
             kept.unwrap_or_else(|error| {
                 result = Err(error);
@@ -154,7 +188,8 @@ impl Walk<'_> {
         }
         self.value(&field.ty, value)?;
         if field.name == "managedFields" && value.as_array().is_some_and(Vec::is_empty) {
-            // An empty list asks to forget all owners. One empty entry asks the same, and is not left out.
+            // An empty list asks to forget all owners. One empty entry asks the same, and is not
+            // left out.
             *value = json!([{}]);
         }
         match field.presence {

@@ -1,6 +1,7 @@
 //! JSON text to a value, with the paths of duplicate fields.
 //!
-//! Of a field that is given twice the last one counts, and two objects are merged, as Go's decoder does.
+//! Of a field that is given twice the last one counts, and two objects are merged, as Go's decoder
+//! does.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -12,12 +13,15 @@ use std::fmt::{self, Write as _};
 #[error("{0}")]
 pub struct SyntaxError(pub String);
 
-/// The value and the paths of duplicate fields (`spec.ports[0].name`). Nesting deeper than 128 is an error.
+/// The value and the paths of duplicate fields (`spec.ports[0].name`). Nesting deeper than 128 is
+/// an error.
 pub fn parse(text: &[u8]) -> Result<(Value, Vec<String>), SyntaxError> {
     let mut state = State::default();
     let text = readable(text);
     let mut deserializer = serde_json::Deserializer::from_slice(&text);
-    let value = Seed(&mut state).deserialize(&mut deserializer).map_err(syntax_error)?;
+    let value = Seed(&mut state)
+        .deserialize(&mut deserializer)
+        .map_err(syntax_error)?;
     deserializer.end().map_err(syntax_error)?;
     Ok((value, state.duplicates))
 }
@@ -25,7 +29,10 @@ pub fn parse(text: &[u8]) -> Result<(Value, Vec<String>), SyntaxError> {
 /// The text with U+FFFD in the place of half a surrogate pair (a lone `\ud800`), as Go reads it.
 pub fn readable(text: &[u8]) -> Cow<'_, [u8]> {
     let mut mended = Cow::Borrowed(text);
-    if !text.windows(3).any(|start| matches!(start, br"\ud" | br"\uD")) {
+    if !text
+        .windows(3)
+        .any(|start| matches!(start, br"\ud" | br"\uD"))
+    {
         return mended;
     }
     let mut at = 0;
@@ -52,15 +59,18 @@ fn code_unit(text: &[u8], at: usize) -> Option<u16> {
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Write `80.0` and `8e1` as `80`. Where Kubernetes reads a body without its type, every number without a fraction will do
-/// for an integer.
+/// Write `80.0` and `8e1` as `80`. Where Kubernetes reads a body without its type, every number
+/// without a fraction will do for an integer.
 pub fn whole_numbers(value: &mut Value) {
     const EXACT: f64 = (1u64 << 53) as f64;
     match value {
         Value::Array(items) => items.iter_mut().for_each(whole_numbers),
         Value::Object(map) => map.values_mut().for_each(whole_numbers),
         Value::Number(number) if number.is_f64() => {
-            if let Some(whole) = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT) {
+            if let Some(whole) = number
+                .as_f64()
+                .filter(|float| float.fract() == 0.0 && float.abs() <= EXACT)
+            {
                 *value = Value::from(whole as i64);
             }
         }
@@ -69,7 +79,11 @@ pub fn whole_numbers(value: &mut Value) {
 }
 
 fn syntax_error(error: serde_json::Error) -> SyntaxError {
-    SyntaxError(if error.is_eof() { "unexpected end of JSON input".into() } else { error.to_string() })
+    SyntaxError(if error.is_eof() {
+        "unexpected end of JSON input".into()
+    } else {
+        error.to_string()
+    })
 }
 
 #[derive(Default)]
@@ -130,7 +144,9 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("number out of range"))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {

@@ -1,5 +1,5 @@
-//! Bytes to objects and back: JSON with duplicate detection, protobuf, the stored form, and the one function that makes
-//! any decoded value look the way its type says (`conform`).
+//! Bytes to objects and back: JSON with duplicate detection, protobuf, the stored form, and the one
+//! function that makes any decoded value look the way its type says (`conform`).
 //!
 //! YAML is turned into a value by the server and goes through `conform` like everything else.
 
@@ -16,11 +16,13 @@ pub use conform::{TypeError, conform};
 /// Kubernetes reports no more than this many mistakes of a strict kind.
 const MOST_PROBLEMS: usize = 100;
 
-/// What strict decoding has to say: `unknown field "spec.nodeport"`, `duplicate field "spec.type"`. In Warn mode each is
-/// the text of a warning.
+/// What strict decoding has to say: `unknown field "spec.nodeport"`, `duplicate field "spec.type"`.
+/// In Warn mode each is the text of a warning.
 pub fn strict_problems(unknown: &[String], duplicate: &[String]) -> Vec<String> {
     let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
-    let duplicate = duplicate.iter().map(|path| format!("duplicate field {path:?}"));
+    let duplicate = duplicate
+        .iter()
+        .map(|path| format!("duplicate field {path:?}"));
     unknown.chain(duplicate).take(MOST_PROBLEMS).collect()
 }
 

@@ -1,9 +1,11 @@
 //! Quantities such as `500m` and `2Gi`: syntax and canonical form.
 //!
-//! A number in decimal keeps at most nine fractional digits and rounds up; a number in binary is capped at 2^63-1. The
-//! canonical form has no fraction, the largest suffix that allows this, and stays binary or decimal as it was written.
+//! A number in decimal keeps at most nine fractional digits and rounds up; a number in binary is
+//! capped at 2^63-1. The canonical form has no fraction, the largest suffix that allows this, and
+//! stays binary or decimal as it was written.
 
-const BAD_FORMAT: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const BAD_FORMAT: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const BAD_SUFFIX: &str = "unable to parse quantity's suffix";
 const TOO_LONG: &str = "unable to parse numeric part of quantity";
 
@@ -21,12 +23,16 @@ pub(super) fn canonical(text: &str) -> Result<String, &'static str> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let mut mantissa = 0i128;
     for digit in whole.bytes().chain(fraction.bytes()) {
-        let next = mantissa.checked_mul(10).and_then(|m| m.checked_add(i128::from(digit - b'0')));
+        let next = mantissa
+            .checked_mul(10)
+            .and_then(|m| m.checked_add(i128::from(digit - b'0')));
         mantissa = next.ok_or(TOO_LONG)?;
     }
     let mut scale = -i64::try_from(fraction.len()).map_err(|_| TOO_LONG)?;
     if format == Format::Binary {
-        mantissa = mantissa.checked_mul(1i128.checked_shl(exponent as u32).ok_or(TOO_LONG)?).ok_or(TOO_LONG)?;
+        mantissa = mantissa
+            .checked_mul(1i128.checked_shl(exponent as u32).ok_or(TOO_LONG)?)
+            .ok_or(TOO_LONG)?;
     } else {
         scale += exponent;
     }
@@ -37,7 +43,9 @@ pub(super) fn canonical(text: &str) -> Result<String, &'static str> {
     let whole_number = (scale == 0).then_some(mantissa);
     let text = match (format, whole_number) {
         // Small binary numbers are shown as decimals, to avoid rounding.
-        (Format::Binary, Some(number)) if number >= 1024 => binary(number.min(i128::from(i64::MAX))),
+        (Format::Binary, Some(number)) if number >= 1024 => {
+            binary(number.min(i128::from(i64::MAX)))
+        }
         (Format::Exponent, _) => decimal(mantissa, scale, true)?,
         _ => decimal(mantissa, scale, false)?,
     };
@@ -47,9 +55,12 @@ pub(super) fn canonical(text: &str) -> Result<String, &'static str> {
 /// Sign, number and suffix.
 fn split(text: &str) -> Result<(bool, &str, &str), &'static str> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
     let (digits, suffix) = unsigned.split_at_checked(end).ok_or(BAD_FORMAT)?;
-    let plain = digits.bytes().any(|b| b.is_ascii_digit()) && digits.bytes().filter(|b| *b == b'.').count() <= 1;
+    let plain = digits.bytes().any(|b| b.is_ascii_digit())
+        && digits.bytes().filter(|b| *b == b'.').count() <= 1;
     let letters = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
     let number = letters.strip_prefix(['-', '+']).unwrap_or(letters);
     if !plain || !number.bytes().all(|b| b.is_ascii_digit()) {
@@ -118,10 +129,19 @@ fn binary(mut number: i128) -> String {
         number /= 1024;
         suffix += 1;
     }
-    format!("{number}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(suffix).unwrap_or(&""))
+    format!(
+        "{number}{}",
+        ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+            .get(suffix)
+            .unwrap_or(&"")
+    )
 }
 
-fn decimal(mut mantissa: i128, mut scale: i64, exponent_form: bool) -> Result<String, &'static str> {
+fn decimal(
+    mut mantissa: i128,
+    mut scale: i64,
+    exponent_form: bool,
+) -> Result<String, &'static str> {
     while mantissa % 10 == 0 {
         mantissa /= 10;
         scale += 1;
@@ -136,5 +156,8 @@ fn decimal(mut mantissa: i128, mut scale: i64, exponent_form: bool) -> Result<St
     }
     let suffixes = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
     let index = usize::try_from(scale / 3 + 3).map_err(|_| TOO_LONG)?;
-    Ok(format!("{mantissa}{}", suffixes.get(index).ok_or(TOO_LONG)?))
+    Ok(format!(
+        "{mantissa}{}",
+        suffixes.get(index).ok_or(TOO_LONG)?
+    ))
 }

@@ -11,13 +11,19 @@ use serde_json::Value;
 /// Check a value that is neither list, map, object nor null, and bring it into its canonical form.
 pub(super) fn conform(ty: &Type, value: &mut Value) -> Result<(), TypeError> {
     match (ty, &*value) {
-        (Type::Any, _) | (Type::String | Type::IntOrString, Value::String(_)) | (Type::Bool, Value::Bool(_)) => Ok(()),
+        (Type::Any, _)
+        | (Type::String | Type::IntOrString, Value::String(_))
+        | (Type::Bool, Value::Bool(_)) => Ok(()),
         (Type::Double, Value::Number(_)) => Ok(()),
-        (Type::Int32 | Type::IntOrString, Value::Number(_)) => integer(value, i32::MIN.into(), i32::MAX.into(), ty),
+        (Type::Int32 | Type::IntOrString, Value::Number(_)) => {
+            integer(value, i32::MIN.into(), i32::MAX.into(), ty)
+        }
         (Type::Int64, Value::Number(_)) => integer(value, i64::MIN, i64::MAX, ty),
         (Type::Bytes, Value::String(text)) => replace(bytes(text), value),
         (Type::Quantity, Value::String(text)) => replace(quantity_text(text), value),
-        (Type::Quantity, Value::Number(number)) => replace(quantity_text(&number.to_string()), value),
+        (Type::Quantity, Value::Number(number)) => {
+            replace(quantity_text(&number.to_string()), value)
+        }
         (Type::Time | Type::MicroTime, Value::String(text)) => {
             let time = moment(text, *ty == Type::MicroTime)?;
             *value = time.map_or(Value::Null, Value::String);
@@ -33,7 +39,10 @@ fn replace(text: Result<String, TypeError>, value: &mut Value) -> Result<(), Typ
 }
 
 fn integer(value: &mut Value, least: i64, most: i64, ty: &Type) -> Result<(), TypeError> {
-    if value.as_f64().is_some_and(|number| number == 0.0 && number.is_sign_negative()) {
+    if value
+        .as_f64()
+        .is_some_and(|number| number == 0.0 && number.is_sign_negative())
+    {
         *value = 0.into(); // JSON's -0, which the parser can only keep as a float
     }
     match value.as_i64() {
@@ -45,13 +54,20 @@ fn integer(value: &mut Value, least: i64, most: i64, ty: &Type) -> Result<(), Ty
 /// Base64 with padding; line breaks are ignored and dropped.
 fn bytes(text: &str) -> Result<String, TypeError> {
     let wrapped = text.contains(['\r', '\n']);
-    let joined = if wrapped { text.replace(['\r', '\n'], "") } else { text.to_owned() };
+    let joined = if wrapped {
+        text.replace(['\r', '\n'], "")
+    } else {
+        text.to_owned()
+    };
     match STANDARD.decode(&joined) {
         Ok(_) => Ok(joined),
-        Err(base64::DecodeError::InvalidByte(at, _)) => {
-            Err(TypeError::plain(format!("illegal base64 data at input byte {at}")))
-        }
-        Err(_) => Err(TypeError::plain(format!("illegal base64 data at input byte {}", joined.len()))),
+        Err(base64::DecodeError::InvalidByte(at, _)) => Err(TypeError::plain(format!(
+            "illegal base64 data at input byte {at}"
+        ))),
+        Err(_) => Err(TypeError::plain(format!(
+            "illegal base64 data at input byte {}",
+            joined.len()
+        ))),
     }
 }
 
@@ -62,14 +78,23 @@ fn quantity_text(text: &str) -> Result<String, TypeError> {
 /// The canonical text, or nothing for the zero time.
 fn moment(text: &str, micro: bool) -> Result<Option<String>, TypeError> {
     let (layout, parsed) = if micro {
-        ("2006-01-02T15:04:05.000000Z07:00", Moment::parse_micro(text))
+        (
+            "2006-01-02T15:04:05.000000Z07:00",
+            Moment::parse_micro(text),
+        )
     } else {
         ("2006-01-02T15:04:05Z07:00", Moment::parse(text))
     };
     let moment = parsed.ok_or_else(|| {
-        TypeError::plain(format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as {layout:?}"))
+        TypeError::plain(format!(
+            "parsing time {text:?} as {layout:?}: cannot parse {text:?} as {layout:?}"
+        ))
     })?;
-    let text = if micro { moment.to_micros() } else { moment.to_seconds() };
+    let text = if micro {
+        moment.to_micros()
+    } else {
+        moment.to_seconds()
+    };
     Ok((!moment.is_zero()).then_some(text))
 }
 

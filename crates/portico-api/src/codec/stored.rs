@@ -1,6 +1,8 @@
-//! The form in which objects are stored: JSON without kind, apiVersion and resourceVersion, with the metadata first.
+//! The form in which objects are stored: JSON without kind, apiVersion and resourceVersion, with
+//! the metadata first.
 //!
-//! All three can then be spliced in as bytes, so that a read or a watch event costs a copy and no parsing.
+//! All three can then be spliced in as bytes, so that a read or a watch event costs a copy and no
+//! parsing.
 
 use serde_json::{Map, Value, json};
 
@@ -18,11 +20,19 @@ pub enum Damaged {
 /// The bytes to store.
 pub fn store(object: &Value) -> Vec<u8> {
     let empty = Map::new();
-    let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let metadata = object
+        .get("metadata")
+        .and_then(Value::as_object)
+        .unwrap_or(&empty);
     let mut out = START.to_vec();
     write_members(metadata, &["resourceVersion"], &mut out, false);
     out.push(b'}');
-    write_members(object.as_object().unwrap_or(&empty), &["metadata", "kind", "apiVersion"], &mut out, true);
+    write_members(
+        object.as_object().unwrap_or(&empty),
+        &["metadata", "kind", "apiVersion"],
+        &mut out,
+        true,
+    );
     out.push(b'}');
     out
 }
@@ -45,18 +55,28 @@ fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// The object with its resourceVersion (revision 0: none, it was never stored), still without kind and apiVersion.
+/// The object with its resourceVersion (revision 0: none, it was never stored), still without kind
+/// and apiVersion.
 pub fn load(stored: &[u8], revision: u64) -> Result<Value, Damaged> {
     let mut object: Value = serde_json::from_slice(stored)?;
-    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).ok_or(Damaged::Start)?;
+    let metadata = object
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .ok_or(Damaged::Start)?;
     if revision > 0 {
         metadata.insert("resourceVersion".into(), json!(revision.to_string()));
     }
     Ok(object)
 }
 
-/// Append the object as JSON with its resourceVersion and, given `(apiVersion, kind)`, these two. Nothing is parsed.
-pub fn render(stored: &[u8], revision: u64, kind: Option<(&str, &str)>, out: &mut Vec<u8>) -> Result<(), Damaged> {
+/// Append the object as JSON with its resourceVersion and, given `(apiVersion, kind)`, these two.
+/// Nothing is parsed.
+pub fn render(
+    stored: &[u8],
+    revision: u64,
+    kind: Option<(&str, &str)>,
+    out: &mut Vec<u8>,
+) -> Result<(), Damaged> {
     let rest = stored.strip_prefix(START).ok_or(Damaged::Start)?;
     out.reserve(stored.len() + 96);
     out.push(b'{');

@@ -1,4 +1,5 @@
-//! The two forms of time in the API: `Time` in seconds and `MicroTime` with exactly six fractional digits.
+//! The two forms of time in the API: `Time` in seconds and `MicroTime` with exactly six fractional
+//! digits.
 
 /// A moment: seconds since 1970 and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +47,11 @@ impl Moment {
     /// `2026-01-31T12:00:00.000000Z`, the form of `metav1.MicroTime`.
     pub fn to_micros(self) -> String {
         let seconds = self.to_seconds();
-        format!("{}.{:06}Z", seconds.trim_end_matches('Z'), self.nanos / 1000)
+        format!(
+            "{}.{:06}Z",
+            seconds.trim_end_matches('Z'),
+            self.nanos / 1000
+        )
     }
 }
 
@@ -54,7 +59,9 @@ fn parse(text: &str) -> Option<(Moment, usize)> {
     let (date, time) = text.split_once('T')?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
     let (time, offset) = split_offset(time)?;
-    let (time, fraction) = time.split_once(['.', ',']).map_or((time, None), |(time, digits)| (time, Some(digits)));
+    let (time, fraction) = time
+        .split_once(['.', ','])
+        .map_or((time, None), |(time, digits)| (time, Some(digits)));
     let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
     let in_range = (1..=12).contains(&month) && day >= 1 && day <= days_in(year, month);
     if !in_range || hour > 23 || minute > 59 || second > 59 {
@@ -63,7 +70,9 @@ fn parse(text: &str) -> Option<(Moment, usize)> {
     let nanos = fraction.map_or(Some(0), nanoseconds)?;
     let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset;
     let moment = Moment { seconds, nanos };
-    moment.is_writable().then_some((moment, fraction.map_or(0, str::len)))
+    moment
+        .is_writable()
+        .then_some((moment, fraction.map_or(0, str::len)))
 }
 
 /// The time without its offset, and the offset in seconds.
@@ -105,8 +114,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970 of a date in the proleptic Gregorian calendar. Years are counted from March, so that the leap day
-/// is the last one.
+/// Days since 1970 of a date in the proleptic Gregorian calendar. Years are counted from March, so
+/// that the leap day is the last one.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -120,10 +129,15 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }

@@ -1,5 +1,5 @@
-//! Address blocks: who has which addresses of one small network. Controllers write them with the version they have read,
-//! so that an address is never given twice.
+//! Address blocks: who has which addresses of one small network. Controllers write them with the
+//! version they have read, so that an address is never given twice.
 
 use super::ranges::{self, Range};
 use super::{Column, Info, Kind, checks, table};
@@ -32,12 +32,19 @@ impl Kind for AddressBlock {
     }
 
     fn validate_create(&self, object: &Value, _gates: &Gates) -> Errors {
-        let (path, text) = (Path::new("spec").child("cidr"), object::text(object, "spec.cidr"));
+        let (path, text) = (
+            Path::new("spec").child("cidr"),
+            object::text(object, "spec.cidr"),
+        );
         let range = match block(text) {
             Ok((range, name)) => {
                 if name != object::name(object) {
                     let message = format!("must be {name:?}, the name of the block {text}");
-                    return vec![Error::invalid(&Path::new("metadata").child("name"), object::name(object), message)];
+                    return vec![Error::invalid(
+                        &Path::new("metadata").child("name"),
+                        object::name(object),
+                        message,
+                    )];
                 }
                 range
             }
@@ -49,7 +56,11 @@ impl Kind for AddressBlock {
 
     fn validate_update(&self, new: &Value, old: &Value, gates: &Gates) -> Errors {
         let path = Path::new("spec").child("cidr");
-        let mut errors = checks::immutable(object::at(new, "spec.cidr"), object::at(old, "spec.cidr"), &path);
+        let mut errors = checks::immutable(
+            object::at(new, "spec.cidr"),
+            object::at(old, "spec.cidr"),
+            &path,
+        );
         if errors.is_empty() {
             errors.extend(self.validate_create(new, gates));
         }
@@ -75,7 +86,10 @@ impl Kind for AddressBlock {
         vec![
             object::name(object).into(),
             object::text(object, "spec.cidr").into(),
-            object::items(object, "spec.claims").len().to_string().into(),
+            object::items(object, "spec.claims")
+                .len()
+                .to_string()
+                .into(),
             table::age(object, now),
         ]
     }
@@ -88,7 +102,11 @@ fn block(text: &str) -> Result<(Range, String), String> {
     match (names::address(address)?, length) {
         (IpAddr::V4(v4), "24") => Ok((range, format!("{v4}-24"))),
         (IpAddr::V6(v6), "120") => {
-            let groups: Vec<String> = v6.segments().iter().map(|group| format!("{group:x}")).collect();
+            let groups: Vec<String> = v6
+                .segments()
+                .iter()
+                .map(|group| format!("{group:x}"))
+                .collect();
             Ok((range, format!("{}-120", groups.join("-"))))
         }
         _ => Err("must be a /24 of IPv4 or a /120 of IPv6".to_owned()),
@@ -103,9 +121,15 @@ fn claims(claims: &[Value], range: &Range, cidr: &str) -> Errors {
         match names::address(text) {
             Err(message) => errors.push(Error::invalid(&path.child("address"), text, message)),
             Ok(address) if !range.contains(address) => {
-                errors.push(Error::invalid(&path.child("address"), text, format!("must be an address of {cidr}")));
+                errors.push(Error::invalid(
+                    &path.child("address"),
+                    text,
+                    format!("must be an address of {cidr}"),
+                ));
             }
-            Ok(address) if !seen.insert(address) => errors.push(Error::duplicate(&path.child("address"), text)),
+            Ok(address) if !seen.insert(address) => {
+                errors.push(Error::duplicate(&path.child("address"), text))
+            }
             Ok(_) => {}
         }
         errors.extend(services(claim, &path));
@@ -117,10 +141,16 @@ fn services(claim: &Value, path: &Path) -> Errors {
     let (services, path) = (object::items(claim, "services"), path.child("services"));
     let (mut errors, mut seen) = (Errors::new(), BTreeSet::new());
     if services.is_empty() {
-        errors.push(Error::required(&path, "an address that no Service has is not claimed"));
+        errors.push(Error::required(
+            &path,
+            "an address that no Service has is not claimed",
+        ));
     }
     if services.len() > 1 && object::text(claim, "sharingKey").is_empty() {
-        errors.push(Error::forbidden(&path, "only one Service may have an address without a sharing key"));
+        errors.push(Error::forbidden(
+            &path,
+            "only one Service may have an address without a sharing key",
+        ));
     }
     for (index, service) in services.iter().enumerate() {
         for key in ["namespace", "name", "uid"] {
@@ -129,7 +159,10 @@ fn services(claim: &Value, path: &Path) -> Errors {
             }
         }
         if !seen.insert(object::text(service, "uid")) {
-            errors.push(Error::duplicate(&path.index(index).child("uid"), object::text(service, "uid")));
+            errors.push(Error::duplicate(
+                &path.index(index).child("uid"),
+                object::text(service, "uid"),
+            ));
         }
     }
     errors

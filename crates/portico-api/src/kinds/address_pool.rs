@@ -36,7 +36,11 @@ impl Kind for AddressPool {
     fn default(&self, object: &mut Value, _gates: &Gates) {
         let spec = object::child(object, "spec");
         checks::fill_absent(spec, "autoAssign", true);
-        if spec.get("announce").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        if spec
+            .get("announce")
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty)
+        {
             spec.insert("announce".to_owned(), json!(WAYS));
         }
         if let Some(bgp) = spec.get_mut("bgp").filter(|bgp| bgp.is_object()) {
@@ -48,9 +52,14 @@ impl Kind for AddressPool {
     fn validate_create(&self, object: &Value, _gates: &Gates) -> Errors {
         let (spec, path) = (object::at(object, "spec"), Path::new("spec"));
         let mut errors = addresses(object::items(spec, "addresses"), &path.child("addresses"));
-        errors.extend(named(spec, "namespaces", &path, |name| names::dns_label(name, false)));
+        errors.extend(named(spec, "namespaces", &path, |name| {
+            names::dns_label(name, false)
+        }));
         for key in ["namespaceSelector", "serviceSelector", "nodeSelector"] {
-            errors.extend(checks::label_selector(object::at(spec, key), &path.child(key)));
+            errors.extend(checks::label_selector(
+                object::at(spec, key),
+                &path.child(key),
+            ));
         }
         for (index, way) in object::items(spec, "announce").iter().enumerate() {
             let path = path.child("announce").index(index);
@@ -66,23 +75,43 @@ impl Kind for AddressPool {
         const COLUMNS: &[Column] = &[
             table::NAME,
             table::column("Addresses", "The addresses of the pool."),
-            table::column("Auto", "Whether Services that ask for nothing get an address of the pool."),
+            table::column(
+                "Auto",
+                "Whether Services that ask for nothing get an address of the pool.",
+            ),
             table::column("Assigned", "How many addresses Services have."),
             table::column("Free-IPv4", "How many IPv4 addresses are left."),
             table::column("Free-IPv6", "How many IPv6 addresses are left."),
-            table::wide("Announce", "How the network learns where the addresses are."),
+            table::wide(
+                "Announce",
+                "How the network learns where the addresses are.",
+            ),
             table::AGE,
         ];
         COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
-        let count = |path: &str| object::at(object, path).as_i64().map(|number| number.to_string()).unwrap_or_default();
-        let list = |path: &str| object::items(object, path).iter().filter_map(Value::as_str).map(str::to_owned);
+        let count = |path: &str| {
+            object::at(object, path)
+                .as_i64()
+                .map(|number| number.to_string())
+                .unwrap_or_default()
+        };
+        let list = |path: &str| {
+            object::items(object, path)
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+        };
         vec![
             object::name(object).into(),
             table::short_list(&list("spec.addresses").collect::<Vec<_>>(), "<none>").into(),
-            object::at(object, "spec.autoAssign").as_bool().unwrap_or(true).to_string().into(),
+            object::at(object, "spec.autoAssign")
+                .as_bool()
+                .unwrap_or(true)
+                .to_string()
+                .into(),
             table::or(&count("status.assigned"), "0").into(),
             table::or(&count("status.ipv4.available"), "-").into(),
             table::or(&count("status.ipv6.available"), "-").into(),
@@ -104,12 +133,17 @@ fn addresses(items: &[Value], path: &Path) -> Errors {
     }
     let mut errors = Errors::new();
     let mut good: Vec<(ranges::Range, &str)> = Vec::new();
-    for (index, text) in items.iter().map(|item| item.as_str().unwrap_or_default()).enumerate() {
+    for (index, text) in items
+        .iter()
+        .map(|item| item.as_str().unwrap_or_default())
+        .enumerate()
+    {
         match ranges::parse(text) {
             Err(message) => errors.push(Error::invalid(&path.index(index), text, message)),
             Ok(range) => match good.iter().find(|(other, _)| other.overlaps(&range)) {
                 Some((_, other)) => {
-                    let message = format!("overlaps {other}: every address may be in one range only");
+                    let message =
+                        format!("overlaps {other}: every address may be in one range only");
                     errors.push(Error::invalid(&path.index(index), text, message));
                 }
                 None => good.push((range, text)),
@@ -122,8 +156,16 @@ fn addresses(items: &[Value], path: &Path) -> Errors {
 /// A list of different names.
 fn named(spec: &Value, key: &str, path: &Path, problems: impl Fn(&str) -> Vec<String>) -> Errors {
     let mut errors = repeated(spec, key, path);
-    for (index, name) in object::items(spec, key).iter().map(|item| item.as_str().unwrap_or_default()).enumerate() {
-        errors.extend(checks::invalid_all(&path.child(key).index(index), name, problems(name)));
+    for (index, name) in object::items(spec, key)
+        .iter()
+        .map(|item| item.as_str().unwrap_or_default())
+        .enumerate()
+    {
+        errors.extend(checks::invalid_all(
+            &path.child(key).index(index),
+            name,
+            problems(name),
+        ));
     }
     errors
 }
@@ -132,29 +174,48 @@ fn repeated(spec: &Value, key: &str, path: &Path) -> Errors {
     let mut seen = BTreeSet::new();
     let items = object::items(spec, key).iter().enumerate();
     let twice = items.filter(|(_, item)| !seen.insert(item.as_str().unwrap_or_default()));
-    twice.map(|(index, item)| Error::duplicate(&path.child(key).index(index), item.clone())).collect()
+    twice
+        .map(|(index, item)| Error::duplicate(&path.child(key).index(index), item.clone()))
+        .collect()
 }
 
 /// What the kernel takes for the name of an interface.
 fn interface_name(name: &str) -> Vec<String> {
     let good = (1..=15).contains(&name.len())
         && !matches!(name, "." | "..")
-        && !name.chars().any(|c| c == '/' || c == ':' || c.is_whitespace());
-    let message = "must be the name of a network interface: up to 15 characters without spaces, '/' or ':'";
-    if good { Vec::new() } else { vec![message.to_owned()] }
+        && !name
+            .chars()
+            .any(|c| c == '/' || c == ':' || c.is_whitespace());
+    let message =
+        "must be the name of a network interface: up to 15 characters without spaces, '/' or ':'";
+    if good {
+        Vec::new()
+    } else {
+        vec![message.to_owned()]
+    }
 }
 
 fn bgp(bgp: &Value, path: &Path) -> Errors {
     let mut errors = named(bgp, "communities", path, community);
-    errors.extend(named(bgp, "peers", path, |name| names::dns_subdomain(name, false)));
-    if let Some(preference) =
-        object::at(bgp, "localPreference").as_i64().filter(|number| u32::try_from(*number).is_err())
+    errors.extend(named(bgp, "peers", path, |name| {
+        names::dns_subdomain(name, false)
+    }));
+    if let Some(preference) = object::at(bgp, "localPreference")
+        .as_i64()
+        .filter(|number| u32::try_from(*number).is_err())
     {
         let message = "must be between 0 and 4294967295, inclusive";
-        errors.push(Error::invalid(&path.child("localPreference"), preference, message));
+        errors.push(Error::invalid(
+            &path.child("localPreference"),
+            preference,
+            message,
+        ));
     }
     for (key, most) in [("aggregationLength", 32), ("aggregationLengthV6", 128)] {
-        if let Some(length) = object::at(bgp, key).as_i64().filter(|length| !(1..=most).contains(length)) {
+        if let Some(length) = object::at(bgp, key)
+            .as_i64()
+            .filter(|length| !(1..=most).contains(length))
+        {
             let message = format!("must be a prefix length between 1 and {most}, inclusive");
             errors.push(Error::invalid(&path.child(key), length, message));
         }
@@ -168,10 +229,19 @@ fn community(text: &str) -> Vec<String> {
     let digits = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     let good = match parts[..] {
         [name] => KNOWN_COMMUNITIES.contains(&name),
-        [_, _] => parts.iter().all(|part| digits(part) && part.parse::<u16>().is_ok()),
-        [_, _, _] => parts.iter().all(|part| digits(part) && part.parse::<u32>().is_ok()),
+        [_, _] => parts
+            .iter()
+            .all(|part| digits(part) && part.parse::<u16>().is_ok()),
+        [_, _, _] => parts
+            .iter()
+            .all(|part| digits(part) && part.parse::<u32>().is_ok()),
         _ => false,
     };
-    let message = "must be a community such as 64512:100, a large one such as 64512:1:2, or one of no-export, no-advertise, no-export-subconfed";
-    if good { Vec::new() } else { vec![message.to_owned()] }
+    let message = "must be a community such as 64512:100, a large one such as 64512:1:2, or one of \
+                   no-export, no-advertise, no-export-subconfed";
+    if good {
+        Vec::new()
+    } else {
+        vec![message.to_owned()]
+    }
 }

@@ -7,7 +7,10 @@ use std::net::IpAddr;
 
 /// One error for each message.
 pub fn invalid_all(path: &Path, value: &str, messages: Vec<String>) -> Errors {
-    messages.into_iter().map(|message| Error::invalid(path, value, message)).collect()
+    messages
+        .into_iter()
+        .map(|message| Error::invalid(path, value, message))
+        .collect()
 }
 
 /// A map of labels: keys and values.
@@ -23,9 +26,15 @@ pub fn labels(map: &Value, path: &Path) -> Errors {
 
 /// A selector in its object form: `matchLabels` and `matchExpressions`.
 pub fn label_selector(selector: &Value, path: &Path) -> Errors {
-    let mut errors = labels(object::at(selector, "matchLabels"), &path.child("matchLabels"));
+    let mut errors = labels(
+        object::at(selector, "matchLabels"),
+        &path.child("matchLabels"),
+    );
     let expressions = path.child("matchExpressions");
-    for (index, expression) in object::items(selector, "matchExpressions").iter().enumerate() {
+    for (index, expression) in object::items(selector, "matchExpressions")
+        .iter()
+        .enumerate()
+    {
         errors.extend(selector_expression(expression, &expressions.index(index)));
     }
     errors
@@ -37,18 +46,35 @@ fn selector_expression(expression: &Value, path: &Path) -> Errors {
     let values_path = path.child("values");
     match object::text(expression, "operator") {
         "In" | "NotIn" if values.is_empty() => {
-            errors.push(Error::required(&values_path, "must be specified when `operator` is 'In' or 'NotIn'"));
+            errors.push(Error::required(
+                &values_path,
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            ));
         }
         "In" | "NotIn" => {}
-        "Exists" | "DoesNotExist" if !values.is_empty() => errors
-            .push(Error::forbidden(&values_path, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")),
+        "Exists" | "DoesNotExist" if !values.is_empty() => errors.push(Error::forbidden(
+            &values_path,
+            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+        )),
         "Exists" | "DoesNotExist" => {}
-        other => errors.push(Error::invalid(&path.child("operator"), other, "not a valid selector operator")),
+        other => errors.push(Error::invalid(
+            &path.child("operator"),
+            other,
+            "not a valid selector operator",
+        )),
     }
     let key = object::text(expression, "key");
-    errors.extend(invalid_all(&path.child("key"), key, names::qualified_name(key)));
+    errors.extend(invalid_all(
+        &path.child("key"),
+        key,
+        names::qualified_name(key),
+    ));
     for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-        errors.extend(invalid_all(&values_path.index(index), value, names::label_value(value)));
+        errors.extend(invalid_all(
+            &values_path.index(index),
+            value,
+            names::label_value(value),
+        ));
     }
     errors
 }
@@ -63,7 +89,11 @@ pub fn word(value: &str, path: &Path, words: &[&str]) -> Errors {
 
 /// A word of a fixed set that need not be given: an empty one was given, and is none of the set.
 pub fn given_word(value: &str, path: &Path, words: &[&str]) -> Errors {
-    if words.contains(&value) { Errors::new() } else { vec![Error::not_supported(path, value, words)] }
+    if words.contains(&value) {
+        Errors::new()
+    } else {
+        vec![Error::not_supported(path, value, words)]
+    }
 }
 
 pub fn protocol(value: &str, path: &Path) -> Errors {
@@ -73,7 +103,11 @@ pub fn protocol(value: &str, path: &Path) -> Errors {
 /// An optional application protocol.
 pub fn app_protocol(port: &Value, path: &Path) -> Errors {
     match port.get("appProtocol").and_then(Value::as_str) {
-        Some(name) => invalid_all(&path.child("appProtocol"), name, names::qualified_name(name)),
+        Some(name) => invalid_all(
+            &path.child("appProtocol"),
+            name,
+            names::qualified_name(name),
+        ),
         None => Errors::new(),
     }
 }
@@ -96,7 +130,11 @@ pub fn dns_subdomain(object: &Value, key: &str, path: &Path) -> Errors {
 
 /// The value must be the one it was.
 pub fn immutable(new: &Value, old: &Value, path: &Path) -> Errors {
-    if new == old { Errors::new() } else { vec![Error::invalid(path, new.clone(), "field is immutable")] }
+    if new == old {
+        Errors::new()
+    } else {
+        vec![Error::invalid(path, new.clone(), "field is immutable")]
+    }
 }
 
 pub fn address(text: &str, path: &Path) -> Errors {
@@ -114,13 +152,28 @@ pub fn endpoint_address(text: &str, path: &Path) -> Errors {
 fn unfit(ip: IpAddr) -> Vec<String> {
     let (local, local_multicast) = match ip {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets().starts_with(&[224, 0, 0])),
-        IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
+        IpAddr::V6(v6) => (
+            v6.is_unicast_link_local(),
+            v6.segments()[0] & 0xff0f == 0xff02,
+        ),
     };
     [
-        (ip.is_unspecified(), format!("may not be unspecified ({ip})")),
-        (ip.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned()),
-        (local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned()),
-        (local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned()),
+        (
+            ip.is_unspecified(),
+            format!("may not be unspecified ({ip})"),
+        ),
+        (
+            ip.is_loopback(),
+            "may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned(),
+        ),
+        (
+            local,
+            "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned(),
+        ),
+        (
+            local_multicast,
+            "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned(),
+        ),
     ]
     .into_iter()
     .filter_map(|(found, message)| found.then_some(message))
@@ -130,9 +183,9 @@ fn unfit(ip: IpAddr) -> Vec<String> {
 /// A warning for an IPv6 address that is not written in its canonical form.
 pub fn address_warning(text: &str, path: &Path) -> Option<String> {
     match text.parse::<IpAddr>() {
-        Ok(IpAddr::V6(ip)) if ip.to_string() != text => {
-            Some(format!("{path}: IPv6 address {text:?} should be in RFC 5952 canonical format (\"{ip}\")"))
-        }
+        Ok(IpAddr::V6(ip)) if ip.to_string() != text => Some(format!(
+            "{path}: IPv6 address {text:?} should be in RFC 5952 canonical format (\"{ip}\")"
+        )),
         _ => None,
     }
 }
@@ -140,11 +193,18 @@ pub fn address_warning(text: &str, path: &Path) -> Option<String> {
 /// Addresses of which there may be one per family: `podIPs`, `hostIPs`.
 pub fn one_per_family(items: &[Value], path: &Path) -> Errors {
     let texts: Vec<&str> = items.iter().map(|item| object::text(item, "ip")).collect();
-    let mut errors: Errors =
-        texts.iter().enumerate().flat_map(|(index, text)| address(text, &path.index(index))).collect();
+    let mut errors: Errors = texts
+        .iter()
+        .enumerate()
+        .flat_map(|(index, text)| address(text, &path.index(index)))
+        .collect();
     let families = texts.iter().filter_map(|text| names::address(text).ok());
     if texts.len() > 1 && !is_pair(families) {
-        errors.push(Error::invalid(path, items.to_vec(), "may specify no more than one IP for each IP family"));
+        errors.push(Error::invalid(
+            path,
+            items.to_vec(),
+            "may specify no more than one IP for each IP family",
+        ));
     }
     errors
 }
@@ -178,19 +238,33 @@ pub fn cidr(text: &str) -> Result<IpAddr, &'static str> {
     if length.len() > 1 && length.starts_with('0') {
         return Err("must not have leading 0s in IP or prefix length");
     }
-    let host_bits = 1_u128.checked_shl(width - bits).map_or(u128::MAX, |bit| bit - 1);
-    if value & host_bits != 0 { Err("must not have bits set beyond the prefix length") } else { Ok(ip) }
+    let host_bits = 1_u128
+        .checked_shl(width - bits)
+        .map_or(u128::MAX, |bit| bit - 1);
+    if value & host_bits != 0 {
+        Err("must not have bits set beyond the prefix length")
+    } else {
+        Ok(ip)
+    }
 }
 
 /// A key in the data of a ConfigMap or Secret.
 pub fn data_key(key: &str) -> Vec<String> {
-    let good = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+    let good = !key.is_empty()
+        && key
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
     let mut messages = Vec::new();
     if key.len() > 253 {
         messages.push("must be no more than 253 characters".to_owned());
     }
     if !good {
-        messages.push("a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')".to_owned());
+        messages.push(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' \
+             (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is \
+             '[-._a-zA-Z0-9]+')"
+                .to_owned(),
+        );
     }
     match key {
         "." => messages.push("must not be '.'".to_owned()),
@@ -211,7 +285,9 @@ pub fn quantity(value: &Value) -> Option<f64> {
             &number
         }
     };
-    let end = text.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c))).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)))
+        .unwrap_or(text.len());
     let (digits, suffix) = text.split_at(end);
     let digits: f64 = digits.parse().ok()?;
     let binary = |power: i32| digits * 1024_f64.powi(power);
@@ -238,7 +314,10 @@ pub fn quantity(value: &Value) -> Option<f64> {
 
 /// Set a default where the field is absent or has its zero value.
 pub fn fill(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
-    if map.get(key).is_none_or(|old| old.is_null() || old == "" || old == 0) {
+    if map
+        .get(key)
+        .is_none_or(|old| old.is_null() || old == "" || old == 0)
+    {
         map.insert(key.to_owned(), value.into());
     }
 }
@@ -252,14 +331,25 @@ pub fn fill_absent(map: &mut Map<String, Value>, key: &str, value: impl Into<Val
 
 /// The items of a list, to be changed.
 pub fn items_mut<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
-    object.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
+    object
+        .get_mut(key)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
 }
 
-/// A plural field and its older singular are kept in step: the singular wins where both are given and differ.
+/// A plural field and its older singular are kept in step: the singular wins where both are given
+/// and differ.
 pub fn in_step(map: &mut Map<String, Value>, single: &str, plural: &str, key: Option<&str>) {
     let first = |item: &Value| key.map_or(Some(item), |key| item.get(key)).cloned();
-    let list_first = map.get(plural).and_then(Value::as_array).and_then(|items| first(items.first()?));
-    match (map.get(single).filter(|value| !value.is_null()).cloned(), list_first) {
+    let list_first = map
+        .get(plural)
+        .and_then(Value::as_array)
+        .and_then(|items| first(items.first()?));
+    match (
+        map.get(single).filter(|value| !value.is_null()).cloned(),
+        list_first,
+    ) {
         (Some(one), listed) if listed.as_ref() != Some(&one) => {
             let item = match key {
                 Some(key) => Value::Object(Map::from_iter([(key.to_owned(), one)])),

@@ -38,7 +38,11 @@ impl Kind for ConfigMap {
         for (key, value) in entries(object, "data") {
             errors.extend(invalid_all(&data.key(key), key, data_key(key)));
             if object::at(object, "binaryData").get(key).is_some() {
-                errors.push(Error::invalid(&data.key(key), key.as_str(), "duplicate of key present in binaryData"));
+                errors.push(Error::invalid(
+                    &data.key(key),
+                    key.as_str(),
+                    "duplicate of key present in binaryData",
+                ));
             }
             size += value.as_str().map_or(0, str::len);
         }
@@ -59,18 +63,33 @@ impl Kind for ConfigMap {
     }
 
     fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[table::NAME, table::column("Data", "The number of entries."), table::AGE];
+        const COLUMNS: &[Column] = &[
+            table::NAME,
+            table::column("Data", "The number of entries."),
+            table::AGE,
+        ];
         COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
         let count = entries(object, "data").count() + entries(object, "binaryData").count();
-        vec![object::name(object).into(), count.into(), table::age(object, now)]
+        vec![
+            object::name(object).into(),
+            count.into(),
+            table::age(object, now),
+        ]
     }
 }
 
-pub(super) fn entries<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    object.get(key).and_then(Value::as_object).into_iter().flat_map(Map::iter)
+pub(super) fn entries<'a>(
+    object: &'a Value,
+    key: &str,
+) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    object
+        .get(key)
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::iter)
 }
 
 /// The number of bytes in base64 text.
@@ -86,6 +105,13 @@ pub(super) fn kept_immutable(new: &Value, old: &Value, fields: &[&str]) -> Error
         return Errors::new();
     }
     let released = (object::at(new, "immutable") != true).then_some("immutable");
-    let changed = fields.iter().copied().filter(|field| new.get(field) != old.get(field));
-    released.into_iter().chain(changed).map(|field| Error::forbidden(&Path::new(field), MESSAGE)).collect()
+    let changed = fields
+        .iter()
+        .copied()
+        .filter(|field| new.get(field) != old.get(field));
+    released
+        .into_iter()
+        .chain(changed)
+        .map(|field| Error::forbidden(&Path::new(field), MESSAGE))
+        .collect()
 }

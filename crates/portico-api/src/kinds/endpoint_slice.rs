@@ -51,11 +51,16 @@ impl Kind for EndpointSlice {
         errors
     }
 
-    /// The generation rises with everything that a proxy may look at: all but metadata, and the labels.
+    /// The generation rises with everything that a proxy may look at: all but metadata, and the
+    /// labels.
     fn prepare_update(&self, new: &mut Value, old: &Value, _gates: &Gates) {
-        let same = ["addressType", "endpoints", "ports"].iter().all(|key| new.get(key) == old.get(key))
+        let same = ["addressType", "endpoints", "ports"]
+            .iter()
+            .all(|key| new.get(key) == old.get(key))
             && object::at(new, "metadata.labels") == object::at(old, "metadata.labels");
-        let generation = object::at(old, "metadata.generation").as_i64().unwrap_or_default();
+        let generation = object::at(old, "metadata.generation")
+            .as_i64()
+            .unwrap_or_default();
         if !same {
             object::child(new, "metadata").insert("generation".to_owned(), (generation + 1).into());
         }
@@ -69,7 +74,11 @@ impl Kind for EndpointSlice {
             errors.extend(endpoints(new));
         }
         let key = "addressType";
-        errors.extend(checks::immutable(object::at(new, key), object::at(old, key), &Path::new(key)));
+        errors.extend(checks::immutable(
+            object::at(new, key),
+            object::at(old, key),
+            &Path::new(key),
+        ));
         errors
     }
 
@@ -80,8 +89,14 @@ impl Kind for EndpointSlice {
         }
         for (index, endpoint) in object::items(new, "endpoints").iter().enumerate() {
             let path = Path::new("endpoints").index(index).child("addresses");
-            let addresses = object::items(endpoint, "addresses").iter().filter_map(Value::as_str).enumerate();
-            warnings.extend(addresses.filter_map(|(index, text)| checks::address_warning(text, &path.index(index))));
+            let addresses = object::items(endpoint, "addresses")
+                .iter()
+                .filter_map(Value::as_str)
+                .enumerate();
+            warnings.extend(
+                addresses
+                    .filter_map(|(index, text)| checks::address_warning(text, &path.index(index))),
+            );
         }
         warnings
     }
@@ -98,7 +113,10 @@ impl Kind for EndpointSlice {
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
-        let ports: Vec<String> = object::items(object, "ports").iter().map(port_text).collect();
+        let ports: Vec<String> = object::items(object, "ports")
+            .iter()
+            .map(port_text)
+            .collect();
         let addresses: Vec<String> = object::items(object, "endpoints")
             .iter()
             .flat_map(|endpoint| object::items(endpoint, "addresses"))
@@ -124,7 +142,11 @@ fn drop_topology(object: &mut Value) {
 /// All but the endpoints.
 fn validate_head(object: &Value) -> Errors {
     let words = ["IPv4", "IPv6", "FQDN"];
-    let mut errors = checks::word(object::text(object, "addressType"), &Path::new("addressType"), &words);
+    let mut errors = checks::word(
+        object::text(object, "addressType"),
+        &Path::new("addressType"),
+        &words,
+    );
     errors.extend(ports(object));
     errors
 }
@@ -148,8 +170,15 @@ fn ports(object: &Value) -> Errors {
         }
         // An explicit "" is not the absence that asks for the default.
         match port.get("protocol").and_then(Value::as_str) {
-            Some("") => errors.push(Error::not_supported(&path.child("protocol"), "", &["TCP", "UDP", "SCTP"])),
-            protocol => errors.extend(checks::protocol(protocol.unwrap_or_default(), &path.child("protocol"))),
+            Some("") => errors.push(Error::not_supported(
+                &path.child("protocol"),
+                "",
+                &["TCP", "UDP", "SCTP"],
+            )),
+            protocol => errors.extend(checks::protocol(
+                protocol.unwrap_or_default(),
+                &path.child("protocol"),
+            )),
         }
         errors.extend(checks::app_protocol(port, &path));
     }
@@ -163,15 +192,24 @@ fn endpoints(object: &Value) -> Errors {
         return vec![Error::too_many(&path, endpoints.len(), MOST_ENDPOINTS)];
     }
     let kind = object::text(object, "addressType");
-    endpoints.iter().enumerate().flat_map(|(index, one)| endpoint(one, kind, &path.index(index))).collect()
+    endpoints
+        .iter()
+        .enumerate()
+        .flat_map(|(index, one)| endpoint(one, kind, &path.index(index)))
+        .collect()
 }
 
 fn endpoint(endpoint: &Value, kind: &str, path: &Path) -> Errors {
     let addresses_path = path.child("addresses");
     let addresses = object::items(endpoint, "addresses");
     let mut errors = match addresses.len() {
-        0 => vec![Error::required(&addresses_path, "must contain at least 1 address")],
-        count if count > MOST_ADDRESSES => vec![Error::too_many(&addresses_path, count, MOST_ADDRESSES)],
+        0 => vec![Error::required(
+            &addresses_path,
+            "must contain at least 1 address",
+        )],
+        count if count > MOST_ADDRESSES => {
+            vec![Error::too_many(&addresses_path, count, MOST_ADDRESSES)]
+        }
         _ => Errors::new(),
     };
     for (index, text) in addresses.iter().filter_map(Value::as_str).enumerate() {
@@ -198,7 +236,11 @@ fn address(text: &str, kind: &str, list: &Path, index: usize) -> Errors {
         Err(message) => return vec![Error::invalid(&path, text, message)],
     };
     if kind == "IPv6" && ip.to_string() != text {
-        return vec![Error::invalid(&path, text, format!("must be in canonical form (\"{ip}\")"))];
+        return vec![Error::invalid(
+            &path,
+            text,
+            format!("must be in canonical form (\"{ip}\")"),
+        )];
     }
     let mut errors = Errors::new();
     if !is_family(&ip) {
@@ -218,17 +260,31 @@ fn domain_name(text: &str, path: &Path) -> Errors {
         return vec![Error::invalid(path, name, problems.join(","))];
     }
     if !name.contains('.') {
-        return vec![Error::invalid(path, name, "should be a domain with at least two segments separated by dots")];
+        return vec![Error::invalid(
+            path,
+            name,
+            "should be a domain with at least two segments separated by dots",
+        )];
     }
-    let too_long = name.split('.').find(|label| !names::dns_label(label, false).is_empty());
-    too_long.map(|label| Error::invalid(path, label, "must be no more than 63 characters")).into_iter().collect()
+    let too_long = name
+        .split('.')
+        .find(|label| !names::dns_label(label, false).is_empty());
+    too_long
+        .map(|label| Error::invalid(path, label, "must be no more than 63 characters"))
+        .into_iter()
+        .collect()
 }
 
 fn hints(hints: &Value, path: &Path) -> Errors {
-    let (zones, nodes) = (object::items(hints, "forZones"), object::items(hints, "forNodes"));
+    let (zones, nodes) = (
+        object::items(hints, "forZones"),
+        object::items(hints, "forNodes"),
+    );
     let mut errors = hint_names(zones, &path.child("forZones"), names::label_value);
     if zones.len() <= MOST_HINTS {
-        errors.extend(hint_names(nodes, &path.child("forNodes"), |name| names::dns_subdomain(name, false)));
+        errors.extend(hint_names(nodes, &path.child("forNodes"), |name| {
+            names::dns_subdomain(name, false)
+        }));
     }
     errors
 }
@@ -239,7 +295,11 @@ fn hint_names(hints: &[Value], path: &Path, problems: fn(&str) -> Vec<String>) -
     }
     let mut errors = Errors::new();
     let mut seen = Vec::new();
-    for (index, name) in hints.iter().map(|hint| object::text(hint, "name")).enumerate() {
+    for (index, name) in hints
+        .iter()
+        .map(|hint| object::text(hint, "name"))
+        .enumerate()
+    {
         let path = path.index(index).child("name");
         if seen.contains(&name) {
             errors.push(Error::duplicate(&path, name));
@@ -253,6 +313,10 @@ fn hint_names(hints: &[Value], path: &Path, problems: fn(&str) -> Vec<String>) -
 fn port_text(port: &Value) -> String {
     match port.get("port").and_then(Value::as_i64) {
         Some(number) => number.to_string(),
-        None => port.get("name").and_then(Value::as_str).unwrap_or("*").to_owned(),
+        None => port
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or("*")
+            .to_owned(),
     }
 }

@@ -39,12 +39,18 @@ impl Kind for Endpoints {
     fn validate_create(&self, object: &Value, _gates: &Gates) -> Errors {
         let path = Path::new("subsets");
         let subsets = object::items(object, "subsets").iter().enumerate();
-        subsets.flat_map(|(index, one)| subset(one, &path.index(index))).collect()
+        subsets
+            .flat_map(|(index, one)| subset(one, &path.index(index)))
+            .collect()
     }
 
     /// Subsets that were fit once stay so.
     fn validate_update(&self, new: &Value, old: &Value, gates: &Gates) -> Errors {
-        if new.get("subsets") == old.get("subsets") { Errors::new() } else { self.validate_create(new, gates) }
+        if new.get("subsets") == old.get("subsets") {
+            Errors::new()
+        } else {
+            self.validate_create(new, gates)
+        }
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -54,7 +60,10 @@ impl Kind for Endpoints {
                 let path = Path::new("subsets").index(index).child(list);
                 let addresses = object::items(subset, list).iter().enumerate();
                 warnings.extend(addresses.filter_map(|(index, address)| {
-                    checks::address_warning(object::text(address, "ip"), &path.index(index).child("ip"))
+                    checks::address_warning(
+                        object::text(address, "ip"),
+                        &path.index(index).child("ip"),
+                    )
                 }));
             }
         }
@@ -70,8 +79,11 @@ impl Kind for Endpoints {
     }
 
     fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] =
-            &[table::NAME, table::column("Endpoints", "The first addresses and ports that are ready."), table::AGE];
+        const COLUMNS: &[Column] = &[
+            table::NAME,
+            table::column("Endpoints", "The first addresses and ports that are ready."),
+            table::AGE,
+        ];
         COLUMNS
     }
 
@@ -79,15 +91,25 @@ impl Kind for Endpoints {
         let subsets = object::items(object, "subsets");
         let nothing = if subsets.is_empty() { "<none>" } else { "" };
         let ready: Vec<String> = subsets.iter().flat_map(ready_endpoints).collect();
-        vec![object::name(object).into(), table::short_list(&ready, nothing).into(), table::age(object, now)]
+        vec![
+            object::name(object).into(),
+            table::short_list(&ready, nothing).into(),
+            table::age(object, now),
+        ]
     }
 }
 
 fn subset(subset: &Value, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let lists = ["addresses", "notReadyAddresses"];
-    if lists.iter().all(|list| object::items(subset, list).is_empty()) {
-        errors.push(Error::required(path, "must specify `addresses` or `notReadyAddresses`"));
+    if lists
+        .iter()
+        .all(|list| object::items(subset, list).is_empty())
+    {
+        errors.push(Error::required(
+            path,
+            "must specify `addresses` or `notReadyAddresses`",
+        ));
     }
     for list in lists {
         for (index, one) in object::items(subset, list).iter().enumerate() {
@@ -96,7 +118,11 @@ fn subset(subset: &Value, path: &Path) -> Errors {
     }
     let ports = object::items(subset, "ports");
     for (index, one) in ports.iter().enumerate() {
-        errors.extend(port(one, ports.len() > 1, &path.child("ports").index(index)));
+        errors.extend(port(
+            one,
+            ports.len() > 1,
+            &path.child("ports").index(index),
+        ));
     }
     errors
 }
@@ -117,20 +143,41 @@ fn port(port: &Value, needs_name: bool, path: &Path) -> Errors {
         _ => checks::dns_label(port, "name", path),
     };
     let number = object::at(port, "port").as_i64().unwrap_or_default();
-    errors.extend(names::port_number(number).into_iter().map(|why| Error::invalid(&path.child("port"), number, why)));
-    errors.extend(checks::protocol(object::text(port, "protocol"), &path.child("protocol")));
+    errors.extend(
+        names::port_number(number)
+            .into_iter()
+            .map(|why| Error::invalid(&path.child("port"), number, why)),
+    );
+    errors.extend(checks::protocol(
+        object::text(port, "protocol"),
+        &path.child("protocol"),
+    ));
     errors.extend(checks::app_protocol(port, path));
     errors
 }
 
 /// `address:port` for each pair, or the addresses alone where there are no ports.
 fn ready_endpoints(subset: &Value) -> Vec<String> {
-    let addresses = || object::items(subset, "addresses").iter().map(|address| object::text(address, "ip"));
+    let addresses = || {
+        object::items(subset, "addresses")
+            .iter()
+            .map(|address| object::text(address, "ip"))
+    };
     let ports = object::items(subset, "ports");
     if ports.is_empty() {
         return addresses().map(str::to_owned).collect();
     }
-    let pair = |ip: &str, port: i64| if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") };
-    let numbers = ports.iter().map(|port| object::at(port, "port").as_i64().unwrap_or_default());
-    numbers.flat_map(|port| addresses().map(move |ip| pair(ip, port))).collect()
+    let pair = |ip: &str, port: i64| {
+        if ip.contains(':') {
+            format!("[{ip}]:{port}")
+        } else {
+            format!("{ip}:{port}")
+        }
+    };
+    let numbers = ports
+        .iter()
+        .map(|port| object::at(port, "port").as_i64().unwrap_or_default());
+    numbers
+        .flat_map(|port| addresses().map(move |ip| pair(ip, port)))
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! Events, in two spellings of one stored object: `v1` as stored, and `events.k8s.io/v1`, which is stricter.
+//! Events, in two spellings of one stored object: `v1` as stored, and `events.k8s.io/v1`, which is
+//! stricter.
 
 mod validation;
 
@@ -13,8 +14,14 @@ pub struct Event {
     strict: bool,
 }
 
-pub const CORE: Event = Event { info: &CORE_INFO, strict: false };
-pub const EVENTS: Event = Event { info: &EVENTS_INFO, strict: true };
+pub const CORE: Event = Event {
+    info: &CORE_INFO,
+    strict: false,
+};
+pub const EVENTS: Event = Event {
+    info: &EVENTS_INFO,
+    strict: true,
+};
 
 static CORE_INFO: Info = Info {
     group: "",
@@ -126,7 +133,11 @@ impl Kind for Event {
     }
 
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
-        if self.strict { names::dns_subdomain(name, prefix) } else { names::path_segment(name, prefix) }
+        if self.strict {
+            names::dns_subdomain(name, prefix)
+        } else {
+            names::path_segment(name, prefix)
+        }
     }
 
     fn known_finalizers(&self) -> bool {
@@ -188,21 +199,36 @@ impl Kind for Event {
             table::column("Message", "What happened."),
             table::wide("First Seen", "How long ago it happened first."),
             table::wide("Count", "How often it happened."),
-            Column { priority: 1, ..table::NAME },
+            Column {
+                priority: 1,
+                ..table::NAME
+            },
         ];
         COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
         let set = |path: &str| Some(object::at(object, path)).filter(|value| value.is_string());
-        let first = table::since(set("firstTimestamp").unwrap_or(object::at(object, "eventTime")), now);
-        let last = set("lastTimestamp").map_or_else(|| first.clone(), |time| table::since(time, now));
+        let first = table::since(
+            set("firstTimestamp").unwrap_or(object::at(object, "eventTime")),
+            now,
+        );
+        let last =
+            set("lastTimestamp").map_or_else(|| first.clone(), |time| table::since(time, now));
         let (last, count) = match object::at(object, "series") {
             Value::Object(_) => (
                 table::since(object::at(object, "series.lastObservedTime"), now),
-                object::at(object, "series.count").as_i64().unwrap_or_default(),
+                object::at(object, "series.count")
+                    .as_i64()
+                    .unwrap_or_default(),
             ),
-            _ => (last, object::at(object, "count").as_i64().filter(|count| *count != 0).unwrap_or(1)),
+            _ => (
+                last,
+                object::at(object, "count")
+                    .as_i64()
+                    .filter(|count| *count != 0)
+                    .unwrap_or(1),
+            ),
         };
         let kind = object::text(object, "involvedObject.kind").to_lowercase();
         let target = match object::text(object, "involvedObject.name") {
@@ -225,12 +251,18 @@ impl Kind for Event {
 }
 
 fn source_component(object: &Value) -> &str {
-    table::or(object::text(object, "source.component"), object::text(object, "reportingComponent"))
+    table::or(
+        object::text(object, "source.component"),
+        object::text(object, "reportingComponent"),
+    )
 }
 
 fn source(object: &Value) -> String {
     let component = source_component(object);
-    match table::or(object::text(object, "source.host"), object::text(object, "reportingInstance")) {
+    match table::or(
+        object::text(object, "source.host"),
+        object::text(object, "reportingInstance"),
+    ) {
         "" => component.to_owned(),
         instance => format!("{component}, {instance}"),
     }

@@ -64,12 +64,20 @@ impl Kind for Lease {
     }
 
     fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] = &[table::NAME, table::column("Holder", "Who holds the lease."), table::AGE];
+        const COLUMNS: &[Column] = &[
+            table::NAME,
+            table::column("Holder", "Who holds the lease."),
+            table::AGE,
+        ];
         COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
-        vec![object::name(object).into(), object::text(object, "spec.holderIdentity").into(), table::age(object, now)]
+        vec![
+            object::name(object).into(),
+            object::text(object, "spec.holderIdentity").into(),
+            table::age(object, now),
+        ]
     }
 }
 

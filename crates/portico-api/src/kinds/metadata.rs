@@ -15,7 +15,8 @@ const MOST_SUBRESOURCE_BYTES: usize = 256;
 const LONGEST_GENERATED_NAME: usize = 63;
 const RANDOM_CHARACTERS: usize = 5;
 
-/// The name for a `generateName`: the prefix, cut to leave room, and five random characters without vowels.
+/// The name for a `generateName`: the prefix, cut to leave room, and five random characters without
+/// vowels.
 pub fn generated_name(prefix: &str, random: u64) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut cut = prefix.len().min(LONGEST_GENERATED_NAME - RANDOM_CHARACTERS);
@@ -35,14 +36,19 @@ pub fn generated_name(prefix: &str, random: u64) -> String {
 /// Replace what a client may not choose for a new object. `now` is RFC 3339.
 pub fn prepare_create(object: &mut Value, uid: &str, now: &str) {
     let metadata = object::child(object, "metadata");
-    for key in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for key in [
+        "selfLink",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
         metadata.remove(key);
     }
     metadata.insert("uid".to_owned(), uid.into());
     metadata.insert("creationTimestamp".to_owned(), now.into());
 }
 
-/// Carry over what no update changes. Comes before the kind's own preparation, which may raise the generation.
+/// Carry over what no update changes. Comes before the kind's own preparation, which may raise the
+/// generation.
 pub fn prepare_update(new: &mut Value, old: &Value) {
     let before = object::at(old, "metadata");
     let metadata = object::child(new, "metadata");
@@ -58,7 +64,10 @@ pub fn prepare_update(new: &mut Value, old: &Value) {
         ("deletionGracePeriodSeconds", true),
     ] {
         let missing = metadata.get(key).is_none_or(Value::is_null);
-        if let Some(value) = before.get(key).filter(|value| !value.is_null() && (missing || !only_missing)) {
+        if let Some(value) = before
+            .get(key)
+            .filter(|value| !value.is_null() && (missing || !only_missing))
+        {
             metadata.insert(key.to_owned(), value.clone());
         }
     }
@@ -66,7 +75,9 @@ pub fn prepare_update(new: &mut Value, old: &Value) {
 
 /// An owner that is named twice in the same words counts once.
 pub fn drop_repeated_owners(object: &mut Value) {
-    let Some(Value::Array(owners)) = object.pointer_mut("/metadata/ownerReferences") else { return };
+    let Some(Value::Array(owners)) = object.pointer_mut("/metadata/ownerReferences") else {
+        return;
+    };
     let mut seen: Vec<Value> = Vec::with_capacity(owners.len());
     for owner in owners.drain(..) {
         if !seen.contains(&owner) {
@@ -84,7 +95,11 @@ pub fn validate_create(kind: &dyn Kind, object: &Value) -> Errors {
     errors.extend(namespace(kind, metadata, &path));
     let generation = integer(metadata, "generation");
     if generation < 0 {
-        errors.push(Error::invalid(&path.child("generation"), generation, "must be greater than or equal to 0"));
+        errors.push(Error::invalid(
+            &path.child("generation"),
+            generation,
+            "must be greater than or equal to 0",
+        ));
     }
     errors.extend(always(kind, metadata, &path));
     errors
@@ -93,10 +108,19 @@ pub fn validate_create(kind: &dyn Kind, object: &Value) -> Errors {
 /// What is checked on every write.
 fn always(kind: &dyn Kind, metadata: &Value, path: &Path) -> Errors {
     let mut errors = labels(object::at(metadata, "labels"), &path.child("labels"));
-    errors.extend(annotations(object::at(metadata, "annotations"), &path.child("annotations")));
-    errors.extend(owners(object::items(metadata, "ownerReferences"), &path.child("ownerReferences")));
+    errors.extend(annotations(
+        object::at(metadata, "annotations"),
+        &path.child("annotations"),
+    ));
+    errors.extend(owners(
+        object::items(metadata, "ownerReferences"),
+        &path.child("ownerReferences"),
+    ));
     errors.extend(finalizers(kind, metadata, &path.child("finalizers")));
-    errors.extend(managed_fields(object::items(metadata, "managedFields"), &path.child("managedFields")));
+    errors.extend(managed_fields(
+        object::items(metadata, "managedFields"),
+        &path.child("managedFields"),
+    ));
     errors
 }
 
@@ -107,17 +131,40 @@ pub fn validate_update(kind: &dyn Kind, new: &Value, old: &Value) -> Errors {
     // The name was checked when it was given; a prefix means nothing any more.
     let mut errors = always(kind, metadata, &path);
     if !object::text(before, "deletionTimestamp").is_empty() {
-        errors.extend(no_new_finalizers(metadata, before, &path.child("finalizers")));
+        errors.extend(no_new_finalizers(
+            metadata,
+            before,
+            &path.child("finalizers"),
+        ));
     }
     if !kind.unconditional_update() && object::text(metadata, "resourceVersion").is_empty() {
-        errors.push(Error::invalid(&path.child("resourceVersion"), "", "must be specified for an update"));
+        errors.push(Error::invalid(
+            &path.child("resourceVersion"),
+            "",
+            "must be specified for an update",
+        ));
     }
     if integer(metadata, "generation") < integer(before, "generation") {
         let generation = integer(metadata, "generation");
-        errors.push(Error::invalid(&path.child("generation"), generation, "must not be decremented"));
+        errors.push(Error::invalid(
+            &path.child("generation"),
+            generation,
+            "must not be decremented",
+        ));
     }
-    for key in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        errors.extend(immutable(object::at(metadata, key), object::at(before, key), &path.child(key)));
+    for key in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        errors.extend(immutable(
+            object::at(metadata, key),
+            object::at(before, key),
+            &path.child(key),
+        ));
     }
     errors
 }
@@ -130,11 +177,22 @@ fn name(kind: &dyn Kind, metadata: &Value, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let prefix = object::text(metadata, "generateName");
     if !prefix.is_empty() {
-        errors.extend(invalid_all(&path.child("generateName"), prefix, kind.name_problems(prefix, true)));
+        errors.extend(invalid_all(
+            &path.child("generateName"),
+            prefix,
+            kind.name_problems(prefix, true),
+        ));
     }
     match object::text(metadata, "name") {
-        "" => errors.push(Error::required(&path.child("name"), "name or generateName is required")),
-        name => errors.extend(invalid_all(&path.child("name"), name, kind.name_problems(name, false))),
+        "" => errors.push(Error::required(
+            &path.child("name"),
+            "name or generateName is required",
+        )),
+        name => errors.extend(invalid_all(
+            &path.child("name"),
+            name,
+            kind.name_problems(name, false),
+        )),
     }
     errors
 }
@@ -153,7 +211,11 @@ fn annotations(annotations: &Value, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
-        errors.extend(invalid_all(path, key, names::qualified_name(&key.to_lowercase())));
+        errors.extend(invalid_all(
+            path,
+            key,
+            names::qualified_name(&key.to_lowercase()),
+        ));
         size += key.len() + value.as_str().map_or(0, str::len);
     }
     if size > MOST_ANNOTATION_BYTES {
@@ -163,15 +225,25 @@ fn annotations(annotations: &Value, path: &Path) -> Errors {
 }
 
 fn owners(owners: &[Value], path: &Path) -> Errors {
-    let mut errors: Errors = owners.iter().flat_map(|owner| owner_reference(owner, path)).collect();
+    let mut errors: Errors = owners
+        .iter()
+        .flat_map(|owner| owner_reference(owner, path))
+        .collect();
     let mut controllers = owners
         .iter()
         .filter(|owner| object::at(owner, "controller") == true)
-        .map(|owner| format!("{}/{}", object::text(owner, "kind"), object::text(owner, "name")));
+        .map(|owner| {
+            format!(
+                "{}/{}",
+                object::text(owner, "kind"),
+                object::text(owner, "name")
+            )
+        });
     if let Some(first) = controllers.next() {
         errors.extend(controllers.map(|other| {
             let message = format!(
-                "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {other}"
+                "Only one reference can have Controller set to true. Found \"true\" in references \
+                 for {first} and {other}"
             );
             Error::invalid(path, owners.to_vec(), message)
         }));
@@ -182,9 +254,16 @@ fn owners(owners: &[Value], path: &Path) -> Errors {
 fn owner_reference(owner: &Value, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let api_version = object::text(owner, "apiVersion");
-    // "group/version", or a version alone; more slashes make it unreadable, as if it were not there.
-    if api_version.rsplit('/').next().is_none_or(str::is_empty) || api_version.matches('/').count() > 1 {
-        errors.push(Error::invalid(&path.child("apiVersion"), api_version, "version must not be empty"));
+    // "group/version", or a version alone; more slashes make it unreadable, as if it were not
+    // there.
+    if api_version.rsplit('/').next().is_none_or(str::is_empty)
+        || api_version.matches('/').count() > 1
+    {
+        errors.push(Error::invalid(
+            &path.child("apiVersion"),
+            api_version,
+            "version must not be empty",
+        ));
     }
     for key in ["kind", "name", "uid"] {
         if object::text(owner, key).is_empty() {
@@ -199,13 +278,19 @@ fn owner_reference(owner: &Value, path: &Path) -> Errors {
 }
 
 fn finalizer_names(metadata: &Value) -> impl Iterator<Item = &str> {
-    object::items(metadata, "finalizers").iter().filter_map(Value::as_str)
+    object::items(metadata, "finalizers")
+        .iter()
+        .filter_map(Value::as_str)
 }
 
 fn finalizers(kind: &dyn Kind, metadata: &Value, path: &Path) -> Errors {
     let mut errors = Errors::new();
     for (index, finalizer) in finalizer_names(metadata).enumerate() {
-        errors.extend(invalid_all(path, finalizer, names::qualified_name(finalizer)));
+        errors.extend(invalid_all(
+            path,
+            finalizer,
+            names::qualified_name(finalizer),
+        ));
         if kind.known_finalizers() {
             errors.extend(known_finalizer(finalizer, &path.index(index)));
         }
@@ -213,14 +298,20 @@ fn finalizers(kind: &dyn Kind, metadata: &Value, path: &Path) -> Errors {
     let has = |wanted: &str| finalizer_names(metadata).any(|finalizer| finalizer == wanted);
     if has("orphan") && has("foregroundDeletion") {
         let message = "finalizer orphan and foregroundDeletion cannot be both set";
-        errors.push(Error::invalid(path, object::at(metadata, "finalizers").clone(), message));
+        errors.push(Error::invalid(
+            path,
+            object::at(metadata, "finalizers").clone(),
+            message,
+        ));
     }
     errors
 }
 
 /// A finalizer without a domain must be one of the few that Kubernetes has.
 pub(super) fn known_finalizer(finalizer: &str, path: &Path) -> Errors {
-    if finalizer.contains('/') || ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer) {
+    if finalizer.contains('/')
+        || ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer)
+    {
         return Errors::new();
     }
     let message = "name is neither a standard finalizer name nor is it fully qualified";
@@ -229,33 +320,55 @@ pub(super) fn known_finalizer(finalizer: &str, path: &Path) -> Errors {
 
 fn no_new_finalizers(metadata: &Value, before: &Value, path: &Path) -> Errors {
     let known: BTreeSet<&str> = finalizer_names(before).collect();
-    let added: BTreeSet<&str> = finalizer_names(metadata).filter(|name| !known.contains(name)).collect();
+    let added: BTreeSet<&str> = finalizer_names(metadata)
+        .filter(|name| !known.contains(name))
+        .collect();
     if added.is_empty() {
         return Errors::new();
     }
     let added: Vec<&str> = added.into_iter().collect();
-    let message =
-        format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}");
+    let message = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers \
+         {added:?}"
+    );
     vec![Error::forbidden(path, message)]
 }
 
 fn managed_fields(entries: &[Value], path: &Path) -> Errors {
-    entries.iter().enumerate().flat_map(|(index, entry)| managed_fields_entry(entry, &path.index(index))).collect()
+    entries
+        .iter()
+        .enumerate()
+        .flat_map(|(index, entry)| managed_fields_entry(entry, &path.index(index)))
+        .collect()
 }
 
 fn managed_fields_entry(entry: &Value, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let operation = object::text(entry, "operation");
     if !["Apply", "Update"].contains(&operation) {
-        errors.push(Error::invalid(&path.child("operation"), operation, "must be `Apply` or `Update`"));
+        errors.push(Error::invalid(
+            &path.child("operation"),
+            operation,
+            "must be `Apply` or `Update`",
+        ));
     }
     let fields_type = object::text(entry, "fieldsType");
     if !["", "FieldsV1"].contains(&fields_type) {
-        errors.push(Error::invalid(&path.child("fieldsType"), fields_type, "must be `FieldsV1`"));
+        errors.push(Error::invalid(
+            &path.child("fieldsType"),
+            fields_type,
+            "must be `FieldsV1`",
+        ));
     }
-    errors.extend(manager_problems(&path.child("manager"), object::text(entry, "manager")));
+    errors.extend(manager_problems(
+        &path.child("manager"),
+        object::text(entry, "manager"),
+    ));
     if object::text(entry, "subresource").len() > MOST_SUBRESOURCE_BYTES {
-        errors.push(Error::too_long(&path.child("subresource"), MOST_SUBRESOURCE_BYTES));
+        errors.push(Error::too_long(
+            &path.child("subresource"),
+            MOST_SUBRESOURCE_BYTES,
+        ));
     }
     errors
 }

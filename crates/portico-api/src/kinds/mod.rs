@@ -1,4 +1,5 @@
-//! The kinds that are served. A kind is one small file: its names, defaults, validation, columns and hooks.
+//! The kinds that are served. A kind is one small file: its names, defaults, validation, columns
+//! and hooks.
 
 mod address_block;
 mod address_pool;
@@ -73,12 +74,19 @@ pub struct Info {
 
 impl Info {
     pub fn subject(&self) -> Subject<'static> {
-        Subject { group: self.group, resource: self.plural }
+        Subject {
+            group: self.group,
+            resource: self.plural,
+        }
     }
 
     /// `v1` or `discovery.k8s.io/v1`.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 }
 
@@ -112,9 +120,10 @@ pub trait Pool {
     fn random(&mut self) -> u64;
 }
 
-/// One kind. For a create the registry calls `to_stored`, `default`, `allocate`, `prepare_create`, `validate_create`; for an
-/// update `to_stored`, `default`, `allocate`, `prepare_update`, `validate_update`; for the status `to_stored`, `default`,
-/// `prepare_status_update`, `validate_status_update`; and `from_stored` on the way out.
+/// One kind. For a create the registry calls `to_stored`, `default`, `allocate`, `prepare_create`,
+/// `validate_create`; for an update `to_stored`, `default`, `allocate`, `prepare_update`,
+/// `validate_update`; for the status `to_stored`, `default`, `prepare_status_update`,
+/// `validate_status_update`; and `from_stored` on the way out.
 pub trait Kind: Send + Sync {
     fn info(&self) -> &'static Info;
 
@@ -123,15 +132,19 @@ pub trait Kind: Send + Sync {
         self.info()
     }
 
-    /// Turn a request into the form that is stored, before anything else is done with it. `old` is the stored object, if
-    /// there is one; `patched` says that the client sent a patch to it rather than a whole object.
+    /// Turn a request into the form that is stored, before anything else is done with it. `old` is
+    /// the stored object, if there is one; `patched` says that the client sent a patch to it rather
+    /// than a whole object.
     fn to_stored(&self, _object: &mut Value, _old: Option<&Value>, _patched: bool) -> Errors {
         Errors::new()
     }
 
-    /// Turn a stored object into what this kind shows, after everything else is done with it. All other methods see the
-    /// stored form.
-    #[expect(clippy::wrong_self_convention, reason = "the pair of `to_stored`; the kind is not what is made")]
+    /// Turn a stored object into what this kind shows, after everything else is done with it. All
+    /// other methods see the stored form.
+    #[expect(
+        clippy::wrong_self_convention,
+        reason = "the pair of `to_stored`; the kind is not what is made"
+    )]
     fn from_stored(&self, object: Value) -> Value {
         object
     }
@@ -144,13 +157,14 @@ pub trait Kind: Send + Sync {
         false
     }
 
-    /// Defaults for objects that were stored before a gate was switched on; says whether it changed anything.
+    /// Defaults for objects that were stored before a gate was switched on; says whether it changed
+    /// anything.
     fn read(&self, _object: &mut Value, _gates: &Gates) -> bool {
         false
     }
 
-    /// Take addresses and ports for a new object, or the difference for a changed one. Runs before validation, as in
-    /// Kubernetes, so its error is reported alone. In a dry run nothing is kept.
+    /// Take addresses and ports for a new object, or the difference for a changed one. Runs before
+    /// validation, as in Kubernetes, so its error is reported alone. In a dry run nothing is kept.
     fn allocate(
         &self,
         _new: &mut Value,
@@ -194,7 +208,8 @@ pub trait Kind: Send + Sync {
         Vec::new()
     }
 
-    /// Drop what a client may not set on create: status, and fields that belong to gates that are off.
+    /// Drop what a client may not set on create: status, and fields that belong to gates that are
+    /// off.
     fn prepare_create(&self, object: &mut Value, _gates: &Gates) {
         if self.info().status {
             object::map(object).remove("status");
@@ -272,7 +287,8 @@ pub trait Kind: Send + Sync {
 
     fn columns(&self) -> &'static [Column];
 
-    /// The cells of one row, one per column, from the stored spelling. `now` in seconds since 1970 is for ages.
+    /// The cells of one row, one per column, from the stored spelling. `now` in seconds since 1970
+    /// is for ages.
     fn row(&self, object: &Value, now: i64) -> Vec<Value>;
 }
 

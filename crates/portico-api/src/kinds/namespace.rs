@@ -48,7 +48,9 @@ impl Kind for Namespace {
 
     fn validate_create(&self, object: &Value, _gates: &Gates) -> Errors {
         let path = Path::new("spec").child("finalizers");
-        spec_finalizers(object).flat_map(|finalizer| finalizer_problems(finalizer, &path)).collect()
+        spec_finalizers(object)
+            .flat_map(|finalizer| finalizer_problems(finalizer, &path))
+            .collect()
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value, _gates: &Gates) {
@@ -64,12 +66,22 @@ impl Kind for Namespace {
 
     fn validate_status_update(&self, new: &Value, _old: &Value, _gates: &Gates) -> Errors {
         let (phase, message) = match object::text(new, "metadata.deletionTimestamp") {
-            "" => ("Active", "may only be 'Active' if `deletionTimestamp` is empty"),
-            _ => ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty"),
+            "" => (
+                "Active",
+                "may only be 'Active' if `deletionTimestamp` is empty",
+            ),
+            _ => (
+                "Terminating",
+                "may only be 'Terminating' if `deletionTimestamp` is not empty",
+            ),
         };
         match object::text(new, "status.phase") {
             given if given == phase => Errors::new(),
-            given => vec![Error::invalid(&Path::new("status").child("Phase"), given, message)],
+            given => vec![Error::invalid(
+                &Path::new("status").child("Phase"),
+                given,
+                message,
+            )],
         }
     }
 
@@ -78,11 +90,14 @@ impl Kind for Namespace {
     }
 
     fn is_held(&self, object: &Value) -> bool {
-        !object::items(object, "metadata.finalizers").is_empty() || !object::items(object, "spec.finalizers").is_empty()
+        !object::items(object, "metadata.finalizers").is_empty()
+            || !object::items(object, "spec.finalizers").is_empty()
     }
 
     fn undeletable(&self, name: &str) -> Option<&'static str> {
-        ["default", "kube-system", "kube-public"].contains(&name).then_some("this namespace may not be deleted")
+        ["default", "kube-system", "kube-public"]
+            .contains(&name)
+            .then_some("this namespace may not be deleted")
     }
 
     fn mark_deleted(&self, object: &mut Value) {
@@ -99,17 +114,28 @@ impl Kind for Namespace {
     }
 
     fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] =
-            &[table::NAME, table::column("Status", "Whether the namespace is active or being deleted."), table::AGE];
+        const COLUMNS: &[Column] = &[
+            table::NAME,
+            table::column(
+                "Status",
+                "Whether the namespace is active or being deleted.",
+            ),
+            table::AGE,
+        ];
         COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
-        vec![object::name(object).into(), object::text(object, "status.phase").into(), table::age(object, now)]
+        vec![
+            object::name(object).into(),
+            object::text(object, "status.phase").into(),
+            table::age(object, now),
+        ]
     }
 }
 
-/// The `finalize` subresource changes `spec.finalizers`: carry over the rest of what an update may not change.
+/// The `finalize` subresource changes `spec.finalizers`: carry over the rest of what an update may
+/// not change.
 pub fn prepare_finalize(new: &mut Value, old: &Value) {
     label_with_name(new);
     object::copy_key(old, new, "status");
@@ -118,11 +144,15 @@ pub fn prepare_finalize(new: &mut Value, old: &Value) {
 pub fn validate_finalize(new: &Value) -> Errors {
     let path = Path::new("spec").child("finalizers");
     let finalizers = spec_finalizers(new).enumerate();
-    finalizers.flat_map(|(index, finalizer)| finalizer_problems(finalizer, &path.index(index))).collect()
+    finalizers
+        .flat_map(|(index, finalizer)| finalizer_problems(finalizer, &path.index(index)))
+        .collect()
 }
 
 fn spec_finalizers(object: &Value) -> impl Iterator<Item = &str> {
-    object::items(object, "spec.finalizers").iter().filter_map(Value::as_str)
+    object::items(object, "spec.finalizers")
+        .iter()
+        .filter_map(Value::as_str)
 }
 
 fn finalizer_problems(finalizer: &str, path: &Path) -> Errors {

@@ -1,4 +1,5 @@
-//! Nodes. Unlike other kinds they may be created with a status, because kubelets register themselves so.
+//! Nodes. Unlike other kinds they may be created with a status, because kubelets register
+//! themselves so.
 
 use super::checks::{self, in_step, invalid_all};
 use super::{Column, Info, Kind, table};
@@ -78,7 +79,9 @@ impl Kind for Node {
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
         match object::text(new, "spec.externalID") {
             "" => Vec::new(),
-            _ => vec!["spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned()],
+            _ => vec![
+                "spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned(),
+            ],
         }
     }
 
@@ -87,7 +90,10 @@ impl Kind for Node {
     }
 
     fn selectable_field(&self, object: &Value, field: &str) -> String {
-        object::at(object, field).as_bool().unwrap_or_default().to_string()
+        object::at(object, field)
+            .as_bool()
+            .unwrap_or_default()
+            .to_string()
     }
 
     fn columns(&self) -> &'static [Column] {
@@ -144,11 +150,26 @@ fn taints(object: &Value) -> Errors {
     let mut seen = BTreeSet::new();
     for (index, taint) in object::items(object, "spec.taints").iter().enumerate() {
         let path = path.index(index);
-        let (key, value, effect) =
-            (object::text(taint, "key"), object::text(taint, "value"), object::text(taint, "effect"));
-        errors.extend(invalid_all(&path.child("key"), key, names::qualified_name(key)));
-        errors.extend(invalid_all(&path.child("value"), value, names::label_value(value)));
-        errors.extend(checks::word(effect, &path.child("effect"), &["NoSchedule", "PreferNoSchedule", "NoExecute"]));
+        let (key, value, effect) = (
+            object::text(taint, "key"),
+            object::text(taint, "value"),
+            object::text(taint, "effect"),
+        );
+        errors.extend(invalid_all(
+            &path.child("key"),
+            key,
+            names::qualified_name(key),
+        ));
+        errors.extend(invalid_all(
+            &path.child("value"),
+            value,
+            names::label_value(value),
+        ));
+        errors.extend(checks::word(
+            effect,
+            &path.child("effect"),
+            &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+        ));
         if !seen.insert((key, effect)) {
             errors.push(Error::duplicate(&path, taint.clone()));
         }
@@ -160,14 +181,22 @@ fn resources(object: &Value) -> Errors {
     let mut errors = Errors::new();
     for list in ["capacity", "allocatable"] {
         let path = Path::new("status").child(list);
-        for (name, value) in object::at(object, &format!("status.{list}")).as_object().into_iter().flatten() {
+        for (name, value) in object::at(object, &format!("status.{list}"))
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
             let amount = checks::quantity(value).unwrap_or_default();
             if amount < 0.0 {
                 let message = "must be greater than or equal to 0";
                 errors.push(Error::invalid(&path.child(name), value.clone(), message));
             }
             if counts_things(name) && amount.fract() != 0.0 {
-                errors.push(Error::invalid(&path.child(name), value.clone(), "must be an integer"));
+                errors.push(Error::invalid(
+                    &path.child(name),
+                    value.clone(),
+                    "must be an integer",
+                ));
             }
         }
     }
@@ -184,7 +213,11 @@ fn pod_cidrs(object: &Value) -> Errors {
     let items = object::items(object, "spec.podCIDRs");
     let mut errors = Errors::new();
     let mut addresses = Vec::new();
-    for (index, text) in items.iter().map(|item| item.as_str().unwrap_or_default()).enumerate() {
+    for (index, text) in items
+        .iter()
+        .map(|item| item.as_str().unwrap_or_default())
+        .enumerate()
+    {
         match checks::cidr(text) {
             Ok(ip) => addresses.push(ip),
             Err(message) => errors.push(Error::invalid(&path.index(index), text, message)),
@@ -202,8 +235,14 @@ fn changes(new: &Value, old: &Value) -> Errors {
     let mut errors = Errors::new();
     let mut seen = BTreeSet::new();
     for (index, address) in object::items(new, "status.addresses").iter().enumerate() {
-        if !seen.insert((object::text(address, "type"), object::text(address, "address"))) {
-            errors.push(Error::duplicate(&Path::new("status").child("addresses").index(index), address.clone()));
+        if !seen.insert((
+            object::text(address, "type"),
+            object::text(address, "address"),
+        )) {
+            errors.push(Error::duplicate(
+                &Path::new("status").child("addresses").index(index),
+                address.clone(),
+            ));
         }
     }
     let before = object::items(old, "spec.podCIDRs");
@@ -217,13 +256,18 @@ fn changes(new: &Value, old: &Value) -> Errors {
         errors.push(Error::forbidden(&spec.child("providerID"), message));
     }
     if object::text(old, "spec.externalID") != object::text(new, "spec.externalID") {
-        errors.push(Error::forbidden(&spec.child("externalID"), "may not be updated"));
+        errors.push(Error::forbidden(
+            &spec.child("externalID"),
+            "may not be updated",
+        ));
     }
     errors
 }
 
 fn status(object: &Value) -> String {
-    let ready = object::items(object, "status.conditions").iter().rfind(|one| object::text(one, "type") == "Ready");
+    let ready = object::items(object, "status.conditions")
+        .iter()
+        .rfind(|one| object::text(one, "type") == "Ready");
     let ready = match ready.map(|condition| object::text(condition, "status")) {
         Some("True") => "Ready",
         Some(_) => "NotReady",
@@ -239,15 +283,26 @@ fn roles(object: &Value) -> String {
     let labels = object::at(object, "metadata.labels").as_object();
     let role = |(key, value): (&'_ String, &'_ Value)| match key.strip_prefix(ROLE_PREFIX) {
         Some(role) => Some(role.to_owned()),
-        None => value.as_str().filter(|_| key == ROLE_LABEL).map(str::to_owned),
+        None => value
+            .as_str()
+            .filter(|_| key == ROLE_LABEL)
+            .map(str::to_owned),
     };
-    let roles: BTreeSet<String> =
-        labels.into_iter().flatten().filter_map(role).filter(|role| !role.is_empty()).collect();
+    let roles: BTreeSet<String> = labels
+        .into_iter()
+        .flatten()
+        .filter_map(role)
+        .filter(|role| !role.is_empty())
+        .collect();
     table::or(&roles.into_iter().collect::<Vec<_>>().join(","), "<none>").to_owned()
 }
 
 fn first_address(object: &Value, kind: &str) -> String {
     let addresses = object::items(object, "status.addresses");
-    let found = addresses.iter().find(|address| object::text(address, "type") == kind);
-    found.map_or("<none>", |address| object::text(address, "address")).to_owned()
+    let found = addresses
+        .iter()
+        .find(|address| object::text(address, "type") == kind);
+    found
+        .map_or("<none>", |address| object::text(address, "address"))
+        .to_owned()
 }

@@ -1,5 +1,5 @@
-//! Pods, as records: selectors match them and their status says where they are. Nothing runs them here, so deleting one
-//! is immediate unless finalizers hold it.
+//! Pods, as records: selectors match them and their status says where they are. Nothing runs them
+//! here, so deleting one is immediate unless finalizers hold it.
 
 mod defaults;
 mod table;
@@ -54,7 +54,10 @@ impl Kind for Pod {
         let mut errors = validation::spec(object);
         let spec = Path::new("spec");
         if !object::items(object, "spec.ephemeralContainers").is_empty() {
-            errors.push(Error::forbidden(&spec.child("ephemeralContainers"), "cannot be set on create"));
+            errors.push(Error::forbidden(
+                &spec.child("ephemeralContainers"),
+                "cannot be set on create",
+            ));
         }
         let bound = !object::text(object, "spec.nodeName").is_empty();
         if bound && !object::items(object, "spec.schedulingGates").is_empty() {
@@ -67,7 +70,9 @@ impl Kind for Pod {
     fn prepare_update(&self, new: &mut Value, old: &Value, _gates: &Gates) {
         object::copy_key(old, new, "status");
         if new.get("spec") != old.get("spec") {
-            let generation = object::at(old, "metadata.generation").as_i64().unwrap_or_default();
+            let generation = object::at(old, "metadata.generation")
+                .as_i64()
+                .unwrap_or_default();
             object::child(new, "metadata").insert("generation".to_owned(), (generation + 1).into());
         }
     }
@@ -87,7 +92,9 @@ impl Kind for Pod {
         let status = object::child(new, "status");
         for key in ["qosClass", "observedGeneration"] {
             let before = object::at(old, "status").get(key).cloned();
-            before.into_iter().for_each(|value| checks::fill(status, key, value));
+            before
+                .into_iter()
+                .for_each(|value| checks::fill(status, key, value));
         }
     }
 
@@ -101,7 +108,8 @@ impl Kind for Pod {
             return Vec::new();
         }
         vec![format!(
-            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising \
+             behavior; a DNS label is recommended: [{}]",
             problems.join(" ")
         )]
     }
@@ -128,7 +136,10 @@ impl Kind for Pod {
     fn selectable_field(&self, object: &Value, field: &str) -> String {
         match field {
             "spec.host" => object::text(object, "spec.nodeName").to_owned(),
-            "spec.hostNetwork" => object::at(object, field).as_bool().unwrap_or_default().to_string(),
+            "spec.hostNetwork" => object::at(object, field)
+                .as_bool()
+                .unwrap_or_default()
+                .to_string(),
             _ => object::text(object, field).to_owned(),
         }
     }

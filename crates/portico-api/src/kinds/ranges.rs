@@ -4,7 +4,8 @@ use super::checks;
 use crate::names;
 use std::net::IpAddr;
 
-const FORM: &str = "must be a network (192.0.2.0/24, 2001:db8::/112) or a range (192.0.2.10-192.0.2.20)";
+const FORM: &str =
+    "must be a network (192.0.2.0/24, 2001:db8::/112) or a range (192.0.2.10-192.0.2.20)";
 
 /// Addresses of one family, as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,28 +37,48 @@ pub(super) fn parse(text: &str) -> Result<Range, String> {
 }
 
 fn from_to(first: &str, last: &str) -> Result<Range, String> {
-    let read = |text: &str| names::address(text).map_err(|message| format!("{FORM}: {text:?} {message}"));
+    let read =
+        |text: &str| names::address(text).map_err(|message| format!("{FORM}: {text:?} {message}"));
     let (from, to) = (read(first)?, read(last)?);
     if from.is_ipv4() != to.is_ipv4() {
         return Err("must have both ends of one family, IPv4 or IPv6".to_owned());
     }
     if number(from) > number(to) {
-        return Err(format!("must begin with the lower address: write {to}-{from}"));
+        return Err(format!(
+            "must begin with the lower address: write {to}-{from}"
+        ));
     }
-    Ok(Range { is_v4: from.is_ipv4(), first: number(from), last: number(to) })
+    Ok(Range {
+        is_v4: from.is_ipv4(),
+        first: number(from),
+        last: number(to),
+    })
 }
 
 pub(super) fn network(text: &str) -> Result<Range, String> {
     let wrong = |message: &str| match names::address(text) {
-        Ok(address) => format!("{FORM}: for one address write {address}/{}", if address.is_ipv4() { 32 } else { 128 }),
+        Ok(address) => format!(
+            "{FORM}: for one address write {address}/{}",
+            if address.is_ipv4() { 32 } else { 128 }
+        ),
         Err(_) if message.starts_with("must be a valid CIDR") => FORM.to_owned(),
         Err(_) => message.to_owned(),
     };
     let address = checks::cidr(text).map_err(wrong)?;
-    let length: u32 = text.rsplit('/').next().and_then(|length| length.parse().ok()).ok_or(FORM)?;
+    let length: u32 = text
+        .rsplit('/')
+        .next()
+        .and_then(|length| length.parse().ok())
+        .ok_or(FORM)?;
     let width = if address.is_ipv4() { 32 } else { 128 };
-    let hosts = 1_u128.checked_shl(width - length).map_or(u128::MAX, |size| size - 1);
-    Ok(Range { is_v4: address.is_ipv4(), first: number(address), last: number(address) | hosts })
+    let hosts = 1_u128
+        .checked_shl(width - length)
+        .map_or(u128::MAX, |size| size - 1);
+    Ok(Range {
+        is_v4: address.is_ipv4(),
+        first: number(address),
+        last: number(address) | hosts,
+    })
 }
 
 /// Larger ones are slips of the pen, and nobody could announce them.
@@ -65,8 +86,14 @@ fn check_size(range: &Range) -> Result<(), String> {
     let most = if range.is_v4 { 1 << 24 } else { 1 << 64 };
     match range.last - range.first {
         more if more >= most => {
-            let (network, family) = if range.is_v4 { ("/8", "IPv4") } else { ("/64", "IPv6") };
-            Err(format!("must have no more addresses than an {family} {network}"))
+            let (network, family) = if range.is_v4 {
+                ("/8", "IPv4")
+            } else {
+                ("/64", "IPv6")
+            };
+            Err(format!(
+                "must have no more addresses than an {family} {network}"
+            ))
         }
         _ => Ok(()),
     }

@@ -21,9 +21,19 @@ pub const CLUSTER_ROLE_BINDING: Binding = Binding(&CLUSTER_ROLE_BINDING_INFO);
 static ROLE_INFO: Info = info("Role", "roles", "role", true);
 static CLUSTER_ROLE_INFO: Info = info("ClusterRole", "clusterroles", "clusterrole", false);
 static ROLE_BINDING_INFO: Info = info("RoleBinding", "rolebindings", "rolebinding", true);
-static CLUSTER_ROLE_BINDING_INFO: Info = info("ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding", false);
+static CLUSTER_ROLE_BINDING_INFO: Info = info(
+    "ClusterRoleBinding",
+    "clusterrolebindings",
+    "clusterrolebinding",
+    false,
+);
 
-const fn info(kind: &'static str, plural: &'static str, singular: &'static str, namespaced: bool) -> Info {
+const fn info(
+    kind: &'static str,
+    plural: &'static str,
+    singular: &'static str,
+    namespaced: bool,
+) -> Info {
     Info {
         group: GROUP,
         version: "v1",
@@ -47,8 +57,9 @@ impl Kind for Role {
     fn validate_create(&self, object: &Value, _gates: &Gates) -> Errors {
         let path = Path::new("rules");
         let rules = object::items(object, "rules").iter().enumerate();
-        let mut errors: Errors =
-            rules.flat_map(|(index, one)| rule(one, self.0.namespaced, &path.index(index))).collect();
+        let mut errors: Errors = rules
+            .flat_map(|(index, one)| rule(one, self.0.namespaced, &path.index(index)))
+            .collect();
         if let Some(aggregation) = object.get("aggregationRule").filter(|rule| !rule.is_null()) {
             errors.extend(selectors(aggregation));
         }
@@ -64,13 +75,21 @@ impl Kind for Role {
     }
 
     fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] =
-            &[table::NAME, Column { kind: "date", ..table::column("Created At", "When the object was created.") }];
+        const COLUMNS: &[Column] = &[
+            table::NAME,
+            Column {
+                kind: "date",
+                ..table::column("Created At", "When the object was created.")
+            },
+        ];
         COLUMNS
     }
 
     fn row(&self, object: &Value, _now: i64) -> Vec<Value> {
-        vec![object::name(object).into(), object::text(object, "metadata.creationTimestamp").into()]
+        vec![
+            object::name(object).into(),
+            object::text(object, "metadata.creationTimestamp").into(),
+        ]
     }
 }
 
@@ -101,7 +120,11 @@ impl Kind for Binding {
         let mut errors = self.validate_create(new, gates);
         if new.get("roleRef") != old.get("roleRef") {
             let reference = object::at(new, "roleRef").clone();
-            errors.push(Error::invalid(&Path::new("roleRef"), reference, "cannot change roleRef"));
+            errors.push(Error::invalid(
+                &Path::new("roleRef"),
+                reference,
+                "cannot change roleRef",
+            ));
         }
         errors
     }
@@ -130,7 +153,12 @@ impl Kind for Binding {
         let reference = object::at(object, "roleRef");
         vec![
             object::name(object).into(),
-            format!("{}/{}", object::text(reference, "kind"), object::text(reference, "name")).into(),
+            format!(
+                "{}/{}",
+                object::text(reference, "kind"),
+                object::text(reference, "name")
+            )
+            .into(),
             table::age(object, now),
             subjects(object, "User").into(),
             subjects(object, "Group").into(),
@@ -143,7 +171,10 @@ fn rule(rule: &Value, namespaced: bool, path: &Path) -> Errors {
     let has = |key: &str| !object::items(rule, key).is_empty();
     let mut errors = Errors::new();
     if !has("verbs") {
-        errors.push(Error::required(&path.child("verbs"), "verbs must contain at least one value"));
+        errors.push(Error::required(
+            &path.child("verbs"),
+            "verbs must contain at least one value",
+        ));
     }
     if has("nonResourceURLs") {
         let urls = object::at(rule, "nonResourceURLs");
@@ -152,15 +183,23 @@ fn rule(rule: &Value, namespaced: bool, path: &Path) -> Errors {
             errors.push(refuse("namespaced rules cannot apply to non-resource URLs"));
         }
         if has("apiGroups") || has("resources") || has("resourceNames") {
-            errors.push(refuse("rules cannot apply to both regular resources and non-resource URLs"));
+            errors.push(refuse(
+                "rules cannot apply to both regular resources and non-resource URLs",
+            ));
         }
         return errors;
     }
     if !has("apiGroups") {
-        errors.push(Error::required(&path.child("apiGroups"), "resource rules must supply at least one api group"));
+        errors.push(Error::required(
+            &path.child("apiGroups"),
+            "resource rules must supply at least one api group",
+        ));
     }
     if !has("resources") {
-        errors.push(Error::required(&path.child("resources"), "resource rules must supply at least one resource"));
+        errors.push(Error::required(
+            &path.child("resources"),
+            "resource rules must supply at least one resource",
+        ));
     }
     errors
 }
@@ -177,7 +216,11 @@ fn selectors(aggregation: &Value) -> Errors {
         let path = path.index(index);
         let found = checks::label_selector(selector, &path);
         if !found.is_empty() {
-            errors.push(Error::invalid(&path, selector.clone(), "invalid label selector."));
+            errors.push(Error::invalid(
+                &path,
+                selector.clone(),
+                "invalid label selector.",
+            ));
         }
         errors.extend(found);
     }
@@ -187,41 +230,71 @@ fn selectors(aggregation: &Value) -> Errors {
 fn role_reference(object: &Value, namespaced: bool) -> Errors {
     let path = Path::new("roleRef");
     let reference = object::at(object, "roleRef");
-    let (group, kind, name) =
-        (object::text(reference, "apiGroup"), object::text(reference, "kind"), object::text(reference, "name"));
-    let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    let (group, kind, name) = (
+        object::text(reference, "apiGroup"),
+        object::text(reference, "kind"),
+        object::text(reference, "name"),
+    );
+    let kinds: &[&str] = if namespaced {
+        &["Role", "ClusterRole"]
+    } else {
+        &["ClusterRole"]
+    };
     let mut errors = Errors::new();
     if group != GROUP {
-        errors.push(Error::not_supported(&path.child("apiGroup"), group, &[GROUP]));
+        errors.push(Error::not_supported(
+            &path.child("apiGroup"),
+            group,
+            &[GROUP],
+        ));
     }
     if !kinds.contains(&kind) {
         errors.push(Error::not_supported(&path.child("kind"), kind, kinds));
     }
     match name {
         "" => errors.push(Error::required(&path.child("name"), "")),
-        name => errors.extend(invalid_all(&path.child("name"), name, names::path_segment(name, false))),
+        name => errors.extend(invalid_all(
+            &path.child("name"),
+            name,
+            names::path_segment(name, false),
+        )),
     }
     errors
 }
 
 fn subject(subject: &Value, namespaced: bool, path: &Path) -> Errors {
-    let (group, kind, name) =
-        (object::text(subject, "apiGroup"), object::text(subject, "kind"), object::text(subject, "name"));
+    let (group, kind, name) = (
+        object::text(subject, "apiGroup"),
+        object::text(subject, "kind"),
+        object::text(subject, "name"),
+    );
     let wanted_group = if kind == "ServiceAccount" { "" } else { GROUP };
     let mut errors = Errors::new();
     if name.is_empty() {
         errors.push(Error::required(&path.child("name"), ""));
     }
     if !["ServiceAccount", "User", "Group"].contains(&kind) {
-        errors.push(Error::not_supported(&path.child("kind"), kind, &["ServiceAccount", "User", "Group"]));
+        errors.push(Error::not_supported(
+            &path.child("kind"),
+            kind,
+            &["ServiceAccount", "User", "Group"],
+        ));
         return errors;
     }
     if group != wanted_group {
-        errors.push(Error::not_supported(&path.child("apiGroup"), group, &[wanted_group]));
+        errors.push(Error::not_supported(
+            &path.child("apiGroup"),
+            group,
+            &[wanted_group],
+        ));
     }
     if kind == "ServiceAccount" {
         if !name.is_empty() {
-            errors.extend(invalid_all(&path.child("name"), name, names::dns_subdomain(name, false)));
+            errors.extend(invalid_all(
+                &path.child("name"),
+                name,
+                names::dns_subdomain(name, false),
+            ));
         }
         if !namespaced && object::text(subject, "namespace").is_empty() {
             errors.push(Error::required(&path.child("namespace"), ""));
@@ -231,9 +304,15 @@ fn subject(subject: &Value, namespaced: bool, path: &Path) -> Errors {
 }
 
 fn subjects(object: &Value, kind: &str) -> String {
-    let of_kind = object::items(object, "subjects").iter().filter(|one| object::text(one, "kind") == kind);
+    let of_kind = object::items(object, "subjects")
+        .iter()
+        .filter(|one| object::text(one, "kind") == kind);
     let name = |subject: &Value| match kind {
-        "ServiceAccount" => format!("{}/{}", object::text(subject, "namespace"), object::text(subject, "name")),
+        "ServiceAccount" => format!(
+            "{}/{}",
+            object::text(subject, "namespace"),
+            object::text(subject, "name")
+        ),
         _ => object::text(subject, "name").to_owned(),
     };
     of_kind.map(name).collect::<Vec<_>>().join(", ")

@@ -36,16 +36,24 @@ impl Kind for Secret {
         if let Some(Value::Object(texts)) = object::map(object).remove("stringData") {
             let data = object::child(object, "data");
             for (key, text) in texts {
-                data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()).into());
+                data.insert(
+                    key,
+                    STANDARD.encode(text.as_str().unwrap_or_default()).into(),
+                );
             }
         }
     }
 
     fn validate_create(&self, object: &Value, _gates: &Gates) -> Errors {
         let path = Path::new("data");
-        let mut errors: Errors =
-            entries(object, "data").flat_map(|(key, _)| invalid_all(&path.key(key), key, data_key(key))).collect();
-        if entries(object, "data").map(|(_, value)| decoded_length(value)).sum::<usize>() > MOST_BYTES {
+        let mut errors: Errors = entries(object, "data")
+            .flat_map(|(key, _)| invalid_all(&path.key(key), key, data_key(key)))
+            .collect();
+        if entries(object, "data")
+            .map(|(_, value)| decoded_length(value))
+            .sum::<usize>()
+            > MOST_BYTES
+        {
             errors.push(Error::too_long(&path, MOST_BYTES));
         }
         errors.extend(of_type(object, &path));
@@ -53,7 +61,11 @@ impl Kind for Secret {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, gates: &Gates) -> Errors {
-        let mut errors = immutable(object::at(new, "type"), object::at(old, "type"), &Path::new("type"));
+        let mut errors = immutable(
+            object::at(new, "type"),
+            object::at(old, "type"),
+            &Path::new("type"),
+        );
         errors.extend(kept_immutable(new, old, &["data"]));
         errors.extend(self.validate_create(new, gates));
         errors
@@ -91,18 +103,29 @@ fn of_type(object: &Value, path: &Path) -> Errors {
     let required = |key: &str| Error::required(&path.key(key), "");
     match object::text(object, "type") {
         "kubernetes.io/service-account-token" => {
-            let account = object::at(object, "metadata.annotations").get(ACCOUNT).and_then(Value::as_str);
+            let account = object::at(object, "metadata.annotations")
+                .get(ACCOUNT)
+                .and_then(Value::as_str);
             let path = Path::new("metadata").child("annotations").key(ACCOUNT);
             let missing = account.unwrap_or_default().is_empty();
-            missing.then(|| Error::required(&path, "")).into_iter().collect()
+            missing
+                .then(|| Error::required(&path, ""))
+                .into_iter()
+                .collect()
         }
         "kubernetes.io/dockercfg" => json_object(data, ".dockercfg", path),
         "kubernetes.io/dockerconfigjson" => json_object(data, ".dockerconfigjson", path),
         "kubernetes.io/basic-auth" if lacks("username") && lacks("password") => {
             ["username", "password"].map(required).into()
         }
-        "kubernetes.io/ssh-auth" if object::text(data, "ssh-privatekey").is_empty() => vec![required("ssh-privatekey")],
-        "kubernetes.io/tls" => ["tls.crt", "tls.key"].into_iter().filter(|key| lacks(key)).map(required).collect(),
+        "kubernetes.io/ssh-auth" if object::text(data, "ssh-privatekey").is_empty() => {
+            vec![required("ssh-privatekey")]
+        }
+        "kubernetes.io/tls" => ["tls.crt", "tls.key"]
+            .into_iter()
+            .filter(|key| lacks(key))
+            .map(required)
+            .collect(),
         _ => Errors::new(),
     }
 }
@@ -111,9 +134,15 @@ fn json_object(data: &Value, key: &str, path: &Path) -> Errors {
     let Some(encoded) = data.get(key) else {
         return vec![Error::required(&path.key(key), "")];
     };
-    let bytes = STANDARD.decode(encoded.as_str().unwrap_or_default()).unwrap_or_default();
+    let bytes = STANDARD
+        .decode(encoded.as_str().unwrap_or_default())
+        .unwrap_or_default();
     match serde_json::from_slice::<Option<Map<String, Value>>>(&bytes) {
         Ok(_) => Errors::new(),
-        Err(why) => vec![Error::invalid(&path.key(key), "<secret contents redacted>", why.to_string())],
+        Err(why) => vec![Error::invalid(
+            &path.key(key),
+            "<secret contents redacted>",
+            why.to_string(),
+        )],
     }
 }

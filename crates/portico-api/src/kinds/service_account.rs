@@ -38,12 +38,17 @@ impl Kind for ServiceAccount {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let has = |object: &Value| object::at(object, "metadata.annotations").get(MOUNTABLE).is_some();
+        let has = |object: &Value| {
+            object::at(object, "metadata.annotations")
+                .get(MOUNTABLE)
+                .is_some()
+        };
         if !has(new) || old.is_some_and(has) {
             return Vec::new();
         }
         vec![format!(
-            "metadata.annotations[{MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+            "metadata.annotations[{MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces \
+             to isolate access to mounted secrets"
         )]
     }
 

@@ -1,4 +1,5 @@
-//! Service CIDRs: the ranges that cluster IPs come from. Ranges never change, but a second family may be added.
+//! Service CIDRs: the ranges that cluster IPs come from. Ranges never change, but a second family
+//! may be added.
 
 use super::{Column, Info, Kind, checks, table};
 use crate::field::{Error, Errors, Path};
@@ -36,32 +37,51 @@ impl Kind for ServiceCidr {
             [] => return vec![Error::required(&path, "at least one CIDR required")],
             [_] | [_, _] => {}
             // The whole spec, as Kubernetes shows it.
-            _ => return vec![Error::invalid(&path, json!({ "CIDRs": items }), "may only hold up to 2 values")],
+            _ => {
+                return vec![Error::invalid(
+                    &path,
+                    json!({ "CIDRs": items }),
+                    "may only hold up to 2 values",
+                )];
+            }
         }
         let ranges: Vec<Result<IpAddr, String>> = items.iter().map(range).collect();
         let mut errors = Errors::new();
         for (index, (item, range)) in items.iter().zip(&ranges).enumerate() {
             if let Err(message) = range {
-                errors.push(Error::invalid(&path.index(index), item.clone(), message.clone()));
+                errors.push(Error::invalid(
+                    &path.index(index),
+                    item.clone(),
+                    message.clone(),
+                ));
             }
         }
         let families: Vec<bool> = items.iter().filter_map(family).collect();
         if matches!(families[..], [first, second] if first == second) {
-            let message = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+            let message = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and \
+                           2001:db8::/64";
             errors.push(Error::invalid(&path, items.to_vec(), message));
         }
         errors
     }
 
     fn validate_update(&self, new: &Value, old: &Value, gates: &Gates) -> Errors {
-        let (items, before) = (object::items(new, "spec.cidrs"), object::items(old, "spec.cidrs"));
+        let (items, before) = (
+            object::items(new, "spec.cidrs"),
+            object::items(old, "spec.cidrs"),
+        );
         let grows = before.len() == 1 && items.len() == 2;
         if items.len() != before.len() && !grows {
             return vec![Error::invalid(&path(), items.to_vec(), IMMUTABLE)];
         }
-        let changed = items.iter().zip(before).enumerate().filter(|(_, (new, old))| new != old);
-        let mut errors: Errors =
-            changed.map(|(index, (new, _))| Error::invalid(&path().index(index), new.clone(), IMMUTABLE)).collect();
+        let changed = items
+            .iter()
+            .zip(before)
+            .enumerate()
+            .filter(|(_, (new, old))| new != old);
+        let mut errors: Errors = changed
+            .map(|(index, (new, _))| Error::invalid(&path().index(index), new.clone(), IMMUTABLE))
+            .collect();
         if grows {
             errors.extend(self.validate_create(new, gates));
         }
@@ -81,14 +101,24 @@ impl Kind for ServiceCidr {
     }
 
     fn columns(&self) -> &'static [Column] {
-        const COLUMNS: &[Column] =
-            &[table::NAME, table::column("CIDRs", "The ranges that cluster IPs come from."), table::AGE];
+        const COLUMNS: &[Column] = &[
+            table::NAME,
+            table::column("CIDRs", "The ranges that cluster IPs come from."),
+            table::AGE,
+        ];
         COLUMNS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
-        let cidrs: Vec<&str> = object::items(object, "spec.cidrs").iter().filter_map(Value::as_str).collect();
-        vec![object::name(object).into(), cidrs.join(",").into(), table::age(object, now)]
+        let cidrs: Vec<&str> = object::items(object, "spec.cidrs")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        vec![
+            object::name(object).into(),
+            cidrs.join(",").into(),
+            table::age(object, now),
+        ]
     }
 }
 
@@ -109,5 +139,8 @@ fn range(item: &Value) -> Result<IpAddr, String> {
 /// Whether it is IPv4, of anything that can be read as a range at all.
 fn family(item: &Value) -> Option<bool> {
     let (address, _) = item.as_str()?.split_once('/')?;
-    address.parse().ok().map(|address: IpAddr| address.is_ipv4())
+    address
+        .parse()
+        .ok()
+        .map(|address: IpAddr| address.is_ipv4())
 }

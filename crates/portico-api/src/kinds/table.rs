@@ -17,12 +17,24 @@ pub const AGE: Column = column("Age", "How long ago the object was created.");
 
 /// A column that is always shown.
 pub const fn column(name: &'static str, description: &'static str) -> Column {
-    Column { name, kind: "string", format: "", description, priority: 0 }
+    Column {
+        name,
+        kind: "string",
+        format: "",
+        description,
+        priority: 0,
+    }
 }
 
 /// A column for `-o wide`.
 pub const fn wide(name: &'static str, description: &'static str) -> Column {
-    Column { name, kind: "string", format: "", description, priority: 1 }
+    Column {
+        name,
+        kind: "string",
+        format: "",
+        description,
+        priority: 1,
+    }
 }
 
 /// The age of an object.
@@ -62,7 +74,9 @@ pub fn human_duration(seconds: i64) -> String {
 
 /// The seconds of an RFC 3339 time; fractions are cut off, and the year 1 stands for no time.
 pub fn seconds_since_1970(text: &str) -> Option<i64> {
-    Moment::parse(text).filter(|moment| !moment.is_zero()).map(|moment| moment.seconds)
+    Moment::parse(text)
+        .filter(|moment| !moment.is_zero())
+        .map(|moment| moment.seconds)
 }
 
 /// `a,b,c + 2 more...`, or `nothing` for an empty list.
@@ -89,7 +103,11 @@ pub fn labels(map: &Value) -> String {
         .flatten()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
+    if pairs.is_empty() {
+        "<none>".to_owned()
+    } else {
+        pairs.join(",")
+    }
 }
 
 #[cfg(test)]

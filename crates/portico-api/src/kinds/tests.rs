@@ -1,4 +1,5 @@
-//! Objects go through a kind as the registry drives it: the stored spelling, defaults, preparation, validation.
+//! Objects go through a kind as the registry drives it: the stored spelling, defaults, preparation,
+//! validation.
 
 mod address_pools;
 mod bgp_peers;
@@ -30,17 +31,23 @@ const NOW: i64 = 1_704_165_245;
 
 fn kind(api: &str) -> Box<dyn Kind> {
     let (group, plural) = api.rsplit_once('/').unwrap_or(("", api));
-    all().into_iter().find(|kind| (kind.info().group, kind.info().plural) == (group, plural)).unwrap()
+    all()
+        .into_iter()
+        .find(|kind| (kind.info().group, kind.info().plural) == (group, plural))
+        .unwrap()
 }
 
 /// Set what lies at a dotted path; null removes it.
 fn set(object: &mut Value, path: &str, value: Value) {
     let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
     let parent =
-        parent.split('.').filter(|key| !key.is_empty()).fold(object, |value, key| match key.parse::<usize>() {
-            Ok(index) => value.get_mut(index).unwrap(),
-            Err(_) => object::map(value).entry(key).or_insert(json!({})),
-        });
+        parent
+            .split('.')
+            .filter(|key| !key.is_empty())
+            .fold(object, |value, key| match key.parse::<usize>() {
+                Ok(index) => value.get_mut(index).unwrap(),
+                Err(_) => object::map(value).entry(key).or_insert(json!({})),
+            });
     match key.parse::<usize>() {
         Ok(index) => parent[index] = value,
         Err(_) if value.is_null() => drop(object::map(parent).remove(key)),
@@ -50,7 +57,9 @@ fn set(object: &mut Value, path: &str, value: Value) {
 
 fn with(object: &Value, changes: &[(&str, Value)]) -> Value {
     let mut object = object.clone();
-    changes.iter().for_each(|(path, value)| set(&mut object, path, value.clone()));
+    changes
+        .iter()
+        .for_each(|(path, value)| set(&mut object, path, value.clone()));
     object
 }
 
@@ -69,7 +78,10 @@ fn inward(kind: &dyn Kind, object: Value, old: Option<&Value>) -> Value {
 fn result(object: Value, errors: Errors) -> Result<Value, Vec<Cause>> {
     match errors.is_empty() {
         true => Ok(object),
-        false => Err(errors.into_iter().map(|error| (error.field, error.problem.reason())).collect()),
+        false => Err(errors
+            .into_iter()
+            .map(|error| (error.field, error.problem.reason()))
+            .collect()),
     }
 }
 
@@ -109,7 +121,11 @@ fn refuses(api: &str, good: &Value, table: &[(&str, Value, &str, &'static str)])
     create(api, good.clone()).unwrap();
     for (path, value, field, reason) in table {
         let found = create(api, with(good, &[(path, value.clone())]));
-        assert_eq!(found, Err(vec![((*field).to_owned(), *reason)]), "{path}: {value}");
+        assert_eq!(
+            found,
+            Err(vec![((*field).to_owned(), *reason)]),
+            "{path}: {value}"
+        );
     }
 }
 
@@ -125,17 +141,31 @@ fn every_kind_has_a_schema_and_distinct_names() {
     let mut seen = std::collections::BTreeSet::new();
     for kind in all() {
         let info = kind.info();
-        let ty = schema().get(info.schema).unwrap_or_else(|| panic!("no schema for {}", info.kind));
-        let wanted = (info.group.to_owned(), info.version.to_owned(), info.kind.to_owned());
+        let ty = schema()
+            .get(info.schema)
+            .unwrap_or_else(|| panic!("no schema for {}", info.kind));
+        let wanted = (
+            info.group.to_owned(),
+            info.version.to_owned(),
+            info.kind.to_owned(),
+        );
         assert_eq!(ty.kind, Some(wanted), "{}", info.schema);
-        assert!(seen.insert((info.group, info.plural)), "{} twice", info.plural);
+        assert!(
+            seen.insert((info.group, info.plural)),
+            "{} twice",
+            info.plural
+        );
     }
 }
 
 #[test]
 fn no_kind_stumbles_over_an_empty_object() {
     for kind in all() {
-        for mut object in [json!({}), json!({"spec": 1, "status": [], "metadata": "x"}), Value::Null] {
+        for mut object in [
+            json!({}),
+            json!({"spec": 1, "status": [], "metadata": "x"}),
+            Value::Null,
+        ] {
             kind.to_stored(&mut object, None, false);
             kind.default(&mut object, &Gates::default());
             kind.prepare_create(&mut object, &Gates::default());
@@ -152,22 +182,47 @@ fn no_kind_stumbles_over_an_empty_object() {
 #[test]
 fn who_creates_on_put_and_who_answers_a_delete_with_the_object() {
     let named = |wanted: fn(&dyn Kind) -> bool| -> Vec<&str> {
-        all().iter().filter(|kind| wanted(&***kind)).map(|kind| kind.info().plural).collect()
+        all()
+            .iter()
+            .filter(|kind| wanted(&***kind))
+            .map(|kind| kind.info().plural)
+            .collect()
     };
     assert_eq!(
         named(|kind| kind.create_on_update()),
-        ["endpoints", "events", "events", "leases", "roles", "clusterroles", "rolebindings", "clusterrolebindings"]
+        [
+            "endpoints",
+            "events",
+            "events",
+            "leases",
+            "roles",
+            "clusterroles",
+            "rolebindings",
+            "clusterrolebindings"
+        ]
     );
-    assert_eq!(named(|kind| kind.delete_returns_object()), ["namespaces", "pods", "serviceaccounts"]);
-    assert_eq!(named(|kind| !kind.unconditional_update()), ["leases", "addressblocks"]);
+    assert_eq!(
+        named(|kind| kind.delete_returns_object()),
+        ["namespaces", "pods", "serviceaccounts"]
+    );
+    assert_eq!(
+        named(|kind| !kind.unconditional_update()),
+        ["leases", "addressblocks"]
+    );
 }
 
 #[test]
 fn helper_sets_paths() {
     let object = json!({"a": [{"b": 1}], "c": 2});
     assert_eq!(
-        with(&object, &[("a.0.b", json!(3)), ("c", Value::Null), ("d.e", json!(4))]),
+        with(
+            &object,
+            &[("a.0.b", json!(3)), ("c", Value::Null), ("d.e", json!(4))]
+        ),
         json!({"a": [{"b": 3}], "d": {"e": 4}})
     );
-    assert_eq!(Map::new(), *object::map(&mut with(&json!({"x": 1}), &[("x", Value::Null)])));
+    assert_eq!(
+        Map::new(),
+        *object::map(&mut with(&json!({"x": 1}), &[("x", Value::Null)]))
+    );
 }

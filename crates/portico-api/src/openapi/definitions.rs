@@ -27,9 +27,13 @@ pub(super) fn all(schema: &Schema, served: &[Served<'_>], dialect: Dialect) -> V
         reach(schema, one.info.schema, &mut reached);
         reach(schema, &format!("{}List", one.info.schema), &mut reached);
     }
-    COMMON.iter().for_each(|name| reach(schema, name, &mut reached));
+    COMMON
+        .iter()
+        .for_each(|name| reach(schema, name, &mut reached));
     let types = reached.iter().filter_map(|name| schema.get(name));
-    let mut all: Map<String, Value> = types.map(|ty| (name(ty), definition(schema, ty, dialect))).collect();
+    let mut all: Map<String, Value> = types
+        .map(|ty| (name(ty), definition(schema, ty, dialect)))
+        .collect();
     all.extend(special_types(dialect));
     Value::Object(all)
 }
@@ -61,16 +65,30 @@ fn special_types(dialect: Dialect) -> Vec<(String, Value)> {
     int_or_string["description"] = "A number or a name.".into();
     let mut quantity = either(["string", "number"]);
     quantity["description"] =
-        "An amount with an optional suffix: decimal (m, k, M, G, ...), binary (Ki, Mi, Gi, ...) or an exponent (e3)."
+        "An amount with an optional suffix: decimal (m, k, M, G, ...), binary (Ki, Mi, Gi, ...) \
+         or an exponent (e3)."
             .into();
-    let time = |digits: &str| json!({"type": "string", "format": "date-time", "description": digits});
+    let time =
+        |digits: &str| json!({"type": "string", "format": "date-time", "description": digits});
     vec![
         (reference_name(&Type::IntOrString), int_or_string),
         (reference_name(&Type::Quantity), quantity),
-        (reference_name(&Type::Time), time("A time in RFC 3339, to the second.")),
-        (reference_name(&Type::MicroTime), time("A time in RFC 3339, with six fractional digits.")),
-        (reference_name(&Type::Any), json!({"type": "object", "description": "A set of fields, as nested objects."})),
-        (patch_name(), json!({"type": "object", "description": "A patch in the form that the content type names."})),
+        (
+            reference_name(&Type::Time),
+            time("A time in RFC 3339, to the second."),
+        ),
+        (
+            reference_name(&Type::MicroTime),
+            time("A time in RFC 3339, with six fractional digits."),
+        ),
+        (
+            reference_name(&Type::Any),
+            json!({"type": "object", "description": "A set of fields, as nested objects."}),
+        ),
+        (
+            patch_name(),
+            json!({"type": "object", "description": "A patch in the form that the content type names."}),
+        ),
     ]
 }
 
@@ -99,7 +117,8 @@ fn definition(schema: &Schema, ty: &TypeDef, dialect: Dialect) -> Value {
         definition["x-kubernetes-map-type"] = "atomic".into();
     }
     if let Some((group, version, kind)) = &ty.kind {
-        definition["x-kubernetes-group-version-kind"] = json!([{"group": group, "version": version, "kind": kind}]);
+        definition["x-kubernetes-group-version-kind"] =
+            json!([{"group": group, "version": version, "kind": kind}]);
     }
     definition
 }
@@ -167,7 +186,15 @@ fn annotations(field: &Field) -> Map<String, Value> {
         note("map-type", "atomic".into());
     }
     if let Some(patch) = &field.patch {
-        note("patch-strategy", if patch.retain_keys { "merge,retainKeys" } else { "merge" }.into());
+        note(
+            "patch-strategy",
+            if patch.retain_keys {
+                "merge,retainKeys"
+            } else {
+                "merge"
+            }
+            .into(),
+        );
         if let Some(key) = &patch.key {
             note("patch-merge-key", key.as_str().into());
         }
@@ -183,10 +210,14 @@ fn type_schema(schema: &Schema, ty: &Type, dialect: Dialect) -> Map<String, Valu
         }
         plain
     };
-    let reference = |name: &str| Map::from_iter([("$ref".to_owned(), Value::from(dialect.reference(name)))]);
+    let reference =
+        |name: &str| Map::from_iter([("$ref".to_owned(), Value::from(dialect.reference(name)))]);
     let nested = |outer: &str, key: &str, inner: &Type| {
         let mut nested = plain(outer, "");
-        nested.insert(key.into(), Value::Object(type_schema(schema, inner, dialect)));
+        nested.insert(
+            key.into(),
+            Value::Object(type_schema(schema, inner, dialect)),
+        );
         nested
     };
     match ty {
@@ -199,6 +230,8 @@ fn type_schema(schema: &Schema, ty: &Type, dialect: Dialect) -> Map<String, Valu
         Type::List(item) => nested("array", "items", item),
         Type::Map(item) => nested("object", "additionalProperties", item),
         Type::Object(inner) => reference(&schema.get(inner).map(name).unwrap_or_default()),
-        Type::IntOrString | Type::Quantity | Type::Time | Type::MicroTime | Type::Any => reference(&reference_name(ty)),
+        Type::IntOrString | Type::Quantity | Type::Time | Type::MicroTime | Type::Any => {
+            reference(&reference_name(ty))
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The version 2 document as protobuf, in the message types of gnostic, which kubectl asks for.
 //!
-//! Only what `definitions` and `paths` write is translated. Free values travel as YAML text, of which JSON is a part.
+//! Only what `definitions` and `paths` write is translated. Free values travel as YAML text, of
+//! which JSON is a part.
 
 use crate::codec::proto::wire::Writer;
 use serde_json::{Map, Value};
@@ -73,7 +74,13 @@ fn extensions(out: &mut Writer, number: u32, value: &Value) {
 
 fn path_item(item: &Value) -> Vec<u8> {
     let mut out = Writer::default();
-    for (number, method) in [(2, "get"), (3, "put"), (4, "post"), (5, "delete"), (8, "patch")] {
+    for (number, method) in [
+        (2, "get"),
+        (3, "put"),
+        (4, "post"),
+        (5, "delete"),
+        (8, "patch"),
+    ] {
         if let Some(value) = item.get(method) {
             out.bytes(number, &operation(value));
         }
@@ -97,7 +104,12 @@ fn operation(value: &Value) -> Vec<u8> {
 }
 
 fn parameters(out: &mut Writer, number: u32, parent: &Value) {
-    for value in parent.get("parameters").and_then(Value::as_array).into_iter().flatten() {
+    for value in parent
+        .get("parameters")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         out.bytes(number, &wrapped(1, &parameter(value)));
     }
 }
@@ -149,7 +161,12 @@ fn schema(value: &Value) -> Vec<u8> {
         out.bytes(5, &free(default));
     }
     texts(&mut out, 19, value.get("required"));
-    for word in value.get("enum").and_then(Value::as_array).into_iter().flatten() {
+    for word in value
+        .get("enum")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         out.bytes(20, &free(word));
     }
     if let Some(inner) = value.get("additionalProperties") {

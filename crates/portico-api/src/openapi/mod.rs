@@ -1,8 +1,8 @@
-//! OpenAPI descriptions of what is served, from the schema: version 2 as JSON and protobuf, version 3 with one document
-//! per group.
+//! OpenAPI descriptions of what is served, from the schema: version 2 as JSON and protobuf, version
+//! 3 with one document per group.
 //!
-//! kubectl reads them to explain, validate, compute patches and find out which parameters a server knows; client
-//! generators read them too.
+//! kubectl reads them to explain, validate, compute patches and find out which parameters a server
+//! knows; client generators read them too.
 
 mod definitions;
 mod gnostic;
@@ -13,8 +13,8 @@ use crate::schema::Schema;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// A kind that is served, and the verbs of its main resource (`get`, `list`, `create`, `update`, `patch`, `delete`,
-/// `deletecollection`, `watch`).
+/// A kind that is served, and the verbs of its main resource (`get`, `list`, `create`, `update`,
+/// `patch`, `delete`, `deletecollection`, `watch`).
 #[derive(Clone, Copy, Debug)]
 pub struct Served<'a> {
     pub info: &'a Info,
@@ -23,8 +23,12 @@ pub struct Served<'a> {
 
 /// The content type of the protobuf form.
 pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// What clients write in `Accept` for it. kubectl still sends the second, which is no valid media type: never answer it.
-pub const V2_PROTOBUF_ACCEPTED: [&str; 2] = [V2_PROTOBUF, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"];
+/// What clients write in `Accept` for it. kubectl still sends the second, which is no valid media
+/// type: never answer it.
+pub const V2_PROTOBUF_ACCEPTED: [&str; 2] = [
+    V2_PROTOBUF,
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+];
 
 /// All documents, ready to be answered.
 #[derive(Debug)]
@@ -62,8 +66,16 @@ impl Documents {
         for one in served {
             groups.entry(group_path(one.info)).or_default().push(*one);
         }
-        let v3 = groups.into_iter().map(|(path, served)| (path, text(&v3(schema, &served)))).collect();
-        Self { v2_protobuf: gnostic::document(&v2), v2: text(&v2), v3_index: text(&v3_index(&v3)), v3 }
+        let v3 = groups
+            .into_iter()
+            .map(|(path, served)| (path, text(&v3(schema, &served))))
+            .collect();
+        Self {
+            v2_protobuf: gnostic::document(&v2),
+            v2: text(&v2),
+            v3_index: text(&v3_index(&v3)),
+            v3,
+        }
     }
 }
 
@@ -73,7 +85,11 @@ fn text(document: &Value) -> Vec<u8> {
 
 /// `api/v1` or `apis/discovery.k8s.io/v1`.
 fn group_path(info: &Info) -> String {
-    format!("{}/{}", if info.group.is_empty() { "api" } else { "apis" }, info.api_version())
+    format!(
+        "{}/{}",
+        if info.group.is_empty() { "api" } else { "apis" },
+        info.api_version()
+    )
 }
 
 fn about() -> Value {
@@ -120,7 +136,9 @@ fn v3_index(documents: &BTreeMap<String, Vec<u8>>) -> Value {
 
 /// FNV-1a.
 fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! JSON patch (RFC 6902), with the liberties that kube-apiserver takes.
 //!
-//! Where it differs from the RFC: negative indices count from the end, `replace` of a missing member adds it, `copy`
-//! of a missing member copies null, a missing `value` is null, and what stands before the first `/` of a path is
-//! not looked at.
+//! Where it differs from the RFC: negative indices count from the end, `replace` of a missing
+//! member adds it, `copy` of a missing member copies null, a missing `value` is null, and what
+//! stands before the first `/` of a path is not looked at.
 
 use super::does_not_apply;
 use crate::status::{ApiError, Result};
@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 /// More operations than this in one patch are refused.
 const MOST_OPERATIONS: usize = 10_000;
 
-/// All copies of one patch together may not be longer than this, so that a patch cannot double an object again and
-/// again.
+/// All copies of one patch together may not be longer than this, so that a patch cannot double an
+/// object again and again.
 const MOST_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
 /// The object after the patch.
@@ -20,17 +20,27 @@ pub fn apply(mut object: Value, patch: &Value) -> Result<Value> {
     let operations = decode(patch)?;
     let mut copied = 0;
     for operation in &operations {
-        operation.run(&mut object, &mut copied).ok_or_else(does_not_apply)?;
+        operation
+            .run(&mut object, &mut copied)
+            .ok_or_else(does_not_apply)?;
     }
     Ok(object)
 }
 
-/// Members of operations that mean nothing, for strict field validation: `json patch unknown field "[0].vale"`.
+/// Members of operations that mean nothing, for strict field validation:
+/// `json patch unknown field "[0].vale"`.
 pub fn unknown_members(patch: &Value) -> Vec<String> {
     let operations = patch.as_array().map_or(&[][..], Vec::as_slice);
-    let members = operations.iter().enumerate().flat_map(|(index, operation)| {
-        operation.as_object().into_iter().flat_map(Map::keys).map(move |name| (index, name))
-    });
+    let members = operations
+        .iter()
+        .enumerate()
+        .flat_map(|(index, operation)| {
+            operation
+                .as_object()
+                .into_iter()
+                .flat_map(Map::keys)
+                .map(move |name| (index, name))
+        });
     members
         .filter(|(_, name)| !matches!(name.as_str(), "op" | "path" | "from" | "value"))
         .map(|(index, name)| format!("json patch unknown field \"[{index}].{name}\""))
@@ -51,8 +61,10 @@ fn decode(patch: &Value) -> Result<Vec<Operation<'_>>> {
         other => return Err(wrong_type(kind_of(other), "[]handlers.jsonPatchOp")),
     };
     if operations.len() > MOST_OPERATIONS {
-        let message =
-            format!("The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}", operations.len());
+        let message = format!(
+            "The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
+            operations.len()
+        );
         return Err(ApiError::too_large(message));
     }
     operations.iter().map(Operation::decode).collect()
@@ -115,7 +127,10 @@ impl<'a> Operation<'a> {
     fn replace(&self, document: &mut Value) -> Option<()> {
         let path = self.path?;
         if path.is_empty() {
-            *document = self.value.filter(|value| value.is_object() || value.is_array())?.clone();
+            *document = self
+                .value
+                .filter(|value| value.is_object() || value.is_array())?
+                .clone();
             return Some(());
         }
         match parent(document, path)? {
@@ -143,7 +158,11 @@ impl<'a> Operation<'a> {
 
     fn test(&self, document: &mut Value) -> Option<()> {
         let path = self.path?;
-        let found = if path.is_empty() { Some(&*document) } else { look(document, path)? };
+        let found = if path.is_empty() {
+            Some(&*document)
+        } else {
+            look(document, path)?
+        };
         let expected = self.value.unwrap_or(&Value::Null);
         let equal = match found {
             None | Some(Value::Null) => expected.is_null(),
@@ -170,7 +189,8 @@ fn parent<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, Str
     (container.is_object() || container.is_array()).then(|| (container, unescape(last)))
 }
 
-/// What stands at a path; a missing member of an object is `Some(None)`, a missing container or index is `None`.
+/// What stands at a path; a missing member of an object is `Some(None)`, a missing container or
+/// index is `None`.
 fn look<'a>(document: &'a mut Value, path: &str) -> Option<Option<&'a Value>> {
     match parent(document, path)? {
         (Value::Object(map), key) => Some(map.get(&key)),
@@ -210,7 +230,11 @@ fn remove(document: &mut Value, path: &str) -> Option<Value> {
 fn index_of(key: &str, places: usize) -> Option<usize> {
     let index: i64 = key.parse().ok()?;
     let places = i64::try_from(places).ok()?;
-    let index = if index < 0 { index.checked_add(places)? } else { index };
+    let index = if index < 0 {
+        index.checked_add(places)?
+    } else {
+        index
+    };
     usize::try_from(index).ok().filter(|_| index < places)
 }
 

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 /// The object after the patch.
 pub fn apply(mut object: Value, patch: &Value) -> Result<Value> {
     let Value::Object(patch) = patch else {
-        return Err(ApiError::bad_request("error decoding patch: a merge patch must be a JSON object"));
+        return Err(ApiError::bad_request(
+            "error decoding patch: a merge patch must be a JSON object",
+        ));
     };
     merge(crate::object::map(&mut object), patch);
     Ok(object)
@@ -26,12 +28,16 @@ fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
     }
 }
 
-/// A null in something new asks for the absence of what is not there. Nulls that are items of a list stay.
+/// A null in something new asks for the absence of what is not there. Nulls that are items of a
+/// list stay.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             let kept = map.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect())
+            Value::Object(
+                kept.map(|(key, value)| (key.clone(), without_nulls(value)))
+                    .collect(),
+            )
         }
         Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
         other => other.clone(),
@@ -47,26 +53,66 @@ mod tests {
     fn merges_as_the_rfc_says() {
         for (object, patch, expected) in [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
-            (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
+            (
+                json!({"a": "b"}),
+                json!({"b": "c"}),
+                json!({"a": "b", "b": "c"}),
+            ),
             (json!({"a": "b"}), json!({"a": null}), json!({})),
-            (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
+            (
+                json!({"a": "b", "b": "c"}),
+                json!({"a": null}),
+                json!({"b": "c"}),
+            ),
             (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "c"}), json!({"a": ["b"]}), json!({"a": ["b"]})),
-            (json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), json!({"a": {"b": "d"}})),
-            (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
-            (json!({"e": null}), json!({"a": 1}), json!({"a": 1, "e": null})),
-            (json!({"a": [1, 2]}), json!({"a": {"b": "c", "c": null}}), json!({"a": {"b": "c"}})),
-            (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
-            (json!({}), json!({"a": [null, {"b": null}]}), json!({"a": [null, {}]})),
+            (
+                json!({"a": {"b": "c"}}),
+                json!({"a": {"b": "d", "c": null}}),
+                json!({"a": {"b": "d"}}),
+            ),
+            (
+                json!({"a": [{"b": "c"}]}),
+                json!({"a": [1]}),
+                json!({"a": [1]}),
+            ),
+            (
+                json!({"e": null}),
+                json!({"a": 1}),
+                json!({"a": 1, "e": null}),
+            ),
+            (
+                json!({"a": [1, 2]}),
+                json!({"a": {"b": "c", "c": null}}),
+                json!({"a": {"b": "c"}}),
+            ),
+            (
+                json!({}),
+                json!({"a": {"bb": {"ccc": null}}}),
+                json!({"a": {"bb": {}}}),
+            ),
+            (
+                json!({}),
+                json!({"a": [null, {"b": null}]}),
+                json!({"a": [null, {}]}),
+            ),
         ] {
-            assert_eq!(apply(object.clone(), &patch).unwrap(), expected, "{object} + {patch}");
+            assert_eq!(
+                apply(object.clone(), &patch).unwrap(),
+                expected,
+                "{object} + {patch}"
+            );
         }
     }
 
     #[test]
     fn refuses_what_is_not_an_object() {
         for patch in [json!([]), json!(null), json!("x"), json!(1)] {
-            assert_eq!(apply(json!({"a": 1}), &patch).unwrap_err().code, 400, "{patch}");
+            assert_eq!(
+                apply(json!({"a": 1}), &patch).unwrap_err().code,
+                400,
+                "{patch}"
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Changing an object by a patch, and remembering who set which field.
 //!
-//! Pure functions on JSON values. They produce the object that a client asked for and no more: decoding by the
-//! schema, defaults, validation and storage are for the caller, who treats the result like the body of a PUT.
+//! Pure functions on JSON values. They produce the object that a client asked for and no more:
+//! decoding by the schema, defaults, validation and storage are for the caller, who treats the
+//! result like the body of a PUT.
 
 pub mod json;
 pub mod managed;
@@ -10,8 +11,12 @@ pub mod strategic;
 
 use crate::status::ApiError;
 
-/// The answer to a patch that was understood and does not fit the object: 422 with no causes, and a message that
-/// says no more than Kubernetes does.
+/// The answer to a patch that was understood and does not fit the object: 422 with no causes, and a
+/// message that says no more than Kubernetes does.
 fn does_not_apply() -> ApiError {
-    ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request")
+    ApiError::new(
+        422,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+    )
 }

@@ -1,4 +1,5 @@
-//! Strategic merge patch: a merge patch that knows from the schema which lists are merged, and by which key.
+//! Strategic merge patch: a merge patch that knows from the schema which lists are merged, and by
+//! which key.
 //!
 //! This file merges maps and reads the directives; `lists.rs` merges lists and puts them in order.
 
@@ -21,7 +22,11 @@ pub fn apply(schema: &Schema, type_name: &str, mut object: Value, patch: &Value)
         Value::Null => return Ok(object),
         _ => return Err(bad("a strategic merge patch must be a JSON object")),
     };
-    Merge { schema }.maps(crate::object::map(&mut object), patch, schema.get(type_name))?;
+    Merge { schema }.maps(
+        crate::object::map(&mut object),
+        patch,
+        schema.get(type_name),
+    )?;
     Ok(object)
 }
 
@@ -42,7 +47,8 @@ struct Merge<'s> {
 }
 
 impl<'s> Merge<'s> {
-    /// Merge a patch into a map. `of` is the struct that the map is, or `None` for a map with free keys.
+    /// Merge a patch into a map. `of` is the struct that the map is, or `None` for a map with free
+    /// keys.
     fn maps(
         &self,
         original: &mut Map<String, Value>,
@@ -70,7 +76,11 @@ impl<'s> Merge<'s> {
         of: Option<&'s TypeDef>,
     ) -> Result<()> {
         let (key, deletes) = match key.strip_prefix(DELETE_FROM_LIST) {
-            Some(rest) => (rest.strip_prefix('/').ok_or_else(|| bad("invalid patch format of primitive list"))?, true),
+            Some(rest) => (
+                rest.strip_prefix('/')
+                    .ok_or_else(|| bad("invalid patch format of primitive list"))?,
+                true,
+            ),
             None => (key, false),
         };
         match (original.get_mut(key), wanted) {
@@ -87,7 +97,8 @@ impl<'s> Merge<'s> {
             }
             (None, _) if deletes => {}
             (Some(present), wanted)
-                if deletes && std::mem::discriminant(present) != std::mem::discriminant(&wanted) => {}
+                if deletes
+                    && std::mem::discriminant(present) != std::mem::discriminant(&wanted) => {}
             (_, wanted) => match without_directives(wanted) {
                 Some(wanted) => {
                     original.insert(key.to_owned(), wanted);
@@ -100,11 +111,16 @@ impl<'s> Merge<'s> {
         Ok(())
     }
 
-    /// The field behind a key. Only asked where the key is in the object, so an unknown one is a nested free-form map.
+    /// The field behind a key. Only asked where the key is in the object, so an unknown one is a
+    /// nested free-form map.
     fn field(&self, of: Option<&'s TypeDef>, key: &str) -> Result<&'s Field> {
         let of = of.ok_or_else(|| bad("merging an object in json but data type is not struct"))?;
-        of.field(self.schema, key)
-            .ok_or_else(|| bad(format!("unable to find api field in struct {} for the json field {key:?}", of.name)))
+        of.field(self.schema, key).ok_or_else(|| {
+            bad(format!(
+                "unable to find api field in struct {} for the json field {key:?}",
+                of.name
+            ))
+        })
     }
 
     fn struct_of(&self, ty: &Type) -> Option<&'s TypeDef> {
@@ -115,7 +131,11 @@ impl<'s> Merge<'s> {
     }
 }
 
-fn replace_or_delete(original: &mut Map<String, Value>, patch: Map<String, Value>, directive: &Value) -> Result<()> {
+fn replace_or_delete(
+    original: &mut Map<String, Value>,
+    patch: Map<String, Value>,
+    directive: &Value,
+) -> Result<()> {
     match directive.as_str() {
         Some("replace") => *original = patch,
         Some("delete") => original.clear(),
@@ -125,9 +145,18 @@ fn replace_or_delete(original: &mut Map<String, Value>, patch: Map<String, Value
 }
 
 /// `$retainKeys` lists every key that stays; the patch may set no other.
-fn retain_keys(original: &mut Map<String, Value>, patch: &Map<String, Value>, keys: &Value) -> Result<()> {
+fn retain_keys(
+    original: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    keys: &Value,
+) -> Result<()> {
     let bad_format = || bad("invalid patch format of retainKeys");
-    let keys: Vec<&str> = keys.as_array().ok_or_else(bad_format)?.iter().filter_map(Value::as_str).collect();
+    let keys: Vec<&str> = keys
+        .as_array()
+        .ok_or_else(bad_format)?
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     let sets_other = patch.iter().any(|(key, value)| {
         let directive = key.starts_with(DELETE_FROM_LIST) || key.starts_with(ELEMENT_ORDER);
         !value.is_null() && !directive && !keys.contains(&key.as_str())
@@ -139,15 +168,21 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &Map<String, Value>, ke
     Ok(())
 }
 
-/// What a patch brings in where nothing was: no nulls, and nothing that was only there to carry a directive.
+/// What a patch brings in where nothing was: no nulls, and nothing that was only there to carry a
+/// directive.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
         Value::Object(map) => {
             let kept = map.into_iter().filter(|(_, value)| !value.is_null());
-            Some(Value::Object(kept.filter_map(|(key, value)| Some((key, without_directives(value)?))).collect()))
+            Some(Value::Object(
+                kept.filter_map(|(key, value)| Some((key, without_directives(value)?)))
+                    .collect(),
+            ))
         }
-        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        Value::Array(items) => Some(Value::Array(
+            items.into_iter().filter_map(without_directives).collect(),
+        )),
         other => Some(other),
     }
 }

@@ -1,7 +1,8 @@
-//! What every served type looks like: one table that drives decoding (JSON and protobuf), strictness, patches,
-//! server-side apply and OpenAPI.
+//! What every served type looks like: one table that drives decoding (JSON and protobuf),
+//! strictness, patches, server-side apply and OpenAPI.
 //!
-//! The table is written in `*.schema` files, one per API group, in a small line format described in `parse.rs`.
+//! The table is written in `*.schema` files, one per API group, in a small line format described in
+//! `parse.rs`.
 
 mod parse;
 
@@ -38,19 +39,22 @@ pub struct Field {
     pub number: u32,
     pub ty: Type,
     pub presence: Presence,
-    /// The JSON fields of the struct stand directly in the parent (in protobuf it is a message of its own).
+    /// The JSON fields of the struct stand directly in the parent (in protobuf it is a message of
+    /// its own).
     pub inline: bool,
     pub required: bool,
     pub list: ListKind,
     /// Server-side apply treats the map as one value.
     pub atomic_map: bool,
-    /// How a strategic merge patch treats a list or struct; `None` replaces a list, merges a struct.
+    /// How a strategic merge patch treats a list or struct; `None` replaces a list, merges a
+    /// struct.
     pub patch: Option<PatchStrategy>,
     /// The permitted words, for the documentation alone.
     pub words: Vec<String>,
     /// Defaults that server-side apply needs to compute the keys of list items (`protocol` is TCP).
     pub default: Option<serde_json::Value>,
-    /// Another word for a field of the same type: understood in requests, never stored or documented.
+    /// Another word for a field of the same type: understood in requests, never stored or
+    /// documented.
     pub spelling: bool,
     pub doc: String,
 }
@@ -117,9 +121,11 @@ impl Schema {
     /// The type of a kind.
     pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&TypeDef> {
         let wanted = (group, version, kind);
-        self.types
-            .values()
-            .find(|ty| ty.kind.as_ref().is_some_and(|(g, v, k)| (g.as_str(), v.as_str(), k.as_str()) == wanted))
+        self.types.values().find(|ty| {
+            ty.kind
+                .as_ref()
+                .is_some_and(|(g, v, k)| (g.as_str(), v.as_str(), k.as_str()) == wanted)
+        })
     }
 
     /// All types, sorted by name.
@@ -154,9 +160,13 @@ impl Field {
 impl TypeDef {
     /// The field of that JSON name, also inside inlined structs.
     pub fn field<'a>(&'a self, schema: &'a Schema, name: &str) -> Option<&'a Field> {
-        self.fields.iter().find_map(|field| match (&field.ty, field.inline) {
-            (Type::Object(inner), true) => schema.get(inner).and_then(|ty| ty.field(schema, name)),
-            _ => (field.name == name).then_some(field),
-        })
+        self.fields
+            .iter()
+            .find_map(|field| match (&field.ty, field.inline) {
+                (Type::Object(inner), true) => {
+                    schema.get(inner).and_then(|ty| ty.field(schema, name))
+                }
+                _ => (field.name == name).then_some(field),
+            })
     }
 }

@@ -12,11 +12,12 @@
 //! type ServicePort                    a struct that is no kind
 //! ```
 //!
-//! Names of types are unique over all files; `as=Event` gives the name in the API where that differs. `atomic` after the
-//! name makes server-side apply treat the struct as one value.
+//! Names of types are unique over all files; `as=Event` gives the name in the API where that
+//! differs. `atomic` after the name makes server-side apply treat the struct as one value.
 //!
-//! Field types are `string`, `bool`, `int32`, `int64`, `double`, `bytes`, `intorstring`, `quantity`, `time`, `microtime`,
-//! `any`, a struct, `[]T` and `map[T]` (keys are text). Field flags:
+//! Field types are `string`, `bool`, `int32`, `int64`, `double`, `bytes`, `intorstring`,
+//! `quantity`, `time`, `microtime`, `any`, a struct, `[]T` and `map[T]` (keys are text). Field
+//! flags:
 //!
 //! | flag | meaning |
 //! |---|---|
@@ -49,12 +50,15 @@ const FILES: &[(&str, &str)] = &[
     ("portico", include_str!("portico.schema")),
 ];
 
-/// The schema of the files above. A test proves that they parse; should one not, what it says before the mistake holds.
+/// The schema of the files above. A test proves that they parse; should one not, what it says
+/// before the mistake holds.
 pub(super) fn built_in() -> Schema {
     let mut schema = Schema::default();
     for (_, text) in FILES {
         let (types, _) = parse(text);
-        schema.types.extend(types.into_iter().map(|ty| (ty.name.clone(), ty)));
+        schema
+            .types
+            .extend(types.into_iter().map(|ty| (ty.name.clone(), ty)));
     }
     schema
 }
@@ -64,7 +68,10 @@ fn parse(text: &str) -> (Vec<TypeDef>, Option<String>) {
     let mut file = File::default();
     for (index, line) in text.lines().enumerate() {
         if let Err(problem) = file.line(line) {
-            return (file.finish(), Some(format!("line {}: {problem}", index + 1)));
+            return (
+                file.finish(),
+                Some(format!("line {}: {problem}", index + 1)),
+            );
         }
     }
     (file.finish(), None)
@@ -91,7 +98,11 @@ impl File {
         }
         if line.starts_with(' ') {
             let field = field(text)?;
-            self.types.last_mut().ok_or("a field outside a type")?.fields.push(field);
+            self.types
+                .last_mut()
+                .ok_or("a field outside a type")?
+                .fields
+                .push(field);
             return Ok(());
         }
         match text.split_once(' ') {
@@ -133,7 +144,10 @@ impl File {
 
     fn doc(&mut self, line: &str) -> Result<(), String> {
         let ty = self.types.last_mut().ok_or("documentation of nothing")?;
-        let doc = ty.fields.last_mut().map_or(&mut ty.doc, |field| &mut field.doc);
+        let doc = ty
+            .fields
+            .last_mut()
+            .map_or(&mut ty.doc, |field| &mut field.doc);
         if !doc.is_empty() {
             doc.push(' ');
         }
@@ -142,7 +156,12 @@ impl File {
     }
 
     fn finish(mut self) -> Vec<TypeDef> {
-        let lists: Vec<TypeDef> = self.listed.iter().filter_map(|&index| self.types.get(index)).map(list_of).collect();
+        let lists: Vec<TypeDef> = self
+            .listed
+            .iter()
+            .filter_map(|&index| self.types.get(index))
+            .map(list_of)
+            .collect();
         self.types.extend(lists);
         self.types
     }
@@ -164,7 +183,12 @@ fn list_of(item: &TypeDef) -> TypeDef {
         Type::Object("ListMeta".into()),
         "The revision of the list, and where the next page starts.",
     );
-    let mut items = field("items", 2, Type::List(Box::new(Type::Object(item.name.clone()))), "The objects.");
+    let mut items = field(
+        "items",
+        2,
+        Type::List(Box::new(Type::Object(item.name.clone()))),
+        "The objects.",
+    );
     items.required = true;
     TypeDef {
         name: format!("{}List", item.name),
@@ -173,19 +197,30 @@ fn list_of(item: &TypeDef) -> TypeDef {
         doc: format!("A list of {} objects.", item.local),
         fields: vec![type_meta, metadata, items],
         atomic: false,
-        kind: item.kind.clone().map(|(group, version, kind)| (group, version, format!("{kind}List"))),
+        kind: item
+            .kind
+            .clone()
+            .map(|(group, version, kind)| (group, version, format!("{kind}List"))),
     }
 }
 
 fn field(text: &str) -> Result<Field, String> {
     let mut words = text.split_whitespace();
-    let mut word = || words.next().ok_or_else(|| format!("a field needs name, number and type: {text:?}"));
+    let mut word = || {
+        words
+            .next()
+            .ok_or_else(|| format!("a field needs name, number and type: {text:?}"))
+    };
     let (name, number, ty) = (word()?, word()?, word()?);
     let mut field = Field::new(name, parse_type(ty)?);
-    field.number = number.parse().map_err(|_| format!("{number:?} is no number"))?;
+    field.number = number
+        .parse()
+        .map_err(|_| format!("{number:?} is no number"))?;
     let mut flags: Vec<&str> = words.collect();
     flags.sort_by_key(|flag| *flag == "required"); // last: it depends on `optional`
-    flags.into_iter().try_for_each(|word| flag(&mut field, word))?;
+    flags
+        .into_iter()
+        .try_for_each(|word| flag(&mut field, word))?;
     Ok(field)
 }
 
@@ -204,17 +239,32 @@ fn flag(field: &mut Field, word: &str) -> Result<(), String> {
         ("spelling", "") => field.spelling = true,
         ("list", "set") => field.list = ListKind::Set,
         ("list", kind) => {
-            let keys = kind.strip_prefix("map:").ok_or_else(|| format!("unknown list {kind:?}"))?;
+            let keys = kind
+                .strip_prefix("map:")
+                .ok_or_else(|| format!("unknown list {kind:?}"))?;
             field.list = ListKind::Map(keys.split(',').map(str::to_owned).collect());
         }
         ("patch", strategy) => {
-            let key = strategy.strip_prefix("merge").ok_or_else(|| format!("unknown patch {strategy:?}"))?;
+            let key = strategy
+                .strip_prefix("merge")
+                .ok_or_else(|| format!("unknown patch {strategy:?}"))?;
             let key = key.strip_prefix(':').map(str::to_owned);
-            field.patch = Some(PatchStrategy { key, retain_keys: false });
+            field.patch = Some(PatchStrategy {
+                key,
+                retain_keys: false,
+            });
         }
-        ("retainkeys", "") => field.patch.as_mut().ok_or("retainkeys stands after patch")?.retain_keys = true,
+        ("retainkeys", "") => {
+            field
+                .patch
+                .as_mut()
+                .ok_or("retainkeys stands after patch")?
+                .retain_keys = true
+        }
         ("words", words) => field.words = words.split(',').map(str::to_owned).collect(),
-        ("default", json) => field.default = Some(serde_json::from_str(json).map_err(|e| e.to_string())?),
+        ("default", json) => {
+            field.default = Some(serde_json::from_str(json).map_err(|e| e.to_string())?)
+        }
         _ => return Err(format!("unknown flag {word:?}")),
     }
     Ok(())
@@ -224,7 +274,10 @@ fn parse_type(text: &str) -> Result<Type, String> {
     if let Some(item) = text.strip_prefix("[]") {
         return Ok(Type::List(Box::new(parse_type(item)?)));
     }
-    if let Some(value) = text.strip_prefix("map[").and_then(|rest| rest.strip_suffix(']')) {
+    if let Some(value) = text
+        .strip_prefix("map[")
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
         return Ok(Type::Map(Box::new(parse_type(value)?)));
     }
     Ok(match text {

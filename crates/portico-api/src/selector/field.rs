@@ -26,11 +26,17 @@ impl FieldSelector {
         let mut terms = Vec::new();
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let (field, equal, value) = split_term(part).ok_or_else(|| {
-                ApiError::bad_request(format!("invalid selector: '{text}'; can't understand '{part}'"))
+                ApiError::bad_request(format!(
+                    "invalid selector: '{text}'; can't understand '{part}'"
+                ))
             })?;
-            let value =
-                unescape(value).map_err(|why| ApiError::bad_request(format!("invalid field selector: {why}")))?;
-            terms.push(Term { field: field.to_owned(), value, equal });
+            let value = unescape(value)
+                .map_err(|why| ApiError::bad_request(format!("invalid field selector: {why}")))?;
+            terms.push(Term {
+                field: field.to_owned(),
+                value,
+                equal,
+            });
         }
         match terms.iter().find(|term| !is_supported(kind, &term.field)) {
             Some(term) => Err(unsupported(kind, &term.field)),
@@ -45,7 +51,10 @@ impl FieldSelector {
 
     /// The one value that this field must have, if the selector says so.
     pub fn exact(&self, field: &str) -> Option<&str> {
-        self.terms.iter().find(|term| term.equal && term.field == field).map(|term| term.value.as_str())
+        self.terms
+            .iter()
+            .find(|term| term.equal && term.field == field)
+            .map(|term| term.value.as_str())
     }
 
     /// Does this object match, in its stored spelling?
@@ -72,7 +81,10 @@ fn is_supported(kind: &dyn Kind, field: &str) -> bool {
 
 fn unsupported(kind: &dyn Kind, field: &str) -> ApiError {
     ApiError::bad_request(match kind.selectable_fields() {
-        [] => format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+        [] => format!(
+            "{field:?} is not a known field selector: only \"metadata.name\", \
+             \"metadata.namespace\""
+        ),
         _ => format!("field label not supported: {field}"),
     })
 }
@@ -106,7 +118,10 @@ fn unescape(text: &str) -> Result<String, String> {
             '\\' => match characters.next() {
                 Some(next @ ('\\' | ',' | '=')) => value.push(next),
                 next => {
-                    return Err(format!("invalid escape sequence: \\{}", next.map(String::from).unwrap_or_default()));
+                    return Err(format!(
+                        "invalid escape sequence: \\{}",
+                        next.map(String::from).unwrap_or_default()
+                    ));
                 }
             },
             ',' | '=' => return Err(format!("unescaped character in value: {character}")),

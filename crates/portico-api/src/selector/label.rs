@@ -37,16 +37,27 @@ impl LabelSelector {
     pub fn parse(text: &str) -> Result<Self, ApiError> {
         let mut requirements = parse::requirements(text).map_err(ApiError::bad_request)?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(Self { requirements, nothing: false })
+        Ok(Self {
+            requirements,
+            nothing: false,
+        })
     }
 
-    /// The object form: `matchLabels` and `matchExpressions`. An empty one selects everything, none at all nothing.
+    /// The object form: `matchLabels` and `matchExpressions`. An empty one selects everything, none
+    /// at all nothing.
     pub fn from_object(selector: Option<&Value>) -> Result<Self, String> {
         let Some(selector) = selector.filter(|selector| !selector.is_null()) else {
-            return Ok(Self { requirements: Vec::new(), nothing: true });
+            return Ok(Self {
+                requirements: Vec::new(),
+                nothing: true,
+            });
         };
         let mut requirements = Vec::new();
-        for (key, value) in object::at(selector, "matchLabels").as_object().into_iter().flatten() {
+        for (key, value) in object::at(selector, "matchLabels")
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
             let values = vec![value.as_str().unwrap_or_default().to_owned()];
             requirements.push(Requirement::new(key, Operator::In, values)?);
         }
@@ -58,10 +69,20 @@ impl LabelSelector {
                 "DoesNotExist" => Operator::DoesNotExist,
                 other => return Err(format!("{other:?} is not a valid label selector operator")),
             };
-            let values = object::items(expression, "values").iter().filter_map(Value::as_str).map(str::to_owned);
-            requirements.push(Requirement::new(object::text(expression, "key"), operator, values.collect())?);
+            let values = object::items(expression, "values")
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned);
+            requirements.push(Requirement::new(
+                object::text(expression, "key"),
+                operator,
+                values.collect(),
+            )?);
         }
-        Ok(Self { requirements, nothing: false })
+        Ok(Self {
+            requirements,
+            nothing: false,
+        })
     }
 
     /// Selects everything.
@@ -71,12 +92,18 @@ impl LabelSelector {
 
     /// Do the labels of this object match?
     pub fn matches(&self, object: &Value) -> bool {
-        self.matches_labels(object.get("metadata").and_then(|metadata| metadata.get("labels")).unwrap_or(&Value::Null))
+        self.matches_labels(
+            object
+                .get("metadata")
+                .and_then(|metadata| metadata.get("labels"))
+                .unwrap_or(&Value::Null),
+        )
     }
 
     pub fn matches_labels(&self, labels: &Value) -> bool {
-        let meets =
-            |requirement: &Requirement| requirement.matches(labels.get(&requirement.key).and_then(Value::as_str));
+        let meets = |requirement: &Requirement| {
+            requirement.matches(labels.get(&requirement.key).and_then(Value::as_str))
+        };
         !self.nothing && self.requirements.iter().all(meets)
     }
 }
@@ -85,7 +112,9 @@ impl Requirement {
     fn new(key: &str, operator: Operator, values: Vec<String>) -> Result<Self, String> {
         let mut errors: Vec<String> = key_problem(key, "key").into_iter().collect();
         let values_path = Path::new("values");
-        let wrong = |path: &Path, value: Value, message: &str| Error::invalid(path, value, message).to_string();
+        let wrong = |path: &Path, value: Value, message: &str| {
+            Error::invalid(path, value, message).to_string()
+        };
         match operator {
             Operator::In | Operator::NotIn if values.is_empty() => errors.push(wrong(
                 &values_path,
@@ -98,7 +127,10 @@ impl Requirement {
                 "values set must be empty for exists and does not exist",
             )),
             Operator::GreaterThan | Operator::LessThan => {
-                let not_numbers = values.iter().enumerate().filter(|(_, value)| value.parse::<i64>().is_err());
+                let not_numbers = values
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, value)| value.parse::<i64>().is_err());
                 errors.extend(not_numbers.map(|(index, value)| {
                     let message = "for 'Gt', 'Lt' operators, the value must be an integer";
                     wrong(&values_path.index(index), value.as_str().into(), message)
@@ -109,11 +141,19 @@ impl Requirement {
         for (index, value) in values.iter().enumerate() {
             let problems = names::label_value(value);
             if !problems.is_empty() {
-                errors.push(wrong(&values_path.index(index).key(key), value.as_str().into(), &problems.join("; ")));
+                errors.push(wrong(
+                    &values_path.index(index).key(key),
+                    value.as_str().into(),
+                    &problems.join("; "),
+                ));
             }
         }
         match errors.as_slice() {
-            [] => Ok(Self { key: key.to_owned(), operator, values }),
+            [] => Ok(Self {
+                key: key.to_owned(),
+                operator,
+                values,
+            }),
             [one] => Err(one.clone()),
             many => Err(format!("[{}]", many.join(", "))),
         }
@@ -143,12 +183,21 @@ impl Requirement {
 
 fn key_problem(key: &str, path: &str) -> Option<String> {
     let problems = names::qualified_name(key);
-    (!problems.is_empty()).then(|| Error::invalid(&Path::new(path), key, problems.join("; ")).to_string())
+    (!problems.is_empty())
+        .then(|| Error::invalid(&Path::new(path), key, problems.join("; ")).to_string())
 }
 
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Requirement { key, operator, values }) in self.requirements.iter().enumerate() {
+        for (
+            index,
+            Requirement {
+                key,
+                operator,
+                values,
+            },
+        ) in self.requirements.iter().enumerate()
+        {
             f.write_str(if index > 0 { "," } else { "" })?;
             let joined = values.join(",");
             match (operator, values.len()) {

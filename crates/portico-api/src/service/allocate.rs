@@ -1,8 +1,8 @@
 //! Which addresses and ports a Service takes and gives back.
 //!
-//! Nothing is stored here: the claims are returned and commit together with the object, so that a failure further on
-//! leaves nothing behind. What a Service owns follows from the object alone (`owned`); the claims of an update are the
-//! difference of the two objects.
+//! Nothing is stored here: the claims are returned and commit together with the object, so that a
+//! failure further on leaves nothing behind. What a Service owns follows from the object alone
+//! (`owned`); the claims of an update are the difference of the two objects.
 
 use super::families;
 use super::ranges::{Ranges, pick};
@@ -19,7 +19,12 @@ use std::net::IpAddr;
 pub fn owned(spec: &ServiceSpec) -> BTreeSet<Claim> {
     let mut claims = BTreeSet::new();
     if spec.has_cluster_ip() {
-        claims.extend(spec.cluster_ips.iter().filter_map(|text| names::address(text).ok()).map(Claim::Address));
+        claims.extend(
+            spec.cluster_ips
+                .iter()
+                .filter_map(|text| names::address(text).ok())
+                .map(Claim::Address),
+        );
     }
     let mut ports = BTreeSet::new();
     if spec.has_node_ports() {
@@ -28,11 +33,17 @@ pub fn owned(spec: &ServiceSpec) -> BTreeSet<Claim> {
     if spec.needs_health_check() && spec.health_check_node_port != 0 {
         ports.insert(spec.health_check_node_port);
     }
-    claims.extend(ports.into_iter().filter_map(|port| u16::try_from(port).ok()).map(Claim::NodePort));
+    claims.extend(
+        ports
+            .into_iter()
+            .filter_map(|port| u16::try_from(port).ok())
+            .map(Claim::NodePort),
+    );
     claims
 }
 
-/// Settle addresses and ports of a new or changed Service. Errors are about one field and reported alone.
+/// Settle addresses and ports of a new or changed Service. Errors are about one field and reported
+/// alone.
 pub fn allocate(
     new: &mut ServiceSpec,
     old: Option<&ServiceSpec>,
@@ -48,12 +59,20 @@ pub fn allocate(
     }
     update::align_cluster_ips(new, old);
     families::settle(new, old, ranges)?;
-    let mut session = Session { ranges, pool, dry_run, taking: BTreeSet::new() };
+    let mut session = Session {
+        ranges,
+        pool,
+        dry_run,
+        taking: BTreeSet::new(),
+    };
     session.addresses(new, old)?;
     session.node_ports(new, old)?;
     session.health_check_port(new, old)?;
     let (before, after) = (old.map(owned).unwrap_or_default(), owned(new));
-    Ok(Claims { take: (&after - &before).into_iter().collect(), free: (&before - &after).into_iter().collect() })
+    Ok(Claims {
+        take: (&after - &before).into_iter().collect(),
+        free: (&before - &after).into_iter().collect(),
+    })
 }
 
 /// One allocation: what the pool says, and what has been chosen so far.
@@ -75,29 +94,42 @@ impl Session<'_> {
 
     // Addresses
 
-    fn addresses(&mut self, new: &mut ServiceSpec, old: Option<&ServiceSpec>) -> Result<(), Errors> {
-        // Addresses are assigned to a Service that had none, and a second one on the way to two families. Every other
-        // change of an address is refused by validation.
+    fn addresses(
+        &mut self,
+        new: &mut ServiceSpec,
+        old: Option<&ServiceSpec>,
+    ) -> Result<(), Errors> {
+        // Addresses are assigned to a Service that had none, and a second one on the way to two
+        // families. Every other change of an address is refused by validation.
         let headless = new.cluster_ips.first().is_some_and(|ip| ip == NONE);
         let old = old.filter(|old| old.has_cluster_ip());
         let first = match old {
             _ if !new.has_cluster_ip() => return Ok(()),
             None if headless => return Ok(()),
             None => 0,
-            Some(old) if old.is_headless() || families::prefers_dual_stack_as_before(new, old) => return Ok(()),
+            Some(old) if old.is_headless() || families::prefers_dual_stack_as_before(new, old) => {
+                return Ok(());
+            }
             Some(old) if old.ip_families.len() == 1 && new.ip_families.len() == 2 => 1,
             Some(_) => return Ok(()),
         };
         for (index, family) in new.ip_families.clone().iter().enumerate().skip(first) {
             let asked = new.cluster_ips.get(index).cloned();
             let address = match &asked {
-                Some(text) => {
-                    self.this_address(text, family).map_err(|why| format!("failed to allocate IP {text}: {why}"))
-                }
-                None => self.next_address(family).map_err(|why| format!("failed to allocate IP: {why}")),
+                Some(text) => self
+                    .this_address(text, family)
+                    .map_err(|why| format!("failed to allocate IP {text}: {why}")),
+                None => self
+                    .next_address(family)
+                    .map_err(|why| format!("failed to allocate IP: {why}")),
             };
-            let address =
-                address.map_err(|why| vec![Error::invalid(&spec("clusterIPs"), new.cluster_ips.clone(), why)])?;
+            let address = address.map_err(|why| {
+                vec![Error::invalid(
+                    &spec("clusterIPs"),
+                    new.cluster_ips.clone(),
+                    why,
+                )]
+            })?;
             if asked.is_none() {
                 new.cluster_ips.push(address.to_string());
             }
@@ -110,11 +142,14 @@ impl Session<'_> {
 
     fn this_address(&mut self, text: &str, family: &str) -> Result<IpAddr, String> {
         let address = names::address(text)?;
-        let range =
-            self.ranges.of_family(family).ok_or_else(|| format!("{family} is not configured on this cluster"))?;
+        let range = self
+            .ranges
+            .of_family(family)
+            .ok_or_else(|| format!("{family} is not configured on this cluster"))?;
         if !range.has(address) {
             return Err(format!(
-                "the provided IP ({text}) is not in the valid range. The range of valid IPs is {range}"
+                "the provided IP ({text}) is not in the valid range. The range of valid IPs is \
+                 {range}"
             ));
         }
         // A dry run does not look whether the address is in use.
@@ -126,14 +161,22 @@ impl Session<'_> {
     }
 
     fn next_address(&mut self, family: &str) -> Result<IpAddr, String> {
-        let Self { ranges, pool, taking, .. } = self;
-        let range = ranges.of_family(family).ok_or_else(|| format!("{family} is not configured on this cluster"))?;
+        let Self {
+            ranges,
+            pool,
+            taking,
+            ..
+        } = self;
+        let range = ranges
+            .of_family(family)
+            .ok_or_else(|| format!("{family} is not configured on this cluster"))?;
         let random = pool.random();
         let free = |index| {
             let claim = Claim::Address(range.address(index));
             !taking.contains(&claim) && !pool.is_taken(claim)
         };
-        let index = pick(range.size(), range.band(), random, free).ok_or_else(|| format!("range {range} is full"))?;
+        let index = pick(range.size(), range.band(), random, free)
+            .ok_or_else(|| format!("range {range} is full"))?;
         let address = range.address(index);
         taking.insert(Claim::Address(address));
         Ok(address)
@@ -141,7 +184,11 @@ impl Session<'_> {
 
     // Node ports
 
-    fn node_ports(&mut self, new: &mut ServiceSpec, old: Option<&ServiceSpec>) -> Result<(), Errors> {
+    fn node_ports(
+        &mut self,
+        new: &mut ServiceSpec,
+        old: Option<&ServiceSpec>,
+    ) -> Result<(), Errors> {
         match old {
             _ if !new.has_node_ports() => Ok(()),
             None => self.first_node_ports(new),
@@ -149,7 +196,8 @@ impl Session<'_> {
         }
     }
 
-    /// On create, ports of the same number (and different protocols) share a node port, the one that any of them asks for.
+    /// On create, ports of the same number (and different protocols) share a node port, the one
+    /// that any of them asks for.
     fn first_node_ports(&mut self, new: &mut ServiceSpec) -> Result<(), Errors> {
         let assigns = new.assigns_node_ports();
         let mut asked: BTreeMap<i32, i32> = BTreeMap::new();
@@ -163,7 +211,9 @@ impl Session<'_> {
             }
             let path = spec("ports").index(index).child("nodePort");
             match (given.get(&port.port), asked.get(&port.port)) {
-                (Some(&shared), _) if port.node_port == 0 || port.node_port == shared => port.node_port = shared,
+                (Some(&shared), _) if port.node_port == 0 || port.node_port == shared => {
+                    port.node_port = shared
+                }
                 (Some(_), _) => self.this_port(port.node_port, &path)?,
                 (None, Some(&wanted)) => {
                     self.this_port(wanted, &path)?;
@@ -179,10 +229,19 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// On update, node ports that the Service owns stay without question, and any port may use them.
-    fn changed_node_ports(&mut self, new: &mut ServiceSpec, old: &ServiceSpec) -> Result<(), Errors> {
+    /// On update, node ports that the Service owns stay without question, and any port may use
+    /// them.
+    fn changed_node_ports(
+        &mut self,
+        new: &mut ServiceSpec,
+        old: &ServiceSpec,
+    ) -> Result<(), Errors> {
         let assigns = new.assigns_node_ports();
-        let mut own = if old.has_node_ports() { update::node_ports(old) } else { BTreeSet::new() };
+        let mut own = if old.has_node_ports() {
+            update::node_ports(old)
+        } else {
+            BTreeSet::new()
+        };
         let mut used: BTreeSet<(String, i32)> = BTreeSet::new();
         for (index, port) in new.ports.iter_mut().enumerate() {
             let path = spec("ports").index(index).child("nodePort");
@@ -201,9 +260,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn health_check_port(&mut self, new: &mut ServiceSpec, old: Option<&ServiceSpec>) -> Result<(), Errors> {
+    fn health_check_port(
+        &mut self,
+        new: &mut ServiceSpec,
+        old: Option<&ServiceSpec>,
+    ) -> Result<(), Errors> {
         let path = spec("healthCheckNodePort");
-        let had = old.filter(|old| old.needs_health_check()).map_or(0, |old| old.health_check_node_port);
+        let had = old
+            .filter(|old| old.needs_health_check())
+            .map_or(0, |old| old.health_check_node_port);
         if new.health_check_node_port == 0 {
             if new.assigns_health_check_port() {
                 new.health_check_node_port = self.next_port(&path)?;
@@ -239,17 +304,26 @@ impl Session<'_> {
     }
 
     fn next_port(&mut self, path: &Path) -> Result<i32, Errors> {
-        let Self { ranges, pool, taking, .. } = self;
+        let Self {
+            ranges,
+            pool,
+            taking,
+            ..
+        } = self;
         let ports = &ranges.node_ports;
         let random = pool.random();
         let free = |index| {
             let claim = ports.port(index).map(Claim::NodePort);
             claim.is_some_and(|claim| !taking.contains(&claim) && !pool.is_taken(claim))
         };
-        let found = pick(ports.size(), ports.band(), random, free).and_then(|index| ports.port(index));
+        let found =
+            pick(ports.size(), ports.band(), random, free).and_then(|index| ports.port(index));
         let port = found.ok_or_else(|| {
-            let why =
-                if ports.is_empty() { no_ports() } else { format!("failed to allocate a port: range {ports} is full") };
+            let why = if ports.is_empty() {
+                no_ports()
+            } else {
+                format!("failed to allocate a port: range {ports} is full")
+            };
             vec![Error::invalid(path, 0, why)]
         })?;
         taking.insert(Claim::NodePort(port));
@@ -258,5 +332,6 @@ impl Session<'_> {
 }
 
 fn no_ports() -> String {
-    "this server hands out no node ports: --service-node-port-range (--public_service_ports) is 0-0".to_owned()
+    "this server hands out no node ports: --service-node-port-range (--public_service_ports) is 0-0"
+        .to_owned()
 }

@@ -1,5 +1,5 @@
-//! What is filled in where a request says nothing. Address families are not here: they depend on the cluster and on
-//! the stored object, and are settled during allocation.
+//! What is filled in where a request says nothing. Address families are not here: they depend on
+//! the cluster and on the stored object, and are settled during allocation.
 
 use super::types::*;
 use crate::gates::Gates;
@@ -21,8 +21,8 @@ pub fn set(service: &mut Service, gates: &Gates) {
             ip_modes(&mut service.status);
         }
     }
-    // The switch of KEP-4144 is true by default, and is shown where it has a meaning: nothing but a LoadBalancer with
-    // local traffic has a health-check port.
+    // The switch of KEP-4144 is true by default, and is shown where it has a meaning: nothing but a
+    // LoadBalancer with local traffic has a health-check port.
     if gates.service_lb_health_check_node_port_control && spec.needs_health_check() {
         spec.allocate_load_balancer_hc_node_port.get_or_insert(true);
     }
@@ -36,8 +36,14 @@ fn affinity(spec: &mut ServiceSpec) {
         spec.session_affinity_config = None;
     }
     if spec.session_affinity == CLIENT_IP {
-        let config = spec.session_affinity_config.get_or_insert_default().client_ip.get_or_insert_default();
-        config.timeout_seconds.get_or_insert(AFFINITY_TIMEOUT_SECONDS);
+        let config = spec
+            .session_affinity_config
+            .get_or_insert_default()
+            .client_ip
+            .get_or_insert_default();
+        config
+            .timeout_seconds
+            .get_or_insert(AFFINITY_TIMEOUT_SECONDS);
     }
 }
 
@@ -45,7 +51,9 @@ fn port(port: &mut ServicePort) {
     if port.protocol.is_empty() {
         port.protocol = "TCP".to_owned();
     }
-    if port.target_port == IntOrString::Int(0) || port.target_port == IntOrString::String(String::new()) {
+    if port.target_port == IntOrString::Int(0)
+        || port.target_port == IntOrString::String(String::new())
+    {
         port.target_port = IntOrString::Int(port.port);
     }
 }
@@ -55,13 +63,20 @@ fn policies(spec: &mut ServiceSpec) {
         spec.external_traffic_policy = CLUSTER.to_owned();
     }
     if spec.has_node_ports() || spec.type_ == CLUSTER_IP {
-        spec.internal_traffic_policy.get_or_insert_with(|| CLUSTER.to_owned());
+        spec.internal_traffic_policy
+            .get_or_insert_with(|| CLUSTER.to_owned());
     }
 }
 
 /// An address without a mode is a VIP (KEP-1860). True if one was filled in.
 pub fn ip_modes(status: &mut ServiceStatus) -> bool {
-    let without =
-        status.load_balancer.ingress.iter_mut().filter(|point| !point.ip.is_empty() && point.ip_mode.is_none());
-    without.map(|point| point.ip_mode = Some(VIP.to_owned())).count() > 0
+    let without = status
+        .load_balancer
+        .ingress
+        .iter_mut()
+        .filter(|point| !point.ip.is_empty() && point.ip_mode.is_none());
+    without
+        .map(|point| point.ip_mode = Some(VIP.to_owned()))
+        .count()
+        > 0
 }

@@ -1,5 +1,5 @@
-//! The Service: what it looks like, its defaults, which addresses and ports it takes, what may change, what is valid,
-//! and its two spellings. Metadata is not its business.
+//! The Service: what it looks like, its defaults, which addresses and ports it takes, what may
+//! change, what is valid, and its two spellings. Metadata is not its business.
 
 pub mod allocate;
 pub mod defaults;
@@ -61,13 +61,21 @@ impl ServiceKind {
         let mut service = read(new)?;
         let old = old.map(read).transpose()?;
         let old = old.as_ref().map(|old| &old.spec);
-        let claims = allocate::allocate(&mut service.spec, old, &self.ranges, &self.gates, pool, dry_run)?;
+        let claims = allocate::allocate(
+            &mut service.spec,
+            old,
+            &self.ranges,
+            &self.gates,
+            pool,
+            dry_run,
+        )?;
         *new = service.into_value();
         Ok(claims)
     }
 }
 
-/// Change a typed copy and write it back. What cannot be read is left as it is: validation will say so.
+/// Change a typed copy and write it back. What cannot be read is left as it is: validation will say
+/// so.
 fn edit(object: &mut Value, change: impl FnOnce(&mut Service)) {
     if let Ok(mut service) = Service::from_value(object) {
         change(&mut service);
@@ -76,7 +84,8 @@ fn edit(object: &mut Value, change: impl FnOnce(&mut Service)) {
 }
 
 fn read(object: &Value) -> Result<Service, Errors> {
-    Service::from_value(object).map_err(|why| vec![Error::type_invalid(&Path::new("spec"), "", why.to_string())])
+    Service::from_value(object)
+        .map_err(|why| vec![Error::type_invalid(&Path::new("spec"), "", why.to_string())])
 }
 
 /// Both, read; the errors are those of the first that cannot be read.
@@ -90,7 +99,8 @@ impl Kind for ServiceKind {
     }
 
     fn to_stored(&self, object: &mut Value, old: Option<&Value>, patched: bool) -> Errors {
-        // Whoever sends a whole object in core words has seen no others, so they cannot be left over.
+        // Whoever sends a whole object in core words has seen no others, so they cannot be left
+        // over.
         spelling::to_core(object, old.filter(|_| patched))
     }
 
@@ -100,16 +110,24 @@ impl Kind for ServiceKind {
 
     fn may_need_read(&self, stored: &[u8]) -> bool {
         const INGRESS: &[u8] = b"\"ingress\":[";
-        self.gates.load_balancer_ip_mode && stored.windows(INGRESS.len()).any(|window| window == INGRESS)
+        self.gates.load_balancer_ip_mode
+            && stored
+                .windows(INGRESS.len())
+                .any(|window| window == INGRESS)
     }
 
     /// The Endpoints of the same name are a part of the Service in all but form.
     fn goes_with(&self, object: &Value) -> Vec<String> {
-        vec![format!("endpoints/{}/{}", object::namespace(object), object::name(object))]
+        vec![format!(
+            "endpoints/{}/{}",
+            object::namespace(object),
+            object::name(object)
+        )]
     }
 
     fn read(&self, object: &mut Value, gates: &Gates) -> bool {
-        let without_mode = |point: &Value| point.get("ip").is_some() && point.get("ipMode").is_none();
+        let without_mode =
+            |point: &Value| point.get("ip").is_some() && point.get("ipMode").is_none();
         let points = object::items(object, "status.loadBalancer.ingress");
         let stale = gates.load_balancer_ip_mode
             && points.iter().any(without_mode)
@@ -134,7 +152,9 @@ impl Kind for ServiceKind {
     }
 
     fn owned(&self, object: &Value) -> Vec<Claim> {
-        read(object).map(|service| allocate::owned(&service.spec).into_iter().collect()).unwrap_or_default()
+        read(object)
+            .map(|service| allocate::owned(&service.spec).into_iter().collect())
+            .unwrap_or_default()
     }
 
     fn prepare_create(&self, object: &mut Value, gates: &Gates) {
@@ -172,12 +192,17 @@ impl Kind for ServiceKind {
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value, gates: &Gates) -> Errors {
-        read_both(new, old).map_or_else(|errors| errors, |(new, old)| validate::status(&new, &old, gates))
+        read_both(new, old).map_or_else(
+            |errors| errors,
+            |(new, old)| validate::status(&new, &old, gates),
+        )
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let old = old.and_then(|old| read(old).ok());
-        read(new).map(|new| view::warnings(&new, old.as_ref())).unwrap_or_default()
+        read(new)
+            .map(|new| view::warnings(&new, old.as_ref()))
+            .unwrap_or_default()
     }
 
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
@@ -201,7 +226,9 @@ impl Kind for ServiceKind {
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
-        read(object).map(|service| view::row(&service, now)).unwrap_or_default()
+        read(object)
+            .map(|service| view::row(&service, now))
+            .unwrap_or_default()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Services of `portico.dev/v1`: the stored core Service in other words. Only what is said at the edge differs.
+//! Services of `portico.dev/v1`: the stored core Service in other words. Only what is said at the
+//! edge differs.
 
 use super::{ServiceKind, read, spelling, view};
 use crate::field::Errors;
@@ -37,7 +38,9 @@ fn in_our_words(mut errors: Errors) -> Errors {
         error.field = match error.field.as_str() {
             "spec.type" => "spec.visibility".to_owned(),
             "spec.clusterIP" => "spec.portalIP".to_owned(),
-            field => field.replace("].nodePort", "].hostPort").replace("spec.externalIPs[", "spec.publicIPs["),
+            field => field
+                .replace("].nodePort", "].hostPort")
+                .replace("spec.externalIPs[", "spec.publicIPs["),
         };
     }
     errors
@@ -83,9 +86,14 @@ impl Kind for PorticoServiceKind {
         pool: &mut dyn Pool,
         dry_run: bool,
     ) -> Result<Claims, ApiError> {
-        self.0
-            .claims(new, old, pool, dry_run)
-            .map_err(|errors| ApiError::invalid(INFO.group, INFO.kind, object::name(new), &in_our_words(errors)))
+        self.0.claims(new, old, pool, dry_run).map_err(|errors| {
+            ApiError::invalid(
+                INFO.group,
+                INFO.kind,
+                object::name(new),
+                &in_our_words(errors),
+            )
+        })
     }
 
     fn owned(&self, object: &Value) -> Vec<Claim> {
@@ -145,6 +153,8 @@ impl Kind for PorticoServiceKind {
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
-        read(object).map(|service| view::portico_row(&service, now)).unwrap_or_default()
+        read(object)
+            .map(|service| view::portico_row(&service, now))
+            .unwrap_or_default()
     }
 }

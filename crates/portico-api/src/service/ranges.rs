@@ -1,7 +1,8 @@
-//! The addresses and node ports that Services may own, and which free one a Service gets when it does not ask for one.
+//! The addresses and node ports that Services may own, and which free one a Service gets when it
+//! does not ask for one.
 //!
-//! The low end of a range is a band for those who choose for themselves; the server hands out the rest first and the
-//! band only when nothing else is left, so that a chosen number is seldom taken.
+//! The low end of a range is a band for those who choose for themselves; the server hands out the
+//! rest first and the band only when nothing else is left, so that a chosen number is seldom taken.
 
 use super::types::{IPV4, IPV6};
 use std::fmt;
@@ -12,7 +13,8 @@ use thiserror::Error;
 /// What the server may hand out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges {
-    /// One or two, of different families; the first is the family a Service has unless it asks for another.
+    /// One or two, of different families; the first is the family a Service has unless it asks for
+    /// another.
     cluster: Vec<Cidr>,
     pub node_ports: PortRanges,
 }
@@ -44,12 +46,18 @@ impl Ranges {
                 return Err(RangeError::Families(texts.join(",")));
             }
         }
-        Ok(Self { cluster, node_ports })
+        Ok(Self {
+            cluster,
+            node_ports,
+        })
     }
 
     /// From the texts of the flags: `10.96.0.0/16,fd00:10:96::/112` and `30000-32767`.
     pub fn parse(cluster: &str, node_ports: &str) -> Result<Self, RangeError> {
-        let cluster = cluster.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>()?;
+        let cluster = cluster
+            .split(',')
+            .map(|part| part.trim().parse())
+            .collect::<Result<_, _>>()?;
         Self::new(cluster, node_ports.parse()?)
     }
 
@@ -110,7 +118,11 @@ impl Cidr {
     /// The size of the band for those who choose for themselves.
     pub fn band(&self) -> u128 {
         let all = 1u128.checked_shl(self.host_bits()).unwrap_or(u128::MAX);
-        if all <= 16 { 0 } else { (all / 16).clamp(16, 256) }
+        if all <= 16 {
+            0
+        } else {
+            (all / 16).clamp(16, 256)
+        }
     }
 
     /// The usable address of that index, counted from 0.
@@ -125,7 +137,9 @@ impl Cidr {
     /// Whether the address is one that can be used.
     pub fn has(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.network.is_ipv4()
-            && number(address).checked_sub(number(self.network)).is_some_and(|at| at >= 1 && at <= self.size())
+            && number(address)
+                .checked_sub(number(self.network))
+                .is_some_and(|at| at >= 1 && at <= self.size())
     }
 }
 
@@ -154,7 +168,11 @@ impl FromStr for Cidr {
         if number(network).trailing_zeros() < cidr.host_bits() {
             return Err(RangeError::HostBits(text.to_owned()));
         }
-        if cidr.size() == 0 { Err(RangeError::TooNarrow(text.to_owned())) } else { Ok(cidr) }
+        if cidr.size() == 0 {
+            Err(RangeError::TooNarrow(text.to_owned()))
+        } else {
+            Ok(cidr)
+        }
     }
 }
 
@@ -164,7 +182,8 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// Ranges of ports, each inclusive, sorted and apart from each other. No range at all means that no port is handed out.
+/// Ranges of ports, each inclusive, sorted and apart from each other. No range at all means that no
+/// port is handed out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortRanges(Vec<(u16, u16)>);
 
@@ -174,16 +193,25 @@ impl PortRanges {
     }
 
     pub fn has(&self, port: u16) -> bool {
-        self.0.iter().any(|&(first, last)| (first..=last).contains(&port))
+        self.0
+            .iter()
+            .any(|&(first, last)| (first..=last).contains(&port))
     }
 
     pub fn size(&self) -> u128 {
-        self.0.iter().map(|&(first, last)| u128::from(last - first) + 1).sum()
+        self.0
+            .iter()
+            .map(|&(first, last)| u128::from(last - first) + 1)
+            .sum()
     }
 
     pub fn band(&self) -> u128 {
         let size = self.size();
-        if size <= 16 { 0 } else { (size / 32).clamp(16, 128) }
+        if size <= 16 {
+            0
+        } else {
+            (size / 32).clamp(16, 128)
+        }
     }
 
     /// The port of that index, counted from 0 through all ranges.
@@ -209,11 +237,19 @@ impl FromStr for PortRanges {
         if text.trim() == "0-0" {
             return Ok(Self::default());
         }
-        let mut ranges: Vec<(u16, u16)> =
-            text.split(',').map(|part| port_range(part.trim()).ok_or_else(wrong)).collect::<Result<_, _>>()?;
+        let mut ranges: Vec<(u16, u16)> = text
+            .split(',')
+            .map(|part| port_range(part.trim()).ok_or_else(wrong))
+            .collect::<Result<_, _>>()?;
         ranges.sort_unstable();
-        let apart = ranges.windows(2).all(|pair| matches!(pair, [(_, last), (first, _)] if last < first));
-        if apart { Ok(Self(ranges)) } else { Err(wrong()) }
+        let apart = ranges
+            .windows(2)
+            .all(|pair| matches!(pair, [(_, last), (first, _)] if last < first));
+        if apart {
+            Ok(Self(ranges))
+        } else {
+            Err(wrong())
+        }
     }
 }
 
@@ -232,20 +268,36 @@ fn port_range(text: &str) -> Option<(u16, u16)> {
 
 impl fmt::Display for PortRanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let texts: Vec<String> = self.0.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+        let texts: Vec<String> = self
+            .0
+            .iter()
+            .map(|(first, last)| format!("{first}-{last}"))
+            .collect();
         f.write_str(if texts.is_empty() { "0-0" } else { "" })?;
         f.write_str(&texts.join(","))
     }
 }
 
-/// The index of something free among `size` things: above the band if possible, else in it. Looks from a random place
-/// onwards, so that it ends quickly while much is free and still finds the last free one.
-pub fn pick(size: u128, band: u128, random: u64, mut is_free: impl FnMut(u128) -> bool) -> Option<u128> {
+/// The index of something free among `size` things: above the band if possible, else in it. Looks
+/// from a random place onwards, so that it ends quickly while much is free and still finds the last
+/// free one.
+pub fn pick(
+    size: u128,
+    band: u128,
+    random: u64,
+    mut is_free: impl FnMut(u128) -> bool,
+) -> Option<u128> {
     let band = band.min(size);
-    [(band, size - band), (0, band)].into_iter().filter(|&(_, length)| length > 0).find_map(|(base, length)| {
-        let start = u128::from(random) % length;
-        (start..length).chain(0..start).map(|offset| base + offset).find(|&index| is_free(index))
-    })
+    [(band, size - band), (0, band)]
+        .into_iter()
+        .filter(|&(_, length)| length > 0)
+        .find_map(|(base, length)| {
+            let start = u128::from(random) % length;
+            (start..length)
+                .chain(0..start)
+                .map(|offset| base + offset)
+                .find(|&index| is_free(index))
+        })
 }
 
 #[cfg(test)]

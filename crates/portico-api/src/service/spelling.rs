@@ -1,14 +1,15 @@
 //! The two spellings of a Service.
 //!
-//! Stored is the spelling of `core/v1`. The other one speaks of `visibility` (`type`), `hostPort` (`nodePort`),
-//! `portalIP` (`clusterIP`), `createExternalLoadBalancer` (`type` again, deprecated) and `publicIPs` (`externalIPs` in
-//! the spec, the ingress points of the load balancer in the status). `to_core` folds these words into core fields
-//! wherever they come from; `to_portico` writes the view that `portico.dev/v1` shows. Reading the view and writing it
-//! back changes nothing.
+//! Stored is the spelling of `core/v1`. The other one speaks of `visibility` (`type`), `hostPort`
+//! (`nodePort`), `portalIP` (`clusterIP`), `createExternalLoadBalancer` (`type` again, deprecated)
+//! and `publicIPs` (`externalIPs` in the spec, the ingress points of the load balancer in the
+//! status). `to_core` folds these words into core fields wherever they come from; `to_portico`
+//! writes the view that `portico.dev/v1` shows. Reading the view and writing it back changes
+//! nothing.
 //!
-//! The view says some things twice: `publicIPs` of the status is copied to the spec if it is set, and from the spec if it
-//! is not. So where two words disagree and the stored object is known, the one that was changed counts; otherwise the
-//! disagreement is an error.
+//! The view says some things twice: `publicIPs` of the status is copied to the spec if it is set,
+//! and from the spec if it is not. So where two words disagree and the stored object is known, the
+//! one that was changed counts; otherwise the disagreement is an error.
 
 use crate::field::{Error, Errors, Path};
 use crate::names;
@@ -17,12 +18,19 @@ use serde_json::{Map, Value, json};
 
 pub const API_VERSION: &str = "portico.dev/v1";
 
-const TYPES: [(&str, &str); 3] = [("cluster", "ClusterIP"), ("public", "NodePort"), ("loadbalancer", "LoadBalancer")];
+const TYPES: [(&str, &str); 3] = [
+    ("cluster", "ClusterIP"),
+    ("public", "NodePort"),
+    ("loadbalancer", "LoadBalancer"),
+];
 const PLANNED: [&str; 2] = ["namespace", "dmz"];
 
 /// The word for a type; an ExternalName has none.
 pub fn visibility_of(type_: &str) -> Option<&'static str> {
-    TYPES.iter().find(|(_, core)| *core == type_).map(|(word, _)| *word)
+    TYPES
+        .iter()
+        .find(|(_, core)| *core == type_)
+        .map(|(word, _)| *word)
 }
 
 fn spec_path(field: &str) -> Path {
@@ -37,15 +45,22 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// What the core field shall be: the value both give, or the only one, or the one that was changed.
+    /// What the core field shall be: the value both give, or the only one, or the one that was
+    /// changed.
     fn settle(self) -> Result<Option<Value>, Error> {
         let ((path, word), (field, core)) = (self.word, self.core);
-        let (Some(word), Some(core)) = (&word, &core) else { return Ok(word.or(core)) };
+        let (Some(word), Some(core)) = (&word, &core) else {
+            return Ok(word.or(core));
+        };
         match &self.old {
             _ if word == core => Ok(Some(core.clone())),
             Some(old) if core == old => Ok(Some(word.clone())),
             Some(old) if word == old => Ok(Some(core.clone())),
-            _ => Err(Error::invalid(&path, word.clone(), format!("disagrees with {field}, which is {core}"))),
+            _ => Err(Error::invalid(
+                &path,
+                word.clone(),
+                format!("disagrees with {field}, which is {core}"),
+            )),
         }
     }
 }
@@ -69,11 +84,14 @@ fn put(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {
 }
 
 fn stored(old: Option<&Value>, path: &str) -> Option<Value> {
-    old.map(|old| object::at(old, path)).filter(|value| !value.is_null()).cloned()
+    old.map(|old| object::at(old, path))
+        .filter(|value| !value.is_null())
+        .cloned()
 }
 
-/// Fold the other words into core fields and remove them. `old` is the stored object that this one was made from, where
-/// the client has not written all of it himself: a patch, or a view that was read and written back.
+/// Fold the other words into core fields and remove them. `old` is the stored object that this one
+/// was made from, where the client has not written all of it himself: a patch, or a view that was
+/// read and written back.
 pub fn to_core(service: &mut Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     // The status goes first: what the spec says twice is told apart by it.
@@ -95,7 +113,10 @@ fn spec(service: &mut Value, old: Option<&Value>) -> Errors {
     errors.extend(ports(spec, old));
     errors.extend(visibility(spec, old));
     errors.extend(same(spec, "portalIP", "clusterIP", old));
-    if spec.get("publicIPs").is_some_and(|given| copies.iter().flatten().any(|copy| copy == given)) {
+    if spec
+        .get("publicIPs")
+        .is_some_and(|given| copies.iter().flatten().any(|copy| copy == given))
+    {
         spec.remove("publicIPs");
     }
     errors.extend(same(spec, "publicIPs", "externalIPs", old));
@@ -103,9 +124,15 @@ fn spec(service: &mut Value, old: Option<&Value>) -> Errors {
 }
 
 /// A word that is another name for a core field and nothing more.
-fn same(spec: &mut Map<String, Value>, word: &str, core: &str, old: Option<&Value>) -> Option<Error> {
+fn same(
+    spec: &mut Map<String, Value>,
+    word: &str,
+    core: &str,
+    old: Option<&Value>,
+) -> Option<Error> {
     let other = take(spec, word);
-    // Without the other word, what the core field says stays as it was said: an apply may own a zero.
+    // Without the other word, what the core field says stays as it was said: an apply may own a
+    // zero.
     other.as_ref()?;
     let pair = Pair {
         word: (spec_path(word), other),
@@ -125,15 +152,25 @@ fn visibility(spec: &mut Map<String, Value>, old: Option<&Value>) -> Option<Erro
         },
         None => None,
     };
-    let create = spec.remove("createExternalLoadBalancer").and_then(|value| value.as_bool());
+    let create = spec
+        .remove("createExternalLoadBalancer")
+        .and_then(|value| value.as_bool());
     if word.is_none() && create.is_none() {
         return None;
     }
     let core = take(spec, "type");
-    let pair = Pair { word: (path.clone(), word), core: ("spec.type", core.clone()), old: old.clone() };
+    let pair = Pair {
+        word: (path.clone(), word),
+        core: ("spec.type", core.clone()),
+        old: old.clone(),
+    };
     let settled = pair.settle().map_err(|_| {
         let core = core.unwrap_or_default();
-        Error::invalid(&path, given.unwrap_or_default(), format!("disagrees with spec.type, which is {core}"))
+        Error::invalid(
+            &path,
+            given.unwrap_or_default(),
+            format!("disagrees with spec.type, which is {core}"),
+        )
     });
     match settled.and_then(|settled| with_deprecated_switch(create, settled, old)) {
         Ok(settled) => put(spec, "type", settled),
@@ -142,16 +179,20 @@ fn visibility(spec: &mut Map<String, Value>, old: Option<&Value>) -> Option<Erro
     None
 }
 
-/// `createExternalLoadBalancer` says whether the type is LoadBalancer. The view shows it with every load balancer, so one
-/// that was not changed follows a change of the visibility.
+/// `createExternalLoadBalancer` says whether the type is LoadBalancer. The view shows it with every
+/// load balancer, so one that was not changed follows a change of the visibility.
 fn with_deprecated_switch(
     create: Option<bool>,
     core: Option<Value>,
     old: Option<Value>,
 ) -> Result<Option<Value>, Error> {
-    let Some(create) = create else { return Ok(core) };
+    let Some(create) = create else {
+        return Ok(core);
+    };
     let by_switch = Some(json!(if create { "LoadBalancer" } else { "ClusterIP" }));
-    let Some(core) = core else { return Ok(by_switch) };
+    let Some(core) = core else {
+        return Ok(by_switch);
+    };
     let agrees = |value: &Value| create == (value == "LoadBalancer");
     match old {
         _ if agrees(&core) => Ok(Some(core)),
@@ -159,7 +200,11 @@ fn with_deprecated_switch(
         Some(old) if old == core => Ok(by_switch),
         _ => {
             let detail = format!("disagrees with spec.visibility or spec.type, which is {core}");
-            Err(Error::invalid(&spec_path("createExternalLoadBalancer"), create, detail))
+            Err(Error::invalid(
+                &spec_path("createExternalLoadBalancer"),
+                create,
+                detail,
+            ))
         }
     }
 }
@@ -167,7 +212,9 @@ fn with_deprecated_switch(
 fn no_such_visibility(path: &Path, word: &str) -> Error {
     let mut error = Error::not_supported(path, word, &TYPES.map(|(word, _)| word));
     if PLANNED.contains(&word) {
-        error.message.push_str(&format!("; {word:?} is planned and not supported yet"));
+        error
+            .message
+            .push_str(&format!("; {word:?} is planned and not supported yet"));
     }
     error
 }
@@ -180,14 +227,28 @@ fn ports(spec: &mut Map<String, Value>, old: Option<&Value>) -> Errors {
         .iter()
         .filter_map(|port| port.get("nodePort"))
         .collect();
-    let ports = spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
+    let ports = spec
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten();
     let mut errors = Errors::new();
-    for (index, port) in ports.enumerate().filter_map(|(index, port)| Some((index, port.as_object_mut()?))) {
+    for (index, port) in ports
+        .enumerate()
+        .filter_map(|(index, port)| Some((index, port.as_object_mut()?)))
+    {
         let path = spec_path("ports").index(index);
-        let Some(word) = take(port, "hostPort") else { continue };
+        let Some(word) = take(port, "hostPort") else {
+            continue;
+        };
         let (word, core) = (Some(word), take(port, "nodePort"));
         // Ports have no fixed place, so a node port counts as unchanged wherever it was.
-        let known = |value: &Option<Value>| value.as_ref().filter(|value| old_ports.contains(value)).cloned();
+        let known = |value: &Option<Value>| {
+            value
+                .as_ref()
+                .filter(|value| old_ports.contains(value))
+                .cloned()
+        };
         // One that is left over from a wider visibility goes with it later.
         if cluster_only && word.is_some() && known(&word).is_none() {
             let detail = "must be omitted or zero when visibility is cluster";
@@ -196,7 +257,13 @@ fn ports(spec: &mut Map<String, Value>, old: Option<&Value>) -> Errors {
         }
         let old = known(&core).or_else(|| known(&word));
         let field = path.child("nodePort").to_string();
-        match (Pair { word: (path.child("hostPort"), word), core: (&field, core), old }).settle() {
+        match (Pair {
+            word: (path.child("hostPort"), word),
+            core: (&field, core),
+            old,
+        })
+        .settle()
+        {
             Ok(value) => put(port, "nodePort", value),
             Err(error) => errors.push(error),
         }
@@ -210,22 +277,30 @@ fn ports(spec: &mut Map<String, Value>, old: Option<&Value>) -> Errors {
 fn mirror(service: &Value) -> Option<Value> {
     let points = object::items(service, "status.loadBalancer.ingress");
     let texts = points.iter().filter_map(|point| {
-        [object::text(point, "ip"), object::text(point, "hostname")].into_iter().find(|text| !text.is_empty())
+        [object::text(point, "ip"), object::text(point, "hostname")]
+            .into_iter()
+            .find(|text| !text.is_empty())
     });
     let texts: Vec<Value> = texts.map(Value::from).collect();
     (!texts.is_empty()).then_some(Value::Array(texts))
 }
 
-/// Whether `publicIPs` of the status is the copy of the spec's that the view shows while there is no load balancer.
+/// Whether `publicIPs` of the status is the copy of the spec's that the view shows while there is
+/// no load balancer.
 fn status_copy(service: &Value) -> bool {
-    let (spec, status) = (object::at(service, "spec.publicIPs"), object::at(service, "status.publicIPs"));
+    let (spec, status) = (
+        object::at(service, "spec.publicIPs"),
+        object::at(service, "status.publicIPs"),
+    );
     mirror(service).is_none() && !spec.is_null() && spec == status
 }
 
 fn status(service: &mut Value, old: Option<&Value>, copied: bool) -> Result<(), Error> {
     let current = mirror(service);
     let status = object::child(service, "status");
-    let Some(given) = take(status, "publicIPs").filter(|_| !copied) else { return Ok(()) };
+    let Some(given) = take(status, "publicIPs").filter(|_| !copied) else {
+        return Ok(());
+    };
     let pair = Pair {
         word: (Path::new("status").child("publicIPs"), Some(given)),
         core: ("status.loadBalancer.ingress", current.clone()),
@@ -233,10 +308,19 @@ fn status(service: &mut Value, old: Option<&Value>, copied: bool) -> Result<(), 
     };
     let settled = pair.settle()?;
     if settled != current {
-        let texts = settled.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let known = old.map(|old| object::items(old, "status.loadBalancer.ingress")).unwrap_or_default();
-        let points: Vec<Value> =
-            texts.iter().filter_map(Value::as_str).map(|text| ingress_point(text, known)).collect();
+        let texts = settled
+            .as_ref()
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let known = old
+            .map(|old| object::items(old, "status.loadBalancer.ingress"))
+            .unwrap_or_default();
+        let points: Vec<Value> = texts
+            .iter()
+            .filter_map(Value::as_str)
+            .map(|text| ingress_point(text, known))
+            .collect();
         status.insert("loadBalancer".to_owned(), json!({"ingress": points}));
     }
     Ok(())
@@ -244,7 +328,9 @@ fn status(service: &mut Value, old: Option<&Value>, copied: bool) -> Result<(), 
 
 /// The point that is known under this address or name, with all that was said of it, or a new one.
 fn ingress_point(text: &str, known: &[Value]) -> Value {
-    let found = known.iter().find(|point| object::text(point, "ip") == text || object::text(point, "hostname") == text);
+    let found = known
+        .iter()
+        .find(|point| object::text(point, "ip") == text || object::text(point, "hostname") == text);
     match found {
         Some(point) => point.clone(),
         None if names::address(text).is_ok() => json!({"ip": text, "ipMode": "VIP"}),
@@ -263,7 +349,10 @@ pub fn to_portico(service: &Value) -> Value {
         spec_to_portico(spec, mirror.as_ref());
     }
     let public = mirror.or_else(|| stored(Some(service), "spec.externalIPs"));
-    if let (Some(status), Some(public)) = (view.get_mut("status").and_then(Value::as_object_mut), public) {
+    if let (Some(status), Some(public)) = (
+        view.get_mut("status").and_then(Value::as_object_mut),
+        public,
+    ) {
         status.insert("publicIPs".to_owned(), public);
     }
     view
@@ -272,7 +361,11 @@ pub fn to_portico(service: &Value) -> Value {
 fn spec_to_portico(spec: &mut Map<String, Value>, mirror: Option<&Value>) {
     let core = spec.remove("type");
     // An ExternalName is known by its name alone.
-    if let Some(word) = core.as_ref().and_then(Value::as_str).and_then(visibility_of) {
+    if let Some(word) = core
+        .as_ref()
+        .and_then(Value::as_str)
+        .and_then(visibility_of)
+    {
         spec.insert("visibility".to_owned(), json!(word));
         if word == "loadbalancer" {
             spec.insert("createExternalLoadBalancer".to_owned(), json!(true));
@@ -283,7 +376,12 @@ fn spec_to_portico(spec: &mut Map<String, Value>, mirror: Option<&Value>) {
         Some(mirror) => put(spec, "publicIPs", Some(mirror.clone())),
         None => rename(spec, "externalIPs", "publicIPs"),
     }
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+    for port in spec
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         if let Some(port) = port.as_object_mut() {
             rename(port, "nodePort", "hostPort");
         }
@@ -302,7 +400,9 @@ pub fn from_portico(service: &mut Value, old: Option<&Value>) -> Errors {
         *version = json!("v1");
     }
     if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) {
-        let says_type = ["visibility", "createExternalLoadBalancer", "type"].iter().any(|key| spec.contains_key(*key));
+        let says_type = ["visibility", "createExternalLoadBalancer", "type"]
+            .iter()
+            .any(|key| spec.contains_key(*key));
         if !says_type && spec.contains_key("externalName") {
             spec.insert("type".to_owned(), json!("ExternalName"));
         }

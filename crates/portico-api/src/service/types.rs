@@ -1,8 +1,9 @@
 //! The Service of `core/v1` as Rust types, with the field of KEP-4144.
 //!
-//! Reading and writing gives the JSON that Kubernetes writes: zero values are left out, except where it writes them
-//! (`port`, `targetPort`, `status.loadBalancer`). Words such as the type stay strings, because a wrong one must reach
-//! validation. Metadata and conditions are kept as they are.
+//! Reading and writing gives the JSON that Kubernetes writes: zero values are left out, except
+//! where it writes them (`port`, `targetPort`, `status.loadBalancer`). Words such as the type stay
+//! strings, because a wrong one must reach validation. Metadata and conditions are kept as they
+//! are.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -87,7 +88,10 @@ pub struct ServiceSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic_distribution: Option<String>,
     /// KEP-4144. Absent means true.
-    #[serde(rename = "allocateLoadBalancerHCNodePort", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "allocateLoadBalancerHCNodePort",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub allocate_load_balancer_hc_node_port: Option<bool>,
 }
 
@@ -191,7 +195,10 @@ impl Service {
     }
 
     pub fn name(&self) -> &str {
-        self.metadata.get("name").and_then(Value::as_str).unwrap_or_default()
+        self.metadata
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 
     pub fn annotation(&self, key: &str) -> Option<&str> {
@@ -215,7 +222,8 @@ impl ServiceSpec {
 
     /// Ports without a node port get one.
     pub fn assigns_node_ports(&self) -> bool {
-        self.has_node_ports() && !(self.is_load_balancer() && self.allocate_load_balancer_node_ports == Some(false))
+        self.has_node_ports()
+            && !(self.is_load_balancer() && self.allocate_load_balancer_node_ports == Some(false))
     }
 
     /// Every type but ExternalName has a cluster IP, if only "None".

@@ -15,7 +15,10 @@ pub const COLUMNS: &[Column] = &[
     NAME,
     column("Type", "How the Service is exposed."),
     column("Cluster-IP", "The virtual address inside the cluster."),
-    column("External-IP", "The addresses and names outside the cluster."),
+    column(
+        "External-IP",
+        "The addresses and names outside the cluster.",
+    ),
     PORTS,
     AGE,
     SELECTOR,
@@ -39,7 +42,13 @@ pub fn row(service: &Service, now: i64) -> Vec<Value> {
         json!(spec.cluster_ips.first().map_or("<none>", String::as_str)),
         json!(external_ip(service)),
         json!(ports(spec)),
-        json!(since(service.metadata.get("creationTimestamp").unwrap_or(&Value::Null), now)),
+        json!(since(
+            service
+                .metadata
+                .get("creationTimestamp")
+                .unwrap_or(&Value::Null),
+            now
+        )),
         json!(selector(spec)),
     ]
 }
@@ -55,8 +64,15 @@ pub fn portico_row(service: &Service, now: i64) -> Vec<Value> {
 
 fn external_ip(service: &Service) -> String {
     let spec = &service.spec;
-    let points = if spec.is_load_balancer() { ingress(&service.status) } else { BTreeSet::new() };
-    let all: Vec<&str> = points.into_iter().chain(spec.external_ips.iter().map(String::as_str)).collect();
+    let points = if spec.is_load_balancer() {
+        ingress(&service.status)
+    } else {
+        BTreeSet::new()
+    };
+    let all: Vec<&str> = points
+        .into_iter()
+        .chain(spec.external_ips.iter().map(String::as_str))
+        .collect();
     match spec.type_.as_str() {
         EXTERNAL_NAME => spec.external_name.clone(),
         _ if !all.is_empty() => all.join(","),
@@ -67,7 +83,13 @@ fn external_ip(service: &Service) -> String {
 
 fn ingress(status: &ServiceStatus) -> BTreeSet<&str> {
     let points = status.load_balancer.ingress.iter();
-    points.filter_map(|point| [point.ip.as_str(), &point.hostname].into_iter().find(|text| !text.is_empty())).collect()
+    points
+        .filter_map(|point| {
+            [point.ip.as_str(), &point.hostname]
+                .into_iter()
+                .find(|text| !text.is_empty())
+        })
+        .collect()
 }
 
 fn ports(spec: &ServiceSpec) -> String {
@@ -79,11 +101,20 @@ fn ports(spec: &ServiceSpec) -> String {
 }
 
 fn selector(spec: &ServiceSpec) -> String {
-    or_none(spec.selector.iter().map(|(key, value)| format!("{key}={value}")).collect())
+    or_none(
+        spec.selector
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect(),
+    )
 }
 
 fn or_none(texts: Vec<String>) -> String {
-    if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") }
+    if texts.is_empty() {
+        "<none>".to_owned()
+    } else {
+        texts.join(",")
+    }
 }
 
 /// Texts for what is allowed and yet not what somebody should write.
@@ -92,11 +123,16 @@ pub fn warnings(new: &Service, old: Option<&Service>) -> Vec<String> {
     if old.is_some_and(|old| old.status != new.status && old.spec == new.spec) {
         let path = Path::new("status").child("loadBalancer").child("ingress");
         let points = new.status.load_balancer.ingress.iter().enumerate();
-        return points.filter_map(|(index, point)| address_warning(&point.ip, &path.index(index))).collect();
+        return points
+            .filter_map(|(index, point)| address_warning(&point.ip, &path.index(index)))
+            .collect();
     }
     let spec = &new.spec;
     let mut warnings = Vec::new();
-    if new.annotation("service.kubernetes.io/topology-aware-hints").is_some() {
+    if new
+        .annotation("service.kubernetes.io/topology-aware-hints")
+        .is_some()
+    {
         warnings.push(
             "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use \
              service.kubernetes.io/topology-mode instead"
@@ -108,17 +144,27 @@ pub fn warnings(new: &Service, old: Option<&Service>) -> Vec<String> {
     warnings.extend(addresses("externalIPs", &spec.external_ips));
     let external = !spec.external_ips.is_empty();
     if external && spec.cluster_ip != NONE && !spec.is_external_name() {
-        warnings.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+        warnings.push(
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+                .to_owned(),
+        );
     }
-    warnings.extend(address_warning(&spec.load_balancer_ip, &Path::new("spec").child("loadBalancerIP")));
+    warnings.extend(address_warning(
+        &spec.load_balancer_ip,
+        &Path::new("spec").child("loadBalancerIP"),
+    ));
     if spec.is_external_name() && external {
         warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
     }
     if !spec.is_external_name() && !spec.external_name.is_empty() {
-        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+        warnings
+            .push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
     }
     if spec.traffic_distribution.as_deref() == Some("PreferClose") {
-        warnings.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
+        warnings.push(
+            "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\""
+                .to_owned(),
+        );
     }
     warnings
 }
@@ -138,5 +184,8 @@ fn ignored(spec: &ServiceSpec) -> impl Iterator<Item = String> {
 
 fn addresses(field: &str, texts: &[String]) -> impl Iterator<Item = String> {
     let path = Path::new("spec").child(field);
-    texts.iter().enumerate().filter_map(move |(index, text)| address_warning(text, &path.index(index)))
+    texts
+        .iter()
+        .enumerate()
+        .filter_map(move |(index, text)| address_warning(text, &path.index(index)))
 }

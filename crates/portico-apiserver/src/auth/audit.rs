@@ -1,7 +1,7 @@
 //! The audit log: one line of JSON for each request, as `audit.k8s.io/v1` Events at level Metadata.
 //!
-//! One thread writes. Its queue is bounded: when the disk is slow requests wait, so no record is lost. Bodies, tokens and
-//! headers never get here: [`Record`] has no place for them.
+//! One thread writes. Its queue is bounded: when the disk is slow requests wait, so no record is
+//! lost. Bodies, tokens and headers never get here: [`Record`] has no place for them.
 
 use super::rbac::{Action, Request};
 use super::user::User;
@@ -69,12 +69,23 @@ enum Message {
 impl AuditLog {
     /// Append to the file, making it readable by its owner alone if it is new.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let fail = |source| OpenError { path: path.to_owned(), source };
+        let fail = |source| OpenError {
+            path: path.to_owned(),
+            source,
+        };
         let (queue, messages) = mpsc::channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
         let file = open(path).map_err(fail)?;
-        let writer = Writer { path: path.to_owned(), file, torn: false, lost: lost.clone() };
-        thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run(messages)).map_err(fail)?;
+        let writer = Writer {
+            path: path.to_owned(),
+            file,
+            torn: false,
+            lost: lost.clone(),
+        };
+        thread::Builder::new()
+            .name("audit".to_owned())
+            .spawn(move || writer.run(messages))
+            .map_err(fail)?;
         Ok(Self { queue, lost })
     }
 
@@ -90,7 +101,10 @@ impl AuditLog {
     pub async fn reopen(&self) -> io::Result<()> {
         let (done, answer) = oneshot::channel();
         let gone = |_| io::Error::other("the audit writer has ended");
-        self.queue.send(Message::Reopen(done)).await.map_err(|_| gone(()))?;
+        self.queue
+            .send(Message::Reopen(done))
+            .await
+            .map_err(|_| gone(()))?;
         answer.await.map_err(|_| gone(()))?
     }
 
@@ -127,7 +141,12 @@ impl Record<'_> {
             event["impersonatedUser"] = user.info();
         }
         if !self.source.is_empty() {
-            event["sourceIPs"] = self.source.iter().map(ToString::to_string).collect::<Vec<_>>().into();
+            event["sourceIPs"] = self
+                .source
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .into();
         }
         if !self.user_agent.is_empty() {
             event["userAgent"] = self.user_agent.into();
@@ -135,10 +154,13 @@ impl Record<'_> {
         if let Action::Resource(request) = &self.action {
             event["objectRef"] = reference(request, self.version);
         }
-        let decision = if self.error.is_some_and(|error| error.code == 403) { "forbid" } else { "allow" };
+        let decision = if self.error.is_some_and(|error| error.code == 403) {
+            "forbid"
+        } else {
+            "allow"
+        };
         if self.code != 401 {
-            event["annotations"] =
-                json!({"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": self.reason});
+            event["annotations"] = json!({"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": self.reason});
         }
         event
     }
@@ -171,21 +193,34 @@ fn reference(request: &Request<'_>, version: &str) -> Value {
         ("subresource", request.subresource),
     ];
     let parts = parts.into_iter().filter(|(_, text)| !text.is_empty());
-    Value::Object(parts.map(|(key, text)| (key.to_owned(), text.into())).collect::<Map<_, _>>())
+    Value::Object(
+        parts
+            .map(|(key, text)| (key.to_owned(), text.into()))
+            .collect::<Map<_, _>>(),
+    )
 }
 
 /// Some clients put a token into the query; it must not get into the log.
 fn without_secrets(uri: &str) -> String {
-    let Some((path, query)) = uri.split_once('?') else { return uri.to_owned() };
+    let Some((path, query)) = uri.split_once('?') else {
+        return uri.to_owned();
+    };
     let hide = |pair: &str| match pair.split_once('=') {
         Some((key, _)) if key.to_lowercase().contains("token") => format!("{key}=..."),
         _ => pair.to_owned(),
     };
-    format!("{path}?{}", query.split('&').map(hide).collect::<Vec<_>>().join("&"))
+    format!(
+        "{path}?{}",
+        query.split('&').map(hide).collect::<Vec<_>>().join("&")
+    )
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
 }
 
 /// The thread's side.

@@ -1,4 +1,5 @@
-//! From credentials to a user: client certificate, token file, join token, service-account token, nobody.
+//! From credentials to a user: client certificate, token file, join token, service-account token,
+//! nobody.
 
 use super::certificate::{self, ClientCertificate};
 use super::join;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 /// What a request carries to say who sends it.
 #[derive(Clone, Copy, Default)]
 pub struct Credentials<'a> {
-    /// As read when the connection was opened. A certificate that names nobody is a wrong credential, not none.
+    /// As read when the connection was opened. A certificate that names nobody is a wrong
+    /// credential, not none.
     pub certificate: Option<&'a Result<ClientCertificate, certificate::Error>>,
     /// The `Authorization` header; bytes, since it may be anything.
     pub authorization: Option<&'a [u8]>,
@@ -53,17 +55,32 @@ impl fmt::Debug for Authenticator {
 
 impl Authenticator {
     /// Who sent this? Wrong credentials are refused even where none would do.
-    pub fn authenticate(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<User, ApiError> {
-        self.recognise(credentials, now).map(User::authenticated).map_err(|why| {
-            tracing::debug!(%why, "request not authenticated");
-            ApiError::unauthorized()
-        })
+    pub fn authenticate(
+        &self,
+        credentials: &Credentials<'_>,
+        now: Timestamp,
+    ) -> Result<User, ApiError> {
+        self.recognise(credentials, now)
+            .map(User::authenticated)
+            .map_err(|why| {
+                tracing::debug!(%why, "request not authenticated");
+                ApiError::unauthorized()
+            })
     }
 
-    /// Whose token is it, for these audiences or for this server if there are none? Says why where it can.
-    pub fn token(&self, token: &str, audiences: &[String], now: Timestamp) -> Result<Authenticated, String> {
+    /// Whose token is it, for these audiences or for this server if there are none? Says why where
+    /// it can.
+    pub fn token(
+        &self,
+        token: &str,
+        audiences: &[String],
+        now: Timestamp,
+    ) -> Result<Authenticated, String> {
         if let Some((_, user)) = self.own.as_ref().filter(|(own, _)| same_secret(own, token)) {
-            return Ok(Authenticated { user: user.clone().authenticated(), audiences: audiences.to_vec() });
+            return Ok(Authenticated {
+                user: user.clone().authenticated(),
+                audiences: audiences.to_vec(),
+            });
         }
         if let Some(user) = self.token_file.as_ref().and_then(|file| file.user(token)) {
             // Tokens of the file are for this server alone.
@@ -72,22 +89,39 @@ impl Authenticator {
             if common.is_empty() {
                 return Err("invalid bearer token".to_owned());
             }
-            return Ok(Authenticated { user: user.clone().authenticated(), audiences: common });
+            return Ok(Authenticated {
+                user: user.clone().authenticated(),
+                audiences: common,
+            });
         }
-        if let Some(user) = join::authenticate(token, self.objects.as_ref(), now).filter(|_| audiences.is_empty()) {
-            return Ok(Authenticated { user: user.authenticated(), audiences: self.audiences.clone() });
+        if let Some(user) =
+            join::authenticate(token, self.objects.as_ref(), now).filter(|_| audiences.is_empty())
+        {
+            return Ok(Authenticated {
+                user: user.authenticated(),
+                audiences: self.audiences.clone(),
+            });
         }
-        let tokens = self.tokens.as_ref().filter(|tokens| tokens.claims_to_be_ours(token));
+        let tokens = self
+            .tokens
+            .as_ref()
+            .filter(|tokens| tokens.claims_to_be_ours(token));
         let tokens = tokens.ok_or_else(|| "invalid bearer token".to_owned())?;
         let found = tokens
             .authenticate(token, audiences, self.objects.as_ref(), now)
             .map_err(|error: service_account::Error| format!("[invalid bearer token, {error}]"))?;
-        Ok(Authenticated { user: found.user.authenticated(), ..found })
+        Ok(Authenticated {
+            user: found.user.authenticated(),
+            ..found
+        })
     }
 
     fn recognise(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<User, String> {
         if let Some(certificate) = credentials.certificate {
-            let user = certificate.as_ref().map_err(|error| *error).and_then(|certificate| certificate.user(now));
+            let user = certificate
+                .as_ref()
+                .map_err(|error| *error)
+                .and_then(|certificate| certificate.user(now));
             return user.cloned().map_err(|error| error.to_string());
         }
         match credentials.authorization {

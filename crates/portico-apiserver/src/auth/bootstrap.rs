@@ -1,7 +1,8 @@
 //! The roles and bindings every server starts with.
 //!
-//! Besides Portico's own they are those of Kubernetes that people bind to, cut down to the resources there are here.
-//! At start the server passes what it has through [`reconciled`], which adds what is missing and removes nothing.
+//! Besides Portico's own they are those of Kubernetes that people bind to, cut down to the
+//! resources there are here. At start the server passes what it has through [`reconciled`], which
+//! adds what is missing and removes nothing.
 
 mod reconcile;
 mod roles;
@@ -31,48 +32,75 @@ const SYSTEM: &str = "kube-system";
 /// Every object to create, roles before the bindings that name them.
 pub fn objects() -> Vec<Value> {
     let cluster_roles = roles::cluster_roles().into_iter();
-    let leases = NODE_LEASE_NAMESPACES.iter().map(|namespace| (*namespace, roles::node_leases()));
-    let node_roles = leases.chain([(SYSTEM, roles::node_in_system())]).map(|(namespace, rules)| {
-        let rules: Vec<Value> = rules.iter().map(Rule::to_value).collect();
-        json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
+    let leases = NODE_LEASE_NAMESPACES
+        .iter()
+        .map(|namespace| (*namespace, roles::node_leases()));
+    let node_roles = leases
+        .chain([(SYSTEM, roles::node_in_system())])
+        .map(|(namespace, rules)| {
+            let rules: Vec<Value> = rules.iter().map(Rule::to_value).collect();
+            json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
             "metadata": metadata("portico:node", namespace, &[])})
-    });
-    let others = [("portico:controller", roles::controller_in_system()), ("portico:joiner", roles::joiner_in_system())];
+        });
+    let others = [
+        ("portico:controller", roles::controller_in_system()),
+        ("portico:joiner", roles::joiner_in_system()),
+    ];
     let other_roles = others.map(|(name, rules)| {
         let rules: Vec<Value> = rules.iter().map(Rule::to_value).collect();
         json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules, "metadata": metadata(name, SYSTEM, &[])})
     });
-    cluster_roles.chain(node_roles).chain(other_roles).chain(bindings()).collect()
+    cluster_roles
+        .chain(node_roles)
+        .chain(other_roles)
+        .chain(bindings())
+        .collect()
 }
 
 fn bindings() -> Vec<Value> {
     let group = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name});
-    let user = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name});
+    let user =
+        |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name});
     let cluster = [
         ("cluster-admin", vec![group(MASTERS)]),
         ("system:discovery", vec![group(AUTHENTICATED)]),
         ("system:basic-user", vec![group(AUTHENTICATED)]),
-        ("system:public-info-viewer", vec![group(AUTHENTICATED), group(UNAUTHENTICATED)]),
+        (
+            "system:public-info-viewer",
+            vec![group(AUTHENTICATED), group(UNAUTHENTICATED)],
+        ),
         ("system:monitoring", vec![group("system:monitoring")]),
         ("system:node-proxier", vec![user(KUBE_PROXY)]),
-        ("system:service-account-issuer-discovery", vec![group(SERVICE_ACCOUNTS)]),
+        (
+            "system:service-account-issuer-discovery",
+            vec![group(SERVICE_ACCOUNTS)],
+        ),
         ("portico:admin", vec![group(ADMINS)]),
         ("portico:controller", vec![group(CONTROLLERS)]),
         ("portico:joiner", vec![group(JOINERS)]),
         ("portico:node", vec![group(NODES)]),
         ("portico:viewer", vec![group(VIEWERS)]),
     ];
-    let cluster = cluster.into_iter().map(|(role, subjects)| binding("ClusterRole", role, "", subjects));
+    let cluster = cluster
+        .into_iter()
+        .map(|(role, subjects)| binding("ClusterRole", role, "", subjects));
     let namespaces = NODE_LEASE_NAMESPACES.iter().chain([&SYSTEM]);
     let nodes = namespaces.map(|ns| binding("Role", "portico:node", ns, vec![group(NODES)]));
-    let others = [("portico:controller", CONTROLLERS), ("portico:joiner", JOINERS)];
+    let others = [
+        ("portico:controller", CONTROLLERS),
+        ("portico:joiner", JOINERS),
+    ];
     let others = others.map(|(role, members)| binding("Role", role, SYSTEM, vec![group(members)]));
     cluster.chain(nodes).chain(others).collect()
 }
 
 /// A binding has the name of its role.
 fn binding(role_kind: &str, role: &str, namespace: &str, subjects: Vec<Value>) -> Value {
-    let kind = if namespace.is_empty() { "ClusterRoleBinding" } else { "RoleBinding" };
+    let kind = if namespace.is_empty() {
+        "ClusterRoleBinding"
+    } else {
+        "RoleBinding"
+    };
     json!({
         "apiVersion": API_VERSION,
         "kind": kind,

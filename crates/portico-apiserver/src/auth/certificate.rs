@@ -1,7 +1,8 @@
 //! The user a client certificate stands for: common name, and one group per organisation.
 //!
-//! Whether the certificate was issued by the right CA is settled in the TLS handshake. Its dates are looked at again
-//! for each request, since a connection may live longer than the certificate it was opened with.
+//! Whether the certificate was issued by the right CA is settled in the TLS handshake. Its dates
+//! are looked at again for each request, since a connection may live longer than the certificate it
+//! was opened with.
 
 use super::user::{CREDENTIAL_ID, User};
 use jiff::Timestamp;
@@ -37,9 +38,13 @@ impl ClientCertificate {
         let user = User {
             // The last one counts where there are several, as in Go.
             name: texts(subject.iter_common_name())?.pop().unwrap_or_default(),
-            uid: texts(subject.iter_attributes().filter(|a| a.attr_type().to_id_string() == UID_ATTRIBUTE))?
-                .pop()
-                .unwrap_or_default(),
+            uid: texts(
+                subject
+                    .iter_attributes()
+                    .filter(|a| a.attr_type().to_id_string() == UID_ATTRIBUTE),
+            )?
+            .pop()
+            .unwrap_or_default(),
             groups: texts(subject.iter_organization())?,
             extra: [(CREDENTIAL_ID.to_owned(), vec![fingerprint(der)])].into(),
         };
@@ -47,21 +52,46 @@ impl ClientCertificate {
             return Err(Error::Nameless);
         }
         let validity = certificate.validity();
-        let (not_before, not_after) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-        Ok(Self { user, not_before, not_after })
+        let (not_before, not_after) = (
+            validity.not_before.timestamp(),
+            validity.not_after.timestamp(),
+        );
+        Ok(Self {
+            user,
+            not_before,
+            not_after,
+        })
     }
 
     pub fn user(&self, now: Timestamp) -> Result<&User, Error> {
         let valid = (self.not_before..=self.not_after).contains(&now.as_second());
-        if valid { Ok(&self.user) } else { Err(Error::NotValidNow) }
+        if valid {
+            Ok(&self.user)
+        } else {
+            Err(Error::NotValidNow)
+        }
     }
 }
 
-fn texts<'a>(attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Result<Vec<String>, Error> {
-    attributes.map(|attribute| attribute.as_str().map(str::to_owned).map_err(|_| Error::Unreadable)).collect()
+fn texts<'a>(
+    attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>,
+) -> Result<Vec<String>, Error> {
+    attributes
+        .map(|attribute| {
+            attribute
+                .as_str()
+                .map(str::to_owned)
+                .map_err(|_| Error::Unreadable)
+        })
+        .collect()
 }
 
 fn fingerprint(der: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, der);
-    digest.as_ref().iter().fold("X509SHA256=".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+    digest
+        .as_ref()
+        .iter()
+        .fold("X509SHA256=".to_owned(), |text, byte| {
+            format!("{text}{byte:02x}")
+        })
 }

@@ -1,4 +1,5 @@
-//! Acting as somebody else: the `Impersonate-*` headers, each of which must be allowed by the verb `impersonate`.
+//! Acting as somebody else: the `Impersonate-*` headers, each of which must be allowed by the verb
+//! `impersonate`.
 
 use super::rbac::{Rbac, Request};
 use super::user::{self, ANONYMOUS, UNAUTHENTICATED, User};
@@ -10,36 +11,70 @@ const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// Whom `requestor` acts as, or nobody else. `headers` are all headers of the request, names in lower case; those
-/// that begin with `impersonate-` must not reach anything behind this.
+/// Whom `requestor` acts as, or nobody else. `headers` are all headers of the request, names in
+/// lower case; those that begin with `impersonate-` must not reach anything behind this.
 pub fn impersonated<'a>(
     rbac: &Rbac,
     requestor: &User,
     headers: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<Option<User>> {
-    let Some(wanted) = wanted(headers)? else { return Ok(None) };
+    let Some(wanted) = wanted(headers)? else {
+        return Ok(None);
+    };
     let check = |request: Request<'_>| {
-        let action = Request { verb: "impersonate", ..request }.into();
+        let action = Request {
+            verb: "impersonate",
+            ..request
+        }
+        .into();
         let decision = rbac.decide(requestor, &action);
-        if decision.allowed { Ok(()) } else { Err(action.forbidden(requestor, &decision)) }
+        if decision.allowed {
+            Ok(())
+        } else {
+            Err(action.forbidden(requestor, &decision))
+        }
     };
     match user::split_service_account(&wanted.name) {
         Some((namespace, name)) => {
-            check(Request { resource: "serviceaccounts", namespace, name, ..Request::default() })?;
+            check(Request {
+                resource: "serviceaccounts",
+                namespace,
+                name,
+                ..Request::default()
+            })?;
         }
-        None => check(Request { resource: "users", name: &wanted.name, ..Request::default() })?,
+        None => check(Request {
+            resource: "users",
+            name: &wanted.name,
+            ..Request::default()
+        })?,
     }
     for name in &wanted.groups {
-        check(Request { resource: "groups", name, ..Request::default() })?;
+        check(Request {
+            resource: "groups",
+            name,
+            ..Request::default()
+        })?;
     }
     for (key, values) in &wanted.extra {
         for name in values {
             let resource = "userextras";
-            check(Request { group: AUTHENTICATION, resource, subresource: key, name, ..Request::default() })?;
+            check(Request {
+                group: AUTHENTICATION,
+                resource,
+                subresource: key,
+                name,
+                ..Request::default()
+            })?;
         }
     }
     if !wanted.uid.is_empty() {
-        check(Request { group: AUTHENTICATION, resource: "uids", name: &wanted.uid, ..Request::default() })?;
+        check(Request {
+            group: AUTHENTICATION,
+            resource: "uids",
+            name: &wanted.uid,
+            ..Request::default()
+        })?;
     }
     Ok(Some(with_default_groups(wanted)))
 }
@@ -62,16 +97,20 @@ fn wanted<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Optio
             }
             name => {
                 if let Some(key) = name.strip_prefix(EXTRA) {
-                    wanted.extra.entry(unescape(key)).or_default().push(value.to_owned());
+                    wanted
+                        .extra
+                        .entry(unescape(key))
+                        .or_default()
+                        .push(value.to_owned());
                     more = true;
                 }
             }
         }
     }
     match (wanted.name.is_empty(), more) {
-        (true, true) => {
-            Err(ApiError::bad_request("requested groups, uid or extra fields without impersonating a user"))
-        }
+        (true, true) => Err(ApiError::bad_request(
+            "requested groups, uid or extra fields without impersonating a user",
+        )),
         (true, false) => Ok(None),
         (false, _) => Ok(Some(wanted)),
     }
@@ -79,7 +118,10 @@ fn wanted<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Optio
 
 /// Groups that were not asked for but come with the kind of user.
 fn with_default_groups(mut user: User) -> User {
-    if let (true, Some((namespace, name))) = (user.groups.is_empty(), user::split_service_account(&user.name)) {
+    if let (true, Some((namespace, name))) = (
+        user.groups.is_empty(),
+        user::split_service_account(&user.name),
+    ) {
         user.groups = User::service_account(namespace, name).groups;
     }
     if user.name == ANONYMOUS && !user.is_in(UNAUTHENTICATED) {
@@ -97,7 +139,9 @@ fn unescape(key: &str) -> String {
             rest = tail;
             if byte == b'%' {
                 let (digits, tail) = rest.split_at_checked(2)?;
-                let digits = std::str::from_utf8(digits).ok().filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+                let digits = std::str::from_utf8(digits)
+                    .ok()
+                    .filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
                 bytes.push(u8::from_str_radix(digits, 16).ok()?);
                 rest = tail;
             } else {
@@ -137,19 +181,40 @@ mod tests {
     fn allowed() {
         let cases: &[(Headers, &str, &[&str])] = &[
             (&[(USER, "ann")], "ann", &["system:authenticated"]),
-            (&[(USER, "ann"), (GROUP, "dev")], "ann", &["dev", "system:authenticated"]),
+            (
+                &[(USER, "ann"), (GROUP, "dev")],
+                "ann",
+                &["dev", "system:authenticated"],
+            ),
             (
                 &[(USER, "system:serviceaccount:shop:web")],
                 "system:serviceaccount:shop:web",
-                &["system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"],
+                &[
+                    "system:serviceaccounts",
+                    "system:serviceaccounts:shop",
+                    "system:authenticated",
+                ],
             ),
         ];
         for (headers, name, groups) in cases {
-            assert_eq!(act(headers).unwrap(), Some(User::new(name, groups)), "{headers:?}");
+            assert_eq!(
+                act(headers).unwrap(),
+                Some(User::new(name, groups)),
+                "{headers:?}"
+            );
         }
         assert_eq!(act(&[("accept", "*/*")]).unwrap(), None);
-        let extra = act(&[(USER, "ann"), ("impersonate-extra-example.com%2Fteam", "blue")]).unwrap().unwrap().extra;
-        assert_eq!(extra, [("example.com/team".to_owned(), vec!["blue".to_owned()])].into());
+        let extra = act(&[
+            (USER, "ann"),
+            ("impersonate-extra-example.com%2Fteam", "blue"),
+        ])
+        .unwrap()
+        .unwrap()
+        .extra;
+        assert_eq!(
+            extra,
+            [("example.com/team".to_owned(), vec!["blue".to_owned()])].into()
+        );
     }
 
     #[test]
@@ -169,7 +234,8 @@ mod tests {
         let text = act(&[(USER, "bob")]).unwrap_err().message;
         assert_eq!(
             text,
-            "users \"bob\" is forbidden: User \"sue\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+            "users \"bob\" is forbidden: User \"sue\" cannot impersonate resource \"users\" in \
+             API group \"\" at the cluster scope"
         );
     }
 }

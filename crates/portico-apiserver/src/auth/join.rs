@@ -1,6 +1,7 @@
-//! How a machine becomes a node. It begins with a join token, `ID.SECRET`, which is the Secret `bootstrap-token-ID` in `kube-system`
-//! as in Kubernetes. With it the machine makes its Node, and asks for a token of the ServiceAccount [`ACCOUNT`] that is bound to that
-//! Node: whoever has such a token is the node, and nobody any more when the Node is gone.
+//! How a machine becomes a node. It begins with a join token, `ID.SECRET`, which is the Secret
+//! `bootstrap-token-ID` in `kube-system` as in Kubernetes. With it the machine makes its Node, and
+//! asks for a token of the ServiceAccount [`ACCOUNT`] that is bound to that Node: whoever has such
+//! a token is the node, and nobody any more when the Node is gone.
 
 use super::rbac::Request;
 use super::service_account::Objects;
@@ -31,24 +32,34 @@ pub fn authenticate(token: &str, objects: &dyn Objects, now: Timestamp) -> Optio
     let (id, secret) = split(token)?;
     let found = objects.get("Secret", NAMESPACE, &format!("bootstrap-token-{id}"))?;
     let value = |key: &str| {
-        let bytes = STANDARD.decode(found.get("data")?.get(key)?.as_str()?).ok()?;
+        let bytes = STANDARD
+            .decode(found.get("data")?.get(key)?.as_str()?)
+            .ok()?;
         String::from_utf8(bytes).ok()
     };
     let is_token = object::text(&found, "type") == SECRET_TYPE
         && object::text(&found, "metadata.deletionTimestamp").is_empty()
         && value("token-id").as_deref() == Some(id)
         && value("usage-bootstrap-authentication").as_deref() == Some("true");
-    let is_known = value("token-secret").is_some_and(|known| super::authenticate::same_secret(&known, secret));
+    let is_known =
+        value("token-secret").is_some_and(|known| super::authenticate::same_secret(&known, secret));
     // One without an end is taken for one that has ended.
-    let is_young = value("expiration").and_then(|end| end.parse::<Timestamp>().ok()).is_some_and(|end| now < end);
-    (is_token && is_known && is_young).then(|| User::new(&format!("{JOINER_PREFIX}{id}"), &[JOINERS]))
+    let is_young = value("expiration")
+        .and_then(|end| end.parse::<Timestamp>().ok())
+        .is_some_and(|end| now < end);
+    (is_token && is_known && is_young)
+        .then(|| User::new(&format!("{JOINER_PREFIX}{id}"), &[JOINERS]))
 }
 
 /// ID and secret of something that looks like a join token.
 fn split(token: &str) -> Option<(&str, &str)> {
     let (id, secret) = token.split_once('.')?;
-    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    (id.len() == ID_LENGTH && secret.len() == SECRET_LENGTH && plain(id) && plain(secret)).then_some((id, secret))
+    let plain = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    };
+    (id.len() == ID_LENGTH && secret.len() == SECRET_LENGTH && plain(id) && plain(secret))
+        .then_some((id, secret))
 }
 
 /// The user of a service account's token that is bound to this Node.
@@ -58,28 +69,48 @@ pub fn node_of(namespace: &str, account: &str, node: &str) -> Option<User> {
 }
 
 /// Nodes ask for tokens of their own alone, and who joins for tokens of the Node that it made.
-pub fn check_request(user: &User, request: &Request<'_>, asked: &Value, objects: &dyn Objects) -> Result<()> {
-    let joiner = user.name.strip_prefix(JOINER_PREFIX).filter(|_| user.is_in(JOINERS));
+pub fn check_request(
+    user: &User,
+    request: &Request<'_>,
+    asked: &Value,
+    objects: &dyn Objects,
+) -> Result<()> {
+    let joiner = user
+        .name
+        .strip_prefix(JOINER_PREFIX)
+        .filter(|_| user.is_in(JOINERS));
     if !user.is_in(NODES) && joiner.is_none() {
         return Ok(());
     }
     let reference = object::at(asked, "spec.boundObjectRef");
-    let (kind, name) = (object::text(reference, "kind"), object::text(reference, "name"));
+    let (kind, name) = (
+        object::text(reference, "kind"),
+        object::text(reference, "name"),
+    );
     let node = objects.get("Node", "", name).filter(|_| kind == "Node");
-    let joined_with =
-        |node: &Value| node.pointer("/metadata/annotations").and_then(|all| all.get(JOINED_WITH)).cloned();
+    let joined_with = |node: &Value| {
+        node.pointer("/metadata/annotations")
+            .and_then(|all| all.get(JOINED_WITH))
+            .cloned()
+    };
     let own = match joiner {
         Some(id) => node.is_some_and(|node| joined_with(&node).is_some_and(|with| with == id)),
         None => node.is_some() && user.node() == Some(name),
     };
-    let short = object::at(asked, "spec.expirationSeconds").as_i64().is_none_or(|seconds| seconds <= MOST_SECONDS);
+    let short = object::at(asked, "spec.expirationSeconds")
+        .as_i64()
+        .is_none_or(|seconds| seconds <= MOST_SECONDS);
     match own && short {
         true => Ok(()),
         false => Err(ApiError::forbidden(
-            Subject { group: request.group, resource: request.resource },
+            Subject {
+                group: request.group,
+                resource: request.resource,
+            },
             request.name,
             format!(
-                "{} may only ask for a token that is bound to its own Node, for {MOST_SECONDS} s at most",
+                "{} may only ask for a token that is bound to its own Node, for {MOST_SECONDS} s \
+                 at most",
                 user.name
             ),
         )),

@@ -1,8 +1,9 @@
 //! Who asks, what they may do, and what was done.
 //!
-//! `authenticate` turns credentials into a [`User`], `join` knows who becomes a node, `impersonate` lets one act as another, `rbac` decides, `review`
-//! answers questions about decisions, `bootstrap` has the roles every server starts with, `audit` writes down requests.
-//! Nothing here knows of HTTP or of the store: headers, certificates and objects come in as plain values.
+//! `authenticate` turns credentials into a [`User`], `join` knows who becomes a node, `impersonate`
+//! lets one act as another, `rbac` decides, `review` answers questions about decisions, `bootstrap`
+//! has the roles every server starts with, `audit` writes down requests. Nothing here knows of HTTP
+//! or of the store: headers, certificates and objects come in as plain values.
 
 pub mod audit;
 pub mod authenticate;

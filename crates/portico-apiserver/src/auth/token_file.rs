@@ -1,7 +1,7 @@
 //! Static bearer tokens from a file: `token,user,uid,"group1,group2"` on each line.
 //!
-//! Tokens are not kept. A keyed digest of each is, with a key made at start: finding one then takes no time that tells
-//! anything about the tokens, and nothing that is printed can give one away.
+//! Tokens are not kept. A keyed digest of each is, with a key made at start: finding one then takes
+//! no time that tells anything about the tokens, and nothing that is printed can give one away.
 
 use super::user::User;
 use ring::hmac;
@@ -18,7 +18,9 @@ pub struct TokenFile {
 
 impl fmt::Debug for TokenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenFile").field("tokens", &self.users.len()).finish_non_exhaustive()
+        f.debug_struct("TokenFile")
+            .field("tokens", &self.users.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -39,16 +41,29 @@ pub enum Error {
 
 impl TokenFile {
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
+            path: path.to_owned(),
+            source,
+        })?;
         Self::parse(&text)
     }
 
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let key =
-            hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()).map_err(|_| Error::NoRandom)?;
-        let mut file = Self { key, users: HashMap::new() };
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            file.add(line).map_err(|what| Error::Line { line: number + 1, what })?;
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())
+            .map_err(|_| Error::NoRandom)?;
+        let mut file = Self {
+            key,
+            users: HashMap::new(),
+        };
+        for (number, line) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty())
+        {
+            file.add(line).map_err(|what| Error::Line {
+                line: number + 1,
+                what,
+            })?;
         }
         Ok(file)
     }
@@ -64,16 +79,30 @@ impl TokenFile {
 
     fn add(&mut self, line: &str) -> Result<(), &'static str> {
         let fields = fields(line)?;
-        let [token, name, uid, more @ ..] = fields.as_slice() else { return Err("fewer than three columns") };
+        let [token, name, uid, more @ ..] = fields.as_slice() else {
+            return Err("fewer than three columns");
+        };
         if token.is_empty() {
             return Err("the token is empty");
         }
         if name.is_empty() {
             return Err("the user is empty");
         }
-        let groups = more.first().map(String::as_str).unwrap_or_default().split(',');
-        let groups = groups.filter(|group| !group.is_empty()).map(str::to_owned).collect();
-        let user = User { name: name.clone(), uid: uid.clone(), groups, ..User::default() };
+        let groups = more
+            .first()
+            .map(String::as_str)
+            .unwrap_or_default()
+            .split(',');
+        let groups = groups
+            .filter(|group| !group.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let user = User {
+            name: name.clone(),
+            uid: uid.clone(),
+            groups,
+            ..User::default()
+        };
         match self.users.insert(self.digest(token), user) {
             Some(_) => Err("the token stands on an earlier line too"),
             None => Ok(()),
@@ -133,9 +162,24 @@ mod tests {
     fn tokens_name_users() {
         let text = "t0ken-a,ann,1\n\nt0ken-b,bob,2,\"dev,ops\"\n\"to\"\"ken,c\",cy,3,one,ignored\n";
         let file = TokenFile::parse(text).unwrap();
-        assert_eq!(file.user("t0ken-a"), Some(&User { uid: "1".into(), ..User::new("ann", &[]) }));
-        assert_eq!(file.user("t0ken-b"), Some(&User { uid: "2".into(), ..User::new("bob", &["dev", "ops"]) }));
-        assert_eq!(file.user("to\"ken,c").map(|user| user.name.as_str()), Some("cy"));
+        assert_eq!(
+            file.user("t0ken-a"),
+            Some(&User {
+                uid: "1".into(),
+                ..User::new("ann", &[])
+            })
+        );
+        assert_eq!(
+            file.user("t0ken-b"),
+            Some(&User {
+                uid: "2".into(),
+                ..User::new("bob", &["dev", "ops"])
+            })
+        );
+        assert_eq!(
+            file.user("to\"ken,c").map(|user| user.name.as_str()),
+            Some("cy")
+        );
         for wrong in ["", "t0ken", "t0ken-A", "t0ken-a ", "ann"] {
             assert_eq!(file.user(wrong), None, "{wrong}");
         }
@@ -150,12 +194,23 @@ mod tests {
             ("secret,,1\n", 1, "the user is empty"),
             ("secret,ann,1,\"dev\n", 1, "a quote is not closed"),
             ("secret,ann,1,\"dev\"x\n", 1, "text after a closing quote"),
-            ("sec\"ret,ann,1\n", 1, "a quote inside a column that has none around it"),
-            ("secret,ann,1\nsecret,bob,2\n", 2, "the token stands on an earlier line too"),
+            (
+                "sec\"ret,ann,1\n",
+                1,
+                "a quote inside a column that has none around it",
+            ),
+            (
+                "secret,ann,1\nsecret,bob,2\n",
+                2,
+                "the token stands on an earlier line too",
+            ),
         ];
         for (text, wanted_line, wanted) in cases {
             let error = TokenFile::parse(text).unwrap_err();
-            assert!(matches!(error, Error::Line { line, what } if line == wanted_line && what == wanted), "{text:?}");
+            assert!(
+                matches!(error, Error::Line { line, what } if line == wanted_line && what == wanted),
+                "{text:?}"
+            );
             assert!(!format!("{error} {error:?}").contains("sec"), "{text:?}");
         }
     }

@@ -28,7 +28,11 @@ pub struct User {
 impl User {
     pub fn new(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-        Self { name: name.to_owned(), groups, ..Self::default() }
+        Self {
+            name: name.to_owned(),
+            groups,
+            ..Self::default()
+        }
     }
 
     pub fn anonymous() -> Self {
@@ -36,8 +40,15 @@ impl User {
     }
 
     pub fn service_account(namespace: &str, name: &str) -> Self {
-        let groups = [SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}")];
-        Self { name: service_account_name(namespace, name), groups: groups.into(), ..Self::default() }
+        let groups = [
+            SERVICE_ACCOUNTS.to_owned(),
+            format!("{SERVICE_ACCOUNTS}:{namespace}"),
+        ];
+        Self {
+            name: service_account_name(namespace, name),
+            groups: groups.into(),
+            ..Self::default()
+        }
     }
 
     pub fn is_in(&self, group: &str) -> bool {
@@ -55,7 +66,9 @@ impl User {
 
     /// The node's name, if this is a node.
     pub fn node(&self) -> Option<&str> {
-        self.name.strip_prefix(NODE_PREFIX).filter(|name| !name.is_empty() && self.is_in(NODES))
+        self.name
+            .strip_prefix(NODE_PREFIX)
+            .filter(|name| !name.is_empty() && self.is_in(NODES))
     }
 
     /// As `UserInfo` of the authentication API.
@@ -83,7 +96,9 @@ impl User {
             name: object::text(spec, "user").to_owned(),
             uid: object::text(spec, "uid").to_owned(),
             groups: texts(object::at(spec, "groups")),
-            extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect(),
+            extra: extra
+                .map(|(key, values)| (key.clone(), texts(values)))
+                .collect(),
         }
     }
 }
@@ -103,5 +118,10 @@ pub fn split_service_account(user: &str) -> Option<(&str, &str)> {
 
 /// The strings of a list.
 pub(super) fn texts(list: &Value) -> Vec<String> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }

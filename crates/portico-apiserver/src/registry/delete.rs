@@ -57,7 +57,10 @@ impl Registry {
         }
         for _ in 0..ATTEMPTS {
             self.settle().await?;
-            let entry = self.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info().subject(), name))?;
+            let entry = self
+                .store
+                .get(&key)
+                .ok_or_else(|| ApiError::not_found(kind.info().subject(), name))?;
             let entry = self.shown(kind, entry);
             let live = load(&entry)?;
             preconditions(kind, name, &live, entry.modified, options)?;
@@ -76,7 +79,13 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Option<Deleted>> {
         let key = entry.key.to_string();
-        let mut txn = Txn { checks: vec![Check { key: key.clone(), modified: entry.modified }], ops: Vec::new() };
+        let mut txn = Txn {
+            checks: vec![Check {
+                key: key.clone(),
+                modified: entry.modified,
+            }],
+            ops: Vec::new(),
+        };
         let mut value = entry.value.clone();
         let mut rest = live.clone();
         set_finalizers(kind, &mut rest, options.dependents);
@@ -87,16 +96,30 @@ impl Registry {
                 return Ok(Some(Deleted::Marked(entry)));
             }
             value = Bytes::from(stored::store(&rest));
-            if object::items(&rest, "metadata.finalizers").iter().any(|found| found == ORPHAN || found == FOREGROUND) {
+            if object::items(&rest, "metadata.finalizers")
+                .iter()
+                .any(|found| found == ORPHAN || found == FOREGROUND)
+            {
                 self.note_held(key.clone());
             }
-            txn.ops.push(Op::Put { key, value: value.clone() });
+            txn.ops.push(Op::Put {
+                key,
+                value: value.clone(),
+            });
         } else {
             txn.ops = ops(kind, &live, &key);
         }
         let done = |modified| {
-            let entry = Entry { value, modified, ..entry.clone() };
-            if held { Deleted::Marked(entry) } else { Deleted::Gone(entry) }
+            let entry = Entry {
+                value,
+                modified,
+                ..entry.clone()
+            };
+            if held {
+                Deleted::Marked(entry)
+            } else {
+                Deleted::Gone(entry)
+            }
         };
         if options.dry_run {
             return Ok(Some(done(entry.modified)));
@@ -118,7 +141,15 @@ impl Registry {
         let mut deleted = Vec::new();
         for entry in self.list(kind, list).await?.entries {
             let object = load(&entry)?;
-            match self.delete(kind, object::namespace(&object), object::name(&object), options).await {
+            match self
+                .delete(
+                    kind,
+                    object::namespace(&object),
+                    object::name(&object),
+                    options,
+                )
+                .await
+            {
                 Ok(_) => deleted.push(entry),
                 Err(error) if error.code == 404 => {}
                 Err(error) => return Err(error),
@@ -130,16 +161,28 @@ impl Registry {
 
 /// Everything that goes when this object goes.
 pub(super) fn ops(kind: &dyn Kind, live: &Value, key: &str) -> Vec<Op> {
-    let mut ops = vec![Op::Delete { key: key.to_owned() }];
-    let owned = Claims { take: Vec::new(), free: kind.owned(live) };
+    let mut ops = vec![Op::Delete {
+        key: key.to_owned(),
+    }];
+    let owned = Claims {
+        take: Vec::new(),
+        free: kind.owned(live),
+    };
     claims::add(&owned, key, &mut Vec::new(), &mut ops);
-    ops.extend(kind.goes_with(live).into_iter().map(|key| Op::Delete { key }));
+    ops.extend(
+        kind.goes_with(live)
+            .into_iter()
+            .map(|key| Op::Delete { key }),
+    );
     ops
 }
 
 /// Dependents that must be dealt with first hold the object by a finalizer.
 fn set_finalizers(kind: &dyn Kind, object: &mut Value, dependents: Option<Dependents>) {
-    let old: Vec<&str> = object::items(object, "metadata.finalizers").iter().filter_map(Value::as_str).collect();
+    let old: Vec<&str> = object::items(object, "metadata.finalizers")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     let has = |name: &str| old.contains(&name);
     let wanted = match dependents {
         _ if !kind.has_dependents() => None,
@@ -150,7 +193,10 @@ fn set_finalizers(kind: &dyn Kind, object: &mut Value, dependents: Option<Depend
         None if has(FOREGROUND) => Some(FOREGROUND),
         None => None,
     };
-    let others = old.iter().copied().filter(|name| ![ORPHAN, FOREGROUND].contains(name));
+    let others = old
+        .iter()
+        .copied()
+        .filter(|name| ![ORPHAN, FOREGROUND].contains(name));
     let new: Vec<Value> = others.chain(wanted).map(Value::from).collect();
     // In another order they are the same.
     if new.len() == old.len() && wanted.is_none_or(has) {
@@ -178,19 +224,34 @@ fn marked(kind: &dyn Kind, mut live: Value) -> Value {
     live
 }
 
-fn preconditions(kind: &dyn Kind, name: &str, live: &Value, found: u64, options: &DeleteOptions) -> Result<()> {
-    let subject = portico_api::status::Subject { group: kind.info().group, resource: kind.info().kind };
+fn preconditions(
+    kind: &dyn Kind,
+    name: &str,
+    live: &Value,
+    found: u64,
+    options: &DeleteOptions,
+) -> Result<()> {
+    let subject = portico_api::status::Subject {
+        group: kind.info().group,
+        resource: kind.info().kind,
+    };
     let uid = object::text(live, "metadata.uid");
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         let why = format!(
-            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The \
+             object might have been deleted and then recreated"
         );
         return Err(ApiError::conflict(subject, name, why));
     }
     let found = found.to_string();
-    if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != found) {
+    if let Some(wanted) = options
+        .resource_version
+        .as_deref()
+        .filter(|wanted| *wanted != found)
+    {
         let why = format!(
-            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({found}). The object might have been modified"
+            "the ResourceVersion in the precondition ({wanted}) does not match the \
+             ResourceVersion in record ({found}). The object might have been modified"
         );
         return Err(ApiError::conflict(subject, name, why));
     }
@@ -204,23 +265,42 @@ mod tests {
 
     #[test]
     fn finalizers_say_what_becomes_of_dependents() {
-        let config_map = portico_api::kinds::all().into_iter().find(|kind| kind.info().plural == "configmaps");
+        let config_map = portico_api::kinds::all()
+            .into_iter()
+            .find(|kind| kind.info().plural == "configmaps");
         let config_map = config_map.expect("served");
         let table = [
             (json!([]), None, json!(null)),
             (json!(["a/b"]), None, json!(["a/b"])),
-            (json!(["a/b"]), Some(Dependents::Foreground), json!(["a/b", "foregroundDeletion"])),
+            (
+                json!(["a/b"]),
+                Some(Dependents::Foreground),
+                json!(["a/b", "foregroundDeletion"]),
+            ),
             (json!([]), Some(Dependents::Orphan), json!(["orphan"])),
             (json!(["orphan", "a/b"]), None, json!(["orphan", "a/b"])),
-            (json!(["orphan", "a/b"]), Some(Dependents::Foreground), json!(["a/b", "foregroundDeletion"])),
+            (
+                json!(["orphan", "a/b"]),
+                Some(Dependents::Foreground),
+                json!(["a/b", "foregroundDeletion"]),
+            ),
             (json!(["orphan"]), Some(Dependents::Background), json!(null)),
-            (json!(["foregroundDeletion", "a/b"]), Some(Dependents::Background), json!(["a/b"])),
+            (
+                json!(["foregroundDeletion", "a/b"]),
+                Some(Dependents::Background),
+                json!(["a/b"]),
+            ),
         ];
         for (before, dependents, after) in table {
             let mut object = json!({"metadata": {"finalizers": before}});
             set_finalizers(config_map.as_ref(), &mut object, dependents);
-            let found = Some(object::at(&object, "metadata.finalizers")).filter(|list| **list != json!([]));
-            assert_eq!(found.unwrap_or(&Value::Null), &after, "{before} {dependents:?}");
+            let found =
+                Some(object::at(&object, "metadata.finalizers")).filter(|list| **list != json!([]));
+            assert_eq!(
+                found.unwrap_or(&Value::Null),
+                &after,
+                "{before} {dependents:?}"
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The generic registry: every kind is created, read, changed and deleted by the code in this folder.
+//! The generic registry: every kind is created, read, changed and deleted by the code in this
+//! folder.
 //!
-//! A kind only says what is special about it (`portico_api::kinds::Kind`). An object and everything it claims
-//! (addresses, node ports) are written in one transaction.
+//! A kind only says what is special about it (`portico_api::kinds::Kind`). An object and everything
+//! it claims (addresses, node ports) are written in one transaction.
 
 mod claims;
 mod create;
@@ -46,7 +47,8 @@ pub struct WriteOptions {
     /// The field manager.
     pub manager: String,
     pub dry_run: bool,
-    /// An object of the server's own, which need not pass validation: its address may be a loopback one.
+    /// An object of the server's own, which need not pass validation: its address may be a loopback
+    /// one.
     pub trusted: bool,
     pub guard: Option<Guard>,
 }
@@ -61,15 +63,31 @@ impl Registry {
     pub fn new(store: Store, gates: Gates, kinds: Vec<Arc<dyn Kind>>) -> Self {
         let path = |kind: &Arc<dyn Kind>| {
             let info = kind.info();
-            (info.group.to_owned(), info.version.to_owned(), info.plural.to_owned())
+            (
+                info.group.to_owned(),
+                info.version.to_owned(),
+                info.plural.to_owned(),
+            )
         };
-        let by_path = kinds.iter().map(|kind| (path(kind), Arc::clone(kind))).collect();
-        Self { store, gates, kinds, by_path, held: Mutex::default() }
+        let by_path = kinds
+            .iter()
+            .map(|kind| (path(kind), Arc::clone(kind)))
+            .collect();
+        Self {
+            store,
+            gates,
+            kinds,
+            by_path,
+            held: Mutex::default(),
+        }
     }
 
     /// Remember an object whose deletion waits for its dependents.
     pub fn note_held(&self, key: String) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        self.held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key);
     }
 
     pub fn take_held(&self) -> BTreeSet<String> {
@@ -81,31 +99,43 @@ impl Registry {
     }
 
     pub fn kind(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<dyn Kind>> {
-        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+        self.by_path
+            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
     /// A kind that is always there, for the server's own use.
     pub fn core_kind(&self, plural: &str) -> Result<&Arc<dyn Kind>> {
-        self.kind("", "v1", plural).ok_or_else(|| ApiError::internal(format!("{plural} are not served")))
+        self.kind("", "v1", plural)
+            .ok_or_else(|| ApiError::internal(format!("{plural} are not served")))
     }
 
-    /// The object as this server shows it: stored before a gate was switched on, it gets that gate's defaults now.
+    /// The object as this server shows it: stored before a gate was switched on, it gets that
+    /// gate's defaults now.
     pub fn shown(&self, kind: &dyn Kind, entry: Entry) -> Entry {
         if !kind.may_need_read(&entry.value) {
             return entry;
         }
-        let Ok(mut object) = stored::load(&entry.value, entry.modified) else { return entry };
+        let Ok(mut object) = stored::load(&entry.value, entry.modified) else {
+            return entry;
+        };
         if !kind.read(&mut object, &self.gates) {
             return entry;
         }
-        Entry { value: stored::store(&object).into(), ..entry }
+        Entry {
+            value: stored::store(&object).into(),
+            ..entry
+        }
     }
 }
 
 /// The storage key of an object.
 pub fn key(kind: &dyn Kind, namespace: &str, name: &str) -> String {
     let info = kind.info();
-    if info.namespaced { format!("{}/{namespace}/{name}", info.storage) } else { format!("{}/{name}", info.storage) }
+    if info.namespaced {
+        format!("{}/{namespace}/{name}", info.storage)
+    } else {
+        format!("{}/{name}", info.storage)
+    }
 }
 
 /// The prefix of all objects of a kind, or of one namespace.
@@ -119,8 +149,12 @@ pub fn prefix(kind: &dyn Kind, namespace: &str) -> String {
 }
 
 fn load(entry: &Entry) -> Result<Value> {
-    stored::load(&entry.value, entry.modified)
-        .map_err(|error| ApiError::internal(format!("the stored object {} is damaged: {error}", entry.key)))
+    stored::load(&entry.value, entry.modified).map_err(|error| {
+        ApiError::internal(format!(
+            "the stored object {} is damaged: {error}",
+            entry.key
+        ))
+    })
 }
 
 fn invalid(kind: &dyn Kind, name: &str, errors: &[field::Error]) -> Result<()> {
@@ -135,14 +169,22 @@ fn invalid(kind: &dyn Kind, name: &str, errors: &[field::Error]) -> Result<()> {
 /// Forget what only the server may set on a new object, before it is asked who owns which field.
 pub fn wipe_system_fields(object: &mut Value) {
     let metadata = object::child(object, "metadata");
-    for key in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+    for key in [
+        "creationTimestamp",
+        "uid",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
         metadata.remove(key);
     }
 }
 
 fn store_error(error: TxnError) -> ApiError {
     match error {
-        TxnError::Conflict { key } => ApiError::internal(format!("lost the race for {key} too often, try again")),
+        TxnError::Conflict { key } => {
+            ApiError::internal(format!("lost the race for {key} too often, try again"))
+        }
         error @ TxnError::TooLarge { .. } => ApiError::too_large(error.to_string()),
         error => ApiError::unavailable(error.to_string()),
     }

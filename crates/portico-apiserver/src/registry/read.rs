@@ -46,7 +46,8 @@ pub struct List {
 }
 
 impl Version {
-    /// What is wrong with the query parameters `resourceVersion` and `resourceVersionMatch` of a list.
+    /// What is wrong with the query parameters `resourceVersion` and `resourceVersionMatch` of a
+    /// list.
     pub fn problems(version: &str, matching: &str, continued: bool) -> Vec<field::Error> {
         let path = Path::new("resourceVersionMatch");
         let forbidden = |why: &str| field::Error::forbidden(&path, why);
@@ -55,37 +56,54 @@ impl Version {
             return errors;
         }
         if version.is_empty() {
-            errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
+            errors.push(forbidden(
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
         }
         if continued {
-            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+            errors.push(forbidden(
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
-            errors.push(field::Error::not_supported(&path, matching, &["Exact", "NotOlderThan", ""]));
+            errors.push(field::Error::not_supported(
+                &path,
+                matching,
+                &["Exact", "NotOlderThan", ""],
+            ));
         }
         if (matching, version) == ("Exact", "0") {
-            errors.push(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+            errors.push(forbidden(
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ));
         }
         errors
     }
 
-    /// From the query parameters `resourceVersion` and `resourceVersionMatch` of a list, once they have no problems.
+    /// From the query parameters `resourceVersion` and `resourceVersionMatch` of a list, once they
+    /// have no problems.
     pub fn parse(version: &str, matching: &str, limited: bool, continued: bool) -> Result<Self> {
         let number = || {
             version.parse::<u64>().map_err(|_| {
                 ApiError::bad_request(format!(
-                    "Invalid value: {version:?}: the resourceVersion must be one that the server gave"
+                    "Invalid value: {version:?}: the resourceVersion must be one that the server \
+                     gave"
                 ))
             })
         };
         match (matching, version) {
             ("", "") => Ok(Self::Newest),
             ("", "0") => Ok(Self::Any),
-            // Before there was a match rule, a limited list from a version meant exactly that version.
+            // Before there was a match rule, a limited list from a version meant exactly that
+            // version.
             ("", _) if limited && !continued => number().map(Self::Exactly),
-            ("" | "NotOlderThan", _) => {
-                number().map(|number| if number == 0 { Self::Any } else { Self::NotOlderThan(number) })
-            }
+            ("" | "NotOlderThan", _) => number().map(|number| {
+                if number == 0 {
+                    Self::Any
+                } else {
+                    Self::NotOlderThan(number)
+                }
+            }),
             _ => number().map(Self::Exactly),
         }
     }
@@ -107,21 +125,37 @@ impl Registry {
             None => self.await_version(options.version).await?,
         };
         let at = at.unwrap_or_else(|| self.store.revision());
-        let mut list = List { revision: at, ..List::default() };
+        let mut list = List {
+            revision: at,
+            ..List::default()
+        };
         if options.labels.is_empty() && options.fields.is_empty() {
-            let range = Range { prefix: &prefix, after: start.after.as_deref(), limit: options.limit, at: Some(at) };
-            let found = self.store.range(range).map_err(|error| expired(error, &options.continue_token))?;
+            let range = Range {
+                prefix: &prefix,
+                after: start.after.as_deref(),
+                limit: options.limit,
+                at: Some(at),
+            };
+            let found = self
+                .store
+                .range(range)
+                .map_err(|error| expired(error, &options.continue_token))?;
             list.remaining = found.more.then_some(found.remaining);
             let last = found.entries.last().filter(|_| found.more);
             list.continue_token = last.map(|entry| token(at, &entry.key, &prefix));
-            list.entries = found.entries.into_iter().map(|entry| self.shown(kind, entry)).collect();
+            list.entries = found
+                .entries
+                .into_iter()
+                .map(|entry| self.shown(kind, entry))
+                .collect();
             return Ok(list);
         }
         self.list_selected(kind, options, &prefix, start.after, &mut list)?;
         Ok(list)
     }
 
-    /// Look through the range in chunks for what matches, until the limit is reached and something follows.
+    /// Look through the range in chunks for what matches, until the limit is reached and something
+    /// follows.
     fn list_selected(
         &self,
         kind: &dyn Kind,
@@ -132,8 +166,16 @@ impl Registry {
     ) -> Result<()> {
         let at = list.revision;
         loop {
-            let range = Range { prefix, after: after.as_deref(), limit: CHUNK, at: Some(at) };
-            let found = self.store.range(range).map_err(|error| expired(error, &options.continue_token))?;
+            let range = Range {
+                prefix,
+                after: after.as_deref(),
+                limit: CHUNK,
+                at: Some(at),
+            };
+            let found = self
+                .store
+                .range(range)
+                .map_err(|error| expired(error, &options.continue_token))?;
             for entry in found.entries {
                 if options.limit > 0 && list.entries.len() == options.limit {
                     list.continue_token = after.as_deref().map(|after| token(at, after, prefix));
@@ -175,7 +217,12 @@ impl Registry {
 }
 
 /// Does the object match both selectors?
-pub fn matches(kind: &dyn Kind, entry: &Entry, labels: &LabelSelector, fields: &FieldSelector) -> Result<bool> {
+pub fn matches(
+    kind: &dyn Kind,
+    entry: &Entry,
+    labels: &LabelSelector,
+    fields: &FieldSelector,
+) -> Result<bool> {
     if labels.is_empty() && fields.is_empty() {
         return Ok(true);
     }
@@ -196,14 +243,25 @@ impl Start {
             return Ok(Self::default());
         }
         let bad = || {
-            ApiError::bad_request("invalid continue token: continue key is not valid: use the one from the last list")
+            ApiError::bad_request(
+                "invalid continue token: continue key is not valid: use the one from the last list",
+            )
         };
-        let json = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad())?;
+        let json = URL_SAFE_NO_PAD
+            .decode(token.trim_end_matches('='))
+            .map_err(|_| bad())?;
         let token: Value = serde_json::from_slice(&json).map_err(|_| bad())?;
-        let start = token.get("start").and_then(Value::as_str).filter(|start| !start.is_empty()).ok_or_else(bad)?;
+        let start = token
+            .get("start")
+            .and_then(Value::as_str)
+            .filter(|start| !start.is_empty())
+            .ok_or_else(bad)?;
         let revision = token.get("rv").and_then(Value::as_i64).ok_or_else(bad)?;
         // A negative revision is an inconsistent continuation: go on from there, as of now.
-        Ok(Self { revision: u64::try_from(revision).ok(), after: Some(format!("{prefix}{start}")) })
+        Ok(Self {
+            revision: u64::try_from(revision).ok(),
+            after: Some(format!("{prefix}{start}")),
+        })
     }
 }
 
@@ -212,11 +270,14 @@ fn token(revision: u64, after: &str, prefix: &str) -> String {
 }
 
 fn encode_token(revision: Value, start: &str) -> String {
-    URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
+    URL_SAFE_NO_PAD
+        .encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
 }
 
 fn expired(error: ReadError, token: &str) -> ApiError {
-    let ReadError::Compacted { .. } = error else { return read_error(error) };
+    let ReadError::Compacted { .. } = error else {
+        return read_error(error);
+    };
     if token.is_empty() {
         return ApiError::expired("The resourceVersion for the provided list is too old.");
     }
@@ -226,17 +287,28 @@ fn expired(error: ReadError, token: &str) -> ApiError {
          results. Continuing with the provided token results in an inconsistent list - objects that were created, \
          modified, or deleted between the time the first chunk was returned and now may show up in the list.",
     );
-    let old = URL_SAFE_NO_PAD.decode(token).ok().and_then(|json| serde_json::from_slice::<Value>(&json).ok());
-    if let Some(start) = old.as_ref().and_then(|old| old.get("start")).and_then(Value::as_str) {
+    let old = URL_SAFE_NO_PAD
+        .decode(token)
+        .ok()
+        .and_then(|json| serde_json::from_slice::<Value>(&json).ok());
+    if let Some(start) = old
+        .as_ref()
+        .and_then(|old| old.get("start"))
+        .and_then(Value::as_str)
+    {
         error.list_metadata = Some(json!({"continue": encode_token(json!(-1), start)}));
     }
     error
 }
 
 fn too_new(revision: u64, current: u64) -> ApiError {
-    let mut error =
-        ApiError::new(504, "Timeout", format!("Too large resource version: {revision}, current: {current}"));
-    let cause = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
+    let mut error = ApiError::new(
+        504,
+        "Timeout",
+        format!("Too large resource version: {revision}, current: {current}"),
+    );
+    let cause =
+        json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
     error.details.insert("causes".into(), cause);
     error.details.insert("retryAfterSeconds".into(), 1.into());
     error
@@ -253,7 +325,10 @@ mod tests {
         assert_eq!(parse("0", ""), Ok(Version::Any));
         assert_eq!(parse("7", ""), Ok(Version::NotOlderThan(7)));
         assert_eq!(parse("7", "Exact"), Ok(Version::Exactly(7)));
-        assert_eq!(Version::parse("7", "", true, false), Ok(Version::Exactly(7)));
+        assert_eq!(
+            Version::parse("7", "", true, false),
+            Ok(Version::Exactly(7))
+        );
         let table = [
             ("7", "", false, 0),
             ("7", "Exact", false, 0),
@@ -273,8 +348,14 @@ mod tests {
     #[test]
     fn continue_tokens_round_trip() {
         let token = token(9, "services/a/b", "services/");
-        let start = Start { revision: Some(9), after: Some("services/a/b".to_owned()) };
+        let start = Start {
+            revision: Some(9),
+            after: Some("services/a/b".to_owned()),
+        };
         assert_eq!(Start::parse(&token, "services/"), Ok(start));
-        assert_eq!(Start::parse("abc", "services/").map_err(|e| e.code), Err(400));
+        assert_eq!(
+            Start::parse("abc", "services/").map_err(|e| e.code),
+            Err(400)
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Changing objects: full updates, patches and server-side apply, of the object or of a part of it.
 
-use super::{ATTEMPTS, Registry, WriteOptions, claims, invalid, key, load, store_error, wipe_system_fields};
+use super::{
+    ATTEMPTS, Registry, WriteOptions, claims, invalid, key, load, store_error, wipe_system_fields,
+};
 use crate::decode::{self, FieldValidation};
 use bytes::Bytes;
 use portico_api::codec::stored;
@@ -74,10 +76,17 @@ impl Target<'_> {
 
 impl Registry {
     /// `PUT`: replace the object by a decoded one.
-    pub async fn update(&self, target: Target<'_>, wanted: Value, options: &WriteOptions) -> Result<Written> {
+    pub async fn update(
+        &self,
+        target: Target<'_>,
+        wanted: Value,
+        options: &WriteOptions,
+    ) -> Result<Written> {
         self.change(target, options, |live| {
             let mut new = decode::inward(target.kind, wanted.clone(), live, false, &self.gates)?;
-            let Some(live) = live else { return self.put_missing(target, new, options) };
+            let Some(live) = live else {
+                return self.put_missing(target, new, options);
+            };
             same_incarnation(target, &new, live)?;
             self.note_owner(target, Some(live), &mut new, options);
             Ok((new, Vec::new()))
@@ -85,14 +94,24 @@ impl Registry {
         .await
     }
 
-    fn put_missing(&self, target: Target<'_>, mut new: Value, options: &WriteOptions) -> Result<(Value, Vec<String>)> {
+    fn put_missing(
+        &self,
+        target: Target<'_>,
+        mut new: Value,
+        options: &WriteOptions,
+    ) -> Result<(Value, Vec<String>)> {
         if target.part != Part::Main || !target.kind.create_on_update() {
             return Err(target.not_found());
         }
         let uid = object::text(&new, "metadata.uid");
         if !uid.is_empty() {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
-            return Err(ApiError::conflict(target.kind.info().subject(), target.name, why));
+            let why =
+                format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
+            return Err(ApiError::conflict(
+                target.kind.info().subject(),
+                target.name,
+                why,
+            ));
         }
         forget_version(&mut new)?;
         wipe_system_fields(&mut new);
@@ -112,9 +131,15 @@ impl Registry {
         self.change(target, options, |live| match (body, live) {
             (PatchBody::Apply { .. }, None) if !may_create => {
                 let why = "applying an object that does not exist needs the right to create it";
-                Err(ApiError::forbidden(target.kind.info().subject(), target.name, why))
+                Err(ApiError::forbidden(
+                    target.kind.info().subject(),
+                    target.name,
+                    why,
+                ))
             }
-            (PatchBody::Apply { object, force }, live) => self.applied(target, object, *force, live, options),
+            (PatchBody::Apply { object, force }, live) => {
+                self.applied(target, object, *force, live, options)
+            }
             (_, None) => Err(target.not_found()),
             (body, Some(live)) => {
                 let (mut new, warnings) = self.patched(target, body, validation, live)?;
@@ -141,7 +166,9 @@ impl Registry {
             PatchBody::Strategic(strategic) => {
                 patch::strategic::apply(schema(), kind.info().schema, before, strategic)?
             }
-            PatchBody::Apply { .. } => return Err(ApiError::internal("apply is not a patch of this form")),
+            PatchBody::Apply { .. } => {
+                return Err(ApiError::internal("apply is not a patch of this form"));
+            }
         };
         if matches!(body, PatchBody::Json(_) | PatchBody::Merge(_)) {
             decode::check_patched_kind(kind, &after)?;
@@ -150,7 +177,11 @@ impl Registry {
         let metadata = object::child(&mut decoded.object, "metadata");
         if !kind.info().namespaced {
             metadata.remove("namespace");
-        } else if metadata.get("namespace").and_then(Value::as_str).is_none_or(str::is_empty) {
+        } else if metadata
+            .get("namespace")
+            .and_then(Value::as_str)
+            .is_none_or(str::is_empty)
+        {
             metadata.insert("namespace".into(), target.namespace.into());
         }
         let new = decode::inward(kind, decoded.object, Some(live), true, &self.gates)?;
@@ -172,21 +203,28 @@ impl Registry {
         }
         let uid = object::text(applied, "metadata.uid");
         if live.is_none() && !uid.is_empty() {
-            let why =
-                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object \
+                 was found"
+            );
             return Err(ApiError::conflict(kind.info().subject(), target.name, why));
         }
         let mut applied = applied.clone();
         if live.is_none() {
             forget_version(&mut applied)?;
         }
-        invalid(kind, target.name, &kind.to_stored(&mut applied, None, false))?;
+        invalid(
+            kind,
+            target.name,
+            &kind.to_stored(&mut applied, None, false),
+        )?;
         let now = crate::clock::now_text();
         let api_version = kind.stored_info().api_version();
         let map = object::map(&mut applied);
         map.insert("apiVersion".into(), api_version.as_str().into());
         map.insert("kind".into(), kind.stored_info().kind.into());
-        let mut merged = owners(target, options, &api_version, &now).apply(live, &applied, force)?;
+        let mut merged =
+            owners(target, options, &api_version, &now).apply(live, &applied, force)?;
         if live.is_none() {
             object::child(&mut merged, "metadata").remove("resourceVersion");
         }
@@ -196,7 +234,13 @@ impl Registry {
     }
 
     /// Write down which manager owns the fields that differ from the live object.
-    pub fn note_owner(&self, target: Target<'_>, live: Option<&Value>, new: &mut Value, options: &WriteOptions) {
+    pub fn note_owner(
+        &self,
+        target: Target<'_>,
+        live: Option<&Value>,
+        new: &mut Value,
+        options: &WriteOptions,
+    ) {
         let now = crate::clock::now_text();
         let api_version = target.kind.stored_info().api_version();
         owners(target, options, &api_version, &now).update(live, new);
@@ -227,17 +271,26 @@ impl Registry {
                     other => other?,
                 };
                 warnings.extend(written.warnings);
-                return Ok(Written { warnings, ..written });
+                return Ok(Written {
+                    warnings,
+                    ..written
+                });
             };
             let entry = self.shown(target.kind, entry);
             let live = load(&entry)?;
             let (new, mut warnings) = make(Some(&live))?;
             if let Some(written) = self.replace(target, entry, live, new, options).await? {
                 warnings.extend(written.warnings);
-                return Ok(Written { warnings, ..written });
+                return Ok(Written {
+                    warnings,
+                    ..written
+                });
             }
         }
-        Err(ApiError::modified(target.kind.info().subject(), target.name))
+        Err(ApiError::modified(
+            target.kind.info().subject(),
+            target.name,
+        ))
     }
 
     /// Store `new` in the place of `live`; `None` if somebody was faster.
@@ -253,19 +306,35 @@ impl Registry {
         expect_version(target, &new, entry.modified)?;
         let claims = self.prepare(target, &live, &mut new, options)?;
         let warnings = kind.warnings(&new, Some(&live));
-        let written = |entry| Ok(Some(Written { entry, created: false, warnings }));
+        let written = |entry| {
+            Ok(Some(Written {
+                entry,
+                created: false,
+                warnings,
+            }))
+        };
         managed::keep_times(&live, &mut new);
         let key = entry.key.to_string();
         let value = Bytes::from(stored::store(&new));
-        let deleted = object::at(&live, "metadata.deletionTimestamp").is_string() && !kind.is_held(&new);
+        let deleted =
+            object::at(&live, "metadata.deletionTimestamp").is_string() && !kind.is_held(&new);
         if !deleted && value == entry.value {
             return written(entry);
         }
-        let mut txn = Txn { checks: vec![Check { key: key.clone(), modified: entry.modified }], ops: Vec::new() };
+        let mut txn = Txn {
+            checks: vec![Check {
+                key: key.clone(),
+                modified: entry.modified,
+            }],
+            ops: Vec::new(),
+        };
         if deleted {
             txn.ops = super::delete::ops(kind, &live, &key);
         } else {
-            txn.ops.push(Op::Put { key: key.clone(), value: value.clone() });
+            txn.ops.push(Op::Put {
+                key: key.clone(),
+                value: value.clone(),
+            });
             claims::add(&claims, &key, &mut txn.checks, &mut txn.ops);
         }
         if options.dry_run {
@@ -274,19 +343,34 @@ impl Registry {
         match self.store.commit(txn).await {
             // What went with its last finalizer is shown with the version that it had.
             Ok(_) if deleted => written(Entry { value, ..entry }),
-            Ok(revision) => written(Entry { value, modified: revision, ..entry }),
+            Ok(revision) => written(Entry {
+                value,
+                modified: revision,
+                ..entry
+            }),
             Err(TxnError::Conflict { .. }) => Ok(None),
             Err(error) => Err(store_error(error)),
         }
     }
 
-    fn prepare(&self, target: Target<'_>, live: &Value, new: &mut Value, options: &WriteOptions) -> Result<Claims> {
+    fn prepare(
+        &self,
+        target: Target<'_>,
+        live: &Value,
+        new: &mut Value,
+        options: &WriteOptions,
+    ) -> Result<Claims> {
         let (kind, gates) = (target.kind, &self.gates);
         let mut claims = Claims::default();
         metadata::prepare_update(new, live);
         let errors = match target.part {
             Part::Main => {
-                claims = kind.allocate(new, Some(live), &mut claims::StorePool(&self.store), options.dry_run)?;
+                claims = kind.allocate(
+                    new,
+                    Some(live),
+                    &mut claims::StorePool(&self.store),
+                    options.dry_run,
+                )?;
                 kind.prepare_update(new, live, gates);
                 kind.validate_update(new, live, gates)
             }
@@ -314,7 +398,12 @@ impl Registry {
 }
 
 /// Ownership is kept in the stored spelling, whichever one the client used.
-fn owners<'a>(target: Target<'a>, options: &'a WriteOptions, api_version: &'a str, now: &'a str) -> Owners<'a> {
+fn owners<'a>(
+    target: Target<'a>,
+    options: &'a WriteOptions,
+    api_version: &'a str,
+    now: &'a str,
+) -> Owners<'a> {
     Owners {
         schema: schema(),
         type_name: target.kind.stored_info().schema,
@@ -327,12 +416,20 @@ fn owners<'a>(target: Target<'a>, options: &'a WriteOptions, api_version: &'a st
 
 /// A `PUT` that names a uid means that very object, not another of the same name.
 fn same_incarnation(target: Target<'_>, new: &Value, live: &Value) -> Result<()> {
-    let (wanted, found) = (object::text(new, "metadata.uid"), object::text(live, "metadata.uid"));
+    let (wanted, found) = (
+        object::text(new, "metadata.uid"),
+        object::text(live, "metadata.uid"),
+    );
     if wanted.is_empty() || wanted == found {
         return Ok(());
     }
-    let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
-    Err(ApiError::conflict(target.kind.info().subject(), target.name, why))
+    let why =
+        format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+    Err(ApiError::conflict(
+        target.kind.info().subject(),
+        target.name,
+        why,
+    ))
 }
 
 fn expect_version(target: Target<'_>, new: &Value, found: u64) -> Result<()> {
@@ -342,7 +439,12 @@ fn expect_version(target: Target<'_>, new: &Value, found: u64) -> Result<()> {
         "" | "0" => {
             let path = Path::new("metadata").child("resourceVersion");
             let error = field::Error::invalid(&path, 0, "must be specified for an update");
-            Err(ApiError::invalid(info.group, info.plural, target.name, &[error]))
+            Err(ApiError::invalid(
+                info.group,
+                info.plural,
+                target.name,
+                &[error],
+            ))
         }
         text => match text.parse::<u64>() {
             Ok(version) if version == found => Ok(()),

@@ -7,12 +7,19 @@ use portico_api::object;
 use portico_store::{Entry, Range, Watch, WatchError};
 use std::sync::{Arc, RwLock};
 
-const PLURALS: &[&str] = &["clusterrolebindings", "clusterroles", "rolebindings", "roles"];
+const PLURALS: &[&str] = &[
+    "clusterrolebindings",
+    "clusterroles",
+    "rolebindings",
+    "roles",
+];
 
 /// Load all rules, then follow their changes in the background.
 pub fn feed(registry: &Arc<Registry>, rbac: &Arc<RwLock<Rbac>>) {
     for plural in PLURALS {
-        let Some(kind) = registry.kind("rbac.authorization.k8s.io", "v1", plural) else { continue };
+        let Some(kind) = registry.kind("rbac.authorization.k8s.io", "v1", plural) else {
+            continue;
+        };
         let prefix = format!("{}/", kind.info().storage);
         let word = kind.info().kind;
         let watch = load(registry, rbac, &prefix, word);
@@ -23,8 +30,19 @@ pub fn feed(registry: &Arc<Registry>, rbac: &Arc<RwLock<Rbac>>) {
 
 /// Read everything there is, and the watch that goes on from there.
 fn load(registry: &Registry, rbac: &RwLock<Rbac>, prefix: &str, kind: &str) -> Option<Watch> {
-    let found = registry.store.range(Range { prefix, after: None, limit: 0, at: None }).ok()?;
-    found.entries.iter().for_each(|entry| change(rbac, entry, kind, true));
+    let found = registry
+        .store
+        .range(Range {
+            prefix,
+            after: None,
+            limit: 0,
+            at: None,
+        })
+        .ok()?;
+    found
+        .entries
+        .iter()
+        .for_each(|entry| change(rbac, entry, kind, true));
     registry.store.watch(prefix, found.revision).ok()
 }
 
@@ -54,9 +72,15 @@ async fn follow(
 }
 
 fn change(rbac: &RwLock<Rbac>, entry: &Entry, kind: &str, there: bool) {
-    let Ok(mut object) = stored::load(&entry.value, entry.modified) else { return };
+    let Ok(mut object) = stored::load(&entry.value, entry.modified) else {
+        return;
+    };
     object::map(&mut object).insert("kind".into(), kind.into());
     if let Ok(mut rbac) = rbac.write() {
-        if there { rbac.apply(&object) } else { rbac.delete(&object) }
+        if there {
+            rbac.apply(&object)
+        } else {
+            rbac.delete(&object)
+        }
     }
 }

@@ -8,12 +8,23 @@ use portico_api::object;
 use portico_api::status::{ApiError, Result};
 use serde_json::{Value, json};
 
-const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system", "portico-system"];
+const NAMESPACES: &[&str] = &[
+    "default",
+    "kube-node-lease",
+    "kube-public",
+    "kube-system",
+    "portico-system",
+];
 
 pub async fn bootstrap(registry: &Registry) -> Result<()> {
     let namespaces = registry.core_kind("namespaces")?;
     for name in NAMESPACES {
-        ensure(registry, namespaces.as_ref(), json!({"metadata": {"name": name}})).await?;
+        ensure(
+            registry,
+            namespaces.as_ref(),
+            json!({"metadata": {"name": name}}),
+        )
+        .await?;
     }
     for object in objects() {
         access_rule(registry, object).await?;
@@ -32,8 +43,14 @@ async fn access_rule(registry: &Registry, wanted: Value) -> Result<()> {
     let kind = registry
         .kind("rbac.authorization.k8s.io", "v1", plural)
         .ok_or_else(|| ApiError::internal(format!("{plural} are not served")))?;
-    let key = key(kind.as_ref(), object::namespace(&wanted), object::name(&wanted));
-    let Some(entry) = registry.store.get(&key) else { return ensure(registry, kind.as_ref(), wanted).await };
+    let key = key(
+        kind.as_ref(),
+        object::namespace(&wanted),
+        object::name(&wanted),
+    );
+    let Some(entry) = registry.store.get(&key) else {
+        return ensure(registry, kind.as_ref(), wanted).await;
+    };
     let live = stored::load(&entry.value, entry.modified).map_err(ApiError::internal)?;
     match reconciled(Some(&live), &wanted) {
         Some(better) => put(registry, kind.as_ref(), better).await,

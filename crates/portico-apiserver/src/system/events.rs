@@ -21,21 +21,37 @@ pub async fn expire(registry: Arc<Registry>, age: Duration) {
 }
 
 async fn sweep(registry: &Registry, before: i64) {
-    let Ok(kind) = registry.core_kind("events") else { return };
+    let Ok(kind) = registry.core_kind("events") else {
+        return;
+    };
     let prefix = format!("{}/", kind.info().storage);
     let mut after = None;
     loop {
-        let range = Range { prefix: &prefix, after: after.as_deref(), limit: CHUNK, at: None };
-        let Ok(found) = registry.store.range(range) else { return };
+        let range = Range {
+            prefix: &prefix,
+            after: after.as_deref(),
+            limit: CHUNK,
+            at: None,
+        };
+        let Ok(found) = registry.store.range(range) else {
+            return;
+        };
         for entry in &found.entries {
-            let Ok(event) = stored::load(&entry.value, entry.modified) else { continue };
+            let Ok(event) = stored::load(&entry.value, entry.modified) else {
+                continue;
+            };
             if last_touched(&event) >= before {
                 continue;
             }
-            let options =
-                DeleteOptions { resource_version: Some(entry.modified.to_string()), ..DeleteOptions::default() };
+            let options = DeleteOptions {
+                resource_version: Some(entry.modified.to_string()),
+                ..DeleteOptions::default()
+            };
             let (namespace, name) = (object::namespace(&event), object::name(&event));
-            if let Err(error) = registry.delete(kind.as_ref(), namespace, name, &options).await {
+            if let Err(error) = registry
+                .delete(kind.as_ref(), namespace, name, &options)
+                .await
+            {
                 tracing::debug!(%error, namespace, name, "cannot remove an old event");
             }
         }
@@ -48,7 +64,12 @@ async fn sweep(registry: &Registry, before: i64) {
 
 /// When the event was last written: every update notes its time in the managed fields.
 fn last_touched(event: &Value) -> i64 {
-    let managed = object::items(event, "metadata.managedFields").iter().map(|entry| object::text(entry, "time"));
+    let managed = object::items(event, "metadata.managedFields")
+        .iter()
+        .map(|entry| object::text(entry, "time"));
     let times = managed.chain([object::text(event, "metadata.creationTimestamp")]);
-    times.filter_map(crate::clock::parse).max().unwrap_or(i64::MAX)
+    times
+        .filter_map(crate::clock::parse)
+        .max()
+        .unwrap_or(i64::MAX)
 }

@@ -1,7 +1,7 @@
 //! The `kubernetes` Service in `default` and its endpoints: one for each API server that lives.
 //!
-//! Servers that share a store write a heartbeat there. A peer counts as alive while its heartbeat keeps changing, as seen
-//! by this server's own clock: their clocks need not agree.
+//! Servers that share a store write a heartbeat there. A peer counts as alive while its heartbeat
+//! keeps changing, as seen by this server's own clock: their clocks need not agree.
 
 use super::{ensure, put};
 use crate::registry::Registry;
@@ -47,10 +47,18 @@ async fn try_once(registry: &Registry, advertised: &Advertised, peers: &mut Peer
 
 /// Take this server out of the endpoints: it stops.
 pub async fn leave(registry: &Registry, advertised: &Advertised) {
-    let gone = Txn { checks: Vec::new(), ops: vec![Op::Delete { key: heartbeat_key(advertised) }] };
+    let gone = Txn {
+        checks: Vec::new(),
+        ops: vec![Op::Delete {
+            key: heartbeat_key(advertised),
+        }],
+    };
     let _ = registry.store.commit(gone).await;
     if advertised.shared_store {
-        let others = heartbeats(registry).keys().filter_map(|key| key.parse().ok()).collect();
+        let others = heartbeats(registry)
+            .keys()
+            .filter_map(|key| key.parse().ok())
+            .collect();
         let _ = write_endpoints(registry, others).await;
     }
 }
@@ -60,12 +68,27 @@ fn heartbeat_key(advertised: &Advertised) -> String {
 }
 
 async fn once(registry: &Registry, advertised: &Advertised, peers: &mut Peers) -> Result<()> {
-    ensure(registry, registry.core_kind("services")?.as_ref(), service(advertised)).await?;
+    ensure(
+        registry,
+        registry.core_kind("services")?.as_ref(),
+        service(advertised),
+    )
+    .await?;
     let mut alive = vec![advertised.address];
     if advertised.shared_store {
         let beat = crate::clock::now_micros_text();
-        let txn = Txn { checks: Vec::new(), ops: vec![Op::Put { key: heartbeat_key(advertised), value: beat.into() }] };
-        registry.store.commit(txn).await.map_err(|error| ApiError::unavailable(error.to_string()))?;
+        let txn = Txn {
+            checks: Vec::new(),
+            ops: vec![Op::Put {
+                key: heartbeat_key(advertised),
+                value: beat.into(),
+            }],
+        };
+        registry
+            .store
+            .commit(txn)
+            .await
+            .map_err(|error| ApiError::unavailable(error.to_string()))?;
         alive.extend(
             peers
                 .alive(&heartbeats(registry), Instant::now())
@@ -77,9 +100,22 @@ async fn once(registry: &Registry, advertised: &Advertised, peers: &mut Peers) -
 }
 
 fn heartbeats(registry: &Registry) -> BTreeMap<String, u64> {
-    let found = registry.store.range(Range { prefix: HEARTBEATS, after: None, limit: 0, at: None });
+    let found = registry.store.range(Range {
+        prefix: HEARTBEATS,
+        after: None,
+        limit: 0,
+        at: None,
+    });
     let entries = found.map(|found| found.entries).unwrap_or_default();
-    entries.iter().filter_map(|entry| Some((entry.key.strip_prefix(HEARTBEATS)?.to_owned(), entry.modified))).collect()
+    entries
+        .iter()
+        .filter_map(|entry| {
+            Some((
+                entry.key.strip_prefix(HEARTBEATS)?.to_owned(),
+                entry.modified,
+            ))
+        })
+        .collect()
 }
 
 /// What this server knows of the others: the last heartbeat it saw, and when.
@@ -97,12 +133,20 @@ impl Peers {
             }
         }
         let fresh = |seen: &Instant| now.duration_since(*seen) < DEAD_AFTER;
-        self.0.iter().filter(|(_, (_, seen))| fresh(seen)).map(|(peer, _)| peer.clone()).collect()
+        self.0
+            .iter()
+            .filter(|(_, (_, seen))| fresh(seen))
+            .map(|(peer, _)| peer.clone())
+            .collect()
     }
 }
 
 fn service(advertised: &Advertised) -> Value {
-    let ip = advertised.service_ips.first().map(ToString::to_string).unwrap_or_default();
+    let ip = advertised
+        .service_ips
+        .first()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     json!({
         "metadata": {
             "name": "kubernetes", "namespace": "default",
@@ -116,13 +160,17 @@ fn service(advertised: &Advertised) -> Value {
     })
 }
 
-/// One slice per port and address family, since a slice has one list of ports; the first is named like the Service.
+/// One slice per port and address family, since a slice has one list of ports; the first is named
+/// like the Service.
 async fn write_endpoints(registry: &Registry, mut alive: Vec<SocketAddr>) -> Result<()> {
     alive.sort();
     alive.dedup();
     let mut groups: BTreeMap<(u16, bool), Vec<IpAddr>> = BTreeMap::new();
     for address in &alive {
-        groups.entry((address.port(), address.is_ipv6())).or_default().push(address.ip());
+        groups
+            .entry((address.port(), address.is_ipv6()))
+            .or_default()
+            .push(address.ip());
     }
     let slices = registry
         .kind("discovery.k8s.io", "v1", "endpointslices")
@@ -138,21 +186,51 @@ async fn write_endpoints(registry: &Registry, mut alive: Vec<SocketAddr>) -> Res
         wanted.push(name);
     }
     remove_others(registry, slices.as_ref(), &wanted).await?;
-    put(registry, registry.core_kind("endpoints")?.as_ref(), endpoints(&groups)).await
+    put(
+        registry,
+        registry.core_kind("endpoints")?.as_ref(),
+        endpoints(&groups),
+    )
+    .await
 }
 
-async fn remove_others(registry: &Registry, slices: &dyn portico_api::kinds::Kind, wanted: &[String]) -> Result<()> {
+async fn remove_others(
+    registry: &Registry,
+    slices: &dyn portico_api::kinds::Kind,
+    wanted: &[String],
+) -> Result<()> {
     let prefix = format!("{}kubernetes", crate::registry::prefix(slices, "default"));
-    let found = registry.store.range(Range { prefix: &prefix, after: None, limit: 0, at: None });
+    let found = registry.store.range(Range {
+        prefix: &prefix,
+        after: None,
+        limit: 0,
+        at: None,
+    });
     for entry in found.map(|found| found.entries).unwrap_or_default() {
-        let Some(name) = entry.key.rsplit('/').next() else { continue };
-        let ours = entry.value.windows(OURS.len()).any(|window| window == OURS.as_bytes());
+        let Some(name) = entry.key.rsplit('/').next() else {
+            continue;
+        };
+        let ours = entry
+            .value
+            .windows(OURS.len())
+            .any(|window| window == OURS.as_bytes());
         if ours && !wanted.iter().any(|wanted| wanted == name) {
             registry
-                .delete(slices, "default", name, &crate::registry::DeleteOptions::default())
+                .delete(
+                    slices,
+                    "default",
+                    name,
+                    &crate::registry::DeleteOptions::default(),
+                )
                 .await
                 .map(|_| ())
-                .or_else(|error| if error.code == 404 { Ok(()) } else { Err(error) })?;
+                .or_else(|error| {
+                    if error.code == 404 {
+                        Ok(())
+                    } else {
+                        Err(error)
+                    }
+                })?;
         }
     }
     Ok(())
@@ -162,8 +240,10 @@ async fn remove_others(registry: &Registry, slices: &dyn portico_api::kinds::Kin
 const OURS: &str = "\"endpointslice.kubernetes.io/managed-by\":\"portico-apiserver\"";
 
 fn slice(name: &str, port: u16, v6: bool, ips: &[IpAddr]) -> Value {
-    let endpoints: Vec<Value> =
-        ips.iter().map(|ip| json!({"addresses": [ip.to_string()], "conditions": {"ready": true}})).collect();
+    let endpoints: Vec<Value> = ips
+        .iter()
+        .map(|ip| json!({"addresses": [ip.to_string()], "conditions": {"ready": true}}))
+        .collect();
     json!({
         "metadata": {
             "name": name, "namespace": "default",

@@ -26,17 +26,33 @@ use serde_json::Value;
 const MANAGER: &str = "portico-apiserver";
 
 fn options() -> WriteOptions {
-    WriteOptions { manager: MANAGER.to_owned(), trusted: true, ..WriteOptions::default() }
+    WriteOptions {
+        manager: MANAGER.to_owned(),
+        trusted: true,
+        ..WriteOptions::default()
+    }
 }
 
 /// Create an object of the server's own, unless it is there already.
 async fn ensure(registry: &Registry, kind: &dyn Kind, mut wanted: Value) -> Result<()> {
-    let (namespace, name) = (object::namespace(&wanted).to_owned(), object::name(&wanted).to_owned());
-    if registry.store.get(&crate::registry::key(kind, &namespace, &name)).is_some() {
+    let (namespace, name) = (
+        object::namespace(&wanted).to_owned(),
+        object::name(&wanted).to_owned(),
+    );
+    if registry
+        .store
+        .get(&crate::registry::key(kind, &namespace, &name))
+        .is_some()
+    {
         return Ok(());
     }
     kind.default(&mut wanted, &registry.gates);
-    let target = Target { kind, namespace: &namespace, name: &name, part: Part::Main };
+    let target = Target {
+        kind,
+        namespace: &namespace,
+        name: &name,
+        part: Part::Main,
+    };
     registry.note_owner(target, None, &mut wanted, &options());
     match registry.create(kind, wanted, &options()).await {
         Err(error) if error.reason != "AlreadyExists" => Err(error),
@@ -46,11 +62,26 @@ async fn ensure(registry: &Registry, kind: &dyn Kind, mut wanted: Value) -> Resu
 
 /// Create an object of the server's own, or make it what it should be.
 async fn put(registry: &Registry, kind: &dyn Kind, mut wanted: Value) -> Result<()> {
-    let (namespace, name) = (object::namespace(&wanted).to_owned(), object::name(&wanted).to_owned());
-    let target = Target { kind, namespace: &namespace, name: &name, part: Part::Main };
+    let (namespace, name) = (
+        object::namespace(&wanted).to_owned(),
+        object::name(&wanted).to_owned(),
+    );
+    let target = Target {
+        kind,
+        namespace: &namespace,
+        name: &name,
+        part: Part::Main,
+    };
     kind.default(&mut wanted, &registry.gates);
-    if registry.store.get(&crate::registry::key(kind, &namespace, &name)).is_none() {
+    if registry
+        .store
+        .get(&crate::registry::key(kind, &namespace, &name))
+        .is_none()
+    {
         return ensure(registry, kind, wanted).await;
     }
-    registry.update(target, wanted, &options()).await.map(|_| ())
+    registry
+        .update(target, wanted, &options())
+        .await
+        .map(|_| ())
 }

@@ -1,5 +1,5 @@
-//! The ServiceCIDR `kubernetes`: the ranges that this server was given. It is there before anybody is served, and comes back
-//! when it is deleted.
+//! The ServiceCIDR `kubernetes`: the ranges that this server was given. It is there before anybody
+//! is served, and comes back when it is deleted.
 
 use super::{ensure, options};
 use crate::registry::{Part, Registry, Target, key};
@@ -30,7 +30,10 @@ async fn try_once(registry: &Registry, ranges: &[String], differs: &mut bool) {
     match once(registry, ranges).await {
         Ok(agrees) => {
             if !agrees && !*differs {
-                tracing::warn!(?ranges, "the ServiceCIDR {NAME} has other ranges than this server hands out");
+                tracing::warn!(
+                    ?ranges,
+                    "the ServiceCIDR {NAME} has other ranges than this server hands out"
+                );
             }
             *differs = !agrees;
         }
@@ -44,21 +47,31 @@ async fn once(registry: &Registry, ranges: &[String]) -> Result<bool> {
         .kind("networking.k8s.io", "v1", "servicecidrs")
         .ok_or_else(|| ApiError::internal("servicecidrs are not served"))?
         .as_ref();
-    ensure(registry, kind, json!({"metadata": {"name": NAME}, "spec": {"cidrs": ranges}})).await?;
-    let Some(entry) = registry.store.get(&key(kind, "", NAME)) else { return Ok(true) };
+    ensure(
+        registry,
+        kind,
+        json!({"metadata": {"name": NAME}, "spec": {"cidrs": ranges}}),
+    )
+    .await?;
+    let Some(entry) = registry.store.get(&key(kind, "", NAME)) else {
+        return Ok(true);
+    };
     let mut live = stored::load(&entry.value, entry.modified).map_err(ApiError::internal)?;
     let found = object::items(&live, "spec.cidrs").to_vec();
     // A server that was given a second family.
     if found.len() == 1
         && ranges.len() == 2
-        && found.first().is_some_and(|one| ranges.first().is_some_and(|first| one == first))
+        && found
+            .first()
+            .is_some_and(|one| ranges.first().is_some_and(|first| one == first))
     {
         live["spec"]["cidrs"] = json!(ranges);
         write(registry, kind, Part::Main, live).await?;
         return Ok(true);
     }
     let agrees = found.iter().eq(ranges.iter());
-    if agrees && !has_verdict(&live) && object::text(&live, "metadata.deletionTimestamp").is_empty() {
+    if agrees && !has_verdict(&live) && object::text(&live, "metadata.deletionTimestamp").is_empty()
+    {
         live["status"] = json!({"conditions": [ready()]});
         write(registry, kind, Part::Status, live).await?;
     }
@@ -66,14 +79,24 @@ async fn once(registry: &Registry, ranges: &[String]) -> Result<bool> {
 }
 
 async fn write(registry: &Registry, kind: &dyn Kind, part: Part, wanted: Value) -> Result<()> {
-    let target = Target { kind, namespace: "", name: NAME, part };
-    registry.update(target, wanted, &options()).await.map(|_| ())
+    let target = Target {
+        kind,
+        namespace: "",
+        name: NAME,
+        part,
+    };
+    registry
+        .update(target, wanted, &options())
+        .await
+        .map(|_| ())
 }
 
 /// Somebody, perhaps not this server, has said that it is ready or not.
 fn has_verdict(object: &Value) -> bool {
     let of_ready = |condition: &&Value| object::text(condition, "type") == "Ready";
-    let ready = object::items(object, "status.conditions").iter().find(of_ready);
+    let ready = object::items(object, "status.conditions")
+        .iter()
+        .find(of_ready);
     ready.is_some_and(|condition| ["True", "False"].contains(&object::text(condition, "status")))
 }
 

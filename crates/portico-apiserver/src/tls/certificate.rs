@@ -4,8 +4,8 @@ use super::error::{Error, Result};
 use super::subject;
 use jiff::Timestamp;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SerialNumber,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, SerialNumber,
 };
 use std::fmt;
 use std::net::IpAddr;
@@ -40,7 +40,9 @@ pub struct Issued {
 
 impl fmt::Debug for Issued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Issued").field("certificate", &self.certificate).finish_non_exhaustive()
+        f.debug_struct("Issued")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
     }
 }
 
@@ -52,26 +54,54 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    pub(super) fn new(certificate: String, key: KeyPair) -> std::result::Result<Self, rcgen::Error> {
-        Ok(Self { issuer: rcgen::Issuer::from_ca_cert_pem(&certificate, key)?, certificate })
+    pub(super) fn new(
+        certificate: String,
+        key: KeyPair,
+    ) -> std::result::Result<Self, rcgen::Error> {
+        Ok(Self {
+            issuer: rcgen::Issuer::from_ca_cert_pem(&certificate, key)?,
+            certificate,
+        })
     }
 
-    /// A client certificate: `name` becomes the user, `groups` its groups. A node is `system:node:NAME` in `system:nodes`.
+    /// A client certificate: `name` becomes the user, `groups` its groups. A node is
+    /// `system:node:NAME` in `system:nodes`.
     pub fn client(&self, name: &str, groups: &[&str], now: Timestamp) -> Result<Issued> {
-        let fail = |source| Error::Issue { subject: name.to_owned(), source };
+        let fail = |source| Error::Issue {
+            subject: name.to_owned(),
+            source,
+        };
         let key = KeyPair::generate().map_err(fail)?;
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-        let certificate = self.sign(&Purpose::Client { name: name.to_owned(), groups }, &key, now)?;
-        Ok(Issued { certificate, key: key.serialize_pem() })
+        let certificate = self.sign(
+            &Purpose::Client {
+                name: name.to_owned(),
+                groups,
+            },
+            &key,
+            now,
+        )?;
+        Ok(Issued {
+            certificate,
+            key: key.serialize_pem(),
+        })
     }
 
     pub(super) fn sign(&self, purpose: &Purpose, key: &KeyPair, now: Timestamp) -> Result<String> {
-        let fail = |source| Error::Issue { subject: purpose.common_name().to_owned(), source };
-        let certificate = purpose.params(now).map_err(fail)?.signed_by(key, &self.issuer).map_err(fail)?;
+        let fail = |source| Error::Issue {
+            subject: purpose.common_name().to_owned(),
+            source,
+        };
+        let certificate = purpose
+            .params(now)
+            .map_err(fail)?
+            .signed_by(key, &self.issuer)
+            .map_err(fail)?;
         match purpose {
             Purpose::Server(_) => Ok(certificate.pem()),
             Purpose::Client { name, groups } => {
-                subject::with_subject(certificate.der(), name, groups, self.issuer.key()).map_err(fail)
+                subject::with_subject(certificate.der(), name, groups, self.issuer.key())
+                    .map_err(fail)
             }
         }
     }
@@ -79,10 +109,17 @@ impl Issuer {
 
 /// A self-signed CA certificate for `key`.
 pub(super) fn authority(key: &KeyPair, now: Timestamp) -> Result<String> {
-    let fail = |source| Error::Issue { subject: "portico-ca".to_owned(), source };
+    let fail = |source| Error::Issue {
+        subject: "portico-ca".to_owned(),
+        source,
+    };
     let mut params = base_params("portico-ca", AUTHORITY_DAYS, now).map_err(fail)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
     Ok(params.self_signed(key).map_err(fail)?.pem())
 }
 
@@ -97,7 +134,10 @@ impl Purpose {
     fn params(&self, now: Timestamp) -> std::result::Result<CertificateParams, rcgen::Error> {
         let mut params = base_params(self.common_name(), LEAF_DAYS, now)?;
         params.use_authority_key_identifier_extension = true;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+        ];
         match self {
             Self::Server(names) => {
                 params.subject_alt_names = CertificateParams::new(names.clone())?.subject_alt_names;
@@ -111,7 +151,11 @@ impl Purpose {
     }
 }
 
-fn base_params(name: &str, days: i64, now: Timestamp) -> std::result::Result<CertificateParams, rcgen::Error> {
+fn base_params(
+    name: &str,
+    days: i64,
+    now: Timestamp,
+) -> std::result::Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -135,10 +179,20 @@ fn at(second: i64) -> OffsetDateTime {
 }
 
 /// Will this certificate still do: issued by `authority` for `key` and `purpose`, with time left?
-pub(super) fn still_good(pem: &str, authority: &str, key: &KeyPair, purpose: &Purpose, now: Timestamp) -> bool {
-    let (Some(der), Some(authority)) = (first_der(pem), first_der(authority)) else { return false };
-    let (Ok((_, found)), Ok((_, authority))) = (X509Certificate::from_der(&der), X509Certificate::from_der(&authority))
-    else {
+pub(super) fn still_good(
+    pem: &str,
+    authority: &str,
+    key: &KeyPair,
+    purpose: &Purpose,
+    now: Timestamp,
+) -> bool {
+    let (Some(der), Some(authority)) = (first_der(pem), first_der(authority)) else {
+        return false;
+    };
+    let (Ok((_, found)), Ok((_, authority))) = (
+        X509Certificate::from_der(&der),
+        X509Certificate::from_der(&authority),
+    ) else {
         return false;
     };
     found.validity().not_before.timestamp() <= now.as_second()
@@ -146,14 +200,18 @@ pub(super) fn still_good(pem: &str, authority: &str, key: &KeyPair, purpose: &Pu
         && found.verify_signature(Some(authority.public_key())).is_ok()
         && has_key(&found, key)
         && match purpose {
-            Purpose::Server(names) => names.iter().all(|name| alternative_names(&found).contains(name)),
+            Purpose::Server(names) => names
+                .iter()
+                .all(|name| alternative_names(&found).contains(name)),
             Purpose::Client { .. } => true,
         }
 }
 
 /// Does the first certificate of a PEM text carry the public half of `key`?
 pub(super) fn is_for_key(pem: &str, key: &KeyPair) -> bool {
-    let Some(der) = first_der(pem) else { return false };
+    let Some(der) = first_der(pem) else {
+        return false;
+    };
     X509Certificate::from_der(&der).is_ok_and(|(_, found)| has_key(&found, key))
 }
 
@@ -170,17 +228,22 @@ pub(super) fn expiry(pem: &str) -> Option<i64> {
 
 /// The DNS names of the first certificate of a PEM text.
 pub(super) fn dns_names(pem: &str) -> Vec<String> {
-    let Some(der) = first_der(pem) else { return Vec::new() };
+    let Some(der) = first_der(pem) else {
+        return Vec::new();
+    };
     match X509Certificate::from_der(&der) {
-        Ok((_, found)) => {
-            alternative_names(&found).into_iter().filter(|name| name.parse::<IpAddr>().is_err()).collect()
-        }
+        Ok((_, found)) => alternative_names(&found)
+            .into_iter()
+            .filter(|name| name.parse::<IpAddr>().is_err())
+            .collect(),
         Err(_) => Vec::new(),
     }
 }
 
 fn alternative_names(certificate: &X509Certificate<'_>) -> Vec<String> {
-    let Ok(Some(extension)) = certificate.subject_alternative_name() else { return Vec::new() };
+    let Ok(Some(extension)) = certificate.subject_alternative_name() else {
+        return Vec::new();
+    };
     let text = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
         GeneralName::IPAddress(bytes) => <[u8; 4]>::try_from(*bytes)
@@ -190,10 +253,18 @@ fn alternative_names(certificate: &X509Certificate<'_>) -> Vec<String> {
             .map(|address| address.to_string()),
         _ => None,
     };
-    extension.value.general_names.iter().filter_map(text).collect()
+    extension
+        .value
+        .general_names
+        .iter()
+        .filter_map(text)
+        .collect()
 }
 
 fn first_der(pem: &str) -> Option<Vec<u8>> {
     use rustls::pki_types::{CertificateDer, pem::PemObject};
-    CertificateDer::pem_slice_iter(pem.as_bytes()).next()?.ok().map(|der| der.to_vec())
+    CertificateDer::pem_slice_iter(pem.as_bytes())
+        .next()?
+        .ok()
+        .map(|der| der.to_vec())
 }

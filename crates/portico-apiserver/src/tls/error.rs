@@ -17,7 +17,11 @@ pub enum Error {
         source: io::Error,
     },
     #[error("{path} is not usable: {what}; {remedy}", path = path.display())]
-    Content { path: PathBuf, what: String, remedy: &'static str },
+    Content {
+        path: PathBuf,
+        what: String,
+        remedy: &'static str,
+    },
     #[error("cannot make a certificate for {subject:?}")]
     Issue {
         subject: String,
@@ -31,10 +35,18 @@ pub enum Error {
 impl Error {
     pub(super) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::File { action, path, source }
+        move |source| Self::File {
+            action,
+            path,
+            source,
+        }
     }
 
     pub(super) fn content(path: &Path, what: impl ToString, remedy: &'static str) -> Self {
-        Self::Content { path: path.to_owned(), what: what.to_string(), remedy }
+        Self::Content {
+            path: path.to_owned(),
+            what: what.to_string(),
+            remedy,
+        }
     }
 }

@@ -18,7 +18,10 @@ impl Kubeconfig<'_> {
     /// As YAML. The user's name is quoted; everything else is base64 or an address.
     pub fn render(&self) -> String {
         let user = serde_json::Value::from(self.user);
-        let server_name = self.server_name.map(|name| format!("\n    tls-server-name: {name}")).unwrap_or_default();
+        let server_name = self
+            .server_name
+            .map(|name| format!("\n    tls-server-name: {name}"))
+            .unwrap_or_default();
         format!(
             "apiVersion: v1
 kind: Config

@@ -1,7 +1,7 @@
 //! The server's own certificates: made on first start, kept, renewed before they run out.
 //!
-//! Owns the files of the certificate directory and the TLS configuration built from them. Who a client certificate
-//! stands for is decided in `auth`.
+//! Owns the files of the certificate directory and the TLS configuration built from them. Who a
+//! client certificate stands for is decided in `auth`.
 //!
 //! ```text
 //! ca.crt ca.key                 signs everything below; never replaced
@@ -32,8 +32,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Names every client may know the server by.
-const SERVICE_NAMES: [&str; 5] =
-    ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+const SERVICE_NAMES: [&str; 5] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
 
 /// What the flags say about certificates.
 #[derive(Clone, Debug)]
@@ -42,7 +47,8 @@ pub struct Options {
     pub dir: PathBuf,
     /// Where this machine reaches the server.
     pub local: SocketAddr,
-    /// Addresses the server listens on, is advertised on, and the first address of each service range.
+    /// Addresses the server listens on, is advertised on, and the first address of each service
+    /// range.
     pub addresses: Vec<IpAddr>,
     /// Further DNS names and addresses.
     pub names: Vec<String>,
@@ -58,7 +64,8 @@ pub struct Options {
 pub struct Pki {
     pub server_certificates: String,
     server_key: String,
-    /// The own CA, presented with the server's certificate, so that somebody who knows only its hash can check it.
+    /// The own CA, presented with the server's certificate, so that somebody who knows only its
+    /// hash can check it.
     server_authority: Option<String>,
     pub client_authorities: String,
     token_key: String,
@@ -80,7 +87,8 @@ impl fmt::Debug for Pki {
 }
 
 impl Pki {
-    /// Read the certificates, making and renewing what is missing. Calling it again later renews again.
+    /// Read the certificates, making and renewing what is missing. Calling it again later renews
+    /// again.
     pub fn prepare(options: &Options, now: Timestamp) -> Result<Self> {
         let own_server = match (&options.cert_file, &options.key_file) {
             (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
@@ -95,18 +103,31 @@ impl Pki {
         if !(foreign_server && foreign_clients) {
             let authority = dir.authority(now)?;
             if !foreign_server {
-                dir.certificate(&authority, "apiserver", &Purpose::Server(server_names(options)), now)?;
+                dir.certificate(
+                    &authority,
+                    "apiserver",
+                    &Purpose::Server(server_names(options)),
+                    now,
+                )?;
             }
             if !foreign_clients {
                 dir.certificate(&authority, "admin", &admin(), now)?;
             }
         }
-        let server_files = own_server.unwrap_or_else(|| (dir.path("apiserver.crt"), dir.path("apiserver.key")));
-        let client_ca_file = options.client_ca_file.clone().unwrap_or_else(|| dir.path("ca.crt"));
+        let server_files =
+            own_server.unwrap_or_else(|| (dir.path("apiserver.crt"), dir.path("apiserver.key")));
+        let client_ca_file = options
+            .client_ca_file
+            .clone()
+            .unwrap_or_else(|| dir.path("ca.crt"));
         let mut pki = Self {
             server_certificates: files::read(&server_files.0)?,
             server_key: files::read(&server_files.1)?,
-            server_authority: if foreign_server { None } else { Some(files::read(&dir.path("ca.crt"))?) },
+            server_authority: if foreign_server {
+                None
+            } else {
+                Some(files::read(&dir.path("ca.crt"))?)
+            },
             client_authorities: files::read(&client_ca_file)?,
             token_key: token_key.serialize_pem(),
             server_files,
@@ -114,7 +135,11 @@ impl Pki {
             kubeconfig: None,
         };
         if !foreign_clients {
-            pki.kubeconfig = Some(dir.write_kubeconfig(options.local, &pki.server_certificates, foreign_server)?);
+            pki.kubeconfig = Some(dir.write_kubeconfig(
+                options.local,
+                &pki.server_certificates,
+                foreign_server,
+            )?);
         }
         Ok(pki)
     }
@@ -125,23 +150,39 @@ impl Pki {
     }
 }
 
-/// Sign client certificates with the CA of a certificate directory, for nodes and people. Makes no CA: a wrong path
-/// must not end in certificates that nobody accepts.
+/// Sign client certificates with the CA of a certificate directory, for nodes and people. Makes no
+/// CA: a wrong path must not end in certificates that nobody accepts.
 pub fn issuer(dir: &Path, now: Timestamp) -> Result<Issuer> {
     files::read(&dir.join("ca.crt"))?;
     Directory::open(dir)?.authority(now)
 }
 
 fn admin() -> Purpose {
-    Purpose::Client { name: "kubernetes-admin".to_owned(), groups: vec!["system:masters".to_owned()] }
+    Purpose::Client {
+        name: "kubernetes-admin".to_owned(),
+        groups: vec!["system:masters".to_owned()],
+    }
 }
 
 fn server_names(options: &Options) -> Vec<String> {
-    let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
+    let addresses = [
+        IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::LOCALHOST),
+    ]
+    .into_iter()
+    .chain(
+        options
+            .addresses
+            .iter()
+            .copied()
+            .filter(|address| !address.is_unspecified()),
+    )
+    .map(|address| address.to_string());
+    let names = SERVICE_NAMES
         .into_iter()
-        .chain(options.addresses.iter().copied().filter(|address| !address.is_unspecified()))
-        .map(|address| address.to_string());
-    let names = SERVICE_NAMES.into_iter().map(str::to_owned).chain(host_name()).chain(options.names.iter().cloned());
+        .map(str::to_owned)
+        .chain(host_name())
+        .chain(options.names.iter().cloned());
     let mut all: Vec<String> = names.chain(addresses).collect();
     all.sort();
     all.dedup();
@@ -150,6 +191,11 @@ fn server_names(options: &Options) -> Vec<String> {
 
 /// The host's name where it can stand in a certificate.
 fn host_name() -> Option<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().to_lowercase();
-    portico_api::names::dns_subdomain(&name, false).is_empty().then_some(name)
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()?
+        .trim()
+        .to_lowercase();
+    portico_api::names::dns_subdomain(&name, false)
+        .is_empty()
+        .then_some(name)
 }

@@ -23,7 +23,12 @@ struct Current(RwLock<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+        Some(
+            self.0
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        )
     }
 }
 
@@ -32,21 +37,38 @@ impl Server {
     pub fn new(pki: &Pki) -> Result<Self> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let current = Arc::new(Current(RwLock::new(pki.certified_key()?)));
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(pki.client_roots()?), provider.clone())
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| Error::content(&pki.client_ca_file, error, "give a PEM file with CA certificates"))?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(
+            Arc::new(pki.client_roots()?),
+            provider.clone(),
+        )
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| {
+            Error::content(
+                &pki.client_ca_file,
+                error,
+                "give a PEM file with CA certificates",
+            )
+        })?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(current.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), current })
+        Ok(Self {
+            config: Arc::new(config),
+            current,
+        })
     }
 
-    /// Present the server certificate of `pki` from now on; connections that are open stay as they are.
+    /// Present the server certificate of `pki` from now on; connections that are open stay as they
+    /// are.
     pub fn replace(&self, pki: &Pki) -> Result<()> {
-        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = pki.certified_key()?;
+        *self
+            .current
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = pki.certified_key()?;
         Ok(())
     }
 }
@@ -63,7 +85,11 @@ impl Pki {
             .map_err(|error| Error::content(key_file, error, wrong_key))?;
         let provider = rustls::crypto::ring::default_provider();
         let certified = CertifiedKey::from_der(chain, key, &provider).map_err(|error| {
-            Error::content(key_file, format!("{error} (certificate {})", cert_file.display()), wrong_key)
+            Error::content(
+                key_file,
+                format!("{error} (certificate {})", cert_file.display()),
+                wrong_key,
+            )
         })?;
         Ok(Arc::new(certified))
     }
@@ -71,9 +97,13 @@ impl Pki {
     fn client_roots(&self) -> Result<RootCertStore> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(&self.client_authorities, &self.client_ca_file)? {
-            roots
-                .add(certificate)
-                .map_err(|error| Error::content(&self.client_ca_file, error, "give a PEM file with CA certificates"))?;
+            roots.add(certificate).map_err(|error| {
+                Error::content(
+                    &self.client_ca_file,
+                    error,
+                    "give a PEM file with CA certificates",
+                )
+            })?;
         }
         Ok(roots)
     }
@@ -81,7 +111,8 @@ impl Pki {
 
 fn certificates(pem: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let remedy = "give a file with at least one PEM certificate";
-    let found: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    let found: std::result::Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         Ok(_) => Err(Error::content(path, "it holds no certificate", remedy)),

@@ -1,7 +1,7 @@
 //! A certificate subject with several organisations, one per group.
 //!
-//! rcgen holds a name's attributes in a map, so it cannot write two organisations. The certificate it made gets a new
-//! subject here and is signed again; everything else stays as it was.
+//! rcgen holds a name's attributes in a map, so it cannot write two organisations. The certificate
+//! it made gets a new subject here and is signed again; everything else stays as it was.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,20 +19,38 @@ const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 const FIELDS_BEFORE_SUBJECT: usize = 5;
 
 /// The certificate `der` for another subject, signed by `key`, as PEM.
-pub(super) fn with_subject(der: &[u8], name: &str, groups: &[String], key: &impl SigningKey) -> Result<String, Error> {
+pub(super) fn with_subject(
+    der: &[u8],
+    name: &str,
+    groups: &[String],
+    key: &impl SigningKey,
+) -> Result<String, Error> {
     let (signed, algorithm) = parts(der).ok_or(Error::CouldNotParseCertificate)?;
-    let renamed = replace_subject(signed, &subject(name, groups)).ok_or(Error::CouldNotParseCertificate)?;
+    let renamed =
+        replace_subject(signed, &subject(name, groups)).ok_or(Error::CouldNotParseCertificate)?;
     // No unused bits in the last byte of the signature.
     let signature = [vec![0], key.sign(&renamed)?].concat();
-    Ok(pem(&element(SEQUENCE, &[&renamed, algorithm, &element(BIT_STRING, &[&signature])])))
+    Ok(pem(&element(
+        SEQUENCE,
+        &[&renamed, algorithm, &element(BIT_STRING, &[&signature])],
+    )))
 }
 
 fn subject(name: &str, groups: &[String]) -> Vec<u8> {
     let attribute = |id: [u8; 3], text: &str| {
-        let pair = element(SEQUENCE, &[&element(OBJECT_ID, &[&id]), &element(UTF8_STRING, &[text.as_bytes()])]);
+        let pair = element(
+            SEQUENCE,
+            &[
+                &element(OBJECT_ID, &[&id]),
+                &element(UTF8_STRING, &[text.as_bytes()]),
+            ],
+        );
         element(SET, &[&pair])
     };
-    let mut names: Vec<Vec<u8>> = groups.iter().map(|group| attribute(ORGANIZATION, group)).collect();
+    let mut names: Vec<Vec<u8>> = groups
+        .iter()
+        .map(|group| attribute(ORGANIZATION, group))
+        .collect();
     names.push(attribute(COMMON_NAME, name));
     element(SEQUENCE, &[&names.concat()])
 }
@@ -71,7 +89,11 @@ fn content(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if length.len() > 4 {
         return None;
     }
-    body.split_at_checked(length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+    body.split_at_checked(
+        length
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | usize::from(*byte)),
+    )
 }
 
 fn element(tag: u8, content: &[&[u8]]) -> Vec<u8> {
@@ -80,7 +102,11 @@ fn element(tag: u8, content: &[&[u8]]) -> Vec<u8> {
     match u8::try_from(length) {
         Ok(short) if short < 0x80 => out.push(short),
         _ => {
-            let bytes: Vec<u8> = length.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect();
+            let bytes: Vec<u8> = length
+                .to_be_bytes()
+                .into_iter()
+                .skip_while(|byte| *byte == 0)
+                .collect();
             out.push(0x80 | bytes.len() as u8);
             out.extend(bytes);
         }

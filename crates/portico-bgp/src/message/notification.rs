@@ -1,4 +1,5 @@
-//! NOTIFICATION: why a session ends. RFC 4271 section 4.5, codes of IANA, and text for people from RFC 9003.
+//! NOTIFICATION: why a session ends. RFC 4271 section 4.5, codes of IANA, and text for people from
+//! RFC 9003.
 
 use super::{LARGEST, NOTIFICATION, frame};
 use crate::wire::Reader;
@@ -36,10 +37,15 @@ impl Notification {
     }
 
     pub fn with(code: u8, subcode: u8, data: Vec<u8>) -> Notification {
-        Notification { code, subcode, data }
+        Notification {
+            code,
+            subcode,
+            data,
+        }
     }
 
-    /// The end of a session that nothing is wrong with, and a word to whoever looks after the router.
+    /// The end of a session that nothing is wrong with, and a word to whoever looks after the
+    /// router.
     pub fn cease(subcode: u8, text: &str) -> Notification {
         let length = u8::try_from(text.len()).unwrap_or_default();
         let mut data = vec![length];
@@ -48,7 +54,10 @@ impl Notification {
     }
 
     pub(super) fn decode(mut reader: Reader<'_>) -> Notification {
-        let (code, subcode) = (reader.u8().unwrap_or_default(), reader.u8().unwrap_or_default());
+        let (code, subcode) = (
+            reader.u8().unwrap_or_default(),
+            reader.u8().unwrap_or_default(),
+        );
         Notification::with(code, subcode, reader.rest().to_vec())
     }
 
@@ -112,7 +121,13 @@ impl Notification {
 
 impl fmt::Display for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (notification {}/{})", self.meaning(), self.code, self.subcode)?;
+        write!(
+            f,
+            "{} (notification {}/{})",
+            self.meaning(),
+            self.code,
+            self.subcode
+        )?;
         self.text().map_or(Ok(()), |text| write!(f, ": {text:?}"))
     }
 }

@@ -1,4 +1,5 @@
-//! OPEN: who speaks and what it can do. RFC 4271 section 4.2, capabilities of RFC 5492, long parameters of RFC 9072.
+//! OPEN: who speaks and what it can do. RFC 4271 section 4.2, capabilities of RFC 5492, long
+//! parameters of RFC 9072.
 
 use super::{Notification, OPEN, code, frame};
 use crate::family::Family;
@@ -58,7 +59,11 @@ impl Open {
         let malformed = || Notification::new(code::OPEN, 0);
         let version = reader.u8().ok_or_else(malformed)?;
         if version != VERSION {
-            return Err(Notification::with(code::OPEN, 1, u16::from(VERSION).to_be_bytes().to_vec()));
+            return Err(Notification::with(
+                code::OPEN,
+                1,
+                u16::from(VERSION).to_be_bytes().to_vec(),
+            ));
         }
         let short_as = reader.u16().ok_or_else(malformed)?;
         let hold_time = reader.u16().ok_or_else(malformed)?;
@@ -68,7 +73,12 @@ impl Open {
             Capability::FourOctetAs(asn) => Some(*asn),
             _ => None,
         });
-        Ok(Open { asn: long_as.unwrap_or(short_as.into()), hold_time, router_id, capabilities })
+        Ok(Open {
+            asn: long_as.unwrap_or(short_as.into()),
+            hold_time,
+            router_id,
+            capabilities,
+        })
     }
 
     /// As many capabilities as have room: a few of them, not all that one could think of.
@@ -109,7 +119,11 @@ fn parameters(mut reader: Reader<'_>) -> Result<Vec<Capability>, Notification> {
     let mut capabilities = Vec::new();
     while !parameters.is_empty() {
         let kind = parameters.u8().ok_or_else(malformed)?;
-        let value = if extended { parameters.long_block() } else { parameters.short_block() };
+        let value = if extended {
+            parameters.long_block()
+        } else {
+            parameters.short_block()
+        };
         let value = value.ok_or_else(malformed)?;
         if kind != CAPABILITIES {
             return Err(Notification::new(code::OPEN, 4));
@@ -138,10 +152,17 @@ impl Capability {
             ROUTE_REFRESH => value.is_empty().then_some(Capability::RouteRefresh),
             EXTENDED_NEXT_HOP => ipv4_by_ipv6(value),
             GRACEFUL_RESTART => graceful_restart(value),
-            FOUR_OCTET_AS => value.try_into().ok().map(u32::from_be_bytes).map(Capability::FourOctetAs),
+            FOUR_OCTET_AS => value
+                .try_into()
+                .ok()
+                .map(u32::from_be_bytes)
+                .map(Capability::FourOctetAs),
             _ => None,
         };
-        known.unwrap_or_else(|| Capability::Other { code, value: value.to_vec() })
+        known.unwrap_or_else(|| Capability::Other {
+            code,
+            value: value.to_vec(),
+        })
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -155,7 +176,9 @@ impl Capability {
             Capability::Ipv4ByIpv6 => (EXTENDED_NEXT_HOP, vec![0, 1, 0, 1, 0, 2]),
             Capability::GracefulRestart(restart) => (GRACEFUL_RESTART, restart.encode()),
             Capability::FourOctetAs(asn) => (FOUR_OCTET_AS, asn.to_be_bytes().to_vec()),
-            Capability::Other { code, value } => (*code, value.iter().take(u8::MAX.into()).copied().collect()),
+            Capability::Other { code, value } => {
+                (*code, value.iter().take(u8::MAX.into()).copied().collect())
+            }
         };
         let length = u8::try_from(value.len()).unwrap_or_default();
         [vec![code, length], value].concat()
@@ -163,7 +186,9 @@ impl Capability {
 }
 
 fn multiprotocol(value: &[u8]) -> Option<Capability> {
-    let &[high, low, _, safi] = value else { return None };
+    let &[high, low, _, safi] = value else {
+        return None;
+    };
     Family::from_wire(u16::from_be_bytes([high, low]), safi).map(Capability::Multiprotocol)
 }
 
@@ -181,13 +206,19 @@ fn graceful_restart(value: &[u8]) -> Option<Capability> {
         families.extend(family.map(|family| (family, flags & PRESERVED != 0)));
     }
     let (restarted, time) = (first & RESTARTED != 0, first & MOST_RESTART_TIME);
-    Some(Capability::GracefulRestart(GracefulRestart { restarted, time, families }))
+    Some(Capability::GracefulRestart(GracefulRestart {
+        restarted,
+        time,
+        families,
+    }))
 }
 
 impl GracefulRestart {
     fn encode(&self) -> Vec<u8> {
         let restarted = if self.restarted { RESTARTED } else { 0 };
-        let mut value = (restarted | self.time.min(MOST_RESTART_TIME)).to_be_bytes().to_vec();
+        let mut value = (restarted | self.time.min(MOST_RESTART_TIME))
+            .to_be_bytes()
+            .to_vec();
         for (family, preserved) in &self.families {
             value.extend(family.afi().to_be_bytes());
             value.extend([family.safi(), if *preserved { PRESERVED } else { 0 }]);

@@ -15,7 +15,10 @@ fn nets(texts: &[&str]) -> BTreeSet<IpNet> {
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
 }
 
 fn message(kind: u8, body: &str) -> Vec<u8> {
@@ -55,7 +58,11 @@ fn headers_that_are_wrong() {
         ("ffff00".to_owned(), (1, 1)),
     ] {
         let notification = length(&hex(&bytes)).unwrap_err();
-        assert_eq!((notification.code, notification.subcode), expected, "{bytes}");
+        assert_eq!(
+            (notification.code, notification.subcode),
+            expected,
+            "{bytes}"
+        );
     }
 }
 
@@ -69,8 +76,11 @@ fn a_message_has_to_be_whole() {
 }
 
 fn ours() -> Open {
-    let restart =
-        GracefulRestart { restarted: true, time: 120, families: vec![(Family::V4, true), (Family::V6, false)] };
+    let restart = GracefulRestart {
+        restarted: true,
+        time: 120,
+        families: vec![(Family::V4, true), (Family::V6, false)],
+    };
     Open {
         asn: 4_200_000_001,
         hold_time: 90,
@@ -82,7 +92,10 @@ fn ours() -> Open {
             Capability::FourOctetAs(4_200_000_001),
             Capability::Ipv4ByIpv6,
             Capability::GracefulRestart(restart),
-            Capability::Other { code: 73, value: vec![1, 2, 3] },
+            Capability::Other {
+                code: 73,
+                value: vec![1, 2, 3],
+            },
         ],
     }
 }
@@ -93,22 +106,41 @@ fn an_open_as_it_is_sent() {
         01 04 0001 00 01   01 04 0002 00 01   02 00   41 04 fa56ea01   05 06 0001 0001 0002
         40 0a 8078 0001 01 80 0002 01 00   49 03 010203";
     assert_eq!(ours().encode(), message(OPEN, expected));
-    assert_eq!(Message::decode(&ours().encode(), true), Ok(Message::Open(ours())));
+    assert_eq!(
+        Message::decode(&ours().encode(), true),
+        Ok(Message::Open(ours()))
+    );
 }
 
 #[test]
 fn an_open_of_old_has_no_capabilities() {
-    let open = Open { asn: 64512, hold_time: 180, router_id: Ipv4Addr::new(10, 0, 0, 1), capabilities: vec![] };
+    let open = Open {
+        asn: 64512,
+        hold_time: 180,
+        router_id: Ipv4Addr::new(10, 0, 0, 1),
+        capabilities: vec![],
+    };
     assert_eq!(open.encode(), message(OPEN, "04 fc00 00b4 0a000001 00"));
-    assert_eq!(Message::decode(&open.encode(), true), Ok(Message::Open(open)));
+    assert_eq!(
+        Message::decode(&open.encode(), true),
+        Ok(Message::Open(open))
+    );
 }
 
 /// RFC 9072: lengths of two octets, whether they are needed or not.
 #[test]
 fn long_parameters_are_read() {
     let body = "04 fc00 00b4 0a000001 ff ff 000e   02 0006 0104 0001 0001   02 0002 0200";
-    let Ok(Message::Open(open)) = Message::decode(&message(OPEN, body), true) else { panic!() };
-    assert_eq!(open.capabilities, [Capability::Multiprotocol(Family::V4), Capability::RouteRefresh]);
+    let Ok(Message::Open(open)) = Message::decode(&message(OPEN, body), true) else {
+        panic!()
+    };
+    assert_eq!(
+        open.capabilities,
+        [
+            Capability::Multiprotocol(Family::V4),
+            Capability::RouteRefresh
+        ]
+    );
 }
 
 /// RFC 4271 section 6.2.
@@ -130,25 +162,47 @@ fn opens_that_are_wrong() {
 #[test]
 fn a_notification_says_what_it_means() {
     let plain = Notification::new(code::OPEN, 2);
-    assert_eq!(plain.to_string(), "the AS number is not the one expected (notification 2/2)");
+    assert_eq!(
+        plain.to_string(),
+        "the AS number is not the one expected (notification 2/2)"
+    );
     let farewell = Notification::cease(cease::SHUTDOWN, "night shift\n\u{1b}[31m");
-    assert_eq!(farewell.to_string(), "shut down by its operator (notification 6/2): \"night shift  [31m\"");
-    assert_eq!(Message::decode(&farewell.encode(), true), Ok(Message::Notification(farewell)));
+    assert_eq!(
+        farewell.to_string(),
+        "shut down by its operator (notification 6/2): \"night shift  [31m\""
+    );
+    assert_eq!(
+        Message::decode(&farewell.encode(), true),
+        Ok(Message::Notification(farewell))
+    );
     let cut = Notification::with(code::CEASE, cease::SHUTDOWN, vec![200, b'x']);
-    assert_eq!(cut.to_string(), "shut down by its operator (notification 6/2)");
+    assert_eq!(
+        cut.to_string(),
+        "shut down by its operator (notification 6/2)"
+    );
 }
 
 #[test]
 fn refreshes_of_known_families_only() {
-    assert_eq!(Message::decode(&route_refresh(Family::V6), true), Ok(Message::RouteRefresh(Some(Family::V6))));
+    assert_eq!(
+        Message::decode(&route_refresh(Family::V6), true),
+        Ok(Message::RouteRefresh(Some(Family::V6)))
+    );
     for other in ["0001 00 02", "0019 00 46", "0001 01 01"] {
-        assert_eq!(Message::decode(&message(ROUTE_REFRESH, other), true), Ok(Message::RouteRefresh(None)));
+        assert_eq!(
+            Message::decode(&message(ROUTE_REFRESH, other), true),
+            Ok(Message::RouteRefresh(None))
+        );
     }
 }
 
 fn path() -> Path {
     let communities = Communities::parse(["64512:100", "64512:1:2"]).unwrap();
-    Path { as_path: vec![4_200_000_001], local_preference: None, communities }
+    Path {
+        as_path: vec![4_200_000_001],
+        local_preference: None,
+        communities,
+    }
 }
 
 #[test]
@@ -165,48 +219,108 @@ fn ipv4_goes_into_the_body() {
     let expected = format!("0000 002a {attributes} 00 18cb0071 20cb00710a");
     assert_eq!(bytes, message(UPDATE, &expected));
     assert_eq!(told.len(), 3);
-    let Ok(Message::Update(update)) = Message::decode(&bytes, true) else { panic!() };
+    let Ok(Message::Update(update)) = Message::decode(&bytes, true) else {
+        panic!()
+    };
     assert_eq!(update.path, path());
-    assert_eq!(update.reached, [Reached { next_hop: IpAddr::from([192, 0, 2, 1]), prefixes: told }]);
-    assert_eq!((update.withdrawn.len(), update.end_of_rib, update.flaw), (0, None, None));
+    assert_eq!(
+        update.reached,
+        [Reached {
+            next_hop: IpAddr::from([192, 0, 2, 1]),
+            prefixes: told
+        }]
+    );
+    assert_eq!(
+        (update.withdrawn.len(), update.end_of_rib, update.flaw),
+        (0, None, None)
+    );
 }
 
 #[test]
 fn a_peer_of_two_octets_learns_the_long_number_beside() {
-    let (bytes, _) = announce(Family::V4, IpAddr::from([192, 0, 2, 1]), &path(), false, &mut nets(&["10.0.0.0/8"]));
-    let Ok(Message::Update(update)) = Message::decode(&bytes, false) else { panic!() };
+    let (bytes, _) = announce(
+        Family::V4,
+        IpAddr::from([192, 0, 2, 1]),
+        &path(),
+        false,
+        &mut nets(&["10.0.0.0/8"]),
+    );
+    let Ok(Message::Update(update)) = Message::decode(&bytes, false) else {
+        panic!()
+    };
     assert_eq!(update.path.as_path, [4_200_000_001]);
-    assert!(bytes.windows(7).any(|part| part == hex("40 02 04 02 01 5ba0")));
-    let short = Path { as_path: vec![64512], ..Path::default() };
-    let (bytes, _) = announce(Family::V4, IpAddr::from([192, 0, 2, 1]), &short, false, &mut nets(&["10.0.0.0/8"]));
+    assert!(
+        bytes
+            .windows(7)
+            .any(|part| part == hex("40 02 04 02 01 5ba0"))
+    );
+    let short = Path {
+        as_path: vec![64512],
+        ..Path::default()
+    };
+    let (bytes, _) = announce(
+        Family::V4,
+        IpAddr::from([192, 0, 2, 1]),
+        &short,
+        false,
+        &mut nets(&["10.0.0.0/8"]),
+    );
     assert!(bytes.len() < 50, "no AS4_PATH where it says nothing");
 }
 
 #[test]
 fn ipv6_and_ipv4_by_ipv6_go_into_an_attribute() {
     let hop = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
-    let internal = Path { as_path: vec![], local_preference: Some(250), communities: Communities::default() };
-    for (family, prefix) in [(Family::V6, "2001:db8:5::10/128"), (Family::V4, "203.0.113.10/32")] {
+    let internal = Path {
+        as_path: vec![],
+        local_preference: Some(250),
+        communities: Communities::default(),
+    };
+    for (family, prefix) in [
+        (Family::V6, "2001:db8:5::10/128"),
+        (Family::V4, "203.0.113.10/32"),
+    ] {
         let (bytes, told) = announce(family, hop, &internal, true, &mut nets(&[prefix]));
         assert_eq!(told, [net(prefix)]);
         assert_eq!(bytes[HEADER + 4..][..2], [0x90, 14], "it comes first");
-        let Ok(Message::Update(update)) = Message::decode(&bytes, true) else { panic!() };
-        assert_eq!(update.reached, [Reached { next_hop: hop, prefixes: told }]);
+        let Ok(Message::Update(update)) = Message::decode(&bytes, true) else {
+            panic!()
+        };
+        assert_eq!(
+            update.reached,
+            [Reached {
+                next_hop: hop,
+                prefixes: told
+            }]
+        );
         assert_eq!(update.path, internal);
     }
 }
 
 #[test]
 fn withdrawals_and_ends() {
-    for (family, prefix) in [(Family::V4, "203.0.113.10/32"), (Family::V6, "2001:db8:5::10/128")] {
+    for (family, prefix) in [
+        (Family::V4, "203.0.113.10/32"),
+        (Family::V6, "2001:db8:5::10/128"),
+    ] {
         let (bytes, told) = withdraw(family, &mut nets(&[prefix]));
-        let Ok(Message::Update(update)) = Message::decode(&bytes, true) else { panic!() };
+        let Ok(Message::Update(update)) = Message::decode(&bytes, true) else {
+            panic!()
+        };
         assert_eq!((update.withdrawn, update.end_of_rib), (told, None));
-        let Ok(Message::Update(update)) = Message::decode(&end_of_rib(family), true) else { panic!() };
-        assert_eq!((update.withdrawn.len(), update.end_of_rib), (0, Some(family)));
+        let Ok(Message::Update(update)) = Message::decode(&end_of_rib(family), true) else {
+            panic!()
+        };
+        assert_eq!(
+            (update.withdrawn.len(), update.end_of_rib),
+            (0, Some(family))
+        );
     }
     assert_eq!(end_of_rib(Family::V4), message(UPDATE, "0000 0000"));
-    assert_eq!(end_of_rib(Family::V6), message(UPDATE, "0000 0006 80 0f 03 0002 01"));
+    assert_eq!(
+        end_of_rib(Family::V6),
+        message(UPDATE, "0000 0006 80 0f 03 0002 01")
+    );
 }
 
 const GOOD: &str = "40 01 01 00  40 02 00  40 03 04 c0000201";
@@ -216,31 +330,69 @@ const GOOD: &str = "40 01 01 00  40 02 00  40 03 04 c0000201";
 fn flaws_that_cost_only_the_routes() {
     let cases = [
         ("40 01 01 03  40 02 00  40 03 04 c0000201", "a wrong ORIGIN"),
-        ("40 01 01 00  40 02 02 0201  40 03 04 c0000201", "a wrong AS_PATH"),
-        ("40 01 01 00  40 02 02 0200  40 03 04 c0000201", "a wrong AS_PATH"),
-        ("40 01 01 00  40 02 06 0901 00000001  40 03 04 c0000201", "a wrong AS_PATH"),
+        (
+            "40 01 01 00  40 02 02 0201  40 03 04 c0000201",
+            "a wrong AS_PATH",
+        ),
+        (
+            "40 01 01 00  40 02 02 0200  40 03 04 c0000201",
+            "a wrong AS_PATH",
+        ),
+        (
+            "40 01 01 00  40 02 06 0901 00000001  40 03 04 c0000201",
+            "a wrong AS_PATH",
+        ),
         ("40 01 01 00  40 02 00  40 03 03 c00002", "a wrong NEXT_HOP"),
         ("40 01 01 00  40 02 00", "no NEXT_HOP"),
-        ("40 02 00  40 03 04 c0000201", "a mandatory attribute is missing"),
-        ("c0 01 01 00  40 02 00  40 03 04 c0000201", "an attribute has wrong flags"),
-        ("40 01 01 00  40 02 00  40 03 04 c0000201 c0 08 03 000001", "wrong COMMUNITIES"),
-        ("40 01 01 00  40 02 00  40 03 04 c0000201 c0 08 00", "wrong COMMUNITIES"),
-        ("40 01 01 00  40 02 00  40 03 04 c0000201 c0 20 04 00000001", "wrong LARGE_COMMUNITIES"),
-        ("40 01 01 00  40 02 00  40 03 04 c0000201 80 04 01 00", "a wrong MULTI_EXIT_DISC"),
-        ("40 01 01 00  40 02 00  40 03 04 c0000201 40 05 01 00", "a wrong LOCAL_PREF"),
-        ("40 01 01 00  40 02 00  40 03 04 c0000201 c0 08 ff", "an attribute is longer than the attributes are"),
+        (
+            "40 02 00  40 03 04 c0000201",
+            "a mandatory attribute is missing",
+        ),
+        (
+            "c0 01 01 00  40 02 00  40 03 04 c0000201",
+            "an attribute has wrong flags",
+        ),
+        (
+            "40 01 01 00  40 02 00  40 03 04 c0000201 c0 08 03 000001",
+            "wrong COMMUNITIES",
+        ),
+        (
+            "40 01 01 00  40 02 00  40 03 04 c0000201 c0 08 00",
+            "wrong COMMUNITIES",
+        ),
+        (
+            "40 01 01 00  40 02 00  40 03 04 c0000201 c0 20 04 00000001",
+            "wrong LARGE_COMMUNITIES",
+        ),
+        (
+            "40 01 01 00  40 02 00  40 03 04 c0000201 80 04 01 00",
+            "a wrong MULTI_EXIT_DISC",
+        ),
+        (
+            "40 01 01 00  40 02 00  40 03 04 c0000201 40 05 01 00",
+            "a wrong LOCAL_PREF",
+        ),
+        (
+            "40 01 01 00  40 02 00  40 03 04 c0000201 c0 08 ff",
+            "an attribute is longer than the attributes are",
+        ),
     ];
     for (attributes, flaw) in cases {
         let length = hex(attributes).len();
         let update = update(&format!("0000 {length:04x} {attributes} 20cb00710a"));
         assert_eq!(update.flaw, Some(flaw), "{attributes}");
-        assert_eq!((update.withdrawn, update.reached), (vec![net("203.0.113.10/32")], vec![]));
+        assert_eq!(
+            (update.withdrawn, update.reached),
+            (vec![net("203.0.113.10/32")], vec![])
+        );
     }
 }
 
 #[test]
 fn flaws_that_cost_the_session() {
-    let with = |attributes: &str, rest: &str| format!("0000 {:04x} {attributes} {rest}", hex(attributes).len());
+    let with = |attributes: &str, rest: &str| {
+        format!("0000 {:04x} {attributes} {rest}", hex(attributes).len())
+    };
     for (body, subcode) in [
         ("0005 20cb0071".to_owned(), 1),
         ("0000 0005 40".to_owned(), 1),
@@ -259,8 +411,12 @@ fn flaws_that_cost_the_session() {
 
 #[test]
 fn what_we_do_not_know_is_left_alone() {
-    let attributes = format!("{GOOD} c0 63 01 00  80 0e 09 0019 46 04 c0000201 00  40 06 00  c0 07 01 00");
-    let update = update(&format!("0000 {:04x} {attributes} 10cb00", hex(&attributes).len()));
+    let attributes =
+        format!("{GOOD} c0 63 01 00  80 0e 09 0019 46 04 c0000201 00  40 06 00  c0 07 01 00");
+    let update = update(&format!(
+        "0000 {:04x} {attributes} 10cb00",
+        hex(&attributes).len()
+    ));
     assert_eq!((update.flaw, update.reached.len()), (None, 1));
     assert_eq!(update.reached[0].prefixes, [net("203.0.0.0/16")]);
 }
@@ -273,7 +429,8 @@ fn bits_behind_a_prefix_mean_nothing() {
 
 fn any_net() -> impl Strategy<Value = IpNet> {
     let v4 = (any::<u32>(), 0..=32_u8).prop_map(|(bits, length)| (IpAddr::V4(bits.into()), length));
-    let v6 = (any::<u128>(), 0..=128_u8).prop_map(|(bits, length)| (IpAddr::V6(bits.into()), length));
+    let v6 =
+        (any::<u128>(), 0..=128_u8).prop_map(|(bits, length)| (IpAddr::V6(bits.into()), length));
     prop_oneof![v4, v6].prop_map(|(address, length)| IpNet::new(address, length).unwrap().trunc())
 }
 
@@ -281,14 +438,16 @@ fn any_path() -> impl Strategy<Value = Path> {
     let small = proptest::collection::btree_set(any::<u32>(), 0..=100);
     let large = proptest::collection::btree_set(any::<[u32; 3]>(), 0..=100);
     let as_path = proptest::collection::vec(any::<u32>(), 0..4);
-    (as_path, any::<Option<u32>>(), small, large).prop_map(|(as_path, local_preference, small, large)| Path {
-        as_path,
-        local_preference,
-        communities: Communities {
-            small: small.into_iter().map(crate::Community).collect(),
-            large: large.into_iter().map(crate::LargeCommunity).collect(),
+    (as_path, any::<Option<u32>>(), small, large).prop_map(
+        |(as_path, local_preference, small, large)| Path {
+            as_path,
+            local_preference,
+            communities: Communities {
+                small: small.into_iter().map(crate::Community).collect(),
+                large: large.into_iter().map(crate::LargeCommunity).collect(),
+            },
         },
-    })
+    )
 }
 
 proptest! {

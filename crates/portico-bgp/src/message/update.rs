@@ -1,6 +1,8 @@
-//! UPDATE: routes that come and go. RFC 4271 section 4.3; other families by RFC 4760, IPv4 with an IPv6 next hop by RFC 8950.
+//! UPDATE: routes that come and go. RFC 4271 section 4.3; other families by RFC 4760, IPv4 with an
+//! IPv6 next hop by RFC 8950.
 //!
-//! Writing packs as many prefixes with the same path into a message as have room. Reading is forgiving as RFC 7606 has it.
+//! Writing packs as many prefixes with the same path into a message as have room. Reading is
+//! forgiving as RFC 7606 has it.
 
 mod attributes;
 mod read;
@@ -37,6 +39,7 @@ pub struct Update {
     pub path: Path,
     /// All that there is of this family has been told.
     pub end_of_rib: Option<Family>,
-    /// What was wrong, where the prefixes were to be understood nevertheless: they count as withdrawn.
+    /// What was wrong, where the prefixes were to be understood nevertheless: they count as
+    /// withdrawn.
     pub flaw: Option<&'static str>,
 }

@@ -12,11 +12,13 @@ pub struct Config {
     pub router_id: Ipv4Addr,
     /// In seconds: without a word for so long a session is over. 0: for ever.
     pub hold_time: u16,
-    /// In seconds: between two words that only say that we live. A third of the hold time if it is not given.
+    /// In seconds: between two words that only say that we live. A third of the hold time if it is
+    /// not given.
     pub keepalive_time: Option<u16>,
     /// Attempts never wait for longer.
     pub longest_retry: Duration,
-    /// In seconds: for so long the peer may keep our routes while this daemon restarts. `None`: not at all.
+    /// In seconds: for so long the peer may keep our routes while this daemon restarts. `None`: not
+    /// at all.
     pub restart_time: Option<u16>,
 }
 
@@ -36,7 +38,8 @@ pub struct NextHops {
 }
 
 impl NextHops {
-    /// For routes of a family. Where the peer takes IPv6 for IPv4 and the session is one of IPv6, that is what is known to work.
+    /// For routes of a family. Where the peer takes IPv6 for IPv4 and the session is one of IPv6,
+    /// that is what is known to work.
     pub fn choose(&self, family: Family, ipv4_by_ipv6: bool) -> Option<IpAddr> {
         let over_v6 = self.session == Some(Family::V6) && ipv4_by_ipv6;
         match family {

@@ -17,8 +17,15 @@ pub(super) struct Established {
 
 impl Established {
     pub fn begin(now: Time, agreed: Agreed, rib: &mut Rib) -> Established {
-        rib.begin(PerFamily { v4: agreed.can_tell(Family::V4), v6: agreed.can_tell(Family::V6) });
-        Established { agreed, since: now, ended: PerFamily::default() }
+        rib.begin(PerFamily {
+            v4: agreed.can_tell(Family::V4),
+            v6: agreed.can_tell(Family::V6),
+        });
+        Established {
+            agreed,
+            since: now,
+            ended: PerFamily::default(),
+        }
     }
 
     /// The peer wants to hear everything again.
@@ -34,9 +41,13 @@ impl Established {
         let message = rib.tell(|family, attributes, prefixes| {
             let next_hop = *agreed.next_hops.get(family);
             match (attributes, next_hop) {
-                (Some(attributes), Some(next_hop)) => {
-                    message::announce(family, next_hop, &path(config, attributes), agreed.four_octets, prefixes)
-                }
+                (Some(attributes), Some(next_hop)) => message::announce(
+                    family,
+                    next_hop,
+                    &path(config, attributes),
+                    agreed.four_octets,
+                    prefixes,
+                ),
                 _ => message::withdraw(family, prefixes),
             }
         });
@@ -44,7 +55,8 @@ impl Established {
     }
 
     fn end_of_rib(&mut self) -> Option<Vec<u8>> {
-        let open = |family: &Family| *self.agreed.families.get(*family) && !*self.ended.get(*family);
+        let open =
+            |family: &Family| *self.agreed.families.get(*family) && !*self.ended.get(*family);
         let family = Family::BOTH.into_iter().find(open)?;
         *self.ended.get_mut(family) = true;
         Some(message::end_of_rib(family))
@@ -52,22 +64,38 @@ impl Established {
 
     /// All routes of the first telling are on their way.
     pub fn is_told(&self) -> bool {
-        Family::BOTH.iter().all(|family| !*self.agreed.families.get(*family) || *self.ended.get(*family))
+        Family::BOTH
+            .iter()
+            .all(|family| !*self.agreed.families.get(*family) || *self.ended.get(*family))
     }
 
     /// What of the routes cannot be told, and why.
     pub fn trouble(&self, rib: &Rib) -> String {
         let untold = |family: Family| {
             let count = rib.wanted(family);
-            let routes = format!("{count} {family} {}", if count == 1 { "route is" } else { "routes are" });
-            match (self.agreed.families.get(family), self.agreed.next_hops.get(family)) {
+            let routes = format!(
+                "{count} {family} {}",
+                if count == 1 { "route is" } else { "routes are" }
+            );
+            match (
+                self.agreed.families.get(family),
+                self.agreed.next_hops.get(family),
+            ) {
                 _ if count == 0 => None,
-                (false, _) => Some(format!("{routes} not announced: the router takes no {family} on this session")),
-                (true, None) => Some(format!("{routes} not announced: the link to the router has no {family} address")),
+                (false, _) => Some(format!(
+                    "{routes} not announced: the router takes no {family} on this session"
+                )),
+                (true, None) => Some(format!(
+                    "{routes} not announced: the link to the router has no {family} address"
+                )),
                 (true, Some(_)) => None,
             }
         };
-        Family::BOTH.into_iter().filter_map(untold).collect::<Vec<_>>().join("; ")
+        Family::BOTH
+            .into_iter()
+            .filter_map(untold)
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 
@@ -76,8 +104,16 @@ fn path(config: &Config, attributes: &Attributes) -> Path {
     match config.is_internal() {
         true => {
             let preference = attributes.local_preference.unwrap_or(DEFAULT_PREFERENCE);
-            Path { as_path: vec![], local_preference: Some(preference), communities }
+            Path {
+                as_path: vec![],
+                local_preference: Some(preference),
+                communities,
+            }
         }
-        false => Path { as_path: vec![config.local_as], local_preference: None, communities },
+        false => Path {
+            as_path: vec![config.local_as],
+            local_preference: None,
+            communities,
+        },
     }
 }

@@ -23,16 +23,29 @@ pub(super) struct Agreed {
 /// Our introduction.
 pub(super) fn open(config: &Config, next_hops: &NextHops, restarted: bool) -> Open {
     let mut capabilities: Vec<Capability> = Family::BOTH.map(Capability::Multiprotocol).to_vec();
-    capabilities.extend([Capability::RouteRefresh, Capability::FourOctetAs(config.local_as)]);
+    capabilities.extend([
+        Capability::RouteRefresh,
+        Capability::FourOctetAs(config.local_as),
+    ]);
     if next_hops.own.v6.is_some() {
         capabilities.push(Capability::Ipv4ByIpv6);
     }
     if let Some(time) = config.restart_time {
-        // A session begins when the rules are in the kernel: what the peer still sends us is forwarded, whatever was before.
+        // A session begins when the rules are in the kernel: what the peer still sends us is
+        // forwarded, whatever was before.
         let families = Family::BOTH.map(|family| (family, true)).to_vec();
-        capabilities.push(Capability::GracefulRestart(GracefulRestart { restarted, time, families }));
+        capabilities.push(Capability::GracefulRestart(GracefulRestart {
+            restarted,
+            time,
+            families,
+        }));
     }
-    Open { asn: config.local_as, hold_time: config.hold_time, router_id: config.router_id, capabilities }
+    Open {
+        asn: config.local_as,
+        hold_time: config.hold_time,
+        router_id: config.router_id,
+        capabilities,
+    }
 }
 
 /// What follows from the peer's introduction, or why it will not do.
@@ -44,7 +57,13 @@ pub(super) fn agree(
 ) -> Result<Agreed, (Reason, Notification)> {
     let refuse = |subcode| Notification::new(code::OPEN, subcode);
     if open.asn != config.peer_as {
-        return Err((Reason::OtherAs { expected: config.peer_as, found: open.asn }, refuse(2)));
+        return Err((
+            Reason::OtherAs {
+                expected: config.peer_as,
+                found: open.asn,
+            },
+            refuse(2),
+        ));
     }
     if config.is_internal() && open.router_id == config.router_id {
         return Err((Reason::SameRouterId(open.router_id), refuse(3)));
@@ -66,9 +85,15 @@ pub(super) fn agree(
         v4: !multiprotocol || has(&Capability::Multiprotocol(Family::V4)),
         v6: has(&Capability::Multiprotocol(Family::V6)),
     };
-    let four_octets = open.capabilities.iter().any(|capability| matches!(capability, Capability::FourOctetAs(_)));
+    let four_octets = open
+        .capabilities
+        .iter()
+        .any(|capability| matches!(capability, Capability::FourOctetAs(_)));
     let by_v6 = has(&Capability::Ipv4ByIpv6);
-    let next_hops = PerFamily { v4: next_hops.choose(Family::V4, by_v6), v6: next_hops.choose(Family::V6, by_v6) };
+    let next_hops = PerFamily {
+        v4: next_hops.choose(Family::V4, by_v6),
+        v6: next_hops.choose(Family::V6, by_v6),
+    };
     let hold = Duration::from_secs(config.hold_time.min(open.hold_time).into());
     let keepalive = keepalive(config, hold);
     let mut agreed = Agreed {
@@ -88,8 +113,13 @@ pub(super) fn agree(
 /// Three words in a hold time, or more if so configured.
 fn keepalive(config: &Config, hold: Duration) -> Duration {
     let third = hold / 3;
-    let wanted = config.keepalive_time.map(|seconds| Duration::from_secs(seconds.into()));
-    wanted.filter(|wanted| !wanted.is_zero()).unwrap_or(third).min(third)
+    let wanted = config
+        .keepalive_time
+        .map(|seconds| Duration::from_secs(seconds.into()));
+    wanted
+        .filter(|wanted| !wanted.is_zero())
+        .unwrap_or(third)
+        .min(third)
 }
 
 impl Agreed {

@@ -24,19 +24,39 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::NoAnswer => write!(f, "no answer from the router: is it up, and is the password the same there?"),
+            Reason::NoAnswer => write!(
+                f,
+                "no answer from the router: is it up, and is the password the same there?"
+            ),
             Reason::Unreachable(why) => write!(f, "cannot connect: {why}"),
-            Reason::Closed { introduced: true, why } => write!(f, "the connection broke: {why}"),
-            Reason::Closed { introduced: false, why } => {
-                write!(f, "the router hung up at once, is this node one of its neighbours? ({why})")
+            Reason::Closed {
+                introduced: true,
+                why,
+            } => write!(f, "the connection broke: {why}"),
+            Reason::Closed {
+                introduced: false,
+                why,
+            } => {
+                write!(
+                    f,
+                    "the router hung up at once, is this node one of its neighbours? ({why})"
+                )
             }
             Reason::Refused(notification) => write!(f, "the router says: {notification}"),
-            Reason::Refusing(notification) => write!(f, "ended the session with the router: {notification}"),
+            Reason::Refusing(notification) => {
+                write!(f, "ended the session with the router: {notification}")
+            }
             Reason::OtherAs { expected, found } => {
-                write!(f, "the router is AS {found}, not {expected} as configured (peerASN)")
+                write!(
+                    f,
+                    "the router is AS {found}, not {expected} as configured (peerASN)"
+                )
             }
             Reason::SameRouterId(id) => {
-                write!(f, "the router has our router ID {id}: give this node another (routerID)")
+                write!(
+                    f,
+                    "the router has our router ID {id}: give this node another (routerID)"
+                )
             }
         }
     }

@@ -1,4 +1,5 @@
-//! What is wanted, what the peer has been told, and the difference. Adj-RIB-Out of RFC 4271, and what is due of it.
+//! What is wanted, what the peer has been told, and the difference. Adj-RIB-Out of RFC 4271, and
+//! what is due of it.
 
 use crate::family::{Family, PerFamily};
 use crate::routes::Attributes;
@@ -17,7 +18,8 @@ struct Entry {
     again: bool,
 }
 
-/// A prefix is due while what is wanted and what was told are not the same, and the peer can be told.
+/// A prefix is due while what is wanted and what was told are not the same, and the peer can be
+/// told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rib {
     entries: BTreeMap<IpNet, Entry>,
@@ -59,7 +61,10 @@ impl Rib {
         for (prefix, entry) in &self.entries {
             let family = Family::of_net(prefix);
             if *families.get(family) {
-                self.due.entry((entry.wanted.clone(), family)).or_default().insert(*prefix);
+                self.due
+                    .entry((entry.wanted.clone(), family))
+                    .or_default()
+                    .insert(*prefix);
             }
         }
     }
@@ -80,12 +85,16 @@ impl Rib {
         for (prefix, entry) in &mut self.entries {
             if Family::of_net(prefix) == family && entry.wanted.is_some() {
                 entry.again = true;
-                self.due.entry((entry.wanted.clone(), family)).or_default().insert(*prefix);
+                self.due
+                    .entry((entry.wanted.clone(), family))
+                    .or_default()
+                    .insert(*prefix);
             }
         }
     }
 
-    /// Has a message written of what is to be said of some prefixes. It takes those that it had room for.
+    /// Has a message written of what is to be said of some prefixes. It takes those that it had
+    /// room for.
     pub fn tell(
         &mut self,
         write: impl FnOnce(Family, Option<&Attributes>, &mut BTreeSet<IpNet>) -> (Vec<u8>, Vec<IpNet>),
@@ -104,8 +113,11 @@ impl Rib {
     }
 
     fn note(&mut self, prefix: IpNet, said: Said) {
-        let Some(entry) = self.entries.get_mut(&prefix) else { return };
-        self.told = self.told.saturating_sub(entry.told.is_some().into()) + usize::from(said.is_some());
+        let Some(entry) = self.entries.get_mut(&prefix) else {
+            return;
+        };
+        self.told =
+            self.told.saturating_sub(entry.told.is_some().into()) + usize::from(said.is_some());
         (entry.told, entry.again) = (said, false);
         if entry.told.is_none() && entry.wanted.is_none() {
             self.entries.remove(&prefix);

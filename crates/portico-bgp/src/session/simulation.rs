@@ -1,7 +1,9 @@
-//! A node and a router, each a [`Session`], over connections that break in the middle of messages; the node restarts as well.
+//! A node and a router, each a [`Session`], over connections that break in the middle of messages;
+//! the node restarts as well.
 //!
-//! The router keeps what it hears as RFC 4724 has it. When the storm is over it knows exactly what the node wants to be known; and
-//! what the node wanted all along, restarts of its daemon included, the router knew all along.
+//! The router keeps what it hears as RFC 4724 has it. When the storm is over it knows exactly what
+//! the node wants to be known; and what the node wanted all along, restarts of its daemon included,
+//! the router knew all along.
 
 use super::*;
 use crate::family::{Family, PerFamily};
@@ -48,8 +50,14 @@ fn config(local_as: u32, peer_as: u32) -> Config {
 }
 
 fn hops() -> NextHops {
-    let own = PerFamily { v4: Some(IpAddr::from([192, 0, 2, 7])), v6: Some("2001:db8::7".parse().unwrap()) };
-    NextHops { own, session: Some(Family::V4) }
+    let own = PerFamily {
+        v4: Some(IpAddr::from([192, 0, 2, 7])),
+        v6: Some("2001:db8::7".parse().unwrap()),
+    };
+    NextHops {
+        own,
+        session: Some(Family::V4),
+    }
 }
 
 /// What the router knows of a prefix.
@@ -96,8 +104,15 @@ impl World {
     }
 
     fn input(&mut self, node: bool, input: Input<'_>) {
-        let now = Now { time: self.now, chance: self.random.chance() };
-        let outputs = if node { self.node.handle(now, input) } else { self.router.handle(now, input) };
+        let now = Now {
+            time: self.now,
+            chance: self.random.chance(),
+        };
+        let outputs = if node {
+            self.node.handle(now, input)
+        } else {
+            self.router.handle(now, input)
+        };
         self.act(node, outputs);
     }
 
@@ -124,15 +139,19 @@ impl World {
 
     /// What was sent before arrives before.
     fn close(&mut self, by_node: bool) {
-        let wire =
-            self.wires.as_mut().filter(|_| !self.cut).map(|wires| std::mem::take(&mut wires[usize::from(!by_node)]));
+        let wire = self
+            .wires
+            .as_mut()
+            .filter(|_| !self.cut)
+            .map(|wires| std::mem::take(&mut wires[usize::from(!by_node)]));
         if let Some(bytes) = wire.filter(|bytes| !bytes.is_empty()) {
             self.input(!by_node, Input::Bytes(&Vec::from(bytes)));
         }
         self.disconnect(by_node);
     }
 
-    /// The router loses a session without a word: what it knows is stale from now on (RFC 4724 section 4.2).
+    /// The router loses a session without a word: what it knows is stale from now on (RFC 4724
+    /// section 4.2).
     fn disconnect(&mut self, by_node: bool) {
         if self.wires.take().is_none() {
             return;
@@ -156,11 +175,22 @@ impl World {
         for prefix in update.withdrawn {
             self.known.remove(&prefix);
         }
-        for prefix in update.reached.into_iter().flat_map(|reached| reached.prefixes) {
-            self.known.insert(prefix, Known { communities: update.path.communities.clone(), stale: false });
+        for prefix in update
+            .reached
+            .into_iter()
+            .flat_map(|reached| reached.prefixes)
+        {
+            self.known.insert(
+                prefix,
+                Known {
+                    communities: update.path.communities.clone(),
+                    stale: false,
+                },
+            );
         }
         if let Some(family) = update.end_of_rib {
-            self.known.retain(|prefix, known| !known.stale || Family::of_net(prefix) != family);
+            self.known
+                .retain(|prefix, known| !known.stale || Family::of_net(prefix) != family);
         }
     }
 
@@ -191,9 +221,16 @@ impl World {
             };
             let prefix = IpNet::from(address);
             let small = vec![crate::Community(self.random.below(3) as u32)];
-            let communities = crate::Communities { small, large: vec![] };
-            let route =
-                (self.random.below(3) > 0).then(|| Arc::new(Attributes { communities, local_preference: None }));
+            let communities = crate::Communities {
+                small,
+                large: vec![],
+            };
+            let route = (self.random.below(3) > 0).then(|| {
+                Arc::new(Attributes {
+                    communities,
+                    local_preference: None,
+                })
+            });
             changes.push((prefix, route));
         }
         self.want(changes);
@@ -203,14 +240,20 @@ impl World {
     fn restart(&mut self) {
         self.disconnect(true);
         self.node = Session::new(config(64512, 64513));
-        let all: Vec<Change> = self.wanted.iter().map(|(prefix, route)| (*prefix, Some(Arc::clone(route)))).collect();
+        let all: Vec<Change> = self
+            .wanted
+            .iter()
+            .map(|(prefix, route)| (*prefix, Some(Arc::clone(route))))
+            .collect();
         self.input(true, Input::Routes(&all));
         self.input(true, Input::Start);
     }
 
     /// Both want a connection: there is one.
     fn connect(&mut self) {
-        let both = [&self.node, &self.router].iter().all(|session| session.state() == State::Connecting);
+        let both = [&self.node, &self.router]
+            .iter()
+            .all(|session| session.state() == State::Connecting);
         if both && self.wires.is_none() && !self.cut {
             self.wires = Some([VecDeque::new(), VecDeque::new()]);
             self.input(true, Input::Connected(hops()));
@@ -244,7 +287,11 @@ impl World {
     fn pass_time(&mut self) {
         self.now += Duration::from_millis(self.random.below(400));
         for node in [true, false] {
-            let deadline = if node { self.node.deadline() } else { self.router.deadline() };
+            let deadline = if node {
+                self.node.deadline()
+            } else {
+                self.router.deadline()
+            };
             if deadline.is_some_and(|deadline| deadline <= self.now) {
                 self.input(node, Input::Tick);
             }
@@ -272,10 +319,16 @@ impl World {
     }
 
     fn check(&self, seed: u64) {
-        let told: BTreeMap<&IpNet, &crate::Communities> =
-            self.known.iter().map(|(prefix, known)| (prefix, &known.communities)).collect();
-        let wanted: BTreeMap<&IpNet, &crate::Communities> =
-            self.wanted.iter().map(|(prefix, route)| (prefix, &route.communities)).collect();
+        let told: BTreeMap<&IpNet, &crate::Communities> = self
+            .known
+            .iter()
+            .map(|(prefix, known)| (prefix, &known.communities))
+            .collect();
+        let wanted: BTreeMap<&IpNet, &crate::Communities> = self
+            .wanted
+            .iter()
+            .map(|(prefix, route)| (prefix, &route.communities))
+            .collect();
         assert_eq!(told, wanted, "seed {seed}");
         assert_eq!(self.node.status().routes, self.wanted.len(), "seed {seed}");
     }
@@ -314,25 +367,40 @@ fn after_any_storm_the_router_knows_what_the_node_wants() {
     }
 }
 
-/// Nothing but restarts and connections that break: what is wanted throughout never leaves the router.
+/// Nothing but restarts and connections that break: what is wanted throughout never leaves the
+/// router.
 #[test]
 fn restarts_do_not_flap() {
     for seed in 0..SEEDS {
         let mut world = World::new(seed);
         world.change_something();
         world.settle();
-        let throughout: BTreeSet<IpNet> = world.wanted.keys().copied().filter(|_| world.random.below(2) == 0).collect();
-        let others: Vec<Change> =
-            world.wanted.keys().filter(|prefix| !throughout.contains(prefix)).map(|prefix| (*prefix, None)).collect();
+        let throughout: BTreeSet<IpNet> = world
+            .wanted
+            .keys()
+            .copied()
+            .filter(|_| world.random.below(2) == 0)
+            .collect();
+        let others: Vec<Change> = world
+            .wanted
+            .keys()
+            .filter(|prefix| !throughout.contains(prefix))
+            .map(|prefix| (*prefix, None))
+            .collect();
         let mut others = Some(others);
         let end = world.now + STORM;
         while world.now < end {
             match world.random.below(100) {
                 0 => world.restart(),
-                1 => others.take().into_iter().for_each(|others| world.want(others)),
+                1 => others
+                    .take()
+                    .into_iter()
+                    .for_each(|others| world.want(others)),
                 _ => world.step(),
             }
-            let missing = throughout.iter().find(|prefix| !world.known.contains_key(*prefix));
+            let missing = throughout
+                .iter()
+                .find(|prefix| !world.known.contains_key(*prefix));
             assert_eq!(missing, None, "seed {seed}");
         }
         world.settle();

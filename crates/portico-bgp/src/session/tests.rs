@@ -10,7 +10,10 @@ const NOON: Time = Duration::from_secs(43200);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn at(seconds: u64) -> Now {
-    Now { time: NOON + SECOND * u32::try_from(seconds).unwrap(), chance: 1.0 }
+    Now {
+        time: NOON + SECOND * u32::try_from(seconds).unwrap(),
+        chance: 1.0,
+    }
 }
 
 fn config() -> Config {
@@ -26,8 +29,14 @@ fn config() -> Config {
 }
 
 fn hops() -> NextHops {
-    let own = PerFamily { v4: Some(IpAddr::from([192, 0, 2, 7])), v6: Some("2001:db8::7".parse().unwrap()) };
-    NextHops { own, session: Some(Family::V4) }
+    let own = PerFamily {
+        v4: Some(IpAddr::from([192, 0, 2, 7])),
+        v6: Some("2001:db8::7".parse().unwrap()),
+    };
+    NextHops {
+        own,
+        session: Some(Family::V4),
+    }
 }
 
 /// A router's introduction.
@@ -65,7 +74,10 @@ fn short(outputs: &[Output]) -> Vec<String> {
             Message::Open(open) => format!("OPEN {}", open.asn),
             Message::Keepalive => "KEEPALIVE".to_owned(),
             Message::Notification(notification) => {
-                format!("NOTIFICATION {}/{}", notification.code, notification.subcode)
+                format!(
+                    "NOTIFICATION {}/{}",
+                    notification.code, notification.subcode
+                )
             }
             Message::RouteRefresh(_) => "REFRESH".to_owned(),
             Message::Update(update) => update_in_short(&update),
@@ -75,8 +87,16 @@ fn short(outputs: &[Output]) -> Vec<String> {
 }
 
 fn update_in_short(update: &Update) -> String {
-    let list = |nets: &[IpNet]| nets.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    let came = update.reached.iter().map(|reached| format!("{} by {}", list(&reached.prefixes), reached.next_hop));
+    let list = |nets: &[IpNet]| {
+        nets.iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let came = update
+        .reached
+        .iter()
+        .map(|reached| format!("{} by {}", list(&reached.prefixes), reached.next_hop));
     let gone = (!update.withdrawn.is_empty()).then(|| format!("not {}", list(&update.withdrawn)));
     let end = update.end_of_rib.map(|family| format!("end of {family}"));
     came.chain(gone).chain(end).collect::<Vec<_>>().join(", ")
@@ -100,13 +120,19 @@ fn hear(session: &mut Session, now: Now, bytes: &[u8]) -> Vec<String> {
 
 fn stopped() -> Session {
     let mut session = Session::new(config());
-    session.handle(at(0), Input::Routes(&[route("203.0.113.10/32"), route("2001:db8:5::10/128")]));
+    session.handle(
+        at(0),
+        Input::Routes(&[route("203.0.113.10/32"), route("2001:db8:5::10/128")]),
+    );
     session
 }
 
 fn connecting() -> Session {
     let mut session = stopped();
-    assert_eq!(short(&session.handle(at(0), Input::Start)), ["connect", "Connecting"]);
+    assert_eq!(
+        short(&session.handle(at(0), Input::Start)),
+        ["connect", "Connecting"]
+    );
     session
 }
 
@@ -118,19 +144,28 @@ fn waiting() -> Session {
 
 fn open_sent() -> Session {
     let mut session = connecting();
-    assert_eq!(short(&session.handle(at(0), Input::Connected(hops()))), ["OPEN 64512", "OpenSent"]);
+    assert_eq!(
+        short(&session.handle(at(0), Input::Connected(hops()))),
+        ["OPEN 64512", "OpenSent"]
+    );
     session
 }
 
 fn open_confirm() -> Session {
     let mut session = open_sent();
-    assert_eq!(hear(&mut session, at(0), &open().encode()), ["KEEPALIVE", "OpenConfirm"]);
+    assert_eq!(
+        hear(&mut session, at(0), &open().encode()),
+        ["KEEPALIVE", "OpenConfirm"]
+    );
     session
 }
 
 fn established() -> Session {
     let mut session = open_confirm();
-    assert_eq!(hear(&mut session, at(0), &message::keepalive()), ["Established"]);
+    assert_eq!(
+        hear(&mut session, at(0), &message::keepalive()),
+        ["Established"]
+    );
     session
 }
 
@@ -139,27 +174,61 @@ fn a_session_tells_everything_and_then_that_it_was_everything() {
     let mut session = established();
     assert_eq!(
         pull(&mut session),
-        ["203.0.113.10/32 by 192.0.2.7", "2001:db8:5::10/128 by 2001:db8::7", "end of IPv4", "end of IPv6"]
+        [
+            "203.0.113.10/32 by 192.0.2.7",
+            "2001:db8:5::10/128 by 2001:db8::7",
+            "end of IPv4",
+            "end of IPv6"
+        ]
     );
-    assert_eq!(session.status(), Status { established: true, routes: 2, due: 0, trouble: String::new() });
+    assert_eq!(
+        session.status(),
+        Status {
+            established: true,
+            routes: 2,
+            due: 0,
+            trouble: String::new()
+        }
+    );
     assert_eq!(pull(&mut session), [""; 0]);
     let changes = [(net("203.0.113.10/32"), None), route("203.0.113.11/32")];
     session.handle(at(1), Input::Routes(&changes));
-    assert_eq!(pull(&mut session), ["not 203.0.113.10/32", "203.0.113.11/32 by 192.0.2.7"]);
+    assert_eq!(
+        pull(&mut session),
+        ["not 203.0.113.10/32", "203.0.113.11/32 by 192.0.2.7"]
+    );
 }
 
 #[test]
 fn the_path_is_of_the_kind_of_session() {
     for (peer_as, as_path, preference) in [(64513, vec![64512], None), (64512, vec![], Some(100))] {
-        let mut session = Session::new(Config { peer_as, ..config() });
+        let mut session = Session::new(Config {
+            peer_as,
+            ..config()
+        });
         session.handle(at(0), Input::Routes(&[route("203.0.113.10/32")]));
         session.handle(at(0), Input::Start);
         session.handle(at(0), Input::Connected(hops()));
-        let open = Open { asn: peer_as, capabilities: vec![Capability::FourOctetAs(peer_as)], ..open() };
-        hear(&mut session, at(0), &[open.encode(), message::keepalive()].concat());
-        let Some(Output::Send(bytes)) = session.pull().into_iter().next() else { panic!() };
-        let Ok(Message::Update(update)) = Message::decode(&bytes, true) else { panic!() };
-        assert_eq!((update.path.as_path, update.path.local_preference), (as_path, preference));
+        let open = Open {
+            asn: peer_as,
+            capabilities: vec![Capability::FourOctetAs(peer_as)],
+            ..open()
+        };
+        hear(
+            &mut session,
+            at(0),
+            &[open.encode(), message::keepalive()].concat(),
+        );
+        let Some(Output::Send(bytes)) = session.pull().into_iter().next() else {
+            panic!()
+        };
+        let Ok(Message::Update(update)) = Message::decode(&bytes, true) else {
+            panic!()
+        };
+        assert_eq!(
+            (update.path.as_path, update.path.local_preference),
+            (as_path, preference)
+        );
     }
 }
 
@@ -168,7 +237,9 @@ fn bytes_come_in_pieces_of_any_size() {
     let stream = [open().encode(), message::keepalive(), message::keepalive()].concat();
     for size in 1..stream.len() {
         let mut session = open_sent();
-        stream.chunks(size).for_each(|piece| drop(session.handle(at(0), Input::Bytes(piece))));
+        stream
+            .chunks(size)
+            .for_each(|piece| drop(session.handle(at(0), Input::Bytes(piece))));
         assert_eq!(session.state(), State::Established, "in pieces of {size}");
     }
 }
@@ -181,52 +252,120 @@ fn messages_out_of_place_end_the_session() {
         ("KEEPALIVE", message::keepalive()),
         ("UPDATE", message::end_of_rib(Family::V4)),
         ("REFRESH", message::route_refresh(Family::V4)),
-        ("NOTIFICATION", Notification::new(code::CEASE, cease::SHUTDOWN).encode()),
+        (
+            "NOTIFICATION",
+            Notification::new(code::CEASE, cease::SHUTDOWN).encode(),
+        ),
     ];
     type Make = fn() -> Session;
     let states: [(Make, [&str; 5]); 6] = [
         (stopped, [""; 5]),
         (waiting, [""; 5]),
         (connecting, [""; 5]),
-        (open_sent, ["KEEPALIVE", "NOTIFICATION 5/1", "NOTIFICATION 5/1", "NOTIFICATION 5/1", "close"]),
-        (open_confirm, ["NOTIFICATION 5/2", "Established", "NOTIFICATION 5/2", "NOTIFICATION 5/2", "close"]),
+        (
+            open_sent,
+            [
+                "KEEPALIVE",
+                "NOTIFICATION 5/1",
+                "NOTIFICATION 5/1",
+                "NOTIFICATION 5/1",
+                "close",
+            ],
+        ),
+        (
+            open_confirm,
+            [
+                "NOTIFICATION 5/2",
+                "Established",
+                "NOTIFICATION 5/2",
+                "NOTIFICATION 5/2",
+                "close",
+            ],
+        ),
         (established, ["NOTIFICATION 5/3", "", "heard", "", "close"]),
     ];
     for (make, expected) in states {
         for ((name, message), expected) in messages.iter().zip(expected) {
             let mut session = make();
             let outputs = hear(&mut session, at(0), message);
-            assert_eq!(outputs.first().map_or("", String::as_str), expected, "{name} in {:?}", make().state());
-            let over = ["NOTIFICATION", "close"].iter().any(|end| expected.starts_with(end));
-            assert_eq!(session.state() == State::Waiting, over || make().state() == State::Waiting);
+            assert_eq!(
+                outputs.first().map_or("", String::as_str),
+                expected,
+                "{name} in {:?}",
+                make().state()
+            );
+            let over = ["NOTIFICATION", "close"]
+                .iter()
+                .any(|end| expected.starts_with(end));
+            assert_eq!(
+                session.state() == State::Waiting,
+                over || make().state() == State::Waiting
+            );
         }
     }
 }
 
 #[test]
 fn introductions_that_will_not_do() {
-    let wrong_as = Open { asn: 64999, capabilities: vec![], ..open() };
-    let no_id = Open { router_id: Ipv4Addr::UNSPECIFIED, ..open() };
-    let hasty = Open { hold_time: 2, ..open() };
+    let wrong_as = Open {
+        asn: 64999,
+        capabilities: vec![],
+        ..open()
+    };
+    let no_id = Open {
+        router_id: Ipv4Addr::UNSPECIFIED,
+        ..open()
+    };
+    let hasty = Open {
+        hold_time: 2,
+        ..open()
+    };
     for (open, notification, reason) in [
-        (wrong_as, "NOTIFICATION 2/2", "the router is AS 64999, not 64513 as configured (peerASN)"),
-        (no_id, "NOTIFICATION 2/3", "ended the session with the router: the router ID is not acceptable"),
-        (hasty, "NOTIFICATION 2/6", "ended the session with the router: the hold time is not acceptable"),
+        (
+            wrong_as,
+            "NOTIFICATION 2/2",
+            "the router is AS 64999, not 64513 as configured (peerASN)",
+        ),
+        (
+            no_id,
+            "NOTIFICATION 2/3",
+            "ended the session with the router: the router ID is not acceptable",
+        ),
+        (
+            hasty,
+            "NOTIFICATION 2/6",
+            "ended the session with the router: the hold time is not acceptable",
+        ),
     ] {
         let mut session = open_sent();
         let outputs = hear(&mut session, at(0), &open.encode());
         assert_eq!(outputs[..2], [notification, "close"]);
-        assert!(session.status().trouble.starts_with(reason), "{}", session.status().trouble);
+        assert!(
+            session.status().trouble.starts_with(reason),
+            "{}",
+            session.status().trouble
+        );
     }
 }
 
 #[test]
 fn within_an_as_router_ids_differ() {
-    let mut session = Session::new(Config { peer_as: 64512, ..config() });
+    let mut session = Session::new(Config {
+        peer_as: 64512,
+        ..config()
+    });
     session.handle(at(0), Input::Start);
     session.handle(at(0), Input::Connected(hops()));
-    let twin = Open { asn: 64512, router_id: config().router_id, capabilities: vec![], ..open() };
-    assert_eq!(hear(&mut session, at(0), &twin.encode())[0], "NOTIFICATION 2/3");
+    let twin = Open {
+        asn: 64512,
+        router_id: config().router_id,
+        capabilities: vec![],
+        ..open()
+    };
+    assert_eq!(
+        hear(&mut session, at(0), &twin.encode())[0],
+        "NOTIFICATION 2/3"
+    );
     assert!(session.status().trouble.contains("192.0.2.7"));
 }
 
@@ -248,15 +387,33 @@ fn silence_ends_a_session_and_words_keep_it() {
 #[test]
 fn without_a_hold_time_silence_is_fine() {
     let mut session = open_sent();
-    hear(&mut session, at(0), &[Open { hold_time: 0, ..open() }.encode(), message::keepalive()].concat());
-    assert_eq!((session.state(), session.deadline()), (State::Established, None));
+    hear(
+        &mut session,
+        at(0),
+        &[
+            Open {
+                hold_time: 0,
+                ..open()
+            }
+            .encode(),
+            message::keepalive(),
+        ]
+        .concat(),
+    );
+    assert_eq!(
+        (session.state(), session.deadline()),
+        (State::Established, None)
+    );
     assert_eq!(short(&session.handle(at(100_000), Input::Tick)), [""; 0]);
 }
 
 #[test]
 fn a_keepalive_time_counts_if_it_is_shorter() {
     for (wanted, expected) in [(Some(5), 5), (Some(80), 30), (Some(0), 30), (None, 30)] {
-        let mut session = Session::new(Config { keepalive_time: wanted, ..config() });
+        let mut session = Session::new(Config {
+            keepalive_time: wanted,
+            ..config()
+        });
         session.handle(at(0), Input::Start);
         session.handle(at(0), Input::Connected(hops()));
         hear(&mut session, at(0), &open().encode());
@@ -268,7 +425,10 @@ fn a_keepalive_time_counts_if_it_is_shorter() {
 fn a_router_that_does_not_introduce_itself_is_given_up() {
     let mut session = open_sent();
     assert_eq!(session.deadline(), Some(NOON + INTRODUCTION));
-    assert_eq!(short(&session.handle(at(60), Input::Tick))[..2], ["NOTIFICATION 4/0", "close"]);
+    assert_eq!(
+        short(&session.handle(at(60), Input::Tick))[..2],
+        ["NOTIFICATION 4/0", "close"]
+    );
 }
 
 #[test]
@@ -280,12 +440,19 @@ fn attempts_come_less_often_until_one_is_good() {
         session.handle(now, Input::Failed("refused"));
         waits.push((session.deadline().unwrap() - now.time).as_secs());
         now.time = session.deadline().unwrap();
-        assert_eq!(short(&session.handle(now, Input::Tick)), ["connect", "Connecting"]);
+        assert_eq!(
+            short(&session.handle(now, Input::Tick)),
+            ["connect", "Connecting"]
+        );
     }
     assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
     assert_eq!(session.status().trouble, "cannot connect: refused");
     session.handle(now, Input::Connected(hops()));
-    hear(&mut session, now, &[open().encode(), message::keepalive()].concat());
+    hear(
+        &mut session,
+        now,
+        &[open().encode(), message::keepalive()].concat(),
+    );
     now.time += GOOD_SESSION;
     session.handle(now, Input::Closed("reset"));
     assert_eq!(session.deadline(), Some(now.time + SECOND));
@@ -295,14 +462,26 @@ fn attempts_come_less_often_until_one_is_good() {
 #[test]
 fn chance_spreads_attempts() {
     let mut session = connecting();
-    session.handle(Now { time: NOON, chance: 0.0 }, Input::Failed("refused"));
+    session.handle(
+        Now {
+            time: NOON,
+            chance: 0.0,
+        },
+        Input::Failed("refused"),
+    );
     assert_eq!(session.deadline(), Some(NOON + SECOND * 3 / 4));
 }
 
 #[test]
 fn a_connection_that_takes_too_long_is_given_up() {
     let mut session = connecting();
-    let outputs = short(&session.handle(Now { time: NOON + CONNECT, chance: 0.5 }, Input::Tick));
+    let outputs = short(&session.handle(
+        Now {
+            time: NOON + CONNECT,
+            chance: 0.5,
+        },
+        Input::Tick,
+    ));
     assert_eq!(outputs[0], "close");
     assert!(session.status().trouble.contains("password"));
 }
@@ -311,17 +490,33 @@ fn a_connection_that_takes_too_long_is_given_up() {
 fn a_drain_takes_everything_back_and_says_farewell() {
     let mut session = established();
     pull(&mut session);
-    assert_eq!(short(&session.handle(at(1), Input::Stop(Stop::Drain))), [""; 0]);
+    assert_eq!(
+        short(&session.handle(at(1), Input::Stop(Stop::Drain))),
+        [""; 0]
+    );
     assert_eq!(
         pull(&mut session),
-        ["not 203.0.113.10/32", "not 2001:db8:5::10/128", "NOTIFICATION 6/2", "close", "Stopped"]
+        [
+            "not 203.0.113.10/32",
+            "not 2001:db8:5::10/128",
+            "NOTIFICATION 6/2",
+            "close",
+            "Stopped"
+        ]
     );
     assert_eq!(session.deadline(), None);
 }
 
 #[test]
 fn a_drain_in_any_state_ends_it() {
-    let all: [fn() -> Session; 6] = [stopped, waiting, connecting, open_sent, open_confirm, established];
+    let all: [fn() -> Session; 6] = [
+        stopped,
+        waiting,
+        connecting,
+        open_sent,
+        open_confirm,
+        established,
+    ];
     for make in all {
         let mut session = make();
         session.handle(at(1), Input::Stop(Stop::Removed));
@@ -336,10 +531,13 @@ fn a_drain_in_any_state_ends_it() {
 
 fn restart_of(session: &Session) -> GracefulRestart {
     let open = negotiate::open(&session.config, &hops(), session.restarted);
-    let restart = open.capabilities.into_iter().find_map(|capability| match capability {
-        Capability::GracefulRestart(restart) => Some(restart),
-        _ => None,
-    });
+    let restart = open
+        .capabilities
+        .into_iter()
+        .find_map(|capability| match capability {
+            Capability::GracefulRestart(restart) => Some(restart),
+            _ => None,
+        });
     restart.unwrap()
 }
 
@@ -347,16 +545,38 @@ fn restart_of(session: &Session) -> GracefulRestart {
 fn only_the_first_session_of_a_process_comes_from_a_restart() {
     let mut session = established();
     let families = vec![(Family::V4, true), (Family::V6, true)];
-    assert_eq!(restart_of(&session), GracefulRestart { restarted: true, time: 120, families: families.clone() });
+    assert_eq!(
+        restart_of(&session),
+        GracefulRestart {
+            restarted: true,
+            time: 120,
+            families: families.clone()
+        }
+    );
     session.handle(at(1), Input::Closed("before all was told"));
     assert!(restart_of(&session).restarted);
     let mut session = established();
     pull(&mut session);
     session.handle(at(1), Input::Closed("reset"));
-    assert_eq!(restart_of(&session), GracefulRestart { restarted: false, time: 120, families });
-    let without = Session::new(Config { restart_time: None, ..config() });
+    assert_eq!(
+        restart_of(&session),
+        GracefulRestart {
+            restarted: false,
+            time: 120,
+            families
+        }
+    );
+    let without = Session::new(Config {
+        restart_time: None,
+        ..config()
+    });
     let open = negotiate::open(&without.config, &hops(), true);
-    assert!(!open.capabilities.iter().any(|capability| matches!(capability, Capability::GracefulRestart(_))));
+    assert!(
+        !open
+            .capabilities
+            .iter()
+            .any(|capability| matches!(capability, Capability::GracefulRestart(_)))
+    );
 }
 
 #[test]
@@ -370,17 +590,40 @@ fn a_refresh_tells_a_family_again() {
 #[test]
 fn routes_that_cannot_be_told_are_named() {
     let mut session = open_sent();
-    let plain = Open { capabilities: vec![Capability::FourOctetAs(64513)], ..open() };
-    hear(&mut session, at(0), &[plain.encode(), message::keepalive()].concat());
-    assert_eq!(pull(&mut session), ["203.0.113.10/32 by 192.0.2.7", "end of IPv4"]);
+    let plain = Open {
+        capabilities: vec![Capability::FourOctetAs(64513)],
+        ..open()
+    };
+    hear(
+        &mut session,
+        at(0),
+        &[plain.encode(), message::keepalive()].concat(),
+    );
+    assert_eq!(
+        pull(&mut session),
+        ["203.0.113.10/32 by 192.0.2.7", "end of IPv4"]
+    );
     let trouble = "1 IPv6 route is not announced: the router takes no IPv6 on this session";
     assert_eq!(session.status().trouble, trouble);
 
     let mut session = connecting();
-    let hops = NextHops { own: PerFamily { v4: hops().own.v4, v6: None }, session: Some(Family::V4) };
+    let hops = NextHops {
+        own: PerFamily {
+            v4: hops().own.v4,
+            v6: None,
+        },
+        session: Some(Family::V4),
+    };
     session.handle(at(0), Input::Connected(hops));
-    hear(&mut session, at(0), &[open().encode(), message::keepalive()].concat());
-    assert_eq!(pull(&mut session), ["203.0.113.10/32 by 192.0.2.7", "end of IPv4", "end of IPv6"]);
+    hear(
+        &mut session,
+        at(0),
+        &[open().encode(), message::keepalive()].concat(),
+    );
+    assert_eq!(
+        pull(&mut session),
+        ["203.0.113.10/32 by 192.0.2.7", "end of IPv4", "end of IPv6"]
+    );
     let trouble = "1 IPv6 route is not announced: the link to the router has no IPv6 address";
     assert_eq!(session.status().trouble, trouble);
 }
@@ -397,8 +640,20 @@ fn next_hops_follow_the_session() {
         ((None, v6), Family::V6, true, (v6, v6)),
         ((v4, None), Family::V4, true, (v4, None)),
     ] {
-        let hops = NextHops { own: PerFamily { v4: own.0, v6: own.1 }, session: Some(session) };
-        assert_eq!((hops.choose(Family::V4, by_v6), hops.choose(Family::V6, by_v6)), expected);
+        let hops = NextHops {
+            own: PerFamily {
+                v4: own.0,
+                v6: own.1,
+            },
+            session: Some(session),
+        };
+        assert_eq!(
+            (
+                hops.choose(Family::V4, by_v6),
+                hops.choose(Family::V6, by_v6)
+            ),
+            expected
+        );
     }
 }
 
@@ -407,8 +662,14 @@ fn a_router_that_is_slow_costs_no_memory() {
     let mut session = established();
     pull(&mut session);
     for round in 0..1000_u32 {
-        let attributes = Arc::new(crate::Attributes { local_preference: Some(round), ..Default::default() });
-        session.handle(at(1), Input::Routes(&[(net("203.0.113.10/32"), Some(attributes))]));
+        let attributes = Arc::new(crate::Attributes {
+            local_preference: Some(round),
+            ..Default::default()
+        });
+        session.handle(
+            at(1),
+            Input::Routes(&[(net("203.0.113.10/32"), Some(attributes))]),
+        );
     }
     assert_eq!((session.status().due, pull(&mut session).len()), (1, 1));
 }
@@ -418,7 +679,12 @@ fn ten_thousand_routes_fit_into_few_messages() {
     let mut session = established();
     pull(&mut session);
     let changes: Vec<Change> = (0..10_000_u32)
-        .map(|n| (IpNet::new(IpAddr::V4((0x0a00_0000 + n).into()), 32).unwrap(), Some(Arc::default())))
+        .map(|n| {
+            (
+                IpNet::new(IpAddr::V4((0x0a00_0000 + n).into()), 32).unwrap(),
+                Some(Arc::default()),
+            )
+        })
         .collect();
     session.handle(at(1), Input::Routes(&changes));
     assert_eq!(pull(&mut session).len(), 13);
@@ -426,7 +692,8 @@ fn ten_thousand_routes_fit_into_few_messages() {
 }
 
 proptest::proptest! {
-    /// Whatever comes in, in whatever state, is lived through, and no more than a message of it is kept.
+    /// Whatever comes in, in whatever state, is lived through, and no more than a message of it is
+    /// kept.
     #[test]
     fn any_inputs_are_lived_through(
         inputs in proptest::collection::vec((0..12_u8, 0..300_u64, proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)), 0..60),

@@ -23,7 +23,12 @@ pub enum Aspect {
 }
 
 impl Aspect {
-    pub const ALL: [Aspect; 4] = [Aspect::Allocated, Aspect::Programmed, Aspect::Announced, Aspect::Reachable];
+    pub const ALL: [Aspect; 4] = [
+        Aspect::Allocated,
+        Aspect::Programmed,
+        Aspect::Announced,
+        Aspect::Reachable,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -60,7 +65,11 @@ pub struct Verdict {
 impl Verdict {
     pub fn new(status: Status, reason: &str, message: impl Into<String>) -> Verdict {
         let message: String = message.into();
-        Verdict { status, reason: reason.to_owned(), message: message.chars().take(MOST_LETTERS).collect() }
+        Verdict {
+            status,
+            reason: reason.to_owned(),
+            message: message.chars().take(MOST_LETTERS).collect(),
+        }
     }
 }
 
@@ -80,8 +89,17 @@ struct Held {
 
 impl Present {
     pub fn of(service: &Service) -> Present {
-        let conditions = service.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        Present(Aspect::ALL.map(|aspect| conditions.iter().find(|held| held.type_ == aspect.name()).map(Held::of)))
+        let conditions = service
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.as_deref())
+            .unwrap_or_default();
+        Present(Aspect::ALL.map(|aspect| {
+            conditions
+                .iter()
+                .find(|held| held.type_ == aspect.name())
+                .map(Held::of)
+        }))
     }
 
     pub fn verdict(&self, aspect: Aspect) -> Option<&Verdict> {
@@ -96,15 +114,28 @@ impl Present {
     /// How much the verdicts differ from what is there.
     pub fn differ(&self, verdicts: &Verdicts, generation: Option<i64>) -> Difference {
         let pairs = self.0.iter().zip(verdicts);
-        pairs.map(|(held, verdict)| Held::differs(held.as_ref(), verdict, generation)).max().unwrap_or(Difference::None)
+        pairs
+            .map(|(held, verdict)| Held::differs(held.as_ref(), verdict, generation))
+            .max()
+            .unwrap_or(Difference::None)
     }
 
     /// The conditions as they are to be written; those that are as they should be are left out.
-    pub fn patch(&self, verdicts: &Verdicts, generation: Option<i64>, now: Timestamp) -> Vec<Value> {
+    pub fn patch(
+        &self,
+        verdicts: &Verdicts,
+        generation: Option<i64>,
+        now: Timestamp,
+    ) -> Vec<Value> {
         let all = Aspect::ALL.iter().zip(&self.0).zip(verdicts);
-        let different =
-            all.filter(|((_, held), verdict)| Held::differs(held.as_ref(), verdict, generation) != Difference::None);
-        different.map(|((aspect, held), verdict)| condition(*aspect, held.as_ref(), verdict, generation, now)).collect()
+        let different = all.filter(|((_, held), verdict)| {
+            Held::differs(held.as_ref(), verdict, generation) != Difference::None
+        });
+        different
+            .map(|((aspect, held), verdict)| {
+                condition(*aspect, held.as_ref(), verdict, generation, now)
+            })
+            .collect()
     }
 }
 
@@ -126,15 +157,27 @@ impl Held {
             "False" => Status::False,
             _ => Status::Unknown,
         };
-        let verdict = Verdict { status, reason: condition.reason.clone(), message: condition.message.clone() };
-        Held { verdict, generation: condition.observed_generation, since: condition.last_transition_time.0 }
+        let verdict = Verdict {
+            status,
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+        };
+        Held {
+            verdict,
+            generation: condition.observed_generation,
+            since: condition.last_transition_time.0,
+        }
     }
 
     fn differs(held: Option<&Held>, verdict: &Verdict, generation: Option<i64>) -> Difference {
-        let Some(held) = held else { return Difference::Change };
+        let Some(held) = held else {
+            return Difference::Change;
+        };
         let (is, observed) = (&held.verdict, held.generation == generation);
         match () {
-            () if is.status != verdict.status || is.reason != verdict.reason || !observed => Difference::Change,
+            () if is.status != verdict.status || is.reason != verdict.reason || !observed => {
+                Difference::Change
+            }
             () if is.message == verdict.message => Difference::None,
             () if is.status == Status::True => Difference::Wording,
             () => Difference::News,
@@ -142,8 +185,16 @@ impl Held {
     }
 }
 
-fn condition(aspect: Aspect, held: Option<&Held>, verdict: &Verdict, generation: Option<i64>, now: Timestamp) -> Value {
-    let since = held.filter(|held| held.verdict.status == verdict.status).map_or(now, |held| held.since);
+fn condition(
+    aspect: Aspect,
+    held: Option<&Held>,
+    verdict: &Verdict,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Value {
+    let since = held
+        .filter(|held| held.verdict.status == verdict.status)
+        .map_or(now, |held| held.since);
     let mut condition = json!({
         "type": aspect.name(),
         "status": verdict.status.to_string(),
@@ -159,7 +210,10 @@ fn condition(aspect: Aspect, held: Option<&Held>, verdict: &Verdict, generation:
 
 /// Takes the conditions away.
 pub fn removal() -> Vec<Value> {
-    Aspect::ALL.iter().map(|aspect| json!({"type": aspect.name(), "$patch": "delete"})).collect()
+    Aspect::ALL
+        .iter()
+        .map(|aspect| json!({"type": aspect.name(), "$patch": "delete"}))
+        .collect()
 }
 
 #[cfg(test)]
@@ -168,7 +222,12 @@ mod tests {
 
     fn verdicts(programmed: Verdict) -> Verdicts {
         let good = |reason: &str| Verdict::new(Status::True, reason, "good");
-        [good("Allocated"), programmed, good("Layer2"), good("EndpointsReady")]
+        [
+            good("Allocated"),
+            programmed,
+            good("Layer2"),
+            good("EndpointsReady"),
+        ]
     }
 
     fn present(verdicts: &Verdicts, generation: Option<i64>, now: &str) -> Present {
@@ -188,9 +247,15 @@ mod tests {
             (live("3 of 3"), live("3 of 3"), Some(2), Difference::Change),
         ];
         for (before, after, generation, expected) in cases {
-            assert_eq!(present(&before, None, "2026-01-01T00:00:00Z").differ(&after, generation), expected);
+            assert_eq!(
+                present(&before, None, "2026-01-01T00:00:00Z").differ(&after, generation),
+                expected
+            );
         }
-        assert_eq!(Present::default().differ(&live(""), None), Difference::Change);
+        assert_eq!(
+            Present::default().differ(&live(""), None),
+            Difference::Change
+        );
     }
 
     #[test]
@@ -198,16 +263,30 @@ mod tests {
         let before = verdicts(Verdict::new(Status::False, "NodesBehind", "1 of 3"));
         let present = present(&before, Some(1), "2026-01-01T00:00:00Z");
         let later: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
-        let same = present.patch(&verdicts(Verdict::new(Status::False, "ProviderFailed", "x")), Some(1), later);
+        let same = present.patch(
+            &verdicts(Verdict::new(Status::False, "ProviderFailed", "x")),
+            Some(1),
+            later,
+        );
         assert_eq!(same.len(), 1, "{same:?}");
         assert_eq!(same[0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
         assert_eq!(same[0]["observedGeneration"], 1);
-        let other = present.patch(&verdicts(Verdict::new(Status::True, "Programmed", "x")), Some(1), later);
+        let other = present.patch(
+            &verdicts(Verdict::new(Status::True, "Programmed", "x")),
+            Some(1),
+            later,
+        );
         assert_eq!(other[0]["lastTransitionTime"], "2026-01-01T00:01:00Z");
     }
 
     #[test]
     fn messages_have_an_end() {
-        assert_eq!(Verdict::new(Status::False, "X", "é".repeat(5000)).message.chars().count(), MOST_LETTERS);
+        assert_eq!(
+            Verdict::new(Status::False, "X", "é".repeat(5000))
+                .message
+                .chars()
+                .count(),
+            MOST_LETTERS
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Runs the controller: watches feed the state, the state feeds the queues, and each Service in turn is taken a step further
-//! until it rests. One task owns all state; only requests and calls of the provider are in flight beside it.
+//! Runs the controller: watches feed the state, the state feeds the queues, and each Service in
+//! turn is taken a step further until it rests. One task owns all state; only requests and calls of
+//! the provider are in flight beside it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future;
@@ -76,14 +77,26 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const CALL: Duration = Duration::from_secs(600);
 /// Writes of mere conditions at a time: providers that are slow do not hold them up.
 const WRITES: usize = 16;
-const WRITE_DELAYS: Delays = Delays { first: Duration::from_secs(1), last: Duration::from_secs(60) };
+const WRITE_DELAYS: Delays = Delays {
+    first: Duration::from_secs(1),
+    last: Duration::from_secs(60),
+};
 /// The watch has caught up by then.
 const CONFLICT: Duration = Duration::from_millis(200);
 const FIELD_MANAGER: &str = "portico-balancers";
 
 /// Runs until `shutdown`; an API server that is away or answers with errors is waited for.
-pub async fn run(client: Client, provider: Arc<dyn Provider>, options: Options, mut shutdown: Shutdown) {
-    info!(provider = provider.name(), class = options.class, "load-balancer controller starts");
+pub async fn run(
+    client: Client,
+    provider: Arc<dyn Provider>,
+    options: Options,
+    mut shutdown: Shutdown,
+) {
+    info!(
+        provider = provider.name(),
+        class = options.class,
+        "load-balancer controller starts"
+    );
     let metrics = Arc::clone(&options.metrics);
     let (notes, noted) = mpsc::channel(1024);
     let sender = tokio::spawn(events::send(client.clone(), noted, Arc::clone(&metrics)));
@@ -125,7 +138,12 @@ enum Turn {
 
 enum Finished {
     Called(ObjectKey, Call, Duration, Called),
-    Wrote(ObjectKey, Turn, &'static str, Result<Box<LightService>, WriteError>),
+    Wrote(
+        ObjectKey,
+        Turn,
+        &'static str,
+        Result<Box<LightService>, WriteError>,
+    ),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +163,8 @@ struct Controller {
     conditions: Queue,
     /// Due to be synced, as soon as their conditions are written.
     waiting: HashSet<ObjectKey>,
-    /// Kinds whose first list is not complete: until then nothing may be concluded from what is missing.
+    /// Kinds whose first list is not complete: until then nothing may be concluded from what is
+    /// missing.
     unlisted: BTreeSet<Kind>,
     listings: BTreeMap<Kind, BTreeSet<ObjectKey>>,
     failing: BTreeSet<Kind>,
@@ -158,15 +177,28 @@ struct Controller {
 }
 
 impl Controller {
-    fn new(client: Client, provider: Arc<dyn Provider>, options: Options, notes: mpsc::Sender<Note>) -> Controller {
+    fn new(
+        client: Client,
+        provider: Arc<dyn Provider>,
+        options: Options,
+        notes: mpsc::Sender<Note>,
+    ) -> Controller {
         let surroundings = Surroundings {
             cluster: options.cluster.clone(),
             node_healthz_port: options.node_healthz_port,
             ownership: Ownership::new(provider.name(), options.class.clone()),
         };
-        let delays = Delays { first: options.retry.0, last: options.retry.1 };
+        let delays = Delays {
+            first: options.retry.0,
+            last: options.retry.1,
+        };
         Controller {
-            state: State::new(surroundings, provider.name(), provider.abilities(), options.resync),
+            state: State::new(
+                surroundings,
+                provider.name(),
+                provider.abilities(),
+                options.resync,
+            ),
             syncs: Queue::new(options.concurrency, delays),
             conditions: Queue::new(WRITES, WRITE_DELAYS),
             waiting: HashSet::new(),
@@ -175,7 +207,10 @@ impl Controller {
             failing: BTreeSet::new(),
             nodes_due: None,
             node_pass: NodePass::default(),
-            news: provider.news().map(|news| *news.borrow()).unwrap_or_default(),
+            news: provider
+                .news()
+                .map(|news| *news.borrow())
+                .unwrap_or_default(),
             notes,
             requests: FuturesUnordered::new(),
             client,
@@ -193,7 +228,8 @@ impl Controller {
             tokio::select! {
                 Some(change) = changes.next() => {
                     change(self);
-                    // What is there already is taken in together: one look at a Service for many changes.
+                    // What is there already is taken in together: one look at a Service for many
+                    // changes.
                     for _ in 0..BATCH {
                         let Some(Some(change)) = changes.next().now_or_never() else { break };
                         change(self);
@@ -209,7 +245,9 @@ impl Controller {
     fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
         let all = watcher::Config::default();
         let services = Handling {
-            apply: |this: &mut Controller, LightService(service)| this.state.apply_service(&service, Instant::now()),
+            apply: |this: &mut Controller, LightService(service)| {
+                this.state.apply_service(&service, Instant::now())
+            },
             delete: |this, service| this.state.delete_service(&ObjectKey::of(service.meta())),
             retain: |this, listed| this.state.retain_services(listed),
         };
@@ -219,7 +257,9 @@ impl Controller {
                 this.nodes_changed(changed);
             },
             delete: |this, node| {
-                let changed = this.state.delete_node(node.metadata.name.as_deref().unwrap_or_default());
+                let changed = this
+                    .state
+                    .delete_node(node.metadata.name.as_deref().unwrap_or_default());
                 this.nodes_changed(changed);
             },
             retain: |this, listed| {
@@ -234,18 +274,37 @@ impl Controller {
         };
         let reports = Handling {
             apply: |this: &mut Controller, lease: Lease| {
-                this.state.apply_report(&lease, Instant::now(), Timestamp::now());
+                this.state
+                    .apply_report(&lease, Instant::now(), Timestamp::now());
             },
             delete: |this, lease| {
-                this.state.delete_report(lease.metadata.name.as_deref().unwrap_or_default(), Instant::now());
+                this.state.delete_report(
+                    lease.metadata.name.as_deref().unwrap_or_default(),
+                    Instant::now(),
+                );
             },
             retain: |this, listed| this.state.retain_reports(listed, Instant::now()),
         };
         let leases = Api::namespaced(self.client.clone(), report::NAMESPACE);
         select_all([
-            follow(Api::all(self.client.clone()), Kind::Service, all.clone(), services),
-            follow(Api::all(self.client.clone()), Kind::Node, all.clone(), nodes),
-            follow(Api::all(self.client.clone()), Kind::Slice, all.clone(), slices),
+            follow(
+                Api::all(self.client.clone()),
+                Kind::Service,
+                all.clone(),
+                services,
+            ),
+            follow(
+                Api::all(self.client.clone()),
+                Kind::Node,
+                all.clone(),
+                nodes,
+            ),
+            follow(
+                Api::all(self.client.clone()),
+                Kind::Slice,
+                all.clone(),
+                slices,
+            ),
             follow(leases, Kind::Report, all.labels(report::LABEL), reports),
         ])
     }
@@ -257,7 +316,10 @@ impl Controller {
         match event {
             Event::Init => _ = self.listings.insert(kind, BTreeSet::new()),
             Event::InitApply(object) => {
-                self.listings.entry(kind).or_default().insert(ObjectKey::of(object.meta()));
+                self.listings
+                    .entry(kind)
+                    .or_default()
+                    .insert(ObjectKey::of(object.meta()));
                 (handling.apply)(self, object);
             }
             Event::Apply(object) => (handling.apply)(self, object),
@@ -332,7 +394,11 @@ impl Controller {
                 }
             }
         }
-        self.options.metrics.sizes(self.state.services(), self.syncs.len(), self.syncs.failing());
+        self.options.metrics.sizes(
+            self.state.services(),
+            self.syncs.len(),
+            self.syncs.failing(),
+        );
     }
 
     fn begin(&mut self, key: ObjectKey, now: Instant) {
@@ -353,8 +419,14 @@ impl Controller {
             self.conditions.forget(&key);
             self.passed(&key);
         }
-        touched.syncs.into_iter().for_each(|key| self.syncs.add(key));
-        touched.conditions.into_iter().for_each(|key| self.conditions.add(key));
+        touched
+            .syncs
+            .into_iter()
+            .for_each(|key| self.syncs.add(key));
+        touched
+            .conditions
+            .into_iter()
+            .for_each(|key| self.conditions.add(key));
     }
 
     /// Take a Service one step further.
@@ -406,9 +478,13 @@ impl Controller {
     fn write(&mut self, key: ObjectKey, turn: Turn, write: Write) {
         let api: Api<LightService> = Api::namespaced(self.client.clone(), &key.namespace);
         let request = async move {
-            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let params = PatchParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
             let patch = Patch::Strategic(&write.patch);
-            let answer = tokio::time::timeout(TIMEOUT, api.patch_status(&key.name, &params, &patch)).await;
+            let answer =
+                tokio::time::timeout(TIMEOUT, api.patch_status(&key.name, &params, &patch)).await;
             let answer = match answer {
                 Ok(answer) => answer.map(Box::new).map_err(WriteError::from),
                 Err(_) => Err(WriteError::Timeout),
@@ -423,8 +499,12 @@ impl Controller {
         let request = async move {
             let began = Instant::now();
             let called = tokio::time::timeout(CALL, ask(&*provider, call, &request)).await;
-            let called =
-                called.unwrap_or_else(|_| Err(ProviderError::Failed(format!("no answer in {} s", CALL.as_secs()))));
+            let called = called.unwrap_or_else(|_| {
+                Err(ProviderError::Failed(format!(
+                    "no answer in {} s",
+                    CALL.as_secs()
+                )))
+            });
             Finished::Called(key, call, began.elapsed(), called)
         };
         self.requests.push(request.boxed());
@@ -469,7 +549,10 @@ impl Controller {
     async fn drain(&mut self) {
         let ended = async { while self.requests.next().await.is_some() {} };
         if tokio::time::timeout(DRAIN, ended).await.is_err() {
-            warn!(count = self.requests.len(), "gave up waiting for what was under way");
+            warn!(
+                count = self.requests.len(),
+                "gave up waiting for what was under way"
+            );
         }
     }
 }
@@ -506,9 +589,20 @@ fn after(error: &WriteError, key: &ObjectKey, what: &str) -> End {
     }
 }
 
-fn follow<K>(api: Api<K>, kind: Kind, config: watcher::Config, handling: Handling<K>) -> BoxStream<'static, Change>
+fn follow<K>(
+    api: Api<K>,
+    kind: Kind,
+    config: watcher::Config,
+    handling: Handling<K>,
+) -> BoxStream<'static, Change>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    K: Resource<DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
 {
     let events = watcher(api, config).backoff(WatchBackoff::default());
     let handling = Arc::new(handling);

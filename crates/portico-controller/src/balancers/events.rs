@@ -1,6 +1,7 @@
 //! Events for people who look at a Service: what is said again is counted, and nobody is flooded.
 //!
-//! [`Ledger`] decides and touches nothing; [`send`] writes. Nothing waits for it: what is too much is dropped, and is in the log.
+//! [`Ledger`] decides and touches nothing; [`send`] writes. Nothing waits for it: what is too much
+//! is dropped, and is in the log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,12 +50,16 @@ async fn write(client: &Client, note: &Note, entry: &Entry, clock: Timestamp) ->
     let api: Api<Event> = Api::namespaced(client.clone(), &note.key.namespace);
     if entry.count > 1 {
         let patch = json!({"count": entry.count, "lastTimestamp": time(clock)});
-        match api.patch(&entry.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        match api
+            .patch(&entry.name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+        {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             answer => return answer.map(|_| ()),
         }
     }
-    let event = serde_json::from_value(event(note, entry, clock)).map_err(kube::Error::SerdeError)?;
+    let event =
+        serde_json::from_value(event(note, entry, clock)).map_err(kube::Error::SerdeError)?;
     api.create(&PostParams::default(), &event).await.map(|_| ())
 }
 
@@ -97,7 +102,12 @@ struct Entry {
 impl Ledger {
     fn new(now: Instant) -> Ledger {
         let room = Room::new(OF_ALL.0, now);
-        Ledger { said: HashMap::new(), room_of: HashMap::new(), normal: room.clone(), warnings: room }
+        Ledger {
+            said: HashMap::new(),
+            room_of: HashMap::new(),
+            normal: room.clone(),
+            warnings: room,
+        }
     }
 
     /// How to write it down; `None` if there have been too many.
@@ -106,8 +116,15 @@ impl Ledger {
             self.said.clear();
             self.room_of.clear();
         }
-        let all = if note.warning { &mut self.warnings } else { &mut self.normal };
-        let own = self.room_of.entry(note.uid.clone()).or_insert_with(|| Room::new(OF_ONE.0, now));
+        let all = if note.warning {
+            &mut self.warnings
+        } else {
+            &mut self.normal
+        };
+        let own = self
+            .room_of
+            .entry(note.uid.clone())
+            .or_insert_with(|| Room::new(OF_ONE.0, now));
         if !all.take(OF_ALL, now) || !own.take(OF_ONE, now) {
             return None;
         }
@@ -117,7 +134,10 @@ impl Ledger {
             first: clock,
             last: now,
         };
-        let entry = self.said.entry((note.uid.clone(), note.reason, note.message.clone())).or_insert_with(fresh);
+        let entry = self
+            .said
+            .entry((note.uid.clone(), note.reason, note.message.clone()))
+            .or_insert_with(fresh);
         if now.duration_since(entry.last) > FORGET {
             *entry = fresh();
         }
@@ -156,7 +176,13 @@ mod tests {
 
     fn note(service: &str, reason: &'static str) -> Note {
         let key = ObjectKey::new("shop", service);
-        Note { key, uid: format!("uid-{service}"), warning: false, reason, message: "m".to_owned() }
+        Note {
+            key,
+            uid: format!("uid-{service}"),
+            warning: false,
+            reason,
+            message: "m".to_owned(),
+        }
     }
 
     #[test]
@@ -164,19 +190,46 @@ mod tests {
         let now = Instant::now();
         let mut ledger = Ledger::new(now);
         let clock = Timestamp::UNIX_EPOCH;
-        let first = ledger.enter(&note("web", "EnsuringLoadBalancer"), now, clock).unwrap();
+        let first = ledger
+            .enter(&note("web", "EnsuringLoadBalancer"), now, clock)
+            .unwrap();
         let later = now + Duration::from_secs(5);
-        let second = ledger.enter(&note("web", "EnsuringLoadBalancer"), later, clock).unwrap();
-        assert_eq!((first.count, second.count, &first.name), (1, 2, &second.name));
-        assert_eq!(ledger.enter(&note("web", "EnsuredLoadBalancer"), later, clock).unwrap().count, 1);
-        assert_eq!(ledger.enter(&note("web", "EnsuringLoadBalancer"), later + FORGET * 2, clock).unwrap().count, 1);
+        let second = ledger
+            .enter(&note("web", "EnsuringLoadBalancer"), later, clock)
+            .unwrap();
+        assert_eq!(
+            (first.count, second.count, &first.name),
+            (1, 2, &second.name)
+        );
+        assert_eq!(
+            ledger
+                .enter(&note("web", "EnsuredLoadBalancer"), later, clock)
+                .unwrap()
+                .count,
+            1
+        );
+        assert_eq!(
+            ledger
+                .enter(
+                    &note("web", "EnsuringLoadBalancer"),
+                    later + FORGET * 2,
+                    clock
+                )
+                .unwrap()
+                .count,
+            1
+        );
     }
 
     #[test]
     fn one_service_has_room_for_so_many() {
         let now = Instant::now();
         let mut ledger = Ledger::new(now);
-        let told = |ledger: &mut Ledger, now| ledger.enter(&note("web", "X"), now, Timestamp::UNIX_EPOCH).is_some();
+        let told = |ledger: &mut Ledger, now| {
+            ledger
+                .enter(&note("web", "X"), now, Timestamp::UNIX_EPOCH)
+                .is_some()
+        };
         assert_eq!((0..50).filter(|_| told(&mut ledger, now)).count(), 25);
         assert!(told(&mut ledger, now + OF_ONE.1));
         assert!(!told(&mut ledger, now + OF_ONE.1));
@@ -188,8 +241,13 @@ mod tests {
         let mut ledger = Ledger::new(now);
         let names: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
         let mut told = |warning: bool| {
-            let notes = names.iter().map(|name| Note { warning, ..note(name, "X") });
-            notes.filter(|note| ledger.enter(note, now, Timestamp::UNIX_EPOCH).is_some()).count()
+            let notes = names.iter().map(|name| Note {
+                warning,
+                ..note(name, "X")
+            });
+            notes
+                .filter(|note| ledger.enter(note, now, Timestamp::UNIX_EPOCH).is_some())
+                .count()
         };
         assert_eq!((told(false), told(true)), (100, 100));
     }

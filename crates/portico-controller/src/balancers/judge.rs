@@ -45,11 +45,19 @@ type Maybe = Result<Verdict, Instant>;
 
 pub fn judge(view: &View<'_>) -> Judgement {
     let [programmed, announced] = [view.programmed(), view.announced()];
-    let wait = [&programmed, &announced].into_iter().filter_map(|maybe| maybe.as_ref().err().copied()).min();
+    let wait = [&programmed, &announced]
+        .into_iter()
+        .filter_map(|maybe| maybe.as_ref().err().copied())
+        .min();
     let now = |aspect: Aspect, maybe: Maybe| maybe.unwrap_or_else(|_| view.still(aspect));
     let announced = now(Aspect::Announced, announced);
     let reachable = view.reachable(&announced);
-    let verdicts = [view.allocated(), now(Aspect::Programmed, programmed), announced, reachable];
+    let verdicts = [
+        view.allocated(),
+        now(Aspect::Programmed, programmed),
+        announced,
+        reachable,
+    ];
     Judgement { verdicts, wait }
 }
 
@@ -68,12 +76,23 @@ fn unknown(reason: &str, message: impl Into<String>) -> Verdict {
 impl View<'_> {
     /// The load balancer as it should be in the status.
     fn ingress(&self) -> &[Ingress] {
-        self.memory.made.as_ref().map_or(&self.facts.ingress, |made| &made.balancer.ingress)
+        self.memory
+            .made
+            .as_ref()
+            .map_or(&self.facts.ingress, |made| &made.balancer.ingress)
     }
 
     fn pending(&self) -> Option<&str> {
-        let pending = self.memory.made.as_ref().and_then(|made| made.balancer.pending.as_deref());
-        let waiting = self.memory.trouble.as_ref().filter(|trouble| trouble.is_waiting());
+        let pending = self
+            .memory
+            .made
+            .as_ref()
+            .and_then(|made| made.balancer.pending.as_deref());
+        let waiting = self
+            .memory
+            .trouble
+            .as_ref()
+            .filter(|trouble| trouble.is_waiting());
         waiting.map(|trouble| trouble.message.as_str()).or(pending)
     }
 
@@ -84,18 +103,28 @@ impl View<'_> {
             match () {
                 () if self.facts.claim != Claim::Wanted => return unknown("DeleteFailed", text),
                 () if trouble.is_refused() => return bad(&trouble.reason, text),
-                () if !trouble.is_waiting() && self.ingress().is_empty() => return bad("EnsureFailed", text),
+                () if !trouble.is_waiting() && self.ingress().is_empty() => {
+                    return bad("EnsureFailed", text);
+                }
                 () => {}
             }
         }
         match (self.ingress(), self.pending()) {
-            ([], Some(pending)) => unknown("Pending", format!("{provider}: {pending}; nothing to do but wait")),
-            ([], None) if self.memory.made.is_some() => {
-                bad("NoAddress", format!("{provider} made a load balancer without an address: see its log"))
-            }
-            ([], None) => unknown("Ensuring", format!("{provider} is asked for a load balancer")),
+            ([], Some(pending)) => unknown(
+                "Pending",
+                format!("{provider}: {pending}; nothing to do but wait"),
+            ),
+            ([], None) if self.memory.made.is_some() => bad(
+                "NoAddress",
+                format!("{provider} made a load balancer without an address: see its log"),
+            ),
+            ([], None) => unknown(
+                "Ensuring",
+                format!("{provider} is asked for a load balancer"),
+            ),
             (ingress, _) => {
-                let hosts: Vec<String> = ingress.iter().map(|ingress| host(&ingress.host)).collect();
+                let hosts: Vec<String> =
+                    ingress.iter().map(|ingress| host(&ingress.host)).collect();
                 good("Allocated", format!("{} from {provider}", hosts.join(", ")))
             }
         }
@@ -106,14 +135,20 @@ impl View<'_> {
             return Ok(waiting_for_address());
         }
         match &self.memory.trouble {
-            Some(trouble) if !trouble.is_waiting() => return Ok(bad("ProviderFailed", trouble.told())),
+            Some(trouble) if !trouble.is_waiting() => {
+                return Ok(bad("ProviderFailed", trouble.told()));
+            }
             _ => {}
         }
         if let Some(pending) = self.pending() {
-            return Ok(bad("ProviderPending", format!("{}: {pending}; nothing to do but wait", self.provider)));
+            return Ok(bad(
+                "ProviderPending",
+                format!("{}: {pending}; nothing to do but wait", self.provider),
+            ));
         }
         if self.facts.other_proxy {
-            let text = "the label service.kubernetes.io/service-proxy-name gives this Service to another proxy, which does not report";
+            let text = "the label service.kubernetes.io/service-proxy-name gives this Service to \
+                        another proxy, which does not report";
             return Ok(unknown("OtherProxy", text));
         }
         let reporters: Vec<_> = self.reporters().collect();
@@ -123,22 +158,44 @@ impl View<'_> {
         if !self.is_written() {
             return Ok(waiting_for_nodes());
         }
-        let behind: Vec<_> = reporters.iter().filter(|(_, node)| !self.is_live(node)).collect();
+        let behind: Vec<_> = reporters
+            .iter()
+            .filter(|(_, node)| !self.is_live(node))
+            .collect();
         let patience = behind.iter().map(|(_, node)| self.patience(node)).min();
         match patience {
             Some(until) if until > self.now => Err(until),
             Some(_) => Ok(self.behind(&behind, reporters.len())),
-            None => Ok(good("Programmed", format!("live on {0} of {0} nodes{1}", reporters.len(), self.silent()))),
+            None => Ok(good(
+                "Programmed",
+                format!(
+                    "live on {0} of {0} nodes{1}",
+                    reporters.len(),
+                    self.silent()
+                ),
+            )),
         }
     }
 
     fn behind(&self, behind: &[&(&str, &Reporter)], all: usize) -> Verdict {
         let why = |(name, node): &(&str, &Reporter)| {
-            let own = node.trouble_with(&self.facts.key.to_string()).unwrap_or(&node.report.trouble);
-            let far = format!("has installed version {} and not yet {}", node.report.services, self.version);
-            format!("{name} ({})", if own.is_empty() { far } else { own.to_owned() })
+            let own = node
+                .trouble_with(&self.facts.key.to_string())
+                .unwrap_or(&node.report.trouble);
+            let far = format!(
+                "has installed version {} and not yet {}",
+                node.report.services, self.version
+            );
+            format!(
+                "{name} ({})",
+                if own.is_empty() { far } else { own.to_owned() }
+            )
         };
-        let named: Vec<String> = behind.iter().take(MOST_NAMED).map(|node| why(node)).collect();
+        let named: Vec<String> = behind
+            .iter()
+            .take(MOST_NAMED)
+            .map(|node| why(node))
+            .collect();
         let more = match behind.len().saturating_sub(MOST_NAMED) {
             0 => String::new(),
             more => format!(" and {more} more"),
@@ -154,7 +211,10 @@ impl View<'_> {
 
     /// Nodes that have reported and do so no more.
     fn silent(&self) -> String {
-        let dead = self.reports.all().filter(|(name, node)| !node.is_alive(self.now) && self.nodes.exists(name));
+        let dead = self
+            .reports
+            .all()
+            .filter(|(name, node)| !node.is_alive(self.now) && self.nodes.exists(name));
         let names: Vec<&str> = dead.map(|(name, _)| name).take(MOST_NAMED).collect();
         match names.as_slice() {
             [] => String::new(),
@@ -168,37 +228,55 @@ impl View<'_> {
         }
         if !self.abilities.announced_by_nodes {
             return Ok(match self.pending() {
-                Some(pending) => {
-                    bad("ProviderPending", format!("{}: {pending}; nothing to do but wait", self.provider))
-                }
-                None => good("ByProvider", format!("{} attracts the traffic", self.provider)),
+                Some(pending) => bad(
+                    "ProviderPending",
+                    format!("{}: {pending}; nothing to do but wait", self.provider),
+                ),
+                None => good(
+                    "ByProvider",
+                    format!("{} attracts the traffic", self.provider),
+                ),
             });
         }
         let mut reporters = self.reporters().peekable();
         if reporters.peek().is_none() {
             return Ok(not_reported());
         }
-        let mut announcers: Vec<_> = reporters.filter(|(_, node)| node.answers() || node.peers()).collect();
+        let mut announcers: Vec<_> = reporters
+            .filter(|(_, node)| node.answers() || node.peers())
+            .collect();
         if announcers.is_empty() {
-            return Ok(bad("NobodyAnnounces", format!("no node announces addresses{}", self.sessions_down())));
+            return Ok(bad(
+                "NobodyAnnounces",
+                format!("no node announces addresses{}", self.sessions_down()),
+            ));
         }
         if self.served.ready + self.served.ending == 0 {
-            return Ok(bad("NoEndpoints", "an address without endpoints is not announced: see Reachable"));
+            return Ok(bad(
+                "NoEndpoints",
+                "an address without endpoints is not announced: see Reachable",
+            ));
         }
         if self.facts.request.local {
             announcers.retain(|(name, _)| self.served.nodes.contains(*name));
             if announcers.is_empty() {
-                let text = "externalTrafficPolicy is Local, and no node that announces has an endpoint";
+                let text =
+                    "externalTrafficPolicy is Local, and no node that announces has an endpoint";
                 return Ok(bad("NoLocalEndpoints", text));
             }
         }
         if !self.is_written() {
             return Ok(waiting_for_nodes());
         }
-        let live: Vec<_> = announcers.iter().filter(|(_, node)| self.is_live(node)).collect();
+        let live: Vec<_> = announcers
+            .iter()
+            .filter(|(_, node)| self.is_live(node))
+            .collect();
         if live.is_empty() {
             let patience = announcers.iter().map(|(_, node)| self.patience(node)).min();
-            return patience.filter(|until| *until > self.now).map_or_else(|| Ok(waiting_for_nodes()), Err);
+            return patience
+                .filter(|until| *until > self.now)
+                .map_or_else(|| Ok(waiting_for_nodes()), Err);
         }
         Ok(by_nodes(&live))
     }
@@ -226,14 +304,19 @@ impl View<'_> {
             );
         }
         match served.ready {
-            0 => good("EndpointsEnding", "the only endpoints are ending, and still serve"),
+            0 => good(
+                "EndpointsEnding",
+                "the only endpoints are ending, and still serve",
+            ),
             _ => good("EndpointsReady", "there are ready endpoints"),
         }
     }
 
     /// Nodes that should have every Service.
     fn reporters(&self) -> impl Iterator<Item = (&str, &Reporter)> {
-        self.reports.all().filter(|(name, node)| node.is_alive(self.now) && self.nodes.exists(name))
+        self.reports
+            .all()
+            .filter(|(name, node)| node.is_alive(self.now) && self.nodes.exists(name))
     }
 
     /// Nodes can know the load balancer.
@@ -253,20 +336,32 @@ impl View<'_> {
 
     /// What the condition says now, or that nothing is known.
     fn still(&self, aspect: Aspect) -> Verdict {
-        self.facts.conditions.verdict(aspect).cloned().unwrap_or_else(waiting_for_nodes)
+        self.facts
+            .conditions
+            .verdict(aspect)
+            .cloned()
+            .unwrap_or_else(waiting_for_nodes)
     }
 
     fn sessions_down(&self) -> String {
         let sessions = self.reporters().flat_map(|(name, node)| {
-            let sessions = node.report.announcing.iter().flat_map(|announcing| &announcing.sessions);
-            sessions.filter(|session| !session.established).map(move |session| (name, session))
+            let sessions = node
+                .report
+                .announcing
+                .iter()
+                .flat_map(|announcing| &announcing.sessions);
+            sessions
+                .filter(|session| !session.established)
+                .map(move |session| (name, session))
         });
         let down: Vec<String> = sessions
             .take(MOST_NAMED)
             .map(|(name, session)| format!("{} on {name}: {}", session.peer, session.trouble))
             .collect();
         match down.as_slice() {
-            [] => ": is the address in an AddressPool, and do the nodes run portico node with announcing?".to_owned(),
+            [] => ": is the address in an AddressPool, and do the nodes run portico node with \
+                   announcing?"
+                .to_owned(),
             down => format!("; BGP sessions are down: {}", down.join(", ")),
         }
     }
@@ -274,31 +369,51 @@ impl View<'_> {
 
 fn by_nodes(live: &[&(&str, &Reporter)]) -> Verdict {
     let named = |which: fn(&Reporter) -> bool| {
-        let names: Vec<&str> = live.iter().filter(|(_, node)| which(node)).map(|(name, _)| *name).collect();
+        let names: Vec<&str> = live
+            .iter()
+            .filter(|(_, node)| which(node))
+            .map(|(name, _)| *name)
+            .collect();
         let more = match names.len().saturating_sub(MOST_NAMED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join(", ") + &more
+        names
+            .iter()
+            .take(MOST_NAMED)
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ")
+            + &more
     };
     let (layer2, bgp) = (named(Reporter::answers), named(Reporter::peers));
     match (layer2.is_empty(), bgp.is_empty()) {
         (false, true) => good("Layer2", format!("at layer 2 by one of {layer2}")),
         (true, _) => good("BGP", format!("by BGP from {bgp}")),
-        (false, false) => good("Layer2AndBGP", format!("at layer 2 by one of {layer2}; by BGP from {bgp}")),
+        (false, false) => good(
+            "Layer2AndBGP",
+            format!("at layer 2 by one of {layer2}; by BGP from {bgp}"),
+        ),
     }
 }
 
 fn waiting_for_address() -> Verdict {
-    unknown("WaitingForAddress", "there is no address yet: see Allocated")
+    unknown(
+        "WaitingForAddress",
+        "there is no address yet: see Allocated",
+    )
 }
 
 fn waiting_for_nodes() -> Verdict {
-    unknown("WaitingForNodes", "the nodes have not reported yet that they serve it")
+    unknown(
+        "WaitingForNodes",
+        "the nodes have not reported yet that they serve it",
+    )
 }
 
 fn not_reported() -> Verdict {
-    let text = "no node reports what it serves: nodes with portico node do, those with another proxy never will";
+    let text = "no node reports what it serves: nodes with portico node do, those with another proxy \
+                never will";
     unknown("NotReported", text)
 }
 

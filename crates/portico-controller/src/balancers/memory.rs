@@ -1,5 +1,5 @@
-//! What the controller remembers of a Service beside its objects: what its provider made, and what went wrong.
-//! A controller that starts remembers nothing, and asks the provider again.
+//! What the controller remembers of a Service beside its objects: what its provider made, and what
+//! went wrong. A controller that starts remembers nothing, and asks the provider again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,9 @@ pub struct Memory {
 impl Memory {
     /// What was made is not complete.
     pub fn is_pending(&self) -> bool {
-        self.made.as_ref().is_some_and(|made| made.balancer.pending.is_some())
+        self.made
+            .as_ref()
+            .is_some_and(|made| made.balancer.pending.is_some())
     }
 }
 
@@ -66,8 +68,17 @@ impl Trouble {
             ProviderError::Refused { reason, .. } => (Kind::Refused, *reason),
             ProviderError::Failed(_) => (Kind::Failed, "EnsureFailed"),
         };
-        let attempts = if matches!(kind, Kind::Waiting(_)) { attempts } else { attempts.saturating_add(1) };
-        Some(Trouble { kind, reason: reason.to_owned(), message: error.to_string(), attempts })
+        let attempts = if matches!(kind, Kind::Waiting(_)) {
+            attempts
+        } else {
+            attempts.saturating_add(1)
+        };
+        Some(Trouble {
+            kind,
+            reason: reason.to_owned(),
+            message: error.to_string(),
+            attempts,
+        })
     }
 
     pub fn is_waiting(&self) -> bool {

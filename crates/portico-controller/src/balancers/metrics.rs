@@ -67,7 +67,11 @@ impl Default for Metrics {
         };
         let mut registry = Registry::default();
         let m = &metrics;
-        registry.show("service_controller_loadbalancer_sync", "Times a Service was worked on", m.syncs.clone());
+        registry.show(
+            "service_controller_loadbalancer_sync",
+            "Times a Service was worked on",
+            m.syncs.clone(),
+        );
         registry.show(
             "service_controller_nodesync_latency_seconds",
             "How long it took until every load balancer knew of a change of nodes",
@@ -83,23 +87,67 @@ impl Default for Metrics {
             "Load balancers that could not be told of other nodes",
             m.failed_node_updates.clone(),
         );
-        registry.show("portico_balancer_provider_calls", "Calls of the provider", m.calls.clone());
+        registry.show(
+            "portico_balancer_provider_calls",
+            "Calls of the provider",
+            m.calls.clone(),
+        );
         registry.show(
             "portico_balancer_provider_failures",
             "Calls of the provider that failed",
             m.failed_calls.clone(),
         );
-        registry.show("portico_balancer_provider_seconds", "How long calls of the provider took", m.took.clone());
-        registry.show("portico_balancer_writes", "Patches of Services", m.writes.clone());
-        registry.show("portico_balancer_write_failures", "Patches of Services that failed", m.failed_writes.clone());
-        registry.show("portico_balancer_events", "Events written", m.events.clone());
-        registry.show("portico_balancer_events_dropped", "Events that were too many", m.dropped_events.clone());
-        registry.show("portico_balancer_services", "Services that have or get a load balancer", m.services.clone());
-        registry.show("portico_balancer_queue", "Services that are worked on or wait for it", m.queued.clone());
-        registry.show("portico_balancer_failing", "Services whose last try failed", m.failing.clone());
-        registry.show("portico_balancer_leading", "1 where this controller is the one that works", m.leading.clone());
+        registry.show(
+            "portico_balancer_provider_seconds",
+            "How long calls of the provider took",
+            m.took.clone(),
+        );
+        registry.show(
+            "portico_balancer_writes",
+            "Patches of Services",
+            m.writes.clone(),
+        );
+        registry.show(
+            "portico_balancer_write_failures",
+            "Patches of Services that failed",
+            m.failed_writes.clone(),
+        );
+        registry.show(
+            "portico_balancer_events",
+            "Events written",
+            m.events.clone(),
+        );
+        registry.show(
+            "portico_balancer_events_dropped",
+            "Events that were too many",
+            m.dropped_events.clone(),
+        );
+        registry.show(
+            "portico_balancer_services",
+            "Services that have or get a load balancer",
+            m.services.clone(),
+        );
+        registry.show(
+            "portico_balancer_queue",
+            "Services that are worked on or wait for it",
+            m.queued.clone(),
+        );
+        registry.show(
+            "portico_balancer_failing",
+            "Services whose last try failed",
+            m.failing.clone(),
+        );
+        registry.show(
+            "portico_balancer_leading",
+            "1 where this controller is the one that works",
+            m.leading.clone(),
+        );
         metrics.cloud.register(&mut registry);
-        metrics.registry.lock().map(|mut shared| *shared = registry).unwrap_or_default();
+        metrics
+            .registry
+            .lock()
+            .map(|mut shared| *shared = registry)
+            .unwrap_or_default();
         metrics
     }
 }
@@ -123,9 +171,13 @@ impl Metrics {
     }
 
     pub(super) fn called(&self, call: Call, took: Duration, failed: bool) {
-        let operation = Operation { operation: name(call) };
+        let operation = Operation {
+            operation: name(call),
+        };
         self.calls.get_or_create(&operation).inc();
-        self.took.get_or_create(&operation).observe(took.as_secs_f64());
+        self.took
+            .get_or_create(&operation)
+            .observe(took.as_secs_f64());
         if call == Call::UpdateNodes {
             self.node_updates.observe(took.as_secs_f64());
             self.failed_node_updates.inc_by(failed.into());
@@ -136,7 +188,11 @@ impl Metrics {
     }
 
     pub(super) fn wrote(&self, operation: &'static str, failed: bool) {
-        let family = if failed { &self.failed_writes } else { &self.writes };
+        let family = if failed {
+            &self.failed_writes
+        } else {
+            &self.writes
+        };
         family.get_or_create(&Operation { operation }).inc();
     }
 

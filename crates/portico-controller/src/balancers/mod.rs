@@ -1,4 +1,5 @@
-//! The load-balancer controller: a Service of type LoadBalancer gets a load balancer from a provider, and tells how far it is.
+//! The load-balancer controller: a Service of type LoadBalancer gets a load balancer from a
+//! provider, and tells how far it is.
 //!
 //! ```text
 //! watches ─▶ State ─▶ Queue ─▶ next step (pure) ─▶ provider | API server
@@ -6,8 +7,8 @@
 //!              └────────────── how it ended ──────────┘
 //! ```
 //!
-//! `state` with `service`, `nodes`, `node_pass`, `slices`, `reports`, `judge`, `conditions` and `patch` decide and touch nothing; `driver` and
-//! `events` do the input and output.
+//! `state` with `service`, `nodes`, `node_pass`, `slices`, `reports`, `judge`, `conditions` and
+//! `patch` decide and touch nothing; `driver` and `events` do the input and output.
 
 mod conditions;
 mod driver;

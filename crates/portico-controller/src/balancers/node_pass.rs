@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::key::ObjectKey;
 
-/// The Services that have still to be told. A change that comes before all are done belongs to the same pass.
+/// The Services that have still to be told. A change that comes before all are done belongs to the
+/// same pass.
 #[derive(Debug, Default)]
 pub struct NodePass {
     since: Option<Instant>,
@@ -23,7 +24,9 @@ impl NodePass {
     /// A Service is done, or gone. How long the pass took, if it was the last.
     pub fn done(&mut self, service: &ObjectKey, now: Instant) -> Option<Duration> {
         let last = self.left.remove(service) && self.left.is_empty();
-        last.then(|| self.since.take()).flatten().map(|since| now.duration_since(since))
+        last.then(|| self.since.take())
+            .flatten()
+            .map(|since| now.duration_since(since))
     }
 }
 

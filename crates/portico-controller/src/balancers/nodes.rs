@@ -38,7 +38,8 @@ impl Nodes {
         self.all.len() != before
     }
 
-    /// Those that load balancers may send traffic to, sorted by name: as of the last [`Nodes::settle`].
+    /// Those that load balancers may send traffic to, sorted by name: as of the last
+    /// [`Nodes::settle`].
     pub fn fit(&self) -> &Arc<[Node]> {
         &self.fit
     }
@@ -62,13 +63,23 @@ impl Nodes {
     }
 }
 
-/// A node that is not ready stays in: the load balancer's health check takes it out, so that its connections can end in peace.
+/// A node that is not ready stays in: the load balancer's health check takes it out, so that its
+/// connections can end in peace.
 fn is_fit(node: &ApiNode) -> bool {
     let metadata = &node.metadata;
-    let label = metadata.labels.as_ref().and_then(|labels| labels.get(EXCLUDE));
+    let label = metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(EXCLUDE));
     let excluded = label.is_some_and(|value| !is_false(value));
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    metadata.deletion_timestamp.is_none() && !excluded && !taints.iter().any(|taint| taint.key == GOING)
+    let taints = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.taints.as_deref())
+        .unwrap_or_default();
+    metadata.deletion_timestamp.is_none()
+        && !excluded
+        && !taints.iter().any(|taint| taint.key == GOING)
 }
 
 /// As Kubernetes reads it: a value that is no boolean excludes like a true one.
@@ -77,26 +88,49 @@ fn is_false(value: &str) -> bool {
 }
 
 fn facts(name: &str, node: &ApiNode) -> Node {
-    let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+    let addresses = node
+        .status
+        .as_ref()
+        .and_then(|status| status.addresses.as_deref())
+        .unwrap_or_default();
     let of_type = |wanted: &'static str| {
-        let matching = addresses.iter().filter(move |address| address.type_ == wanted);
+        let matching = addresses
+            .iter()
+            .filter(move |address| address.type_ == wanted);
         matching.filter_map(|address| address.address.parse::<IpAddr>().ok())
     };
-    let zone = node.metadata.labels.as_ref().and_then(|labels| labels.get(ZONE));
+    let zone = node
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(ZONE));
     Node {
         name: name.to_owned(),
-        provider_id: node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default(),
+        provider_id: node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.provider_id.clone())
+            .unwrap_or_default(),
         zone: zone.cloned().unwrap_or_default(),
         addresses: of_type("InternalIP").chain(of_type("ExternalIP")).collect(),
         version: version(node),
     }
 }
 
-/// Of the proxy, which is what answers for a node; a kubelet that does not know it has the same or a newer one.
+/// Of the proxy, which is what answers for a node; a kubelet that does not know it has the same or
+/// a newer one.
 fn version(node: &ApiNode) -> String {
-    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    let info = node
+        .status
+        .as_ref()
+        .and_then(|status| status.node_info.as_ref());
     let versions = info.map(|info| [&info.kube_proxy_version, &info.kubelet_version]);
-    versions.into_iter().flatten().find(|version| !version.is_empty()).cloned().unwrap_or_default()
+    versions
+        .into_iter()
+        .flatten()
+        .find(|version| !version.is_empty())
+        .cloned()
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -117,37 +151,75 @@ mod tests {
 
     #[test]
     fn who_may_get_traffic() {
-        let labelled = |value: &'static str| move |node: &mut Value| node["metadata"]["labels"][EXCLUDE] = value.into();
+        let labelled = |value: &'static str| {
+            move |node: &mut Value| node["metadata"]["labels"][EXCLUDE] = value.into()
+        };
         let cases: [(&str, ApiNode, bool); 7] = [
             ("not ready", node(|_| {}), true),
             ("excluded", node(labelled("true")), false),
             ("excluded without a value", node(labelled("")), false),
             ("excluded with nonsense", node(labelled("maybe")), false),
             ("not excluded", node(labelled("false")), true),
-            ("going", node(|node| node["spec"]["taints"] = json!([{"key": GOING, "effect": "NoSchedule"}])), false),
-            ("deleted", node(|node| node["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()), false),
+            (
+                "going",
+                node(|node| {
+                    node["spec"]["taints"] = json!([{"key": GOING, "effect": "NoSchedule"}])
+                }),
+                false,
+            ),
+            (
+                "deleted",
+                node(|node| node["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()),
+                false,
+            ),
         ];
         for (name, node, fit) in cases {
             let mut nodes = Nodes::default();
             assert!(nodes.apply(&node), "{name}");
             assert_eq!(nodes.settle(), fit, "{name}");
-            assert_eq!((nodes.is_fit("a"), nodes.exists("a")), (fit, true), "{name}");
+            assert_eq!(
+                (nodes.is_fit("a"), nodes.exists("a")),
+                (fit, true),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn the_version_is_the_proxys_where_it_is_known() {
         let version = |info: Value| {
-            let empty = ["architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "machineID"];
-            let more = ["operatingSystem", "osImage", "systemUUID", "kubeletVersion", "kubeProxyVersion"];
-            let mut all: Value = empty.iter().chain(&more).map(|key| ((*key).to_owned(), Value::from(""))).collect();
-            info.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+            let empty = [
+                "architecture",
+                "bootID",
+                "containerRuntimeVersion",
+                "kernelVersion",
+                "machineID",
+            ];
+            let more = [
+                "operatingSystem",
+                "osImage",
+                "systemUUID",
+                "kubeletVersion",
+                "kubeProxyVersion",
+            ];
+            let mut all: Value = empty
+                .iter()
+                .chain(&more)
+                .map(|key| ((*key).to_owned(), Value::from("")))
+                .collect();
+            info.as_object()
+                .unwrap()
+                .iter()
+                .for_each(|(key, value)| all[key] = value.clone());
             let mut nodes = Nodes::default();
             nodes.apply(&node(|node| node["status"]["nodeInfo"] = all));
             nodes.settle();
             nodes.fit()[0].version.clone()
         };
-        assert_eq!(version(json!({"kubeletVersion": "v1.7.4", "kubeProxyVersion": "v1.7.1"})), "v1.7.1");
+        assert_eq!(
+            version(json!({"kubeletVersion": "v1.7.4", "kubeProxyVersion": "v1.7.1"})),
+            "v1.7.1"
+        );
         assert_eq!(version(json!({"kubeletVersion": "v1.36.4"})), "v1.36.4");
         assert_eq!(version(json!({})), "");
     }
@@ -165,7 +237,9 @@ mod tests {
             ["10.0.0.1", "192.0.2.1"].map(|address| address.parse::<IpAddr>().unwrap())
         );
         // There and back within one pass is nothing.
-        nodes.apply(&node(|node| node["metadata"]["labels"][EXCLUDE] = "".into()));
+        nodes.apply(&node(|node| {
+            node["metadata"]["labels"][EXCLUDE] = "".into()
+        }));
         nodes.apply(&node(|node| node["spec"]["providerID"] = "x://2".into()));
         assert!(!nodes.settle());
     }

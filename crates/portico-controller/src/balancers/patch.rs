@@ -1,5 +1,5 @@
-//! The writes to a Service: strategic merge patches of its status, which also take metadata. The uid is always in them, so that
-//! a Service that was made anew under the same name is not touched.
+//! The writes to a Service: strategic merge patches of its status, which also take metadata. The
+//! uid is always in them, so that a Service that was made anew under the same name is not touched.
 
 use serde_json::{Value, json};
 
@@ -29,12 +29,19 @@ pub fn status(facts: &Facts, ingress: Option<&[Ingress]>, conditions: &[Value]) 
     }
 }
 
-/// After the last call of the provider. The shared finalizer and the address stay where somebody else has taken over.
+/// After the last call of the provider. The shared finalizer and the address stay where somebody
+/// else has taken over.
 pub fn release(facts: &Facts, ours: &Ownership) -> Value {
     let metadata = |finalizers: Value| json!({"uid": facts.uid(), "$deleteFromPrimitiveList/finalizers": finalizers});
-    let conditions = if facts.conditions.is_empty() { Vec::new() } else { conditions::removal() };
+    let conditions = if facts.conditions.is_empty() {
+        Vec::new()
+    } else {
+        conditions::removal()
+    };
     match facts.claim {
-        Claim::HandOver => json!({"metadata": metadata(json!([ours.finalizer])), "status": {"conditions": conditions}}),
+        Claim::HandOver => {
+            json!({"metadata": metadata(json!([ours.finalizer])), "status": {"conditions": conditions}})
+        }
         _ => json!({
             "metadata": metadata(json!([FINALIZER, ours.finalizer])),
             "status": {"loadBalancer": {"ingress": null}, "conditions": conditions},

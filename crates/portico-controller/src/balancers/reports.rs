@@ -1,7 +1,7 @@
 //! What nodes report: how far each has installed Services, and who is still heard from.
 //!
-//! Clocks of two machines are compared only at first sight, when there is nothing else: later a report is alive for as long
-//! as its Lease promises since this controller saw it renewed.
+//! Clocks of two machines are compared only at first sight, when there is nothing else: later a
+//! report is alive for as long as its Lease promises since this controller saw it renewed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -41,32 +41,54 @@ impl Reporter {
 
     /// Why it has not installed a Service that it knows of.
     pub fn trouble_with(&self, service: &str) -> Option<&str> {
-        let behind = self.report.behind.iter().find(|behind| behind.service == service);
+        let behind = self
+            .report
+            .behind
+            .iter()
+            .find(|behind| behind.service == service);
         behind.map(|behind| behind.reason.as_str())
     }
 
     /// Takes part at layer 2.
     pub fn answers(&self) -> bool {
-        self.report.announcing.as_ref().is_some_and(|announcing| !announcing.members.is_empty())
+        self.report
+            .announcing
+            .as_ref()
+            .is_some_and(|announcing| !announcing.members.is_empty())
     }
 
     /// Has a BGP session.
     pub fn peers(&self) -> bool {
         let announcing = self.report.announcing.as_ref();
-        announcing.is_some_and(|announcing| announcing.sessions.iter().any(|session| session.established))
+        announcing.is_some_and(|announcing| {
+            announcing
+                .sessions
+                .iter()
+                .any(|session| session.established)
+        })
     }
 }
 
 impl Reports {
-    /// A Lease is there, or was renewed. Returns the Services whose trouble on this node is new or over.
+    /// A Lease is there, or was renewed. Returns the Services whose trouble on this node is new or
+    /// over.
     pub fn apply(&mut self, lease: &Lease, now: Instant, clock: Timestamp) -> Vec<String> {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
-        let Some(node) = report::node_of_lease(name) else { return Vec::new() };
-        let annotation =
-            lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(report::ANNOTATION));
-        let report: NodeReport = annotation.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let Some(node) = report::node_of_lease(name) else {
+            return Vec::new();
+        };
+        let annotation = lease
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get(report::ANNOTATION));
+        let report: NodeReport = annotation
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
         let spec = lease.spec.clone().unwrap_or_default();
-        let lasts = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let lasts = spec
+            .lease_duration_seconds
+            .and_then(|seconds| u64::try_from(seconds).ok());
         let lasts = lasts.map_or(LASTS, Duration::from_secs);
         let installed = report.services.parse().unwrap_or(0);
         let before = self.nodes.remove(node);
@@ -77,7 +99,11 @@ impl Reports {
                 let broken = renewed && !before.is_alive(now);
                 Reporter {
                     since: if broken { now } else { before.since },
-                    advanced: if installed > before.installed { now } else { before.advanced },
+                    advanced: if installed > before.installed {
+                        now
+                    } else {
+                        before.advanced
+                    },
                     expires: if renewed { now + lasts } else { before.expires },
                     renewed: spec.renew_time,
                     installed,
@@ -85,10 +111,19 @@ impl Reports {
                 }
             }
             None => {
-                let dead =
-                    spec.renew_time.as_ref().is_none_or(|MicroTime(renewed)| is_long_ago(*renewed, lasts, clock));
+                let dead = spec
+                    .renew_time
+                    .as_ref()
+                    .is_none_or(|MicroTime(renewed)| is_long_ago(*renewed, lasts, clock));
                 let expires = if dead { now } else { now + lasts };
-                Reporter { report, installed, since: now, advanced: now, renewed: spec.renew_time, expires }
+                Reporter {
+                    report,
+                    installed,
+                    since: now,
+                    advanced: now,
+                    renewed: spec.renew_time,
+                    expires,
+                }
             }
         };
         self.nodes.insert(node.to_owned(), reporter);
@@ -98,33 +133,52 @@ impl Reports {
     /// Returns the Services that had trouble there.
     pub fn delete(&mut self, lease: &str) -> Vec<String> {
         let removed = report::node_of_lease(lease).and_then(|node| self.nodes.remove(node));
-        removed.map(|reporter| changed_troubles(Some(&reporter.report), &NodeReport::default())).unwrap_or_default()
+        removed
+            .map(|reporter| changed_troubles(Some(&reporter.report), &NodeReport::default()))
+            .unwrap_or_default()
     }
 
     /// Forget those that a list did not have.
     pub fn retain(&mut self, listed: impl Fn(&str) -> bool) {
-        self.nodes.retain(|node, _| listed(&report::lease_name(node)));
+        self.nodes
+            .retain(|node, _| listed(&report::lease_name(node)));
     }
 
     pub fn all(&self) -> impl Iterator<Item = (&str, &Reporter)> {
-        self.nodes.iter().map(|(node, reporter)| (node.as_str(), reporter))
+        self.nodes
+            .iter()
+            .map(|(node, reporter)| (node.as_str(), reporter))
     }
 
     /// When somebody falls silent, if nothing comes in.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        self.nodes.values().map(|reporter| reporter.expires).filter(|expires| *expires > now).min()
+        self.nodes
+            .values()
+            .map(|reporter| reporter.expires)
+            .filter(|expires| *expires > now)
+            .min()
     }
 }
 
 fn is_long_ago(renewed: Timestamp, lasts: Duration, clock: Timestamp) -> bool {
-    clock.duration_since(renewed) > jiff::SignedDuration::try_from(lasts).unwrap_or_default() * CLOCKS
+    clock.duration_since(renewed)
+        > jiff::SignedDuration::try_from(lasts).unwrap_or_default() * CLOCKS
 }
 
 fn changed_troubles(before: Option<&NodeReport>, after: &NodeReport) -> Vec<String> {
-    let before = before.map(|report| report.behind.as_slice()).unwrap_or_default();
-    let gone = before.iter().filter(|behind| !after.behind.contains(behind));
-    let new = after.behind.iter().filter(|behind| !before.contains(behind));
-    gone.chain(new).map(|behind| behind.service.clone()).collect()
+    let before = before
+        .map(|report| report.behind.as_slice())
+        .unwrap_or_default();
+    let gone = before
+        .iter()
+        .filter(|behind| !after.behind.contains(behind));
+    let new = after
+        .behind
+        .iter()
+        .filter(|behind| !before.contains(behind));
+    gone.chain(new)
+        .map(|behind| behind.service.clone())
+        .collect()
 }
 
 #[cfg(test)]
@@ -141,23 +195,44 @@ pub mod tests {
     }
 
     fn at(version: u64) -> NodeReport {
-        NodeReport { services: version.to_string(), ..NodeReport::default() }
+        NodeReport {
+            services: version.to_string(),
+            ..NodeReport::default()
+        }
     }
 
     #[test]
     fn a_report_lives_since_it_was_seen_renewed() {
         let (mut reports, now) = (Reports::default(), Instant::now());
         let clock: Timestamp = "2026-01-01T00:00:10Z".parse().unwrap();
-        reports.apply(&lease("a", "2026-01-01T00:00:00.000000Z", &at(7)), now, clock);
-        let alive = |reports: &Reports, after: u64| reports.nodes["a"].is_alive(now + Duration::from_secs(after));
+        reports.apply(
+            &lease("a", "2026-01-01T00:00:00.000000Z", &at(7)),
+            now,
+            clock,
+        );
+        let alive = |reports: &Reports, after: u64| {
+            reports.nodes["a"].is_alive(now + Duration::from_secs(after))
+        };
         assert!(alive(&reports, 29) && !alive(&reports, 30));
         // Shown again by a list, not renewed: no longer alive for that.
-        reports.apply(&lease("a", "2026-01-01T00:00:00.000000Z", &at(7)), now + Duration::from_secs(20), clock);
+        reports.apply(
+            &lease("a", "2026-01-01T00:00:00.000000Z", &at(7)),
+            now + Duration::from_secs(20),
+            clock,
+        );
         assert!(!alive(&reports, 30));
         // A clock that is wrong by years counts nothing after the first sight.
-        reports.apply(&lease("a", "1999-01-01T00:00:00.000000Z", &at(9)), now + Duration::from_secs(40), clock);
+        reports.apply(
+            &lease("a", "1999-01-01T00:00:00.000000Z", &at(9)),
+            now + Duration::from_secs(40),
+            clock,
+        );
         assert!(alive(&reports, 69));
-        assert_eq!(reports.nodes["a"].since, now + Duration::from_secs(40), "it was silent in between");
+        assert_eq!(
+            reports.nodes["a"].since,
+            now + Duration::from_secs(40),
+            "it was silent in between"
+        );
         assert_eq!(reports.nodes["a"].installed, 9);
     }
 
@@ -165,21 +240,40 @@ pub mod tests {
     fn one_that_was_long_dead_at_first_sight_is_not_waited_for() {
         let (mut reports, now) = (Reports::default(), Instant::now());
         let clock: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
-        reports.apply(&lease("a", "2026-01-01T00:00:00.000000Z", &at(7)), now, clock);
+        reports.apply(
+            &lease("a", "2026-01-01T00:00:00.000000Z", &at(7)),
+            now,
+            clock,
+        );
         assert!(!reports.nodes["a"].is_alive(now));
-        reports.apply(&lease("a", "2026-01-01T00:00:00.500000Z", &at(7)), now, clock);
+        reports.apply(
+            &lease("a", "2026-01-01T00:00:00.500000Z", &at(7)),
+            now,
+            clock,
+        );
         assert!(reports.nodes["a"].is_alive(now));
     }
 
     #[test]
     fn trouble_that_comes_or_goes_is_told() {
         let (mut reports, now, clock) = (Reports::default(), Instant::now(), Timestamp::UNIX_EPOCH);
-        let behind = |service: &str| report::Behind { service: service.into(), reason: "taken".into() };
-        let with =
-            |services: &[&str]| NodeReport { behind: services.iter().map(|name| behind(name)).collect(), ..at(1) };
+        let behind = |service: &str| report::Behind {
+            service: service.into(),
+            reason: "taken".into(),
+        };
+        let with = |services: &[&str]| NodeReport {
+            behind: services.iter().map(|name| behind(name)).collect(),
+            ..at(1)
+        };
         let time = "2026-01-01T00:00:00.000000Z";
-        assert_eq!(reports.apply(&lease("a", time, &with(&["x/a", "x/b"])), now, clock), ["x/a", "x/b"]);
-        assert_eq!(reports.apply(&lease("a", time, &with(&["x/b", "x/c"])), now, clock), ["x/a", "x/c"]);
+        assert_eq!(
+            reports.apply(&lease("a", time, &with(&["x/a", "x/b"])), now, clock),
+            ["x/a", "x/b"]
+        );
+        assert_eq!(
+            reports.apply(&lease("a", time, &with(&["x/b", "x/c"])), now, clock),
+            ["x/a", "x/c"]
+        );
         assert_eq!(reports.nodes["a"].trouble_with("x/b"), Some("taken"));
         assert_eq!(reports.delete("portico-node-a"), ["x/b", "x/c"]);
     }

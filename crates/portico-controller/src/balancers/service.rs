@@ -1,4 +1,5 @@
-//! A Service as the controller sees it: whose it is, what is wanted of a load balancer, what its status says.
+//! A Service as the controller sees it: whose it is, what is wanted of a load balancer, what its
+//! status says.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::conditions::Present;
 use crate::key::ObjectKey;
-use crate::providers::{Family, HealthCheck, Host, Ingress, IpMode, Port, Protocol, Request, ServiceRef};
+use crate::providers::{
+    Family, HealthCheck, Host, Ingress, IpMode, Port, Protocol, Request, ServiceRef,
+};
 
 /// Set before the first call of a provider, removed after the last.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -22,16 +25,22 @@ pub struct Ownership {
     provider: String,
     /// `--load-balancer-class`: only Services of this class, if it is given.
     class: Option<String>,
-    /// Beside [`FINALIZER`], which other controllers use and remove too: says whose the load balancer is. It is the class that
-    /// the controller serves.
+    /// Beside [`FINALIZER`], which other controllers use and remove too: says whose the load
+    /// balancer is. It is the class that the controller serves.
     pub finalizer: String,
 }
 
 impl Ownership {
     pub fn new(provider: &str, class: Option<String>) -> Ownership {
         let kind = provider.split(':').next().unwrap_or_default();
-        let finalizer = class.clone().unwrap_or_else(|| format!("portico.dev/{kind}"));
-        Ownership { provider: kind.to_owned(), class, finalizer }
+        let finalizer = class
+            .clone()
+            .unwrap_or_else(|| format!("portico.dev/{kind}"));
+        Ownership {
+            provider: kind.to_owned(),
+            class,
+            finalizer,
+        }
     }
 
     fn is_ours(&self, class: Option<&str>) -> bool {
@@ -74,7 +83,8 @@ pub struct Facts {
     /// Both finalizers are there.
     pub held: bool,
     pub other_proxy: bool,
-    /// What providers are told, but for nodes, endpoints and ingress. One that is equal needs no call.
+    /// What providers are told, but for nodes, endpoints and ingress. One that is equal needs no
+    /// call.
     pub request: Arc<Request>,
     /// What the status says.
     pub ingress: Vec<Ingress>,
@@ -85,7 +95,13 @@ impl Facts {
     pub fn of(service: &Service, surroundings: &Surroundings) -> Facts {
         let (metadata, spec) = (&service.metadata, service.spec.clone().unwrap_or_default());
         let ours = &surroundings.ownership;
-        let has = |finalizer: &str| metadata.finalizers.iter().flatten().any(|name| name == finalizer);
+        let has = |finalizer: &str| {
+            metadata
+                .finalizers
+                .iter()
+                .flatten()
+                .any(|name| name == finalizer)
+        };
         let deleting = metadata.deletion_timestamp.is_some();
         let claim = claim(&spec, deleting, has(FINALIZER), has(&ours.finalizer), ours);
         let labels = metadata.labels.as_ref();
@@ -115,10 +131,15 @@ impl Facts {
 }
 
 fn version(metadata: &ObjectMeta) -> u64 {
-    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
+    metadata
+        .resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
 }
 
-/// A type that is not LoadBalancer has no class, so the own finalizer has to say whose the Service was.
+/// A type that is not LoadBalancer has no class, so the own finalizer has to say whose the Service
+/// was.
 fn claim(spec: &ServiceSpec, deleting: bool, shared: bool, own: bool, ours: &Ownership) -> Claim {
     let balanced = spec.type_.as_deref() == Some("LoadBalancer");
     let of_our_class = balanced && ours.is_ours(spec.load_balancer_class.as_deref());
@@ -136,18 +157,29 @@ fn request(service: &Service, spec: ServiceSpec, surroundings: &Surroundings) ->
     let uid = metadata.uid.clone().unwrap_or_default();
     let annotations = metadata.annotations.clone().unwrap_or_default();
     let local = spec.external_traffic_policy.as_deref() == Some("Local");
-    let health_check_port =
-        spec.health_check_node_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
-    let health_check_port = if local { health_check_port } else { Some(surroundings.node_healthz_port) };
+    let health_check_port = spec
+        .health_check_node_port
+        .and_then(|port| u16::try_from(port).ok())
+        .filter(|port| *port > 0);
+    let health_check_port = if local {
+        health_check_port
+    } else {
+        Some(surroundings.node_healthz_port)
+    };
     let ranges = spec.load_balancer_source_ranges.unwrap_or_default();
-    let listed = annotations.get(SOURCE_RANGES).map(String::as_str).unwrap_or_default();
+    let listed = annotations
+        .get(SOURCE_RANGES)
+        .map(String::as_str)
+        .unwrap_or_default();
     let ranges: Vec<&str> = match ranges.is_empty() {
         true => listed.split(',').collect(),
         false => ranges.iter().map(String::as_str).collect(),
     };
     let sticky = spec.session_affinity.as_deref() == Some("ClientIP");
-    let timeout =
-        spec.session_affinity_config.and_then(|config| config.client_ip).and_then(|client| client.timeout_seconds);
+    let timeout = spec
+        .session_affinity_config
+        .and_then(|config| config.client_ip)
+        .and_then(|client| client.timeout_seconds);
     Request {
         cluster: surroundings.cluster.clone(),
         balancer_name: balancer_name(&uid),
@@ -159,14 +191,29 @@ fn request(service: &Service, spec: ServiceSpec, surroundings: &Surroundings) ->
         class: spec.load_balancer_class,
         labels: metadata.labels.clone().unwrap_or_default(),
         requested_ip: spec.load_balancer_ip.filter(|ip| !ip.is_empty()),
-        families: spec.ip_families.iter().flatten().filter_map(|family| parse_family(family)).collect(),
+        families: spec
+            .ip_families
+            .iter()
+            .flatten()
+            .filter_map(|family| parse_family(family))
+            .collect(),
         require_all_families: spec.ip_family_policy.as_deref() == Some("RequireDualStack"),
         ports: spec.ports.iter().flatten().filter_map(parse_port).collect(),
         local,
         selector: spec.selector.unwrap_or_default(),
-        affinity: sticky.then(|| timeout.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(10_800)),
-        source_ranges: ranges.into_iter().filter_map(|range| range.trim().parse().ok()).collect(),
-        health_check: health_check_port.map(|port| HealthCheck { port, path: "/healthz".to_owned() }),
+        affinity: sticky.then(|| {
+            timeout
+                .and_then(|seconds| u32::try_from(seconds).ok())
+                .unwrap_or(10_800)
+        }),
+        source_ranges: ranges
+            .into_iter()
+            .filter_map(|range| range.trim().parse().ok())
+            .collect(),
+        health_check: health_check_port.map(|port| HealthCheck {
+            port,
+            path: "/healthz".to_owned(),
+        }),
         nodes: Vec::new(),
         endpoints: Vec::new(),
         ingress: Vec::new(),
@@ -201,21 +248,49 @@ fn parse_port(port: &ServicePort) -> Option<Port> {
         name: port.name.clone().unwrap_or_default(),
         protocol: parse_protocol(port.protocol.as_deref()),
         port: u16::try_from(port.port).ok()?,
-        node_port: port.node_port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0),
+        node_port: port
+            .node_port
+            .and_then(|port| u16::try_from(port).ok())
+            .unwrap_or(0),
         app_protocol: port.app_protocol.clone(),
     })
 }
 
 fn ingress(service: &Service) -> Vec<Ingress> {
-    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten().filter_map(parse_ingress).collect()
+    let balancer = service
+        .status
+        .as_ref()
+        .and_then(|status| status.load_balancer.as_ref());
+    balancer
+        .and_then(|balancer| balancer.ingress.as_ref())
+        .into_iter()
+        .flatten()
+        .filter_map(parse_ingress)
+        .collect()
 }
 
 fn parse_ingress(ingress: &LoadBalancerIngress) -> Option<Ingress> {
-    let address = ingress.ip.as_deref().and_then(|ip| ip.parse::<IpAddr>().ok()).map(Host::Ip);
-    let name = || ingress.hostname.clone().filter(|name| !name.is_empty()).map(Host::Name);
-    let mode = if ingress.ip_mode.as_deref() == Some("Proxy") { IpMode::Proxy } else { IpMode::Vip };
-    Some(Ingress { host: address.or_else(name)?, mode })
+    let address = ingress
+        .ip
+        .as_deref()
+        .and_then(|ip| ip.parse::<IpAddr>().ok())
+        .map(Host::Ip);
+    let name = || {
+        ingress
+            .hostname
+            .clone()
+            .filter(|name| !name.is_empty())
+            .map(Host::Name)
+    };
+    let mode = if ingress.ip_mode.as_deref() == Some("Proxy") {
+        IpMode::Proxy
+    } else {
+        IpMode::Vip
+    };
+    Some(Ingress {
+        host: address.or_else(name)?,
+        mode,
+    })
 }
 
 #[cfg(test)]

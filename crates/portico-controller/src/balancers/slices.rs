@@ -1,4 +1,5 @@
-//! Endpoints of Services, as far as load balancers go: how many are ready, on which nodes, and for some providers which.
+//! Endpoints of Services, as far as load balancers go: how many are ready, on which nodes, and for
+//! some providers which.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -55,13 +56,20 @@ impl Slices {
     /// The Services that this changes.
     pub fn apply(&mut self, slice: &EndpointSlice) -> Vec<ObjectKey> {
         let key = ObjectKey::of(&slice.metadata);
-        let Some(after) = self.parse(&key, slice) else { return self.delete(&key).into_iter().collect() };
+        let Some(after) = self.parse(&key, slice) else {
+            return self.delete(&key).into_iter().collect();
+        };
         if self.slices.get(&key) == Some(&after) {
             return Vec::new();
         }
-        let before = self.delete(&key).filter(|service| *service != after.service);
+        let before = self
+            .delete(&key)
+            .filter(|service| *service != after.service);
         let service = after.service.clone();
-        self.by_service.entry(service.clone()).or_default().insert(key.clone());
+        self.by_service
+            .entry(service.clone())
+            .or_default()
+            .insert(key.clone());
         self.slices.insert(key, after);
         before.into_iter().chain([service]).collect()
     }
@@ -79,7 +87,12 @@ impl Slices {
 
     /// Forget those that a list did not have. The Services that this changes.
     pub fn retain(&mut self, listed: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
-        let gone: Vec<ObjectKey> = self.slices.keys().filter(|key| !listed(key)).cloned().collect();
+        let gone: Vec<ObjectKey> = self
+            .slices
+            .keys()
+            .filter(|key| !listed(key))
+            .cloned()
+            .collect();
         gone.iter().filter_map(|key| self.delete(key)).collect()
     }
 
@@ -87,8 +100,15 @@ impl Slices {
         let known = || self.of(service).flat_map(|slice| &slice.endpoints);
         let ready = known().filter(|endpoint| endpoint.ready).count();
         let counts = |endpoint: &&Known| endpoint.ready || ready == 0;
-        let nodes = known().filter(counts).filter_map(|endpoint| endpoint.node.clone()).collect();
-        Served { ready, ending: known().count() - ready, nodes }
+        let nodes = known()
+            .filter(counts)
+            .filter_map(|endpoint| endpoint.node.clone())
+            .collect();
+        Served {
+            ready,
+            ending: known().count() - ready,
+            nodes,
+        }
     }
 
     /// The ready ones for each port, sorted.
@@ -100,7 +120,11 @@ impl Slices {
     }
 
     fn of(&self, service: &ObjectKey) -> impl Iterator<Item = &Slice> {
-        self.by_service.get(service).into_iter().flatten().filter_map(|key| self.slices.get(key))
+        self.by_service
+            .get(service)
+            .into_iter()
+            .flatten()
+            .filter_map(|key| self.slices.get(key))
     }
 
     fn parse(&mut self, key: &ObjectKey, slice: &EndpointSlice) -> Option<Slice> {
@@ -114,15 +138,32 @@ impl Slices {
         });
         let endpoints = slice.endpoints.iter().flatten().filter_map(|endpoint| {
             let conditions = endpoint.conditions.as_ref();
-            let ready = conditions.and_then(|conditions| conditions.ready).unwrap_or(true);
-            let serving = conditions.and_then(|conditions| conditions.serving).unwrap_or(ready);
-            let terminating = conditions.and_then(|conditions| conditions.terminating).unwrap_or(false);
+            let ready = conditions
+                .and_then(|conditions| conditions.ready)
+                .unwrap_or(true);
+            let serving = conditions
+                .and_then(|conditions| conditions.serving)
+                .unwrap_or(ready);
+            let terminating = conditions
+                .and_then(|conditions| conditions.terminating)
+                .unwrap_or(false);
             let address = endpoint.addresses.first()?.parse().ok()?;
-            let node = endpoint.node_name.as_deref().map(|name| intern(&mut self.names, name));
-            (ready || serving && terminating).then_some(Known { address, ready, node })
+            let node = endpoint
+                .node_name
+                .as_deref()
+                .map(|name| intern(&mut self.names, name));
+            (ready || serving && terminating).then_some(Known {
+                address,
+                ready,
+                node,
+            })
         });
         let endpoints = endpoints.collect();
-        Some(Slice { service: ObjectKey::new(&key.namespace, service), ports: ports.collect(), endpoints })
+        Some(Slice {
+            service: ObjectKey::new(&key.namespace, service),
+            ports: ports.collect(),
+            endpoints,
+        })
     }
 }
 
@@ -159,7 +200,8 @@ mod tests {
 
     fn slice(name: &str, endpoints: Value) -> EndpointSlice {
         let labels = json!({LABEL_SERVICE_NAME: "web"});
-        let ports = json!([{"name": "http", "port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]);
+        let ports =
+            json!([{"name": "http", "port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]);
         let slice = json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}, "addressType": "IPv4",
             "endpoints": endpoints, "ports": ports});
         serde_json::from_value(slice).unwrap()
@@ -170,19 +212,54 @@ mod tests {
         let web = ObjectKey::new("shop", "web");
         let mut slices = Slices::default();
         let ending = json!({"addresses": ["10.1.0.2"], "nodeName": "b", "conditions": {"ready": false, "serving": true, "terminating": true}});
-        let starting =
-            json!({"addresses": ["10.1.0.3"], "nodeName": "c", "conditions": {"ready": false, "serving": false}});
-        assert_eq!(slices.apply(&slice("one", json!([ending, starting]))), std::slice::from_ref(&web));
+        let starting = json!({"addresses": ["10.1.0.3"], "nodeName": "c", "conditions": {"ready": false, "serving": false}});
+        assert_eq!(
+            slices.apply(&slice("one", json!([ending, starting]))),
+            std::slice::from_ref(&web)
+        );
         let nodes = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
-        assert_eq!(slices.served(&web), Served { ready: 0, ending: 1, nodes: nodes(&["b"]) });
+        assert_eq!(
+            slices.served(&web),
+            Served {
+                ready: 0,
+                ending: 1,
+                nodes: nodes(&["b"])
+            }
+        );
         let ready = json!({"addresses": ["10.1.0.1"], "nodeName": "a"});
-        assert_eq!(slices.apply(&slice("two", json!([ready]))), std::slice::from_ref(&web));
-        assert_eq!(slices.apply(&slice("two", json!([ready]))), [], "nothing new");
-        assert_eq!(slices.served(&web), Served { ready: 1, ending: 1, nodes: nodes(&["a"]) });
+        assert_eq!(
+            slices.apply(&slice("two", json!([ready]))),
+            std::slice::from_ref(&web)
+        );
+        assert_eq!(
+            slices.apply(&slice("two", json!([ready]))),
+            [],
+            "nothing new"
+        );
+        assert_eq!(
+            slices.served(&web),
+            Served {
+                ready: 1,
+                ending: 1,
+                nodes: nodes(&["a"])
+            }
+        );
         let endpoints = slices.endpoints(&web);
-        assert_eq!(endpoints.iter().map(|endpoint| endpoint.port).collect::<Vec<_>>(), [53, 8080]);
-        assert_eq!(slices.retain(|key| &*key.name == "one"), std::slice::from_ref(&web));
-        assert_eq!(slices.delete(&ObjectKey::new("shop", "one")).as_ref(), Some(&web));
+        assert_eq!(
+            endpoints
+                .iter()
+                .map(|endpoint| endpoint.port)
+                .collect::<Vec<_>>(),
+            [53, 8080]
+        );
+        assert_eq!(
+            slices.retain(|key| &*key.name == "one"),
+            std::slice::from_ref(&web)
+        );
+        assert_eq!(
+            slices.delete(&ObjectKey::new("shop", "one")).as_ref(),
+            Some(&web)
+        );
         assert_eq!(slices.served(&web), Served::default());
     }
 }

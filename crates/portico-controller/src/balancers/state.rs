@@ -1,4 +1,5 @@
-//! Everything the controller knows: objects as they come in, what was done about each Service, and what to do next.
+//! Everything the controller knows: objects as they come in, what was done about each Service, and
+//! what to do next.
 //!
 //! Nothing here waits or sends: the driver does what [`State::next`] says and tells how it ended.
 
@@ -102,7 +103,12 @@ impl Entry {
 }
 
 impl State {
-    pub fn new(surroundings: Surroundings, provider: &str, abilities: Abilities, resync: Duration) -> State {
+    pub fn new(
+        surroundings: Surroundings,
+        provider: &str,
+        abilities: Abilities,
+        resync: Duration,
+    ) -> State {
         State {
             surroundings,
             provider: provider.to_owned(),
@@ -140,11 +146,16 @@ impl State {
 
     /// Something became free at the provider.
     pub fn freed(&mut self) {
-        let refused = self
-            .services
-            .iter()
-            .filter(|(_, entry)| entry.memory.trouble.as_ref().is_some_and(super::memory::Trouble::is_refused));
-        self.touched.syncs.extend(refused.map(|(key, _)| key.clone()));
+        let refused = self.services.iter().filter(|(_, entry)| {
+            entry
+                .memory
+                .trouble
+                .as_ref()
+                .is_some_and(super::memory::Trouble::is_refused)
+        });
+        self.touched
+            .syncs
+            .extend(refused.map(|(key, _)| key.clone()));
     }
 
     /// What there is to give changed at the provider.
@@ -155,26 +166,35 @@ impl State {
         }
     }
 
-    /// The changes of nodes in the last moments count now. The Services whose load balancers have to know of them.
+    /// The changes of nodes in the last moments count now. The Services whose load balancers have
+    /// to know of them.
     pub fn settle_nodes(&mut self, now: Instant) -> Vec<ObjectKey> {
         let mut outdated = Vec::new();
         if self.nodes.settle() && self.abilities.uses_nodes {
-            let services = self.services.iter().filter(|(_, entry)| self.has_other_nodes(entry));
+            let services = self
+                .services
+                .iter()
+                .filter(|(_, entry)| self.has_other_nodes(entry));
             outdated.extend(services.map(|(key, _)| key.clone()));
             self.touched.syncs.extend(outdated.iter().cloned());
         }
         // Who reports and who is fit depends on them; most conditions do not.
         self.hear(now);
-        self.touched.conditions.extend(self.services.keys().cloned());
+        self.touched
+            .conditions
+            .extend(self.services.keys().cloned());
         outdated
     }
 
     fn has_other_nodes(&self, entry: &Entry) -> bool {
-        let (Some(facts), Some(made)) = (&entry.facts, &entry.memory.made) else { return false };
+        let (Some(facts), Some(made)) = (&entry.facts, &entry.memory.made) else {
+            return false;
+        };
         made.nodes != self.nodes_of(facts)
     }
 
-    /// The nodes that a provider is told for a Service. One that asks nodes for their health leaves out the wrong ones by itself.
+    /// The nodes that a provider is told for a Service. One that asks nodes for their health leaves
+    /// out the wrong ones by itself.
     fn nodes_of(&self, facts: &Facts) -> Arc<[Node]> {
         let request = &facts.request;
         match () {
@@ -182,7 +202,9 @@ impl State {
             () if request.local && request.health_check.is_none() => {
                 let served = self.slices.served(&facts.key);
                 let fit = self.nodes.fit().iter();
-                fit.filter(|node| served.nodes.contains(node.name.as_str())).cloned().collect()
+                fit.filter(|node| served.nodes.contains(node.name.as_str()))
+                    .cloned()
+                    .collect()
             }
             () => Arc::clone(self.nodes.fit()),
         }

@@ -1,5 +1,5 @@
-//! Every call that a provider makes to its server goes wrong once, in every way; the controller tries again; and in the end there is
-//! what there would have been: nothing twice, nothing left.
+//! Every call that a provider makes to its server goes wrong once, in every way; the controller
+//! tries again; and in the end there is what there would have been: nothing twice, nothing left.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,8 @@ pub enum Fault {
     ServerErrorAfter,
     /// It happened, and the connection breaks before the answer.
     LostResponse,
-    /// The program ends before the call. The layer waits for [`FaultPlan::crash`], which never returns.
+    /// The program ends before the call. The layer waits for [`FaultPlan::crash`], which never
+    /// returns.
     CrashBefore,
     /// The program ends after the call.
     CrashAfter,
@@ -48,7 +49,10 @@ impl Fault {
 
     /// Whether the server sees the call.
     pub fn arrives(self) -> bool {
-        matches!(self, Fault::ServerErrorAfter | Fault::LostResponse | Fault::CrashAfter)
+        matches!(
+            self,
+            Fault::ServerErrorAfter | Fault::LostResponse | Fault::CrashAfter
+        )
     }
 
     pub fn is_crash(self) -> bool {
@@ -81,7 +85,10 @@ impl FaultPlan {
         }
         let number = state.calls.len();
         state.calls.push(what.to_owned());
-        state.fault.take_if(|(at, _)| *at == number).map(|(_, fault)| fault)
+        state
+            .fault
+            .take_if(|(at, _)| *at == number)
+            .map(|(_, fault)| fault)
     }
 
     /// The end of the program: whoever calls this is dropped.
@@ -92,7 +99,10 @@ impl FaultPlan {
 
     /// Counts anew. Call `at` goes wrong, if any.
     pub fn set(&self, fault: Option<(usize, Fault)>) {
-        *self.state() = State { fault, ..State::default() };
+        *self.state() = State {
+            fault,
+            ..State::default()
+        };
     }
 
     fn be_quiet(&self, quiet: bool) {
@@ -126,8 +136,9 @@ enum Knows {
     Nothing,
 }
 
-/// One life without faults, to count calls; then one for each call and fault. All of it for a provider that remembers what it may,
-/// and for one that starts before each call. A line of the report is a call.
+/// One life without faults, to count calls; then one for each call and fault. All of it for a
+/// provider that remembers what it may, and for one that starts before each call. A line of the
+/// report is a call.
 pub async fn with_faults(lab: &dyn Lab, case: &Case) -> Report {
     let mut report = Report::default();
     for knows in [Knows::Everything, Knows::Nothing] {
@@ -145,14 +156,23 @@ async fn each_call_fails(lab: &dyn Lab, case: &Case, knows: Knows, report: &mut 
     plan.set(None);
     let clean = live(lab, case, knows).await;
     let calls = plan.calls();
-    let how = if knows == Knows::Nothing { "started before each call, " } else { "" };
-    report.add(format!("{how}without a fault"), clean.as_ref().map(|_| ()).map_err(Stop::clone));
+    let how = if knows == Knows::Nothing {
+        "started before each call, "
+    } else {
+        ""
+    };
+    report.add(
+        format!("{how}without a fault"),
+        clean.as_ref().map(|_| ()).map_err(Stop::clone),
+    );
     let Ok(stages) = clean else { return false };
     for (at, name) in calls.iter().enumerate() {
         let mut verdict = Ok(());
         for fault in Fault::ALL {
             plan.set(Some((at, fault)));
-            let lived = live(lab, case, knows).await.and_then(|found| same(&stages, &found));
+            let lived = live(lab, case, knows)
+                .await
+                .and_then(|found| same(&stages, &found));
             if let Err(Stop::Failed(reason)) = lived {
                 verdict = fail(format!("{fault:?}: {reason}"));
                 break;
@@ -172,15 +192,26 @@ async fn each_call_fails(lab: &dyn Lab, case: &Case, knows: Knows, report: &mut 
 type Stages = Vec<BTreeMap<String, usize>>;
 
 fn same(wanted: &Stages, found: &Stages) -> Verdict {
-    match wanted.iter().zip(found).position(|(wanted, found)| wanted != found) {
+    match wanted
+        .iter()
+        .zip(found)
+        .position(|(wanted, found)| wanted != found)
+    {
         None => Ok(()),
-        Some(at) => fail(format!("there are {:?} where there should be {:?}", found[at], wanted[at])),
+        Some(at) => fail(format!(
+            "there are {:?} where there should be {:?}",
+            found[at], wanted[at]
+        )),
     }
 }
 
 /// From ensure to delete. What there is after each stage.
 async fn live(lab: &dyn Lab, case: &Case, knows: Knows) -> Result<Stages, Stop> {
-    let mut life = Life { lab, case, provider: lab.start().await };
+    let mut life = Life {
+        lab,
+        case,
+        provider: lab.start().await,
+    };
     let base = sample::service(case, 1);
     let more_nodes = sample::on_nodes(case, base.clone(), 3);
     let mut changed = sample::with_port(more_nodes.clone(), "more", Protocol::Tcp);
@@ -219,7 +250,10 @@ async fn live(lab: &dyn Lab, case: &Case, knows: Knows) -> Result<Stages, Stop> 
     }
     let now = sorted(lab.foreign().await)?;
     if now != others {
-        return fail(format!("what is not the provider's was changed: {}", difference(&others, &now)));
+        return fail(format!(
+            "what is not the provider's was changed: {}",
+            difference(&others, &now)
+        ));
     }
     Ok(stages)
 }
@@ -234,7 +268,14 @@ fn sorted(lines: Result<Vec<String>, String>) -> Result<Vec<String>, Stop> {
 fn kinds(lines: &[String]) -> BTreeMap<String, usize> {
     let mut kinds = BTreeMap::new();
     for line in lines {
-        *kinds.entry(line.split_whitespace().next().unwrap_or_default().to_owned()).or_default() += 1;
+        *kinds
+            .entry(
+                line.split_whitespace()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            )
+            .or_default() += 1;
     }
     kinds
 }
@@ -254,7 +295,8 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    /// As the controller: what failed is tried again, after failed nodes all is ensured, and one that starts ensures.
+    /// As the controller: what failed is tried again, after failed nodes all is ensured, and one
+    /// that starts ensures.
     async fn until_done(&mut self, mut call: Call, request: &Request) -> Verdict {
         let (deadline, mut last) = (Instant::now() + self.case.patience, String::new());
         loop {
@@ -266,10 +308,17 @@ impl Life<'_> {
                 Some(Ok(Ok(true))) => return Ok(()),
                 Some(Ok(Ok(false))) => {}
                 Some(Ok(Err(ProviderError::Refused { reason, message }))) => {
-                    return fail(format!("{call:?}: a fault became a refusal ({reason}): {message}"));
+                    return fail(format!(
+                        "{call:?}: a fault became a refusal ({reason}): {message}"
+                    ));
                 }
                 Some(Ok(Err(error))) => last = format!(", at last because of: {error}"),
-                Some(Err(_)) => return fail(format!("{call:?}: not done after {:?}{last}", self.case.patience)),
+                Some(Err(_)) => {
+                    return fail(format!(
+                        "{call:?}: not done after {:?}{last}",
+                        self.case.patience
+                    ));
+                }
                 None => self.provider = self.lab.start().await,
             }
             if call == Call::UpdateNodes {
@@ -288,10 +337,20 @@ impl Life<'_> {
 }
 
 /// Whether it is complete.
-async fn ask(provider: &dyn Provider, call: Call, request: &Request) -> Result<bool, ProviderError> {
+async fn ask(
+    provider: &dyn Provider,
+    call: Call,
+    request: &Request,
+) -> Result<bool, ProviderError> {
     match call {
-        Call::Ensure => provider.ensure(request).await.map(|balancer| balancer.pending.is_none()),
-        Call::Describe => provider.describe(request).await.map(|found| found.is_some()),
+        Call::Ensure => provider
+            .ensure(request)
+            .await
+            .map(|balancer| balancer.pending.is_none()),
+        Call::Describe => provider
+            .describe(request)
+            .await
+            .map(|found| found.is_some()),
         Call::UpdateNodes => provider.update_nodes(request).await.map(|()| true),
         Call::Delete => provider.delete(request).await.map(|()| true),
     }

@@ -37,7 +37,12 @@ impl<'a> Tester<'a> {
         case: &'a Case,
     ) -> Result<Tester<'a>, Stop> {
         let foreign = foreign(world).await?;
-        Ok(Tester { provider, world, case, foreign })
+        Ok(Tester {
+            provider,
+            world,
+            case,
+            foreign,
+        })
     }
 
     /// A step, and that it left others' things alone.
@@ -49,20 +54,26 @@ impl<'a> Tester<'a> {
     pub async fn spares_others(&self) -> Verdict {
         let now = foreign(self.world).await?;
         if now != self.foreign {
-            return fail(format!("what is not the provider's was changed: {}", difference(&self.foreign, &now)));
+            return fail(format!(
+                "what is not the provider's was changed: {}",
+                difference(&self.foreign, &now)
+            ));
         }
         Ok(())
     }
 
     /// What exists, sorted. Nothing if that cannot be seen.
     pub async fn owned(&self) -> Result<Vec<String>, Stop> {
-        let Some(world) = self.world else { return Ok(Vec::new()) };
+        let Some(world) = self.world else {
+            return Ok(Vec::new());
+        };
         let mut lines = world.owned().await.map_err(Stop::Failed)?;
         lines.sort();
         Ok(lines)
     }
 
-    /// Until the load balancer is complete; twice, as the second time may change nothing, not even if everything is looked at.
+    /// Until the load balancer is complete; twice, as the second time may change nothing, not even
+    /// if everything is looked at.
     pub async fn ensure(&self, request: &Request) -> Result<Balancer, Stop> {
         let first = self.settle(request).await?;
         let before = self.owned().await?;
@@ -71,7 +82,8 @@ impl<'a> Tester<'a> {
         if first != second {
             return fail(format!("a second ensure says {second:?} after {first:?}"));
         }
-        self.expect_owned(&before, "a second ensure changed what there is").await?;
+        self.expect_owned(&before, "a second ensure changed what there is")
+            .await?;
         Ok(second)
     }
 
@@ -79,11 +91,16 @@ impl<'a> Tester<'a> {
     pub async fn settle(&self, request: &Request) -> Result<Balancer, Stop> {
         let deadline = self.deadline();
         loop {
-            let balancer = self.patient("ensure", deadline, || self.provider.ensure(request)).await?;
+            let balancer = self
+                .patient("ensure", deadline, || self.provider.ensure(request))
+                .await?;
             match balancer.pending {
                 None => return Ok(balancer),
                 Some(pending) if Instant::now() >= deadline => {
-                    return fail(format!("it is not complete after {:?}: {pending}", self.case.patience));
+                    return fail(format!(
+                        "it is not complete after {:?}: {pending}",
+                        self.case.patience
+                    ));
                 }
                 Some(_) => sleep(self.case.pause).await,
             }
@@ -98,22 +115,30 @@ impl<'a> Tester<'a> {
         let before = self.owned().await?;
         self.provider.forget(request);
         self.settle(request).await?;
-        self.expect_owned(&before, "ensure does not agree with update nodes").await
+        self.expect_owned(&before, "ensure does not agree with update nodes")
+            .await
     }
 
     pub async fn move_nodes(&self, request: &Request) -> Verdict {
-        self.patient("update nodes", self.deadline(), || self.provider.update_nodes(request)).await
+        self.patient("update nodes", self.deadline(), || {
+            self.provider.update_nodes(request)
+        })
+        .await
     }
 
     pub async fn delete(&self, request: &Request) -> Verdict {
         for _ in 0..TIMES {
-            self.patient("delete", self.deadline(), || self.provider.delete(request)).await?;
+            self.patient("delete", self.deadline(), || self.provider.delete(request))
+                .await?;
         }
         Ok(())
     }
 
     pub async fn describe(&self, request: &Request) -> Result<Option<Balancer>, Stop> {
-        self.patient("describe", self.deadline(), || self.provider.describe(request)).await
+        self.patient("describe", self.deadline(), || {
+            self.provider.describe(request)
+        })
+        .await
     }
 
     pub async fn expect_described(&self, request: &Request, balancer: &Balancer) -> Verdict {
@@ -125,15 +150,24 @@ impl<'a> Tester<'a> {
 
     pub async fn expect_owned(&self, before: &[String], problem: &str) -> Verdict {
         let now = self.owned().await?;
-        if now == before { Ok(()) } else { fail(format!("{problem}: {}", difference(before, &now))) }
+        if now == before {
+            Ok(())
+        } else {
+            fail(format!("{problem}: {}", difference(before, &now)))
+        }
     }
 
     pub async fn expect_change(&self, before: &[String], what: &str) -> Verdict {
         let unseen = self.world.is_some() && self.owned().await? == before;
-        if unseen { fail(format!("{what} changed nothing")) } else { Ok(()) }
+        if unseen {
+            fail(format!("{what} changed nothing"))
+        } else {
+            Ok(())
+        }
     }
 
-    /// Nodes that should get traffic are in what exists, others are not, if the provider sends it to nodes.
+    /// Nodes that should get traffic are in what exists, others are not, if the provider sends it
+    /// to nodes.
     pub async fn expect_nodes(&self, request: &Request) -> Verdict {
         if !self.provider.abilities().uses_nodes || self.world.is_none() {
             return Ok(());
@@ -150,7 +184,12 @@ impl<'a> Tester<'a> {
     }
 
     /// A change of a Service that has a load balancer, and back. Its address stays.
-    pub async fn there_and_back(&self, base: &Request, changed: &[Request], support: &Support) -> Verdict {
+    pub async fn there_and_back(
+        &self,
+        base: &Request,
+        changed: &[Request],
+        support: &Support,
+    ) -> Verdict {
         if let Support::Untested(reason) = support {
             return Err(Stop::Skipped(reason.clone()));
         }
@@ -164,7 +203,10 @@ impl<'a> Tester<'a> {
             }
             let now = self.ensure(request).await?;
             if now.ingress != balancer.ingress {
-                return fail(format!("the address became {:?}, it was {:?}", now.ingress, balancer.ingress));
+                return fail(format!(
+                    "the address became {:?}, it was {:?}",
+                    now.ingress, balancer.ingress
+                ));
             }
             self.expect_described(request, &now).await?;
             if *support == Support::Full {
@@ -172,7 +214,11 @@ impl<'a> Tester<'a> {
             }
         }
         self.ensure(base).await?;
-        self.expect_owned(&at_first, "it is not as before after the change was taken back").await
+        self.expect_owned(
+            &at_first,
+            "it is not as before after the change was taken back",
+        )
+        .await
     }
 
     pub async fn expect_refusal(&self, request: &Request, before: &[String]) -> Verdict {
@@ -183,7 +229,8 @@ impl<'a> Tester<'a> {
             Ok(Ok(_)) => return fail("it should be refused, and was taken"),
             Err(_) => return fail("it should be refused, and there is no answer"),
         }
-        self.expect_owned(before, "a refusal changed what there is").await
+        self.expect_owned(before, "a refusal changed what there is")
+            .await
     }
 
     fn deadline(&self) -> Instant {
@@ -191,7 +238,12 @@ impl<'a> Tester<'a> {
     }
 
     /// A call, again as long as the provider says that it takes time.
-    async fn patient<'b, T>(&self, what: &str, deadline: Instant, call: impl Fn() -> Answer<'b, T>) -> Result<T, Stop> {
+    async fn patient<'b, T>(
+        &self,
+        what: &str,
+        deadline: Instant,
+        call: impl Fn() -> Answer<'b, T>,
+    ) -> Result<T, Stop> {
         loop {
             let after = match timeout_at(deadline, call()).await {
                 Ok(Ok(answer)) => return Ok(answer),
@@ -200,7 +252,10 @@ impl<'a> Tester<'a> {
                 Err(_) => return fail(format!("{what}: no answer in {:?}", self.case.patience)),
             };
             if Instant::now() >= deadline {
-                return fail(format!("{what}: still not done after {:?}", self.case.patience));
+                return fail(format!(
+                    "{what}: still not done after {:?}",
+                    self.case.patience
+                ));
             }
             sleep(after.min(self.case.pause)).await;
         }
@@ -216,7 +271,9 @@ fn told(error: &ProviderError) -> String {
 
 fn foreign(world: Option<&dyn World>) -> BoxFuture<'_, Result<Vec<String>, Stop>> {
     Box::pin(async move {
-        let Some(world) = world else { return Ok(Vec::new()) };
+        let Some(world) = world else {
+            return Ok(Vec::new());
+        };
         let mut lines = world.foreign().await.map_err(Stop::Failed)?;
         lines.sort();
         Ok(lines)
@@ -228,20 +285,33 @@ fn is_mentioned(node: &Node, text: &str) -> bool {
     let id = node.provider_id.rsplit('/').next().unwrap_or_default();
     let addresses = node.addresses.iter().map(ToString::to_string);
     let words = addresses.chain([node.name.clone(), id.to_owned()]);
-    words.filter(|word| !word.is_empty()).any(|word| is_word(&word, text))
+    words
+        .filter(|word| !word.is_empty())
+        .any(|word| is_word(&word, text))
 }
 
 /// Whether it is there other than as a part of a longer word.
 fn is_word(word: &str, text: &str) -> bool {
     let end = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
-    text.match_indices(word)
-        .any(|(at, _)| end(text[..at].chars().next_back()) && end(text[at + word.len()..].chars().next()))
+    text.match_indices(word).any(|(at, _)| {
+        end(text[..at].chars().next_back()) && end(text[at + word.len()..].chars().next())
+    })
 }
 
 /// Lines that are only in one of two.
 pub fn difference(before: &[String], now: &[String]) -> String {
-    let gone = before.iter().filter(|line| !now.contains(line)).map(|line| format!("- {line}"));
-    let new = now.iter().filter(|line| !before.contains(line)).map(|line| format!("+ {line}"));
+    let gone = before
+        .iter()
+        .filter(|line| !now.contains(line))
+        .map(|line| format!("- {line}"));
+    let new = now
+        .iter()
+        .filter(|line| !before.contains(line))
+        .map(|line| format!("+ {line}"));
     let lines: Vec<String> = gone.chain(new).collect();
-    if lines.is_empty() { format!("{} lines, there were {}", now.len(), before.len()) } else { lines.join(", ") }
+    if lines.is_empty() {
+        format!("{} lines, there were {}", now.len(), before.len())
+    } else {
+        lines.join(", ")
+    }
 }

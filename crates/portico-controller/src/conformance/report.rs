@@ -30,7 +30,9 @@ impl Report {
     }
 
     pub fn failed(&self) -> impl Iterator<Item = &Step> {
-        self.steps.iter().filter(|step| matches!(step.outcome, Outcome::Failed(_)))
+        self.steps
+            .iter()
+            .filter(|step| matches!(step.outcome, Outcome::Failed(_)))
     }
 
     pub(super) fn add(&mut self, name: impl Into<String>, verdict: Verdict) {
@@ -39,7 +41,10 @@ impl Report {
             Err(Stop::Skipped(reason)) => Outcome::Skipped(reason),
             Err(Stop::Failed(reason)) => Outcome::Failed(reason),
         };
-        self.steps.push(Step { name: name.into(), outcome });
+        self.steps.push(Step {
+            name: name.into(),
+            outcome,
+        });
     }
 }
 

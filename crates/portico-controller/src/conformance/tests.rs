@@ -14,12 +14,19 @@ fn case() -> Case {
         ..Node::default()
     };
     let nodes = (1..=3).map(node).collect();
-    Case { patience: Duration::from_secs(20), pause: Duration::from_millis(1), ..Case::new(nodes) }
+    Case {
+        patience: Duration::from_secs(20),
+        pause: Duration::from_millis(1),
+        ..Case::new(nodes)
+    }
 }
 
 /// For what never comes.
 fn hasty() -> Case {
-    Case { patience: Duration::from_secs(1), ..case() }
+    Case {
+        patience: Duration::from_secs(1),
+        ..case()
+    }
 }
 
 async fn failures(flaw: Flaw) -> Vec<String> {
@@ -34,7 +41,10 @@ async fn failures(flaw: Flaw) -> Vec<String> {
 async fn what_is_right_passes() {
     let cloudlet = Cloudlet::new(Flaw::None);
     let report = run(&cloudlet, Some(&cloudlet), &case()).await;
-    assert!(report.steps.iter().all(|step| step.outcome == Outcome::Ok), "{report}");
+    assert!(
+        report.steps.iter().all(|step| step.outcome == Outcome::Ok),
+        "{report}"
+    );
 }
 
 /// What each flaw is found by first. Others may follow from it.
@@ -52,13 +62,25 @@ async fn every_flaw_is_found() {
         (Flaw::LosesNodes, "a node is added and removed"),
         (Flaw::IgnoresNodes, "a node is added and removed"),
         (Flaw::ForgetsNoNodes, "all nodes go and come back"),
-        (Flaw::IgnoresNodePorts, "a port is added, changed and removed"),
+        (
+            Flaw::IgnoresNodePorts,
+            "a port is added, changed and removed",
+        ),
         (Flaw::KeepsPorts, "a port is added, changed and removed"),
         (Flaw::IgnoresPolicy, "policy Local and back to Cluster"),
         (Flaw::TouchesOthers, "policy Local and back to Cluster"),
-        (Flaw::KeepsRanges, "source ranges are set, changed and cleared"),
-        (Flaw::RefusesRanges, "source ranges are set, changed and cleared"),
-        (Flaw::IgnoresAffinity, "session affinity is set, changed and cleared"),
+        (
+            Flaw::KeepsRanges,
+            "source ranges are set, changed and cleared",
+        ),
+        (
+            Flaw::RefusesRanges,
+            "source ranges are set, changed and cleared",
+        ),
+        (
+            Flaw::IgnoresAffinity,
+            "session affinity is set, changed and cleared",
+        ),
         (Flaw::NoUdp, "UDP"),
         (Flaw::NoIpv6, "IPv6"),
         (Flaw::OneFamily, "both IP families"),
@@ -81,18 +103,29 @@ async fn every_flaw_is_found() {
 #[tokio::test]
 async fn what_cannot_be_tried_says_why() {
     let cloudlet = Cloudlet::new(Flaw::None);
-    let can = Can { ipv6: Support::Untested("no IPv6 here".to_owned()), ..Can::everything() };
+    let can = Can {
+        ipv6: Support::Untested("no IPv6 here".to_owned()),
+        ..Can::everything()
+    };
     let report = run(&cloudlet, None, &case().can(can)).await.to_string();
     assert!(report.contains("skipped  IPv6: no IPv6 here\n"), "{report}");
-    assert!(report.contains("skipped  nothing is left: what exists cannot be seen\n"), "{report}");
-    let report = run(&Cloudlet::new(Flaw::NeverReady), None, &hasty()).await.to_string();
+    assert!(
+        report.contains("skipped  nothing is left: what exists cannot be seen\n"),
+        "{report}"
+    );
+    let report = run(&Cloudlet::new(Flaw::NeverReady), None, &hasty())
+        .await
+        .to_string();
     let line = "skipped  UDP: there is nothing to try it on: \"ensure\" failed\n";
     assert!(report.contains(line), "{report}");
 }
 
 #[tokio::test]
 async fn a_refusal_is_right_only_where_it_is_expected() {
-    let refuses = Can { source_ranges: Support::Refused, ..Can::everything() };
+    let refuses = Can {
+        source_ranges: Support::Refused,
+        ..Can::everything()
+    };
     let cloudlet = Cloudlet::new(Flaw::RefusesRanges);
     let report = run(&cloudlet, Some(&cloudlet), &case().can(refuses.clone())).await;
     assert!(report.passed(), "{report}");
@@ -121,7 +154,14 @@ async fn what_only_faults_show_is_found() {
         (Flaw::LeaksFirewall, "without a fault", "delete left"),
     ] {
         let report = faulted(flaw).await;
-        let first = report.failed().next().map(ToString::to_string).unwrap_or_default();
-        assert!(first.contains(call) && first.contains(reason), "{flaw:?}: {report}");
+        let first = report
+            .failed()
+            .next()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        assert!(
+            first.contains(call) && first.contains(reason),
+            "{flaw:?}: {report}"
+        );
     }
 }

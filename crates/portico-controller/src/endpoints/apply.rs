@@ -16,8 +16,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{EndpointsPlan, Plan};
 
-/// Long enough for a busy server, short enough to notice a dead connection. A write that succeeded in spite of it shows
-/// up in the watch, and the next plan takes it into account.
+/// Long enough for a busy server, short enough to notice a dead connection. A write that succeeded
+/// in spite of it shows up in the watch, and the next plan takes it into account.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Writes of one Service that are under way at a time.
@@ -46,9 +46,18 @@ pub enum Written<K> {
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error("cannot {verb} {kind} {name}")]
-    Api { verb: &'static str, kind: &'static str, name: String, source: Box<kube::Error> },
+    Api {
+        verb: &'static str,
+        kind: &'static str,
+        name: String,
+        source: Box<kube::Error>,
+    },
     #[error("cannot {verb} {kind} {name}: no answer in {TIMEOUT:?}")]
-    Timeout { verb: &'static str, kind: &'static str, name: String },
+    Timeout {
+        verb: &'static str,
+        kind: &'static str,
+        name: String,
+    },
 }
 
 impl ApplyError {
@@ -63,8 +72,14 @@ impl ApplyError {
 
     /// Nothing can be created in a namespace on its way out, and nothing has to be.
     fn is_namespace_terminating(&self) -> bool {
-        let causes = self.status().and_then(|status| status.details.as_ref()).map(|details| details.causes.as_slice());
-        causes.unwrap_or_default().iter().any(|cause| cause.reason == "NamespaceTerminating")
+        let causes = self
+            .status()
+            .and_then(|status| status.details.as_ref())
+            .map(|details| details.causes.as_slice());
+        causes
+            .unwrap_or_default()
+            .iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
     }
 
     fn status(&self) -> Option<&kube::core::Status> {
@@ -78,10 +93,19 @@ impl ApplyError {
     }
 }
 
-/// Stops with the slices after a failure, so that nothing is deleted whose replacement is not there.
-pub async fn apply(client: Client, namespace: &str, plan: Plan, endpoints: EndpointsPlan) -> Applied {
+/// Stops with the slices after a failure, so that nothing is deleted whose replacement is not
+/// there.
+pub async fn apply(
+    client: Client,
+    namespace: &str,
+    plan: Plan,
+    endpoints: EndpointsPlan,
+) -> Applied {
     let mut applied = Applied::default();
-    let (slices, older) = (Writer::new(client.clone(), namespace), Writer::new(client, namespace));
+    let (slices, older) = (
+        Writer::new(client.clone(), namespace),
+        Writer::new(client, namespace),
+    );
     let (slices, older) = tokio::join!(
         write_slices(&slices, plan, &mut applied.slices),
         write_endpoints(&older, endpoints, &mut applied.endpoints),
@@ -95,9 +119,21 @@ async fn write_slices(
     plan: Plan,
     written: &mut Vec<Written<EndpointSlice>>,
 ) -> Result<(), ApplyError> {
-    together(plan.create.into_iter().map(|slice| writer.create(slice)), written).await?;
-    together(plan.update.into_iter().map(|slice| writer.update(slice)), written).await?;
-    together(plan.delete.into_iter().map(|slice| writer.delete(slice)), written).await
+    together(
+        plan.create.into_iter().map(|slice| writer.create(slice)),
+        written,
+    )
+    .await?;
+    together(
+        plan.update.into_iter().map(|slice| writer.update(slice)),
+        written,
+    )
+    .await?;
+    together(
+        plan.delete.into_iter().map(|slice| writer.delete(slice)),
+        written,
+    )
+    .await
 }
 
 async fn write_endpoints(
@@ -114,7 +150,8 @@ async fn write_endpoints(
     Ok(())
 }
 
-/// Makes writes a few at a time. Every answer is kept, whatever becomes of the others; the first failure is returned.
+/// Makes writes a few at a time. Every answer is kept, whatever becomes of the others; the first
+/// failure is returned.
 async fn together<K>(
     writes: impl Iterator<Item = impl Future<Output = Answer<K>>>,
     written: &mut Vec<Written<K>>,
@@ -148,13 +185,23 @@ where
         + Debug,
 {
     fn new(client: Client, namespace: &str) -> Self {
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
-        Self { api: Api::namespaced(client, namespace), params }
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PostParams::default()
+        };
+        Self {
+            api: Api::namespaced(client, namespace),
+            params,
+        }
     }
 
     async fn create(&self, object: K) -> Answer<K> {
         let meta = object.metadata();
-        let name = meta.name.clone().or_else(|| meta.generate_name.clone()).unwrap_or_default();
+        let name = meta
+            .name
+            .clone()
+            .or_else(|| meta.generate_name.clone())
+            .unwrap_or_default();
         match answer::<K, _>("create", &name, self.api.create(&self.params, &object)).await {
             Ok(object) => Ok(Some(Written::Created(object))),
             Err(error) if error.is_namespace_terminating() => Ok(None),
@@ -164,7 +211,13 @@ where
 
     async fn update(&self, object: K) -> Answer<K> {
         let name = object.metadata().name.clone().unwrap_or_default();
-        match answer::<K, _>("update", &name, self.api.replace(&name, &self.params, &object)).await {
+        match answer::<K, _>(
+            "update",
+            &name,
+            self.api.replace(&name, &self.params, &object),
+        )
+        .await
+        {
             Ok(object) => Ok(Some(Written::Updated(object))),
             Err(error) if error.is_not_found() => Ok(Some(Written::Missing(object))),
             Err(error) => Err(error),
@@ -175,7 +228,10 @@ where
     async fn delete(&self, object: K) -> Answer<K> {
         let name = object.metadata().name.clone().unwrap_or_default();
         let uid = object.metadata().uid.clone();
-        let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid,
+            resource_version: None,
+        });
         match answer::<K, _>("delete", &name, self.api.delete(&name, &params)).await {
             Ok(_) => Ok(Some(Written::Deleted(object))),
             Err(error) if error.is_not_found() => Ok(Some(Written::Deleted(object))),
@@ -189,11 +245,24 @@ async fn answer<K: Resource<DynamicType = ()>, T>(
     name: &str,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, ApplyError> {
-    let kind = if K::kind(&()) == "EndpointSlice" { "EndpointSlice" } else { "Endpoints" };
+    let kind = if K::kind(&()) == "EndpointSlice" {
+        "EndpointSlice"
+    } else {
+        "Endpoints"
+    };
     match tokio::time::timeout(TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(ApplyError::Api { verb, kind, name: name.into(), source: Box::new(error) }),
-        Err(_) => Err(ApplyError::Timeout { verb, kind, name: name.into() }),
+        Ok(Err(error)) => Err(ApplyError::Api {
+            verb,
+            kind,
+            name: name.into(),
+            source: Box::new(error),
+        }),
+        Err(_) => Err(ApplyError::Timeout {
+            verb,
+            kind,
+            name: name.into(),
+        }),
     }
 }
 

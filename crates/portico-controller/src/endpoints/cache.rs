@@ -1,9 +1,10 @@
 //! Objects that this controller both watches and writes.
 //!
-//! A watch lags behind: planning from it alone right after a write would repeat the write. So what the server answered
-//! to a write is remembered at once, and older news from the watch is ignored until the watch has caught up. This relies
-//! on two promises of the API: resource versions of one kind are numbers that grow, and a list shows every write that
-//! was answered before the list began.
+//! A watch lags behind: planning from it alone right after a write would repeat the write. So what
+//! the server answered to a write is remembered at once, and older news from the watch is ignored
+//! until the watch has caught up. This relies on two promises of the API: resource versions of one
+//! kind are numbers that grow, and a list shows every write that was answered before the list
+//! began.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -56,7 +57,8 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
 
     pub fn of_service(&self, service: &ObjectKey) -> impl Iterator<Item = &K> {
         let keys = self.by_service.get(service).into_iter().flatten();
-        keys.filter_map(|key| self.objects.get(key)).map(|entry| &entry.object)
+        keys.filter_map(|key| self.objects.get(key))
+            .map(|entry| &entry.object)
     }
 
     /// The watch starts over with a list.
@@ -64,15 +66,25 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
         self.epoch += 1;
         self.newest = 0;
         self.listing = Some(Listing::default());
-        self.objects.values_mut().for_each(|entry| entry.written = false);
+        self.objects
+            .values_mut()
+            .for_each(|entry| entry.written = false);
     }
 
     /// The list is complete: forgets what it did not contain and returns the Services concerned.
     pub fn finish_list(&mut self) -> Vec<ObjectKey> {
-        let Some(listing) = self.listing.take() else { return Vec::new() };
+        let Some(listing) = self.listing.take() else {
+            return Vec::new();
+        };
         self.deleted.retain(|uid| listing.uids.contains(uid));
-        let is_gone = |(key, entry): &(&ObjectKey, &Entry<K>)| !entry.written && !listing.keys.contains(*key);
-        let gone: Vec<ObjectKey> = self.objects.iter().filter(is_gone).map(|(key, _)| key.clone()).collect();
+        let is_gone =
+            |(key, entry): &(&ObjectKey, &Entry<K>)| !entry.written && !listing.keys.contains(*key);
+        let gone: Vec<ObjectKey> = self
+            .objects
+            .iter()
+            .filter(is_gone)
+            .map(|(key, _)| key.clone())
+            .collect();
         gone.iter().filter_map(|key| self.remove(key)).collect()
     }
 
@@ -93,7 +105,14 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
                 entry.written = false;
                 Vec::new()
             }
-            _ => self.replace(key, Entry { object, version, written: false }),
+            _ => self.replace(
+                key,
+                Entry {
+                    object,
+                    version,
+                    written: false,
+                },
+            ),
         }
     }
 
@@ -110,16 +129,27 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
     /// The server answered a write with this object; `epoch` is that of the plan behind the write.
     pub fn wrote(&mut self, object: K, epoch: u64) {
         let (key, _, version) = identity(&object);
-        // The watch has shown this write already, or will: it was not necessarily answered before the list began.
+        // The watch has shown this write already, or will: it was not necessarily answered before
+        // the list began.
         if version > self.newest && epoch == self.epoch {
-            self.replace(key, Entry { object, version, written: true });
+            self.replace(
+                key,
+                Entry {
+                    object,
+                    version,
+                    written: true,
+                },
+            );
         }
     }
 
     /// The server answered a write with "deleted" or "there is no such object".
     pub fn removed(&mut self, object: &K) {
         let (key, uid, _) = identity(object);
-        let is_known = self.objects.get(&key).is_some_and(|entry| entry.object.metadata().uid.as_ref() == Some(&uid));
+        let is_known = self
+            .objects
+            .get(&key)
+            .is_some_and(|entry| entry.object.metadata().uid.as_ref() == Some(&uid));
         if is_known {
             self.remove(&key);
             self.deleted.insert(uid);
@@ -132,7 +162,10 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
         let before = self.remove(&key);
         let after = (self.service_of)(&entry.object);
         if let Some(service) = &after {
-            self.by_service.entry(service.clone()).or_default().insert(key.clone());
+            self.by_service
+                .entry(service.clone())
+                .or_default()
+                .insert(key.clone());
         }
         self.objects.insert(key, entry);
         before.into_iter().chain(after).collect()
@@ -153,8 +186,16 @@ impl<K: Metadata<Ty = ObjectMeta>> Cache<K> {
 
 fn identity<K: Metadata<Ty = ObjectMeta>>(object: &K) -> (ObjectKey, String, u64) {
     let meta = object.metadata();
-    let version = meta.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
-    (ObjectKey::of(meta), meta.uid.clone().unwrap_or_default(), version)
+    let version = meta
+        .resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0);
+    (
+        ObjectKey::of(meta),
+        meta.uid.clone().unwrap_or_default(),
+        version,
+    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Runs the controller: watches feed the index, the index feeds the queue, and each Service in turn is planned and
-//! written. One task owns all state; only requests are in flight beside it.
+//! Runs the controller: watches feed the index, the index feeds the queue, and each Service in turn
+//! is planned and written. One task owns all state; only requests are in flight beside it.
 
 use std::{
     collections::BTreeSet,
@@ -57,7 +57,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_endpoints_per_slice: 100, write_endpoints: true, concurrency: 16, counters: Arc::default() }
+        Self {
+            max_endpoints_per_slice: 100,
+            write_endpoints: true,
+            concurrency: 16,
+            counters: Arc::default(),
+        }
     }
 }
 
@@ -77,14 +82,21 @@ pub struct Counters {
 const BATCH: usize = 1000;
 
 /// A conflict is over when the watch has caught up, which takes milliseconds.
-const DELAYS: Delays = Delays { first: Duration::from_millis(10), last: Duration::from_secs(60) };
+const DELAYS: Delays = Delays {
+    first: Duration::from_millis(10),
+    last: Duration::from_secs(60),
+};
 
 /// How long requests may take to end after the order to stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Runs until `shutdown`; an API server that is away or answers with errors is waited for.
 pub async fn run(client: Client, options: Options, mut shutdown: Shutdown) {
-    info!(endpoints = options.write_endpoints, max = options.max_endpoints_per_slice, "endpoint controller starts");
+    info!(
+        endpoints = options.write_endpoints,
+        max = options.max_endpoints_per_slice,
+        "endpoint controller starts"
+    );
     let mut controller = Controller::new(client, options);
     tokio::select! {
         () = controller.run() => {}
@@ -102,7 +114,8 @@ struct Controller {
     index: Index,
     queue: Queue,
     trigger_times: TriggerTimes,
-    /// Kinds whose first list is not complete: until then nothing may be concluded from what is missing.
+    /// Kinds whose first list is not complete: until then nothing may be concluded from what is
+    /// missing.
     unlisted: BTreeSet<Kind>,
     failing: BTreeSet<Kind>,
     requests: FuturesUnordered<BoxFuture<'static, Finished>>,
@@ -117,7 +130,8 @@ struct Finished {
 
 impl Controller {
     fn new(client: Client, options: Options) -> Self {
-        let mut unlisted = BTreeSet::from([Kind::Service, Kind::Pod, Kind::Node, Kind::EndpointSlice]);
+        let mut unlisted =
+            BTreeSet::from([Kind::Service, Kind::Pod, Kind::Node, Kind::EndpointSlice]);
         unlisted.extend(options.write_endpoints.then_some(Kind::Endpoints));
         Self {
             queue: Queue::new(options.concurrency, DELAYS),
@@ -153,12 +167,33 @@ impl Controller {
 
     fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
         let all = watcher::Config::default();
-        let own = watcher::Config::default().labels(&format!("{LABEL_SLICE_MANAGED_BY}={SLICE_MANAGER}"));
+        let own =
+            watcher::Config::default().labels(&format!("{LABEL_SLICE_MANAGED_BY}={SLICE_MANAGER}"));
         let mut watches = vec![
-            self.watch::<Service>(Kind::Service, all.clone(), Index::apply_service, Index::delete_service),
-            self.watch::<Pod>(Kind::Pod, all.clone(), |index, pod| index.apply_pod(&pod), Index::delete_pod),
-            self.watch::<Node>(Kind::Node, all.clone(), |index, node| index.apply_node(&node), Index::delete_node),
-            self.watch::<EndpointSlice>(Kind::EndpointSlice, own, Index::apply_slice, Index::delete_slice),
+            self.watch::<Service>(
+                Kind::Service,
+                all.clone(),
+                Index::apply_service,
+                Index::delete_service,
+            ),
+            self.watch::<Pod>(
+                Kind::Pod,
+                all.clone(),
+                |index, pod| index.apply_pod(&pod),
+                Index::delete_pod,
+            ),
+            self.watch::<Node>(
+                Kind::Node,
+                all.clone(),
+                |index, node| index.apply_node(&node),
+                Index::delete_node,
+            ),
+            self.watch::<EndpointSlice>(
+                Kind::EndpointSlice,
+                own,
+                Index::apply_slice,
+                Index::delete_slice,
+            ),
         ];
         if self.options.write_endpoints {
             watches.push(self.watch::<Endpoints>(
@@ -179,9 +214,16 @@ impl Controller {
         delete: fn(&mut Index, &K),
     ) -> BoxStream<'static, Change>
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+        K: Resource<DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug
+            + Send
+            + Sync
+            + 'static,
     {
-        let events = watcher(Api::<K>::all(self.client.clone()), config).backoff(WatchBackoff::default());
+        let events =
+            watcher(Api::<K>::all(self.client.clone()), config).backoff(WatchBackoff::default());
         let change = move |event: watcher::Result<Event<K>>| -> Change {
             Box::new(move |controller| match event {
                 Ok(event) => controller.feed(kind, event, apply, delete),
@@ -191,7 +233,13 @@ impl Controller {
         events.map(change).boxed()
     }
 
-    fn feed<K>(&mut self, kind: Kind, event: Event<K>, apply: fn(&mut Index, K), delete: fn(&mut Index, &K)) {
+    fn feed<K>(
+        &mut self,
+        kind: Kind,
+        event: Event<K>,
+        apply: fn(&mut Index, K),
+        delete: fn(&mut Index, &K),
+    ) {
         if !matches!(event, Event::Init) && self.failing.remove(&kind) {
             info!(?kind, "watch works again");
         }
@@ -231,7 +279,11 @@ impl Controller {
         self.options.counters.syncs.fetch_add(1, Relaxed);
         let snapshot = self.index.snapshot(&key);
         let trigger_time = self.trigger_times.look(&key, &snapshot);
-        let slices = plan(&snapshot, self.options.max_endpoints_per_slice, trigger_time);
+        let slices = plan(
+            &snapshot,
+            self.options.max_endpoints_per_slice,
+            trigger_time,
+        );
         let endpoints = match self.options.write_endpoints {
             true => plan_endpoints(&snapshot, trigger_time),
             false => EndpointsPlan::Keep,
@@ -244,21 +296,47 @@ impl Controller {
         let client = self.client.clone();
         let request = async move {
             let applied = apply(client, &key.namespace, slices, endpoints).await;
-            Finished { key, started, epochs, applied }
+            Finished {
+                key,
+                started,
+                epochs,
+                applied,
+            }
         };
         self.requests.push(request.boxed());
     }
 
     fn finish(&mut self, finished: Finished) {
-        let Finished { key, started, epochs, applied } = finished;
-        let Applied { slices, endpoints, error } = applied;
+        let Finished {
+            key,
+            started,
+            epochs,
+            applied,
+        } = finished;
+        let Applied {
+            slices,
+            endpoints,
+            error,
+        } = applied;
         debug!(service = %key, slices = slices.len(), endpoints = endpoints.len(), elapsed = ?started.elapsed(), "written");
-        let missing = slices.iter().any(|write| matches!(write, Written::Missing(_)))
-            || endpoints.iter().any(|write| matches!(write, Written::Missing(_)));
+        let missing = slices
+            .iter()
+            .any(|write| matches!(write, Written::Missing(_)))
+            || endpoints
+                .iter()
+                .any(|write| matches!(write, Written::Missing(_)));
         let counters = self.options.counters.clone();
-        slices.into_iter().for_each(|write| remember(&mut self.index.slices, write, epochs.0, &counters));
-        endpoints.into_iter().for_each(|write| remember(&mut self.index.endpoints, write, epochs.1, &counters));
-        let end = if error.is_none() && !missing { End::Done } else { End::Failed };
+        slices
+            .into_iter()
+            .for_each(|write| remember(&mut self.index.slices, write, epochs.0, &counters));
+        endpoints
+            .into_iter()
+            .for_each(|write| remember(&mut self.index.endpoints, write, epochs.1, &counters));
+        let end = if error.is_none() && !missing {
+            End::Done
+        } else {
+            End::Failed
+        };
         let retry = self.queue.finish(key.clone(), end, Instant::now());
         if let Some(error) = error {
             report(&counters, &key, &error, retry);
@@ -269,7 +347,10 @@ impl Controller {
     async fn drain(&mut self) {
         let ended = async { while self.requests.next().await.is_some() {} };
         if tokio::time::timeout(DRAIN, ended).await.is_err() {
-            warn!(count = self.requests.len(), "gave up waiting for requests under way");
+            warn!(
+                count = self.requests.len(),
+                "gave up waiting for requests under way"
+            );
         }
     }
 }
@@ -302,7 +383,9 @@ fn report(counters: &Counters, service: &ObjectKey, error: &ApplyError, retry: O
         return;
     }
     counters.errors.fetch_add(1, Relaxed);
-    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    let cause = std::error::Error::source(error)
+        .map(ToString::to_string)
+        .unwrap_or_default();
     warn!(%service, %error, cause, ?retry, "cannot write endpoints");
 }
 

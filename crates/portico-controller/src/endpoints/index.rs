@@ -1,7 +1,8 @@
 //! Everything the controller knows, and which Services a change touches.
 //!
-//! Pods are found by their labels and Services by one label of their selector, so a change costs what it touches and
-//! not the number of Services times the number of Pods. A change that no endpoint can depend on touches nothing.
+//! Pods are found by their labels and Services by one label of their selector, so a change costs
+//! what it touches and not the number of Services times the number of Pods. A change that no
+//! endpoint can depend on touches nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -79,7 +80,9 @@ impl Index {
         let service = self.services.get(key);
         Snapshot {
             service,
-            pods: service.map(|service| self.pods_of(key, service)).unwrap_or_default(),
+            pods: service
+                .map(|service| self.pods_of(key, service))
+                .unwrap_or_default(),
             zones: &self.zones,
             slices: self.slices.of_service(key).collect(),
             endpoints: self.endpoints.of_service(key).next(),
@@ -91,11 +94,17 @@ impl Index {
         self.note(Kind::Service, &key);
         service.metadata.managed_fields = None;
         service.status = None;
-        if self.services.get(&key).is_some_and(|before| is_same_service(before, &service)) {
+        if self
+            .services
+            .get(&key)
+            .is_some_and(|before| is_same_service(before, &service))
+        {
             return;
         }
         self.forget_service(&key);
-        if let Some(label) = selector(&service).and_then(|selector| self.rarest_label(&key, selector)) {
+        if let Some(label) =
+            selector(&service).and_then(|selector| self.rarest_label(&key, selector))
+        {
             self.services_by_label.insert(label, &key);
         }
         self.services.insert(key.clone(), service);
@@ -117,7 +126,10 @@ impl Index {
             self.pods_by_label.insert(label, &facts.key);
         }
         if let Some(node) = &facts.node {
-            self.pods_by_node.entry(node.clone()).or_default().insert(facts.key.clone());
+            self.pods_by_node
+                .entry(node.clone())
+                .or_default()
+                .insert(facts.key.clone());
         }
         self.touch_services_of(&facts);
         self.pods.insert(facts.key.clone(), facts);
@@ -130,7 +142,11 @@ impl Index {
     pub fn apply_node(&mut self, node: &Node) {
         let key = ObjectKey::of(&node.metadata);
         self.note(Kind::Node, &key);
-        let zone = node.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL_ZONE));
+        let zone = node
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(LABEL_ZONE));
         let zone = zone.cloned().filter(|zone| !zone.is_empty());
         let name = key.name.to_string();
         if self.zones.get(&name) != Some(&zone) {
@@ -139,9 +155,11 @@ impl Index {
         }
     }
 
-    /// Touches nothing: the node may be registered again in a moment, and its Pods are removed if not.
+    /// Touches nothing: the node may be registered again in a moment, and its Pods are removed if
+    /// not.
     pub fn delete_node(&mut self, node: &Node) {
-        self.zones.remove(node.metadata.name.as_deref().unwrap_or_default());
+        self.zones
+            .remove(node.metadata.name.as_deref().unwrap_or_default());
     }
 
     pub fn apply_slice(&mut self, slice: EndpointSlice) {
@@ -157,7 +175,8 @@ impl Index {
     }
 
     pub fn delete_endpoints(&mut self, endpoints: &Endpoints) {
-        self.touched.extend(self.endpoints.observe_deleted(endpoints));
+        self.touched
+            .extend(self.endpoints.observe_deleted(endpoints));
     }
 
     /// A list of a kind begins; what it does not contain is gone when it is complete.
@@ -174,9 +193,15 @@ impl Index {
         match kind {
             Kind::EndpointSlice => self.touched.extend(self.slices.finish_list()),
             Kind::Endpoints => self.touched.extend(self.endpoints.finish_list()),
-            Kind::Service => missing(&self.services, &listed).iter().for_each(|key| self.remove_service(key)),
-            Kind::Pod => missing(&self.pods, &listed).iter().for_each(|key| self.remove_pod(key)),
-            Kind::Node => self.zones.retain(|name, _| listed.contains(&ObjectKey::new("", name))),
+            Kind::Service => missing(&self.services, &listed)
+                .iter()
+                .for_each(|key| self.remove_service(key)),
+            Kind::Pod => missing(&self.pods, &listed)
+                .iter()
+                .for_each(|key| self.remove_pod(key)),
+            Kind::Node => self
+                .zones
+                .retain(|name, _| listed.contains(&ObjectKey::new("", name))),
         }
     }
 
@@ -192,14 +217,21 @@ impl Index {
     }
 
     fn forget_service(&mut self, key: &ObjectKey) {
-        let Some(service) = self.services.remove(key) else { return };
-        for label in selector(&service).into_iter().flat_map(|selector| labels_of(key, selector)) {
+        let Some(service) = self.services.remove(key) else {
+            return;
+        };
+        for label in selector(&service)
+            .into_iter()
+            .flat_map(|selector| labels_of(key, selector))
+        {
             self.services_by_label.remove(&label, key);
         }
     }
 
     fn remove_pod(&mut self, key: &ObjectKey) {
-        let Some(facts) = self.pods.remove(key) else { return };
+        let Some(facts) = self.pods.remove(key) else {
+            return;
+        };
         for label in labels_of(key, &facts.labels) {
             self.pods_by_label.remove(&label, key);
         }
@@ -217,7 +249,12 @@ impl Index {
     fn touch_services_of(&mut self, pod: &PodFacts) {
         for label in labels_of(&pod.key, &pod.labels) {
             for key in self.services_by_label.get(&label) {
-                if self.services.get(key).and_then(selector).is_some_and(|selector| matches(selector, pod)) {
+                if self
+                    .services
+                    .get(key)
+                    .and_then(selector)
+                    .is_some_and(|selector| matches(selector, pod))
+                {
                     self.touched.insert(key.clone());
                 }
             }
@@ -226,16 +263,26 @@ impl Index {
 
     fn touch_pods_on(&mut self, node: &str) {
         let pods = self.pods_by_node.get(node).cloned().unwrap_or_default();
-        for facts in pods.iter().filter_map(|pod| self.pods.get(pod).cloned()).collect::<Vec<_>>() {
+        for facts in pods
+            .iter()
+            .filter_map(|pod| self.pods.get(pod).cloned())
+            .collect::<Vec<_>>()
+        {
             self.touch_services_of(&facts);
         }
     }
 
     fn pods_of(&self, key: &ObjectKey, service: &Service) -> Vec<&PodFacts> {
-        let Some(selector) = selector(service) else { return Vec::new() };
-        let candidates =
-            labels_of(key, selector).map(|label| self.pods_by_label.get(&label)).min_by_key(|set| set.len());
-        let pods = candidates.into_iter().flatten().filter_map(|pod| self.pods.get(pod));
+        let Some(selector) = selector(service) else {
+            return Vec::new();
+        };
+        let candidates = labels_of(key, selector)
+            .map(|label| self.pods_by_label.get(&label))
+            .min_by_key(|set| set.len());
+        let pods = candidates
+            .into_iter()
+            .flatten()
+            .filter_map(|pod| self.pods.get(pod));
         pods.filter(|pod| matches(selector, pod)).collect()
     }
 
@@ -263,7 +310,9 @@ impl Postings {
     }
 
     fn remove(&mut self, label: &str, key: &ObjectKey) {
-        let Some(keys) = self.keys.get_mut(label) else { return };
+        let Some(keys) = self.keys.get_mut(label) else {
+            return;
+        };
         keys.remove(key);
         if keys.is_empty() {
             self.keys.remove(label);
@@ -271,13 +320,21 @@ impl Postings {
     }
 }
 
-/// Neither a namespace nor a label contains `=`, and a namespace no `/`: the text stands for one label in one namespace.
-fn labels_of<'a>(key: &'a ObjectKey, labels: &'a BTreeMap<String, String>) -> impl Iterator<Item = String> + 'a {
-    labels.iter().map(|(name, value)| format!("{}/{name}={value}", key.namespace))
+/// Neither a namespace nor a label contains `=`, and a namespace no `/`: the text stands for one
+/// label in one namespace.
+fn labels_of<'a>(
+    key: &'a ObjectKey,
+    labels: &'a BTreeMap<String, String>,
+) -> impl Iterator<Item = String> + 'a {
+    labels
+        .iter()
+        .map(|(name, value)| format!("{}/{name}={value}", key.namespace))
 }
 
 fn matches(selector: &BTreeMap<String, String>, pod: &PodFacts) -> bool {
-    selector.iter().all(|(name, value)| pod.labels.get(name) == Some(value))
+    selector
+        .iter()
+        .all(|(name, value)| pod.labels.get(name) == Some(value))
 }
 
 fn is_same_service(before: &Service, after: &Service) -> bool {
@@ -291,13 +348,26 @@ fn is_same_service(before: &Service, after: &Service) -> bool {
 
 fn service_of_slice(slice: &EndpointSlice) -> Option<ObjectKey> {
     let labels = slice.metadata.labels.as_ref()?;
-    let name = labels.get(LABEL_SERVICE_NAME).filter(|name| !name.is_empty())?;
-    let is_own = labels.get(LABEL_SLICE_MANAGED_BY).is_some_and(|manager| manager == SLICE_MANAGER);
-    is_own.then(|| ObjectKey::new(slice.metadata.namespace.as_deref().unwrap_or_default(), name))
+    let name = labels
+        .get(LABEL_SERVICE_NAME)
+        .filter(|name| !name.is_empty())?;
+    let is_own = labels
+        .get(LABEL_SLICE_MANAGED_BY)
+        .is_some_and(|manager| manager == SLICE_MANAGER);
+    is_own.then(|| {
+        ObjectKey::new(
+            slice.metadata.namespace.as_deref().unwrap_or_default(),
+            name,
+        )
+    })
 }
 
 fn missing<V>(known: &BTreeMap<ObjectKey, V>, listed: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
-    known.keys().filter(|key| !listed.contains(*key)).cloned().collect()
+    known
+        .keys()
+        .filter(|key| !listed.contains(*key))
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]

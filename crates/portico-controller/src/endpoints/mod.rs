@@ -1,5 +1,5 @@
-//! The endpoint-slice controller: a Service with a selector gets EndpointSlices, and an Endpoints object, from the Pods it
-//! selects.
+//! The endpoint-slice controller: a Service with a selector gets EndpointSlices, and an Endpoints
+//! object, from the Pods it selects.
 //!
 //! ```text
 //! watches ─▶ Index ─▶ Queue ─▶ plan (pure) ─▶ apply ─▶ API server
@@ -7,9 +7,9 @@
 //!              └──── the objects as written ────┘
 //! ```
 //!
-//! `index`, `plan`, `legacy` and `trigger` decide and touch nothing; `driver` and `apply` do the input and output.
-//! What was written goes into the index at once, so the next plan of a Service never works from a state that its own
-//! writes have already replaced.
+//! `index`, `plan`, `legacy` and `trigger` decide and touch nothing; `driver` and `apply` do the
+//! input and output. What was written goes into the index at once, so the next plan of a Service
+//! never works from a state that its own writes have already replaced.
 
 mod apply;
 mod cache;
@@ -29,7 +29,8 @@ pub use legacy::{EndpointsPlan, MAX_ADDRESSES, plan_endpoints};
 pub use plan::{Plan, plan};
 pub use pod::PodFacts;
 
-/// Marks a slice as written by this controller; the upstream name, so that either controller can take over.
+/// Marks a slice as written by this controller; the upstream name, so that either controller can
+/// take over.
 pub const SLICE_MANAGER: &str = "endpointslice-controller.k8s.io";
 pub const LABEL_SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";

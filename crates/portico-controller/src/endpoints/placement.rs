@@ -1,8 +1,9 @@
 //! Which endpoint goes into which slice, for endpoints that share ports and family.
 //!
-//! Every write of a slice is sent to every node, so writes are what is saved: endpoints stay where they are; slices that
-//! change anyway are filled first; the rest goes into one slice that is left alone so far, if it fits, and else into new
-//! ones. Slices are not merged: that would cost more than the space it saves.
+//! Every write of a slice is sent to every node, so writes are what is saved: endpoints stay where
+//! they are; slices that change anyway are filled first; the rest goes into one slice that is left
+//! alone so far, if it fits, and else into new ones. Slices are not merged: that would cost more
+//! than the space it saves.
 
 use std::collections::BTreeMap;
 
@@ -34,14 +35,22 @@ pub fn place<'a>(
     max_per_slice: usize,
 ) -> Placement<'a> {
     let max = max_per_slice.max(1);
-    let mut homeless: Homeless<'_> = group.endpoints.iter().map(|(id, endpoint)| (id.clone(), endpoint)).collect();
+    let mut homeless: Homeless<'_> = group
+        .endpoints
+        .iter()
+        .map(|(id, endpoint)| (id.clone(), endpoint))
+        .collect();
     let mut kept = Vec::new();
     let mut emptied = Vec::new();
     for slice in existing {
         let had = slice.endpoints.as_ref().map_or(0, Vec::len);
         let mut slot = keep(slice, &mut homeless, max);
         slot.changed |= slice.metadata.labels.as_ref() != Some(labels);
-        if slot.endpoints.is_empty() && had > 0 { emptied.push(*slice) } else { kept.push(slot) }
+        if slot.endpoints.is_empty() && had > 0 {
+            emptied.push(*slice)
+        } else {
+            kept.push(slot)
+        }
     }
     fill_changed(&mut kept, &mut homeless, max);
     fill_one_unchanged(&mut kept, &mut homeless, max);
@@ -52,15 +61,26 @@ pub fn place<'a>(
         added.push(endpoints);
         fill_one_unchanged(&mut kept, &mut homeless, max);
     }
-    Placement { kept, added, emptied }
+    Placement {
+        kept,
+        added,
+        emptied,
+    }
 }
 
 /// Keeps the wanted endpoints of a slice, in their order, as they should be now.
 fn keep<'a>(slice: &'a EndpointSlice, homeless: &mut Homeless<'_>, max: usize) -> Slot<'a> {
-    let mut slot = Slot { slice, endpoints: Vec::new(), changed: false };
+    let mut slot = Slot {
+        slice,
+        endpoints: Vec::new(),
+        changed: false,
+    };
     for endpoint in slice.endpoints.iter().flatten() {
         let room = slot.endpoints.len() < max;
-        match room.then(|| homeless.remove(&EndpointId::of(endpoint))).flatten() {
+        match room
+            .then(|| homeless.remove(&EndpointId::of(endpoint)))
+            .flatten()
+        {
             Some(wanted) => {
                 slot.changed |= !is_same(endpoint, wanted);
                 slot.endpoints.push(wanted.clone());
@@ -85,7 +105,9 @@ fn fill_one_unchanged(slots: &mut [Slot<'_>], homeless: &mut Homeless<'_>, max: 
     if count == 0 || count >= max {
         return;
     }
-    let fits = slots.iter_mut().filter(|slot| !slot.changed && slot.endpoints.len() + count <= max);
+    let fits = slots
+        .iter_mut()
+        .filter(|slot| !slot.changed && slot.endpoints.len() + count <= max);
     if let Some(slot) = fits.max_by_key(|slot| slot.endpoints.len()) {
         fill(&mut slot.endpoints, homeless, max);
         slot.changed = true;
@@ -100,7 +122,8 @@ fn fill(endpoints: &mut Vec<Endpoint>, homeless: &mut Homeless<'_>, max: usize) 
     }
 }
 
-/// Equal apart from the version of the Pod, which changes for reasons that are no business of an endpoint.
+/// Equal apart from the version of the Pod, which changes for reasons that are no business of an
+/// endpoint.
 fn is_same(existing: &Endpoint, wanted: &Endpoint) -> bool {
     let mut existing = existing.clone();
     if let Some(target) = &mut existing.target_ref {

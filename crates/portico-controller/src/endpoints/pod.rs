@@ -1,5 +1,5 @@
-//! What an endpoint can depend on in a Pod, and nothing else: two Pods with equal facts give equal endpoints, and a
-//! hundred thousand of them fit in memory.
+//! What an endpoint can depend on in a Pod, and nothing else: two Pods with equal facts give equal
+//! endpoints, and a hundred thousand of them fit in memory.
 
 use std::{
     collections::BTreeMap,
@@ -51,16 +51,24 @@ impl PodFacts {
             subdomain: spec.and_then(|spec| non_empty(&spec.subdomain)),
             ips: status.map(addresses).unwrap_or_default(),
             ready: ready.is_some_and(|condition| condition.status == "True"),
-            ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0),
+            ready_since: ready
+                .and_then(|condition| condition.last_transition_time.as_ref())
+                .map(|time| time.0),
             terminating: pod.metadata.deletion_timestamp.is_some(),
-            finished: matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed")),
+            finished: matches!(
+                status.and_then(|status| status.phase.as_deref()),
+                Some("Succeeded" | "Failed")
+            ),
             ports: named_ports(pod),
         }
     }
 
     /// The container port that a named target port stands for; the protocol has to fit.
     pub fn named_port(&self, name: &str, protocol: &str) -> Option<i32> {
-        self.ports.iter().find(|port| port.name == name && port.protocol == protocol).map(|port| port.port)
+        self.ports
+            .iter()
+            .find(|port| port.name == name && port.protocol == protocol)
+            .map(|port| port.port)
     }
 }
 
@@ -69,13 +77,31 @@ fn non_empty(value: &Option<String>) -> Option<String> {
 }
 
 fn ready_condition(status: &PodStatus) -> Option<&PodCondition> {
-    status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready")
+    status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Ready")
 }
 
 /// `podIPs`, or `podIP` where a server does not keep the two in step.
 fn addresses(status: &PodStatus) -> Vec<IpAddr> {
-    let plural: Vec<IpAddr> = status.pod_ips.iter().flatten().filter_map(|entry| parse_ip(&entry.ip)).collect();
-    if plural.is_empty() { status.pod_ip.as_deref().and_then(parse_ip).into_iter().collect() } else { plural }
+    let plural: Vec<IpAddr> = status
+        .pod_ips
+        .iter()
+        .flatten()
+        .filter_map(|entry| parse_ip(&entry.ip))
+        .collect();
+    if plural.is_empty() {
+        status
+            .pod_ip
+            .as_deref()
+            .and_then(parse_ip)
+            .into_iter()
+            .collect()
+    } else {
+        plural
+    }
 }
 
 /// Accepts what old objects may hold: leading zeros in IPv4 octets, and IPv4 written as IPv6.
@@ -92,14 +118,29 @@ fn parse_padded_ipv4(text: &str) -> Option<Ipv4Addr> {
 }
 
 fn parse_octet(octet: &str) -> Option<u8> {
-    octet.parse().ok().filter(|_| octet.bytes().all(|byte| byte.is_ascii_digit()))
+    octet
+        .parse()
+        .ok()
+        .filter(|_| octet.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Ports of the containers that keep running, in the order in which a name is looked up: containers, then sidecars.
+/// Ports of the containers that keep running, in the order in which a name is looked up:
+/// containers, then sidecars.
 fn named_ports(pod: &Pod) -> Vec<NamedPort> {
-    let Some(spec) = &pod.spec else { return Vec::new() };
-    let sidecars = spec.init_containers.iter().flatten().filter(|it| it.restart_policy.as_deref() == Some("Always"));
-    spec.containers.iter().chain(sidecars).flat_map(container_ports).filter_map(named_port).collect()
+    let Some(spec) = &pod.spec else {
+        return Vec::new();
+    };
+    let sidecars = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .filter(|it| it.restart_policy.as_deref() == Some("Always"));
+    spec.containers
+        .iter()
+        .chain(sidecars)
+        .flat_map(container_ports)
+        .filter_map(named_port)
+        .collect()
 }
 
 fn container_ports(container: &Container) -> impl Iterator<Item = &ContainerPort> {

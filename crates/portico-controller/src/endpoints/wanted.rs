@@ -1,5 +1,5 @@
-//! What the endpoints of a Service should be: from the Service, its Pods and the zones of their nodes. Where they go, and
-//! what has to be written for that, is the business of `plan`.
+//! What the endpoints of a Service should be: from the Service, its Pods and the zones of their
+//! nodes. Where they go, and what has to be written for that, is the business of `plan`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,9 @@ use std::{
 use k8s_openapi::{
     api::{
         core::v1::{ObjectReference, Service, ServicePort, ServiceSpec},
-        discovery::v1::{Endpoint, EndpointConditions, EndpointHints, EndpointPort, ForNode, ForZone},
+        discovery::v1::{
+            Endpoint, EndpointConditions, EndpointHints, EndpointPort, ForNode, ForZone,
+        },
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
@@ -38,7 +40,9 @@ impl Family {
     }
 
     fn named(name: &str) -> Option<Self> {
-        [Self::IPv4, Self::IPv6].into_iter().find(|family| family.as_str() == name)
+        [Self::IPv4, Self::IPv6]
+            .into_iter()
+            .find(|family| family.as_str() == name)
     }
 }
 
@@ -94,7 +98,8 @@ impl EndpointId {
     }
 }
 
-/// The endpoints that share one set of ports. May be empty: Pods were selected, none can be published.
+/// The endpoints that share one set of ports. May be empty: Pods were selected, none can be
+/// published.
 #[derive(Debug, Default)]
 pub struct Group {
     /// In the order of the Service.
@@ -114,7 +119,10 @@ pub fn port_set(mut ports: Vec<Port>) -> Vec<Port> {
 /// The wanted endpoints of one family.
 pub fn groups(service: &Service, pods: &[&PodFacts], zones: &Zones, family: Family) -> Groups {
     let mut groups = Groups::new();
-    for pod in pods.iter().filter(|pod| !pod.finished && !pod.ips.is_empty()) {
+    for pod in pods
+        .iter()
+        .filter(|pod| !pod.finished && !pod.ips.is_empty())
+    {
         let ports = resolve_ports(service, pod);
         let group = groups.entry(port_set(ports.clone())).or_default();
         group.ports = ports;
@@ -129,7 +137,8 @@ fn endpoint(service: &Service, pod: &PodFacts, zones: &Zones, family: Family) ->
     let addresses: Vec<String> = addresses_of(pod, family).map(|ip| ip.to_string()).collect();
     let publish_not_ready = publishes_not_ready(service);
     let node = pod.node.as_deref().and_then(|node| zones.get(node));
-    // A Pod on a node that does not exist is about to be removed, unless the Service asks for every Pod there is.
+    // A Pod on a node that does not exist is about to be removed, unless the Service asks for every
+    // Pod there is.
     if addresses.is_empty() || (node.is_none() && !publish_not_ready) {
         return None;
     }
@@ -142,7 +151,11 @@ fn endpoint(service: &Service, pod: &PodFacts, zones: &Zones, family: Family) ->
             serving: Some(pod.ready),
             terminating: Some(pod.terminating),
         }),
-        hints: if ready { hints(service, zone.as_deref(), pod.node.as_deref()) } else { None },
+        hints: if ready {
+            hints(service, zone.as_deref(), pod.node.as_deref())
+        } else {
+            None
+        },
         hostname: published_hostname(service, pod),
         node_name: pod.node.clone(),
         target_ref: Some(pod_reference(pod)),
@@ -168,11 +181,13 @@ pub fn pod_reference(pod: &PodFacts) -> ObjectReference {
 /// A Pod has its own name in DNS when its subdomain is the Service.
 pub fn published_hostname(service: &Service, pod: &PodFacts) -> Option<String> {
     let name = service.metadata.name.as_deref();
-    pod.hostname.clone().filter(|_| pod.subdomain.is_some() && pod.subdomain.as_deref() == name)
+    pod.hostname
+        .clone()
+        .filter(|_| pod.subdomain.is_some() && pod.subdomain.as_deref() == name)
 }
 
-/// The hints that `trafficDistribution` asks for. The older annotation for topology-aware routing takes its place, and
-/// its proportional hints are not computed.
+/// The hints that `trafficDistribution` asks for. The older annotation for topology-aware routing
+/// takes its place, and its proportional hints are not computed.
 fn hints(service: &Service, zone: Option<&str>, node: Option<&str>) -> Option<EndpointHints> {
     let distribution = spec(service)?.traffic_distribution.as_deref()?;
     if topology_annotation_is_auto(service) {
@@ -185,20 +200,29 @@ fn hints(service: &Service, zone: Option<&str>, node: Option<&str>) -> Option<En
     };
     let for_zones = zone.map(|name| vec![ForZone { name: name.into() }]);
     let for_nodes = node.map(|name| vec![ForNode { name: name.into() }]);
-    (for_zones.is_some() || for_nodes.is_some()).then_some(EndpointHints { for_nodes, for_zones })
+    (for_zones.is_some() || for_nodes.is_some()).then_some(EndpointHints {
+        for_nodes,
+        for_zones,
+    })
 }
 
 fn topology_annotation_is_auto(service: &Service) -> bool {
     let annotations = service.metadata.annotations.as_ref();
     let of = |key: &str| annotations.and_then(|annotations| annotations.get(key));
-    let mode = of("service.kubernetes.io/topology-aware-hints").or_else(|| of("service.kubernetes.io/topology-mode"));
+    let mode = of("service.kubernetes.io/topology-aware-hints")
+        .or_else(|| of("service.kubernetes.io/topology-mode"));
     matches!(mode.map(String::as_str), Some("Auto" | "auto"))
 }
 
-/// The ports of the Service as this Pod serves them; a named port that the Pod does not have is left out.
+/// The ports of the Service as this Pod serves them; a named port that the Pod does not have is
+/// left out.
 pub fn resolve_ports(service: &Service, pod: &PodFacts) -> Vec<Port> {
     let ports = spec(service).and_then(|spec| spec.ports.as_ref());
-    ports.into_iter().flatten().filter_map(|port| resolve_port(port, pod)).collect()
+    ports
+        .into_iter()
+        .flatten()
+        .filter_map(|port| resolve_port(port, pod))
+        .collect()
 }
 
 fn resolve_port(port: &ServicePort, pod: &PodFacts) -> Option<Port> {
@@ -221,13 +245,17 @@ pub fn spec(service: &Service) -> Option<&ServiceSpec> {
 }
 
 pub fn publishes_not_ready(service: &Service) -> bool {
-    spec(service).and_then(|spec| spec.publish_not_ready_addresses).unwrap_or(false)
+    spec(service)
+        .and_then(|spec| spec.publish_not_ready_addresses)
+        .unwrap_or(false)
 }
 
 /// The selector, for the Services that this controller serves.
 pub fn selector(service: &Service) -> Option<&BTreeMap<String, String>> {
     let spec = spec(service).filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
-    spec.selector.as_ref().filter(|selector| !selector.is_empty())
+    spec.selector
+        .as_ref()
+        .filter(|selector| !selector.is_empty())
 }
 
 fn cluster_ip(service: &Service) -> Option<&str> {
@@ -239,13 +267,19 @@ pub fn is_headless(service: &Service) -> bool {
     cluster_ip(service).is_none()
 }
 
-/// The families a Service has endpoints in. Without `ipFamilies` (an old server): that of its address, or both.
+/// The families a Service has endpoints in. Without `ipFamilies` (an old server): that of its
+/// address, or both.
 pub fn families(service: &Service) -> BTreeSet<Family> {
-    let listed = spec(service).and_then(|spec| spec.ip_families.as_ref()).into_iter().flatten();
+    let listed = spec(service)
+        .and_then(|spec| spec.ip_families.as_ref())
+        .into_iter()
+        .flatten();
     let families: BTreeSet<Family> = listed.filter_map(|name| Family::named(name)).collect();
     match (families.is_empty(), cluster_ip(service)) {
         (false, _) => families,
-        (true, Some(ip)) => BTreeSet::from([parse_ip(ip).map_or(Family::IPv4, |ip| Family::of(&ip))]),
+        (true, Some(ip)) => {
+            BTreeSet::from([parse_ip(ip).map_or(Family::IPv4, |ip| Family::of(&ip))])
+        }
         (true, None) => BTreeSet::from([Family::IPv4, Family::IPv6]),
     }
 }

@@ -1,4 +1,5 @@
-//! How an endpoint is asked whether it is fit, as people write it: `http:/healthz interval=5s timeout=2s rise=2 fall=3`.
+//! How an endpoint is asked whether it is fit, as people write it:
+//! `http:/healthz interval=5s timeout=2s rise=2 fall=3`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -46,15 +47,27 @@ pub enum CheckError {
 
 impl Check {
     pub fn new(how: How) -> Check {
-        Check { how, interval: Duration::from_secs(5), timeout: Duration::from_secs(2), rise: 2, fall: 3 }
+        Check {
+            how,
+            interval: Duration::from_secs(5),
+            timeout: Duration::from_secs(2),
+            rise: 2,
+            fall: 3,
+        }
     }
 
     pub fn settings(&self) -> Settings {
-        Settings { interval: self.interval, healthy_after: self.rise, unhealthy_after: self.fall }
+        Settings {
+            interval: self.interval,
+            healthy_after: self.rise,
+            unhealthy_after: self.fall,
+        }
     }
 
     fn set(&mut self, word: &str) -> Result<(), CheckError> {
-        let Some((name, value)) = word.split_once('=') else { return Err(CheckError::Setting(word.to_owned())) };
+        let Some((name, value)) = word.split_once('=') else {
+            return Err(CheckError::Setting(word.to_owned()));
+        };
         match name {
             "interval" => self.interval = time("interval", value)?,
             "timeout" => self.timeout = time("timeout", value)?,
@@ -72,7 +85,10 @@ fn time(name: &'static str, value: &str) -> Result<Duration, CheckError> {
 }
 
 fn count(name: &'static str, value: &str) -> Result<u32, CheckError> {
-    let count = value.parse().ok().filter(|count| (1..=1000).contains(count));
+    let count = value
+        .parse()
+        .ok()
+        .filter(|count| (1..=1000).contains(count));
     count.ok_or_else(|| CheckError::Count(name, value.to_owned()))
 }
 
@@ -92,8 +108,15 @@ impl FromStr for Check {
 
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (interval, timeout) = (duration::print(self.interval), duration::print(self.timeout));
-        write!(f, "{} interval={interval} timeout={timeout} rise={} fall={}", self.how, self.rise, self.fall)
+        let (interval, timeout) = (
+            duration::print(self.interval),
+            duration::print(self.timeout),
+        );
+        write!(
+            f,
+            "{} interval={interval} timeout={timeout} rise={} fall={}",
+            self.how, self.rise, self.fall
+        )
     }
 }
 
@@ -102,7 +125,9 @@ impl FromStr for How {
 
     fn from_str(text: &str) -> Result<How, CheckError> {
         // What goes into a request as it is may not end its line.
-        let path = |path: &str| Some(path.to_owned()).filter(|path| path.chars().all(|c| c.is_ascii_graphic()));
+        let path = |path: &str| {
+            Some(path.to_owned()).filter(|path| path.chars().all(|c| c.is_ascii_graphic()))
+        };
         let known = match text.split_once(":/") {
             None if text == "tcp" => Some(How::Tcp),
             Some(("http", rest)) => path(&format!("/{rest}")).map(How::Http),
@@ -132,7 +157,10 @@ mod tests {
         for (text, printed) in [
             ("tcp", "tcp interval=5s timeout=2s rise=2 fall=3"),
             ("http:/", "http:/ interval=5s timeout=2s rise=2 fall=3"),
-            ("https:/a?b=c:/d  fall=1 interval=10s", "https:/a?b=c:/d interval=10s timeout=2s rise=2 fall=1"),
+            (
+                "https:/a?b=c:/d  fall=1 interval=10s",
+                "https:/a?b=c:/d interval=10s timeout=2s rise=2 fall=1",
+            ),
             (
                 "http:/healthz timeout=200ms interval=500ms rise=1",
                 "http:/healthz interval=500ms timeout=200ms rise=1 fall=3",

@@ -1,5 +1,5 @@
-//! Runs the checks: the watch feeds the monitor, the monitor says whom to ask and which slice to write. One task owns all state; only
-//! probes and requests are under way beside it.
+//! Runs the checks: the watch feeds the monitor, the monitor says whom to ask and which slice to
+//! write. One task owns all state; only probes and requests are under way beside it.
 
 use std::{
     collections::BTreeSet,
@@ -42,11 +42,17 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { probes: 256, concurrency: 16 }
+        Self {
+            probes: 256,
+            concurrency: 16,
+        }
     }
 }
 
-const DELAYS: Delays = Delays { first: Duration::from_millis(20), last: Duration::from_secs(10) };
+const DELAYS: Delays = Delays {
+    first: Duration::from_millis(20),
+    last: Duration::from_secs(10),
+};
 /// For one write.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -101,7 +107,10 @@ impl Driver {
         let mut slices = slices.backoff(WatchBackoff::default()).boxed();
         loop {
             self.start_work();
-            let deadlines = [self.monitor.next_deadline().map(|due| self.started + due), self.queue.next_deadline()];
+            let deadlines = [
+                self.monitor.next_deadline().map(|due| self.started + due),
+                self.queue.next_deadline(),
+            ];
             tokio::select! {
                 Some(event) = slices.next() => self.feed(event),
                 Some((probe, answer)) = self.probes.next() => self.answered(probe, answer),
@@ -126,10 +135,15 @@ impl Driver {
                 .boxed(),
             );
         }
-        self.monitor.take_touched().into_iter().for_each(|key| self.queue.add(key));
+        self.monitor
+            .take_touched()
+            .into_iter()
+            .for_each(|key| self.queue.add(key));
         while let Some(key) = self.queue.start(Instant::now()) {
             match self.monitor.wanted(&key) {
-                Some(slice) => self.writes.push(write(self.client.clone(), key, slice).boxed()),
+                Some(slice) => self
+                    .writes
+                    .push(write(self.client.clone(), key, slice).boxed()),
                 None => drop(self.queue.finish(key, End::Done, Instant::now())),
             }
         }
@@ -155,7 +169,12 @@ impl Driver {
             Event::Delete(slice) => self.monitor.delete(&ObjectKey::of(&slice.metadata)),
             Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
-                let gone: Vec<ObjectKey> = self.monitor.keys().filter(|key| !listed.contains(key)).cloned().collect();
+                let gone: Vec<ObjectKey> = self
+                    .monitor
+                    .keys()
+                    .filter(|key| !listed.contains(key))
+                    .cloned()
+                    .collect();
                 gone.iter().for_each(|key| self.monitor.delete(key));
             }
         }
@@ -173,7 +192,10 @@ impl Driver {
 
     fn answered(&mut self, probe: Probe<Target>, answer: Result<(), String>) {
         let (endpoint, why) = (probe.target.0, answer.clone().err().unwrap_or_default());
-        if let Some(healthy) = self.monitor.finish(probe, answer, self.now(), fastrand::f64()) {
+        if let Some(healthy) = self
+            .monitor
+            .finish(probe, answer, self.now(), fastrand::f64())
+        {
             info!(%endpoint, healthy, why, "health changed");
         }
     }
@@ -199,13 +221,21 @@ impl Driver {
 }
 
 /// With the version that was seen, so that nothing of others is lost.
-async fn write(client: Client, key: ObjectKey, slice: EndpointSlice) -> (ObjectKey, kube::Result<EndpointSlice>) {
+async fn write(
+    client: Client,
+    key: ObjectKey,
+    slice: EndpointSlice,
+) -> (ObjectKey, kube::Result<EndpointSlice>) {
     let api: Api<EndpointSlice> = Api::namespaced(client, &key.namespace);
-    let parameters = PostParams { field_manager: Some("portico-health".to_owned()), ..PostParams::default() };
-    let result = match tokio::time::timeout(PATIENCE, api.replace(&key.name, &parameters, &slice)).await {
-        Ok(result) => result,
-        Err(late) => Err(kube::Error::Service(Box::new(late))),
+    let parameters = PostParams {
+        field_manager: Some("portico-health".to_owned()),
+        ..PostParams::default()
     };
+    let result =
+        match tokio::time::timeout(PATIENCE, api.replace(&key.name, &parameters, &slice)).await {
+            Ok(result) => result,
+            Err(late) => Err(kube::Error::Service(Box::new(late))),
+        };
     (key, result)
 }
 

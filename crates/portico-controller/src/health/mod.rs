@@ -1,5 +1,6 @@
-//! Active health checks of endpoints that nobody else watches over, such as those of `portico expose`: an EndpointSlice with the label
-//! [`LABEL`] says in its annotation [`CHECK`] how its endpoints are asked, and their readiness follows the answers.
+//! Active health checks of endpoints that nobody else watches over, such as those of
+//! `portico expose`: an EndpointSlice with the label [`LABEL`] says in its annotation [`CHECK`] how
+//! its endpoints are asked, and their readiness follows the answers.
 //!
 //! ```text
 //! watch of slices ─▶ Monitor (pure) ─▶ probes, so many at a time
@@ -19,7 +20,8 @@ pub use check::{Check, CheckError, How};
 pub use driver::{Options, run};
 pub use monitor::Monitor;
 
-/// On slices whose endpoints are checked, with the value `true`, so that they can be followed without the others.
+/// On slices whose endpoints are checked, with the value `true`, so that they can be followed
+/// without the others.
 pub const LABEL: &str = "portico.dev/health-checked";
 /// How: a [`Check`].
 pub const CHECK: &str = "portico.dev/health-check";

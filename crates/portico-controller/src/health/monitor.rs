@@ -34,31 +34,52 @@ struct Watched {
 impl Monitor {
     /// `most`: how many probes may be under way.
     pub fn new(most: usize) -> Monitor {
-        Monitor { slices: BTreeMap::new(), users: BTreeMap::new(), checks: Checks::new(most), touched: BTreeSet::new() }
+        Monitor {
+            slices: BTreeMap::new(),
+            users: BTreeMap::new(),
+            checks: Checks::new(most),
+            touched: BTreeSet::new(),
+        }
     }
 
-    /// A slice as it is now. Where it does not say how to check, its endpoints are left as they are.
+    /// A slice as it is now. Where it does not say how to check, its endpoints are left as they
+    /// are.
     pub fn apply(&mut self, slice: EndpointSlice, now: Duration) -> Result<(), CheckError> {
         let key = ObjectKey::of(&slice.metadata);
-        let annotation = slice.metadata.annotations.as_ref().and_then(|all| all.get(CHECK));
+        let annotation = slice
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(CHECK));
         let (check, problem) = match annotation.map(|text| text.parse::<Check>()) {
             Some(Ok(check)) => (Some(check), Ok(())),
             Some(Err(problem)) => (None, Err(problem)),
             None => (None, Ok(())),
         };
         let targets: Vec<Option<Target>> = match check {
-            Some(check) => {
-                slice.endpoints.iter().flatten().map(|one| Some((address(&slice, one)?, check.clone()))).collect()
-            }
+            Some(check) => slice
+                .endpoints
+                .iter()
+                .flatten()
+                .map(|one| Some((address(&slice, one)?, check.clone())))
+                .collect(),
             None => Vec::new(),
         };
-        let before = self.slices.remove(&key).map(|watched| watched.targets).unwrap_or_default();
+        let before = self
+            .slices
+            .remove(&key)
+            .map(|watched| watched.targets)
+            .unwrap_or_default();
         for (target, endpoint) in targets.iter().zip(slice.endpoints.iter().flatten()) {
             if let Some(target) = target {
                 self.want(target, &key, endpoint, now);
             }
         }
-        for target in before.into_iter().flatten().filter(|target| !targets.contains(&Some(target.clone()))) {
+        for target in before
+            .into_iter()
+            .flatten()
+            .filter(|target| !targets.contains(&Some(target.clone())))
+        {
             self.unwant(&target, &key);
         }
         self.slices.insert(key.clone(), Watched { slice, targets });
@@ -67,8 +88,14 @@ impl Monitor {
     }
 
     pub fn delete(&mut self, key: &ObjectKey) {
-        let Some(watched) = self.slices.remove(key) else { return };
-        watched.targets.iter().flatten().for_each(|target| self.unwant(target, key));
+        let Some(watched) = self.slices.remove(key) else {
+            return;
+        };
+        watched
+            .targets
+            .iter()
+            .flatten()
+            .for_each(|target| self.unwant(target, key));
         self.touched.remove(key);
     }
 
@@ -85,7 +112,8 @@ impl Monitor {
         self.checks.next_deadline()
     }
 
-    /// What it answered; `spread` is a number from 0 to 1, by chance. Tells its health where it is news.
+    /// What it answered; `spread` is a number from 0 to 1, by chance. Tells its health where it is
+    /// news.
     pub fn finish(
         &mut self,
         probe: Probe<Target>,
@@ -95,7 +123,8 @@ impl Monitor {
     ) -> Option<bool> {
         let target = probe.target.clone();
         let news = self.checks.finish(probe, answer, now, spread)?;
-        self.touched.extend(self.users.get(&target).into_iter().flatten().cloned());
+        self.touched
+            .extend(self.users.get(&target).into_iter().flatten().cloned());
         Some(news)
     }
 
@@ -104,18 +133,23 @@ impl Monitor {
         mem::take(&mut self.touched)
     }
 
-    /// The slice as it should be written; `None` where every endpoint is as ready as it should be, and those that fail are told. Those that nobody has asked yet stay
-    /// as they are.
+    /// The slice as it should be written; `None` where every endpoint is as ready as it should be,
+    /// and those that fail are told. Those that nobody has asked yet stay as they are.
     pub fn wanted(&self, key: &ObjectKey) -> Option<EndpointSlice> {
         let Watched { slice, targets } = self.slices.get(key)?;
         let mut wanted = slice.clone();
         let mut changed = false;
         for (endpoint, target) in wanted.endpoints.iter_mut().flatten().zip(targets) {
             let Some(target) = target else { continue };
-            let Some(healthy) = self.checks.healthy(target) else { continue };
+            let Some(healthy) = self.checks.healthy(target) else {
+                continue;
+            };
             // One that never was ready is told, too.
-            changed |= ready(endpoint) != Some(healthy) || is_told_to_fail(slice, target) == healthy;
-            let conditions = endpoint.conditions.get_or_insert_with(EndpointConditions::default);
+            changed |=
+                ready(endpoint) != Some(healthy) || is_told_to_fail(slice, target) == healthy;
+            let conditions = endpoint
+                .conditions
+                .get_or_insert_with(EndpointConditions::default);
             (conditions.ready, conditions.serving) = (Some(healthy), Some(healthy));
         }
         if !changed {
@@ -131,23 +165,38 @@ impl Monitor {
     }
 
     fn failing(&self, targets: &[Option<Target>]) -> String {
-        let bad = targets.iter().flatten().filter(|target| self.checks.healthy(target) == Some(false));
-        let lines = bad
-            .map(|target| format!("{}: {}", target.0.ip(), self.checks.trouble(target).unwrap_or("does not answer")));
+        let bad = targets
+            .iter()
+            .flatten()
+            .filter(|target| self.checks.healthy(target) == Some(false));
+        let lines = bad.map(|target| {
+            format!(
+                "{}: {}",
+                target.0.ip(),
+                self.checks.trouble(target).unwrap_or("does not answer")
+            )
+        });
         lines.collect::<Vec<_>>().join("\n")
     }
 
     fn want(&mut self, target: &Target, key: &ObjectKey, endpoint: &Endpoint, now: Duration) {
-        self.users.entry(target.clone()).or_default().insert(key.clone());
+        self.users
+            .entry(target.clone())
+            .or_default()
+            .insert(key.clone());
         if !self.checks.is_wanted(target) {
-            // One that is ready was found so by whoever checked before, and takes a row of bad answers. Any other begins with the first.
+            // One that is ready was found so by whoever checked before, and takes a row of bad
+            // answers. Any other begins with the first.
             let known = ready(endpoint).filter(|ready| *ready);
-            self.checks.want(target.clone(), target.1.settings(), known, now);
+            self.checks
+                .want(target.clone(), target.1.settings(), known, now);
         }
     }
 
     fn unwant(&mut self, target: &Target, key: &ObjectKey) {
-        let Some(users) = self.users.get_mut(target) else { return };
+        let Some(users) = self.users.get_mut(target) else {
+            return;
+        };
         users.remove(key);
         if users.is_empty() {
             self.users.remove(target);
@@ -162,16 +211,24 @@ fn ready(endpoint: &Endpoint) -> Option<bool> {
 
 /// Why it fails may change with every answer, and is not worth a write.
 fn is_told_to_fail(slice: &EndpointSlice, target: &Target) -> bool {
-    let told = slice.metadata.annotations.as_ref().and_then(|all| all.get(FAILING));
+    let told = slice
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(FAILING));
     let start = format!("{}: ", target.0.ip());
     told.is_some_and(|told| told.lines().any(|line| line.starts_with(&start)))
 }
 
-/// Where an endpoint is asked: at its first address, as those who send it traffic do, and the slice's first port.
+/// Where an endpoint is asked: at its first address, as those who send it traffic do, and the
+/// slice's first port.
 fn address(slice: &EndpointSlice, endpoint: &Endpoint) -> Option<SocketAddr> {
     let ip: IpAddr = endpoint.addresses.first()?.parse().ok()?;
     let port = slice.ports.as_ref()?.first()?.port?;
-    Some(SocketAddr::new(ip, u16::try_from(port).ok().filter(|port| *port > 0)?))
+    Some(SocketAddr::new(
+        ip,
+        u16::try_from(port).ok().filter(|port| *port > 0)?,
+    ))
 }
 
 #[cfg(test)]

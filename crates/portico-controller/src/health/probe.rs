@@ -1,4 +1,5 @@
-//! Asks one endpoint whether it is fit. A connection for each probe, because what is asked for is also whether a new one can be made.
+//! Asks one endpoint whether it is fit. A connection for each probe, because what is asked for is
+//! also whether a new one can be made.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -28,11 +29,16 @@ pub struct Prober {
 impl Prober {
     pub fn new() -> Result<Prober, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config =
-            ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?;
         let anybody = Arc::new(Anybody(provider));
-        let config = config.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth();
-        Ok(Prober { tls: TlsConnector::from(Arc::new(config)) })
+        let config = config
+            .dangerous()
+            .with_custom_certificate_verifier(anybody)
+            .with_no_client_auth();
+        Ok(Prober {
+            tls: TlsConnector::from(Arc::new(config)),
+        })
     }
 
     /// Why it is not fit, for people.
@@ -52,16 +58,24 @@ impl Prober {
             How::Tcp => Ok(None),
             How::Http(path) => get(stream, address, path).await.map(Some),
             How::Https(path) => {
-                let stream = self.tls.connect(ServerName::IpAddress(address.ip().into()), stream).await?;
+                let stream = self
+                    .tls
+                    .connect(ServerName::IpAddress(address.ip().into()), stream)
+                    .await?;
                 get(stream, address, path).await.map(Some)
             }
         }
     }
 }
 
-async fn get<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, address: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
+async fn get<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    address: SocketAddr,
+    path: &str,
+) -> io::Result<Vec<u8>> {
     let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: portico-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: portico-health\r\nAccept: \
+         */*\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;
@@ -73,8 +87,11 @@ async fn get<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, address: SocketAd
 /// From a line such as `HTTP/1.1 200 OK`.
 fn judge(line: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(line);
-    let code =
-        text.lines().next().and_then(|line| line.strip_prefix("HTTP/1.")).and_then(|rest| rest.split(' ').nth(1));
+    let code = text
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix("HTTP/1."))
+        .and_then(|rest| rest.split(' ').nth(1));
     match code.and_then(|code| code.parse::<u16>().ok()) {
         Some(200..=399) => Ok(()),
         Some(code) => Err(format!("answered {code}")),
@@ -105,7 +122,12 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        rustls::crypto::verify_tls12_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -114,7 +136,12 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        rustls::crypto::verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -159,17 +186,31 @@ mod tests {
     }
 
     fn check(text: &str) -> Check {
-        Check { timeout: Duration::from_secs(30), ..text.parse().unwrap() }
+        Check {
+            timeout: Duration::from_secs(30),
+            ..text.parse().unwrap()
+        }
     }
 
     #[tokio::test]
     async fn asks_for_the_path() {
         let prober = Prober::new().unwrap();
         let (address, server) = answering("HTTP/1.1 200 OK\r\n\r\n").await;
-        assert_eq!(prober.probe(address, &check("http:/live?a=b")).await, Ok(()));
-        assert!(server.await.unwrap().starts_with("GET /live?a=b HTTP/1.1\r\n"));
+        assert_eq!(
+            prober.probe(address, &check("http:/live?a=b")).await,
+            Ok(())
+        );
+        assert!(
+            server
+                .await
+                .unwrap()
+                .starts_with("GET /live?a=b HTTP/1.1\r\n")
+        );
         let (address, _server) = answering("HTTP/1.1 500 Oh\r\n\r\n").await;
-        assert_eq!(prober.probe(address, &check("http:/")).await, Err("answered 500".to_owned()));
+        assert_eq!(
+            prober.probe(address, &check("http:/")).await,
+            Err("answered 500".to_owned())
+        );
     }
 
     #[tokio::test]
@@ -178,8 +219,14 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         assert_eq!(prober.probe(address, &check("tcp")).await, Ok(()));
-        let silent = Check { timeout: Duration::from_millis(50), ..check("http:/") };
-        assert_eq!(prober.probe(address, &silent).await, Err("no answer within 50ms".to_owned()));
+        let silent = Check {
+            timeout: Duration::from_millis(50),
+            ..check("http:/")
+        };
+        assert_eq!(
+            prober.probe(address, &silent).await,
+            Err("no answer within 50ms".to_owned())
+        );
         drop(taken);
         for how in ["tcp", "http:/", "https:/"] {
             let closed = prober.probe(address, &check(how)).await.unwrap_err();

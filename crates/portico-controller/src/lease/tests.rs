@@ -52,8 +52,18 @@ fn a_lease_of_another_is_taken_only_after_it_stood_still_for_its_duration() {
     let mut election = Election::new("me", DURATION);
     let start = Instant::now();
     // Its times are long past by this clock; only what is seen to change counts.
-    assert_eq!(election.step(Some(&held_by("other", -9999)), start, clock(0)), Step::Wait);
-    assert_eq!(election.step(Some(&held_by("other", -9999)), start + DURATION / 2, clock(0)), Step::Wait);
+    assert_eq!(
+        election.step(Some(&held_by("other", -9999)), start, clock(0)),
+        Step::Wait
+    );
+    assert_eq!(
+        election.step(
+            Some(&held_by("other", -9999)),
+            start + DURATION / 2,
+            clock(0)
+        ),
+        Step::Wait
+    );
     let spec = written(election.step(Some(&held_by("other", -9999)), start + DURATION, clock(20)));
     assert_eq!(spec.holder_identity.as_deref(), Some("me"));
     assert_eq!(spec.acquire_time, Some(MicroTime(clock(20))));
@@ -66,10 +76,17 @@ fn a_renewal_by_the_holder_starts_the_wait_again() {
     let start = Instant::now();
     election.step(Some(&held_by("other", 0)), start, clock(0));
     assert_eq!(
-        election.step(Some(&held_by("other", 14)), start + DURATION - Duration::from_secs(1), clock(0)),
+        election.step(
+            Some(&held_by("other", 14)),
+            start + DURATION - Duration::from_secs(1),
+            clock(0)
+        ),
         Step::Wait
     );
-    assert_eq!(election.step(Some(&held_by("other", 14)), start + DURATION, clock(0)), Step::Wait);
+    assert_eq!(
+        election.step(Some(&held_by("other", 14)), start + DURATION, clock(0)),
+        Step::Wait
+    );
 }
 
 #[test]
@@ -77,7 +94,14 @@ fn the_duration_promised_by_the_holder_counts() {
     let mut election = Election::new("me", Duration::from_secs(1));
     let start = Instant::now();
     election.step(Some(&held_by("other", 0)), start, clock(0));
-    assert_eq!(election.step(Some(&held_by("other", 0)), start + Duration::from_secs(14), clock(0)), Step::Wait);
+    assert_eq!(
+        election.step(
+            Some(&held_by("other", 0)),
+            start + Duration::from_secs(14),
+            clock(0)
+        ),
+        Step::Wait
+    );
 }
 
 #[test]
@@ -90,5 +114,8 @@ fn a_released_lease_is_taken_at_once() {
 
 #[test]
 fn nobody_releases_the_lease_of_another() {
-    assert_eq!(Election::new("me", DURATION).released(&held_by("other", 0), clock(1)), None);
+    assert_eq!(
+        Election::new("me", DURATION).released(&held_by("other", 0), clock(1)),
+        None
+    );
 }

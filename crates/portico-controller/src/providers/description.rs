@@ -1,5 +1,6 @@
-//! What people have to know of a provider before they choose it. docs/providers.md is made of it (a test compares them; after a
-//! change, `PORTICO_WRITE_DOCS=1 cargo test -p portico-controller --lib description` writes it anew).
+//! What people have to know of a provider before they choose it. docs/providers.md is made of it (a
+//! test compares them; after a change,
+//! `PORTICO_WRITE_DOCS=1 cargo test -p portico-controller --lib description` writes it anew).
 
 use std::fmt::Write as _;
 
@@ -39,11 +40,22 @@ by the same controller (docs/controller.md); this is what differs. The page is m
 /// All of docs/providers.md.
 pub fn render(descriptions: &[&Description]) -> String {
     let mut text = INTRODUCTION.to_owned();
-    text.push_str("| | load balancers | protocols | addresses | `Local` | source ranges | affinity | status |\n");
+    text.push_str(
+        "| | load balancers | protocols | addresses | `Local` | source ranges | affinity | \
+         status |\n",
+    );
     text.push_str("|---|---|---|---|---|---|---|---|\n");
     for it in descriptions {
-        let cells =
-            [it.balancers, it.protocols, it.families, it.local, it.source_ranges, it.affinity, it.status].join(" | ");
+        let cells = [
+            it.balancers,
+            it.protocols,
+            it.families,
+            it.local,
+            it.source_ranges,
+            it.affinity,
+            it.status,
+        ]
+        .join(" | ");
         _ = writeln!(text, "| [`{}`](#{}) | {cells} |", it.name, anchor(it.name));
     }
     descriptions.iter().for_each(|it| section(&mut text, it));
@@ -64,13 +76,17 @@ fn section(text: &mut String, it: &Description) {
     }
     if !it.limits.is_empty() {
         text.push('\n');
-        it.limits.iter().for_each(|limit| _ = writeln!(text, "- {limit}"));
+        it.limits
+            .iter()
+            .for_each(|limit| _ = writeln!(text, "- {limit}"));
     }
 }
 
 /// As GitHub makes it of a heading.
 fn anchor(name: &str) -> String {
-    let kept = name.chars().filter(|letter| letter.is_alphanumeric() || *letter == '-');
+    let kept = name
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || *letter == '-');
     kept.collect::<String>().to_lowercase()
 }
 

@@ -1,8 +1,10 @@
-//! Where load balancers come from. A provider is a small idempotent contract; everything else (who owns a Service, finalizers,
-//! which nodes count, when to try again, what people see) is the controller's (`balancers`).
+//! Where load balancers come from. A provider is a small idempotent contract; everything else (who
+//! owns a Service, finalizers, which nodes count, when to try again, what people see) is the
+//! controller's (`balancers`).
 //!
-//! Every call says all that is wanted, so that a provider keeps nothing that it could not read again. A call may be repeated at
-//! any time, and a call that failed, or whose answer was lost, is repeated until it succeeds.
+//! Every call says all that is wanted, so that a provider keeps nothing that it could not read
+//! again. A call may be repeated at any time, and a call that failed, or whose answer was lost, is
+//! repeated until it succeeds.
 
 pub mod aws;
 pub mod cloud;
@@ -27,16 +29,19 @@ use tokio::sync::watch;
 
 pub use registry::{DESCRIPTIONS, Start, StartError, start};
 
-/// What a provider can do, and what it wants to know. The controller calls it only when something changed that it asked for.
+/// What a provider can do, and what it wants to know. The controller calls it only when something
+/// changed that it asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// It sends traffic to nodes, so a node that comes or goes means [`Provider::update_nodes`].
     pub uses_nodes: bool,
-    /// It sends traffic to endpoints: [`Request::endpoints`] is filled, and a change of them means `update_nodes`.
+    /// It sends traffic to endpoints: [`Request::endpoints`] is filled, and a change of them means
+    /// `update_nodes`.
     pub uses_endpoints: bool,
     /// Portico's nodes attract the traffic (`Announced` is what they report), nobody else does.
     pub announced_by_nodes: bool,
-    /// It has to know on which port to ask a node with local endpoints for its health: a Service without one is refused.
+    /// It has to know on which port to ask a node with local endpoints for its health: a Service
+    /// without one is refused.
     pub needs_health_check_port: bool,
 }
 
@@ -52,22 +57,25 @@ pub trait Provider: Send + Sync {
     /// The load balancer as it is, `None` if there is none. Changes nothing.
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>>;
 
-    /// Make the load balancer what is wanted, creating what is missing and removing what is too much.
+    /// Make the load balancer what is wanted, creating what is missing and removing what is too
+    /// much.
     fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer>;
 
     /// Only nodes (or endpoints) changed since `ensure`.
     fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()>;
 
-    /// Remove everything that belongs to the Service. What is not there is no failure. Of the request only what names the
-    /// Service is certain: its ports may be gone.
+    /// Remove everything that belongs to the Service. What is not there is no failure. Of the
+    /// request only what names the Service is certain: its ports may be gone.
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()>;
 
-    /// The next call for this Service trusts nothing that was seen before: somebody may have changed something meanwhile.
+    /// The next call for this Service trusts nothing that was seen before: somebody may have
+    /// changed something meanwhile.
     fn forget(&self, request: &Request) {
         let _ = request;
     }
 
-    /// What a provider says on its own accord; `None` where nothing but calls changes what it would answer.
+    /// What a provider says on its own accord; `None` where nothing but calls changes what it would
+    /// answer.
     fn news(&self) -> Option<watch::Receiver<News>> {
         None
     }
@@ -138,7 +146,11 @@ pub enum Family {
 
 impl Family {
     pub fn of(address: IpAddr) -> Family {
-        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+        if address.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        }
     }
 }
 
@@ -201,7 +213,8 @@ pub struct Endpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balancer {
     pub ingress: Vec<Ingress>,
-    /// What it still has to do before traffic flows, for people; `None` when it is done. The controller asks again.
+    /// What it still has to do before traffic flows, for people; `None` when it is done. The
+    /// controller asks again.
     pub pending: Option<String>,
 }
 
@@ -217,8 +230,8 @@ pub enum Host {
     Name(String),
 }
 
-/// How packets reach a node: still with the balancer's address in them, or on connections of its own. (Only addresses have one in
-/// the API.)
+/// How packets reach a node: still with the balancer's address in them, or on connections of its
+/// own. (Only addresses have one in the API.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IpMode {
     #[default]
@@ -234,9 +247,13 @@ pub enum ProviderError {
     /// Another program makes this load balancer.
     #[error("another program makes this load balancer")]
     Elsewhere,
-    /// It cannot be done as long as the Service (or the pools, quotas, ...) is as it is. `reason` is one CamelCase word.
+    /// It cannot be done as long as the Service (or the pools, quotas, ...) is as it is. `reason`
+    /// is one CamelCase word.
     #[error("{message}")]
-    Refused { reason: &'static str, message: String },
+    Refused {
+        reason: &'static str,
+        message: String,
+    },
     /// Something went wrong; trying again may help.
     #[error("{0}")]
     Failed(String),

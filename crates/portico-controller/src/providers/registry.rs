@@ -46,7 +46,8 @@ pub struct Start {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(
-        "--cloud-provider={0} is not known: use metal, aws, digitalocean, gce, openstack, rackspace, haproxy, plugin:SOCKET or none"
+        "--cloud-provider={0} is not known: use metal, aws, digitalocean, gce, openstack, \
+         rackspace, haproxy, plugin:SOCKET or none"
     )]
     Unknown(String),
     #[error("provider {provider}: {message}")]
@@ -55,10 +56,15 @@ pub enum StartError {
 
 /// Start a provider: it is ready for calls when this returns.
 pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartError> {
-    let failed = |message: String| StartError::Failed { provider: name.to_owned(), message };
+    let failed = |message: String| StartError::Failed {
+        provider: name.to_owned(),
+        message,
+    };
     if let Some(socket) = name.strip_prefix("plugin:") {
         let plugin = Plugin::start(Path::new(socket), Patience::default(), start.shutdown).await;
-        return plugin.map(|plugin| Arc::new(plugin) as Arc<dyn Provider>).map_err(failed);
+        return plugin
+            .map(|plugin| Arc::new(plugin) as Arc<dyn Provider>)
+            .map_err(failed);
     }
     match name {
         "metal" => Ok(Arc::new(Metal::start(start.client, start.shutdown))),
@@ -66,9 +72,14 @@ pub async fn start(name: &str, start: Start) -> Result<Arc<dyn Provider>, StartE
         "openstack" => Ok(Arc::new(OpenStack::start(&start).map_err(failed)?)),
         "rackspace" => Ok(Arc::new(Rackspace::start(&start).map_err(failed)?)),
         "haproxy" => {
-            let config =
-                start.config.ok_or_else(|| failed("give it its configuration with --cloud-config".to_owned()))?;
-            Ok(Arc::new(Haproxy::start(&config, start.shutdown).await.map_err(failed)?))
+            let config = start.config.ok_or_else(|| {
+                failed("give it its configuration with --cloud-config".to_owned())
+            })?;
+            Ok(Arc::new(
+                Haproxy::start(&config, start.shutdown)
+                    .await
+                    .map_err(failed)?,
+            ))
         }
         "digitalocean" => Ok(Arc::new(DigitalOcean::start(&start).await.map_err(failed)?)),
         "aws" => Ok(Arc::new(Aws::start(start).await.map_err(failed)?)),

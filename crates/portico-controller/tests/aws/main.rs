@@ -1,6 +1,11 @@
-//! The provider `aws`, against software that nobody here wrote (`moto`, which checks signatures and permissions), and against a
-//! strict double in memory that knows the vendor's rules where `moto` does not.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
+//! The provider `aws`, against software that nobody here wrote (`moto`, which checks signatures and
+//! permissions), and against a strict double in memory that knows the vendor's rules where `moto`
+//! does not.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic and print"
+)]
 
 mod double;
 mod moto;
@@ -18,17 +23,34 @@ const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
 fn case(kind: &str, nodes: Vec<Node>) -> Case {
     let network = kind == "nlb";
     let can = Can {
-        affinity: if network { Support::Full } else { Support::Refused },
-        udp: if network { Support::Full } else { Support::Refused },
-        mixed_protocols: if network { Support::Full } else { Support::Refused },
+        affinity: if network {
+            Support::Full
+        } else {
+            Support::Refused
+        },
+        udp: if network {
+            Support::Full
+        } else {
+            Support::Refused
+        },
+        mixed_protocols: if network {
+            Support::Full
+        } else {
+            Support::Refused
+        },
         ipv6: Support::Refused,
         dual_stack: Support::Refused,
         ..Can::everything()
     };
     let mut case = Case::new(nodes).can(can);
-    case.template = Request { cluster: "conformance".to_owned(), ..Request::default() };
+    case.template = Request {
+        cluster: "conformance".to_owned(),
+        ..Request::default()
+    };
     if !network {
-        case.template.annotations.insert(TYPE.to_owned(), kind.to_owned());
+        case.template
+            .annotations
+            .insert(TYPE.to_owned(), kind.to_owned());
     }
     case.pause = Duration::from_millis(1);
     case
@@ -53,7 +75,10 @@ async fn faults(kind: &str) {
     let lab = double::Lab::new();
     let report = conformance::with_faults(&lab, &case(kind, double::nodes())).await;
     assert!(report.passed(), "{kind}\n{report}");
-    println!("{kind}: {} calls, each gone wrong in every way", report.steps.len() - 1);
+    println!(
+        "{kind}: {} calls, each gone wrong in every way",
+        report.steps.len() - 1
+    );
 }
 
 #[tokio::test]
@@ -100,7 +125,9 @@ async fn calls_are_as_few_as_the_vendor_allows() {
         lab.take_writes();
         provider.ensure(&request).await.unwrap();
         assert_eq!(cost("create", made), made);
-        request.annotations.insert("example.com/owner".to_owned(), "shop".to_owned());
+        request
+            .annotations
+            .insert("example.com/owner".to_owned(), "shop".to_owned());
         provider.ensure(&request).await.unwrap();
         cost("nothing to do", 0);
         request.nodes = double::nodes();
@@ -110,7 +137,12 @@ async fn calls_are_as_few_as_the_vendor_allows() {
         provider.update_nodes(&request).await.unwrap();
         assert_eq!(cost("a node leaves", 1), 1);
         let more = request.clone();
-        request.ports.push(Port { name: "more".to_owned(), port: 81, node_port: 30_081, ..more.ports[0].clone() });
+        request.ports.push(Port {
+            name: "more".to_owned(),
+            port: 81,
+            node_port: 30_081,
+            ..more.ports[0].clone()
+        });
         provider.ensure(&request).await.unwrap();
         assert_eq!(cost("a port more", port), port);
         provider.ensure(&more).await.unwrap();
@@ -137,21 +169,33 @@ async fn a_balancer_on_its_way_costs_one_look_at_a_time() {
     assert_eq!(lab.take_calls(), [""; 0]);
 }
 
-/// What somebody else changed is not known of, until a call fails because of it or everything is looked at.
+/// What somebody else changed is not known of, until a call fails because of it or everything is
+/// looked at.
 #[tokio::test]
 async fn what_is_remembered_and_gone_is_made_again() {
     for kind in ["nlb", "classic"] {
         let lab = double::Lab::quick();
         let (provider, case) = (lab.provider(), case(kind, double::nodes()));
-        let mut request = Request { annotations: case.template.annotations, ..world::request("gone") };
+        let mut request = Request {
+            annotations: case.template.annotations,
+            ..world::request("gone")
+        };
         request.nodes = double::nodes()[..2].to_vec();
         let made = provider.ensure(&request).await.unwrap();
         lab.provider().delete(&request).await.unwrap();
         request.nodes = double::nodes();
         provider.update_nodes(&request).await.unwrap();
-        assert_eq!(provider.describe(&request).await.unwrap(), Some(made), "{kind}");
+        assert_eq!(
+            provider.describe(&request).await.unwrap(),
+            Some(made),
+            "{kind}"
+        );
         provider.delete(&request).await.unwrap();
-        assert_eq!(conformance::World::owned(&lab).await.unwrap(), [""; 0], "{kind}");
+        assert_eq!(
+            conformance::World::owned(&lab).await.unwrap(),
+            [""; 0],
+            "{kind}"
+        );
     }
 }
 
@@ -164,7 +208,14 @@ async fn a_group_that_is_held_is_waited_for() {
     lab.take_calls();
     provider.delete(&request).await.unwrap();
     let calls = lab.take_calls();
-    assert_eq!(calls.iter().filter(|call| *call == "DeleteSecurityGroup").count(), 3, "{calls:?}");
+    assert_eq!(
+        calls
+            .iter()
+            .filter(|call| *call == "DeleteSecurityGroup")
+            .count(),
+        3,
+        "{calls:?}"
+    );
 }
 
 #[tokio::test]
@@ -172,13 +223,28 @@ async fn what_has_our_name_and_not_our_tag_is_somebody_elses() {
     for kind in ["nlb", "classic"] {
         let lab = double::Lab::new();
         let (provider, case) = (lab.provider(), case(kind, double::nodes()));
-        let request = Request { annotations: case.template.annotations, ..world::request("taken") };
+        let request = Request {
+            annotations: case.template.annotations,
+            ..world::request("taken")
+        };
         let ingress = provider.ensure(&request).await.unwrap().ingress;
         lab.cloud.forget_tags();
         lab.take_writes();
         let (provider, request) = (lab.provider(), Request { ingress, ..request });
-        for answer in [provider.ensure(&request).await.map(drop), provider.delete(&request).await] {
-            assert!(matches!(answer, Err(ProviderError::Refused { reason: "NotOurs", .. })), "{kind}: {answer:?}");
+        for answer in [
+            provider.ensure(&request).await.map(drop),
+            provider.delete(&request).await,
+        ] {
+            assert!(
+                matches!(
+                    answer,
+                    Err(ProviderError::Refused {
+                        reason: "NotOurs",
+                        ..
+                    })
+                ),
+                "{kind}: {answer:?}"
+            );
         }
         assert_eq!(lab.take_writes(), [""; 0], "{kind}");
     }
@@ -188,14 +254,31 @@ async fn what_has_our_name_and_not_our_tag_is_somebody_elses() {
 async fn the_kind_cannot_be_changed_and_an_old_classic_one_is_kept() {
     let lab = double::Lab::new();
     let provider = lab.provider();
-    let of =
-        |kind: &str| Request { annotations: [(TYPE.to_owned(), kind.to_owned())].into(), ..world::request("kept") };
+    let of = |kind: &str| Request {
+        annotations: [(TYPE.to_owned(), kind.to_owned())].into(),
+        ..world::request("kept")
+    };
     let made = provider.ensure(&of("classic")).await.unwrap();
     let other = provider.ensure(&of("nlb")).await;
-    assert!(matches!(other, Err(ProviderError::Refused { reason: "TypeChanged", .. })), "{other:?}");
+    assert!(
+        matches!(
+            other,
+            Err(ProviderError::Refused {
+                reason: "TypeChanged",
+                ..
+            })
+        ),
+        "{other:?}"
+    );
     // As a cluster has it that was run by another controller, where classic is what one gets.
-    assert_eq!(provider.ensure(&world::request("kept")).await.unwrap(), made);
-    assert_eq!(provider.describe(&world::request("kept")).await.unwrap(), Some(made));
+    assert_eq!(
+        provider.ensure(&world::request("kept")).await.unwrap(),
+        made
+    );
+    assert_eq!(
+        provider.describe(&world::request("kept")).await.unwrap(),
+        Some(made)
+    );
     provider.delete(&world::request("kept")).await.unwrap();
     assert_eq!(provider.describe(&of("classic")).await.unwrap(), None);
     let elsewhere = provider.ensure(&of("external")).await;

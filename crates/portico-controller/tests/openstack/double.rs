@@ -1,4 +1,5 @@
-//! Every call goes wrong in every way, on the cloud in memory; and states that the real one cannot be brought into at will.
+//! Every call goes wrong in every way, on the cloud in memory; and states that the real one cannot
+//! be brought into at will.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +25,18 @@ struct Double {
 impl Double {
     async fn new() -> Double {
         let memory = Arc::new(Memory::default());
-        let urls = [format!("{URL}/v3"), format!("{URL}/v2.0"), format!("{URL}/v2.0/lbaas")];
+        let urls = [
+            format!("{URL}/v3"),
+            format!("{URL}/v2.0"),
+            format!("{URL}/v2.0/lbaas"),
+        ];
         let raw = Raw::new(memory::transport(&memory), Some(ROOT.to_owned()), urls);
         settle_others(&raw, "sub", "world").await;
-        Double { memory, raw, plan: Arc::default() }
+        Double {
+            memory,
+            raw,
+            plan: Arc::default(),
+        }
     }
 
     fn provider(&self, more: &str) -> OpenStack {
@@ -35,9 +44,21 @@ impl Double {
             "[Global]\nauth-url={URL}\nusername=u\npassword=p\n[LoadBalancer]\nsubnet-id=sub\nfloating-network-id=world\n{more}"
         );
         let (pace, poll) = no_waits();
-        let poll = Poll { first: Duration::ZERO, last: Duration::ZERO, ..poll };
-        let transport = Arc::new(Faulty::over(memory::transport(&self.memory), Arc::clone(&self.plan)));
-        let parts = Parts { transport, pace, poll, metrics: CallMetrics::default() };
+        let poll = Poll {
+            first: Duration::ZERO,
+            last: Duration::ZERO,
+            ..poll
+        };
+        let transport = Arc::new(Faulty::over(
+            memory::transport(&self.memory),
+            Arc::clone(&self.plan),
+        ));
+        let parts = Parts {
+            transport,
+            pace,
+            poll,
+            metrics: CallMetrics::default(),
+        };
         OpenStack::new(Config::parse(&text).unwrap(), parts)
     }
 
@@ -68,18 +89,39 @@ impl Lab for Double {
 
 fn case() -> Case {
     let untested = || Support::Untested("addresses in memory are all of IPv4".to_owned());
-    let can = Can { ipv6: untested(), dual_stack: untested(), ..Can::everything() };
+    let can = Can {
+        ipv6: untested(),
+        dual_stack: untested(),
+        ..Can::everything()
+    };
     let case = Case::new((1..=3).map(node).collect()).can(can);
-    Case { patience: Duration::from_secs(20), pause: Duration::from_micros(100), ..case }
+    Case {
+        patience: Duration::from_secs(20),
+        pause: Duration::from_micros(100),
+        ..case
+    }
 }
 
 /// So that what is shown on it means something.
 #[tokio::test]
 async fn the_double_conforms() {
     let double = Double::new().await;
-    for more in ["", "provider-requires-serial-api-calls=true", "create-monitor=false", "internal-lb=true"] {
-        let can = Can { local: if more.contains("monitor") { Support::Ignored } else { Support::Full }, ..case().can };
-        let report = conformance::run(&double.provider(more), Some(&double), &case().can(can)).await;
+    for more in [
+        "",
+        "provider-requires-serial-api-calls=true",
+        "create-monitor=false",
+        "internal-lb=true",
+    ] {
+        let can = Can {
+            local: if more.contains("monitor") {
+                Support::Ignored
+            } else {
+                Support::Full
+            },
+            ..case().can
+        };
+        let report =
+            conformance::run(&double.provider(more), Some(&double), &case().can(can)).await;
         assert!(report.passed(), "{more}: {report}");
     }
 }
@@ -99,7 +141,10 @@ async fn one_that_fails_when_it_is_created_is_deleted_and_made_again() {
     // It is made again at once, and after that by the next try.
     double.memory.fail_next(2);
     let error = provider.ensure(&request).await.unwrap_err();
-    assert!(matches!(&error, ProviderError::Failed(text) if text.contains("is ERROR: see `openstack")), "{error:?}");
+    assert!(
+        matches!(&error, ProviderError::Failed(text) if text.contains("is ERROR: see `openstack")),
+        "{error:?}"
+    );
     assert_eq!(double.balancers().await, 0);
     provider.ensure(&request).await.unwrap();
     assert_eq!(double.balancers().await, 1);
@@ -112,12 +157,20 @@ async fn one_that_fails_later_is_left_to_operators() {
     let (provider, request) = (double.provider(""), service("later", &[]));
     let ingress = provider.ensure(&request).await.unwrap().ingress;
     let fail = |status: &'static str| {
-        double.memory.change("loadbalancers", move |it| it["provisioning_status"] = status.into())
+        double.memory.change("loadbalancers", move |it| {
+            it["provisioning_status"] = status.into()
+        })
     };
     fail("ERROR");
-    let request = Request { ingress: ingress.clone(), ..request };
+    let request = Request {
+        ingress: ingress.clone(),
+        ..request
+    };
     provider.forget(&request);
-    assert!(matches!(provider.ensure(&request).await, Err(ProviderError::Failed(_))));
+    assert!(matches!(
+        provider.ensure(&request).await,
+        Err(ProviderError::Failed(_))
+    ));
     assert_eq!(double.balancers().await, 1);
     fail("ACTIVE");
     assert_eq!(provider.ensure(&request).await.unwrap().ingress, ingress);
@@ -132,7 +185,12 @@ async fn tokens_that_end_early_are_renewed() {
     double.plan.set(None);
     provider.forget(&request);
     provider.ensure(&request).await.unwrap();
-    let logins = double.plan.calls().iter().filter(|call| call.contains("auth/tokens")).count();
+    let logins = double
+        .plan
+        .calls()
+        .iter()
+        .filter(|call| call.contains("auth/tokens"))
+        .count();
     assert_eq!(logins, 1);
 }
 
@@ -153,14 +211,24 @@ async fn drift_is_repaired() {
     ];
     for (collection, field, value) in changes {
         double.memory.change(collection, |it| {
-            if it["tags"] == json!(["adrift"]) || collection == "members" && it["monitor_port"].is_u64() {
+            if it["tags"] == json!(["adrift"])
+                || collection == "members" && it["monitor_port"].is_u64()
+            {
                 it[field] = value.clone();
             }
         });
-        assert_ne!(double.owned().await.unwrap(), before, "{collection} {field}");
+        assert_ne!(
+            double.owned().await.unwrap(),
+            before,
+            "{collection} {field}"
+        );
         provider.forget(&request);
         provider.ensure(&request).await.unwrap();
-        assert_eq!(double.owned().await.unwrap(), before, "{collection} {field}");
+        assert_eq!(
+            double.owned().await.unwrap(),
+            before,
+            "{collection} {field}"
+        );
     }
 }
 
@@ -171,7 +239,10 @@ async fn of_two_balancers_the_older_stays() {
     let (provider, request) = (double.provider(""), service("twice", &[]));
     let first = provider.ensure(&request).await.unwrap();
     let twin = json!({"loadbalancer": {"name": "kube_service_conformance_default_twice", "tags": ["atwice"], "vip_subnet_id": "sub"}});
-    double.raw.post(format!("{}/loadbalancers", double.raw.octavia), twin).await;
+    double
+        .raw
+        .post(format!("{}/loadbalancers", double.raw.octavia), twin)
+        .await;
     assert_eq!(double.balancers().await, 2);
     provider.forget(&request);
     assert_eq!(provider.ensure(&request).await.unwrap(), first);
@@ -183,7 +254,10 @@ fn cost(plan: &FaultPlan) -> (usize, usize) {
     let calls = plan.calls();
     plan.set(None);
     let is_wait = |call: &&String| call.starts_with("GET /v2.0/lbaas/loadbalancers/");
-    let calls: Vec<_> = calls.iter().filter(|call| !call.contains("auth/tokens") && !is_wait(call)).collect();
+    let calls: Vec<_> = calls
+        .iter()
+        .filter(|call| !call.contains("auth/tokens") && !is_wait(call))
+        .collect();
     let reads = calls.iter().filter(|call| call.starts_with("GET")).count();
     (reads, calls.len() - reads)
 }
@@ -198,7 +272,9 @@ async fn calls_are_as_few_as_the_apis_allow() {
     plan.set(None);
     provider.ensure(&request).await.unwrap();
     assert_eq!(cost(plan), (1, 2), "create");
-    request.annotations.insert("example.com/owner".to_owned(), "shop".to_owned());
+    request
+        .annotations
+        .insert("example.com/owner".to_owned(), "shop".to_owned());
     provider.ensure(&request).await.unwrap();
     assert_eq!(cost(plan), (0, 0), "nothing to do");
     request.nodes.push(node(3));

@@ -1,4 +1,5 @@
-//! The cloud as its users and administrators see it: what tests set up, and what they look at behind the provider.
+//! The cloud as its users and administrators see it: what tests set up, and what they look at
+//! behind the provider.
 
 use std::sync::Arc;
 
@@ -6,7 +7,8 @@ use futures_util::future::BoxFuture;
 use http::{HeaderName, Method};
 use portico_controller::conformance::World;
 use portico_controller::providers::cloud::{
-    Anonymous, Authorize, Call, CallMetrics, Client, Dialect, Fixed, Header, Pace, Reply, Setup, Transport,
+    Anonymous, Authorize, Call, CallMetrics, Client, Dialect, Fixed, Header, Pace, Reply, Setup,
+    Transport,
 };
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -23,25 +25,63 @@ impl Raw {
     pub fn new(transport: Arc<dyn Transport>, token: Option<String>, urls: [String; 3]) -> Raw {
         let header = Header::Named(HeaderName::from_static("x-auth-token"));
         let authorize: Arc<dyn Authorize> = match token {
-            Some(token) => Arc::new(Fixed { header, token: SecretString::from(token) }),
+            Some(token) => Arc::new(Fixed {
+                header,
+                token: SecretString::from(token),
+            }),
             None => Arc::new(Anonymous),
         };
-        let dialect = Dialect { read: |_| None, is_throttled: |_, _| false };
-        let pace = Pace { rate: 1e6, burst: 1_000_000, ..Pace::default() };
+        let dialect = Dialect {
+            read: |_| None,
+            is_throttled: |_, _| false,
+        };
+        let pace = Pace {
+            rate: 1e6,
+            burst: 1_000_000,
+            ..Pace::default()
+        };
         let metrics = CallMetrics::default();
-        let setup = Setup { provider: "raw", transport, authorize, dialect, pace, metrics };
+        let setup = Setup {
+            provider: "raw",
+            transport,
+            authorize,
+            dialect,
+            pace,
+            metrics,
+        };
         let [keystone, neutron, octavia] = urls;
-        Raw { client: Client::new(setup), keystone, neutron, octavia }
+        Raw {
+            client: Client::new(setup),
+            keystone,
+            neutron,
+            octavia,
+        }
     }
 
-    async fn send(&self, method: Method, url: String, body: Option<&Value>) -> Result<Reply, String> {
+    async fn send(
+        &self,
+        method: Method,
+        url: String,
+        body: Option<&Value>,
+    ) -> Result<Reply, String> {
         let call = Call::new("raw", method.clone(), url.clone());
-        let call = if let Some(body) = body { call.json(body) } else { call };
-        self.client.send(call).await.map_err(|error| format!("{method} {url}: {error}"))
+        let call = if let Some(body) = body {
+            call.json(body)
+        } else {
+            call
+        };
+        self.client
+            .send(call)
+            .await
+            .map_err(|error| format!("{method} {url}: {error}"))
     }
 
     pub async fn post(&self, url: String, body: Value) -> Value {
-        self.send(Method::POST, url, Some(&body)).await.unwrap().json().unwrap()
+        self.send(Method::POST, url, Some(&body))
+            .await
+            .unwrap()
+            .json()
+            .unwrap()
     }
 
     pub async fn put(&self, url: String, body: Value) {
@@ -49,18 +89,34 @@ impl Raw {
     }
 
     pub async fn get(&self, url: String) -> Result<Value, String> {
-        self.send(Method::GET, url, None).await?.json().map_err(|error| error.to_string())
+        self.send(Method::GET, url, None)
+            .await?
+            .json()
+            .map_err(|error| error.to_string())
     }
 
     async fn list(&self, service: &str, path: &str) -> Result<Vec<Value>, String> {
-        let name = path.rsplit('/').next().unwrap_or_default().split('?').next().unwrap_or_default();
+        let name = path
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .split('?')
+            .next()
+            .unwrap_or_default();
         let mut answer = self.get(format!("{service}/{path}")).await?;
         serde_json::from_value(answer[name].take()).map_err(|error| format!("{path}: {error}"))
     }
 
     /// A token, and nothing else of the answer.
     pub async fn log_in(&self, auth: Value) -> String {
-        let reply = self.send(Method::POST, format!("{}/auth/tokens", self.keystone), Some(&auth)).await.unwrap();
+        let reply = self
+            .send(
+                Method::POST,
+                format!("{}/auth/tokens", self.keystone),
+                Some(&auth),
+            )
+            .await
+            .unwrap();
         reply.header("x-subject-token").unwrap().to_owned()
     }
 
@@ -74,8 +130,12 @@ impl Raw {
 
     async fn tree(&self, balancer: Value) -> Result<Tree, String> {
         let id = balancer["id"].as_str().unwrap_or_default().to_owned();
-        let listeners = self.list(&self.octavia, &format!("listeners?load_balancer_id={id}")).await?;
-        let pools = self.list(&self.octavia, &format!("pools?loadbalancer_id={id}")).await?;
+        let listeners = self
+            .list(&self.octavia, &format!("listeners?load_balancer_id={id}"))
+            .await?;
+        let pools = self
+            .list(&self.octavia, &format!("pools?loadbalancer_id={id}"))
+            .await?;
         let (mut members, mut monitors) = (Vec::new(), Vec::new());
         for pool in &pools {
             let id = pool["id"].as_str().unwrap_or_default();
@@ -83,12 +143,26 @@ impl Raw {
                 it["pool_id"] = id.into();
                 it
             };
-            members.extend(self.list(&self.octavia, &format!("pools/{id}/members")).await?.into_iter().map(of_pool));
+            members.extend(
+                self.list(&self.octavia, &format!("pools/{id}/members"))
+                    .await?
+                    .into_iter()
+                    .map(of_pool),
+            );
             monitors.extend(
-                self.list(&self.octavia, &format!("healthmonitors?pool_id={id}")).await?.into_iter().map(of_pool),
+                self.list(&self.octavia, &format!("healthmonitors?pool_id={id}"))
+                    .await?
+                    .into_iter()
+                    .map(of_pool),
             );
         }
-        Ok(Tree { balancer, listeners, pools, members, monitors })
+        Ok(Tree {
+            balancer,
+            listeners,
+            pools,
+            members,
+            monitors,
+        })
     }
 
     /// Load balancers and floating IPs, of the test's Services or of others.
@@ -100,15 +174,25 @@ impl Raw {
             }
         }
         let addresses = self.floating_ips().await?;
-        lines.extend(addresses.iter().filter(|ip| is_ours(ip) == ours).map(floating_line));
+        lines.extend(
+            addresses
+                .iter()
+                .filter(|ip| is_ours(ip) == ours)
+                .map(floating_line),
+        );
         Ok(lines)
     }
 }
 
 /// Whether a load balancer or a floating IP was made for a Service of the test.
 pub fn is_ours(it: &Value) -> bool {
-    let is = |field: &str, prefix: &str| it[field].as_str().is_some_and(|text| text.starts_with(prefix));
-    is("name", "kube_service_conformance_") || is("description", "Floating IP of Kubernetes service")
+    let is = |field: &str, prefix: &str| {
+        it[field]
+            .as_str()
+            .is_some_and(|text| text.starts_with(prefix))
+    };
+    is("name", "kube_service_conformance_")
+        || is("description", "Floating IP of Kubernetes service")
 }
 
 /// A load balancer with everything in it. Members and monitors have `pool_id`.
@@ -122,24 +206,72 @@ pub struct Tree {
 
 impl Tree {
     pub fn lines(&self) -> Vec<String> {
-        let pool =
-            |id: &Value| self.pools.iter().find(|pool| pool["id"] == *id).map_or(&Value::Null, |pool| &pool["name"]);
+        let pool = |id: &Value| {
+            self.pools
+                .iter()
+                .find(|pool| pool["id"] == *id)
+                .map_or(&Value::Null, |pool| &pool["name"])
+        };
         let listener = |it: &Value| {
-            let fields =
-                ["name", "protocol", "protocol_port", "connection_limit", "allowed_cidrs", "insert_headers", "tags"];
-            format!("{} to {}", line("listener", it, &fields), pool(&it["default_pool_id"]))
+            let fields = [
+                "name",
+                "protocol",
+                "protocol_port",
+                "connection_limit",
+                "allowed_cidrs",
+                "insert_headers",
+                "tags",
+            ];
+            format!(
+                "{} to {}",
+                line("listener", it, &fields),
+                pool(&it["default_pool_id"])
+            )
         };
         let member = |it: &Value| {
-            let fields = ["name", "address", "protocol_port", "monitor_port", "subnet_id"];
-            format!("{} of {}", line("member", it, &fields), pool(&it["pool_id"]))
+            let fields = [
+                "name",
+                "address",
+                "protocol_port",
+                "monitor_port",
+                "subnet_id",
+            ];
+            format!(
+                "{} of {}",
+                line("member", it, &fields),
+                pool(&it["pool_id"])
+            )
         };
         let monitor = |it: &Value| {
-            let fields = ["name", "type", "delay", "timeout", "max_retries", "url_path", "expected_codes", "tags"];
-            format!("{} of {}", line("monitor", it, &fields), pool(&it["pool_id"]))
+            let fields = [
+                "name",
+                "type",
+                "delay",
+                "timeout",
+                "max_retries",
+                "url_path",
+                "expected_codes",
+                "tags",
+            ];
+            format!(
+                "{} of {}",
+                line("monitor", it, &fields),
+                pool(&it["pool_id"])
+            )
         };
-        let mut lines = vec![line("loadbalancer", &self.balancer, &["name", "vip_address", "tags", "provider"])];
+        let mut lines = vec![line(
+            "loadbalancer",
+            &self.balancer,
+            &["name", "vip_address", "tags", "provider"],
+        )];
         lines.extend(self.listeners.iter().map(listener));
-        let fields = ["name", "protocol", "lb_algorithm", "session_persistence", "tags"];
+        let fields = [
+            "name",
+            "protocol",
+            "lb_algorithm",
+            "session_persistence",
+            "tags",
+        ];
         lines.extend(self.pools.iter().map(|it| line("pool", it, &fields)));
         lines.extend(self.members.iter().map(member));
         lines.extend(self.monitors.iter().map(monitor));
@@ -148,12 +280,21 @@ impl Tree {
 }
 
 pub fn floating_line(ip: &Value) -> String {
-    let attached = if ip["port_id"].is_null() { "free" } else { "attached" };
-    format!("{} {attached}", line("floatingip", ip, &["floating_ip_address", "description"]))
+    let attached = if ip["port_id"].is_null() {
+        "free"
+    } else {
+        "attached"
+    };
+    format!(
+        "{} {attached}",
+        line("floatingip", ip, &["floating_ip_address", "description"])
+    )
 }
 
 fn line(kind: &str, of: &Value, fields: &[&str]) -> String {
-    let fields = fields.iter().map(|field| format!("{field}={}", sorted(of[*field].clone())));
+    let fields = fields
+        .iter()
+        .map(|field| format!("{field}={}", sorted(of[*field].clone())));
     format!("{kind} {}", fields.collect::<Vec<_>>().join(" "))
 }
 
@@ -181,17 +322,28 @@ impl World for Raw {
     }
 }
 
-/// A load balancer that is somebody else's, with everything in it, and free addresses that are too. The addresses.
+/// A load balancer that is somebody else's, with everything in it, and free addresses that are too.
+/// The addresses.
 pub async fn settle_others(raw: &Raw, subnet: &str, external: &str) -> String {
     let pool = json!({
         "name": "their-pool", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
         "members": [{"name": "node-1", "address": "10.20.200.1", "protocol_port": 1}],
         "healthmonitor": {"type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1},
     });
-    let listener = json!({"name": "theirs", "protocol": "TCP", "protocol_port": 8001, "default_pool": pool});
+    let listener =
+        json!({"name": "theirs", "protocol": "TCP", "protocol_port": 8001, "default_pool": pool});
     let balancer = json!({"name": "theirs", "vip_subnet_id": subnet, "tags": ["theirs"], "listeners": [listener]});
-    raw.post(format!("{}/loadbalancers", raw.octavia), json!({ "loadbalancer": balancer })).await;
+    raw.post(
+        format!("{}/loadbalancers", raw.octavia),
+        json!({ "loadbalancer": balancer }),
+    )
+    .await;
     let address = json!({"floatingip": {"floating_network_id": external, "description": "reserved by people"}});
-    let made = raw.post(format!("{}/floatingips", raw.neutron), address).await;
-    made["floatingip"]["floating_ip_address"].as_str().unwrap().to_owned()
+    let made = raw
+        .post(format!("{}/floatingips", raw.neutron), address)
+        .await;
+    made["floatingip"]["floating_ip_address"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }

@@ -1,6 +1,8 @@
 //! Nodes and Services that are tried.
 
-use portico_controller::providers::{Family, HealthCheck, Node, Port, Protocol, Request, ServiceRef};
+use portico_controller::providers::{
+    Family, HealthCheck, Node, Port, Protocol, Request, ServiceRef,
+};
 
 pub fn node(number: u8) -> Node {
     let v6 = format!("fd20::ffff:{number}").parse().unwrap();
@@ -23,12 +25,25 @@ pub fn service(name: &str, annotations: &[(&str, &str)]) -> Request {
     };
     Request {
         cluster: "conformance".to_owned(),
-        service: ServiceRef { namespace: "default".to_owned(), name: name.to_owned(), uid: name.to_owned() },
+        service: ServiceRef {
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            uid: name.to_owned(),
+        },
         balancer_name: format!("a{name}"),
-        annotations: annotations.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        annotations: annotations
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
         families: vec![Family::V4],
-        ports: vec![port("http", Protocol::Tcp, 80, 30080), port("dns", Protocol::Udp, 53, 30053)],
-        health_check: Some(HealthCheck { port: 10256, path: "/healthz".to_owned() }),
+        ports: vec![
+            port("http", Protocol::Tcp, 80, 30080),
+            port("dns", Protocol::Udp, 53, 30053),
+        ],
+        health_check: Some(HealthCheck {
+            port: 10256,
+            path: "/healthz".to_owned(),
+        }),
         nodes: vec![node(1), node(2)],
         ..Request::default()
     }

@@ -1,5 +1,6 @@
-//! The provider `rackspace` against `mimic`, the vendor's own stand-in for its clouds. What `mimic` has not (access lists, session
-//! persistence, other settings, several deleted at once) and what goes wrong at every call is tried on the cloud in memory, in the crate itself.
+//! The provider `rackspace` against `mimic`, the vendor's own stand-in for its clouds. What `mimic`
+//! has not (access lists, session persistence, other settings, several deleted at once) and what
+//! goes wrong at every call is tried on the cloud in memory, in the crate itself.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod mimic;
@@ -8,7 +9,9 @@ use std::time::Duration;
 
 use portico_controller::conformance::{self, Can, Case, Support};
 use portico_controller::providers::cloud::Poll;
-use portico_controller::providers::{Family, Node, Port, Protocol, Provider, ProviderError, Request, ServiceRef};
+use portico_controller::providers::{
+    Family, Node, Port, Protocol, Provider, ProviderError, Request, ServiceRef,
+};
 use serde_json::json;
 
 use mimic::Mimic;
@@ -16,8 +19,15 @@ use mimic::Mimic;
 fn nodes(count: usize) -> Vec<Node> {
     let node = |number: usize| {
         let addresses = [format!("10.0.0.{number}"), format!("fd00::{number}")];
-        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        Node { name: format!("node-{number}"), addresses, ..Node::default() }
+        let addresses = addresses
+            .iter()
+            .map(|address| address.parse().unwrap())
+            .collect();
+        Node {
+            name: format!("node-{number}"),
+            addresses,
+            ..Node::default()
+        }
     };
     (1..=count).map(node).collect()
 }
@@ -32,7 +42,11 @@ fn service(name: &str, ports: &[u16]) -> Request {
     };
     Request {
         cluster: "shop".to_owned(),
-        service: ServiceRef { namespace: "shop".to_owned(), name: name.to_owned(), uid: name.to_owned() },
+        service: ServiceRef {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: name.to_owned(),
+        },
         balancer_name: format!("a{name}"),
         families: vec![Family::V4],
         ports: ports.iter().map(port).collect(),
@@ -53,7 +67,10 @@ async fn on_mimic_the_contract_is_kept() {
         mixed_protocols: missing("way to delete several at once"),
         ..Can::everything()
     };
-    let case = Case { pause: Duration::from_millis(1), ..Case::new(nodes(3)).can(can) };
+    let case = Case {
+        pause: Duration::from_millis(1),
+        ..Case::new(nodes(3)).can(can)
+    };
     let report = conformance::run(&mimic.provider("ORD", 25), Some(&mimic), &case).await;
     assert!(report.passed(), "{report}");
     monitors_are_set(&mimic).await;
@@ -69,13 +86,26 @@ async fn monitors_are_set(mimic: &Mimic) {
     for _ in 0..2 {
         provider.ensure(&request).await.unwrap();
     }
-    let monitor = json!({"type": "CONNECT", "delay": 5, "timeout": 3, "attemptsBeforeDeactivation": 2});
+    let monitor =
+        json!({"type": "CONNECT", "delay": 5, "timeout": 3, "attemptsBeforeDeactivation": 2});
     let id = mimic.ids("amonitor").await[0];
-    assert_eq!(mimic.get(&format!("loadbalancers/{id}/healthmonitor")).await["healthMonitor"], monitor);
+    assert_eq!(
+        mimic
+            .get(&format!("loadbalancers/{id}/healthmonitor"))
+            .await["healthMonitor"],
+        monitor
+    );
     let shown = mimic.get(&format!("loadbalancers/{id}")).await;
     let metadata = shown["loadBalancer"]["metadata"].as_array().unwrap();
-    let has = |key: &str, value: &str| metadata.iter().any(|meta| meta["key"] == key && meta["value"] == value);
-    assert!(has("kubernetes-cluster", "shop") && has("kubernetes-service", "shop/monitor"), "{metadata:?}");
+    let has = |key: &str, value: &str| {
+        metadata
+            .iter()
+            .any(|meta| meta["key"] == key && meta["value"] == value)
+    };
+    assert!(
+        has("kubernetes-cluster", "shop") && has("kubernetes-service", "shop/monitor"),
+        "{metadata:?}"
+    );
     provider.delete(&request).await.unwrap();
     assert_eq!(mimic.ids("amonitor").await.len(), 0);
 }
@@ -86,7 +116,10 @@ async fn ports_share_an_address(mimic: &Mimic) {
     assert_eq!((mimic.ids("aports").await.len(), ingress.len()), (2, 1));
     // Another start of the program knows nothing, and finds both.
     let again = mimic.provider("ORD", 25);
-    let one = Request { ports: request.ports[1..].to_vec(), ..request };
+    let one = Request {
+        ports: request.ports[1..].to_vec(),
+        ..request
+    };
     assert_eq!(again.ensure(&one).await.unwrap().ingress, ingress);
     assert_eq!(mimic.ids("aports").await.len(), 1);
     again.delete(&one).await.unwrap();
@@ -94,7 +127,11 @@ async fn ports_share_an_address(mimic: &Mimic) {
 }
 
 async fn one_that_is_busy_is_waited_for(mimic: &Mimic) {
-    let poll = Poll { first: Duration::from_millis(1), last: Duration::from_millis(1), within: Duration::ZERO };
+    let poll = Poll {
+        first: Duration::from_millis(1),
+        last: Duration::from_millis(1),
+        within: Duration::ZERO,
+    };
     let (provider, request) = (mimic.provider_with("ORD", 25, poll), service("busy", &[80]));
     // The second time for its monitor, which would be the first to wait.
     for _ in 0..2 {
@@ -102,9 +139,14 @@ async fn one_that_is_busy_is_waited_for(mimic: &Mimic) {
     }
     let id = mimic.ids("abusy").await[0];
     mimic.set_status(id, "PENDING_UPDATE").await;
-    let more = Request { nodes: nodes(3), ..request.clone() };
+    let more = Request {
+        nodes: nodes(3),
+        ..request.clone()
+    };
     let answer = provider.update_nodes(&more).await;
-    let Err(ProviderError::RetryAfter { reason, .. }) = &answer else { panic!("{answer:?}") };
+    let Err(ProviderError::RetryAfter { reason, .. }) = &answer else {
+        panic!("{answer:?}")
+    };
     assert_eq!(*reason, format!("load balancer {id} is PENDING_UPDATE"));
     mimic.set_status(id, "ACTIVE").await;
     provider.update_nodes(&more).await.unwrap();
@@ -115,15 +157,40 @@ async fn one_that_is_busy_is_waited_for(mimic: &Mimic) {
 
 async fn the_limit_of_the_account_is_told(mimic: &Mimic) {
     let (provider, request) = (mimic.provider("ORD", 50), service("limit", &[80]));
-    provider.ensure(&Request { nodes: nodes(25), ..request.clone() }).await.unwrap();
-    let answer = provider.update_nodes(&Request { nodes: nodes(26), ..request.clone() }).await;
-    let Err(ProviderError::Refused { reason: "QuotaExceeded", message }) = &answer else { panic!("{answer:?}") };
+    provider
+        .ensure(&Request {
+            nodes: nodes(25),
+            ..request.clone()
+        })
+        .await
+        .unwrap();
+    let answer = provider
+        .update_nodes(&Request {
+            nodes: nodes(26),
+            ..request.clone()
+        })
+        .await;
+    let Err(ProviderError::Refused {
+        reason: "QuotaExceeded",
+        message,
+    }) = &answer
+    else {
+        panic!("{answer:?}")
+    };
     assert!(message.contains("Nodes must not exceed 25"), "{message}");
     provider.delete(&request).await.unwrap();
 }
 
 async fn regions_are_looked_up(mimic: &Mimic) {
-    let answer = mimic.provider("LON", 25).ensure(&service("elsewhere", &[80])).await;
-    let Err(ProviderError::Failed(message)) = &answer else { panic!("{answer:?}") };
-    assert!(message.contains("no rax:load-balancer in region \"LON\": use one of ORD"), "{message}");
+    let answer = mimic
+        .provider("LON", 25)
+        .ensure(&service("elsewhere", &[80]))
+        .await;
+    let Err(ProviderError::Failed(message)) = &answer else {
+        panic!("{answer:?}")
+    };
+    assert!(
+        message.contains("no rax:load-balancer in region \"LON\": use one of ORD"),
+        "{message}"
+    );
 }

@@ -58,7 +58,11 @@ impl Flow {
         }
         Some(Flow {
             protocol,
-            to: end_of(&original, [DESTINATION_V4, DESTINATION_V6], DESTINATION_PORT)?,
+            to: end_of(
+                &original,
+                [DESTINATION_V4, DESTINATION_V6],
+                DESTINATION_PORT,
+            )?,
             answered_by: end_of(&reply, [SOURCE_V4, SOURCE_V6], SOURCE_PORT)?,
             reply: reply.data.to_vec(),
             zone: attribute(ZONE).map(|zone| zone.data.to_vec()),
@@ -66,20 +70,28 @@ impl Flow {
         })
     }
 
-    /// By who answers it, so that a flow which took this one's place meanwhile, to a better endpoint, stays.
+    /// By who answers it, so that a flow which took this one's place meanwhile, to a better
+    /// endpoint, stays.
     pub fn delete(&self, requests: &mut Messages) {
-        requests.netfilter(SUBSYSTEM, DELETE, 0, number(Family::of(self.to.ip())), |m| {
-            m.nested(REPLY, |m| m.raw(&self.reply));
-            for (kind, value) in [(ZONE, &self.zone), (ID, &self.id)] {
-                if let Some(value) = value {
-                    m.put(kind, value);
+        requests.netfilter(
+            SUBSYSTEM,
+            DELETE,
+            0,
+            number(Family::of(self.to.ip())),
+            |m| {
+                m.nested(REPLY, |m| m.raw(&self.reply));
+                for (kind, value) in [(ZONE, &self.zone), (ID, &self.id)] {
+                    if let Some(value) = value {
+                        m.put(kind, value);
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 }
 
-/// List the flows of one family and protocol, and only those that the kernel can tell to be of interest.
+/// List the flows of one family and protocol, and only those that the kernel can tell to be of
+/// interest.
 pub fn list(scope: &Scope) -> Messages {
     let mut request = Messages::new();
     request.netfilter(SUBSYSTEM, GET, flags::DUMP, number(scope.family), |m| {
@@ -105,13 +117,23 @@ pub fn list(scope: &Scope) -> Messages {
 
 fn end_of(direction: &Attribute, [v4, v6]: [u16; 2], port: u16) -> Option<SocketAddr> {
     let addresses = direction.nested().find_kind(ADDRESSES)?;
-    let find = |kind| addresses.nested().find_kind(kind).map(|attribute| attribute.data);
+    let find = |kind| {
+        addresses
+            .nested()
+            .find_kind(kind)
+            .map(|attribute| attribute.data)
+    };
     let address = match (find(v4), find(v6)) {
         (Some(v4), _) => IpAddr::from(<[u8; 4]>::try_from(v4).ok()?),
         (None, Some(v6)) => IpAddr::from(<[u8; 16]>::try_from(v6).ok()?),
         (None, None) => return None,
     };
-    let port = direction.nested().find_kind(PORTS)?.nested().find_kind(port)?.u16_be()?;
+    let port = direction
+        .nested()
+        .find_kind(PORTS)?
+        .nested()
+        .find_kind(port)?
+        .u16_be()?;
     Some(SocketAddr::new(address, port))
 }
 

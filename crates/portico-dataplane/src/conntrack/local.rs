@@ -1,4 +1,5 @@
-//! Which addresses are local to the node, as the kernel's routing sees it: node ports may answer on any of those.
+//! Which addresses are local to the node, as the kernel's routing sees it: node ports may answer on
+//! any of those.
 
 use crate::netlink::{Messages, Socket};
 use std::collections::BTreeMap;
@@ -19,7 +20,10 @@ pub struct LocalAddresses {
 
 impl LocalAddresses {
     pub fn open() -> io::Result<LocalAddresses> {
-        Ok(LocalAddresses { routes: Socket::open(libc::NETLINK_ROUTE)?, known: BTreeMap::new() })
+        Ok(LocalAddresses {
+            routes: Socket::open(libc::NETLINK_ROUTE)?,
+            known: BTreeMap::new(),
+        })
     }
 
     pub fn forget(&mut self) {
@@ -30,7 +34,9 @@ impl LocalAddresses {
         if let Some(known) = self.known.get(&address) {
             return *known;
         }
-        let answer = self.routes.query(&route_to(address), |message| message.payload.get(TYPE_AT).copied());
+        let answer = self.routes.query(&route_to(address), |message| {
+            message.payload.get(TYPE_AT).copied()
+        });
         // An address that nobody has a route to is not local.
         let local = answer.is_ok_and(|types| types.contains(&LOCAL));
         self.known.insert(address, local);
@@ -45,7 +51,20 @@ fn route_to(address: IpAddr) -> Messages {
     };
     let mut request = Messages::new();
     request.message(GET_ROUTE, 0, |m| {
-        m.raw(&[family as u8, octets.len() as u8 * 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        m.raw(&[
+            family as u8,
+            octets.len() as u8 * 8,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ]);
         m.put(DESTINATION, &octets);
     });
     request

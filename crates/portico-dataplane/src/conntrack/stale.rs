@@ -1,40 +1,49 @@
-//! Which flows are stale: those to a frontend that do not go to an endpoint which still serves it. Pure.
+//! Which flows are stale: those to a frontend that do not go to an endpoint which still serves it.
+//! Pure.
 
 use super::flow::Flow;
 use portico_model::table::{
-    Change, Endpoint, Family, ForwardingTable, Frontend, FrontendKey, NodePortAddresses, NodeRules, PerFamily, PortKey,
-    Protocol, ServicePort,
+    Change, Endpoint, Family, ForwardingTable, Frontend, FrontendKey, NodePortAddresses, NodeRules,
+    PerFamily, PortKey, Protocol, ServicePort,
 };
 use std::collections::{BTreeMap, btree_map::Entry};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long flows to a port that lost its last endpoint are left alone. There is nobody else to send them to, and the
-/// endpoint may be back in a moment; but its address may also become another pod's.
+/// How long flows to a port that lost its last endpoint are left alone. There is nobody else to
+/// send them to, and the endpoint may be back in a moment; but its address may also become another
+/// pod's.
 pub const ABANDONED_AFTER: Duration = Duration::from_secs(10);
 
-/// Which flows to end: what holds for each frontend that can have stale ones. Flows to anything else are not touched.
+/// Which flows to end: what holds for each frontend that can have stale ones. Flows to anything
+/// else are not touched.
 #[derive(Clone, Debug, Default)]
 pub struct Stale {
     frontends: BTreeMap<FrontendKey, Fate>,
     node_ports: PerFamily<NodePortAddresses>,
-    /// Ports without endpoints, whose flows are to be looked at with [`check`] after [`ABANDONED_AFTER`].
+    /// Ports without endpoints, whose flows are to be looked at with [`check`] after
+    /// [`ABANDONED_AFTER`].
     pub abandoned: Vec<PortKey>,
 }
 
 #[derive(Clone, Debug)]
 enum Fate {
-    /// Flows that go to one of its endpoints stay. All others end, also those that nobody translated: they began before the
-    /// frontend was there.
+    /// Flows that go to one of its endpoints stay. All others end, also those that nobody
+    /// translated: they began before the frontend was there.
     Served(Arc<ServicePort>),
-    /// There is no such frontend any more. Flows end that go to an endpoint it had; what else is sent there is not ours.
+    /// There is no such frontend any more. Flows end that go to an endpoint it had; what else is
+    /// sent there is not ours.
     Gone(Arc<ServicePort>),
 }
 
 /// What changed ports make stale. To be used after the change is installed.
 pub fn plan(changes: &[Change], rules: &NodeRules) -> Stale {
-    let changes = || changes.iter().filter(|change| is_ended(change.key.protocol));
+    let changes = || {
+        changes
+            .iter()
+            .filter(|change| is_ended(change.key.protocol))
+    };
     if changes().next().is_none() {
         return Stale::default();
     }
@@ -53,8 +62,8 @@ pub fn plan(changes: &[Change], rules: &NodeRules) -> Stale {
     stale
 }
 
-/// Everything that can be known to be stale from the table alone, for these of its ports. For the start, for when the
-/// node's rules changed, and for what was abandoned.
+/// Everything that can be known to be stale from the table alone, for these of its ports. For the
+/// start, for when the node's rules changed, and for what was abandoned.
 pub fn check<'a>(table: &ForwardingTable, ports: impl IntoIterator<Item = &'a PortKey>) -> Stale {
     let mut stale = Stale::new(&table.rules);
     for key in ports.into_iter().filter(|key| is_ended(key.protocol)) {
@@ -69,7 +78,10 @@ pub fn check<'a>(table: &ForwardingTable, ports: impl IntoIterator<Item = &'a Po
 
 impl Stale {
     fn new(rules: &NodeRules) -> Stale {
-        Stale { node_ports: rules.node_ports.clone(), ..Stale::default() }
+        Stale {
+            node_ports: rules.node_ports.clone(),
+            ..Stale::default()
+        }
     }
 
     /// There is nothing to look for now.
@@ -87,7 +99,8 @@ impl Stale {
             self.abandoned.push(key.clone());
         }
         // Without endpoints before, there may be flows left from when there were some.
-        let others = has_endpoints && before.is_some_and(|before| !had || loses_endpoints(before, after));
+        let others =
+            has_endpoints && before.is_some_and(|before| !had || loses_endpoints(before, after));
         for frontend in &after.frontends {
             let is_new = !before.is_some_and(|before| has(before, frontend));
             if is_new || others {
@@ -97,7 +110,11 @@ impl Stale {
     }
 
     fn lost(&mut self, key: &PortKey, before: &Arc<ServicePort>, after: Option<&ServicePort>) {
-        for frontend in before.frontends.iter().filter(|frontend| !after.is_some_and(|after| has(after, frontend))) {
+        for frontend in before
+            .frontends
+            .iter()
+            .filter(|frontend| !after.is_some_and(|after| has(after, frontend)))
+        {
             if let Entry::Vacant(free) = self.frontends.entry(FrontendKey::of(frontend, key)) {
                 free.insert(Fate::Gone(Arc::clone(before)));
             }
@@ -116,12 +133,20 @@ impl Stale {
         is_local: &mut dyn FnMut(IpAddr) -> bool,
     ) -> bool {
         let family = Family::of(to.ip());
-        let fate_at = |address| self.frontends.get(&FrontendKey { family, address, port: to.port(), protocol });
+        let fate_at = |address| {
+            self.frontends.get(&FrontendKey {
+                family,
+                address,
+                port: to.port(),
+                protocol,
+            })
+        };
         let node_port = || fate_at(None).filter(|_| self.has_node_ports(to.ip(), is_local));
         match fate_at(Some(to.ip())).or_else(node_port) {
             Some(Fate::Served(port)) => !serves(port, answered_by),
             Some(Fate::Gone(port)) if has_endpoints(port) => serves(port, answered_by),
-            // Those it had before that are not known any more; whatever was translated went to one of them.
+            // Those it had before that are not known any more; whatever was translated went to one
+            // of them.
             Some(Fate::Gone(_)) => answered_by != to,
             None => false,
         }
@@ -139,15 +164,20 @@ impl Stale {
     pub(super) fn scopes(&self) -> Vec<Scope> {
         let mut scopes: BTreeMap<(Family, Protocol), Scope> = BTreeMap::new();
         for key in self.frontends.keys() {
-            let scope = scopes.entry((key.family, key.protocol)).or_insert_with(|| Scope::of(key));
-            scope.address = scope.address.filter(|address| key.address == Some(*address));
+            let scope = scopes
+                .entry((key.family, key.protocol))
+                .or_insert_with(|| Scope::of(key));
+            scope.address = scope
+                .address
+                .filter(|address| key.address == Some(*address));
             scope.port = scope.port.filter(|port| key.port == *port);
         }
         scopes.into_values().collect()
     }
 }
 
-/// Flows of one family and protocol; if they all have the same destination address or port, with that.
+/// Flows of one family and protocol; if they all have the same destination address or port, with
+/// that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     pub family: Family,
@@ -158,7 +188,12 @@ pub struct Scope {
 
 impl Scope {
     fn of(key: &FrontendKey) -> Scope {
-        Scope { family: key.family, protocol: key.protocol, address: key.address, port: Some(key.port) }
+        Scope {
+            family: key.family,
+            protocol: key.protocol,
+            address: key.address,
+            port: Some(key.port),
+        }
     }
 }
 
@@ -170,12 +205,16 @@ fn is_ended(protocol: Protocol) -> bool {
 }
 
 fn has(port: &ServicePort, frontend: &Frontend) -> bool {
-    port.frontends.iter().any(|other| (other.address, other.port) == (frontend.address, frontend.port))
+    port.frontends
+        .iter()
+        .any(|other| (other.address, other.port) == (frontend.address, frontend.port))
 }
 
 /// All that serve, whether they get new connections or not.
 fn endpoints(port: &ServicePort) -> impl Iterator<Item = &Endpoint> {
-    [&port.cluster, &port.local, &port.lingering].into_iter().flat_map(|pool| pool.iter())
+    [&port.cluster, &port.local, &port.lingering]
+        .into_iter()
+        .flat_map(|pool| pool.iter())
 }
 
 fn has_endpoints(port: &ServicePort) -> bool {
@@ -184,13 +223,16 @@ fn has_endpoints(port: &ServicePort) -> bool {
 
 fn serves(port: &ServicePort, at: SocketAddr) -> bool {
     let wanted = (at.ip(), at.port());
-    let has =
-        |pool: &[Endpoint]| pool.binary_search_by_key(&wanted, |endpoint| (endpoint.address, endpoint.port)).is_ok();
+    let has = |pool: &[Endpoint]| {
+        pool.binary_search_by_key(&wanted, |endpoint| (endpoint.address, endpoint.port))
+            .is_ok()
+    };
     has(&port.cluster) || has(&port.local) || has(&port.lingering)
 }
 
 fn loses_endpoints(before: &ServicePort, after: &ServicePort) -> bool {
-    endpoints(before).any(|endpoint| !serves(after, SocketAddr::new(endpoint.address, endpoint.port)))
+    endpoints(before)
+        .any(|endpoint| !serves(after, SocketAddr::new(endpoint.address, endpoint.port)))
 }
 
 #[cfg(test)]

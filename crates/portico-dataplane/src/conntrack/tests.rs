@@ -2,8 +2,8 @@
 
 use super::*;
 use portico_model::table::{
-    Change, Endpoint, Family, ForwardingTable, Frontend, FrontendKind, Masquerade, NodePortAddresses, NodeRules,
-    Outcome, PerFamily, PortKey, Protocol, ServiceName, ServicePort,
+    Change, Endpoint, Family, ForwardingTable, Frontend, FrontendKind, Masquerade,
+    NodePortAddresses, NodeRules, Outcome, PerFamily, PortKey, Protocol, ServiceName, ServicePort,
 };
 use portico_testbed::{Host, Testbed};
 use std::net::{SocketAddr, UdpSocket};
@@ -52,7 +52,14 @@ fn remaining(host: &Host) -> Vec<u16> {
     let mut ports = Vec::new();
     for family in ["ipv4", "ipv6"] {
         let listed = tool(host, "conntrack", &format!("-L -f {family}"));
-        let port = |line: &str| line.split("sport=").nth(1)?.split(' ').next()?.parse::<u16>().ok();
+        let port = |line: &str| {
+            line.split("sport=")
+                .nth(1)?
+                .split(' ')
+                .next()?
+                .parse::<u16>()
+                .ok()
+        };
         ports.extend(listed.lines().filter_map(port));
     }
     ports.sort_unstable();
@@ -62,8 +69,15 @@ fn remaining(host: &Host) -> Vec<u16> {
 fn service_port(frontends: &[&str], endpoints: &[&str]) -> Arc<ServicePort> {
     let frontend = |text: &&str| {
         let at: Option<SocketAddr> = text.parse().ok();
-        let port = at.map_or_else(|| text.trim_start_matches(':').parse().unwrap(), |at| at.port());
-        let kind = if at.is_some() { FrontendKind::ClusterIp } else { FrontendKind::NodePort };
+        let port = at.map_or_else(
+            || text.trim_start_matches(':').parse().unwrap(),
+            |at| at.port(),
+        );
+        let kind = if at.is_some() {
+            FrontendKind::ClusterIp
+        } else {
+            FrontendKind::NodePort
+        };
         let (inside, outside) = (Outcome::Cluster, Outcome::Cluster);
         Frontend {
             kind,
@@ -77,7 +91,11 @@ fn service_port(frontends: &[&str], endpoints: &[&str]) -> Arc<ServicePort> {
     };
     let endpoint = |text: &&str| {
         let at: SocketAddr = text.parse().unwrap();
-        Endpoint { address: at.ip(), port: at.port(), local: false }
+        Endpoint {
+            address: at.ip(),
+            port: at.port(),
+            local: false,
+        }
     };
     Arc::new(ServicePort {
         frontends: frontends.iter().map(frontend).collect(),
@@ -87,13 +105,27 @@ fn service_port(frontends: &[&str], endpoints: &[&str]) -> Arc<ServicePort> {
 }
 
 fn key(protocol: Protocol, family: Family) -> PortKey {
-    let service = ServiceName { namespace: "default".into(), name: "dns".into() };
-    PortKey { service, port: "".into(), protocol, family }
+    let service = ServiceName {
+        namespace: "default".into(),
+        name: "dns".into(),
+    };
+    PortKey {
+        service,
+        port: "".into(),
+        protocol,
+        family,
+    }
 }
 
 fn everywhere() -> NodeRules {
     let all = NodePortAddresses::AllLocal { loopback: true };
-    NodeRules { node_ports: PerFamily { v4: all.clone(), v6: all }, ..NodeRules::default() }
+    NodeRules {
+        node_ports: PerFamily {
+            v4: all.clone(),
+            v6: all,
+        },
+        ..NodeRules::default()
+    }
 }
 
 fn end(host: &Host, stale: &Stale) -> usize {
@@ -115,12 +147,37 @@ fn exactly_the_stale_flows_end() {
     udp("10.0.0.9:1008", "192.0.2.1:30053", "10.244.0.2:53");
     udp("10.0.0.9:1009", "198.51.100.1:30053", "198.51.100.1:30053");
     udp("10.0.0.9:1010", "127.0.0.1:30053", "10.244.0.1:53");
-    inject(&host, "tcp", "10.0.0.9:1011", "10.96.0.1:53", "10.244.0.1:53", "");
-    inject(&host, "udp", "10.0.0.9:1012", "10.96.0.1:53", "10.244.0.1:53", "--zone 7");
-    inject(&host, "udp", "10.0.0.9:1013", "10.96.0.1:53", "10.244.0.2:53", "--zone 7");
+    inject(
+        &host,
+        "tcp",
+        "10.0.0.9:1011",
+        "10.96.0.1:53",
+        "10.244.0.1:53",
+        "",
+    );
+    inject(
+        &host,
+        "udp",
+        "10.0.0.9:1012",
+        "10.96.0.1:53",
+        "10.244.0.1:53",
+        "--zone 7",
+    );
+    inject(
+        &host,
+        "udp",
+        "10.0.0.9:1013",
+        "10.96.0.1:53",
+        "10.244.0.2:53",
+        "--zone 7",
+    );
     udp("[fd02::9]:1014", "[fd00::1]:53", "[fd01::1]:53");
     udp("[fd02::9]:1015", "[2001:db8::1]:30053", "[fd01::1]:53");
-    udp("[fd02::9]:1016", "[2001:db8::2]:30053", "[2001:db8::2]:30053");
+    udp(
+        "[fd02::9]:1016",
+        "[2001:db8::2]:30053",
+        "[2001:db8::2]:30053",
+    );
     let all: Vec<u16> = (1001..=1016).collect();
     assert_eq!(remaining(&host), all);
 
@@ -128,37 +185,102 @@ fn exactly_the_stale_flows_end() {
     let frontends = ["10.96.0.1:53", ":30053"];
     let before = service_port(&frontends, &["10.244.0.1:53", "10.244.0.2:53"]);
     let after = service_port(&frontends, &["10.244.0.2:53"]);
-    let change = Change { key: key_v4.clone(), before: Some(before), after: Some(Arc::clone(&after)) };
-    assert_eq!(end(&host, &plan(std::slice::from_ref(&change), &everywhere())), 5);
-    assert_eq!(remaining(&host), [1002, 1004, 1005, 1006, 1008, 1009, 1011, 1013, 1014, 1015, 1016]);
-    assert_eq!(end(&host, &plan(&[change], &everywhere())), 0, "again: nothing is left to do");
+    let change = Change {
+        key: key_v4.clone(),
+        before: Some(before),
+        after: Some(Arc::clone(&after)),
+    };
+    assert_eq!(
+        end(&host, &plan(std::slice::from_ref(&change), &everywhere())),
+        5
+    );
+    assert_eq!(
+        remaining(&host),
+        [
+            1002, 1004, 1005, 1006, 1008, 1009, 1011, 1013, 1014, 1015, 1016
+        ]
+    );
+    assert_eq!(
+        end(&host, &plan(&[change], &everywhere())),
+        0,
+        "again: nothing is left to do"
+    );
 
     // The other family, and what the table alone tells.
     let table = ForwardingTable::new(
         everywhere(),
         [
             (key_v4, after),
-            (key(Protocol::Udp, Family::V6), service_port(&["[fd00::1]:53", ":30053"], &["[fd01::2]:53"])),
+            (
+                key(Protocol::Udp, Family::V6),
+                service_port(&["[fd00::1]:53", ":30053"], &["[fd01::2]:53"]),
+            ),
         ]
         .into(),
     );
     assert_eq!(end(&host, &check(&table, table.ports.keys())), 2);
-    assert_eq!(remaining(&host), [1002, 1004, 1005, 1006, 1008, 1009, 1011, 1013, 1016]);
+    assert_eq!(
+        remaining(&host),
+        [1002, 1004, 1005, 1006, 1008, 1009, 1011, 1013, 1016]
+    );
 }
 
 #[test]
 fn the_kernel_lists_only_what_was_asked_for() {
     let host = host();
-    inject(&host, "udp", "10.0.0.9:1001", "10.96.0.1:53", "10.244.0.1:53", "");
-    inject(&host, "udp", "10.0.0.9:1002", "10.96.0.1:54", "10.244.0.1:53", "");
-    inject(&host, "udp", "10.0.0.9:1003", "10.96.0.2:53", "10.244.0.1:53", "");
-    inject(&host, "tcp", "10.0.0.9:1004", "10.96.0.1:53", "10.244.0.1:53", "");
-    inject(&host, "udp", "[fd02::9]:1005", "[fd00::1]:53", "[fd01::1]:53", "");
+    inject(
+        &host,
+        "udp",
+        "10.0.0.9:1001",
+        "10.96.0.1:53",
+        "10.244.0.1:53",
+        "",
+    );
+    inject(
+        &host,
+        "udp",
+        "10.0.0.9:1002",
+        "10.96.0.1:54",
+        "10.244.0.1:53",
+        "",
+    );
+    inject(
+        &host,
+        "udp",
+        "10.0.0.9:1003",
+        "10.96.0.2:53",
+        "10.244.0.1:53",
+        "",
+    );
+    inject(
+        &host,
+        "tcp",
+        "10.0.0.9:1004",
+        "10.96.0.1:53",
+        "10.244.0.1:53",
+        "",
+    );
+    inject(
+        &host,
+        "udp",
+        "[fd02::9]:1005",
+        "[fd00::1]:53",
+        "[fd01::1]:53",
+        "",
+    );
     let mut tracker = host.enter(|| Socket::netfilter().unwrap());
     let mut listed = |family, address: &str, port| {
         let address = address.parse().ok();
-        let request = flow::list(&stale::Scope { family, protocol: Protocol::Udp, address, port });
-        tracker.query(&request, |message| Some(message.kind)).unwrap().len()
+        let request = flow::list(&stale::Scope {
+            family,
+            protocol: Protocol::Udp,
+            address,
+            port,
+        });
+        tracker
+            .query(&request, |message| Some(message.kind))
+            .unwrap()
+            .len()
     };
     assert_eq!(listed(Family::V4, "10.96.0.1", Some(53)), 1);
     assert_eq!(listed(Family::V4, "10.96.0.1", None), 2);
@@ -172,10 +294,18 @@ fn the_kernel_lists_only_what_was_asked_for() {
 fn a_flow_that_took_the_place_of_a_stale_one_stays() {
     let host = host();
     let flow = |by: &str| inject(&host, "udp", "10.0.0.9:1001", "10.96.0.1:53", by, "");
-    let scope = stale::Scope { family: Family::V4, protocol: Protocol::Udp, address: None, port: None };
+    let scope = stale::Scope {
+        family: Family::V4,
+        protocol: Protocol::Udp,
+        address: None,
+        port: None,
+    };
     let mut conntrack = host.enter(|| Conntrack::open().unwrap());
     flow("10.244.0.1:53");
-    let listed = conntrack.tracker.query(&flow::list(&scope), |m| Flow::parse(&m, Protocol::Udp)).unwrap();
+    let listed = conntrack
+        .tracker
+        .query(&flow::list(&scope), |m| Flow::parse(&m, Protocol::Udp))
+        .unwrap();
     tool(&host, "conntrack", "-D -p udp");
     flow("10.244.0.2:53");
     assert_eq!(conntrack.delete(&listed).unwrap(), 0);
@@ -185,12 +315,37 @@ fn a_flow_that_took_the_place_of_a_stale_one_stays() {
 #[test]
 fn sctp_flows_end_too() {
     let host = host();
-    inject(&host, "sctp", "10.0.0.9:2001", "10.96.0.1:3868", "10.244.0.1:3868", "");
-    inject(&host, "sctp", "10.0.0.9:2002", "10.96.0.1:3868", "10.244.0.2:3868", "");
-    inject(&host, "udp", "10.0.0.9:2003", "10.96.0.1:3868", "10.244.0.1:3868", "");
+    inject(
+        &host,
+        "sctp",
+        "10.0.0.9:2001",
+        "10.96.0.1:3868",
+        "10.244.0.1:3868",
+        "",
+    );
+    inject(
+        &host,
+        "sctp",
+        "10.0.0.9:2002",
+        "10.96.0.1:3868",
+        "10.244.0.2:3868",
+        "",
+    );
+    inject(
+        &host,
+        "udp",
+        "10.0.0.9:2003",
+        "10.96.0.1:3868",
+        "10.244.0.1:3868",
+        "",
+    );
     let before = service_port(&["10.96.0.1:3868"], &["10.244.0.1:3868"]);
     let after = service_port(&["10.96.0.1:3868"], &["10.244.0.2:3868"]);
-    let change = Change { key: key(Protocol::Sctp, Family::V4), before: Some(before), after: Some(after) };
+    let change = Change {
+        key: key(Protocol::Sctp, Family::V4),
+        before: Some(before),
+        after: Some(after),
+    };
     assert_eq!(end(&host, &plan(&[change], &everywhere())), 1);
     assert_eq!(remaining(&host), [2002, 2003]);
 }
@@ -226,7 +381,8 @@ fn many_flows_end_at_once() {
 #[test]
 fn a_flow_moves_to_the_endpoint_that_is_left() {
     let host = host();
-    host.route(portico_testbed::Route::to("10.96.0.0/16").link("lo")).unwrap();
+    host.route(portico_testbed::Route::to("10.96.0.0/16").link("lo"))
+        .unwrap();
     let rules = |endpoint: u16| {
         format!(
             "flush ruleset\ntable ip t {{ chain c {{ type nat hook output priority -100; \
@@ -240,7 +396,9 @@ fn a_flow_moves_to_the_endpoint_that_is_left() {
     };
     let socket = |at: &str| {
         let socket = host.enter(|| UdpSocket::bind(at).unwrap());
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
         socket
     };
     let (one, two) = (socket("192.0.2.1:9001"), socket("192.0.2.1:9002"));
@@ -253,7 +411,11 @@ fn a_flow_moves_to_the_endpoint_that_is_left() {
     assert_eq!(one.recv(&mut buffer).unwrap(), 1);
     nft(&rules(9002));
     client.send(b"22").unwrap();
-    assert_eq!(one.recv(&mut buffer).unwrap(), 2, "the kernel does not move a flow by itself");
+    assert_eq!(
+        one.recv(&mut buffer).unwrap(),
+        2,
+        "the kernel does not move a flow by itself"
+    );
 
     let change = Change {
         key: key(Protocol::Udp, Family::V4),
@@ -275,15 +437,31 @@ fn connections_of_one_endpoint_through_one_frontend_end() {
         ("tcp", "192.0.2.9:1004", "10.0.0.1:6443", "10.0.0.1:6443"),
         ("tcp", "192.0.2.9:1005", "192.0.2.101:6443", "10.0.0.1:6443"),
         ("udp", "192.0.2.9:1006", "192.0.2.100:6443", "10.0.0.1:6443"),
-        ("tcp", "[2001:db8::9]:2001", "[2001:db8::100]:6443", "[fd00::1]:6443"),
-        ("tcp", "[2001:db8::9]:2002", "[2001:db8::100]:6443", "[fd00::2]:6443"),
+        (
+            "tcp",
+            "[2001:db8::9]:2001",
+            "[2001:db8::100]:6443",
+            "[fd00::1]:6443",
+        ),
+        (
+            "tcp",
+            "[2001:db8::9]:2002",
+            "[2001:db8::100]:6443",
+            "[fd00::2]:6443",
+        ),
     ];
     for (protocol, client, to, by) in flows {
         inject(&host, protocol, client, to, by, "");
     }
     let mut conntrack = host.enter(|| Conntrack::open().unwrap());
     let mut end = |endpoint: &str, frontend: &str| {
-        conntrack.end_served_by(endpoint.parse().unwrap(), frontend.parse().unwrap(), Protocol::Tcp).unwrap()
+        conntrack
+            .end_served_by(
+                endpoint.parse().unwrap(),
+                frontend.parse().unwrap(),
+                Protocol::Tcp,
+            )
+            .unwrap()
     };
     assert_eq!(end("10.0.0.1:6443", "192.0.2.100:6443"), 1);
     assert_eq!(end("[fd00::1]:6443", "[2001:db8::100]:6443"), 1);

@@ -1,7 +1,9 @@
-//! What does not depend on any service port: chains with fixed rules, the ends of shared chains, and the hooks, rules in the
-//! kernel's own chains that lead to ours.
+//! What does not depend on any service port: chains with fixed rules, the ends of shared chains,
+//! and the hooks, rules in the kernel's own chains that lead to ours.
 
-use super::names::{FORWARD, MARK_MASQ, MARTIANS, MASQ_UNLESS_POD, POSTROUTING, SERVICES, Shared, Table};
+use super::names::{
+    FORWARD, MARK_MASQ, MARTIANS, MASQ_UNLESS_POD, POSTROUTING, SERVICES, Shared, Table,
+};
 use super::rules::{Chain, Rule, destination, family_of, from_pod};
 use portico_model::table::{Family, NodePortAddresses, NodeRules};
 
@@ -12,22 +14,42 @@ const NEW: &str = "-m conntrack --ctstate NEW";
 pub struct Features {
     /// `MASQUERADE --random-fully` is known.
     pub random_fully: bool,
-    /// Packets that belong to no known connection are dropped (not wanted where conntrack takes stray segments).
+    /// Packets that belong to no known connection are dropped (not wanted where conntrack takes
+    /// stray segments).
     pub drop_invalid: bool,
 }
 
 pub fn fixed_chains(rules: &NodeRules, family: Family, features: Features) -> Vec<Chain> {
     let mark = format!("{:#x}", rules.masquerade_mark);
-    let nat = |name: &str, rules: Vec<String>| Chain { table: Table::Nat, name: name.to_owned(), rules };
+    let nat = |name: &str, rules: Vec<String>| Chain {
+        table: Table::Nat,
+        name: name.to_owned(),
+        rules,
+    };
     let mut chains = vec![
-        nat(MARK_MASQ, vec![format!("-j MARK --set-xmark {mark}/{mark}")]),
+        nat(
+            MARK_MASQ,
+            vec![format!("-j MARK --set-xmark {mark}/{mark}")],
+        ),
         nat(POSTROUTING, postrouting(&mark, features)),
-        Chain { table: Table::Filter, name: FORWARD.to_owned(), rules: forward(&mark, features) },
-        Chain { table: Table::Filter, name: SERVICES.to_owned(), rules: refusals(rules, family) },
+        Chain {
+            table: Table::Filter,
+            name: FORWARD.to_owned(),
+            rules: forward(&mark, features),
+        },
+        Chain {
+            table: Table::Filter,
+            name: SERVICES.to_owned(),
+            rules: refusals(rules, family),
+        },
     ];
     chains.extend(masq_unless_pod(rules, family));
     if family == Family::V4 && rules.route_localnet {
-        chains.push(Chain { table: Table::Filter, name: MARTIANS.to_owned(), rules: vec![MARTIAN_RULE.to_owned()] });
+        chains.push(Chain {
+            table: Table::Filter,
+            name: MARTIANS.to_owned(),
+            rules: vec![MARTIAN_RULE.to_owned()],
+        });
     }
     chains
 }
@@ -38,70 +60,120 @@ pub fn masq_unless_pod(rules: &NodeRules, family: Family) -> Option<Chain> {
     if pods.len() < 2 {
         return None;
     }
-    let spared = pods.into_iter().map(|(source, interface)| Rule { source, interface, ..Rule::to("RETURN") }.text());
+    let spared = pods.into_iter().map(|(source, interface)| {
+        Rule {
+            source,
+            interface,
+            ..Rule::to("RETURN")
+        }
+        .text()
+    });
     let rules = spared.chain([Rule::to(MARK_MASQ).text()]).collect();
-    Some(Chain { table: Table::Nat, name: MASQ_UNLESS_POD.to_owned(), rules })
+    Some(Chain {
+        table: Table::Nat,
+        name: MASQ_UNLESS_POD.to_owned(),
+        rules,
+    })
 }
 
-/// Letting packets to 127.0.0.0/8 be routed opens the node's own services to its neighbours; this closes them again.
+/// Letting packets to 127.0.0.0/8 be routed opens the node's own services to its neighbours; this
+/// closes them again.
 pub const MARTIAN_RULE: &str = "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet connections\" \
-                            -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP";
+                                -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP";
 
 /// The mark is taken off, so that a packet that passes here again is not translated again.
 pub fn postrouting(mark: &str, features: Features) -> Vec<String> {
-    let masquerade = if features.random_fully { "MASQUERADE --random-fully" } else { "MASQUERADE" };
+    let masquerade = if features.random_fully {
+        "MASQUERADE --random-fully"
+    } else {
+        "MASQUERADE"
+    };
     vec![
         format!("-m mark ! --mark {mark}/{mark} -j RETURN"),
         format!("-j MARK --set-xmark {mark}/0x0"),
-        Rule::to(masquerade).comment("kubernetes service traffic requiring SNAT").text(),
+        Rule::to(masquerade)
+            .comment("kubernetes service traffic requiring SNAT")
+            .text(),
     ]
 }
 
 /// What was marked may pass even where the node forwards nothing else.
 pub fn forward(mark: &str, features: Features) -> Vec<String> {
-    let invalid = features.drop_invalid.then(|| "-m conntrack --ctstate INVALID -j DROP".to_owned());
-    let marked =
-        Rule::to("ACCEPT").comment("kubernetes forwarding rules").matching(&format!("-m mark --mark {mark}/{mark}"));
+    let invalid = features
+        .drop_invalid
+        .then(|| "-m conntrack --ctstate INVALID -j DROP".to_owned());
+    let marked = Rule::to("ACCEPT")
+        .comment("kubernetes forwarding rules")
+        .matching(&format!("-m mark --mark {mark}/{mark}"));
     let known = Rule::to("ACCEPT")
         .comment("kubernetes forwarding conntrack rule")
         .matching("-m conntrack --ctstate RELATED,ESTABLISHED");
-    invalid.into_iter().chain([marked.text(), known.text()]).collect()
+    invalid
+        .into_iter()
+        .chain([marked.text(), known.text()])
+        .collect()
 }
 
 /// The rules that stay at the end of a shared chain.
 pub fn tail(shared: Shared, rules: &NodeRules, family: Family) -> Vec<String> {
     match shared {
         Shared::Services => {
-            let comment = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
-            node_port_jumps(rules, family, &Rule::to(Shared::NodePorts.name()).comment(comment))
+            let comment =
+                "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
+            node_port_jumps(
+                rules,
+                family,
+                &Rule::to(Shared::NodePorts.name()).comment(comment),
+            )
         }
-        // Where packets have arrived, and not where the node sends them: who sends something to itself is told that it is refused there, not
-        // that it may not.
+        // Where packets have arrived, and not where the node sends them: who sends something to
+        // itself is told that it is refused there, not that it may not.
         Shared::HealthChecks => {
             let refused = Rule::to(Shared::RefusedNodePorts.name()).matching(NEW);
-            node_port_jumps(rules, family, &refused.comment("node ports without endpoints"))
+            node_port_jumps(
+                rules,
+                family,
+                &refused.comment("node ports without endpoints"),
+            )
         }
         Shared::ClusterIps if service_cidrs(rules, family).next().is_some() => {
-            vec![Rule::to("DROP").comment("cluster IPs that no Service has").text()]
+            vec![
+                Rule::to("DROP")
+                    .comment("cluster IPs that no Service has")
+                    .text(),
+            ]
         }
-        Shared::NodePorts | Shared::Refused | Shared::RefusedNodePorts | Shared::Firewall | Shared::ClusterIps => {
-            Vec::new()
-        }
+        Shared::NodePorts
+        | Shared::Refused
+        | Shared::RefusedNodePorts
+        | Shared::Firewall
+        | Shared::ClusterIps => Vec::new(),
     }
 }
 
-/// Forwarded packets and the node's own pass here, but not those that have arrived at an address of the node.
+/// Forwarded packets and the node's own pass here, but not those that have arrived at an address of
+/// the node.
 fn refusals(rules: &NodeRules, family: Family) -> Vec<String> {
     let refused = Rule::to(Shared::Refused.name()).comment("addresses without endpoints");
-    std::iter::once(refused.text()).chain(to_cluster_ips(rules, family)).collect()
+    std::iter::once(refused.text())
+        .chain(to_cluster_ips(rules, family))
+        .collect()
 }
 
-/// What has not been given to an endpoint is still on its way to a cluster IP. Where it is not known which addresses those
-/// are, whatever was not translated is looked at.
+/// What has not been given to an endpoint is still on its way to a cluster IP. Where it is not
+/// known which addresses those are, whatever was not translated is looked at.
 fn to_cluster_ips(rules: &NodeRules, family: Family) -> Vec<String> {
-    let jump = || Rule::to(Shared::ClusterIps.name()).comment("undefined ports and unused cluster IPs");
-    let mut known: Vec<String> =
-        service_cidrs(rules, family).map(|network| Rule { destination: network, ..jump() }.text()).collect();
+    let jump =
+        || Rule::to(Shared::ClusterIps.name()).comment("undefined ports and unused cluster IPs");
+    let mut known: Vec<String> = service_cidrs(rules, family)
+        .map(|network| {
+            Rule {
+                destination: network,
+                ..jump()
+            }
+            .text()
+        })
+        .collect();
     if known.is_empty() {
         known.push(jump().matching("-m conntrack ! --ctstate DNAT").text());
     }
@@ -109,14 +181,19 @@ fn to_cluster_ips(rules: &NodeRules, family: Family) -> Vec<String> {
 }
 
 pub fn service_cidrs(rules: &NodeRules, family: Family) -> impl Iterator<Item = String> {
-    let networks =
-        rules.service_cidrs.iter().filter(move |network| family_of(network) == family && network.prefix_len() > 0);
+    let networks = rules
+        .service_cidrs
+        .iter()
+        .filter(move |network| family_of(network) == family && network.prefix_len() > 0);
     networks.map(|network| format!("-d {}", network.trunc()))
 }
 
 /// The rule for what goes to an address of the node that has node ports.
 fn node_port_jumps(rules: &NodeRules, family: Family, rule: &Rule) -> Vec<String> {
-    let jump = |destination: String| Rule { destination, ..rule.clone() };
+    let jump = |destination: String| Rule {
+        destination,
+        ..rule.clone()
+    };
     match rules.node_ports.get(family) {
         NodePortAddresses::AllLocal { loopback } => {
             let but = match (family, loopback) {
@@ -125,12 +202,21 @@ fn node_port_jumps(rules: &NodeRules, family: Family, rule: &Rule) -> Vec<String
                 // There are no node ports on ::1: the kernel would not route the answer.
                 (Family::V6, _) => "! -d ::1/128",
             };
-            vec![jump(but.to_owned()).matching("-m addrtype --dst-type LOCAL").text()]
+            vec![
+                jump(but.to_owned())
+                    .matching("-m addrtype --dst-type LOCAL")
+                    .text(),
+            ]
         }
         NodePortAddresses::Listed(addresses) => {
-            let usable =
-                |a: &&std::net::IpAddr| Family::of(**a) == family && !(family == Family::V6 && a.is_loopback());
-            addresses.iter().filter(usable).map(|address| jump(destination(*address)).text()).collect()
+            let usable = |a: &&std::net::IpAddr| {
+                Family::of(**a) == family && !(family == Family::V6 && a.is_loopback())
+            };
+            addresses
+                .iter()
+                .filter(usable)
+                .map(|address| jump(destination(*address)).text())
+                .collect()
         }
     }
 }
@@ -147,19 +233,43 @@ pub fn hooks() -> [Hook; 6] {
     let all = |chain: &str, comment: &str| Rule::to(chain).comment(comment).text();
     let firewall = || new(Shared::Firewall.name(), "kubernetes load balancer firewall");
     let services = || new(SERVICES, "kubernetes service portals");
-    let external = || new(Shared::Refused.name(), "kubernetes externally-visible service portals");
-    let health = || all(Shared::HealthChecks.name(), "kubernetes health check service ports");
+    let external = || {
+        new(
+            Shared::Refused.name(),
+            "kubernetes externally-visible service portals",
+        )
+    };
+    let health = || {
+        all(
+            Shared::HealthChecks.name(),
+            "kubernetes health check service ports",
+        )
+    };
     let forward = || all(FORWARD, "kubernetes forwarding rules");
     let translate = || all(SERVICES, "kubernetes service portals");
-    let filter = |chain, rules| Hook { table: Table::Filter, chain, rules };
-    let nat = |chain, rules| Hook { table: Table::Nat, chain, rules };
+    let filter = |chain, rules| Hook {
+        table: Table::Filter,
+        chain,
+        rules,
+    };
+    let nat = |chain, rules| Hook {
+        table: Table::Nat,
+        chain,
+        rules,
+    };
     [
         filter("INPUT", vec![firewall(), health(), external()]),
-        filter("FORWARD", vec![firewall(), forward(), services(), external()]),
+        filter(
+            "FORWARD",
+            vec![firewall(), forward(), services(), external()],
+        ),
         filter("OUTPUT", vec![firewall(), services()]),
         nat("PREROUTING", vec![translate()]),
         nat("OUTPUT", vec![translate()]),
-        nat("POSTROUTING", vec![all(POSTROUTING, "kubernetes postrouting rules")]),
+        nat(
+            "POSTROUTING",
+            vec![all(POSTROUTING, "kubernetes postrouting rules")],
+        ),
     ]
 }
 
@@ -167,5 +277,8 @@ pub fn hooks() -> [Hook; 6] {
 pub fn martian_hooks(rules: &NodeRules, family: Family) -> Vec<(&'static str, String)> {
     let needed = family == Family::V4 && rules.route_localnet;
     let chains: &[&'static str] = if needed { &["INPUT", "OUTPUT"] } else { &[] };
-    chains.iter().map(|chain| (*chain, Rule::to(MARTIANS).text())).collect()
+    chains
+        .iter()
+        .map(|chain| (*chain, Rule::to(MARTIANS).text()))
+        .collect()
 }

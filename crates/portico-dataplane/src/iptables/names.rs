@@ -28,7 +28,8 @@ pub const SERVICES: &str = "KUBE-SERVICES";
 pub const MARK_MASQ: &str = "KUBE-MARK-MASQ";
 pub const POSTROUTING: &str = "KUBE-POSTROUTING";
 pub const FORWARD: &str = "KUBE-FORWARD";
-/// Keeps packets from outside away from loopback addresses. kubelet may have made it, with the same rule.
+/// Keeps packets from outside away from loopback addresses. kubelet may have made it, with the same
+/// rule.
 pub const MARTIANS: &str = "KUBE-FIREWALL";
 /// Marks for masquerading unless the packet comes from one of several networks of pods.
 pub const MASQ_UNLESS_POD: &str = "PORTICO-MASQ-UNLESS-POD";
@@ -44,8 +45,16 @@ pub mod ipvs {
     pub const INSIDE: &str = "PORTICO-INSIDE";
     pub const OUTSIDE: &str = "PORTICO-OUTSIDE";
 
-    pub(super) const ALL: [&str; 8] =
-        [FIREWALL, SOURCE_RANGES, NODE_PORT, FILTER, INSIDE, OUTSIDE, "KUBE-LOAD-BALANCER", "KUBE-IPVS-OUT-FILTER"];
+    pub(super) const ALL: [&str; 8] = [
+        FIREWALL,
+        SOURCE_RANGES,
+        NODE_PORT,
+        FILTER,
+        INSIDE,
+        OUTSIDE,
+        "KUBE-LOAD-BALANCER",
+        "KUBE-IPVS-OUT-FILTER",
+    ];
 }
 
 /// Chains to which every service port contributes rules.
@@ -108,7 +117,13 @@ pub enum PortChain {
     Firewall,
 }
 
-const PORT_PREFIXES: [&str; 5] = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", ENDPOINT_PREFIX];
+const PORT_PREFIXES: [&str; 5] = [
+    "KUBE-SVC-",
+    "KUBE-SVL-",
+    "KUBE-EXT-",
+    "KUBE-FW-",
+    ENDPOINT_PREFIX,
+];
 const ENDPOINT_PREFIX: &str = "KUBE-SEP-";
 
 /// Whether the chain belongs to one service port.
@@ -120,7 +135,12 @@ pub fn is_port_chain(name: &str) -> bool {
 pub fn depth(name: &str) -> usize {
     let prefixes = ["KUBE-FW-", "KUBE-EXT-", "KUBE-SV", ENDPOINT_PREFIX];
     let of_port = prefixes.iter().position(|prefix| name.starts_with(prefix));
-    let first = [SERVICES, "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL"];
+    let first = [
+        SERVICES,
+        "KUBE-EXTERNAL-SERVICES",
+        "KUBE-NODEPORTS",
+        "KUBE-PROXY-FIREWALL",
+    ];
     match (name, first.iter().position(|other| *other == name), of_port) {
         (_, Some(position), _) => position,
         (_, _, Some(position)) => first.len() + position,
@@ -138,7 +158,8 @@ pub fn is_ours(name: &str) -> bool {
         || Shared::ALL.iter().any(|shared| shared.name() == name)
 }
 
-/// Whether only our own chains lead to this one of ours. A rule of the kernel's chains that does is somebody else's.
+/// Whether only our own chains lead to this one of ours. A rule of the kernel's chains that does is
+/// somebody else's.
 pub fn is_inner(name: &str) -> bool {
     is_port_chain(name) || [MARK_MASQ, MASQ_UNLESS_POD].contains(&name)
 }
@@ -150,7 +171,10 @@ pub fn port_chain(key: &PortKey, chain: PortChain) -> String {
         PortChain::External => "KUBE-EXT-",
         PortChain::Firewall => "KUBE-FW-",
     };
-    format!("{prefix}{}", short_hash(&format!("{key}{}", key.protocol.lower())))
+    format!(
+        "{prefix}{}",
+        short_hash(&format!("{key}{}", key.protocol.lower()))
+    )
 }
 
 pub fn endpoint_chain(key: &PortKey, endpoint: &Endpoint) -> String {
@@ -166,12 +190,19 @@ pub fn socket(endpoint: &Endpoint) -> SocketAddr {
 /// Sixteen characters of base32 of SHA-256.
 fn short_hash(text: &str) -> String {
     const ALPHABET: [char; 32] = [
-        'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J', 'K', 'L', 'M', 'N', 'O', 'P', 'Q', 'R', 'S', 'T', 'U', 'V',
-        'W', 'X', 'Y', 'Z', '2', '3', '4', '5', '6', '7',
+        'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J', 'K', 'L', 'M', 'N', 'O', 'P', 'Q', 'R',
+        'S', 'T', 'U', 'V', 'W', 'X', 'Y', 'Z', '2', '3', '4', '5', '6', '7',
     ];
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    let bits = digest.as_ref().iter().take(10).fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
-    (0..16).rev().filter_map(|group| ALPHABET.get((bits >> (5 * group) & 31) as usize)).collect()
+    let bits = digest
+        .as_ref()
+        .iter()
+        .take(10)
+        .fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
+    (0..16)
+        .rev()
+        .filter_map(|group| ALPHABET.get((bits >> (5 * group) & 31) as usize))
+        .collect()
 }
 
 /// The helper programs of a family are called `iptables…` and `ip6tables…`.
@@ -188,34 +219,73 @@ mod tests {
     use portico_model::table::{Protocol, ServiceName};
 
     fn key(namespace: &str, name: &str, port: &str) -> PortKey {
-        let service = ServiceName { namespace: namespace.into(), name: name.into() };
-        PortKey { service, port: port.into(), protocol: Protocol::Tcp, family: Family::V4 }
+        let service = ServiceName {
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        PortKey {
+            service,
+            port: port.into(),
+            protocol: Protocol::Tcp,
+            family: Family::V4,
+        }
     }
 
     /// The names that kube-proxy gives.
     #[test]
     fn names_are_kube_proxys() {
         let web = key("ns1", "svc1", "p80");
-        assert_eq!(port_chain(&web, PortChain::Cluster), "KUBE-SVC-XPGD46QRK7WJZT7O");
-        assert_eq!(port_chain(&key("ns2", "svc2", "p80"), PortChain::External), "KUBE-EXT-GNZBNJ2PO5MGZ6GT");
-        assert_eq!(port_chain(&key("ns5", "svc5", "p80"), PortChain::Firewall), "KUBE-FW-NUKIZ6OKUXPJNT4C");
-        assert_eq!(port_chain(&key("ns5", "svc5", "p80"), PortChain::Local), "KUBE-SVL-NUKIZ6OKUXPJNT4C");
-        let endpoint = Endpoint { address: "10.180.0.1".parse().unwrap(), port: 80, local: false };
+        assert_eq!(
+            port_chain(&web, PortChain::Cluster),
+            "KUBE-SVC-XPGD46QRK7WJZT7O"
+        );
+        assert_eq!(
+            port_chain(&key("ns2", "svc2", "p80"), PortChain::External),
+            "KUBE-EXT-GNZBNJ2PO5MGZ6GT"
+        );
+        assert_eq!(
+            port_chain(&key("ns5", "svc5", "p80"), PortChain::Firewall),
+            "KUBE-FW-NUKIZ6OKUXPJNT4C"
+        );
+        assert_eq!(
+            port_chain(&key("ns5", "svc5", "p80"), PortChain::Local),
+            "KUBE-SVL-NUKIZ6OKUXPJNT4C"
+        );
+        let endpoint = Endpoint {
+            address: "10.180.0.1".parse().unwrap(),
+            port: 80,
+            local: false,
+        };
         assert_eq!(endpoint_chain(&web, &endpoint), "KUBE-SEP-SXIVWICOYRO3J4NJ");
         assert_eq!(
-            socket(&Endpoint { address: "fd00::1".parse().unwrap(), port: 80, local: true }).to_string(),
+            socket(&Endpoint {
+                address: "fd00::1".parse().unwrap(),
+                port: 80,
+                local: true
+            })
+            .to_string(),
             "[fd00::1]:80"
         );
     }
 
     #[test]
     fn foreign_chains_are_told_from_ours() {
-        for ours in ["KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-SERVICES", "KUBE-PROXY-CANARY", "PORTICO-CLUSTER-IPS"] {
+        for ours in [
+            "KUBE-SVC-XPGD46QRK7WJZT7O",
+            "KUBE-SERVICES",
+            "KUBE-PROXY-CANARY",
+            "PORTICO-CLUSTER-IPS",
+        ] {
             assert!(is_ours(ours), "{ours}");
         }
-        for foreign in
-            ["KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT", "KUBE-FIREWALL", "KUBE-ROUTER-INPUT", "DOCKER", "INPUT"]
-        {
+        for foreign in [
+            "KUBE-KUBELET-CANARY",
+            "KUBE-IPTABLES-HINT",
+            "KUBE-FIREWALL",
+            "KUBE-ROUTER-INPUT",
+            "DOCKER",
+            "INPUT",
+        ] {
             assert!(!is_ours(foreign), "{foreign}");
         }
     }

@@ -1,9 +1,10 @@
-//! Installed and wanted → the text that `iptables-restore --noflush` is given. Here, where what is installed is known; [`super::repair`]
-//! is for where it was read.
+//! Installed and wanted → the text that `iptables-restore --noflush` is given. Here, where what is
+//! installed is known; [`super::repair`] is for where it was read.
 //!
-//! A plan is a few [`Run`]s, nearly always one. The nft variant of `iptables-restore` takes time in the square of the number of
-//! chains that its input names (it keeps their names in a sorted list), so its input is split where it gets long: chains
-//! that nothing leads to yet, then the shared chains in one piece, then what nothing leads to any more.
+//! A plan is a few [`Run`]s, nearly always one. The nft variant of `iptables-restore` takes time in
+//! the square of the number of chains that its input names (it keeps their names in a sorted list),
+//! so its input is split where it gets long: chains that nothing leads to yet, then the shared
+//! chains in one piece, then what nothing leads to any more.
 
 use super::fixed::{Features, tail};
 use super::names::{Shared, Table, depth};
@@ -37,7 +38,14 @@ impl fmt::Display for Run {
         for table in Table::ALL {
             let part = self.part(table);
             if part.lines > 0 {
-                write!(f, "*{}\n{}{}{}COMMIT\n", table.name(), part.declared, part.rules, part.removed)?;
+                write!(
+                    f,
+                    "*{}\n{}{}{}COMMIT\n",
+                    table.name(),
+                    part.declared,
+                    part.rules,
+                    part.removed
+                )?;
             }
         }
         Ok(())
@@ -117,12 +125,20 @@ pub struct Sink<'a, E> {
 
 impl<'a, E> Sink<'a, E> {
     pub fn new(limit: usize, send: &'a mut dyn FnMut(&Run) -> Result<(), E>) -> Sink<'a, E> {
-        Sink { run: Run::default(), limit, send }
+        Sink {
+            run: Run::default(),
+            limit,
+            send,
+        }
     }
 
     /// What is written so far may be installed before the rest.
     pub fn may_split(&mut self) -> Result<(), E> {
-        if self.run.lines() > self.limit { self.finish() } else { Ok(()) }
+        if self.run.lines() > self.limit {
+            self.finish()
+        } else {
+            Ok(())
+        }
     }
 
     pub fn finish(&mut self) -> Result<(), E> {
@@ -137,8 +153,9 @@ impl<'a, E> Sink<'a, E> {
     }
 }
 
-/// Deleting a rule makes the nft variant look at the whole chain, which takes as long as writing a hundredth of it; the legacy
-/// variant does not care. So a chain that loses more rules than this is written anew.
+/// Deleting a rule makes the nft variant look at the whole chain, which takes as long as writing a
+/// hundredth of it; the legacy variant does not care. So a chain that loses more rules than this is
+/// written anew.
 const MOST_DELETIONS: usize = 100;
 
 /// What is the same for everything that is planned for a family.
@@ -153,25 +170,50 @@ pub type Ports = BTreeMap<PortKey, Arc<ServicePort>>;
 
 impl Planner<'_> {
     /// Changes of single ports. `ports` is what is wanted in the end.
-    pub fn change<E>(&self, changes: &[Change], ports: &Ports, sink: &mut Sink<'_, E>) -> Result<(), E> {
+    pub fn change<E>(
+        &self,
+        changes: &[Change],
+        ports: &Ports,
+        sink: &mut Sink<'_, E>,
+    ) -> Result<(), E> {
         let mut edits = Edits::default();
         let mut gone: Vec<(Table, String)> = Vec::new();
-        for change in changes.iter().filter(|change| change.key.family == self.family) {
+        for change in changes
+            .iter()
+            .filter(|change| change.key.family == self.family)
+        {
             let of = |port: &Option<Arc<ServicePort>>| match port {
                 Some(port) => port_rules(&change.key, port, self.rules),
                 None => PortRules::default(),
             };
             let (before, after) = (of(&change.before), of(&change.after));
-            let mut old: HashMap<(Table, &str), &Chain> =
-                before.chains.iter().map(|chain| (chain.id(), chain)).collect();
+            let mut old: HashMap<(Table, &str), &Chain> = before
+                .chains
+                .iter()
+                .map(|chain| (chain.id(), chain))
+                .collect();
             for chain in &after.chains {
                 if old.remove(&chain.id()) != Some(chain) {
                     sink.run().write(chain);
                 }
             }
-            gone.extend(old.into_keys().map(|(table, name)| (table, name.to_owned())));
-            edits.missing(after.shared.iter().filter(|rule| !before.shared.contains(rule)).cloned());
-            edits.surplus(before.shared.into_iter().filter(|rule| !after.shared.contains(rule)));
+            gone.extend(
+                old.into_keys()
+                    .map(|(table, name)| (table, name.to_owned())),
+            );
+            edits.missing(
+                after
+                    .shared
+                    .iter()
+                    .filter(|rule| !before.shared.contains(rule))
+                    .cloned(),
+            );
+            edits.surplus(
+                before
+                    .shared
+                    .into_iter()
+                    .filter(|rule| !after.shared.contains(rule)),
+            );
             sink.may_split()?;
         }
         for (shared, edit) in edits.0 {
@@ -188,7 +230,10 @@ impl Planner<'_> {
     pub fn rewrite(&self, shared: Shared, ports: &Ports, run: &mut Run) {
         run.declare(shared.table(), shared.name());
         for (key, port) in ports.iter().filter(|(key, _)| key.family == self.family) {
-            for (_, rule) in shared_rules(key, port, self.rules).iter().filter(|(chain, _)| *chain == shared) {
+            for (_, rule) in shared_rules(key, port, self.rules)
+                .iter()
+                .filter(|(chain, _)| *chain == shared)
+            {
                 run.append(shared.table(), shared.name(), rule);
             }
         }

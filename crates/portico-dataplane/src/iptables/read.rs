@@ -71,32 +71,45 @@ impl Installed {
     /// `NAME POLICY [packets:bytes]`; only the kernel's own chains have a policy.
     fn declare(&mut self, section: Section, declared: &str) {
         let mut words = declared.split(' ');
-        let (name, policy) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (name, policy) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
         self.kubelet |= ["KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT"].contains(&name)
             && matches!(section, Section::Ours(Table::Mangle));
         match section {
             Section::Ours(table) if policy != "-" => {
-                self.table_mut(table).hooks.insert(name.to_owned(), Vec::new());
+                self.table_mut(table)
+                    .hooks
+                    .insert(name.to_owned(), Vec::new());
             }
             Section::Ours(table) if is_port_chain(name) => {
                 self.table_mut(table).ports.insert(name.into(), NO_RULES);
             }
             Section::Ours(table) if is_ours(name) || name == MARTIANS => {
-                self.table_mut(table).others.insert(name.to_owned(), Vec::new());
+                self.table_mut(table)
+                    .others
+                    .insert(name.to_owned(), Vec::new());
             }
             Section::Ours(_) | Section::Foreign => {}
         }
     }
 
     fn add(&mut self, section: Section, rule: &str) {
-        let Section::Ours(table) = section else { return };
-        let Some((chain, rule)) = rule.split_once(' ') else { return };
+        let Section::Ours(table) = section else {
+            return;
+        };
+        let Some((chain, rule)) = rule.split_once(' ') else {
+            return;
+        };
         let table = self.table_mut(table);
         if let Some(so_far) = table.ports.get_mut(chain) {
             *so_far = extend(*so_far, rule);
         } else if let Some(rules) = table.others.get_mut(chain) {
             rules.push(rule.to_owned());
-        } else if let Some(target) = target(rule).filter(|target| is_ours(target) || *target == MARTIANS) {
+        } else if let Some(target) =
+            target(rule).filter(|target| is_ours(target) || *target == MARTIANS)
+        {
             match table.hooks.get_mut(chain).filter(|_| !is_inner(target)) {
                 Some(rules) => rules.push(rule.to_owned()),
                 None => _ = table.used_by_others.insert(target.to_owned()),
@@ -105,12 +118,13 @@ impl Installed {
     }
 }
 
-/// Where other programs have put rules of their own kind into a table, its contents are not printed, only `# Table `nat' is
-/// incompatible`.
+/// Where other programs have put rules of their own kind into a table, its contents are not
+/// printed, only `# Table `nat' is incompatible`.
 fn check_readable(comment: &str) -> io::Result<()> {
     match comment.split_once("' is incompatible") {
         Some((table @ ("filter" | "nat"), _)) => Err(io::Error::other(format!(
-            "table {table} has rules that iptables cannot read; see `nft list ruleset`, or use --proxy-mode=nftables"
+            "table {table} has rules that iptables cannot read; see `nft list ruleset`, or use \
+             --proxy-mode=nftables"
         ))),
         _ => Ok(()),
     }
@@ -142,9 +156,12 @@ pub fn target(rule: &str) -> Option<&str> {
 
 const NO_RULES: u64 = 0;
 
-/// The fingerprint of a chain's rules, comments left out: kube-proxy writes them or not, depending on the size of the cluster.
+/// The fingerprint of a chain's rules, comments left out: kube-proxy writes them or not, depending
+/// on the size of the cluster.
 pub fn fingerprint<'a>(rules: impl IntoIterator<Item = &'a String>) -> u64 {
-    rules.into_iter().fold(NO_RULES, |so_far, rule| extend(so_far, rule))
+    rules
+        .into_iter()
+        .fold(NO_RULES, |so_far, rule| extend(so_far, rule))
 }
 
 fn extend(so_far: u64, rule: &str) -> u64 {
@@ -154,7 +171,8 @@ fn extend(so_far: u64, rule: &str) -> u64 {
     hasher.finish()
 }
 
-/// Equal for rules that mean the same and have the same comment, however the program's version prints them.
+/// Equal for rules that mean the same and have the same comment, however the program's version
+/// prints them.
 pub fn meaning(rule: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     hash_meaning(rule, true, &mut hasher);
@@ -219,16 +237,25 @@ mod tests {
                 r#"-d 1.2.3.4/32 -p tcp -m comment --comment "a b" -m tcp --dport 80 -j X"#,
                 r#"-d 1.2.3.4/32 -p tcp -m comment --comment "a b" --dport 80 -j X"#,
             ),
-            ("-p tcp -m comment --comment ab -j X", r#"-p tcp -m comment --comment "ab" -j X"#),
+            (
+                "-p tcp -m comment --comment ab -j X",
+                r#"-p tcp -m comment --comment "ab" -j X"#,
+            ),
             ("-j REJECT", "-j REJECT --reject-with icmp-port-unreachable"),
-            ("-m recent --set --name A --mask 255.255.255.255 --rsource -j B", "-m recent --set --name A -j B"),
+            (
+                "-m recent --set --name A --mask 255.255.255.255 --rsource -j B",
+                "-m recent --set --name A -j B",
+            ),
         ];
         for (one, other) in same {
             assert_eq!(meaning(one), meaning(other), "{one} / {other}");
         }
         let different = [
             ("-s 1.2.3.4/32 -j X", "! -s 1.2.3.4/32 -j X"),
-            ("-p tcp -m tcp --dport 80 -j X", "-p udp -m udp --dport 80 -j X"),
+            (
+                "-p tcp -m tcp --dport 80 -j X",
+                "-p udp -m udp --dport 80 -j X",
+            ),
             ("-m comment --comment a -j X", "-m comment --comment b -j X"),
             ("-j REJECT", "-j REJECT --reject-with tcp-reset"),
         ];
@@ -239,9 +266,18 @@ mod tests {
 
     #[test]
     fn a_table_that_is_not_printed_is_not_taken_for_empty() {
-        let error = Installed::parse("# Table `nat' is incompatible, use 'nft' tool.\n".as_bytes()).unwrap_err();
-        assert!(error.to_string().contains("table nat has rules that iptables cannot read"), "{error}");
-        assert!(Installed::parse("# Table `other' is incompatible, use 'nft' tool.\n".as_bytes()).is_ok());
+        let error = Installed::parse("# Table `nat' is incompatible, use 'nft' tool.\n".as_bytes())
+            .unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("table nat has rules that iptables cannot read"),
+            "{error}"
+        );
+        assert!(
+            Installed::parse("# Table `other' is incompatible, use 'nft' tool.\n".as_bytes())
+                .is_ok()
+        );
     }
 
     #[test]
@@ -256,8 +292,17 @@ mod tests {
         assert!(installed.kubelet);
         assert_eq!(installed.rules, 6);
         assert_eq!(installed.nat.hooks["PREROUTING"], ["-j KUBE-SERVICES"]);
-        assert_eq!(installed.nat.used_by_others.iter().collect::<Vec<_>>(), ["KUBE-MARK-MASQ", "KUBE-SVC-A"]);
-        assert_eq!(installed.nat.others["KUBE-SERVICES"], ["-d 1.1.1.1/32 -j KUBE-SVC-A"]);
-        assert_eq!(installed.nat.ports["KUBE-SVC-A"], fingerprint(&["-j KUBE-SEP-B".to_owned()]));
+        assert_eq!(
+            installed.nat.used_by_others.iter().collect::<Vec<_>>(),
+            ["KUBE-MARK-MASQ", "KUBE-SVC-A"]
+        );
+        assert_eq!(
+            installed.nat.others["KUBE-SERVICES"],
+            ["-d 1.1.1.1/32 -j KUBE-SVC-A"]
+        );
+        assert_eq!(
+            installed.nat.ports["KUBE-SVC-A"],
+            fingerprint(&["-j KUBE-SEP-B".to_owned()])
+        );
     }
 }

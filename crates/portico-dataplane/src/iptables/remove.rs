@@ -1,4 +1,5 @@
-//! Takes everything out that is ours or kube-proxy's, in both variants and families, and nothing else.
+//! Takes everything out that is ours or kube-proxy's, in both variants and families, and nothing
+//! else.
 
 use super::fixed::MARTIAN_RULE;
 use super::names::{MARTIANS, Table, depth, is_ours};
@@ -10,19 +11,27 @@ use portico_model::table::Family;
 
 /// Whether there is anything to remove. Cheap, so it may be asked at every start.
 pub fn present() -> bool {
-    installed_variants().any(|programs| Family::BOTH.iter().any(|family| is_there(&programs, *family)))
+    installed_variants().any(|programs| {
+        Family::BOTH
+            .iter()
+            .any(|family| is_there(&programs, *family))
+    })
 }
 
 fn is_there(programs: &Programs, family: Family) -> bool {
     programs.has_table(family, "nat") && programs.has_chain(family, super::names::SERVICES)
 }
 
-/// Remove what is in the variant that this node does not use: what it did before, or kube-proxy. Says whether there was anything.
-/// Which one is used is said by who does: to find it out again may lead to another answer, and to our own rules.
+/// Remove what is in the variant that this node does not use: what it did before, or kube-proxy.
+/// Says whether there was anything. Which one is used is said by who does: to find it out again may
+/// lead to another answer, and to our own rules.
 pub fn remove_unused_variant(used: Variant) -> Result<bool, ApplyError> {
     let mut found = false;
     for programs in installed_variants().filter(|programs| programs.variant != used) {
-        for family in Family::BOTH.into_iter().filter(|family| is_there(&programs, *family)) {
+        for family in Family::BOTH
+            .into_iter()
+            .filter(|family| is_there(&programs, *family))
+        {
             remove_from(&programs, family)?;
             found = true;
         }
@@ -30,11 +39,15 @@ pub fn remove_unused_variant(used: Variant) -> Result<bool, ApplyError> {
     Ok(found)
 }
 
-/// Remove all rules of iptables mode, and the fixed ones of IPVS mode, whoever of us installed them.
+/// Remove all rules of iptables mode, and the fixed ones of IPVS mode, whoever of us installed
+/// them.
 pub fn remove_all_iptables() -> Result<(), ApplyError> {
     let mut result = Ok(());
     for programs in installed_variants() {
-        for family in Family::BOTH.into_iter().filter(|family| programs.has_tables(*family)) {
+        for family in Family::BOTH
+            .into_iter()
+            .filter(|family| programs.has_tables(*family))
+        {
             // One family that is not there does not keep the other's rules.
             result = result.and(remove_from(&programs, family));
         }
@@ -43,13 +56,18 @@ pub fn remove_all_iptables() -> Result<(), ApplyError> {
 }
 
 fn installed_variants() -> impl Iterator<Item = Programs> {
-    [Variant::Nft, Variant::Legacy].into_iter().filter_map(Programs::find)
+    [Variant::Nft, Variant::Legacy]
+        .into_iter()
+        .filter_map(Programs::find)
 }
 
 fn remove_from(programs: &Programs, family: Family) -> Result<(), ApplyError> {
     let installed = programs.save(family)?;
     let mut send = |run: &Run| programs.restore(family, &run.to_string());
-    removal(&installed, &mut Sink::new(super::split_after(programs.variant), &mut send))
+    removal(
+        &installed,
+        &mut Sink::new(super::split_after(programs.variant), &mut send),
+    )
 }
 
 /// Unhook, then delete. A chain that somebody else's rules lead to stays, empty.
@@ -64,8 +82,16 @@ pub(super) fn removal<E>(installed: &Installed, sink: &mut Sink<'_, E>) -> Resul
                 sink.run().delete(table, chain, rule);
             }
         }
-        let names = found.ports.keys().map(AsRef::as_ref).chain(found.others.keys().map(String::as_str));
-        gone.extend(names.filter(|name| goes(name)).map(|name| (depth(name), table, name)));
+        let names = found
+            .ports
+            .keys()
+            .map(AsRef::as_ref)
+            .chain(found.others.keys().map(String::as_str));
+        gone.extend(
+            names
+                .filter(|name| goes(name))
+                .map(|name| (depth(name), table, name)),
+        );
     }
     gone.sort_unstable();
     for (_, table, name) in gone {
@@ -80,6 +106,15 @@ pub(super) fn removal<E>(installed: &Installed, sink: &mut Sink<'_, E>) -> Resul
 
 /// kubelet makes the same chain, and keeps it.
 fn martians_are_ours(installed: &Installed) -> bool {
-    let only_our_rule = |rules: &Vec<String>| rules.iter().all(|rule| meaning(rule) == meaning(MARTIAN_RULE));
-    !installed.kubelet && installed.filter.others.get(MARTIANS).is_some_and(only_our_rule)
+    let only_our_rule = |rules: &Vec<String>| {
+        rules
+            .iter()
+            .all(|rule| meaning(rule) == meaning(MARTIAN_RULE))
+    };
+    !installed.kubelet
+        && installed
+            .filter
+            .others
+            .get(MARTIANS)
+            .is_some_and(only_our_rule)
 }

@@ -1,4 +1,5 @@
-//! What was read and what is wanted → a plan that touches only what differs, and what differed in words.
+//! What was read and what is wanted → a plan that touches only what differs, and what differed in
+//! words.
 
 use super::fixed::{Hook, fixed_chains, hooks, martian_hooks, tail};
 use super::names::{CANARY, MARTIANS, SERVICES, Shared, Table};
@@ -9,7 +10,8 @@ use portico_model::table::{PortKey, ServiceName, ServicePort};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-/// Where nothing is installed yet and there are more ports than this, the urgent ones do not wait for the others.
+/// Where nothing is installed yet and there are more ports than this, the urgent ones do not wait
+/// for the others.
 const WORTH_WAITING_FOR: usize = 300;
 
 /// The API server's own Service, and what runs the cluster (its DNS, above all).
@@ -26,8 +28,18 @@ pub fn repair<E>(
     sink: &mut Sink<'_, E>,
 ) -> Result<Drift, E> {
     let cold = !installed.nat.others.contains_key(SERVICES);
-    let mut repair = Repair { planner, installed, shared: BTreeMap::new(), sink, drift: Drift::default() };
-    repair.fixed(&fixed_chains(planner.rules, planner.family, planner.features));
+    let mut repair = Repair {
+        planner,
+        installed,
+        shared: BTreeMap::new(),
+        sink,
+        drift: Drift::default(),
+    };
+    repair.fixed(&fixed_chains(
+        planner.rules,
+        planner.family,
+        planner.features,
+    ));
     repair.begin_shared();
     repair.hooks(&hooks());
     repair.martians();
@@ -56,7 +68,13 @@ pub fn repair_fixed<E>(
     hooks: &[Hook],
     sink: &mut Sink<'_, E>,
 ) -> Result<Drift, E> {
-    let mut repair = Repair { planner, installed, shared: BTreeMap::new(), sink, drift: Drift::default() };
+    let mut repair = Repair {
+        planner,
+        installed,
+        shared: BTreeMap::new(),
+        sink,
+        drift: Drift::default(),
+    };
     repair.fixed(chains);
     repair.hooks(hooks);
     repair.surplus_chains()?;
@@ -76,15 +94,27 @@ struct Repair<'a, 's, E> {
 impl<E> Repair<'_, '_, E> {
     fn fixed(&mut self, chains: &[Chain]) {
         for chain in chains {
-            let found = self.installed.table_mut(chain.table).others.remove(&chain.name);
+            let found = self
+                .installed
+                .table_mut(chain.table)
+                .others
+                .remove(&chain.name);
             match found {
                 Some(found) if meanings(&found) == meanings(&chain.rules) => continue,
                 // It may be kubelet's: only what is missing is added.
                 Some(found) if chain.name == MARTIANS => {
                     let found = meanings(&found);
-                    for rule in chain.rules.iter().filter(|rule| !found.contains(&meaning(rule))) {
+                    for rule in chain
+                        .rules
+                        .iter()
+                        .filter(|rule| !found.contains(&meaning(rule)))
+                    {
                         self.sink.run().append(chain.table, &chain.name, rule);
-                        self.drift.note(format_args!("{} chain {} lacked a rule", chain.table.name(), chain.name));
+                        self.drift.note(format_args!(
+                            "{} chain {} lacked a rule",
+                            chain.table.name(),
+                            chain.name
+                        ));
                     }
                     continue;
                 }
@@ -97,7 +127,11 @@ impl<E> Repair<'_, '_, E> {
     fn begin_shared(&mut self) {
         for shared in Shared::ALL {
             let tail = tail(shared, self.planner.rules, self.planner.family);
-            let found = self.installed.table_mut(shared.table()).others.remove(shared.name());
+            let found = self
+                .installed
+                .table_mut(shared.table())
+                .others
+                .remove(shared.name());
             let repair = match found {
                 Some(found) => {
                     let repair = SharedRepair::of(found, &tail);
@@ -117,7 +151,11 @@ impl<E> Repair<'_, '_, E> {
                         name: shared.name().to_owned(),
                         rules: tail,
                     });
-                    SharedRepair { ends_well: true, found: HashMap::new(), edit: Edit::default() }
+                    SharedRepair {
+                        ends_well: true,
+                        found: HashMap::new(),
+                        edit: Edit::default(),
+                    }
                 }
             };
             self.shared.insert(shared, repair);
@@ -129,10 +167,18 @@ impl<E> Repair<'_, '_, E> {
             self.hook(hook.table, hook.chain, &hook.rules);
         }
         // Those of another mode, in chains where this one has none.
-        let wanted = |table: Table, chain: &str| hooks.iter().any(|hook| (hook.table, hook.chain) == (table, chain));
-        let chains = Table::ALL
-            .into_iter()
-            .flat_map(|table| self.installed.table(table).hooks.keys().map(move |chain| (table, chain)));
+        let wanted = |table: Table, chain: &str| {
+            hooks
+                .iter()
+                .any(|hook| (hook.table, hook.chain) == (table, chain))
+        };
+        let chains = Table::ALL.into_iter().flat_map(|table| {
+            self.installed
+                .table(table)
+                .hooks
+                .keys()
+                .map(move |chain| (table, chain))
+        });
         let others: Vec<(Table, String)> = chains
             .filter(|(table, chain)| !wanted(*table, chain))
             .map(|(table, chain)| (table, chain.clone()))
@@ -144,9 +190,17 @@ impl<E> Repair<'_, '_, E> {
 
     fn martians(&mut self) {
         for (chain, rule) in martian_hooks(self.planner.rules, self.planner.family) {
-            let found = self.installed.filter.hooks.get(chain).map(Vec::as_slice).unwrap_or_default();
+            let found = self
+                .installed
+                .filter
+                .hooks
+                .get(chain)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
             if !meanings(found).contains(&meaning(&rule)) {
-                self.drift.note(format_args!("filter chain {chain} did not lead to {MARTIANS}"));
+                self.drift.note(format_args!(
+                    "filter chain {chain} did not lead to {MARTIANS}"
+                ));
                 self.sink.run().insert(Table::Filter, chain, &rule);
             }
         }
@@ -154,12 +208,28 @@ impl<E> Repair<'_, '_, E> {
 
     /// The rules of one of the kernel's chains that lead to ours.
     fn hook(&mut self, table: Table, chain: &str, wanted: &[String]) {
-        let found = self.installed.table(table).hooks.get(chain).map(Vec::as_slice).unwrap_or_default();
-        let found: Vec<&String> = found.iter().filter(|rule| target(rule) != Some(MARTIANS)).collect();
-        if found.iter().map(|rule| meaning(rule)).eq(wanted.iter().map(|rule| meaning(rule))) {
+        let found = self
+            .installed
+            .table(table)
+            .hooks
+            .get(chain)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let found: Vec<&String> = found
+            .iter()
+            .filter(|rule| target(rule) != Some(MARTIANS))
+            .collect();
+        if found
+            .iter()
+            .map(|rule| meaning(rule))
+            .eq(wanted.iter().map(|rule| meaning(rule)))
+        {
             return;
         }
-        self.drift.note(format_args!("{} chain {chain} did not lead to ours as it should", table.name()));
+        self.drift.note(format_args!(
+            "{} chain {chain} did not lead to ours as it should",
+            table.name()
+        ));
         for rule in found {
             self.sink.run().delete(table, chain, rule);
         }
@@ -171,10 +241,18 @@ impl<E> Repair<'_, '_, E> {
     fn port(&mut self, key: &PortKey, port: &ServicePort) -> Result<(), E> {
         let wanted = port_rules(key, port, self.planner.rules);
         for chain in &wanted.chains {
-            let found = self.installed.table_mut(chain.table).ports.remove(chain.name.as_str());
+            let found = self
+                .installed
+                .table_mut(chain.table)
+                .ports
+                .remove(chain.name.as_str());
             if found != Some(fingerprint(&chain.rules)) {
                 self.sink.run().write(chain);
-                self.drift.chain(chain.table, &format!("{} of {key}", chain.name), found.is_some());
+                self.drift.chain(
+                    chain.table,
+                    &format!("{} of {key}", chain.name),
+                    found.is_some(),
+                );
             }
         }
         for (chain, rule) in wanted.shared {
@@ -195,7 +273,10 @@ impl<E> Repair<'_, '_, E> {
 
     fn finish_shared(&mut self, ports: &Ports) {
         for (shared, mut repair) in std::mem::take(&mut self.shared) {
-            repair.edit.surplus.extend(repair.found.into_values().flatten());
+            repair
+                .edit
+                .surplus
+                .extend(repair.found.into_values().flatten());
             let edit = repair.edit;
             self.drift.shared(shared, &edit);
             if edit.is_large() {
@@ -210,25 +291,44 @@ impl<E> Repair<'_, '_, E> {
         }
     }
 
-    /// Chains of ports that are not wanted, and other chains of ours that are not needed. One of a port that somebody else's rules lead to
-    /// stays, empty: what it led to goes.
+    /// Chains of ports that are not wanted, and other chains of ours that are not needed. One of a
+    /// port that somebody else's rules lead to stays, empty: what it led to goes.
     fn surplus_chains(&mut self) -> Result<(), E> {
         let (mut gone, mut emptied) = (Vec::new(), Vec::new());
         for table in Table::ALL {
             let found = self.installed.table(table);
-            let others = found.others.keys().filter(|name| ![MARTIANS, CANARY].contains(&name.as_str()));
-            let names = found.ports.keys().map(|name| name.to_string()).chain(others.cloned());
-            gone.extend(names.filter(|name| !found.used_by_others.contains(name)).map(|name| (table, name)));
-            let held = found.ports.iter().filter(|(name, _)| found.used_by_others.contains(name.as_ref()));
+            let others = found
+                .others
+                .keys()
+                .filter(|name| ![MARTIANS, CANARY].contains(&name.as_str()));
+            let names = found
+                .ports
+                .keys()
+                .map(|name| name.to_string())
+                .chain(others.cloned());
+            gone.extend(
+                names
+                    .filter(|name| !found.used_by_others.contains(name))
+                    .map(|name| (table, name)),
+            );
+            let held = found
+                .ports
+                .iter()
+                .filter(|(name, _)| found.used_by_others.contains(name.as_ref()));
             let full = held.filter(|(_, rules)| **rules != fingerprint(&[]));
             emptied.extend(full.map(|(name, _)| (table, name.to_string())));
         }
         gone.sort_unstable();
         emptied.sort_unstable();
         for (table, name) in gone.iter().chain(&emptied) {
-            self.drift.note(format_args!("{} chain {name} belonged to nothing", table.name()));
+            self.drift.note(format_args!(
+                "{} chain {name} belonged to nothing",
+                table.name()
+            ));
         }
-        emptied.iter().for_each(|(table, name)| self.sink.run().declare(*table, name));
+        emptied
+            .iter()
+            .for_each(|(table, name)| self.sink.run().declare(*table, name));
         remove_all(gone, self.sink)
     }
 }
@@ -249,7 +349,9 @@ struct SharedRepair {
 impl SharedRepair {
     fn of(mut found: Vec<String>, tail: &[String]) -> SharedRepair {
         let body = found.len().saturating_sub(tail.len());
-        let ends_well = found.get(body..).is_some_and(|end| meanings(end) == meanings(tail));
+        let ends_well = found
+            .get(body..)
+            .is_some_and(|end| meanings(end) == meanings(tail));
         if ends_well {
             found.truncate(body);
         }
@@ -257,11 +359,20 @@ impl SharedRepair {
         for rule in found {
             by_meaning.entry(meaning(&rule)).or_default().push(rule);
         }
-        SharedRepair { ends_well, found: by_meaning, edit: Edit::default() }
+        SharedRepair {
+            ends_well,
+            found: by_meaning,
+            edit: Edit::default(),
+        }
     }
 
     fn want(&mut self, rule: String) {
-        if self.found.get_mut(&meaning(&rule)).and_then(Vec::pop).is_none() {
+        if self
+            .found
+            .get_mut(&meaning(&rule))
+            .and_then(Vec::pop)
+            .is_none()
+        {
             self.edit.missing.push(rule);
         }
     }
@@ -288,7 +399,11 @@ impl Drift {
     }
 
     fn chain(&mut self, table: Table, chain: &str, found: bool) {
-        let how = if found { "had other rules" } else { "was missing" };
+        let how = if found {
+            "had other rules"
+        } else {
+            "was missing"
+        };
         self.note(format_args!("{} chain {chain} {how}", table.name()));
     }
 
@@ -298,7 +413,10 @@ impl Drift {
             self.note(format_args!("{chain} lacked {} rules", edit.missing.len()));
         }
         if !edit.surplus.is_empty() {
-            self.note(format_args!("{chain} had {} rules too many", edit.surplus.len()));
+            self.note(format_args!(
+                "{chain} had {} rules too many",
+                edit.surplus.len()
+            ));
         }
     }
 

@@ -1,13 +1,18 @@
-//! One service port → its chains and its rules in the chains that all share, as `iptables-save` would print them.
+//! One service port → its chains and its rules in the chains that all share, as `iptables-save`
+//! would print them.
 //!
-//! The contents are kube-proxy's. Where its nftables mode does more, so does this: [`Shared::ClusterIps`], [`Shared::RefusedNodePorts`],
-//! [`Shared::Refused`] for everybody, and a firewall chain in the filter table, which drops denied sources before "no
-//! endpoints" is answered.
+//! The contents are kube-proxy's. Where its nftables mode does more, so does this:
+//! [`Shared::ClusterIps`], [`Shared::RefusedNodePorts`], [`Shared::Refused`] for everybody, and a
+//! firewall chain in the filter table, which drops denied sources before "no endpoints" is
+//! answered.
 
-use super::names::{MARK_MASQ, MASQ_UNLESS_POD, PortChain, Shared, Table, endpoint_chain, port_chain, socket};
+use super::names::{
+    MARK_MASQ, MASQ_UNLESS_POD, PortChain, Shared, Table, endpoint_chain, port_chain, socket,
+};
 use ipnet::IpNet;
 use portico_model::table::{
-    Endpoint, Family, Frontend, FrontendKind, LocalPods, Masquerade, NodeRules, Outcome, PortKey, ServicePort,
+    Endpoint, Family, Frontend, FrontendKind, LocalPods, Masquerade, NodeRules, Outcome, PortKey,
+    ServicePort,
 };
 use std::net::IpAddr;
 
@@ -29,19 +34,31 @@ impl Chain {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortRules {
     pub chains: Vec<Chain>,
-    /// Its rules in shared chains; no two are equal, and those of another port are never equal to them.
+    /// Its rules in shared chains; no two are equal, and those of another port are never equal to
+    /// them.
     pub shared: Vec<(Shared, String)>,
 }
 
 pub fn port_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> PortRules {
-    PortRules { chains: Writer::new(key, port, rules).chains(), shared: shared_rules(key, port, rules) }
+    PortRules {
+        chains: Writer::new(key, port, rules).chains(),
+        shared: shared_rules(key, port, rules),
+    }
 }
 
 /// Only those in shared chains.
 pub fn shared_rules(key: &PortKey, port: &ServicePort, rules: &NodeRules) -> Vec<(Shared, String)> {
     let writer = Writer::new(key, port, rules);
-    let mut shared: Vec<_> = port.health_check.into_iter().map(|port| writer.health_check(port)).collect();
-    for rule in port.frontends.iter().flat_map(|frontend| writer.shared_rules(frontend)) {
+    let mut shared: Vec<_> = port
+        .health_check
+        .into_iter()
+        .map(|port| writer.health_check(port))
+        .collect();
+    for rule in port
+        .frontends
+        .iter()
+        .flat_map(|frontend| writer.shared_rules(frontend))
+    {
         if !shared.contains(&rule) {
             shared.push(rule);
         }
@@ -62,7 +79,10 @@ pub struct Rule {
 
 impl Rule {
     pub fn to(target: &str) -> Rule {
-        Rule { target: format!("-j {target}"), ..Rule::default() }
+        Rule {
+            target: format!("-j {target}"),
+            ..Rule::default()
+        }
     }
 
     pub fn comment(self, comment: &str) -> Rule {
@@ -78,29 +98,51 @@ impl Rule {
     }
 
     pub fn text(&self) -> String {
-        let parts = [&self.source, &self.destination, &self.interface, &self.protocol, &self.matches, &self.target]
-            .map(String::as_str);
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        let parts = [
+            &self.source,
+            &self.destination,
+            &self.interface,
+            &self.protocol,
+            &self.matches,
+            &self.target,
+        ]
+        .map(String::as_str);
+        parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }
 
-/// Rules' conditions under which a packet comes from a pod of this node: one of these (source, interface).
+/// Rules' conditions under which a packet comes from a pod of this node: one of these (source,
+/// interface).
 pub fn from_pod(pods: &LocalPods, family: Family) -> Vec<(String, String)> {
     match pods {
         LocalPods::Unknown => Vec::new(),
         LocalPods::Sources(networks) => {
-            let networks = networks.iter().filter(|network| family_of(network) == family);
-            networks.map(|network| (source(network), String::new())).collect()
+            let networks = networks
+                .iter()
+                .filter(|network| family_of(network) == family);
+            networks
+                .map(|network| (source(network), String::new()))
+                .collect()
         }
         LocalPods::Interface(name) => vec![(String::new(), format!("-i {}", label(name)))],
-        LocalPods::InterfacePrefix(prefix) => vec![(String::new(), format!("-i {}+", label(prefix)))],
+        LocalPods::InterfacePrefix(prefix) => {
+            vec![(String::new(), format!("-i {}+", label(prefix)))]
+        }
     }
 }
 
-/// A rule that asks for masquerading of everybody but pods of this node, if there may be anybody else.
+/// A rule that asks for masquerading of everybody but pods of this node, if there may be anybody
+/// else.
 pub fn masquerade_unless_pod(pods: &LocalPods, family: Family, mut rule: Rule) -> Option<Rule> {
     let conditions = from_pod(pods, family);
-    if conditions.iter().any(|(source, interface)| source.is_empty() && interface.is_empty()) {
+    if conditions
+        .iter()
+        .any(|(source, interface)| source.is_empty() && interface.is_empty())
+    {
         return None;
     }
     match conditions.as_slice() {
@@ -115,7 +157,11 @@ pub fn masquerade_unless_pod(pods: &LocalPods, family: Family, mut rule: Rule) -
 }
 
 fn negated(condition: &str) -> String {
-    if condition.is_empty() { String::new() } else { format!("! {condition}") }
+    if condition.is_empty() {
+        String::new()
+    } else {
+        format!("! {condition}")
+    }
 }
 
 struct Writer<'a> {
@@ -128,7 +174,12 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(key: &'a PortKey, port: &'a ServicePort, rules: &'a NodeRules) -> Writer<'a> {
-        Writer { key, port, pods: rules.local_pods.get(key.family), name: label(&key.to_string()) }
+        Writer {
+            key,
+            port,
+            pods: rules.local_pods.get(key.family),
+            name: label(&key.to_string()),
+        }
     }
 
     fn chain(&self, chain: PortChain) -> String {
@@ -150,44 +201,76 @@ impl<'a> Writer<'a> {
         if translates(frontend) {
             let (shared, rule) = match frontend.kind {
                 FrontendKind::ClusterIp => (Shared::Services, self.pool(frontend.outside)),
-                FrontendKind::NodePort => (Shared::NodePorts, Some(self.chain(PortChain::External))),
+                FrontendKind::NodePort => {
+                    (Shared::NodePorts, Some(self.chain(PortChain::External)))
+                }
                 _ if firewalled => (Shared::Services, Some(self.chain(PortChain::Firewall))),
                 _ => (Shared::Services, Some(self.chain(PortChain::External))),
             };
-            rules.extend(rule.map(|target| (shared, self.rule_for(frontend, &self.about(frontend), &target).text())));
+            rules.extend(rule.map(|target| {
+                (
+                    shared,
+                    self.rule_for(frontend, &self.about(frontend), &target)
+                        .text(),
+                )
+            }));
         }
-        rules.extend(self.firewall_rule(frontend).map(|rule| (Shared::Firewall, rule)));
+        rules.extend(
+            self.firewall_rule(frontend)
+                .map(|rule| (Shared::Firewall, rule)),
+        );
         if let Some((verdict, why)) = refusal(frontend, self.key.family) {
             let shared = match frontend.kind {
                 FrontendKind::NodePort => Shared::RefusedNodePorts,
                 _ => Shared::Refused,
             };
-            rules.push((shared, self.rule_for(frontend, &format!("{} {why}", self.name), verdict).text()));
+            rules.push((
+                shared,
+                self.rule_for(frontend, &format!("{} {why}", self.name), verdict)
+                    .text(),
+            ));
         }
         if frontend.kind == FrontendKind::ClusterIp {
-            rules.extend(frontend.address.map(|address| (Shared::ClusterIps, self.undefined_ports(address))));
+            rules.extend(
+                frontend
+                    .address
+                    .map(|address| (Shared::ClusterIps, self.undefined_ports(address))),
+            );
         }
         rules
     }
 
-    /// Packets that were let in have another destination by now, unless there are no endpoints: then sources have to be
-    /// looked at once more.
+    /// Packets that were let in have another destination by now, unless there are no endpoints:
+    /// then sources have to be looked at once more.
     fn firewall_rule(&self, frontend: &Frontend) -> Option<String> {
         frontend.sources.as_ref()?;
         let chain = self.chain(PortChain::Firewall);
         let comment = format!("{} traffic not accepted by {chain}", self.name);
-        let target = if rejects(frontend) { chain.as_str() } else { "DROP" };
+        let target = if rejects(frontend) {
+            chain.as_str()
+        } else {
+            "DROP"
+        };
         Some(self.rule_for(frontend, &comment, target).text())
     }
 
     fn health_check(&self, port: u16) -> (Shared, String) {
-        let rule = Rule { protocol: "-p tcp".to_owned(), ..Rule::to("ACCEPT") };
+        let rule = Rule {
+            protocol: "-p tcp".to_owned(),
+            ..Rule::to("ACCEPT")
+        };
         let rule = rule.comment(&format!("{} health check node port", self.name));
-        (Shared::HealthChecks, rule.matching(&format!("-m tcp --dport {port}")).text())
+        (
+            Shared::HealthChecks,
+            rule.matching(&format!("-m tcp --dport {port}")).text(),
+        )
     }
 
     fn undefined_ports(&self, address: IpAddr) -> String {
-        let rule = Rule { destination: destination(address), ..Rule::to(reject(self.key.family)) };
+        let rule = Rule {
+            destination: destination(address),
+            ..Rule::to(reject(self.key.family))
+        };
         rule.comment(&format!("{} cluster IP", self.name)).text()
     }
 
@@ -209,30 +292,57 @@ impl<'a> Writer<'a> {
             protocol: format!("-p {protocol}"),
             ..Rule::to(target)
         };
-        rule.comment(comment).matching(&format!("-m {protocol} --dport {}", frontend.port))
+        rule.comment(comment)
+            .matching(&format!("-m {protocol} --dport {}", frontend.port))
     }
 
     fn chains(&self) -> Vec<Chain> {
         let mut chains = Vec::new();
         let is_external = |frontend: &&Frontend| frontend.kind != FrontendKind::ClusterIp;
-        let external = self.port.frontends.iter().filter(is_external).find(|frontend| translates(frontend));
+        let external = self
+            .port
+            .frontends
+            .iter()
+            .filter(is_external)
+            .find(|frontend| translates(frontend));
         chains.extend(external.map(|frontend| self.external_chain(frontend)));
-        let guarded = self.port.frontends.iter().find(|frontend| frontend.sources.is_some());
+        let guarded = self
+            .port
+            .frontends
+            .iter()
+            .find(|frontend| frontend.sources.is_some());
         chains.extend(guarded.and_then(|frontend| self.firewall_chain(frontend)));
-        for (outcome, endpoints) in [(Outcome::Cluster, &self.port.cluster), (Outcome::Local, &self.port.local)] {
-            let used = |frontend: &Frontend| frontend.inside == outcome || frontend.outside == outcome;
+        for (outcome, endpoints) in [
+            (Outcome::Cluster, &self.port.cluster),
+            (Outcome::Local, &self.port.local),
+        ] {
+            let used =
+                |frontend: &Frontend| frontend.inside == outcome || frontend.outside == outcome;
             if self.port.frontends.iter().any(used) {
-                chains.extend(self.pool(outcome).map(|name| self.pool_chain(name, outcome, endpoints)));
+                chains.extend(
+                    self.pool(outcome)
+                        .map(|name| self.pool_chain(name, outcome, endpoints)),
+                );
             }
         }
-        let mut endpoints: Vec<&Endpoint> = self.port.cluster.iter().chain(self.port.local.iter()).collect();
+        let mut endpoints: Vec<&Endpoint> = self
+            .port
+            .cluster
+            .iter()
+            .chain(self.port.local.iter())
+            .collect();
         endpoints.sort_unstable();
         endpoints.dedup_by_key(|endpoint| socket(endpoint));
-        chains.extend(endpoints.into_iter().map(|endpoint| self.endpoint_chain(endpoint)));
+        chains.extend(
+            endpoints
+                .into_iter()
+                .map(|endpoint| self.endpoint_chain(endpoint)),
+        );
         chains
     }
 
-    /// Where the outcome depends on who sends: pods of this node first, then the node itself, then everybody else.
+    /// Where the outcome depends on who sends: pods of this node first, then the node itself, then
+    /// everybody else.
     fn external_chain(&self, frontend: &Frontend) -> Chain {
         let (inside, outside) = (self.pool(frontend.inside), self.pool(frontend.outside));
         let external = format!("{} external destinations", self.name);
@@ -246,7 +356,11 @@ impl<'a> Writer<'a> {
         let shortcut = inside.filter(|_| frontend.inside != frontend.outside);
         if let Some(inside) = &shortcut {
             for (source, interface) in from_pod(self.pods, self.key.family) {
-                let rule = Rule { source, interface, ..Rule::to(inside) };
+                let rule = Rule {
+                    source,
+                    interface,
+                    ..Rule::to(inside)
+                };
                 rules.push(rule.comment(&format!("pod traffic for {external}")));
             }
         }
@@ -267,9 +381,16 @@ impl<'a> Writer<'a> {
         let name = self.chain(PortChain::Firewall);
         let external = self.chain(PortChain::External);
         let let_in = |target: &str| -> Vec<Rule> {
-            let sources = sources.iter().filter(|network| family_of(network) == self.key.family);
-            let rule = |network| Rule { source: source(network), ..Rule::to(target) };
-            sources.map(|network| rule(network).comment(&format!("{} loadbalancer IP", self.name))).collect()
+            let sources = sources
+                .iter()
+                .filter(|network| family_of(network) == self.key.family);
+            let rule = |network| Rule {
+                source: source(network),
+                ..Rule::to(target)
+            };
+            sources
+                .map(|network| rule(network).comment(&format!("{} loadbalancer IP", self.name)))
+                .collect()
         };
         if translates(frontend) {
             return Some(self.nat_chain(name, let_in(&external)));
@@ -277,29 +398,50 @@ impl<'a> Writer<'a> {
         let mut rules = let_in("RETURN");
         rules.push(Rule::to("DROP"));
         let rules = rules.iter().map(Rule::text).collect();
-        rejects(frontend).then_some(Chain { table: Table::Filter, name, rules })
+        rejects(frontend).then_some(Chain {
+            table: Table::Filter,
+            name,
+            rules,
+        })
     }
 
-    /// Chooses an endpoint: the one that the client had before, or any, each as likely as the others.
+    /// Chooses an endpoint: the one that the client had before, or any, each as likely as the
+    /// others.
     fn pool_chain(&self, name: String, outcome: Outcome, endpoints: &[Endpoint]) -> Chain {
-        let cluster_ips = self.port.frontends.iter().filter(|frontend| frontend.kind == FrontendKind::ClusterIp);
+        let cluster_ips = self
+            .port
+            .frontends
+            .iter()
+            .filter(|frontend| frontend.kind == FrontendKind::ClusterIp);
         let mut rules: Vec<Rule> = cluster_ips
             .filter(|frontend| frontend.outside == outcome)
             .filter_map(|frontend| {
-                self.masquerade(frontend.masquerade, self.rule_for(frontend, &self.about(frontend), ""))
+                self.masquerade(
+                    frontend.masquerade,
+                    self.rule_for(frontend, &self.about(frontend), ""),
+                )
             })
             .collect();
         let comment = |endpoint: &Endpoint| format!("{} -> {}", self.name, socket(endpoint));
-        for (endpoint, seconds) in endpoints.iter().filter_map(|endpoint| Some((endpoint, self.port.affinity?))) {
+        for (endpoint, seconds) in endpoints
+            .iter()
+            .filter_map(|endpoint| Some((endpoint, self.port.affinity?)))
+        {
             let chain = endpoint_chain(self.key, endpoint);
-            let seen = format!("-m recent --rcheck --seconds {seconds} --reap --name {chain} {}", self.client_mask());
+            let seen = format!(
+                "-m recent --rcheck --seconds {seconds} --reap --name {chain} {}",
+                self.client_mask()
+            );
             rules.push(Rule::to(&chain).comment(&comment(endpoint)).matching(&seen));
         }
         for (index, endpoint) in endpoints.iter().enumerate() {
             let rule = Rule::to(&endpoint_chain(self.key, endpoint)).comment(&comment(endpoint));
             rules.push(match endpoints.len() - index {
                 1 => rule,
-                left => rule.matching(&format!("-m statistic --mode random --probability {}", probability(left))),
+                left => rule.matching(&format!(
+                    "-m statistic --mode random --probability {}",
+                    probability(left)
+                )),
             });
         }
         self.nat_chain(name, rules)
@@ -308,21 +450,31 @@ impl<'a> Writer<'a> {
     /// No comments here: these are most of all rules.
     fn endpoint_chain(&self, endpoint: &Endpoint) -> Chain {
         let name = endpoint_chain(self.key, endpoint);
-        let hairpin = Rule { source: format!("-s {}", host(endpoint.address)), ..Rule::to(MARK_MASQ) };
+        let hairpin = Rule {
+            source: format!("-s {}", host(endpoint.address)),
+            ..Rule::to(MARK_MASQ)
+        };
         let protocol = self.key.protocol.lower();
         let mut translate = Rule {
             protocol: format!("-p {protocol}"),
             ..Rule::to(&format!("DNAT --to-destination {}", socket(endpoint)))
         };
         if self.port.affinity.is_some() {
-            translate = translate.matching(&format!("-m recent --set --name {name} {}", self.client_mask()));
+            translate = translate.matching(&format!(
+                "-m recent --set --name {name} {}",
+                self.client_mask()
+            ));
         }
         let translate = translate.matching(&format!("-m {protocol}"));
         self.nat_chain(name, vec![hairpin, translate])
     }
 
     fn nat_chain(&self, name: String, rules: Vec<Rule>) -> Chain {
-        Chain { table: Table::Nat, name, rules: rules.iter().map(Rule::text).collect() }
+        Chain {
+            table: Table::Nat,
+            name,
+            rules: rules.iter().map(Rule::text).collect(),
+        }
     }
 
     fn client_mask(&self) -> &'static str {
@@ -334,7 +486,10 @@ impl<'a> Writer<'a> {
 
     /// The rule made to ask for masquerading of whom it is wanted.
     fn masquerade(&self, whom: Masquerade, rule: Rule) -> Option<Rule> {
-        let rule = Rule { target: format!("-j {MARK_MASQ}"), ..rule };
+        let rule = Rule {
+            target: format!("-j {MARK_MASQ}"),
+            ..rule
+        };
         match whom {
             Masquerade::Always => Some(rule),
             Masquerade::UnlessPod => masquerade_unless_pod(self.pods, self.key.family, rule),
@@ -348,7 +503,9 @@ pub const FROM_NODE: &str = "-m addrtype --src-type LOCAL";
 
 /// Somebody's packets are given to an endpoint.
 fn translates(frontend: &Frontend) -> bool {
-    [frontend.inside, frontend.outside].iter().any(|outcome| matches!(outcome, Outcome::Cluster | Outcome::Local))
+    [frontend.inside, frontend.outside]
+        .iter()
+        .any(|outcome| matches!(outcome, Outcome::Cluster | Outcome::Local))
 }
 
 fn rejects(frontend: &Frontend) -> bool {
@@ -357,11 +514,13 @@ fn rejects(frontend: &Frontend) -> bool {
 
 /// What happens to packets that are given to nobody, and why.
 fn refusal(frontend: &Frontend, family: Family) -> Option<(&'static str, &'static str)> {
-    [frontend.outside, frontend.inside].into_iter().find_map(|outcome| match outcome {
-        Outcome::Reject => Some((reject(family), "has no endpoints")),
-        Outcome::Drop => Some(("DROP", "has no local endpoints")),
-        Outcome::Cluster | Outcome::Local => None,
-    })
+    [frontend.outside, frontend.inside]
+        .into_iter()
+        .find_map(|outcome| match outcome {
+            Outcome::Reject => Some((reject(family), "has no endpoints")),
+            Outcome::Drop => Some(("DROP", "has no local endpoints")),
+            Outcome::Cluster | Outcome::Local => None,
+        })
 }
 
 pub fn reject(family: Family) -> &'static str {
@@ -381,16 +540,27 @@ fn host(address: IpAddr) -> IpNet {
 
 /// A network that has everybody in it is no condition.
 pub(super) fn source(network: &IpNet) -> String {
-    if network.prefix_len() == 0 { String::new() } else { format!("-s {}", network.trunc()) }
+    if network.prefix_len() == 0 {
+        String::new()
+    } else {
+        format!("-s {}", network.trunc())
+    }
 }
 
 pub fn family_of(network: &IpNet) -> Family {
     Family::of(network.addr())
 }
 
-/// Names come from the API; whatever they are, a rule stays one line and a comment one word in quotes.
+/// Names come from the API; whatever they are, a rule stays one line and a comment one word in
+/// quotes.
 fn label(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' };
+    let plain = |c: char| {
+        if c.is_ascii_graphic() && c != '"' && c != '\\' {
+            c
+        } else {
+            '_'
+        }
+    };
     name.chars().map(plain).take(180).collect()
 }
 

@@ -1,4 +1,5 @@
-//! Starts `iptables-save` and `iptables-restore`: an argument list, never a shell, and never longer than [`TIME_LIMIT`].
+//! Starts `iptables-save` and `iptables-restore`: an argument list, never a shell, and never longer
+//! than [`TIME_LIMIT`].
 
 use super::names::program_stem;
 use super::read::Installed;
@@ -11,10 +12,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Hundreds of thousands of rules take the programs some ten seconds, and others may hold their lock.
+/// Hundreds of thousands of rules take the programs some ten seconds, and others may hold their
+/// lock.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// The two ways in which the kernel keeps iptables rules; programs of one do not see those of the other.
+/// The two ways in which the kernel keeps iptables rules; programs of one do not see those of the
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// Through nf_tables.
@@ -41,7 +44,11 @@ impl Programs {
         [infix, ""].into_iter().find_map(|infix| {
             let printed = printed(&format!("iptables{infix}-restore"), &["-V"])?;
             let (found, version) = parse_version(&printed)?;
-            (found == variant).then_some(Programs { variant, infix, version })
+            (found == variant).then_some(Programs {
+                variant,
+                infix,
+                version,
+            })
         })
     }
 
@@ -49,7 +56,8 @@ impl Programs {
         self.version >= (1, 6, 2)
     }
 
-    /// What the programs of this variant are called: `iptables-nft`, or with what follows, `iptables-nft-restore`.
+    /// What the programs of this variant are called: `iptables-nft`, or with what follows,
+    /// `iptables-nft-restore`.
     pub fn name(&self, family: Family, what: &str) -> String {
         format!("{}{}{what}", program_stem(family), self.infix)
     }
@@ -58,12 +66,21 @@ impl Programs {
         let program = self.name(family, "-save");
         let read = |stdout: ChildStdout| Installed::parse(BufReader::new(stdout));
         let parsed = run(&program, &[], "", read)?;
-        parsed.map_err(|source| ApplyError::Kernel { doing: format!("reading what {program} prints"), source })
+        parsed.map_err(|source| ApplyError::Kernel {
+            doing: format!("reading what {program} prints"),
+            source,
+        })
     }
 
     /// One `iptables-restore --noflush`: all of the input of a table is done, or nothing.
     pub fn restore(&self, family: Family, input: &str) -> Result<(), ApplyError> {
-        run(&self.name(family, "-restore"), &["--noflush", "--wait"], input, read_all).map(drop)
+        run(
+            &self.name(family, "-restore"),
+            &["--noflush", "--wait"],
+            input,
+            read_all,
+        )
+        .map(drop)
     }
 
     /// Whether a chain of the nat table exists.
@@ -72,27 +89,35 @@ impl Programs {
         run(&self.name(family, ""), &arguments, "", read_all).is_ok()
     }
 
-    /// The rules of a chain of the nat table, without the `-A NAME` before each; `None` if there is no such chain, or it cannot be
-    /// read. Costs what the chain has, not what the table has.
+    /// The rules of a chain of the nat table, without the `-A NAME` before each; `None` if there is
+    /// no such chain, or it cannot be read. Costs what the chain has, not what the table has.
     pub fn list_chain(&self, family: Family, chain: &str) -> Option<Vec<String>> {
         if !self.has_table(family, "nat") {
             return None;
         }
         let arguments = ["--wait", "-t", "nat", "-S", chain];
         let printed = run(&self.name(family, ""), &arguments, "", read_all).ok()?;
-        let rule = |line: &str| line.strip_prefix("-A ")?.strip_prefix(chain)?.strip_prefix(' ').map(str::to_owned);
+        let rule = |line: &str| {
+            line.strip_prefix("-A ")?
+                .strip_prefix(chain)?
+                .strip_prefix(' ')
+                .map(str::to_owned)
+        };
         Some(printed.lines().filter_map(rule).collect())
     }
 
     /// kubelet leaves chains in the mangle table of the variant that the node uses.
     pub fn has_hint(&self, family: Family) -> bool {
         let program = self.name(family, "-save");
-        let parse =
-            |stdout: ChildStdout| Installed::parse(BufReader::new(stdout)).is_ok_and(|installed| installed.kubelet);
-        self.has_table(family, "mangle") && run(&program, &["-t", "mangle"], "", parse).unwrap_or(false)
+        let parse = |stdout: ChildStdout| {
+            Installed::parse(BufReader::new(stdout)).is_ok_and(|installed| installed.kubelet)
+        };
+        self.has_table(family, "mangle")
+            && run(&program, &["-t", "mangle"], "", parse).unwrap_or(false)
     }
 
-    /// Whether the table is there, without making the kernel load it, and without starting a program.
+    /// Whether the table is there, without making the kernel load it, and without starting a
+    /// program.
     pub fn has_table(&self, family: Family, table: &str) -> bool {
         let file = match family {
             Family::V4 => "/proc/thread-self/net/ip_tables_names",
@@ -101,12 +126,15 @@ impl Programs {
         match self.variant {
             // Where it cannot be told the program is asked.
             Variant::Nft => nftables::has_table(family, table).unwrap_or(true),
-            Variant::Legacy => std::fs::read_to_string(file).is_ok_and(|names| names.lines().any(|name| name == table)),
+            Variant::Legacy => std::fs::read_to_string(file)
+                .is_ok_and(|names| names.lines().any(|name| name == table)),
         }
     }
 
     pub fn has_tables(&self, family: Family) -> bool {
-        ["filter", "nat", "mangle"].iter().any(|table| self.has_table(family, table))
+        ["filter", "nat", "mangle"]
+            .iter()
+            .any(|table| self.has_table(family, table))
     }
 }
 
@@ -115,12 +143,26 @@ pub fn plain_variant() -> Option<Variant> {
     parse_version(&printed("iptables-restore", &["-V"])?).map(|(variant, _)| variant)
 }
 
-/// `iptables-restore v1.8.9 (nf_tables)`; before 1.8 there was only the legacy variant, which did not say so.
+/// `iptables-restore v1.8.9 (nf_tables)`; before 1.8 there was only the legacy variant, which did
+/// not say so.
 fn parse_version(printed: &str) -> Option<(Variant, (u32, u32, u32))> {
-    let variant = if printed.contains("(nf_tables)") { Variant::Nft } else { Variant::Legacy };
-    let version = printed.split_whitespace().find_map(|word| word.strip_prefix('v'))?;
+    let variant = if printed.contains("(nf_tables)") {
+        Variant::Nft
+    } else {
+        Variant::Legacy
+    };
+    let version = printed
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix('v'))?;
     let mut numbers = version.split('.').map_while(|number| number.parse().ok());
-    Some((variant, (numbers.next()?, numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))))
+    Some((
+        variant,
+        (
+            numbers.next()?,
+            numbers.next().unwrap_or(0),
+            numbers.next().unwrap_or(0),
+        ),
+    ))
 }
 
 fn printed(program: &str, arguments: &[&str]) -> Option<String> {
@@ -139,7 +181,10 @@ fn run<T: Send>(
     input: &str,
     read: impl FnOnce(ChildStdout) -> T + Send,
 ) -> Result<T, ApplyError> {
-    let failed = |problem: String| ApplyError::Program { program: program.to_owned(), problem };
+    let failed = |problem: String| ApplyError::Program {
+        program: program.to_owned(),
+        problem,
+    };
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -169,19 +214,28 @@ fn talk<T: Send>(
     thread::scope(|scope| {
         let conversation = || -> Result<(T, String), String> {
             let no_thread = |error: std::io::Error| format!("cannot be talked to: {error}");
-            // A program that fails stops reading; what it complains about says more than the broken pipe.
+            // A program that fails stops reading; what it complains about says more than the broken
+            // pipe.
             let write = move || _ = stdin.write_all(input.as_bytes());
-            thread::Builder::new().spawn_scoped(scope, write).map_err(no_thread)?;
-            let reader = thread::Builder::new().spawn_scoped(scope, move || read(stdout)).map_err(no_thread)?;
+            thread::Builder::new()
+                .spawn_scoped(scope, write)
+                .map_err(no_thread)?;
+            let reader = thread::Builder::new()
+                .spawn_scoped(scope, move || read(stdout))
+                .map_err(no_thread)?;
             let listen = move || {
                 let mut complaint = Vec::new();
                 _ = stderr.read_to_end(&mut complaint);
                 _ = done.send(());
                 String::from_utf8_lossy(&complaint).into_owned()
             };
-            let listener = thread::Builder::new().spawn_scoped(scope, listen).map_err(no_thread)?;
+            let listener = thread::Builder::new()
+                .spawn_scoped(scope, listen)
+                .map_err(no_thread)?;
             let in_time = ended.recv_timeout(TIME_LIMIT);
-            in_time.map_err(|_| format!("took longer than {} s and was ended", TIME_LIMIT.as_secs()))?;
+            in_time.map_err(|_| {
+                format!("took longer than {} s and was ended", TIME_LIMIT.as_secs())
+            })?;
             match (reader.join(), listener.join()) {
                 (Ok(output), Ok(complaint)) => Ok((output, complaint)),
                 _ => Err("could not be read".to_owned()),
@@ -200,8 +254,17 @@ fn talk<T: Send>(
 /// What the program complained about, with the line that it names.
 fn explain(complaint: &str, input: &str, status: &str) -> String {
     let hint = |line: &&str| !line.trim().is_empty() && !line.starts_with("Try `");
-    let said = complaint.lines().filter(hint).map(str::trim).collect::<Vec<_>>().join(" ");
-    let said = if said.is_empty() { status.to_owned() } else { said };
+    let said = complaint
+        .lines()
+        .filter(hint)
+        .map(str::trim)
+        .collect::<Vec<_>>()
+        .join(" ");
+    let said = if said.is_empty() {
+        status.to_owned()
+    } else {
+        said
+    };
     match line_number(&said).and_then(|number| input.lines().nth(number.checked_sub(1)?)) {
         Some(line) => format!("{said} (the line is: {line})"),
         None => said,
@@ -212,7 +275,10 @@ fn explain(complaint: &str, input: &str, status: &str) -> String {
 fn line_number(said: &str) -> Option<usize> {
     said.split("line").skip(1).find_map(|rest| {
         let rest = rest.trim_start_matches([':', ' ']);
-        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        rest.split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse()
+            .ok()
     })
 }
 
@@ -224,18 +290,28 @@ mod tests {
     fn versions() {
         let nft = "iptables-restore v1.8.9 (nf_tables)\n";
         assert_eq!(parse_version(nft), Some((Variant::Nft, (1, 8, 9))));
-        assert_eq!(parse_version("iptables-restore v1.8.9 (legacy)"), Some((Variant::Legacy, (1, 8, 9))));
-        assert_eq!(parse_version("iptables v1.6.1"), Some((Variant::Legacy, (1, 6, 1))));
+        assert_eq!(
+            parse_version("iptables-restore v1.8.9 (legacy)"),
+            Some((Variant::Legacy, (1, 8, 9)))
+        );
+        assert_eq!(
+            parse_version("iptables v1.6.1"),
+            Some((Variant::Legacy, (1, 6, 1)))
+        );
         assert_eq!(parse_version("nonsense"), None);
     }
 
     #[test]
     fn a_complaint_names_the_line() {
         let input = "*nat\n-A KUBE-X -j NOWHERE\nCOMMIT\n";
-        let said = "iptables-nft-restore v1.8.9 (nf_tables): \nline 2: RULE_APPEND failed (Invalid argument): rule in chain KUBE-X\n";
+        let said = "iptables-nft-restore v1.8.9 (nf_tables): \nline 2: RULE_APPEND failed (Invalid \
+                    argument): rule in chain KUBE-X\n";
         assert!(explain(said, input, "").ends_with("(the line is: -A KUBE-X -j NOWHERE)"));
-        let said = "iptables-restore v1.8.9 (legacy): Couldn't load target `NOWHERE'\n\nError occurred at line: 2\nTry `iptables-restore -h' for more";
-        assert!(explain(said, input, "").ends_with("at line: 2 (the line is: -A KUBE-X -j NOWHERE)"));
+        let said = "iptables-restore v1.8.9 (legacy): Couldn't load target `NOWHERE'\n\nError \
+                    occurred at line: 2\nTry `iptables-restore -h' for more";
+        assert!(
+            explain(said, input, "").ends_with("at line: 2 (the line is: -A KUBE-X -j NOWHERE)")
+        );
         assert_eq!(explain("", input, "exit status: 4"), "exit status: 4");
         assert_eq!(explain("line 999 failed", input, ""), "line 999 failed");
     }
@@ -243,6 +319,11 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_an_error() {
         let error = run("portico-no-such-program", &[], "", read_all).unwrap_err();
-        assert!(error.to_string().starts_with("portico-no-such-program: cannot be started"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("portico-no-such-program: cannot be started"),
+            "{error}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! A kernel in memory, for tests: refuses what the real one refuses, fails when it is told to, and sees to it that nobody is
-//! turned away while operations are done.
+//! A kernel in memory, for tests: refuses what the real one refuses, fails when it is told to, and
+//! sees to it that nobody is turned away while operations are done.
 
 use super::kernel::{Kernel, Sent, failed};
 use super::plan::Operation;
@@ -37,7 +37,10 @@ pub struct State {
 impl Fake {
     pub fn new(own: &[&str]) -> Fake {
         let own = own.iter().map(|address| address.parse().unwrap()).collect();
-        Fake(Arc::new(Mutex::new(State { own, ..State::default() })))
+        Fake(Arc::new(Mutex::new(State {
+            own,
+            ..State::default()
+        })))
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -48,14 +51,20 @@ impl Fake {
     pub fn check_continuity(&self) {
         let mut state = self.state();
         state.served = None;
-        let blinked: Vec<_> = std::mem::take(&mut state.interrupted).intersection(&state.serving()).copied().collect();
+        let blinked: Vec<_> = std::mem::take(&mut state.interrupted)
+            .intersection(&state.serving())
+            .copied()
+            .collect();
         assert!(blinked.is_empty(), "nobody served {blinked:?} for a moment");
     }
 
     /// What was done since the last time, in words.
     pub fn done(&self) -> Vec<String> {
         self.check_continuity();
-        std::mem::take(&mut self.state().done).iter().map(ToString::to_string).collect()
+        std::mem::take(&mut self.state().done)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// An endpoint has so many established connections, and so many that end.
@@ -68,8 +77,14 @@ impl Fake {
 
 impl State {
     fn destination(&mut self, at: At, endpoint: SocketAddr) -> io::Result<&mut Destination> {
-        let server = self.servers.get_mut(&at).ok_or(io::Error::from_raw_os_error(libc::ESRCH))?;
-        let found = server.destinations.iter_mut().find(|destination| destination.at == endpoint);
+        let server = self
+            .servers
+            .get_mut(&at)
+            .ok_or(io::Error::from_raw_os_error(libc::ESRCH))?;
+        let found = server
+            .destinations
+            .iter_mut()
+            .find(|destination| destination.at == endpoint);
         found.ok_or(io::Error::from_raw_os_error(libc::ENOENT))
     }
 
@@ -77,13 +92,24 @@ impl State {
         let exists = || io::Error::from_raw_os_error(libc::EEXIST);
         let missing = || io::Error::from_raw_os_error(libc::ENOENT);
         match operation {
-            Operation::AddEntry(set, entry) => self.entries.insert((*set, *entry)).then_some(()).ok_or_else(exists),
-            Operation::DeleteEntry(set, entry) => {
-                self.entries.remove(&(*set, *entry)).then_some(()).ok_or_else(missing)
-            }
+            Operation::AddEntry(set, entry) => self
+                .entries
+                .insert((*set, *entry))
+                .then_some(())
+                .ok_or_else(exists),
+            Operation::DeleteEntry(set, entry) => self
+                .entries
+                .remove(&(*set, *entry))
+                .then_some(())
+                .ok_or_else(missing),
             Operation::AddServer(at, settings) => {
-                let server = Found { settings: settings.clone(), destinations: Vec::new() };
-                self.servers.insert(*at, server).map_or(Ok(()), |_| Err(exists()))
+                let server = Found {
+                    settings: settings.clone(),
+                    destinations: Vec::new(),
+                };
+                self.servers
+                    .insert(*at, server)
+                    .map_or(Ok(()), |_| Err(exists()))
             }
             Operation::EditServer(at, settings) => {
                 self.servers.get_mut(at).ok_or_else(missing)?.settings = settings.clone();
@@ -105,18 +131,37 @@ impl State {
             Operation::DeleteDestination(at, endpoint) => {
                 self.destination(*at, *endpoint)?;
                 let server = self.servers.get_mut(at).ok_or_else(missing)?;
-                server.destinations.retain(|destination| destination.at != *endpoint);
+                server
+                    .destinations
+                    .retain(|destination| destination.at != *endpoint);
                 Ok(())
             }
-            Operation::Bind(address) => self.linked.insert(*address).then_some(()).ok_or_else(exists),
-            Operation::Unbind(address) => self.linked.remove(address).then_some(()).ok_or_else(missing),
+            Operation::Bind(address) => self
+                .linked
+                .insert(*address)
+                .then_some(())
+                .ok_or_else(exists),
+            Operation::Unbind(address) => self
+                .linked
+                .remove(address)
+                .then_some(())
+                .ok_or_else(missing),
         }
     }
 
     /// Servers that somebody is behind.
     fn serving(&self) -> BTreeSet<At> {
-        let serves = |server: &Found| server.destinations.iter().any(|destination| destination.weight > 0);
-        self.servers.iter().filter(|(_, server)| serves(server)).map(|(at, _)| *at).collect()
+        let serves = |server: &Found| {
+            server
+                .destinations
+                .iter()
+                .any(|destination| destination.weight > 0)
+        };
+        self.servers
+            .iter()
+            .filter(|(_, server)| serves(server))
+            .map(|(at, _)| *at)
+            .collect()
     }
 
     fn has(&self, set: Set, entry: Entry) -> bool {
@@ -128,12 +173,23 @@ impl State {
         for address in &self.linked {
             let entry = Entry::Address(*address);
             let known = self.has(Set::Bound, entry) || self.has(Set::Leaving, entry);
-            assert!(known, "the node's own ports can be reached through {address}");
+            assert!(
+                known,
+                "the node's own ports can be reached through {address}"
+            );
         }
         for (_, entry) in self.entries.iter().filter(|(set, _)| *set == Set::Inside) {
-            let Entry::At(at) = entry else { panic!("{entry} among frontends") };
+            let Entry::At(at) = entry else {
+                panic!("{entry} among frontends")
+            };
             let shadow = super::shadow::shadow(at.address).unwrap();
-            assert!(self.servers.contains_key(&At { address: shadow, ..*at }), "{at} leads nowhere");
+            assert!(
+                self.servers.contains_key(&At {
+                    address: shadow,
+                    ..*at
+                }),
+                "{at} leads nowhere"
+            );
         }
     }
 }
@@ -155,7 +211,12 @@ impl Kernel for Fake {
     }
 
     fn destinations(&mut self, at: At) -> Result<Vec<Destination>, ApplyError> {
-        Ok(self.state().servers.get(&at).map(|server| server.destinations.clone()).unwrap_or_default())
+        Ok(self
+            .state()
+            .servers
+            .get(&at)
+            .map(|server| server.destinations.clone())
+            .unwrap_or_default())
     }
 
     fn send(&mut self, operations: &[Operation]) -> Result<Sent, ApplyError> {
@@ -166,11 +227,16 @@ impl Kernel for Fake {
             if let Some(left) = &mut state.fails_after {
                 if *left == 0 {
                     state.fails_after = None;
-                    return Err(failed("a fault", io::Error::from_raw_os_error(libc::ENOMEM)));
+                    return Err(failed(
+                        "a fault",
+                        io::Error::from_raw_os_error(libc::ENOMEM),
+                    ));
                 }
                 *left -= 1;
             }
-            state.perform(operation).map_err(|error| failed(operation.to_string(), error))?;
+            state
+                .perform(operation)
+                .map_err(|error| failed(operation.to_string(), error))?;
             state.check();
             let interrupted: Vec<At> = before.difference(&state.serving()).copied().collect();
             state.interrupted.extend(interrupted);
@@ -181,14 +247,23 @@ impl Kernel for Fake {
 
     fn compare_rules(&mut self, _: Family, rules: &NodeRules) -> Result<Vec<String>, ApplyError> {
         let same = self.state().rules.as_ref() == Some(rules);
-        Ok(if same { Vec::new() } else { vec!["the rules differ".to_owned()] })
+        Ok(if same {
+            Vec::new()
+        } else {
+            vec!["the rules differ".to_owned()]
+        })
     }
 
     fn has_rules(&mut self) -> bool {
         self.state().rules.is_some()
     }
 
-    fn repair_rules(&mut self, _: Family, rules: &NodeRules, _: &mut Report) -> Result<Vec<String>, ApplyError> {
+    fn repair_rules(
+        &mut self,
+        _: Family,
+        rules: &NodeRules,
+        _: &mut Report,
+    ) -> Result<Vec<String>, ApplyError> {
         self.state().rules = Some(rules.clone());
         Ok(Vec::new())
     }

@@ -43,10 +43,16 @@ impl Installed {
         let Start { snapshot, now, .. } = start;
         let here = surroundings(rules, &ports, snapshot, start.scheduler);
         let mut wanted = Wanted::default();
-        ports.iter().for_each(|(key, port)| wanted.add(key, port, &here));
+        ports
+            .iter()
+            .for_each(|(key, port)| wanted.add(key, port, &here));
         let mut plan = Plan::default();
         let mut leaving = start.leaving;
-        for at in leaving.servers().iter().filter(|at| !snapshot.servers.contains_key(at)) {
+        for at in leaving
+            .servers()
+            .iter()
+            .filter(|at| !snapshot.servers.contains_key(at))
+        {
             leaving.forget(at);
         }
         for at in keys(&snapshot.servers, &wanted.servers) {
@@ -58,10 +64,22 @@ impl Installed {
         wanted.entries.extend(leaving.whole_servers().map(kept));
         repair_entries(&mut plan, snapshot, &wanted);
         repair_addresses(&mut plan, snapshot, &wanted, &leaving);
-        let here = Surroundings { shadows: std::mem::take(&mut wanted.shadows), ..here };
+        let here = Surroundings {
+            shadows: std::mem::take(&mut wanted.shadows),
+            ..here
+        };
         let addresses = wanted.addresses.into_iter().collect();
         let shared = wanted.shared.into_iter().collect();
-        (Installed { ports, here, addresses, shared, leaving }, plan)
+        (
+            Installed {
+                ports,
+                here,
+                addresses,
+                shared,
+                leaving,
+            },
+            plan,
+        )
     }
 
     pub fn rules(&self) -> &NodeRules {
@@ -76,18 +94,28 @@ impl Installed {
         self.leaving
     }
 
-    /// Whether a change has an effect on other ports: a frontend on an address of the node takes it from a node port.
+    /// Whether a change has an effect on other ports: a frontend on an address of the node takes it
+    /// from a node port.
     pub fn reaches_further(&self, changes: &[Change]) -> bool {
         let reaches = |key: &PortKey, port: &Option<Arc<ServicePort>>| {
-            port.as_deref().is_some_and(|port| on_own(key, port, &self.here.own).next().is_some())
+            port.as_deref()
+                .is_some_and(|port| on_own(key, port, &self.here.own).next().is_some())
         };
-        changes.iter().any(|change| reaches(&change.key, &change.before) || reaches(&change.key, &change.after))
+        changes.iter().any(|change| {
+            reaches(&change.key, &change.before) || reaches(&change.key, &change.after)
+        })
     }
 
     /// Servers that changes remove, and that may have connections.
     pub fn abandoned(&self, change: &Prepared) -> Vec<At> {
-        let gone = change.before.servers.keys().filter(|at| !change.after.servers.contains_key(at));
-        gone.filter(|at| at.protocol == Protocol::Tcp).copied().collect()
+        let gone = change
+            .before
+            .servers
+            .keys()
+            .filter(|at| !change.after.servers.contains_key(at));
+        gone.filter(|at| at.protocol == Protocol::Tcp)
+            .copied()
+            .collect()
     }
 
     pub fn prepare(&self, changes: &[Change]) -> Prepared {
@@ -106,42 +134,78 @@ impl Installed {
     /// `found`: what the kernel says of servers that are removed.
     pub fn change(
         &mut self,
-        Prepared { mut before, mut after }: Prepared,
+        Prepared {
+            mut before,
+            mut after,
+        }: Prepared,
         found: &BTreeMap<At, Vec<Destination>>,
         now: Instant,
     ) -> Plan {
         let mut plan = Plan::default();
         for shared in keys(&before.shared, &after.shared) {
-            let (had, has) = count(&mut self.shared, shared, before.shared.get(&shared), after.shared.get(&shared));
+            let (had, has) = count(
+                &mut self.shared,
+                shared,
+                before.shared.get(&shared),
+                after.shared.get(&shared),
+            );
             plan.entry(shared.0, shared.1, had, has);
         }
         let servers = keys(&before.servers, &after.servers);
         let was = self.bounds(&servers.iter().map(|at| at.address).collect());
         for at in servers {
             let as_it_is = self.as_it_is(at, before.servers.get(&at), found.get(&at));
-            before.entries.extend(self.leaving.is_whole(&at).then(|| kept(at)));
-            plan.server(at, as_it_is.as_ref(), after.servers.get(&at), &mut self.leaving, now);
-            after.entries.extend(self.leaving.is_whole(&at).then(|| kept(at)));
+            before
+                .entries
+                .extend(self.leaving.is_whole(&at).then(|| kept(at)));
+            plan.server(
+                at,
+                as_it_is.as_ref(),
+                after.servers.get(&at),
+                &mut self.leaving,
+                now,
+            );
+            after
+                .entries
+                .extend(self.leaving.is_whole(&at).then(|| kept(at)));
         }
         plan.entries(&before.entries, &after.entries);
         for address in keys(&before.addresses, &after.addresses) {
-            count(&mut self.addresses, address, before.addresses.get(&address), after.addresses.get(&address));
+            count(
+                &mut self.addresses,
+                address,
+                before.addresses.get(&address),
+                after.addresses.get(&address),
+            );
         }
         self.here.shadows.extend(after.shadows);
         self.bind(&mut plan, was);
         plan
     }
 
-    fn as_it_is(&self, at: At, server: Option<&Server>, found: Option<&Vec<Destination>>) -> Option<Found> {
-        let Some(server) = server else { return self.leaving.whole(&at) };
+    fn as_it_is(
+        &self,
+        at: At,
+        server: Option<&Server>,
+        found: Option<&Vec<Destination>>,
+    ) -> Option<Found> {
+        let Some(server) = server else {
+            return self.leaving.whole(&at);
+        };
         let destinations = match found {
             Some(found) => found.clone(),
             None => {
-                let pool = server.pool.iter().map(|endpoint| Destination::idle(socket(endpoint), 1));
+                let pool = server
+                    .pool
+                    .iter()
+                    .map(|endpoint| Destination::idle(socket(endpoint), 1));
                 pool.chain(self.leaving.destinations(&at)).collect()
             }
         };
-        Some(Found { settings: server.settings.clone(), destinations })
+        Some(Found {
+            settings: server.settings.clone(),
+            destinations,
+        })
     }
 
     fn bound(&self, address: IpAddr) -> Bound {
@@ -151,7 +215,10 @@ impl Installed {
     }
 
     fn bounds(&self, addresses: &BTreeSet<IpAddr>) -> Vec<(IpAddr, Bound)> {
-        addresses.iter().map(|address| (*address, self.bound(*address))).collect()
+        addresses
+            .iter()
+            .map(|address| (*address, self.bound(*address)))
+            .collect()
     }
 
     /// Plan what became of addresses, given what they were.
@@ -201,10 +268,24 @@ pub struct Prepared {
     after: Wanted,
 }
 
-fn surroundings(rules: &NodeRules, ports: &Ports, snapshot: &Snapshot, scheduler: &Arc<str>) -> Surroundings {
+fn surroundings(
+    rules: &NodeRules,
+    ports: &Ports,
+    snapshot: &Snapshot,
+    scheduler: &Arc<str>,
+) -> Surroundings {
     let own: Arc<[IpAddr]> = snapshot.own.as_slice().into();
-    let claimed = ports.iter().flat_map(|(key, port)| on_own(key, port, &own)).collect();
-    Surroundings { rules: rules.clone(), own, claimed, shadows: BTreeMap::new(), scheduler: scheduler.clone() }
+    let claimed = ports
+        .iter()
+        .flat_map(|(key, port)| on_own(key, port, &own))
+        .collect();
+    Surroundings {
+        rules: rules.clone(),
+        own,
+        claimed,
+        shadows: BTreeMap::new(),
+        scheduler: scheduler.clone(),
+    }
 }
 
 /// Of all sets but those of addresses.
@@ -212,22 +293,38 @@ fn repair_entries(plan: &mut Plan, snapshot: &Snapshot, wanted: &Wanted) {
     let all = wanted.entries.iter().chain(wanted.shared.keys());
     let missing = all.filter(|entry| !snapshot.entries.contains(*entry));
     plan.extend(missing.map(|(set, entry)| Operation::AddEntry(*set, *entry)));
-    let is_wanted = |entry: &(Set, Entry)| wanted.entries.contains(entry) || wanted.shared.contains_key(entry);
+    let is_wanted =
+        |entry: &(Set, Entry)| wanted.entries.contains(entry) || wanted.shared.contains_key(entry);
     let of_addresses = |set: Set| matches!(set, Set::Bound | Set::Leaving);
-    let surplus = snapshot.entries.iter().filter(|entry| !of_addresses(entry.0) && !is_wanted(entry));
+    let surplus = snapshot
+        .entries
+        .iter()
+        .filter(|entry| !of_addresses(entry.0) && !is_wanted(entry));
     plan.extend(surplus.map(|(set, entry)| Operation::DeleteEntry(*set, *entry)));
 }
 
 fn repair_addresses(plan: &mut Plan, snapshot: &Snapshot, wanted: &Wanted, leaving: &Leaving) {
     let own = |address: &IpAddr| snapshot.own.binary_search(address).is_ok();
-    let leaving: BTreeSet<IpAddr> =
-        leaving.whole_servers().map(|at| at.address).filter(|address| !own(address)).collect();
-    let listed = snapshot.entries.iter().filter_map(|(_, entry)| match entry {
-        Entry::Address(address) => Some(*address),
-        _ => None,
-    });
-    let all: BTreeSet<IpAddr> =
-        snapshot.linked.iter().chain(wanted.addresses.keys()).chain(&leaving).copied().chain(listed).collect();
+    let leaving: BTreeSet<IpAddr> = leaving
+        .whole_servers()
+        .map(|at| at.address)
+        .filter(|address| !own(address))
+        .collect();
+    let listed = snapshot
+        .entries
+        .iter()
+        .filter_map(|(_, entry)| match entry {
+            Entry::Address(address) => Some(*address),
+            _ => None,
+        });
+    let all: BTreeSet<IpAddr> = snapshot
+        .linked
+        .iter()
+        .chain(wanted.addresses.keys())
+        .chain(&leaving)
+        .copied()
+        .chain(listed)
+        .collect();
     let has = |set, address| snapshot.entries.contains(&(set, Entry::Address(address)));
     for address in all {
         let before = Bound {
@@ -235,7 +332,10 @@ fn repair_addresses(plan: &mut Plan, snapshot: &Snapshot, wanted: &Wanted, leavi
             live: has(Set::Bound, address),
             leaving: has(Set::Leaving, address),
         };
-        let after = Bound::wanted(wanted.addresses.contains_key(&address), leaving.contains(&address));
+        let after = Bound::wanted(
+            wanted.addresses.contains_key(&address),
+            leaving.contains(&address),
+        );
         plan.address(address, before, after);
     }
 }
@@ -253,7 +353,8 @@ fn count<K: Eq + Hash>(
     after: Option<&u32>,
 ) -> (bool, bool) {
     let all = counts.get(&key).copied().unwrap_or_default();
-    let now = (all + after.copied().unwrap_or_default()).saturating_sub(before.copied().unwrap_or_default());
+    let now = (all + after.copied().unwrap_or_default())
+        .saturating_sub(before.copied().unwrap_or_default());
     match now {
         0 => _ = counts.remove(&key),
         _ => _ = counts.insert(key, now),

@@ -36,12 +36,17 @@ pub trait Kernel: Send {
     }
 
     /// How the rules are not what they should be, in words.
-    fn compare_rules(&mut self, family: Family, rules: &NodeRules) -> Result<Vec<String>, ApplyError>;
+    fn compare_rules(
+        &mut self,
+        family: Family,
+        rules: &NodeRules,
+    ) -> Result<Vec<String>, ApplyError>;
 
     /// What a virtual server has; nothing, if it is not there.
     fn destinations(&mut self, at: At) -> Result<Vec<Destination>, ApplyError>;
 
-    /// One after the other; they all go the same way. After an error some are done and some are not.
+    /// One after the other; they all go the same way. After an error some are done and some are
+    /// not.
     fn send(&mut self, operations: &[Operation]) -> Result<Sent, ApplyError>;
 
     /// Whether rules of ours are there, of whichever mode.
@@ -94,11 +99,17 @@ impl Netlink {
 
     /// Changes nothing.
     pub fn open_to_look(options: &Options) -> Result<Netlink, ApplyError> {
-        let open = |protocol| Socket::open(protocol).map_err(|error| failed("opening a netlink socket", error));
+        let open = |protocol| {
+            Socket::open(protocol).map_err(|error| failed("opening a netlink socket", error))
+        };
         let mut servers = open(libc::NETLINK_GENERIC)?;
-        let subsystem = generic::family(&mut servers, server::SUBSYSTEM).map_err(|source| ApplyError::Kernel {
-            doing: "the kernel has no IPVS: load the module ip_vs, or use --proxy-mode=nftables".to_owned(),
-            source,
+        let subsystem = generic::family(&mut servers, server::SUBSYSTEM).map_err(|source| {
+            ApplyError::Kernel {
+                doing:
+                    "the kernel has no IPVS: load the module ip_vs, or use --proxy-mode=nftables"
+                        .to_owned(),
+                source,
+            }
         })?;
         Ok(Netlink {
             servers,
@@ -106,7 +117,8 @@ impl Netlink {
             sets: open(libc::NETLINK_NETFILTER)?,
             links: open(libc::NETLINK_ROUTE)?,
             link: None,
-            local: LocalAddresses::open().map_err(|error| failed("opening a netlink socket", error))?,
+            local: LocalAddresses::open()
+                .map_err(|error| failed("opening a netlink socket", error))?,
             programs: iptables::choose(options.variant)?,
         })
     }
@@ -119,7 +131,10 @@ impl Netlink {
     pub fn scheduler(&mut self, wanted: &Arc<str>) -> Result<Arc<str>, ApplyError> {
         let mut request = Messages::new();
         self.requests.add_probe(&mut request, wanted);
-        let added = self.servers.exchange(&request).and_then(|replies| replies.into_result());
+        let added = self
+            .servers
+            .exchange(&request)
+            .and_then(|replies| replies.into_result());
         let mut request = Messages::new();
         self.requests.delete_probe(&mut request);
         // Left there by somebody who was interrupted, or just made.
@@ -128,26 +143,36 @@ impl Netlink {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) && &**wanted != "rr" => {
                 tracing::warn!(
                     scheduler = %wanted,
-                    "the kernel does not have this scheduler: load the module ip_vs_{wanted}; using rr instead"
+                    "the kernel does not have this scheduler: load the module ip_vs_{wanted}; \
+                     using rr instead"
                 );
                 self.scheduler(&"rr".into())
             }
-            Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
-                Err(failed(format!("making a virtual server with scheduler {wanted} (module ip_vs_{wanted})"), error))
-            }
+            Err(error) if error.raw_os_error() != Some(libc::EEXIST) => Err(failed(
+                format!("making a virtual server with scheduler {wanted} (module ip_vs_{wanted})"),
+                error,
+            )),
             _ => Ok(wanted.clone()),
         }
     }
 
     pub fn set_timeouts(&mut self, options: &Options) -> Result<(), ApplyError> {
-        let (tcp, tcp_fin, udp) = (options.tcp_timeout, options.tcp_fin_timeout, options.udp_timeout);
+        let (tcp, tcp_fin, udp) = (
+            options.tcp_timeout,
+            options.tcp_fin_timeout,
+            options.udp_timeout,
+        );
         if [tcp, tcp_fin, udp].iter().all(Duration::is_zero) {
             return Ok(());
         }
         let mut request = Messages::new();
         self.requests.timeouts(&mut request, tcp, tcp_fin, udp);
-        let done = self.servers.exchange(&request).and_then(|replies| replies.into_result());
-        done.map(drop).map_err(|error| failed("setting the timeouts of IPVS", error))
+        let done = self
+            .servers
+            .exchange(&request)
+            .and_then(|replies| replies.into_result());
+        done.map(drop)
+            .map_err(|error| failed("setting the timeouts of IPVS", error))
     }
 
     /// The number of our link, which is made if it is not there.
@@ -156,18 +181,33 @@ impl Netlink {
             self.link = Some(index);
             return Ok(index);
         }
-        let made = self.links.exchange(&link::create()).and_then(|replies| replies.into_result());
-        made.map_err(|error| failed(format!("making the link {} (module dummy)", link::LINK), error))?;
+        let made = self
+            .links
+            .exchange(&link::create())
+            .and_then(|replies| replies.into_result());
+        made.map_err(|error| {
+            failed(
+                format!("making the link {} (module dummy)", link::LINK),
+                error,
+            )
+        })?;
         let index = find_link(&mut self.links)?;
         self.link = index;
-        index.ok_or_else(|| failed(format!("finding the link {}", link::LINK), io::ErrorKind::NotFound.into()))
+        index.ok_or_else(|| {
+            failed(
+                format!("finding the link {}", link::LINK),
+                io::ErrorKind::NotFound.into(),
+            )
+        })
     }
 
     fn make_set(&mut self, set: Set, family: Family) -> Result<(), ApplyError> {
         let name = set.name(family);
         match read::is_as_made(&mut self.sets, set, family)? {
             Some(true) => Ok(()),
-            None => self.sets_do(&format!("making the set {name}"), |m| set::create(m, name, set, family)),
+            None => self.sets_do(&format!("making the set {name}"), |m| {
+                set::create(m, name, set, family)
+            }),
             // Its entries are kept: packets look into it.
             Some(false) => {
                 let doing = format!("making the set {name} anew");
@@ -181,15 +221,25 @@ impl Netlink {
         }
     }
 
-    fn sets_do(&mut self, doing: &str, write: impl FnOnce(&mut Messages)) -> Result<(), ApplyError> {
+    fn sets_do(
+        &mut self,
+        doing: &str,
+        write: impl FnOnce(&mut Messages),
+    ) -> Result<(), ApplyError> {
         let mut request = Messages::new();
         write(&mut request);
-        let done = self.sets.exchange(&request).and_then(|replies| replies.into_result());
-        done.map(drop).map_err(|error| failed(doing, set::explain(error)))
+        let done = self
+            .sets
+            .exchange(&request)
+            .and_then(|replies| replies.into_result());
+        done.map(drop)
+            .map_err(|error| failed(doing, set::explain(error)))
     }
 
     fn send_some(&mut self, operations: &[Operation], sent: &mut Sent) -> Result<(), ApplyError> {
-        let Some(first) = operations.first() else { return Ok(()) };
+        let Some(first) = operations.first() else {
+            return Ok(());
+        };
         let mut batch = Batch::default();
         match way(first) {
             Way::Sets => batch.entries(operations),
@@ -202,12 +252,19 @@ impl Netlink {
             Way::Links => &mut self.links,
         };
         sent.bytes += batch.messages.len();
-        let replies = socket.exchange(&batch.messages).map_err(|error| failed(first.to_string(), error))?;
+        let replies = socket
+            .exchange(&batch.messages)
+            .map_err(|error| failed(first.to_string(), error))?;
         for refusal in replies.refused {
-            let operation =
-                batch.first.get(refusal.sequence.wrapping_sub(1) as usize).and_then(|at| operations.get(*at));
+            let operation = batch
+                .first
+                .get(refusal.sequence.wrapping_sub(1) as usize)
+                .and_then(|at| operations.get(*at));
             let operation = operation.unwrap_or(first);
-            match (is_done(operation, &refusal.error), is_unusable(operation, &refusal.error)) {
+            match (
+                is_done(operation, &refusal.error),
+                is_unusable(operation, &refusal.error),
+            ) {
                 (true, _) => {}
                 (_, true) => {
                     tracing::warn!(error = %refusal.error, "cannot {operation}: the kernel does not take such an address")
@@ -219,13 +276,16 @@ impl Netlink {
         Ok(())
     }
 
-    /// The kernel takes an IPv6 address for its own a moment after it said that it has it; until then packets pass by.
+    /// The kernel takes an IPv6 address for its own a moment after it said that it has it; until
+    /// then packets pass by.
     fn await_local(&mut self, operations: &[Operation]) {
         let bound = |operation: &Operation| match operation {
             Operation::Bind(address @ IpAddr::V6(_)) => Some(*address),
             _ => None,
         };
-        let Some(last) = operations.iter().filter_map(bound).next_back() else { return };
+        let Some(last) = operations.iter().filter_map(bound).next_back() else {
+            return;
+        };
         let deadline = Instant::now() + A_MOMENT;
         loop {
             self.local.forget();
@@ -243,11 +303,19 @@ impl Netlink {
         (family, rules): (Family, &NodeRules),
         send: &mut dyn FnMut(&Run) -> Result<(), E>,
     ) -> Result<Vec<String>, E> {
-        let features = Features { random_fully: self.programs.random_fully(), drop_invalid: false };
+        let features = Features {
+            random_fully: self.programs.random_fully(),
+            drop_invalid: false,
+        };
         let chains = rules::chains(rules, family, features);
         let mut sink = Sink::new(iptables::split_after(self.programs.variant), send);
-        let planner = Planner { rules, family, features };
-        repair_fixed(planner, installed, &chains, &rules::hooks(), &mut sink).map(|drift| drift.words())
+        let planner = Planner {
+            rules,
+            family,
+            features,
+        };
+        repair_fixed(planner, installed, &chains, &rules::hooks(), &mut sink)
+            .map(|drift| drift.words())
     }
 
     fn make_link_if_unknown(&mut self) -> Result<u32, ApplyError> {
@@ -261,12 +329,20 @@ impl Netlink {
 impl Kernel for Netlink {
     fn prepare(&mut self, family: Family) -> Result<(), ApplyError> {
         self.make_link()?;
-        Set::ALL.into_iter().try_for_each(|set| self.make_set(set, family))
+        Set::ALL
+            .into_iter()
+            .try_for_each(|set| self.make_set(set, family))
     }
 
     fn read(&mut self) -> Result<Snapshot, ApplyError> {
         let link = self.make_link_if_unknown()?;
-        read::snapshot(&mut self.servers, self.requests, &mut self.sets, &mut self.links, link)
+        read::snapshot(
+            &mut self.servers,
+            self.requests,
+            &mut self.sets,
+            &mut self.links,
+            link,
+        )
     }
 
     fn destinations(&mut self, at: At) -> Result<Vec<Destination>, ApplyError> {
@@ -283,7 +359,9 @@ impl Kernel for Netlink {
     }
 
     fn has_rules(&mut self) -> bool {
-        Family::BOTH.iter().any(|family| self.programs.has_chain(*family, names::SERVICES))
+        Family::BOTH
+            .iter()
+            .any(|family| self.programs.has_chain(*family, names::SERVICES))
     }
 
     fn repair_rules(
@@ -302,18 +380,33 @@ impl Kernel for Netlink {
     fn look(&mut self) -> Result<Snapshot, ApplyError> {
         // No link has the number 0: without ours, no address is on it.
         let link = find_link(&mut self.links)?.unwrap_or_default();
-        read::snapshot(&mut self.servers, self.requests, &mut self.sets, &mut self.links, link)
+        read::snapshot(
+            &mut self.servers,
+            self.requests,
+            &mut self.sets,
+            &mut self.links,
+            link,
+        )
     }
 
-    fn compare_rules(&mut self, family: Family, rules: &NodeRules) -> Result<Vec<String>, ApplyError> {
+    fn compare_rules(
+        &mut self,
+        family: Family,
+        rules: &NodeRules,
+    ) -> Result<Vec<String>, ApplyError> {
         let installed = self.programs.save(family)?;
         let mut unsent = |_: &Run| Ok::<(), ApplyError>(());
         self.repair_rules_by(installed, (family, rules), &mut unsent)
     }
 
     fn tidy(&mut self) -> Result<(), ApplyError> {
-        for name in read::set_names(&mut self.sets)?.iter().filter(|name| is_kube_proxys(name)) {
-            self.sets_do(&format!("removing the set {name}"), |m| set::destroy(m, name))?;
+        for name in read::set_names(&mut self.sets)?
+            .iter()
+            .filter(|name| is_kube_proxys(name))
+        {
+            self.sets_do(&format!("removing the set {name}"), |m| {
+                set::destroy(m, name)
+            })?;
         }
         Ok(())
     }
@@ -324,13 +417,17 @@ pub fn find_link(links: &mut Socket) -> Result<Option<u32>, ApplyError> {
     match links.query(&link::find(), |message| Some(link::parse_link(&message))) {
         Ok(found) => match found.into_iter().next() {
             Some(Some(index)) => Ok(Some(index)),
-            Some(None) => {
-                Err(failed(format!("{} is not a dummy link", link::LINK), io::ErrorKind::AlreadyExists.into()))
-            }
+            Some(None) => Err(failed(
+                format!("{} is not a dummy link", link::LINK),
+                io::ErrorKind::AlreadyExists.into(),
+            )),
             None => Ok(None),
         },
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
-        Err(error) => Err(failed(format!("looking for the link {}", link::LINK), error)),
+        Err(error) => Err(failed(
+            format!("looking for the link {}", link::LINK),
+            error,
+        )),
     }
 }
 
@@ -370,14 +467,17 @@ impl Batch {
         };
         let mut at = 0;
         for together in operations.chunk_by(same) {
-            let entries: Vec<Entry> =
-                together.iter().filter_map(|one| target(one).map(|(_, _, entry)| entry)).collect();
+            let entries: Vec<Entry> = together
+                .iter()
+                .filter_map(|one| target(one).map(|(_, _, entry)| entry))
+                .collect();
             match together.first().and_then(target) {
                 Some((true, name, _)) => set::add(&mut self.messages, name, &entries),
                 Some((false, name, _)) => set::delete(&mut self.messages, name, &entries),
                 None => {}
             }
-            self.first.resize(self.messages.last_sequence() as usize, at);
+            self.first
+                .resize(self.messages.last_sequence() as usize, at);
             at += together.len();
         }
     }
@@ -389,9 +489,15 @@ impl Batch {
                 Operation::AddServer(at, settings) => requests.add_server(m, *at, settings),
                 Operation::EditServer(at, settings) => requests.edit_server(m, *at, settings),
                 Operation::DeleteServer(at) => requests.delete_server(m, *at),
-                Operation::AddDestination(at, endpoint) => requests.add_destination(m, *at, *endpoint),
-                Operation::Weigh(at, endpoint, weight) => requests.weigh(m, *at, *endpoint, *weight),
-                Operation::DeleteDestination(at, endpoint) => requests.delete_destination(m, *at, *endpoint),
+                Operation::AddDestination(at, endpoint) => {
+                    requests.add_destination(m, *at, *endpoint)
+                }
+                Operation::Weigh(at, endpoint, weight) => {
+                    requests.weigh(m, *at, *endpoint, *weight)
+                }
+                Operation::DeleteDestination(at, endpoint) => {
+                    requests.delete_destination(m, *at, *endpoint)
+                }
                 _ => {}
             }
         }
@@ -417,18 +523,30 @@ fn is_done(operation: &Operation, error: &io::Error) -> bool {
         Operation::DeleteServer(_)
         | Operation::DeleteDestination(..)
         | Operation::Weigh(_, _, 0)
-        | Operation::Unbind(_) => error.raw_os_error().is_some_and(|number| gone.contains(&number)),
+        | Operation::Unbind(_) => error
+            .raw_os_error()
+            .is_some_and(|number| gone.contains(&number)),
         Operation::Bind(_) => error.raw_os_error() == Some(libc::EEXIST),
         _ => false,
     }
 }
 
-/// Somebody wrote an address into an object that nobody can have, such as a network's broadcast address. All others are served.
+/// Somebody wrote an address into an object that nobody can have, such as a network's broadcast
+/// address. All others are served.
 fn is_unusable(operation: &Operation, error: &io::Error) -> bool {
-    let adds = matches!(operation, Operation::AddDestination(..) | Operation::Bind(_));
-    adds && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EADDRNOTAVAIL))
+    let adds = matches!(
+        operation,
+        Operation::AddDestination(..) | Operation::Bind(_)
+    );
+    adds && matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::EADDRNOTAVAIL)
+    )
 }
 
 pub fn failed(doing: impl Into<String>, source: io::Error) -> ApplyError {
-    ApplyError::Kernel { doing: doing.into(), source }
+    ApplyError::Kernel {
+        doing: doing.into(),
+        source,
+    }
 }

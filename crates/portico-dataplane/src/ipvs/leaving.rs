@@ -1,5 +1,5 @@
-//! What is not wanted any more and still there, for the connections that it has: endpoints that get no new ones, and
-//! virtual servers of which only those are left. Pure.
+//! What is not wanted any more and still there, for the connections that it has: endpoints that get
+//! no new ones, and virtual servers of which only those are left. Pure.
 
 use super::plan::Operation;
 use super::server::{At, Destination, Found, Settings};
@@ -40,7 +40,10 @@ pub type Since = BTreeMap<SocketAddr, (Left, Instant)>;
 impl Leaving {
     /// It is planned anew; what was known of it so far.
     pub fn forget(&mut self, at: &At) -> Since {
-        self.servers.remove(at).map(|server| server.destinations).unwrap_or_default()
+        self.servers
+            .remove(at)
+            .map(|server| server.destinations)
+            .unwrap_or_default()
     }
 
     pub fn insert(
@@ -56,21 +59,37 @@ impl Leaving {
             return;
         }
         let began = |endpoint: &SocketAddr| since.get(endpoint).map_or(now, |(_, began)| *began);
-        let destinations = left.into_iter().map(|(endpoint, how)| (endpoint, (how, began(&endpoint)))).collect();
-        self.servers.insert(at, LeavingServer { settings, whole, destinations });
+        let destinations = left
+            .into_iter()
+            .map(|(endpoint, how)| (endpoint, (how, began(&endpoint))))
+            .collect();
+        self.servers.insert(
+            at,
+            LeavingServer {
+                settings,
+                whole,
+                destinations,
+            },
+        );
         self.next_look.get_or_insert(now + LOOK);
     }
 
     /// The endpoints of a server that are leaving, as the kernel has them.
     pub fn destinations(&self, at: &At) -> impl Iterator<Item = Destination> {
         let server = self.servers.get(at);
-        server.into_iter().flat_map(|server| server.destinations.keys()).map(|endpoint| Destination::idle(*endpoint, 0))
+        server
+            .into_iter()
+            .flat_map(|server| server.destinations.keys())
+            .map(|endpoint| Destination::idle(*endpoint, 0))
     }
 
     /// A server of which only leaving endpoints are left.
     pub fn whole(&self, at: &At) -> Option<Found> {
         let server = self.servers.get(at).filter(|server| server.whole)?;
-        Some(Found { settings: server.settings.clone(), destinations: self.destinations(at).collect() })
+        Some(Found {
+            settings: server.settings.clone(),
+            destinations: self.destinations(at).collect(),
+        })
     }
 
     /// Whether an address is needed for a server that is leaving.
@@ -80,7 +99,10 @@ impl Leaving {
 
     /// Servers that nobody wants any more.
     pub fn whole_servers(&self) -> impl Iterator<Item = At> {
-        self.servers.iter().filter(|(_, server)| server.whole).map(|(at, _)| *at)
+        self.servers
+            .iter()
+            .filter(|(_, server)| server.whole)
+            .map(|(at, _)| *at)
     }
 
     pub fn is_whole(&self, at: &At) -> bool {
@@ -102,13 +124,19 @@ impl Leaving {
 
     /// What of a server can go now, given what the kernel says of its endpoints.
     pub fn look(&mut self, at: At, found: &[Destination], now: Instant) -> Vec<Operation> {
-        let Some(server) = self.servers.get_mut(&at) else { return Vec::new() };
+        let Some(server) = self.servers.get_mut(&at) else {
+            return Vec::new();
+        };
         let mut operations = Vec::new();
         let whole = server.whole;
         server.destinations.retain(|endpoint, (how, since)| {
-            let Some(destination) = found.iter().find(|destination| destination.at == *endpoint) else { return false };
+            let Some(destination) = found.iter().find(|destination| destination.at == *endpoint)
+            else {
+                return false;
+            };
             let over = match how {
-                // What is left of a connection that both sides have closed does not keep a whole server.
+                // What is left of a connection that both sides have closed does not keep a whole
+                // server.
                 Left::UntilIdle if whole => destination.active == 0,
                 Left::UntilIdle => destination.active + destination.inactive == 0,
                 Left::ForAWhile => now >= *since + A_WHILE,

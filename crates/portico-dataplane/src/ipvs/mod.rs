@@ -1,9 +1,11 @@
-//! The IPVS dataplane: a virtual server for each frontend, the addresses on a link of their own, and a few fixed iptables rules
-//! with sets for what IPVS does not do.
+//! The IPVS dataplane: a virtual server for each frontend, the addresses on a link of their own,
+//! and a few fixed iptables rules with sets for what IPVS does not do.
 //!
-//! [`wanted`] says what a port needs, [`plan`] how to get there, in which order; [`installed`] what we believe to be in the kernel
-//! (with [`leaving`], what is kept for connections that live on); [`rules`] and [`sets`] are the fixed part; [`snapshot`] and [`read`]
-//! what the kernel has, [`compare`] how that differs from a table; [`kernel`] is the way there ([`wire`] the messages), `fake` one for tests.
+//! [`wanted`] says what a port needs, [`plan`] how to get there, in which order; [`installed`] what
+//! we believe to be in the kernel (with [`leaving`], what is kept for connections that live on);
+//! [`rules`] and [`sets`] are the fixed part; [`snapshot`] and [`read`] what the kernel has,
+//! [`compare`] how that differs from a table; [`kernel`] is the way there ([`wire`] the messages),
+//! `fake` one for tests.
 
 mod compare;
 #[cfg(test)]
@@ -33,7 +35,9 @@ use ipnet::IpNet;
 use kernel::{Kernel, Netlink};
 use leaving::Leaving;
 use plan::Plan;
-use portico_model::table::{Change, Family, ForwardingTable, FrontendKey, NodeRules, PerFamily, PortKey};
+use portico_model::table::{
+    Change, Family, ForwardingTable, FrontendKey, NodeRules, PerFamily, PortKey,
+};
 use server::{At, Destination};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +74,11 @@ impl Ipvs {
     /// For the network namespace of the calling thread.
     pub fn open(options: &Options) -> Result<Ipvs, ApplyError> {
         let mut kernel = Netlink::open(options)?;
-        let wanted = if options.scheduler.is_empty() { "rr" } else { &options.scheduler };
+        let wanted = if options.scheduler.is_empty() {
+            "rr"
+        } else {
+            &options.scheduler
+        };
         let scheduler = kernel.scheduler(&wanted.into())?;
         kernel.set_timeouts(options)?;
         Ok(Ipvs::new(kernel, scheduler, options.excluded.clone()))
@@ -78,8 +86,16 @@ impl Ipvs {
 
     /// Only for [`Ipvs::compare`]: changes nothing.
     pub fn open_to_look(options: &Options) -> Result<Ipvs, ApplyError> {
-        let scheduler = if options.scheduler.is_empty() { "rr" } else { &options.scheduler };
-        Ok(Ipvs::new(Netlink::open_to_look(options)?, scheduler.into(), options.excluded.clone()))
+        let scheduler = if options.scheduler.is_empty() {
+            "rr"
+        } else {
+            &options.scheduler
+        };
+        Ok(Ipvs::new(
+            Netlink::open_to_look(options)?,
+            scheduler.into(),
+            options.excluded.clone(),
+        ))
     }
 
     /// Of iptables, for the few fixed rules.
@@ -90,36 +106,68 @@ impl Ipvs {
 
 impl<K: Kernel> Ipvs<K> {
     fn new(kernel: K, scheduler: Arc<str>, excluded: Vec<IpNet>) -> Ipvs<K> {
-        Ipvs { kernel, scheduler, excluded, installed: None, served: PerFamily { v4: true, v6: true } }
+        Ipvs {
+            kernel,
+            scheduler,
+            excluded,
+            installed: None,
+            served: PerFamily { v4: true, v6: true },
+        }
     }
 
     /// How the kernel differs from a table. Changes nothing.
-    pub fn compare(&mut self, table: &ForwardingTable, frontend: &FrontendKey) -> Result<Differences, ApplyError> {
+    pub fn compare(
+        &mut self,
+        table: &ForwardingTable,
+        frontend: &FrontendKey,
+    ) -> Result<Differences, ApplyError> {
         let snapshot = self.kernel.look()?;
         // Round robin takes the place of a scheduler that the kernel does not have.
-        if snapshot.servers.values().all(|server| &*server.settings.scheduler == "rr") {
+        if snapshot
+            .servers
+            .values()
+            .all(|server| &*server.settings.scheduler == "rr")
+        {
             self.scheduler = "rr".into();
         }
-        let (_, plan) = self.plan(&table.rules, table.ports.to_tree(), &snapshot, Leaving::default());
+        let (_, plan) = self.plan(
+            &table.rules,
+            table.ports.to_tree(),
+            &snapshot,
+            Leaving::default(),
+        );
         let mut differences = compare::differences(&plan, table, frontend);
         differences.of_all = self.kernel.compare_rules(frontend.family, &table.rules)?;
         Ok(differences)
     }
 
     /// Make everything equal to the table, whatever is there.
-    fn install(&mut self, rules: &NodeRules, ports: Ports, known: Option<Installed>) -> Result<Report, ApplyError> {
+    fn install(
+        &mut self,
+        rules: &NodeRules,
+        ports: Ports,
+        known: Option<Installed>,
+    ) -> Result<Report, ApplyError> {
         self.prepare(&ports)?;
         let snapshot = self.kernel.read()?;
-        let same = known
-            .as_ref()
-            .is_some_and(|known| known.rules() == rules && known.ports == ports && **known.own() == *snapshot.own);
+        let same = known.as_ref().is_some_and(|known| {
+            known.rules() == rules && known.ports == ports && **known.own() == *snapshot.own
+        });
         let leaving = known.map(Installed::into_leaving).unwrap_or_default();
         let (installed, plan) = self.plan(rules, ports, &snapshot, leaving);
         drop(snapshot);
-        let mut report = Report { drift: words(&plan).filter(|_| same).collect(), ..Report::default() };
-        // Rules of another mode are in force until the servers are ready; without any, nobody gets in before the rules are there.
+        let mut report = Report {
+            drift: words(&plan).filter(|_| same).collect(),
+            ..Report::default()
+        };
+        // Rules of another mode are in force until the servers are ready; without any, nobody gets
+        // in before the rules are there.
         let warm = self.kernel.has_rules();
-        let mut drift = if warm { Vec::new() } else { self.repair_rules(rules, &installed.ports, &mut report)? };
+        let mut drift = if warm {
+            Vec::new()
+        } else {
+            self.repair_rules(rules, &installed.ports, &mut report)?
+        };
         self.send(plan, &mut report)?;
         if warm {
             drift = self.repair_rules(rules, &installed.ports, &mut report)?;
@@ -138,7 +186,13 @@ impl<K: Kernel> Ipvs<K> {
         leaving: Leaving,
     ) -> (Installed, Plan) {
         let (excluded, scheduler) = (&self.excluded, &self.scheduler);
-        let start = Start { snapshot, excluded, scheduler, leaving, now: Instant::now() };
+        let start = Start {
+            snapshot,
+            excluded,
+            scheduler,
+            leaving,
+            now: Instant::now(),
+        };
         Installed::repair(rules, ports, start)
     }
 
@@ -171,7 +225,12 @@ impl<K: Kernel> Ipvs<K> {
         Ok(drift)
     }
 
-    fn do_without(&mut self, family: Family, error: ApplyError, ports: &Ports) -> Result<(), ApplyError> {
+    fn do_without(
+        &mut self,
+        family: Family,
+        error: ApplyError,
+        ports: &Ports,
+    ) -> Result<(), ApplyError> {
         if ports.keys().any(|key| key.family == family) {
             return Err(error);
         }
@@ -191,11 +250,21 @@ impl<K: Kernel> Ipvs<K> {
         Ok(())
     }
 
-    fn destinations(&mut self, servers: Vec<At>) -> Result<BTreeMap<At, Vec<Destination>>, ApplyError> {
-        servers.into_iter().map(|at| Ok((at, self.kernel.destinations(at)?))).collect()
+    fn destinations(
+        &mut self,
+        servers: Vec<At>,
+    ) -> Result<BTreeMap<At, Vec<Destination>>, ApplyError> {
+        servers
+            .into_iter()
+            .map(|at| Ok((at, self.kernel.destinations(at)?)))
+            .collect()
     }
 
-    fn change(&mut self, mut installed: Installed, changes: &[Change]) -> Result<Report, ApplyError> {
+    fn change(
+        &mut self,
+        mut installed: Installed,
+        changes: &[Change],
+    ) -> Result<Report, ApplyError> {
         let prepared = installed.prepare(changes);
         let found = self.destinations(installed.abandoned(&prepared))?;
         let plan = installed.change(prepared, &found, Instant::now());
@@ -217,9 +286,13 @@ impl<K: Kernel> Dataplane for Ipvs<K> {
     }
 
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError> {
-        let served = changes.iter().all(|change| *self.served.get(change.key.family));
+        let served = changes
+            .iter()
+            .all(|change| *self.served.get(change.key.family));
         let Some(mut installed) = self.installed.take() else {
-            return Err(ApplyError::Limit("what is installed is not known; it has to be replaced first".to_owned()));
+            return Err(ApplyError::Limit(
+                "what is installed is not known; it has to be replaced first".to_owned(),
+            ));
         };
         let changes = collapsed(take_over(&mut installed.ports, changes));
         if !served || installed.rules() != rules || installed.reaches_further(&changes) {
@@ -238,7 +311,9 @@ impl<K: Kernel> Dataplane for Ipvs<K> {
     }
 
     fn tend(&mut self, now: Instant) -> Result<Report, ApplyError> {
-        let Some(mut installed) = self.installed.take() else { return Ok(Report::default()) };
+        let Some(mut installed) = self.installed.take() else {
+            return Ok(Report::default());
+        };
         let found = self.destinations(installed.leaving())?;
         let plan = installed.tend(&found, now);
         let mut report = Report::default();
@@ -275,7 +350,10 @@ fn words(plan: &Plan) -> impl Iterator<Item = String> {
     const MOST: usize = 20;
     let more = plan.operations().skip(MOST).count();
     let rest = (more > 0).then(|| format!("and {more} more"));
-    plan.operations().take(MOST).map(|operation| format!("it was necessary to {operation}")).chain(rest)
+    plan.operations()
+        .take(MOST)
+        .map(|operation| format!("it was necessary to {operation}"))
+        .chain(rest)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! What is and what should be → operations, in an order in which nobody is turned away meanwhile. Pure.
+//! What is and what should be → operations, in an order in which nobody is turned away meanwhile.
+//! Pure.
 //!
-//! The kernel does them one after the other: what others lead to comes before what leads there, and new ways are open before
-//! old ones are closed.
+//! The kernel does them one after the other: what others lead to comes before what leads there, and
+//! new ways are open before old ones are closed.
 
 use super::leaving::{Leaving, Left};
 use super::server::{At, Destination, Found, Server, Settings, contains, socket};
@@ -54,7 +55,9 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AddEntry(set, entry) => write!(f, "add {entry} to {}", set.name(entry.family())),
-            DeleteEntry(set, entry) => write!(f, "delete {entry} from {}", set.name(entry.family())),
+            DeleteEntry(set, entry) => {
+                write!(f, "delete {entry} from {}", set.name(entry.family()))
+            }
             AddServer(at, settings) => write!(f, "add virtual server {at} {settings}"),
             EditServer(at, settings) => write!(f, "change virtual server {at} to {settings}"),
             DeleteServer(at) => write!(f, "delete virtual server {at}"),
@@ -83,7 +86,9 @@ impl Plan {
     }
 
     pub fn extend(&mut self, operations: impl IntoIterator<Item = Operation>) {
-        operations.into_iter().for_each(|operation| self.push(operation));
+        operations
+            .into_iter()
+            .for_each(|operation| self.push(operation));
     }
 
     /// In order.
@@ -105,8 +110,12 @@ impl Plan {
     }
 
     pub fn entries(&mut self, before: &BTreeSet<(Set, Entry)>, after: &BTreeSet<(Set, Entry)>) {
-        let missing = after.difference(before).map(|(set, entry)| AddEntry(*set, *entry));
-        let surplus = before.difference(after).map(|(set, entry)| DeleteEntry(*set, *entry));
+        let missing = after
+            .difference(before)
+            .map(|(set, entry)| AddEntry(*set, *entry));
+        let surplus = before
+            .difference(after)
+            .map(|(set, entry)| DeleteEntry(*set, *entry));
         self.extend(missing.chain(surplus));
     }
 
@@ -117,7 +126,12 @@ impl Plan {
             _ => {}
         }
         self.entry(Set::Bound, Entry::Address(address), before.live, after.live);
-        self.entry(Set::Leaving, Entry::Address(address), before.leaving, after.leaving);
+        self.entry(
+            Set::Leaving,
+            Entry::Address(address),
+            before.leaving,
+            after.leaving,
+        );
     }
 
     /// One virtual server. What has to stay for its connections is put into `leaving`.
@@ -134,7 +148,12 @@ impl Plan {
             (None, None) => {}
             (None, Some(after)) => {
                 self.push(AddServer(at, after.settings.clone()));
-                self.extend(after.pool.iter().map(|endpoint| AddDestination(at, socket(endpoint))));
+                self.extend(
+                    after
+                        .pool
+                        .iter()
+                        .map(|endpoint| AddDestination(at, socket(endpoint))),
+                );
             }
             (Some(before), Some(after)) => {
                 if before.settings != after.settings {
@@ -150,18 +169,29 @@ impl Plan {
         }
     }
 
-    fn destinations(&mut self, at: At, before: &[Destination], after: &Server) -> Vec<(SocketAddr, Left)> {
+    fn destinations(
+        &mut self,
+        at: At,
+        before: &[Destination],
+        after: &Server,
+    ) -> Vec<(SocketAddr, Left)> {
         let mut found: Vec<&Destination> = before.iter().collect();
         found.sort_unstable_by_key(|destination| destination.at);
         for endpoint in after.pool.iter().map(socket) {
             match found.binary_search_by_key(&endpoint, |destination| destination.at) {
-                Ok(index) if found.get(index).is_some_and(|destination| destination.weight == 1) => {}
+                Ok(index)
+                    if found
+                        .get(index)
+                        .is_some_and(|destination| destination.weight == 1) => {}
                 Ok(_) => self.push(Weigh(at, endpoint, 1)),
                 Err(_) => self.push(AddDestination(at, endpoint)),
             }
         }
         let mut left = Vec::new();
-        for destination in found.into_iter().filter(|destination| !contains(&after.pool, destination.at)) {
+        for destination in found
+            .into_iter()
+            .filter(|destination| !contains(&after.pool, destination.at))
+        {
             match fate(at.protocol, destination.at, after) {
                 Some(how) => {
                     left.push((destination.at, how));
@@ -175,7 +205,8 @@ impl Plan {
 
     /// Nobody wants the server any more. It stays if somebody is talking through it.
     fn abandon(&mut self, at: At, destinations: &[Destination]) -> Vec<(SocketAddr, Left)> {
-        let busy = |destination: &&Destination| at.protocol == Protocol::Tcp && destination.active > 0;
+        let busy =
+            |destination: &&Destination| at.protocol == Protocol::Tcp && destination.active > 0;
         if !destinations.iter().any(|destination| busy(&destination)) {
             self.push(DeleteServer(at));
             return Vec::new();
@@ -184,8 +215,10 @@ impl Plan {
             self.push(DeleteDestination(at, idle.at));
         }
         let busy = destinations.iter().filter(busy);
-        busy.clone().for_each(|destination| self.close(at, destination));
-        busy.map(|destination| (destination.at, Left::UntilIdle)).collect()
+        busy.clone()
+            .for_each(|destination| self.close(at, destination));
+        busy.map(|destination| (destination.at, Left::UntilIdle))
+            .collect()
     }
 
     fn close(&mut self, at: At, destination: &Destination) {
@@ -195,7 +228,8 @@ impl Plan {
     }
 }
 
-/// What becomes of an endpoint that gets no new connections: it stays for those it has, or goes at once.
+/// What becomes of an endpoint that gets no new connections: it stays for those it has, or goes at
+/// once.
 fn fate(protocol: Protocol, endpoint: SocketAddr, server: &Server) -> Option<Left> {
     let serves = contains(&server.lingering, endpoint);
     match protocol {
@@ -221,6 +255,10 @@ pub struct Bound {
 impl Bound {
     /// As it should be for an address with servers that are wanted, or only some that are leaving.
     pub fn wanted(live: bool, leaving: bool) -> Bound {
-        Bound { linked: live || leaving, live, leaving: leaving && !live }
+        Bound {
+            linked: live || leaving,
+            live,
+            leaving: leaving && !live,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What IPVS calls a service and its destinations: a virtual server, and the real servers behind it.
+//! What IPVS calls a service and its destinations: a virtual server, and the real servers behind
+//! it.
 
 use portico_model::table::{Endpoint, Family, Protocol};
 use std::fmt;
@@ -98,7 +99,12 @@ pub struct Destination {
 
 impl Destination {
     pub fn idle(at: SocketAddr, weight: u32) -> Destination {
-        Destination { at, weight, active: 0, inactive: 0 }
+        Destination {
+            at,
+            weight,
+            active: 0,
+            inactive: 0,
+        }
     }
 }
 
@@ -108,5 +114,9 @@ pub fn socket(endpoint: &Endpoint) -> SocketAddr {
 
 /// Whether an endpoint at this place is among those; they are sorted.
 pub fn contains(endpoints: &[Endpoint], at: SocketAddr) -> bool {
-    endpoints.binary_search_by_key(&(at.ip(), at.port()), |endpoint| (endpoint.address, endpoint.port)).is_ok()
+    endpoints
+        .binary_search_by_key(&(at.ip(), at.port()), |endpoint| {
+            (endpoint.address, endpoint.port)
+        })
+        .is_ok()
 }

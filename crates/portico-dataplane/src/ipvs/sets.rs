@@ -1,5 +1,5 @@
-//! The sets that the fixed rules look into, and what is in them. Where kube-proxy has a set for the same purpose, it has the
-//! same name and type here.
+//! The sets that the fixed rules look into, and what is in them. Where kube-proxy has a set for the
+//! same purpose, it has the same name and type here.
 
 use super::server::At;
 use ipnet::IpNet;
@@ -19,7 +19,8 @@ pub enum Set {
     LoadBalancerLocal,
     NodePort,
     NodePortLocal,
-    /// Never masqueraded. Servers that are left for their connections are here as well, so that it is known whose they are.
+    /// Never masqueraded. Servers that are left for their connections are here as well, so that it
+    /// is known whose they are.
     Plain,
     /// Only the sources in [`Set::Sources`] may use them; nobody, where there is none.
     Guarded,
@@ -88,7 +89,9 @@ impl Set {
         match self {
             Set::ClusterIp => Masquerade::UnlessPod,
             Set::ExternalIp | Set::LoadBalancer | Set::NodePort => Masquerade::Always,
-            Set::ExternalIpLocal | Set::LoadBalancerLocal | Set::NodePortLocal => Masquerade::OnlyNode,
+            Set::ExternalIpLocal | Set::LoadBalancerLocal | Set::NodePortLocal => {
+                Masquerade::OnlyNode
+            }
             _ => Masquerade::Never,
         }
     }
@@ -105,11 +108,17 @@ impl Set {
             Set::NodePortLocal => ("KUBE-NODE-PORT-LOCAL", "KUBE-6-NODE-PORT-LOCAL"),
             Set::Plain => ("PORTICO-PLAIN", "PORTICO-6-PLAIN"),
             Set::Guarded => ("KUBE-LOAD-BALANCER-FW", "KUBE-6-LOAD-BALANCER-FW"),
-            Set::Sources => ("KUBE-LOAD-BALANCER-SOURCE-CIDR", "KUBE-6-LOAD-BALANCER-SOURCE-CID"),
+            Set::Sources => (
+                "KUBE-LOAD-BALANCER-SOURCE-CIDR",
+                "KUBE-6-LOAD-BALANCER-SOURCE-CID",
+            ),
             Set::DroppedOutside => ("PORTICO-DROPPED-OUTSIDE", "PORTICO-6-DROPPED-OUTSIDE"),
             Set::Inside => ("PORTICO-INSIDE", "PORTICO-6-INSIDE"),
             Set::LoopBack => ("KUBE-LOOP-BACK", "KUBE-6-LOOP-BACK"),
-            Set::HealthCheck => ("KUBE-HEALTH-CHECK-NODE-PORT", "KUBE-6-HEALTH-CHECK-NODE-PORT"),
+            Set::HealthCheck => (
+                "KUBE-HEALTH-CHECK-NODE-PORT",
+                "KUBE-6-HEALTH-CHECK-NODE-PORT",
+            ),
             Set::Bound => ("KUBE-IPVS-IPS", "KUBE-6-IPVS-IPS"),
             Set::Leaving => ("PORTICO-LEAVING", "PORTICO-6-LEAVING"),
         };
@@ -127,8 +136,11 @@ impl Set {
     }
 
     pub fn named(name: &str) -> Option<(Set, Family)> {
-        let all = Family::BOTH.into_iter().flat_map(|family| Set::ALL.map(|set| (set, family)));
-        all.into_iter().find(|(set, family)| set.name(*family) == name)
+        let all = Family::BOTH
+            .into_iter()
+            .flat_map(|family| Set::ALL.map(|set| (set, family)));
+        all.into_iter()
+            .find(|(set, family)| set.name(*family) == name)
     }
 }
 
@@ -143,7 +155,9 @@ pub fn is_kube_proxys(name: &str) -> bool {
         "NODE-PORT-SCTP-HASH",
         "NODE-PORT-LOCAL-SCTP-HASH",
     ];
-    let rest = name.strip_prefix("KUBE-6-").or_else(|| name.strip_prefix("KUBE-"));
+    let rest = name
+        .strip_prefix("KUBE-6-")
+        .or_else(|| name.strip_prefix("KUBE-"));
     rest.is_some_and(|rest| NAMES.contains(&rest))
 }
 
@@ -195,7 +209,10 @@ mod tests {
                 assert!(!is_kube_proxys(name));
             }
         }
-        assert!(is_kube_proxys("KUBE-NODE-PORT-TCP") && is_kube_proxys("KUBE-6-NODE-PORT-LOCAL-SCTP-HASH"));
+        assert!(
+            is_kube_proxys("KUBE-NODE-PORT-TCP")
+                && is_kube_proxys("KUBE-6-NODE-PORT-LOCAL-SCTP-HASH")
+        );
         assert_eq!(Set::named("KUBE-NODE-PORT-TCP"), None);
     }
 
@@ -203,7 +220,12 @@ mod tests {
     fn a_set_of_frontends_treats_them_as_they_want() {
         use FrontendKind::*;
         for kind in [ClusterIp, ExternalIp, LoadBalancerIp, NodePort] {
-            for masquerade in [Masquerade::Always, Masquerade::UnlessPod, Masquerade::OnlyNode, Masquerade::Never] {
+            for masquerade in [
+                Masquerade::Always,
+                Masquerade::UnlessPod,
+                Masquerade::OnlyNode,
+                Masquerade::Never,
+            ] {
                 let set = Set::of_frontend(kind, masquerade);
                 assert_eq!(set.masquerade(), masquerade);
                 assert!(Set::FRONTENDS.contains(&set));

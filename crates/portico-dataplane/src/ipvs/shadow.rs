@@ -1,7 +1,9 @@
-//! A second address for a frontend that serves this node and its pods otherwise than everybody else (a Local external policy).
+//! A second address for a frontend that serves this node and its pods otherwise than everybody else
+//! (a Local external policy).
 //!
-//! IPVS finds a virtual server by its address and port alone. So packets from inside are sent to another address, by one
-//! rule for all: `NETMAP` replaces the first bits of the destination. Nobody outside has the addresses that come of it.
+//! IPVS finds a virtual server by its address and port alone. So packets from inside are sent to
+//! another address, by one rule for all: `NETMAP` replaces the first bits of the destination.
+//! Nobody outside has the addresses that come of it.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use portico_model::table::Family;
@@ -9,14 +11,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The network that `NETMAP` maps to.
 pub fn network(family: Family) -> IpNet {
-    // Neither is in use anywhere: reserved "for future use", and the half of the unique local addresses without a meaning.
+    // Neither is in use anywhere: reserved "for future use", and the half of the unique local
+    // addresses without a meaning.
     match family {
         Family::V4 => IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(240, 0, 0, 0), 4)),
-        Family::V6 => IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 8)),
+        Family::V6 => IpNet::V6(Ipv6Net::new_assert(
+            Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0),
+            8,
+        )),
     }
 }
 
-/// What becomes of an address; `None` if it would stay what it is, or become one that cannot be used.
+/// What becomes of an address; `None` if it would stay what it is, or become one that cannot be
+/// used.
 pub fn shadow(address: IpAddr) -> Option<IpAddr> {
     let shadow = match address {
         IpAddr::V4(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() | 0xf000_0000)),
@@ -45,7 +52,11 @@ mod tests {
         for (address, expected) in table {
             let address: IpAddr = address.parse().unwrap();
             let shadow = shadow(address);
-            assert_eq!(shadow, expected.map(|text| text.parse().unwrap()), "{address}");
+            assert_eq!(
+                shadow,
+                expected.map(|text| text.parse().unwrap()),
+                "{address}"
+            );
             assert!(shadow.is_none_or(|shadow| network(Family::of(address)).contains(&shadow)));
         }
     }

@@ -21,13 +21,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Servers that nobody but us (or kube-proxy, whose place we take) can have made: they are on an address of our link, or
-    /// in our sets. kube-proxy takes every server for its own.
+    /// Servers that nobody but us (or kube-proxy, whose place we take) can have made: they are on
+    /// an address of our link, or in our sets. kube-proxy takes every server for its own.
     pub fn is_ours(&self, at: &At, excluded: &[IpNet]) -> bool {
         if excluded.iter().any(|network| network.contains(&at.address)) {
             return false;
         }
-        let listed = || Set::FRONTENDS.iter().any(|set| self.entries.contains(&(*set, Entry::At(*at))));
+        let listed = || {
+            Set::FRONTENDS
+                .iter()
+                .any(|set| self.entries.contains(&(*set, Entry::At(*at))))
+        };
         self.linked.contains(&at.address) || self.kube_proxy || listed()
     }
 }

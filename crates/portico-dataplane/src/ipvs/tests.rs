@@ -1,4 +1,5 @@
-//! The dataplane on a kernel in memory: any sequence of changes, connections that live on, faults, and other people's servers.
+//! The dataplane on a kernel in memory: any sequence of changes, connections that live on, faults,
+//! and other people's servers.
 
 use super::fake::Fake;
 use super::server::{Found, Settings};
@@ -12,16 +13,32 @@ use std::net::{IpAddr, SocketAddr};
 const OWN: [&str; 4] = ["127.0.0.1", "172.30.0.11", "10.97.0.2", "fe80::1"];
 
 fn open(kernel: &Fake) -> Ipvs<Fake> {
-    Ipvs::new(kernel.clone(), "rr".into(), vec!["198.51.100.0/24".parse().unwrap()])
+    Ipvs::new(
+        kernel.clone(),
+        "rr".into(),
+        vec!["198.51.100.0/24".parse().unwrap()],
+    )
 }
 
 fn key(number: u8, protocol: Protocol) -> PortKey {
-    let service = ServiceName { namespace: "default".into(), name: format!("service-{number}").into() };
-    PortKey { service, port: "http".into(), protocol, family: Family::V4 }
+    let service = ServiceName {
+        namespace: "default".into(),
+        name: format!("service-{number}").into(),
+    };
+    PortKey {
+        service,
+        port: "http".into(),
+        protocol,
+        family: Family::V4,
+    }
 }
 
 fn endpoint(number: u8) -> Endpoint {
-    Endpoint { address: IpAddr::from([10, 244, 0, number]), port: 8080, local: number.is_multiple_of(3) }
+    Endpoint {
+        address: IpAddr::from([10, 244, 0, number]),
+        port: 8080,
+        local: number.is_multiple_of(3),
+    }
 }
 
 fn frontend(kind: FrontendKind, address: Option<&str>, port: u16) -> Frontend {
@@ -37,11 +54,18 @@ fn frontend(kind: FrontendKind, address: Option<&str>, port: u16) -> Frontend {
 }
 
 fn port(frontends: Vec<Frontend>, endpoints: &[u8]) -> ServicePort {
-    ServicePort { frontends, cluster: endpoints.iter().copied().map(endpoint).collect(), ..ServicePort::default() }
+    ServicePort {
+        frontends,
+        cluster: endpoints.iter().copied().map(endpoint).collect(),
+        ..ServicePort::default()
+    }
 }
 
 fn web(endpoints: &[u8]) -> ServicePort {
-    let mut port = port(vec![frontend(FrontendKind::ClusterIp, Some("10.96.0.1"), 80)], endpoints);
+    let mut port = port(
+        vec![frontend(FrontendKind::ClusterIp, Some("10.96.0.1"), 80)],
+        endpoints,
+    );
     if endpoints.is_empty() {
         (port.frontends[0].inside, port.frontends[0].outside) = (Outcome::Reject, Outcome::Reject);
     }
@@ -51,14 +75,32 @@ fn web(endpoints: &[u8]) -> ServicePort {
 fn at(text: &str) -> At {
     let (socket, protocol) = text.split_once('/').unwrap();
     let socket: SocketAddr = socket.parse().unwrap();
-    let protocol = if protocol == "tcp" { Protocol::Tcp } else { Protocol::Udp };
-    At { address: socket.ip(), port: socket.port(), protocol }
+    let protocol = if protocol == "tcp" {
+        Protocol::Tcp
+    } else {
+        Protocol::Udp
+    };
+    At {
+        address: socket.ip(),
+        port: socket.port(),
+        protocol,
+    }
 }
 
 fn table() -> ForwardingTable {
-    let node_ports = PerFamily { v4: NodePortAddresses::AllLocal { loopback: true }, ..PerFamily::default() };
-    let rules = NodeRules { masquerade_mark: 0x4000, node_ports, ..NodeRules::default() };
-    ForwardingTable { rules, ..ForwardingTable::default() }
+    let node_ports = PerFamily {
+        v4: NodePortAddresses::AllLocal { loopback: true },
+        ..PerFamily::default()
+    };
+    let rules = NodeRules {
+        masquerade_mark: 0x4000,
+        node_ports,
+        ..NodeRules::default()
+    };
+    ForwardingTable {
+        rules,
+        ..ForwardingTable::default()
+    }
 }
 
 fn set(table: &mut ForwardingTable, key: PortKey, port: Option<ServicePort>) -> Change {
@@ -80,7 +122,12 @@ fn installed(protocol: Protocol, port: ServicePort) -> (Fake, Ipvs<Fake>, Forwar
     (kernel, ipvs, table)
 }
 
-fn change(ipvs: &mut Ipvs<Fake>, table: &mut ForwardingTable, key: PortKey, port: Option<ServicePort>) {
+fn change(
+    ipvs: &mut Ipvs<Fake>,
+    table: &mut ForwardingTable,
+    key: PortKey,
+    port: Option<ServicePort>,
+) {
     let change = set(table, key, port);
     ipvs.apply(&table.rules, &[change]).unwrap();
 }
@@ -138,7 +185,11 @@ fn a_tcp_endpoint_stays_until_its_connections_have_ended() {
     let (server, gone) = (at("10.96.0.1:80/tcp"), "10.244.0.2:8080".parse().unwrap());
     kernel.connections(server, gone, 1, 0);
     change(&mut ipvs, &mut table, key(1, TCP), Some(web(&[1])));
-    assert!(kernel.done().contains(&"give 10.244.0.2:8080 of 10.96.0.1:80/tcp weight 0".to_owned()));
+    assert!(
+        kernel
+            .done()
+            .contains(&"give 10.244.0.2:8080 of 10.96.0.1:80/tcp weight 0".to_owned())
+    );
     // Comparing everything leaves it alone, and so does a new process.
     let kept = |report: Report| assert_eq!(report, Report::default());
     kept(ipvs.replace(&table).unwrap());
@@ -151,7 +202,10 @@ fn a_tcp_endpoint_stays_until_its_connections_have_ended() {
     assert_eq!(kernel.done(), [""; 0]);
     kernel.connections(server, gone, 0, 0);
     ipvs.tend(ipvs.due().unwrap()).unwrap();
-    assert_eq!(kernel.done(), ["delete 10.244.0.2:8080 from 10.96.0.1:80/tcp"]);
+    assert_eq!(
+        kernel.done(),
+        ["delete 10.244.0.2:8080 from 10.96.0.1:80/tcp"]
+    );
     assert_eq!(ipvs.due(), None);
 }
 
@@ -187,7 +241,11 @@ fn a_server_with_connections_outlives_its_service() {
     ];
     assert_eq!(kernel.done(), expected);
     ipvs = open(&kernel);
-    assert_eq!(ipvs.replace(&table).unwrap(), Report::default(), "a new process leaves it alone");
+    assert_eq!(
+        ipvs.replace(&table).unwrap(),
+        Report::default(),
+        "a new process leaves it alone"
+    );
     kernel.connections(server, busy, 0, 3);
     ipvs.tend(ipvs.due().unwrap()).unwrap();
     let expected = [
@@ -202,7 +260,12 @@ fn a_server_with_connections_outlives_its_service() {
 #[test]
 fn a_service_that_comes_back_takes_its_server_over() {
     let (kernel, mut ipvs, mut table) = installed(TCP, web(&[1, 2]));
-    kernel.connections(at("10.96.0.1:80/tcp"), "10.244.0.1:8080".parse().unwrap(), 1, 0);
+    kernel.connections(
+        at("10.96.0.1:80/tcp"),
+        "10.244.0.1:8080".parse().unwrap(),
+        1,
+        0,
+    );
     change(&mut ipvs, &mut table, key(1, TCP), None);
     kernel.done();
     change(&mut ipvs, &mut table, key(2, TCP), Some(web(&[1, 4])));
@@ -224,31 +287,56 @@ fn a_service_that_comes_back_takes_its_server_over() {
 fn datagrams_are_left_alone_for_a_while_where_nobody_else_serves() {
     let (kernel, mut ipvs, mut table) = installed(UDP, web(&[1]));
     change(&mut ipvs, &mut table, key(1, UDP), Some(web(&[])));
-    assert!(kernel.done().contains(&"give 10.244.0.1:8080 of 10.96.0.1:80/udp weight 0".to_owned()));
+    assert!(
+        kernel
+            .done()
+            .contains(&"give 10.244.0.1:8080 of 10.96.0.1:80/udp weight 0".to_owned())
+    );
     ipvs.tend(ipvs.due().unwrap()).unwrap();
-    assert_eq!(kernel.done(), ["delete 10.244.0.1:8080 from 10.96.0.1:80/udp"], "after ten seconds");
+    assert_eq!(
+        kernel.done(),
+        ["delete 10.244.0.1:8080 from 10.96.0.1:80/udp"],
+        "after ten seconds"
+    );
     // Where another one comes meanwhile, flows go there at once.
     change(&mut ipvs, &mut table, key(1, UDP), Some(web(&[1])));
     change(&mut ipvs, &mut table, key(1, UDP), Some(web(&[])));
     kernel.done();
     change(&mut ipvs, &mut table, key(1, UDP), Some(web(&[2])));
-    assert!(kernel.done().contains(&"delete 10.244.0.1:8080 from 10.96.0.1:80/udp".to_owned()));
+    assert!(
+        kernel
+            .done()
+            .contains(&"delete 10.244.0.1:8080 from 10.96.0.1:80/udp".to_owned())
+    );
 }
 
 #[test]
 fn datagrams_go_on_to_who_serves_and_gets_no_new_ones() {
     let (kernel, mut ipvs, mut table) = installed(UDP, web(&[1, 2]));
-    let leaving = ServicePort { lingering: [endpoint(2)].into(), ..web(&[1]) };
+    let leaving = ServicePort {
+        lingering: [endpoint(2)].into(),
+        ..web(&[1])
+    };
     change(&mut ipvs, &mut table, key(1, UDP), Some(leaving));
-    assert!(kernel.done().contains(&"give 10.244.0.2:8080 of 10.96.0.1:80/udp weight 0".to_owned()));
+    assert!(
+        kernel
+            .done()
+            .contains(&"give 10.244.0.2:8080 of 10.96.0.1:80/udp weight 0".to_owned())
+    );
     change(&mut ipvs, &mut table, key(1, UDP), Some(web(&[1])));
-    assert_eq!(kernel.done(), ["delete 10.244.0.2:8080 from 10.96.0.1:80/udp"]);
+    assert_eq!(
+        kernel.done(),
+        ["delete 10.244.0.2:8080 from 10.96.0.1:80/udp"]
+    );
 }
 
 #[test]
 fn servers_of_others_are_left_alone() {
     let kernel = Fake::new(&OWN);
-    let foreign = Found { settings: Settings::new(&"wlc".into(), None), destinations: Vec::new() };
+    let foreign = Found {
+        settings: Settings::new(&"wlc".into(), None),
+        destinations: Vec::new(),
+    };
     for text in ["172.30.0.11:443/tcp", "198.51.100.7:80/tcp"] {
         kernel.state().servers.insert(at(text), foreign.clone());
     }
@@ -266,14 +354,30 @@ fn a_frontend_on_an_address_of_the_node_takes_it_from_a_node_port() {
     let node_port = || port(vec![frontend(FrontendKind::NodePort, None, 80)], &[1]);
     let (kernel, mut ipvs, mut table) = installed(TCP, node_port());
     let pool = |server: &str| -> Vec<SocketAddr> {
-        kernel.state().servers[&at(server)].destinations.iter().map(|destination| destination.at).collect()
+        kernel.state().servers[&at(server)]
+            .destinations
+            .iter()
+            .map(|destination| destination.at)
+            .collect()
     };
-    assert_eq!(pool("172.30.0.11:80/tcp"), ["10.244.0.1:8080".parse().unwrap()]);
-    let external = port(vec![frontend(FrontendKind::ExternalIp, Some("172.30.0.11"), 80)], &[2]);
+    assert_eq!(
+        pool("172.30.0.11:80/tcp"),
+        ["10.244.0.1:8080".parse().unwrap()]
+    );
+    let external = port(
+        vec![frontend(FrontendKind::ExternalIp, Some("172.30.0.11"), 80)],
+        &[2],
+    );
     change(&mut ipvs, &mut table, key(2, TCP), Some(external));
     assert!(pool("172.30.0.11:80/tcp").contains(&"10.244.0.2:8080".parse().unwrap()));
-    assert_eq!(pool("10.97.0.2:80/tcp"), ["10.244.0.1:8080".parse().unwrap()]);
-    assert!(kernel.state().linked.is_empty(), "the node has the address already");
+    assert_eq!(
+        pool("10.97.0.2:80/tcp"),
+        ["10.244.0.1:8080".parse().unwrap()]
+    );
+    assert!(
+        kernel.state().linked.is_empty(),
+        "the node has the address already"
+    );
     change(&mut ipvs, &mut table, key(1, TCP), Some(node_port()));
     change(&mut ipvs, &mut table, key(2, TCP), None);
     assert!(pool("172.30.0.11:80/tcp").contains(&"10.244.0.1:8080".parse().unwrap()));
@@ -289,22 +393,35 @@ fn two_addresses_with_the_same_shadow_do_not_get_each_others_packets() {
             masquerade: Masquerade::OnlyNode,
             ..frontend(FrontendKind::LoadBalancerIp, Some(address), 80)
         };
-        let port = ServicePort { local: [endpoint(3)].into(), ..port(vec![local], &[number, 3]) };
+        let port = ServicePort {
+            local: [endpoint(3)].into(),
+            ..port(vec![local], &[number, 3])
+        };
         set(&mut table, key(number, TCP), Some(port));
     }
     ipvs.replace(&table).unwrap();
     let state = kernel.state();
-    let inside: Vec<_> = state.entries.iter().filter(|(set, _)| *set == Set::Inside).collect();
+    let inside: Vec<_> = state
+        .entries
+        .iter()
+        .filter(|(set, _)| *set == Set::Inside)
+        .collect();
     assert_eq!(inside, [&(Set::Inside, Entry::At(at("10.0.0.5:80/tcp")))]);
     let shadow = &state.servers[&at("250.0.0.5:80/tcp")];
-    assert_eq!(shadow.destinations[0].at, "10.244.0.1:8080".parse().unwrap());
+    assert_eq!(
+        shadow.destinations[0].at,
+        "10.244.0.1:8080".parse().unwrap()
+    );
 }
 
 #[test]
 fn ports_of_a_service_share_its_health_check() {
     let checked = |address| {
         let frontends = vec![frontend(FrontendKind::LoadBalancerIp, Some(address), 80)];
-        ServicePort { health_check: Some(32_000), ..port(frontends, &[1]) }
+        ServicePort {
+            health_check: Some(32_000),
+            ..port(frontends, &[1])
+        }
     };
     let (kernel, mut ipvs, mut table) = installed(TCP, checked("10.98.0.1"));
     let entry = (Set::HealthCheck, Entry::Port(Family::V4, 32_000));
@@ -313,7 +430,11 @@ fn ports_of_a_service_share_its_health_check() {
     for (number, is_there) in [(1, true), (2, false)] {
         let gone = set(&mut table, key(number, TCP), None);
         ipvs.apply(&table.rules, &[gone]).unwrap();
-        assert_eq!(kernel.state().entries.contains(&entry), is_there, "without {number}");
+        assert_eq!(
+            kernel.state().entries.contains(&entry),
+            is_there,
+            "without {number}"
+        );
     }
 }
 
@@ -322,10 +443,24 @@ fn a_fault_half_way_is_repaired() {
     for after in 0..8 {
         let (kernel, mut ipvs, mut table) = installed(TCP, web(&[1, 2]));
         kernel.state().fails_after = Some(after);
-        let moved = port(vec![frontend(FrontendKind::LoadBalancerIp, Some("10.98.0.1"), 80)], &[2, 4]);
+        let moved = port(
+            vec![frontend(
+                FrontendKind::LoadBalancerIp,
+                Some("10.98.0.1"),
+                80,
+            )],
+            &[2, 4],
+        );
         let change = set(&mut table, key(1, TCP), Some(moved));
-        assert!(ipvs.apply(&table.rules, std::slice::from_ref(&change)).is_err(), "{after}");
-        assert!(ipvs.apply(&table.rules, &[change]).is_err(), "what is installed is not known");
+        assert!(
+            ipvs.apply(&table.rules, std::slice::from_ref(&change))
+                .is_err(),
+            "{after}"
+        );
+        assert!(
+            ipvs.apply(&table.rules, &[change]).is_err(),
+            "what is installed is not known"
+        );
         ipvs.replace(&table).unwrap();
         assert_eq!(ipvs.replace(&table).unwrap(), Report::default());
         assert_eq!(meaning(&kernel), meaning(&fresh(&table)));
@@ -335,11 +470,19 @@ fn a_fault_half_way_is_repaired() {
 #[test]
 fn what_somebody_changed_is_repaired_and_told() {
     let (kernel, mut ipvs, table) = installed(TCP, web(&[1, 2]));
-    kernel.state().servers.get_mut(&at("10.96.0.1:80/tcp")).unwrap().destinations.remove(0);
+    kernel
+        .state()
+        .servers
+        .get_mut(&at("10.96.0.1:80/tcp"))
+        .unwrap()
+        .destinations
+        .remove(0);
     kernel.state().linked.clear();
     let report = ipvs.replace(&table).unwrap();
-    let expected =
-        ["it was necessary to add 10.244.0.1:8080 to 10.96.0.1:80/tcp", "it was necessary to add address 10.96.0.1"];
+    let expected = [
+        "it was necessary to add 10.244.0.1:8080 to 10.96.0.1:80/tcp",
+        "it was necessary to add address 10.96.0.1",
+    ];
     assert_eq!(report.drift, expected);
 }
 
@@ -355,12 +498,17 @@ fn meaning(kernel: &Fake) -> Meaning {
     let state = kernel.state();
     let listed = |at: &At| {
         let shadowed = |(set, entry): &(Set, Entry)| match entry {
-            Entry::At(original) if *set == Set::Inside => {
-                shadow::shadow(original.address).is_some_and(|address| At { address, ..*original } == *at)
-            }
+            Entry::At(original) if *set == Set::Inside => shadow::shadow(original.address)
+                .is_some_and(|address| {
+                    At {
+                        address,
+                        ..*original
+                    } == *at
+                }),
             _ => false,
         };
-        let frontend = |set: &&Set| **set != Set::Plain && state.entries.contains(&(**set, Entry::At(*at)));
+        let frontend =
+            |set: &&Set| **set != Set::Plain && state.entries.contains(&(**set, Entry::At(*at)));
         Set::FRONTENDS.iter().any(|set| frontend(&set)) || state.entries.iter().any(shadowed)
     };
     let live = |found: &Found| -> BTreeSet<SocketAddr> {
@@ -373,12 +521,23 @@ fn meaning(kernel: &Fake) -> Meaning {
     };
     let servers = state.servers.iter().filter(|(at, _)| listed(at));
     Meaning {
-        servers: servers.map(|(at, found)| (*at, found.settings.clone(), live(found))).collect(),
-        entries: state.entries.iter().filter(|(set, _)| ![Set::Leaving, Set::Plain].contains(set)).copied().collect(),
+        servers: servers
+            .map(|(at, found)| (*at, found.settings.clone(), live(found)))
+            .collect(),
+        entries: state
+            .entries
+            .iter()
+            .filter(|(set, _)| ![Set::Leaving, Set::Plain].contains(set))
+            .copied()
+            .collect(),
         linked: state
             .linked
             .iter()
-            .filter(|address| state.entries.contains(&(Set::Bound, Entry::Address(**address))))
+            .filter(|address| {
+                state
+                    .entries
+                    .contains(&(Set::Bound, Entry::Address(**address)))
+            })
             .copied()
             .collect(),
     }
@@ -390,65 +549,122 @@ fn fresh(table: &ForwardingTable) -> Fake {
     kernel
 }
 
-/// A port that the model could make. Ports have the same few addresses, so that they take them over from one another; one of
-/// the addresses is the node's own.
+/// A port that the model could make. Ports have the same few addresses, so that they take them over
+/// from one another; one of the addresses is the node's own.
 fn any_port() -> impl Strategy<Value = ServicePort> {
     let endpoints = proptest::collection::btree_set(0u8..8, 0..6);
     let frontends = proptest::collection::btree_set((0u8..4, 0u8..3), 0..4);
     let affinity = prop_oneof![3 => Just(None), 1 => Just(Some(60)), 1 => Just(Some(10_800))];
     let health_check = proptest::option::weighted(0.3, 32_000u16..32_003);
     let parts = (endpoints, frontends, affinity, any::<bool>(), health_check);
-    parts.prop_map(|(endpoints, frontends, affinity, policy_local, health_check)| {
-        let cluster: Vec<Endpoint> = endpoints.into_iter().map(endpoint).collect();
-        let local: Vec<Endpoint> = cluster.iter().filter(|endpoint| endpoint.local).copied().collect();
-        let outcome = |is_local: bool| match (is_local, cluster.is_empty(), local.is_empty()) {
-            (_, true, _) => Outcome::Reject,
-            (true, false, true) => Outcome::Drop,
-            (true, false, false) => Outcome::Local,
-            (false, false, _) => Outcome::Cluster,
-        };
-        let made = |(kind, number): (u8, u8)| {
-            let address = |base: u8| Some(IpAddr::from([10, base, 0, number]));
-            let masquerade = if policy_local { Masquerade::OnlyNode } else { Masquerade::Always };
-            let (inside, outside) = (outcome(false), outcome(policy_local));
-            let external = |kind| Frontend { inside, outside, masquerade, ..frontend(kind, None, 80) };
-            match kind {
-                0 => {
-                    let (inside, outside) = (outcome(policy_local), outcome(policy_local));
-                    Frontend { address: address(96), inside, outside, ..frontend(FrontendKind::ClusterIp, None, 80) }
+    parts.prop_map(
+        |(endpoints, frontends, affinity, policy_local, health_check)| {
+            let cluster: Vec<Endpoint> = endpoints.into_iter().map(endpoint).collect();
+            let local: Vec<Endpoint> = cluster
+                .iter()
+                .filter(|endpoint| endpoint.local)
+                .copied()
+                .collect();
+            let outcome = |is_local: bool| match (is_local, cluster.is_empty(), local.is_empty()) {
+                (_, true, _) => Outcome::Reject,
+                (true, false, true) => Outcome::Drop,
+                (true, false, false) => Outcome::Local,
+                (false, false, _) => Outcome::Cluster,
+            };
+            let made = |(kind, number): (u8, u8)| {
+                let address = |base: u8| Some(IpAddr::from([10, base, 0, number]));
+                let masquerade = if policy_local {
+                    Masquerade::OnlyNode
+                } else {
+                    Masquerade::Always
+                };
+                let (inside, outside) = (outcome(false), outcome(policy_local));
+                let external = |kind| Frontend {
+                    inside,
+                    outside,
+                    masquerade,
+                    ..frontend(kind, None, 80)
+                };
+                match kind {
+                    0 => {
+                        let (inside, outside) = (outcome(policy_local), outcome(policy_local));
+                        Frontend {
+                            address: address(96),
+                            inside,
+                            outside,
+                            ..frontend(FrontendKind::ClusterIp, None, 80)
+                        }
+                    }
+                    1 => Frontend {
+                        port: 80 + u16::from(number),
+                        ..external(FrontendKind::NodePort)
+                    },
+                    2 => Frontend {
+                        address: address(97),
+                        ..external(FrontendKind::ExternalIp)
+                    },
+                    _ => {
+                        let sources = ["10.0.0.0/8", "192.168.0.0/24", "0.0.0.0/0"]
+                            .map(|text| text.parse().unwrap());
+                        let sources = Some(sources[..=usize::from(number)].into());
+                        Frontend {
+                            address: address(98),
+                            sources,
+                            ..external(FrontendKind::LoadBalancerIp)
+                        }
+                    }
                 }
-                1 => Frontend { port: 80 + u16::from(number), ..external(FrontendKind::NodePort) },
-                2 => Frontend { address: address(97), ..external(FrontendKind::ExternalIp) },
-                _ => {
-                    let sources = ["10.0.0.0/8", "192.168.0.0/24", "0.0.0.0/0"].map(|text| text.parse().unwrap());
-                    let sources = Some(sources[..=usize::from(number)].into());
-                    Frontend { address: address(98), sources, ..external(FrontendKind::LoadBalancerIp) }
-                }
+            };
+            let frontends = frontends.into_iter().map(made).collect();
+            let local = if policy_local {
+                local.into()
+            } else {
+                Arc::default()
+            };
+            ServicePort {
+                frontends,
+                local,
+                cluster: cluster.into(),
+                affinity,
+                health_check,
+                ..ServicePort::default()
             }
-        };
-        let frontends = frontends.into_iter().map(made).collect();
-        let local = if policy_local { local.into() } else { Arc::default() };
-        ServicePort { frontends, local, cluster: cluster.into(), affinity, health_check, ..ServicePort::default() }
-    })
+        },
+    )
 }
 
 type Step = Vec<(u8, bool, Option<ServicePort>)>;
 
 fn step() -> impl Strategy<Value = Step> {
-    proptest::collection::vec((0u8..5, any::<bool>(), proptest::option::weighted(0.8, any_port())), 1..4)
+    proptest::collection::vec(
+        (
+            0u8..5,
+            any::<bool>(),
+            proptest::option::weighted(0.8, any_port()),
+        ),
+        1..4,
+    )
 }
 
 /// As the model does: a frontend has one owner, a port without any is left out.
-fn take(table: &mut ForwardingTable, (number, udp, port): (u8, bool, Option<ServicePort>)) -> Change {
+fn take(
+    table: &mut ForwardingTable,
+    (number, udp, port): (u8, bool, Option<ServicePort>),
+) -> Change {
     let key = key(number, if udp { UDP } else { TCP });
     let others: Vec<(Option<IpAddr>, u16)> = table
         .ports
         .iter()
         .filter(|(other, _)| **other != key && other.protocol == key.protocol)
-        .flat_map(|(_, port)| port.frontends.iter().map(|frontend| (frontend.address, frontend.port)))
+        .flat_map(|(_, port)| {
+            port.frontends
+                .iter()
+                .map(|frontend| (frontend.address, frontend.port))
+        })
         .collect();
     let port = port.map(|mut port| {
-        port.frontends.retain(|frontend| !others.contains(&(frontend.address, frontend.port)));
+        port.frontends
+            .retain(|frontend| !others.contains(&(frontend.address, frontend.port)));
         port
     });
     set(table, key, port.filter(|port| !port.frontends.is_empty()))

@@ -4,7 +4,8 @@ use super::server::{At, Server, Settings};
 use super::sets::{Entry, Set};
 use super::shadow::shadow;
 use portico_model::table::{
-    Endpoint, Family, Frontend, NodePortAddresses, NodeRules, Outcome, PortKey, Protocol, ServicePort,
+    Endpoint, Family, Frontend, NodePortAddresses, NodeRules, Outcome, PortKey, Protocol,
+    ServicePort,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -28,14 +29,16 @@ impl Surroundings {
         self.own.binary_search(&address).is_ok()
     }
 
-    /// Where node ports answer. Not on loopback addresses: IPVS does not let their packets leave the node.
+    /// Where node ports answer. Not on loopback addresses: IPVS does not let their packets leave
+    /// the node.
     fn node_port_addresses(&self, family: Family) -> Vec<IpAddr> {
         let all = match self.rules.node_ports.get(family) {
             NodePortAddresses::AllLocal { .. } => &self.own[..],
             NodePortAddresses::Listed(listed) => listed,
         };
-        let usable =
-            |address: &&IpAddr| Family::of(**address) == family && !address.is_loopback() && !is_link_local(**address);
+        let usable = |address: &&IpAddr| {
+            Family::of(**address) == family && !address.is_loopback() && !is_link_local(**address)
+        };
         all.iter().filter(usable).copied().collect()
     }
 }
@@ -45,10 +48,24 @@ fn is_link_local(address: IpAddr) -> bool {
 }
 
 /// The frontends of a port that are on addresses of the node.
-pub fn on_own<'a>(key: &'a PortKey, port: &'a ServicePort, own: &'a [IpAddr]) -> impl Iterator<Item = At> + 'a {
-    let at = |address, frontend: &Frontend| At { address, port: frontend.port, protocol: key.protocol };
-    let on_own = move |frontend: &Frontend| frontend.address.filter(|address| own.binary_search(address).is_ok());
-    port.frontends.iter().filter_map(move |frontend| Some(at(on_own(frontend)?, frontend)))
+pub fn on_own<'a>(
+    key: &'a PortKey,
+    port: &'a ServicePort,
+    own: &'a [IpAddr],
+) -> impl Iterator<Item = At> + 'a {
+    let at = |address, frontend: &Frontend| At {
+        address,
+        port: frontend.port,
+        protocol: key.protocol,
+    };
+    let on_own = move |frontend: &Frontend| {
+        frontend
+            .address
+            .filter(|address| own.binary_search(address).is_ok())
+    };
+    port.frontends
+        .iter()
+        .filter_map(move |frontend| Some(at(on_own(frontend)?, frontend)))
 }
 
 /// What some ports need, taken together.
@@ -71,9 +88,17 @@ impl Wanted {
             match frontend.address {
                 Some(address) => self.frontend(key, port, frontend, address, here),
                 None => {
-                    let at = |address| At { address, port: frontend.port, protocol: key.protocol };
+                    let at = |address| At {
+                        address,
+                        port: frontend.port,
+                        protocol: key.protocol,
+                    };
                     let free = |address: &IpAddr| !here.claimed.contains(&at(*address));
-                    for address in here.node_port_addresses(key.family).into_iter().filter(free) {
+                    for address in here
+                        .node_port_addresses(key.family)
+                        .into_iter()
+                        .filter(free)
+                    {
                         self.frontend(key, port, frontend, address, here);
                     }
                 }
@@ -90,9 +115,16 @@ impl Wanted {
     }
 
     fn add_endpoints(&mut self, protocol: Protocol, port: &ServicePort) {
-        let only_local = port.local.iter().filter(|endpoint| port.cluster.binary_search(endpoint).is_err());
+        let only_local = port
+            .local
+            .iter()
+            .filter(|endpoint| port.cluster.binary_search(endpoint).is_err());
         let mut add = |endpoint: &Endpoint| {
-            let at = At { address: endpoint.address, port: endpoint.port, protocol };
+            let at = At {
+                address: endpoint.address,
+                port: endpoint.port,
+                protocol,
+            };
             self.share(Set::LoopBack, Entry::Loop(at));
         };
         port.cluster.iter().for_each(&mut add);
@@ -107,46 +139,82 @@ impl Wanted {
         address: IpAddr,
         here: &Surroundings,
     ) {
-        let at = At { address, port: frontend.port, protocol: key.protocol };
-        let Frontend { inside, outside, .. } = *frontend;
+        let at = At {
+            address,
+            port: frontend.port,
+            protocol: key.protocol,
+        };
+        let Frontend {
+            inside, outside, ..
+        } = *frontend;
         let (server, other) = match (inside, outside) {
             _ if inside == outside => (outside, None),
             // Who is not let in needs no server.
             (_, Outcome::Drop) => (inside, None),
             _ => (outside, Some(inside)),
         };
-        self.entries.insert((Set::of_frontend(frontend.kind, frontend.masquerade), Entry::At(at)));
+        self.entries.insert((
+            Set::of_frontend(frontend.kind, frontend.masquerade),
+            Entry::At(at),
+        ));
         self.server(at, port, server, here);
-        if let Some((other, shadow)) = other.and_then(|other| Some((other, self.shadow_of(address, here)?))) {
+        if let Some((other, shadow)) =
+            other.and_then(|other| Some((other, self.shadow_of(address, here)?)))
+        {
             self.entries.insert((Set::Inside, Entry::At(at)));
             self.shadows.insert(shadow, address);
-            self.server(At { address: shadow, ..at }, port, other, here);
+            self.server(
+                At {
+                    address: shadow,
+                    ..at
+                },
+                port,
+                other,
+                here,
+            );
         }
         if outside == Outcome::Drop {
-            let set = if inside == Outcome::Drop { Set::Guarded } else { Set::DroppedOutside };
+            let set = if inside == Outcome::Drop {
+                Set::Guarded
+            } else {
+                Set::DroppedOutside
+            };
             self.entries.insert((set, Entry::At(at)));
         }
         self.guard(at, frontend);
     }
 
-    /// Where the server for this node and its pods is. Where two addresses have the same shadow the first has it.
+    /// Where the server for this node and its pods is. Where two addresses have the same shadow the
+    /// first has it.
     fn shadow_of(&self, address: IpAddr, here: &Surroundings) -> Option<IpAddr> {
-        let owner = |shadow: &IpAddr| here.shadows.get(shadow).or_else(|| self.shadows.get(shadow));
+        let owner = |shadow: &IpAddr| {
+            here.shadows
+                .get(shadow)
+                .or_else(|| self.shadows.get(shadow))
+        };
         shadow(address).filter(|shadow| owner(shadow).is_none_or(|owner| *owner == address))
     }
 
     /// A set of networks has none of length 0, which would be no guard either.
     fn guard(&mut self, at: At, frontend: &Frontend) {
-        let Some(sources) = &frontend.sources else { return };
-        if sources.iter().any(|network| network.prefix_len() == 0 && Family::of(network.addr()) == at.family()) {
+        let Some(sources) = &frontend.sources else {
+            return;
+        };
+        if sources
+            .iter()
+            .any(|network| network.prefix_len() == 0 && Family::of(network.addr()) == at.family())
+        {
             return;
         }
         self.entries.insert((Set::Guarded, Entry::At(at)));
         if frontend.inside == Outcome::Drop && frontend.outside == Outcome::Drop {
             return;
         }
-        let of_family = sources.iter().filter(|network| Family::of(network.addr()) == at.family());
-        self.entries.extend(of_family.map(|network| (Set::Sources, Entry::Source(at, network.trunc()))));
+        let of_family = sources
+            .iter()
+            .filter(|network| Family::of(network.addr()) == at.family());
+        self.entries
+            .extend(of_family.map(|network| (Set::Sources, Entry::Source(at, network.trunc()))));
     }
 
     fn server(&mut self, at: At, port: &ServicePort, outcome: Outcome, here: &Surroundings) {
@@ -157,7 +225,14 @@ impl Wanted {
             Outcome::Reject | Outcome::Drop => Arc::default(),
         };
         let settings = Settings::new(&here.scheduler, port.affinity);
-        self.servers.insert(at, Server { settings, pool, lingering: port.lingering.clone() });
+        self.servers.insert(
+            at,
+            Server {
+                settings,
+                pool,
+                lingering: port.lingering.clone(),
+            },
+        );
         if !here.is_own(at.address) {
             *self.addresses.entry(at.address).or_default() += 1;
         }

@@ -1,5 +1,5 @@
-//! What is said to the kernel, and what it says: virtual servers by generic netlink, sets by nfnetlink, the link and its
-//! addresses by rtnetlink.
+//! What is said to the kernel, and what it says: virtual servers by generic netlink, sets by
+//! nfnetlink, the link and its addresses by rtnetlink.
 
 pub mod link;
 pub mod server;
@@ -26,13 +26,17 @@ fn octets(address: IpAddr) -> Vec<u8> {
 fn address(family: u8, bytes: &[u8]) -> Option<IpAddr> {
     match i32::from(family) {
         libc::AF_INET => bytes.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
-        libc::AF_INET6 => bytes.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
+        libc::AF_INET6 => bytes
+            .first_chunk::<16>()
+            .map(|octets| IpAddr::from(*octets)),
         _ => None,
     }
 }
 
 fn protocol(number: u8) -> Option<Protocol> {
-    [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].into_iter().find(|protocol| protocol.number() == number)
+    [Protocol::Tcp, Protocol::Udp, Protocol::Sctp]
+        .into_iter()
+        .find(|protocol| protocol.number() == number)
 }
 
 #[cfg(test)]

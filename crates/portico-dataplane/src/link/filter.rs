@@ -15,12 +15,20 @@ pub fn word(offset: u32) -> SockFilter {
 
 /// Goes on where it is equal, and passes over so many steps where it is not.
 pub fn equals(value: u32, steps_if_not: u8) -> SockFilter {
-    step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, steps_if_not, value)
+    step(
+        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+        0,
+        steps_if_not,
+        value,
+    )
 }
 
 /// Goes on where it is equal, and refuses the packet where it is not.
 pub fn require(value: u32) -> [SockFilter; 2] {
-    [step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, value), refuse()]
+    [
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, value),
+        refuse(),
+    ]
 }
 
 pub fn accept() -> SockFilter {

@@ -4,10 +4,14 @@ use super::Mac;
 use socket2::{SockAddr, SockAddrStorage};
 
 /// A link, and what is to be heard from it.
-#[expect(unsafe_code, reason = "the addresses of packet sockets are plain C structs")]
+#[expect(
+    unsafe_code,
+    reason = "the addresses of packet sockets are plain C structs"
+)]
 pub fn link_address(link: u32, ethertype: u16) -> SockAddr {
     let mut storage = SockAddrStorage::zeroed();
-    // SAFETY: the storage is zero and large enough for any address, so it is a valid sockaddr_ll, whose length is given.
+    // SAFETY: the storage is zero and large enough for any address, so it is a valid sockaddr_ll,
+    // whose length is given.
     unsafe {
         let address = storage.view_as::<libc::sockaddr_ll>();
         address.sll_family = libc::AF_PACKET as u16;
@@ -27,12 +31,18 @@ pub struct Origin {
 }
 
 /// `None`: it is not the address of a packet socket on Ethernet.
-#[expect(unsafe_code, reason = "the addresses of packet sockets are plain C structs")]
+#[expect(
+    unsafe_code,
+    reason = "the addresses of packet sockets are plain C structs"
+)]
 pub fn origin(address: &SockAddr) -> Option<Origin> {
-    if i32::from(address.family()) != libc::AF_PACKET || (address.len() as usize) < size_of::<libc::sockaddr_ll>() - 2 {
+    if i32::from(address.family()) != libc::AF_PACKET
+        || (address.len() as usize) < size_of::<libc::sockaddr_ll>() - 2
+    {
         return None;
     }
-    // SAFETY: the storage behind every `SockAddr` is aligned and large enough for any address, and of the family that it says.
+    // SAFETY: the storage behind every `SockAddr` is aligned and large enough for any address, and
+    // of the family that it says.
     let address = unsafe { *address.as_ptr().cast::<libc::sockaddr_ll>() };
     let [a, b, c, d, e, f, ..] = address.sll_addr;
     (address.sll_halen == 6).then_some(Origin {

@@ -1,4 +1,5 @@
-//! Links, addresses and routes as messages to and from the kernel: encoding and decoding, nothing is sent here.
+//! Links, addresses and routes as messages to and from the kernel: encoding and decoding, nothing
+//! is sent here.
 
 use super::{Mac, chunk};
 use crate::netlink::{Message, Messages, flags};
@@ -19,12 +20,13 @@ const ROUTE_HEADER: usize = 12;
 
 /// Of a request that is to change what is there already.
 const REPLACE: u16 = 0x100;
-/// An address says who put it there (since Linux 5.18); ours have the number of the protocol that moves them.
+/// An address says who put it there (since Linux 5.18); ours have the number of the protocol that
+/// moves them.
 const IFA_PROTO: u16 = 11;
 pub const OURS: u8 = 112;
 const IFLA_MACVLAN_MODE: u16 = 1;
-/// The links of one parent do not see each other. (A private one would take what others send from the same hardware address
-/// away from its parent: an owner must hear another owner.)
+/// The links of one parent do not see each other. (A private one would take what others send from
+/// the same hardware address away from its parent: an owner must hear another owner.)
 const MACVLAN_VEPA: u32 = 2;
 const FOREVER: u32 = u32::MAX;
 const UP: u32 = libc::IFF_UP as u32;
@@ -68,13 +70,17 @@ pub fn new_macvlan(name: &str, parent: u32, mac: Mac) -> Messages {
         m.put(libc::IFLA_ADDRESS, &mac);
         m.nested(libc::IFLA_LINKINFO, |m| {
             m.put_str(libc::IFLA_INFO_KIND, "macvlan");
-            m.nested(libc::IFLA_INFO_DATA, |m| m.put_u32(IFLA_MACVLAN_MODE, MACVLAN_VEPA));
+            m.nested(libc::IFLA_INFO_DATA, |m| {
+                m.put_u32(IFLA_MACVLAN_MODE, MACVLAN_VEPA)
+            });
         });
     })
 }
 
 pub fn set_up(link: u32, up: bool) -> Messages {
-    acknowledged(libc::RTM_NEWLINK, 0, |m| m.raw(&link_header(link, if up { UP } else { 0 }, UP)))
+    acknowledged(libc::RTM_NEWLINK, 0, |m| {
+        m.raw(&link_header(link, if up { UP } else { 0 }, UP))
+    })
 }
 
 pub fn delete_link(link: u32) -> Messages {
@@ -84,26 +90,49 @@ pub fn delete_link(link: u32) -> Messages {
 pub fn get_addresses(family_of: IpAddr) -> Messages {
     let mut request = Messages::new();
     let [family, ..] = address_header(family_of, 0, 0);
-    request.message(libc::RTM_GETADDR, flags::DUMP, |m| m.raw(&[family, 0, 0, 0, 0, 0, 0, 0]));
+    request.message(libc::RTM_GETADDR, flags::DUMP, |m| {
+        m.raw(&[family, 0, 0, 0, 0, 0, 0, 0])
+    });
     request
 }
 
-/// An address that answers and that nobody chooses as the source of a connection by itself: IPv6 does not choose one that is
-/// past its preferred time, IPv4 takes the first, and this one comes after our own, which was there before. (In a narrower scope
-/// it would not be chosen either, but be listed first, and programs that look for the address of their host take that.) The
-/// kernel removes it after `lifetime` (in whole seconds). If it is there already, only its lifetime changes.
+/// An address that answers and that nobody chooses as the source of a connection by itself: IPv6
+/// does not choose one that is past its preferred time, IPv4 takes the first, and this one comes
+/// after our own, which was there before. (In a narrower scope it would not be chosen either, but
+/// be listed first, and programs that look for the address of their host take that.) The kernel
+/// removes it after `lifetime` (in whole seconds). If it is there already, only its lifetime
+/// changes.
 ///
-/// IPv6 adds no route to its network: the next message would have that expire as well, though it is not ours alone.
-pub fn hold_address(request: &mut Messages, link: u32, (address, prefix): (IpAddr, u8), lifetime: Duration) {
-    let flags = if address.is_ipv4() { 0 } else { libc::IFA_F_NODAD | libc::IFA_F_NOPREFIXROUTE };
-    let valid = u32::try_from(lifetime.as_millis().div_ceil(1000)).unwrap_or(FOREVER - 1).clamp(1, FOREVER - 1);
-    request.message(libc::RTM_NEWADDR, flags::ACK | flags::CREATE | REPLACE, |m| {
-        m.raw(&address_header(address, prefix, link));
-        put_address(m, address);
-        m.put(libc::IFA_CACHEINFO, &[0, valid, 0, 0].map(u32::to_ne_bytes).concat());
-        m.put_u32(libc::IFA_FLAGS, flags);
-        m.put_u8(IFA_PROTO, OURS);
-    });
+/// IPv6 adds no route to its network: the next message would have that expire as well, though it is
+/// not ours alone.
+pub fn hold_address(
+    request: &mut Messages,
+    link: u32,
+    (address, prefix): (IpAddr, u8),
+    lifetime: Duration,
+) {
+    let flags = if address.is_ipv4() {
+        0
+    } else {
+        libc::IFA_F_NODAD | libc::IFA_F_NOPREFIXROUTE
+    };
+    let valid = u32::try_from(lifetime.as_millis().div_ceil(1000))
+        .unwrap_or(FOREVER - 1)
+        .clamp(1, FOREVER - 1);
+    request.message(
+        libc::RTM_NEWADDR,
+        flags::ACK | flags::CREATE | REPLACE,
+        |m| {
+            m.raw(&address_header(address, prefix, link));
+            put_address(m, address);
+            m.put(
+                libc::IFA_CACHEINFO,
+                &[0, valid, 0, 0].map(u32::to_ne_bytes).concat(),
+            );
+            m.put_u32(libc::IFA_FLAGS, flags);
+            m.put_u8(IFA_PROTO, OURS);
+        },
+    );
 }
 
 pub fn drop_address(request: &mut Messages, link: u32, (address, prefix): (IpAddr, u8)) {
@@ -133,7 +162,9 @@ pub fn get_links() -> Messages {
 
 pub fn get_all_addresses() -> Messages {
     let mut request = Messages::new();
-    request.message(libc::RTM_GETADDR, flags::DUMP, |m| m.raw(&[0; ADDRESS_HEADER]));
+    request.message(libc::RTM_GETADDR, flags::DUMP, |m| {
+        m.raw(&[0; ADDRESS_HEADER])
+    });
     request
 }
 
@@ -141,15 +172,23 @@ pub fn get_all_addresses() -> Messages {
 pub fn get_routes(v4: bool) -> Messages {
     let mut request = Messages::new();
     let family = if v4 { libc::AF_INET } else { libc::AF_INET6 } as u8;
-    request.message(libc::RTM_GETROUTE, flags::DUMP, |m| m.raw(&[family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+    request.message(libc::RTM_GETROUTE, flags::DUMP, |m| {
+        m.raw(&[family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    });
     request
 }
 
 /// The link of a default route of the main table.
 pub fn default_route(message: &Message) -> Option<u32> {
-    let &[_, 0, _, _, table, _, _, libc::RTN_UNICAST, ..] = message.payload else { return None };
+    let &[_, 0, _, _, table, _, _, libc::RTN_UNICAST, ..] = message.payload else {
+        return None;
+    };
     let is_main = message.kind == libc::RTM_NEWROUTE && table == libc::RT_TABLE_MAIN;
-    message.attributes(ROUTE_HEADER).find_kind(libc::RTA_OIF).filter(|_| is_main)?.u32()
+    message
+        .attributes(ROUTE_HEADER)
+        .find_kind(libc::RTA_OIF)
+        .filter(|_| is_main)?
+        .u32()
 }
 
 /// What goes to an address is for this host, as a message says that answers [`get_route`].
@@ -158,7 +197,8 @@ pub fn is_local(message: &Message) -> Option<bool> {
     (message.kind == libc::RTM_NEWROUTE).then_some(kind == libc::RTN_LOCAL)
 }
 
-/// The link that a message tells of, and whether it is there. What a bridge tells about its ports is not about links.
+/// The link that a message tells of, and whether it is there. What a bridge tells about its ports
+/// is not about links.
 pub fn link(message: &Message) -> Option<(Link, bool)> {
     let present = match message.kind {
         libc::RTM_NEWLINK => true,
@@ -170,7 +210,10 @@ pub fn link(message: &Message) -> Option<(Link, bool)> {
     }
     let attributes = message.attributes(LINK_HEADER);
     let flags = u32::from_ne_bytes(chunk(message.payload, 8)?);
-    let mac = attributes.clone().find_kind(libc::IFLA_ADDRESS).and_then(|mac| Mac::try_from(mac.data).ok());
+    let mac = attributes
+        .clone()
+        .find_kind(libc::IFLA_ADDRESS)
+        .and_then(|mac| Mac::try_from(mac.data).ok());
     let link = Link {
         index: u32::from_ne_bytes(chunk(message.payload, 4)?),
         name: attributes.find_kind(libc::IFLA_IFNAME)?.text()?.to_owned(),
@@ -187,18 +230,26 @@ pub fn address(message: &Message) -> Option<(Held, bool)> {
         libc::RTM_DELADDR => false,
         _ => return None,
     };
-    let &[_, prefix, short_flags, ..] = message.payload else { return None };
+    let &[_, prefix, short_flags, ..] = message.payload else {
+        return None;
+    };
     let attributes = message.attributes(ADDRESS_HEADER);
     let find = |kind| attributes.clone().find_kind(kind);
     // At the end of a tunnel IFA_ADDRESS is the other side's.
-    let bytes = find(libc::IFA_LOCAL).or_else(|| find(libc::IFA_ADDRESS))?.data;
+    let bytes = find(libc::IFA_LOCAL)
+        .or_else(|| find(libc::IFA_ADDRESS))?
+        .data;
     let address = match i32::from(message.family()?) {
         libc::AF_INET => <[u8; 4]>::try_from(bytes).ok()?.into(),
         libc::AF_INET6 => <[u8; 16]>::try_from(bytes).ok()?.into(),
         _ => return None,
     };
-    let flags = find(libc::IFA_FLAGS).and_then(|flags| flags.u32()).unwrap_or(short_flags.into());
-    let valid = find(libc::IFA_CACHEINFO).and_then(|info| chunk(info.data, 4)).map(u32::from_ne_bytes);
+    let flags = find(libc::IFA_FLAGS)
+        .and_then(|flags| flags.u32())
+        .unwrap_or(short_flags.into());
+    let valid = find(libc::IFA_CACHEINFO)
+        .and_then(|info| chunk(info.data, 4))
+        .map(u32::from_ne_bytes);
     let held = Held {
         link: u32::from_ne_bytes(chunk(message.payload, 4)?),
         address,
@@ -227,7 +278,11 @@ fn link_header(link: u32, flags: u32, which: u32) -> [u8; LINK_HEADER] {
 
 /// Of an address that is good everywhere.
 fn address_header(address: IpAddr, prefix: u8, link: u32) -> [u8; ADDRESS_HEADER] {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    } as u8;
     let [a, b, c, d] = link.to_ne_bytes();
     [family, prefix, 0, libc::RT_SCOPE_UNIVERSE, a, b, c, d]
 }

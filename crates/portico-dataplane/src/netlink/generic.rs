@@ -12,7 +12,8 @@ const NAME: u16 = 2;
 /// Of a message: command, version, and nothing.
 pub const HEADER: usize = 4;
 
-/// The number of a subsystem. The kernel loads the module that has it, if it can; `NotFound` if there is none.
+/// The number of a subsystem. The kernel loads the module that has it, if it can; `NotFound` if
+/// there is none.
 pub fn family(socket: &mut Socket, name: &str) -> io::Result<u16> {
     let mut request = Messages::new();
     request.message(CONTROLLER, 0, |m| {
@@ -21,5 +22,8 @@ pub fn family(socket: &mut Socket, name: &str) -> io::Result<u16> {
     });
     let id = |message: super::Message| message.attributes(HEADER).find_kind(ID)?.u16();
     let found = socket.query(&request, id)?;
-    found.first().copied().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    found
+        .first()
+        .copied()
+        .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }

@@ -34,7 +34,10 @@ impl Messages {
     }
 
     pub fn with_capacity(bytes: usize) -> Messages {
-        Messages { bytes: Vec::with_capacity(bytes), ..Messages::default() }
+        Messages {
+            bytes: Vec::with_capacity(bytes),
+            ..Messages::default()
+        }
     }
 
     /// For so many more bytes: what grows while it is filled is copied again and again.
@@ -49,7 +52,8 @@ impl Messages {
         let start = self.last_start;
         self.bytes.extend_from_slice(&[0; 4]);
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
-        self.bytes.extend_from_slice(&(flags | flags::REQUEST).to_ne_bytes());
+        self.bytes
+            .extend_from_slice(&(flags | flags::REQUEST).to_ne_bytes());
         self.bytes.extend_from_slice(&self.last.to_ne_bytes());
         self.bytes.extend_from_slice(&[0; 4]);
         body(self);
@@ -165,7 +169,10 @@ impl Messages {
     /// Begin anew, keeping the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        *self = Messages { bytes: std::mem::take(&mut self.bytes), ..Messages::default() };
+        *self = Messages {
+            bytes: std::mem::take(&mut self.bytes),
+            ..Messages::default()
+        };
     }
 
     fn attribute_header(&mut self, kind: u16, data: usize) {
@@ -276,7 +283,11 @@ impl<'a> Attribute<'a> {
 
     /// Up to the zero byte.
     pub fn text(&self) -> Option<&'a str> {
-        let end = self.data.iter().position(|b| *b == 0).unwrap_or(self.data.len());
+        let end = self
+            .data
+            .iter()
+            .position(|b| *b == 0)
+            .unwrap_or(self.data.len());
         str::from_utf8(self.data.get(..end)?).ok()
     }
 }
@@ -314,11 +325,17 @@ fn align(length: usize) -> usize {
 }
 
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|b| u16::from_ne_bytes(*b))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|b| u16::from_ne_bytes(*b))
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|b| u32::from_ne_bytes(*b))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|b| u32::from_ne_bytes(*b))
 }
 
 #[cfg(test)]

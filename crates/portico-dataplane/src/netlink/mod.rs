@@ -1,5 +1,5 @@
-//! Netlink: messages to and from the kernel, and the socket. Knows nothing of what the messages mean; nftables, the
-//! connection tracker and IPVS build theirs on it.
+//! Netlink: messages to and from the kernel, and the socket. Knows nothing of what the messages
+//! mean; nftables, the connection tracker and IPVS build theirs on it.
 
 pub mod generic;
 pub mod message;

@@ -1,5 +1,5 @@
-//! The netlink socket. The kernel does what it is asked, and queues its answers, before `send` returns; so nothing here
-//! waits, and reading stops when there is nothing more to read.
+//! The netlink socket. The kernel does what it is asked, and queues its answers, before `send`
+//! returns; so nothing here waits, and reading stops when there is nothing more to read.
 
 use super::flags;
 use super::message::{Message, Messages, attributes, messages, u32_at};
@@ -51,10 +51,14 @@ impl Replies {
     pub fn into_result(self) -> io::Result<usize> {
         match self.refused.into_iter().next() {
             None => Ok(self.acknowledged),
-            Some(Refusal { error, text: None, .. }) => Err(error),
-            Some(Refusal { error, text: Some(text), .. }) => {
-                Err(io::Error::new(error.kind(), format!("{error}: {text}")))
-            }
+            Some(Refusal {
+                error, text: None, ..
+            }) => Err(error),
+            Some(Refusal {
+                error,
+                text: Some(text),
+                ..
+            }) => Err(io::Error::new(error.kind(), format!("{error}: {text}"))),
         }
     }
 }
@@ -69,7 +73,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// `protocol` is e.g. `libc::NETLINK_NETFILTER`. Belongs to the network namespace of the calling thread.
+    /// `protocol` is e.g. `libc::NETLINK_NETFILTER`. Belongs to the network namespace of the
+    /// calling thread.
     pub fn open(protocol: i32) -> io::Result<Socket> {
         let fd = open(protocol)?;
         for option in [CAP_ACK, EXT_ACK] {
@@ -78,7 +83,13 @@ impl Socket {
         }
         raise(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_QUEUE);
         let port = bind(&fd)?;
-        Ok(Socket { fd, port, send_room: 64 << 10, buffer: vec![0; RECEIVE_BUFFER], stale: false })
+        Ok(Socket {
+            fd,
+            port,
+            send_room: 64 << 10,
+            buffer: vec![0; RECEIVE_BUFFER],
+            stale: false,
+        })
     }
 
     pub fn netfilter() -> io::Result<Socket> {
@@ -94,14 +105,25 @@ impl Socket {
         set_option(&self.fd, SOL_NETLINK, DROP_MEMBERSHIP, group as i32)
     }
 
-    /// Notifications of what this port asked for do not arrive: all messages of one have the same origin.
+    /// Notifications of what this port asked for do not arrive: all messages of one have the same
+    /// origin.
     pub fn ignore_sender(&self, port: u32) -> io::Result<()> {
         const PORT_OF_MESSAGE: u32 = 12;
         // A filter reads numbers in network byte order; the kernel wrote it in its own.
         let port = u32::from_be_bytes(port.to_ne_bytes());
-        let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let step = |code: u32, jt, jf, k| libc::sock_filter {
+            code: code as u16,
+            jt,
+            jf,
+            k,
+        };
         let mut program = [
-            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, PORT_OF_MESSAGE),
+            step(
+                libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+                0,
+                0,
+                PORT_OF_MESSAGE,
+            ),
             step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, port),
             step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
             step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
@@ -120,7 +142,11 @@ impl Socket {
     }
 
     /// The same, where other messages may come between the answers.
-    pub fn exchange_among(&mut self, requests: &Messages, mut other: impl FnMut(Message)) -> io::Result<Replies> {
+    pub fn exchange_among(
+        &mut self,
+        requests: &Messages,
+        mut other: impl FnMut(Message),
+    ) -> io::Result<Replies> {
         self.send(requests)?;
         let mut replies = Replies::default();
         self.receive_all(|message| {
@@ -133,8 +159,8 @@ impl Socket {
         Ok(replies)
     }
 
-    /// A netfilter batch that asks for an answer to its last operation, and to no other. Refusals of earlier ones come before
-    /// it, so that nobody has to look for more.
+    /// A netfilter batch that asks for an answer to its last operation, and to no other. Refusals
+    /// of earlier ones come before it, so that nobody has to look for more.
     pub fn exchange_batch(&mut self, batch: &Messages) -> io::Result<Replies> {
         self.send(batch)?;
         let mut replies = Replies::default();
@@ -147,16 +173,23 @@ impl Socket {
         self.send(requests)
     }
 
-    /// Send one request, with or without `flags::DUMP`, and keep what `parse` makes of the answers. A dump is begun anew
-    /// when what it lists changes meanwhile.
-    pub fn query<T>(&mut self, request: &Messages, mut parse: impl FnMut(Message) -> Option<T>) -> io::Result<Vec<T>> {
+    /// Send one request, with or without `flags::DUMP`, and keep what `parse` makes of the answers.
+    /// A dump is begun anew when what it lists changes meanwhile.
+    pub fn query<T>(
+        &mut self,
+        request: &Messages,
+        mut parse: impl FnMut(Message) -> Option<T>,
+    ) -> io::Result<Vec<T>> {
         for _ in 0..DUMP_ATTEMPTS {
             match self.query_once(request, &mut parse) {
                 Err(error) if is_transient(&error) => continue,
                 result => return result,
             }
         }
-        Err(io::Error::new(io::ErrorKind::Interrupted, "what is listed keeps changing"))
+        Err(io::Error::new(
+            io::ErrorKind::Interrupted,
+            "what is listed keeps changing",
+        ))
     }
 
     fn query_once<T>(
@@ -164,7 +197,9 @@ impl Socket {
         request: &Messages,
         parse: &mut impl FnMut(Message) -> Option<T>,
     ) -> io::Result<Vec<T>> {
-        let is_dump = messages(request.bytes()).next().is_some_and(|m| m.flags & flags::DUMP == flags::DUMP);
+        let is_dump = messages(request.bytes())
+            .next()
+            .is_some_and(|m| m.flags & flags::DUMP == flags::DUMP);
         self.send(request)?;
         let (mut found, mut done, mut error) = (Vec::new(), !is_dump, None);
         let received = self.receive_all(|message| {
@@ -189,12 +224,16 @@ impl Socket {
                 self.stale = !done;
                 Err(error)
             }
-            None if !done => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the list has no end")),
+            None if !done => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the list has no end",
+            )),
             None => Ok(found),
         }
     }
 
-    /// Read what has arrived, for a socket that is used for notifications only. `ENOBUFS` means that some were lost.
+    /// Read what has arrived, for a socket that is used for notifications only. `ENOBUFS` means
+    /// that some were lost.
     pub fn notifications(&mut self, mut each: impl FnMut(Message)) -> io::Result<()> {
         self.receive_all(|message| {
             each(message);
@@ -206,7 +245,10 @@ impl Socket {
 
     fn send(&mut self, requests: &Messages) -> io::Result<()> {
         if requests.oversized() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an attribute is longer than 64 KiB"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "an attribute is longer than 64 KiB",
+            ));
         }
         if std::mem::take(&mut self.stale) {
             // Begun but unread; an error here is about those answers.
@@ -260,14 +302,24 @@ fn refusal(message: &Message) -> Option<Refusal> {
     if code == 0 {
         return None;
     }
-    // The header of the refused request follows; its own number, since errors of a batch come with that of the batch.
+    // The header of the refused request follows; its own number, since errors of a batch come with
+    // that of the batch.
     let sequence = u32_at(message.payload, 12).unwrap_or(message.sequence);
-    let text = attributes(message.payload.get(20..).unwrap_or_default()).find_kind(1).and_then(|a| a.text());
-    Some(Refusal { sequence, error: io::Error::from_raw_os_error(-code), text: text.map(str::to_owned) })
+    let text = attributes(message.payload.get(20..).unwrap_or_default())
+        .find_kind(1)
+        .and_then(|a| a.text());
+    Some(Refusal {
+        sequence,
+        error: io::Error::from_raw_os_error(-code),
+        text: text.map(str::to_owned),
+    })
 }
 
 fn is_transient(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ENOBUFS | libc::EAGAIN | libc::EBUSY))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINTR | libc::ENOBUFS | libc::EAGAIN | libc::EBUSY)
+    )
 }
 
 fn check(result: isize) -> io::Result<usize> {
@@ -287,7 +339,8 @@ fn open(protocol: i32) -> io::Result<OwnedFd> {
 /// Have the kernel choose an address, and return it.
 #[expect(unsafe_code, reason = "netlink addresses are plain C structs")]
 fn bind(fd: &OwnedFd) -> io::Result<u32> {
-    // SAFETY: all zero is a valid sockaddr_nl; the length given is its own, and the kernel writes no more than that.
+    // SAFETY: all zero is a valid sockaddr_nl; the length given is its own, and the kernel writes
+    // no more than that.
     unsafe {
         let mut address: libc::sockaddr_nl = std::mem::zeroed();
         address.nl_family = libc::AF_NETLINK as u16;
@@ -298,21 +351,42 @@ fn bind(fd: &OwnedFd) -> io::Result<u32> {
     }
 }
 
-#[expect(unsafe_code, reason = "the standard library does not know these options")]
+#[expect(
+    unsafe_code,
+    reason = "the standard library does not know these options"
+)]
 fn set_option(fd: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     // SAFETY: the value is an int that lives through the call, and its length is given.
-    let result =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), size_of::<i32>() as u32) };
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<i32>() as u32,
+        )
+    };
     check(result as isize).map(drop)
 }
 
 #[expect(unsafe_code, reason = "the standard library has no socket filters")]
 fn attach_filter(fd: &OwnedFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
     let (option, length) = (libc::SO_ATTACH_FILTER, size_of::<libc::sock_fprog>() as u32);
-    // SAFETY: pointer and length are of a filter that lives, with its program, until the call is over.
-    let result =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, (&raw const filter).cast(), length) };
+    // SAFETY: pointer and length are of a filter that lives, with its program, until the call is
+    // over.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const filter).cast(),
+            length,
+        )
+    };
     check(result as isize).map(drop)
 }
 
@@ -324,7 +398,10 @@ fn raise(fd: &OwnedFd, forced: i32, plain: i32, bytes: usize) {
     }
 }
 
-#[expect(unsafe_code, reason = "send of the standard library is for other sockets")]
+#[expect(
+    unsafe_code,
+    reason = "send of the standard library is for other sockets"
+)]
 fn send(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     loop {
         // SAFETY: pointer and length are of one slice.
@@ -336,13 +413,26 @@ fn send(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-#[expect(unsafe_code, reason = "recv of the standard library is for other sockets")]
+#[expect(
+    unsafe_code,
+    reason = "recv of the standard library is for other sockets"
+)]
 fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: pointer and length are of one slice, which the kernel writes no further than. With MSG_TRUNC the true length is
-    // returned, so that a message too long for the buffer is noticed.
-    let result = unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_TRUNC) };
+    // SAFETY: pointer and length are of one slice, which the kernel writes no further than. With
+    // MSG_TRUNC the true length is returned, so that a message too long for the buffer is noticed.
+    let result = unsafe {
+        libc::recv(
+            fd.as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            libc::MSG_TRUNC,
+        )
+    };
     match check(result)? {
-        length if length > buffer.len() => Err(io::Error::new(io::ErrorKind::InvalidData, "a message was cut off")),
+        length if length > buffer.len() => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a message was cut off",
+        )),
         length => Ok(length),
     }
 }

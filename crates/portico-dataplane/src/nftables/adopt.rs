@@ -1,4 +1,5 @@
-//! Numbers that the kernel already uses are taken over, so that a restart changes nothing that has not changed.
+//! Numbers that the kernel already uses are taken over, so that a restart changes nothing that has
+//! not changed.
 
 use super::delta::Delta;
 use super::element::{At, Element, Target};
@@ -31,14 +32,26 @@ pub fn installed(
         ports.push((key, port, found.take_pair(key, port)));
     }
     let taken = found.taken(&ports);
-    installed.reserve(taken.len() as Pair, |pair| taken.get(pair as usize) == Some(&true));
-    let mut all = Delta { added: installed.class_elements().collect(), ..Delta::default() };
+    installed.reserve(taken.len() as Pair, |pair| {
+        taken.get(pair as usize) == Some(&true)
+    });
+    let mut all = Delta {
+        added: installed.class_elements().collect(),
+        ..Delta::default()
+    };
     // Growing such a list takes longer than filling it.
-    all.added.reserve(ports.iter().map(|(_, port, _)| port::most_elements(port)).sum());
+    all.added.reserve(
+        ports
+            .iter()
+            .map(|(_, port, _)| port::most_elements(port))
+            .sum(),
+    );
     installed.prepare_classes(&mut all)?;
     installed.set_node_port_addresses(table.rules.node_ports.get(family), &mut all);
     for (key, port, pair) in ports {
-        let slots = pair.and_then(|pair| found.pools.remove(&pair)).unwrap_or_default();
+        let slots = pair
+            .and_then(|pair| found.pools.remove(&pair))
+            .unwrap_or_default();
         installed.adopt(key, port, pair, &slots, &mut all)?;
     }
     installed.committed();
@@ -67,7 +80,9 @@ impl Numbers {
                     numbers.pairs.insert(*at, number.pool() / 2);
                 }
                 Element::Class { class, chain } => {
-                    numbers.classes.extend(Class::from_chain_name(chain).map(|known| (class.index(), known)));
+                    numbers
+                        .classes
+                        .extend(Class::from_chain_name(chain).map(|known| (class.index(), known)));
                 }
                 Element::Endpoint { pool, slot, target } => numbers.slot(*pool, *slot, *target),
                 Element::Sticky { member, target } => numbers.member(*member, *target),
@@ -81,7 +96,9 @@ impl Numbers {
     /// Slots of pools with affinity name members; these are known by now.
     fn members_of_slots(&mut self, table: &FoundTable) {
         for element in table.sets.values().flat_map(|set| &set.elements) {
-            let Element::Slot { pool, slot, member } = element else { continue };
+            let Element::Slot { pool, slot, member } = element else {
+                continue;
+            };
             let members = self.pools.get(&(pool / 2)).map(|found| &found.members);
             let target = members.and_then(|members| *members.get(member.index() as usize)?);
             if let Some(target) = target {
@@ -104,7 +121,10 @@ impl Numbers {
 
     /// The number that the port's frontends have in the kernel, given to one port only.
     fn take_pair(&mut self, key: &PortKey, port: &ServicePort) -> Option<Pair> {
-        let places = port.frontends.iter().map(|frontend| port::at(key, frontend));
+        let places = port
+            .frontends
+            .iter()
+            .map(|frontend| port::at(key, frontend));
         let pair = places
             .filter_map(|at| self.pairs.get(&at))
             .find(|pair| **pair > 0 && !self.given.contains_key(pair))

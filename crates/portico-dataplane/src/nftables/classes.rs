@@ -1,5 +1,5 @@
-//! Numbers of classes. A class that no pool uses any more keeps its number and chain until the number is needed: they cost
-//! nothing, and it is likely to be used again.
+//! Numbers of classes. A class that no pool uses any more keeps its number and chain until the
+//! number is needed: they cost nothing, and it is likely to be used again.
 
 use super::delta::Delta;
 use super::element::Element;
@@ -9,7 +9,8 @@ use crate::ApplyError;
 use portico_model::hash::Map;
 use std::sync::Arc;
 
-/// Classes with affinity at most: whoever writes many Services with as many timeouts takes nothing from those without.
+/// Classes with affinity at most: whoever writes many Services with as many timeouts takes nothing
+/// from those without.
 pub const STICKY: usize = CLASSES / 2;
 
 #[derive(Default)]
@@ -59,14 +60,27 @@ impl Classes {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, Class)> {
-        self.entries.iter().enumerate().filter_map(|(number, entry)| Some((number as u32, entry.as_ref()?.class)))
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(|(number, entry)| Some((number as u32, entry.as_ref()?.class)))
     }
 
     /// Whether all of these, which have affinity, can be acquired.
     pub fn has_room(&self, wanted: &[Class]) -> bool {
-        let new = wanted.iter().filter(|class| !self.numbers.contains_key(class)).count();
-        let sticky = || self.entries.iter().flatten().filter(|entry| entry.class.affinity.is_some());
-        let idle = sticky().filter(|entry| entry.users == 0 && !wanted.contains(&entry.class)).count();
+        let new = wanted
+            .iter()
+            .filter(|class| !self.numbers.contains_key(class))
+            .count();
+        let sticky = || {
+            self.entries
+                .iter()
+                .flatten()
+                .filter(|entry| entry.class.affinity.is_some())
+        };
+        let idle = sticky()
+            .filter(|entry| entry.users == 0 && !wanted.contains(&entry.class))
+            .count();
         new <= idle + STICKY.saturating_sub(sticky().count())
     }
 
@@ -76,7 +90,11 @@ impl Classes {
             self.entries.resize_with(place + 1, || None);
         }
         let number = place as u32;
-        if let Some(old) = self.entries.get_mut(place).and_then(|entry| entry.replace(Entry { class, users: 0 })) {
+        if let Some(old) = self
+            .entries
+            .get_mut(place)
+            .and_then(|entry| entry.replace(Entry { class, users: 0 }))
+        {
             self.numbers.remove(&old.class);
             delta.removed.push(element(number, &old.class));
             delta.drop_chain(old.class);
@@ -90,22 +108,36 @@ impl Classes {
     /// A number that no class has, else one whose class nobody uses.
     fn free_place(&self, class: &Class) -> Result<usize, ApplyError> {
         let sticky = class.affinity.is_some();
-        let full = sticky && self.numbers.keys().filter(|known| known.affinity.is_some()).count() >= STICKY;
+        let full = sticky
+            && self
+                .numbers
+                .keys()
+                .filter(|known| known.affinity.is_some())
+                .count()
+                >= STICKY;
         if !full && self.numbers.len() < CLASSES - 1 {
             let unused = self.entries.iter().skip(1).position(Option::is_none);
             return Ok(unused.map_or(self.entries.len().max(1), |place| place + 1));
         }
         let idle = |entry: &Option<Entry>| {
-            entry.as_ref().is_some_and(|entry| entry.users == 0 && (!full || entry.class.affinity.is_some()))
+            entry
+                .as_ref()
+                .is_some_and(|entry| entry.users == 0 && (!full || entry.class.affinity.is_some()))
         };
         self.entries.iter().position(idle).ok_or_else(|| {
-            ApplyError::Limit(format!("more than {} numbers of endpoints and affinity timeouts", CLASSES - 1))
+            ApplyError::Limit(format!(
+                "more than {} numbers of endpoints and affinity timeouts",
+                CLASSES - 1
+            ))
         })
     }
 }
 
 pub fn element(number: u32, class: &Class) -> Element {
-    Element::Class { class: Number::class(number), chain: Arc::from(class.chain_name()) }
+    Element::Class {
+        class: Number::class(number),
+        chain: Arc::from(class.chain_name()),
+    }
 }
 
 #[cfg(test)]
@@ -114,7 +146,10 @@ mod tests {
     use crate::nftables::rules::Affinity;
 
     fn class(endpoints: u32) -> Class {
-        Class { endpoints, affinity: None }
+        Class {
+            endpoints,
+            affinity: None,
+        }
     }
 
     #[test]
@@ -123,12 +158,21 @@ mod tests {
         assert_eq!(classes.acquire(class(1), &mut delta).unwrap(), 1);
         assert_eq!(classes.acquire(class(1), &mut delta).unwrap(), 1);
         for endpoints in 2..CLASSES as u32 {
-            assert_eq!(classes.acquire(class(endpoints), &mut delta).unwrap(), endpoints);
+            assert_eq!(
+                classes.acquire(class(endpoints), &mut delta).unwrap(),
+                endpoints
+            );
         }
         assert_eq!(delta.classes.len(), CLASSES - 1);
-        assert!(matches!(classes.acquire(class(9999), &mut delta), Err(ApplyError::Limit(_))));
+        assert!(matches!(
+            classes.acquire(class(9999), &mut delta),
+            Err(ApplyError::Limit(_))
+        ));
         classes.release(1);
-        assert!(classes.acquire(class(9999), &mut delta).is_err(), "still has a user");
+        assert!(
+            classes.acquire(class(9999), &mut delta).is_err(),
+            "still has a user"
+        );
         classes.release(1);
         assert_eq!(classes.acquire(class(9999), &mut delta).unwrap(), 1);
         assert_eq!(delta.removed, [element(1, &class(1))]);
@@ -137,7 +181,13 @@ mod tests {
     #[test]
     fn affinity_leaves_room_for_what_has_none() {
         let (mut classes, mut delta) = (Classes::default(), Delta::default());
-        let sticky = |seconds| Class { endpoints: 1, affinity: Some(Affinity { seconds, local: false }) };
+        let sticky = |seconds| Class {
+            endpoints: 1,
+            affinity: Some(Affinity {
+                seconds,
+                local: false,
+            }),
+        };
         for seconds in 1..=STICKY as u32 {
             assert!(classes.has_room(&[sticky(seconds)]));
             classes.acquire(sticky(seconds), &mut delta).unwrap();
@@ -151,7 +201,11 @@ mod tests {
         let number = classes.acquire(sticky(1), &mut delta).unwrap();
         classes.release(number);
         classes.release(number);
-        assert!(classes.has_room(&new[..1]) && !classes.has_room(&new) && !classes.has_room(&[sticky(1), new[0]]));
+        assert!(
+            classes.has_room(&new[..1])
+                && !classes.has_room(&new)
+                && !classes.has_room(&[sticky(1), new[0]])
+        );
         assert_eq!(classes.acquire(new[0], &mut delta).unwrap(), number);
     }
 

@@ -1,4 +1,5 @@
-//! How the kernel differs from a table, for one frontend: what would be repaired, told instead of sent. Pure.
+//! How the kernel differs from a table, for one frontend: what would be repaired, told instead of
+//! sent. Pure.
 
 use super::adopt;
 use super::element::{At, Bytes, Element, Set};
@@ -22,14 +23,29 @@ pub fn differences(
     let family = frontend.family;
     let (installed, elements) = adopt::installed(family, table, found)?;
     let owner = table.find(frontend);
-    let pair = owner.and_then(|(key, ..)| installed.pair(key)).filter(|pair| has_pool(found, *pair));
-    let mine = Mine { at: at(frontend), port: owner.map(|(_, port, _)| &**port), pair };
+    let pair = owner
+        .and_then(|(key, ..)| installed.pair(key))
+        .filter(|pair| has_pool(found, *pair));
+    let mine = Mine {
+        at: at(frontend),
+        port: owner.map(|(_, port, _)| &**port),
+        pair,
+    };
     let mut plan = Plan::default();
-    let (of_all, _) = plan.repair_parts(Wanted::new(ours, family, &table.rules, &installed, elements), found);
-    let mut differences = Differences { of_all, ..Differences::default() };
+    let (of_all, _) = plan.repair_parts(
+        Wanted::new(ours, family, &table.rules, &installed, elements),
+        found,
+    );
+    let mut differences = Differences {
+        of_all,
+        ..Differences::default()
+    };
     // Without a table there is nothing to be said of its elements.
     for change in found.map(|_| changes(&plan, frontend)).unwrap_or_default() {
-        match (change.belongs(|element| mine.has(element)), change.belongs(is_everybodys)) {
+        match (
+            change.belongs(|element| mine.has(element)),
+            change.belongs(is_everybodys),
+        ) {
             (true, _) => differences.of_frontend.push(change.words()),
             (_, true) => differences.of_all.push(change.words()),
             _ => differences.of_others += 1,
@@ -39,12 +55,31 @@ pub fn differences(
 }
 
 /// Where packets wait for their Service by the rules that are found.
-pub fn doorstep(ours: Table, table: &ForwardingTable, found: &FoundTable, family: Family) -> Option<Queue> {
+pub fn doorstep(
+    ours: Table,
+    table: &ForwardingTable,
+    found: &FoundTable,
+    family: Family,
+) -> Option<Queue> {
     let services = &found.chains.get("services")?.rules;
     let is_found = |queue: &Queue| {
-        let chains = fixed_chains(family, &table.rules, Table { doorstep: Some(*queue), ..ours });
-        let wanted = chains.iter().find(|chain| &*chain.name == "services").map(|chain| chain.rules.as_slice());
-        wanted.unwrap_or_default().iter().map(|rule| Some(rule.fingerprint)).eq(services.iter().copied())
+        let chains = fixed_chains(
+            family,
+            &table.rules,
+            Table {
+                doorstep: Some(*queue),
+                ..ours
+            },
+        );
+        let wanted = chains
+            .iter()
+            .find(|chain| &*chain.name == "services")
+            .map(|chain| chain.rules.as_slice());
+        wanted
+            .unwrap_or_default()
+            .iter()
+            .map(|rule| Some(rule.fingerprint))
+            .eq(services.iter().copied())
     };
     doorstep::queues().find(is_found)
 }
@@ -62,7 +97,11 @@ impl Change<'_> {
     }
 
     fn words(&self) -> String {
-        let set = self.found.or(self.wanted).map(|element| element.set().name()).unwrap_or_default();
+        let set = self
+            .found
+            .or(self.wanted)
+            .map(|element| element.set().name())
+            .unwrap_or_default();
         match (self.found, self.wanted) {
             (Some(found), Some(wanted)) => format!("the set {set} has {found} instead of {wanted}"),
             (None, Some(wanted)) => format!("the set {set} lacks {wanted}"),
@@ -75,10 +114,16 @@ impl Change<'_> {
 fn changes<'a>(plan: &'a Plan, frontend: &FrontendKey) -> Vec<Change<'a>> {
     let mut by_place: BTreeMap<(Set, Bytes), Change> = BTreeMap::new();
     for element in plan.removed.get(frontend.family) {
-        by_place.entry((element.set(), element.key())).or_default().found = Some(element);
+        by_place
+            .entry((element.set(), element.key()))
+            .or_default()
+            .found = Some(element);
     }
     for element in plan.added.get(frontend.family) {
-        by_place.entry((element.set(), element.key())).or_default().wanted = Some(element);
+        by_place
+            .entry((element.set(), element.key()))
+            .or_default()
+            .wanted = Some(element);
     }
     by_place.into_values().collect()
 }
@@ -87,7 +132,8 @@ fn changes<'a>(plan: &'a Plan, frontend: &FrontendKey) -> Vec<Change<'a>> {
 struct Mine<'a> {
     at: At,
     port: Option<&'a ServicePort>,
-    /// Its number, if the kernel knows it: otherwise its endpoints cannot be there, which need not be said of each.
+    /// Its number, if the kernel knows it: otherwise its endpoints cannot be there, which need not
+    /// be said of each.
     pair: Option<Pair>,
 }
 
@@ -99,9 +145,9 @@ impl Mine<'_> {
             | Element::Dropped { at, .. }
             | Element::Guarded { at, .. }
             | Element::AllowedSource { at, .. } => *at == self.at,
-            Element::LocalPool { pool, .. } | Element::Endpoint { pool, .. } | Element::Slot { pool, .. } => {
-                self.pair == Some(pool / 2)
-            }
+            Element::LocalPool { pool, .. }
+            | Element::Endpoint { pool, .. }
+            | Element::Slot { pool, .. } => self.pair == Some(pool / 2),
             Element::Sticky { member, .. } => self.pair == Some(member.pool() / 2),
             Element::ClusterIp(address) => self.at.address == Some(*address),
             Element::Hairpin(address) => self.serves(*address),
@@ -110,8 +156,13 @@ impl Mine<'_> {
     }
 
     fn serves(&self, address: IpAddr) -> bool {
-        let endpoints = self.port.into_iter().flat_map(|port| port.cluster.iter().chain(port.local.iter()));
-        endpoints.into_iter().any(|endpoint| endpoint.address == address)
+        let endpoints = self
+            .port
+            .into_iter()
+            .flat_map(|port| port.cluster.iter().chain(port.local.iter()));
+        endpoints
+            .into_iter()
+            .any(|endpoint| endpoint.address == address)
     }
 }
 
@@ -120,7 +171,10 @@ fn is_everybodys(element: &Element) -> bool {
 }
 
 fn has_pool(found: Option<&FoundTable>, pair: Pair) -> bool {
-    let elements = found.into_iter().flat_map(|table| table.sets.values()).flat_map(|set| &set.elements);
+    let elements = found
+        .into_iter()
+        .flat_map(|table| table.sets.values())
+        .flat_map(|set| &set.elements);
     elements.into_iter().any(|element| match element {
         Element::Endpoint { pool, .. } | Element::Slot { pool, .. } => pool / 2 == pair,
         Element::Frontend { number, .. } => number.pool() / 2 == pair,
@@ -129,7 +183,11 @@ fn has_pool(found: Option<&FoundTable>, pair: Pair) -> bool {
 }
 
 fn at(frontend: &FrontendKey) -> At {
-    At { address: frontend.address, protocol: frontend.protocol.number(), port: frontend.port }
+    At {
+        address: frontend.address,
+        protocol: frontend.protocol.number(),
+        port: frontend.port,
+    }
 }
 
 #[cfg(test)]

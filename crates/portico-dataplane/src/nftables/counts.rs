@@ -9,11 +9,16 @@ use std::net::IpAddr;
 pub struct Counts(HashMap<IpAddr, u32, BuildHasherDefault<Quick>>);
 
 impl Counts {
-    /// One port has these instead of those, both sorted. Returns what nobody had before, and what nobody has any more.
+    /// One port has these instead of those, both sorted. Returns what nobody had before, and what
+    /// nobody has any more.
     pub fn exchange(&mut self, old: &[IpAddr], new: &[IpAddr]) -> (Vec<IpAddr>, Vec<IpAddr>) {
-        let come = new.iter().filter(|address| old.binary_search(address).is_err() && self.add(**address));
+        let come = new
+            .iter()
+            .filter(|address| old.binary_search(address).is_err() && self.add(**address));
         let come = come.copied().collect();
-        let gone = old.iter().filter(|address| new.binary_search(address).is_err() && self.take(**address));
+        let gone = old
+            .iter()
+            .filter(|address| new.binary_search(address).is_err() && self.take(**address));
         (come, gone.copied().collect())
     }
 
@@ -34,7 +39,9 @@ impl Counts {
 
     /// Whether it was the last.
     fn take(&mut self, address: IpAddr) -> bool {
-        let Entry::Occupied(mut entry) = self.0.entry(address) else { return false };
+        let Entry::Occupied(mut entry) = self.0.entry(address) else {
+            return false;
+        };
         *entry.get_mut() -= 1;
         let is_last = *entry.get() == 0;
         if is_last {
@@ -44,7 +51,8 @@ impl Counts {
     }
 }
 
-/// There is an entry for each endpoint of the cluster, and they are addresses: a multiplication tells them apart.
+/// There is an entry for each endpoint of the cluster, and they are addresses: a multiplication
+/// tells them apart.
 #[derive(Default)]
 struct Quick(u64);
 
@@ -52,7 +60,9 @@ impl Hasher for Quick {
     fn write(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
-            word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+            word.iter_mut()
+                .zip(chunk)
+                .for_each(|(to, from)| *to = *from);
             self.write_u64(u64::from_ne_bytes(word));
         }
     }
@@ -95,7 +105,8 @@ mod tests {
     fn neighbours_are_spread() {
         use std::hash::BuildHasher;
         let hash = |n: u32| BuildHasherDefault::<Quick>::default().hash_one(IpAddr::V4(n.into()));
-        let low: std::collections::BTreeSet<u64> = (0..4096).map(|n| hash(0x0a00_0000 + n) % 4096).collect();
+        let low: std::collections::BTreeSet<u64> =
+            (0..4096).map(|n| hash(0x0a00_0000 + n) % 4096).collect();
         assert!(low.len() > 2000, "{} of 4096 places", low.len());
     }
 }

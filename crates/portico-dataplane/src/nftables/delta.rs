@@ -4,7 +4,8 @@ use super::element::Element;
 use super::rules::Class;
 use std::cmp::Ordering;
 
-/// What a change does to one family. Parts of a change may add what another part removes: only the outcome is sent.
+/// What a change does to one family. Parts of a change may add what another part removes: only the
+/// outcome is sent.
 #[derive(Debug, Default)]
 pub struct Delta {
     pub removed: Vec<Element>,
@@ -71,7 +72,10 @@ mod tests {
     use super::*;
 
     fn elements(numbers: &[u8]) -> Vec<Element> {
-        numbers.iter().map(|n| Element::ClusterIp([10, 0, 0, *n].into())).collect()
+        numbers
+            .iter()
+            .map(|n| Element::ClusterIp([10, 0, 0, *n].into()))
+            .collect()
     }
 
     #[test]
@@ -85,15 +89,25 @@ mod tests {
             [&[], &[9, 8], &[], &[8, 9]],
         ];
         for [removed, added, gone, come] in cases {
-            let mut delta = Delta { removed: elements(removed), added: elements(added), ..Delta::default() };
+            let mut delta = Delta {
+                removed: elements(removed),
+                added: elements(added),
+                ..Delta::default()
+            };
             delta.settle();
-            assert_eq!((delta.removed, delta.added), (elements(gone), elements(come)));
+            assert_eq!(
+                (delta.removed, delta.added),
+                (elements(gone), elements(come))
+            );
         }
     }
 
     #[test]
     fn a_chain_that_comes_and_goes_is_not_sent() {
-        let [a, b, c] = [1, 2, 3].map(|endpoints| Class { endpoints, affinity: None });
+        let [a, b, c] = [1, 2, 3].map(|endpoints| Class {
+            endpoints,
+            affinity: None,
+        });
         let mut delta = Delta::default();
         [a, b].into_iter().for_each(|class| delta.add_chain(class));
         [b, c].into_iter().for_each(|class| delta.drop_chain(class));

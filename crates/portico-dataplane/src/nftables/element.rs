@@ -134,10 +134,14 @@ impl Element {
             | Element::Dropped { at, .. }
             | Element::Guarded { at, .. } => key.at(at),
             Element::LocalPool { pool, .. } => key.word(*pool),
-            Element::Endpoint { pool, slot, .. } | Element::Slot { pool, slot, .. } => key.word(*pool).word(*slot),
+            Element::Endpoint { pool, slot, .. } | Element::Slot { pool, slot, .. } => {
+                key.word(*pool).word(*slot)
+            }
             Element::Sticky { member, .. } => key.word(member.0),
             Element::Class { class, .. } => key.word(class.0),
-            Element::ClusterIp(address) | Element::NodePortAddress(address) => key.address(*address),
+            Element::ClusterIp(address) | Element::NodePortAddress(address) => {
+                key.address(*address)
+            }
             Element::Hairpin(address) => key.address(*address).address(*address),
             Element::AllowedSource { at, network } => key.at(at).address(network.network()),
         }
@@ -146,7 +150,9 @@ impl Element {
     /// The end of the range that the key begins, for sets of ranges.
     pub fn key_end(&self) -> Option<Bytes> {
         match self {
-            Element::AllowedSource { at, network } => Some(Bytes::EMPTY.at(at).address(network.broadcast())),
+            Element::AllowedSource { at, network } => {
+                Some(Bytes::EMPTY.at(at).address(network.broadcast()))
+            }
             _ => None,
         }
     }
@@ -155,7 +161,9 @@ impl Element {
     pub fn data(&self) -> Option<Bytes> {
         let data = Bytes::EMPTY;
         match self {
-            Element::Frontend { number, .. } | Element::LocalPool { number, .. } => Some(data.word(number.0)),
+            Element::Frontend { number, .. } | Element::LocalPool { number, .. } => {
+                Some(data.word(number.0))
+            }
             Element::Slot { member, .. } => Some(data.word(member.0)),
             Element::Endpoint { target, .. } | Element::Sticky { target, .. } => {
                 Some(data.address(target.address).port(target.port))
@@ -177,28 +185,77 @@ impl Element {
 
     /// An element as the kernel lists it; `None` if it cannot be one of ours.
     pub fn decode(set: Set, family: Family, raw: &Raw) -> Option<Element> {
-        let mut key = Reader { family, rest: raw.key };
-        let mut data = Reader { family, rest: raw.data };
+        let mut key = Reader {
+            family,
+            rest: raw.key,
+        };
+        let mut data = Reader {
+            family,
+            rest: raw.data,
+        };
         let name = || Arc::from(raw.comment.unwrap_or_default());
         let element = match set {
-            Set::Frontends => Element::Frontend { at: key.at()?, number: Number(data.word()?), name: name() },
-            Set::NodePorts => Element::Frontend { at: key.port_at()?, number: Number(data.word()?), name: name() },
-            Set::LocalPools => Element::LocalPool { pool: key.word()?, number: Number(data.word()?) },
-            Set::Endpoints => Element::Endpoint { pool: key.word()?, slot: key.word()?, target: data.target()? },
-            Set::Slots => Element::Slot { pool: key.word()?, slot: key.word()?, member: Number(data.word()?) },
-            Set::Sticky => Element::Sticky { member: Number(key.word()?), target: data.target()? },
-            Set::Classes => Element::Class { class: Number(key.word()?), chain: Arc::from(raw.chain?) },
+            Set::Frontends => Element::Frontend {
+                at: key.at()?,
+                number: Number(data.word()?),
+                name: name(),
+            },
+            Set::NodePorts => Element::Frontend {
+                at: key.port_at()?,
+                number: Number(data.word()?),
+                name: name(),
+            },
+            Set::LocalPools => Element::LocalPool {
+                pool: key.word()?,
+                number: Number(data.word()?),
+            },
+            Set::Endpoints => Element::Endpoint {
+                pool: key.word()?,
+                slot: key.word()?,
+                target: data.target()?,
+            },
+            Set::Slots => Element::Slot {
+                pool: key.word()?,
+                slot: key.word()?,
+                member: Number(data.word()?),
+            },
+            Set::Sticky => Element::Sticky {
+                member: Number(key.word()?),
+                target: data.target()?,
+            },
+            Set::Classes => Element::Class {
+                class: Number(key.word()?),
+                chain: Arc::from(raw.chain?),
+            },
             Set::ClusterIps => Element::ClusterIp(key.address()?),
             Set::Hairpin => {
                 let address = key.address()?;
                 (key.address()? == address).then_some(Element::Hairpin(address))?
             }
-            Set::Refused => Element::Refused { at: key.at()?, name: name() },
-            Set::RefusedPorts => Element::Refused { at: key.port_at()?, name: name() },
-            Set::Dropped => Element::Dropped { at: key.at()?, name: name() },
-            Set::DroppedPorts => Element::Dropped { at: key.port_at()?, name: name() },
-            Set::Guarded => Element::Guarded { at: key.at()?, name: name() },
-            Set::AllowedSources => Element::AllowedSource { at: key.at()?, network: key.network(raw.key_end?)? },
+            Set::Refused => Element::Refused {
+                at: key.at()?,
+                name: name(),
+            },
+            Set::RefusedPorts => Element::Refused {
+                at: key.port_at()?,
+                name: name(),
+            },
+            Set::Dropped => Element::Dropped {
+                at: key.at()?,
+                name: name(),
+            },
+            Set::DroppedPorts => Element::Dropped {
+                at: key.port_at()?,
+                name: name(),
+            },
+            Set::Guarded => Element::Guarded {
+                at: key.at()?,
+                name: name(),
+            },
+            Set::AllowedSources => Element::AllowedSource {
+                at: key.at()?,
+                network: key.network(raw.key_end?)?,
+            },
             Set::NodePortAddresses => Element::NodePortAddress(key.address()?),
             Set::Affinity => return None,
         };
@@ -211,18 +268,31 @@ impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Element::Frontend { at, number, .. } => write!(f, "{at} (pool {})", number.pool()),
-            Element::LocalPool { pool, number } => write!(f, "pool {} for pool {pool}", number.pool()),
-            Element::Endpoint { pool, slot, target } => write!(f, "endpoint {target} (slot {slot} of pool {pool})"),
+            Element::LocalPool { pool, number } => {
+                write!(f, "pool {} for pool {pool}", number.pool())
+            }
+            Element::Endpoint { pool, slot, target } => {
+                write!(f, "endpoint {target} (slot {slot} of pool {pool})")
+            }
             Element::Slot { pool, slot, member } => {
                 write!(f, "member {} (slot {slot} of pool {pool})", member.index())
             }
             Element::Sticky { member, target } => {
-                write!(f, "endpoint {target} (member {} of pool {})", member.index(), member.pool())
+                write!(
+                    f,
+                    "endpoint {target} (member {} of pool {})",
+                    member.index(),
+                    member.pool()
+                )
             }
             Element::Class { chain, .. } => write!(f, "chain {chain}"),
-            Element::ClusterIp(address) | Element::NodePortAddress(address) => write!(f, "{address}"),
+            Element::ClusterIp(address) | Element::NodePortAddress(address) => {
+                write!(f, "{address}")
+            }
             Element::Hairpin(address) => write!(f, "{address} to itself"),
-            Element::Refused { at, .. } | Element::Dropped { at, .. } | Element::Guarded { at, .. } => {
+            Element::Refused { at, .. }
+            | Element::Dropped { at, .. }
+            | Element::Guarded { at, .. } => {
                 write!(f, "{at}")
             }
             Element::AllowedSource { at, network } => write!(f, "{at} from {network}"),
@@ -262,10 +332,15 @@ pub struct Raw<'a> {
 }
 
 impl Bytes {
-    const EMPTY: Bytes = Bytes { bytes: [0; 40], length: 0 };
+    const EMPTY: Bytes = Bytes {
+        bytes: [0; 40],
+        length: 0,
+    };
 
     pub fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.length)).unwrap_or_default()
+        self.bytes
+            .get(..usize::from(self.length))
+            .unwrap_or_default()
     }
 
     fn push(mut self, bytes: &[u8]) -> Bytes {
@@ -328,7 +403,10 @@ impl Reader<'_> {
     }
 
     fn target(&mut self) -> Option<Target> {
-        Some(Target { address: self.address()?, port: self.port()? })
+        Some(Target {
+            address: self.address()?,
+            port: self.port()?,
+        })
     }
 
     fn port(&mut self) -> Option<u16> {
@@ -338,23 +416,38 @@ impl Reader<'_> {
 
     fn port_at(&mut self) -> Option<At> {
         let [protocol, ..] = self.take::<4>()?;
-        Some(At { address: None, protocol, port: self.port()? })
+        Some(At {
+            address: None,
+            protocol,
+            port: self.port()?,
+        })
     }
 
     fn at(&mut self) -> Option<At> {
         let address = self.address()?;
-        Some(At { address: Some(address), ..self.port_at()? })
+        Some(At {
+            address: Some(address),
+            ..self.port_at()?
+        })
     }
 
-    /// The rest of the key begins a range that `end` ends; the parts before it are the same in both.
+    /// The rest of the key begins a range that `end` ends; the parts before it are the same in
+    /// both.
     fn network(&mut self, end: &[u8]) -> Option<IpNet> {
         let first = self.address()?;
-        let mut end = Reader { family: self.family, rest: end };
+        let mut end = Reader {
+            family: self.family,
+            rest: end,
+        };
         end.at()?;
         let last = end.address()?;
         let prefix = match (first, last) {
-            (IpAddr::V4(first), IpAddr::V4(last)) => (first.to_bits() ^ last.to_bits()).leading_zeros(),
-            (IpAddr::V6(first), IpAddr::V6(last)) => (first.to_bits() ^ last.to_bits()).leading_zeros(),
+            (IpAddr::V4(first), IpAddr::V4(last)) => {
+                (first.to_bits() ^ last.to_bits()).leading_zeros()
+            }
+            (IpAddr::V6(first), IpAddr::V6(last)) => {
+                (first.to_bits() ^ last.to_bits()).leading_zeros()
+            }
             _ => return None,
         };
         let network = IpNet::new(first, prefix as u8).ok()?;

@@ -30,7 +30,8 @@ pub mod command {
     pub const GET_GENERATION: u8 = 16;
 }
 
-/// A comment and a fingerprint in the user data of a rule. `nft` ignores kinds that it does not know.
+/// A comment and a fingerprint in the user data of a rule. `nft` ignores kinds that it does not
+/// know.
 pub const COMMENT: u8 = 0;
 pub const FINGERPRINT: u8 = 0x70;
 
@@ -41,9 +42,13 @@ const MESSAGE_SIZE: usize = 48 << 10;
 const ELEMENT_SIZE: usize = 48;
 const LONGEST_COMMENT: usize = 127;
 
-/// A batch that is done as a whole or not at all, and whose last operation is answered. With a generation it is only done if
-/// the rule set still is that one.
-pub fn batch(messages: &mut Messages, generation: Option<u32>, operations: impl FnOnce(&mut Messages)) {
+/// A batch that is done as a whole or not at all, and whose last operation is answered. With a
+/// generation it is only done if the rule set still is that one.
+pub fn batch(
+    messages: &mut Messages,
+    generation: Option<u32>,
+    operations: impl FnOnce(&mut Messages),
+) {
     marker(messages, 0x10, generation);
     operations(messages);
     messages.acknowledge_last();
@@ -83,7 +88,13 @@ struct Place<'a> {
 }
 
 /// Every message begins with the name of the table.
-fn send(m: &mut Messages, command: u8, flags: u16, place: Place<'_>, body: impl FnOnce(&mut Messages)) {
+fn send(
+    m: &mut Messages,
+    command: u8,
+    flags: u16,
+    place: Place<'_>,
+    body: impl FnOnce(&mut Messages),
+) {
     m.netfilter(NFTABLES, command, flags, family_number(place.family), |m| {
         m.put_str(1, place.table);
         body(m);
@@ -92,17 +103,28 @@ fn send(m: &mut Messages, command: u8, flags: u16, place: Place<'_>, body: impl 
 
 fn step(m: &mut Messages, table: &str, step: &Step) {
     let create = flags::CREATE;
-    let at = |family: &Family| Place { family: *family, table };
+    let at = |family: &Family| Place {
+        family: *family,
+        table,
+    };
     match step {
-        Step::AddTable(family) => send(m, command::NEW_TABLE, create, at(family), |m| m.put_u32_be(2, 0)),
+        Step::AddTable(family) => send(m, command::NEW_TABLE, create, at(family), |m| {
+            m.put_u32_be(2, 0)
+        }),
         Step::DeleteTable(family) => delete_table(m, *family, table),
         Step::AddSet(family, set, size) => add_set(m, at(family), *set, *size),
         Step::DeleteSet(family, name) => named(m, command::DELETE_SET, at(family), 2, name),
         Step::EmptySet(family, set) => named(m, command::DELETE_ELEMENT, at(family), 2, set.name()),
-        Step::AddChain(family, name, base) => send(m, command::NEW_CHAIN, create | flags::EXCLUSIVE, at(family), |m| {
-            m.put_str(3, name);
-            base.iter().for_each(|base| hook(m, base));
-        }),
+        Step::AddChain(family, name, base) => send(
+            m,
+            command::NEW_CHAIN,
+            create | flags::EXCLUSIVE,
+            at(family),
+            |m| {
+                m.put_str(3, name);
+                base.iter().for_each(|base| hook(m, base));
+            },
+        ),
         Step::DeleteChain(family, name) => named(m, command::DELETE_CHAIN, at(family), 3, name),
         Step::EmptyChain(family, name) => named(m, command::DELETE_RULE, at(family), 2, name),
         Step::AddRule(family, chain, rule) => add_rule(m, at(family), chain, rule),
@@ -124,51 +146,72 @@ fn hook(m: &mut Messages, base: &Base) {
 }
 
 fn add_rule(m: &mut Messages, place: Place<'_>, chain: &str, rule: &Rule) {
-    send(m, command::NEW_RULE, flags::CREATE | flags::APPEND, place, |m| {
-        m.put_str(2, chain);
-        m.nested(4, |m| m.raw(&rule.expressions));
-        let mut userdata = vec![FINGERPRINT, 8];
-        userdata.extend(rule.fingerprint.to_be_bytes());
-        userdata.extend(rule.comment.map(comment).unwrap_or_default());
-        m.put(7, &userdata);
-    });
+    send(
+        m,
+        command::NEW_RULE,
+        flags::CREATE | flags::APPEND,
+        place,
+        |m| {
+            m.put_str(2, chain);
+            m.nested(4, |m| m.raw(&rule.expressions));
+            let mut userdata = vec![FINGERPRINT, 8];
+            userdata.extend(rule.fingerprint.to_be_bytes());
+            userdata.extend(rule.comment.map(comment).unwrap_or_default());
+            m.put(7, &userdata);
+        },
+    );
 }
 
 /// As `nft` stores comments: kind, length, text with a zero byte at its end.
 fn comment(text: &str) -> Vec<u8> {
     let text = as_comment(text);
-    [COMMENT, text.len() as u8 + 1].into_iter().chain(text.bytes()).chain([0]).collect()
+    [COMMENT, text.len() as u8 + 1]
+        .into_iter()
+        .chain(text.bytes())
+        .chain([0])
+        .collect()
 }
 
 /// As much of it as a comment can have, which is what comes back.
 pub fn as_comment(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(LONGEST_COMMENT)).unwrap_or_default()
+    text.get(..text.floor_char_boundary(LONGEST_COMMENT))
+        .unwrap_or_default()
 }
 
 fn add_set(m: &mut Messages, place: Place<'_>, set: Set, size: u32) {
     let (definition, details) = (set.definition(place.family), set.details(place.family));
-    send(m, command::NEW_SET, flags::CREATE | flags::EXCLUSIVE, place, |m| {
-        m.put_str(2, set.name());
-        m.put_u32_be(3, definition.flags);
-        m.put_u32_be(4, definition.key_type);
-        m.put_u32_be(5, definition.key_length);
-        if definition.data_type != 0 {
-            m.put_u32_be(6, definition.data_type);
-            m.put_u32_be(7, definition.data_length);
-        }
-        // The kernel wants a number that is unlike others in the batch.
-        m.put_u32_be(10, set as u32 + 1);
-        m.nested(9, |m| {
-            if size > 0 {
-                m.put_u32_be(1, size);
+    send(
+        m,
+        command::NEW_SET,
+        flags::CREATE | flags::EXCLUSIVE,
+        place,
+        |m| {
+            m.put_str(2, set.name());
+            m.put_u32_be(3, definition.flags);
+            m.put_u32_be(4, definition.key_type);
+            m.put_u32_be(5, definition.key_length);
+            if definition.data_type != 0 {
+                m.put_u32_be(6, definition.data_type);
+                m.put_u32_be(7, definition.data_length);
             }
-            if !details.parts.is_empty() {
-                let part = |m: &mut Messages, length: &u8| m.nested(1, |m| m.put_u32_be(1, u32::from(*length)));
-                m.nested(2, |m| details.parts.iter().for_each(|length| part(m, length)));
-            }
-        });
-        m.put(13, &details.userdata);
-    });
+            // The kernel wants a number that is unlike others in the batch.
+            m.put_u32_be(10, set as u32 + 1);
+            m.nested(9, |m| {
+                if size > 0 {
+                    m.put_u32_be(1, size);
+                }
+                if !details.parts.is_empty() {
+                    let part = |m: &mut Messages, length: &u8| {
+                        m.nested(1, |m| m.put_u32_be(1, u32::from(*length)))
+                    };
+                    m.nested(2, |m| {
+                        details.parts.iter().for_each(|length| part(m, length))
+                    });
+                }
+            });
+            m.put(13, &details.userdata);
+        },
+    );
 }
 
 /// Elements, which are in the order of their sets, in as few messages as they fit into.

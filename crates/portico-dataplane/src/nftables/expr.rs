@@ -1,6 +1,7 @@
 //! The expressions that rules are made of, as the kernel takes them.
 //!
-//! Registers hold four bytes each and are numbered from [`REGISTER`]; an IPv6 address takes four of them.
+//! Registers hold four bytes each and are numbered from [`REGISTER`]; an IPv6 address takes four of
+//! them.
 
 use super::element::Set;
 use crate::doorstep::{Queue, Way};
@@ -43,7 +44,10 @@ pub struct Expressions {
 
 impl Expressions {
     pub fn new(family: Family) -> Expressions {
-        Expressions { family, out: Messages::new() }
+        Expressions {
+            family,
+            out: Messages::new(),
+        }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -150,18 +154,25 @@ impl Expressions {
     }
 
     fn source(self, to: u32) -> Self {
-        let (offset, length) = (if self.family == Family::V4 { 12 } else { 8 }, self.address_length());
+        let (offset, length) = (
+            if self.family == Family::V4 { 12 } else { 8 },
+            self.address_length(),
+        );
         self.payload(NETWORK_HEADER, offset, length, to)
     }
 
     fn destination(self, to: u32) -> Self {
-        let (offset, length) = (if self.family == Family::V4 { 16 } else { 24 }, self.address_length());
+        let (offset, length) = (
+            if self.family == Family::V4 { 16 } else { 24 },
+            self.address_length(),
+        );
         self.payload(NETWORK_HEADER, offset, length, to)
     }
 
     /// `meta l4proto . th dport`
     fn service(self, to: u32) -> Self {
-        self.meta(META_PROTOCOL, to).payload(TRANSPORT_HEADER, 2, 2, to + 1)
+        self.meta(META_PROTOCOL, to)
+            .payload(TRANSPORT_HEADER, 2, 2, to + 1)
     }
 
     /// `ip daddr . meta l4proto . th dport`
@@ -219,7 +230,8 @@ impl Expressions {
 
     /// `ip daddr . meta l4proto . th dport @set`
     pub fn service_in(self, set: Set) -> Self {
-        self.destination_service(REGISTER).look_up(set, REGISTER, None, false)
+        self.destination_service(REGISTER)
+            .look_up(set, REGISTER, None, false)
     }
 
     /// `meta l4proto . th dport @set`
@@ -230,23 +242,29 @@ impl Expressions {
     /// `ip daddr . meta l4proto . th dport . ip saddr != @set`
     pub fn service_and_source_not_in(self, set: Set) -> Self {
         let source = REGISTER + self.width() + 2;
-        self.destination_service(REGISTER).source(source).look_up(set, REGISTER, None, true)
+        self.destination_service(REGISTER)
+            .source(source)
+            .look_up(set, REGISTER, None, true)
     }
 
     /// `ip saddr . ip daddr @set`
     pub fn both_addresses_in(self, set: Set) -> Self {
         let destination = REGISTER + self.width();
-        self.source(REGISTER).destination(destination).look_up(set, REGISTER, None, false)
+        self.source(REGISTER)
+            .destination(destination)
+            .look_up(set, REGISTER, None, false)
     }
 
     /// `ip daddr @set`
     pub fn destination_in(self, set: Set) -> Self {
-        self.destination(REGISTER).look_up(set, REGISTER, None, false)
+        self.destination(REGISTER)
+            .look_up(set, REGISTER, None, false)
     }
 
     /// `ip daddr != @set`
     pub fn destination_not_in(self, set: Set) -> Self {
-        self.destination(REGISTER).look_up(set, REGISTER, None, true)
+        self.destination(REGISTER)
+            .look_up(set, REGISTER, None, true)
     }
 
     /// `ip saddr 10.0.0.0/8`, or `!=`
@@ -272,7 +290,8 @@ impl Expressions {
     /// `meta l4proto tcp`
     pub fn tcp(self) -> Self {
         const TCP: u8 = 6;
-        self.meta(META_PROTOCOL, REGISTER).compare(REGISTER, EQUAL, &[TCP])
+        self.meta(META_PROTOCOL, REGISTER)
+            .compare(REGISTER, EQUAL, &[TCP])
     }
 
     /// `ip daddr address tcp dport port`
@@ -289,11 +308,9 @@ impl Expressions {
         const FLAGS: u32 = 13;
         const FIN_SYN_RST_ACK: u8 = 0x17;
         const SYN: u8 = 0x02;
-        self.payload(TRANSPORT_HEADER, FLAGS, 1, REGISTER).bitwise(REGISTER, &[FIN_SYN_RST_ACK], &[0]).compare(
-            REGISTER,
-            NOT_EQUAL,
-            &[SYN],
-        )
+        self.payload(TRANSPORT_HEADER, FLAGS, 1, REGISTER)
+            .bitwise(REGISTER, &[FIN_SYN_RST_ACK], &[0])
+            .compare(REGISTER, NOT_EQUAL, &[SYN])
     }
 
     /// `ip ttl > hops ip ttl set hops`, or `ip6 hoplimit`
@@ -301,14 +318,26 @@ impl Expressions {
         match self.family {
             Family::V4 => {
                 let (at, checksum) = (8, 10);
-                let fresh = self.payload(NETWORK_HEADER, at, 1, REGISTER).compare(REGISTER, GREATER, &[hops]);
+                let fresh = self.payload(NETWORK_HEADER, at, 1, REGISTER).compare(
+                    REGISTER,
+                    GREATER,
+                    &[hops],
+                );
                 // With the byte behind it: a checksum is over pairs.
-                let lowered = fresh.payload(NETWORK_HEADER, at, 2, REGISTER).bitwise(REGISTER, &[0, 0xff], &[hops, 0]);
+                let lowered = fresh.payload(NETWORK_HEADER, at, 2, REGISTER).bitwise(
+                    REGISTER,
+                    &[0, 0xff],
+                    &[hops, 0],
+                );
                 lowered.set_payload(at, 2, Some(checksum))
             }
             Family::V6 => {
                 let at = 7;
-                let fresh = self.payload(NETWORK_HEADER, at, 1, REGISTER).compare(REGISTER, GREATER, &[hops]);
+                let fresh = self.payload(NETWORK_HEADER, at, 1, REGISTER).compare(
+                    REGISTER,
+                    GREATER,
+                    &[hops],
+                );
                 fresh.constant(REGISTER, &[hops]).set_payload(at, 1, None)
             }
         }
@@ -338,7 +367,8 @@ impl Expressions {
         })
     }
 
-    /// `queue num number bypass`: to who listens there, and on as if nothing were where nobody does.
+    /// `queue num number bypass`: to who listens there, and on as if nothing were where nobody
+    /// does.
     pub fn queue(self, queue: Queue) -> Self {
         const BYPASS: u16 = 1;
         match queue.way {
@@ -365,10 +395,12 @@ impl Expressions {
     /// `dup to address device link`
     pub fn copy_to(self, host: std::net::IpAddr, link: u32) -> Self {
         let device = REGISTER + self.width();
-        self.constant(REGISTER, &octets(host)).constant(device, &link.to_ne_bytes()).add("dup", |m| {
-            m.put_u32_be(1, REGISTER);
-            m.put_u32_be(2, device);
-        })
+        self.constant(REGISTER, &octets(host))
+            .constant(device, &link.to_ne_bytes())
+            .add("dup", |m| {
+                m.put_u32_be(1, REGISTER);
+                m.put_u32_be(2, device);
+            })
     }
 
     /// `iifname "name"`, or `"name*"` if it is a prefix; or `!=`
@@ -377,7 +409,11 @@ impl Expressions {
         if !is_prefix {
             bytes.resize(16, 0);
         }
-        self.meta(META_INPUT_INTERFACE, REGISTER).compare(REGISTER, if equal { EQUAL } else { NOT_EQUAL }, &bytes)
+        self.meta(META_INPUT_INTERFACE, REGISTER).compare(
+            REGISTER,
+            if equal { EQUAL } else { NOT_EQUAL },
+            &bytes,
+        )
     }
 
     /// `fib daddr type local`
@@ -403,7 +439,9 @@ impl Expressions {
 
     /// `meta mark set meta mark | bit`
     pub fn set_mark(self, bit: u32) -> Self {
-        self.meta(META_MARK, REGISTER).bits(REGISTER, !bit, bit).set_meta(META_MARK, REGISTER)
+        self.meta(META_MARK, REGISTER)
+            .bits(REGISTER, !bit, bit)
+            .set_meta(META_MARK, REGISTER)
     }
 
     /// `meta mark & bit != 0 meta mark set meta mark ^ bit`
@@ -423,12 +461,16 @@ impl Expressions {
 
     /// `meta priority set ip daddr . meta l4proto . th dport map @set`
     pub fn number_of_service(self, set: Set) -> Self {
-        self.destination_service(REGISTER).look_up(set, REGISTER, Some(REGISTER), false).keep_number()
+        self.destination_service(REGISTER)
+            .look_up(set, REGISTER, Some(REGISTER), false)
+            .keep_number()
     }
 
     /// `meta priority set meta l4proto . th dport map @set`
     pub fn number_of_port(self, set: Set) -> Self {
-        self.service(REGISTER).look_up(set, REGISTER, Some(REGISTER), false).keep_number()
+        self.service(REGISTER)
+            .look_up(set, REGISTER, Some(REGISTER), false)
+            .keep_number()
     }
 
     fn keep_number(self) -> Self {
@@ -441,22 +483,28 @@ impl Expressions {
 
     /// `meta priority & mask == value`
     pub fn number_is(self, mask: u32, value: u32) -> Self {
-        self.masked_number(mask, REGISTER).compare(REGISTER, EQUAL, &value.to_ne_bytes())
+        self.masked_number(mask, REGISTER)
+            .compare(REGISTER, EQUAL, &value.to_ne_bytes())
     }
 
     /// `meta priority & mask vmap @set`
     pub fn number_verdict(self, mask: u32, set: Set) -> Self {
-        self.masked_number(mask, REGISTER).look_up(set, REGISTER, Some(VERDICT), false)
+        self.masked_number(mask, REGISTER)
+            .look_up(set, REGISTER, Some(VERDICT), false)
     }
 
     /// `meta priority set meta priority & mask map @set`
     pub fn translate_number(self, mask: u32, set: Set) -> Self {
-        self.masked_number(mask, REGISTER).look_up(set, REGISTER, Some(REGISTER), false).keep_number()
+        self.masked_number(mask, REGISTER)
+            .look_up(set, REGISTER, Some(REGISTER), false)
+            .keep_number()
     }
 
     /// `meta priority set meta priority & mask | bits`
     pub fn change_number(self, mask: u32, bits: u32) -> Self {
-        self.meta(META_PRIORITY, REGISTER).bits(REGISTER, mask, bits).keep_number()
+        self.meta(META_PRIORITY, REGISTER)
+            .bits(REGISTER, mask, bits)
+            .keep_number()
     }
 
     /// `meta priority set none`
@@ -503,7 +551,9 @@ impl Expressions {
 
     /// `meta priority set meta priority & mask . ip saddr map @set`
     pub fn member_of_client(self, mask: u32, set: Set) -> Self {
-        self.client(mask).look_up(set, REGISTER, Some(REGISTER), false).keep_number()
+        self.client(mask)
+            .look_up(set, REGISTER, Some(REGISTER), false)
+            .keep_number()
     }
 
     /// `meta priority & mask . ip saddr`
@@ -526,7 +576,9 @@ impl Expressions {
     /// `delete @set { client : meta priority }`
     pub fn forget_client(self, mask: u32, set: Set) -> Self {
         let member = REGISTER + 1 + self.width();
-        self.client(mask).meta(META_PRIORITY, member).change_set(set, 2, member, None)
+        self.client(mask)
+            .meta(META_PRIORITY, member)
+            .change_set(set, 2, member, None)
     }
 
     fn change_set(self, set: Set, operation: u32, data: u32, timeout: Option<u32>) -> Self {

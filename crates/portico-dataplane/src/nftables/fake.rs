@@ -65,12 +65,16 @@ impl Fake {
 
     /// Somebody else changes something.
     pub fn interfere(&self, step: &Step) {
-        self.lock().step(step).expect("the interference is possible");
+        self.lock()
+            .step(step)
+            .expect("the interference is possible");
     }
 
     /// Somebody else takes an element away.
     pub fn take_element(&self, family: Family, element: &Element) {
-        self.lock().element(family, element, false).expect("the element is there");
+        self.lock()
+            .element(family, element, false)
+            .expect("the element is there");
     }
 
     /// Batches that were done.
@@ -84,7 +88,11 @@ impl Fake {
             .tables
             .get(family)
             .iter()
-            .flat_map(|t| t.sets.values().flat_map(|set| set.elements.values().cloned()))
+            .flat_map(|t| {
+                t.sets
+                    .values()
+                    .flat_map(|set| set.elements.values().cloned())
+            })
             .collect()
     }
 
@@ -97,16 +105,26 @@ impl Kernel for Fake {
     fn read(&mut self) -> Result<Snapshot, ApplyError> {
         let mut state = self.lock();
         state.known = state.generation;
-        let mut snapshot = Snapshot { generation: state.generation, ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            generation: state.generation,
+            ..Snapshot::default()
+        };
         for family in Family::BOTH {
-            *snapshot.tables.get_mut(family) = state.tables.get(family).as_ref().map(|table| table.found(family));
+            *snapshot.tables.get_mut(family) = state
+                .tables
+                .get(family)
+                .as_ref()
+                .map(|table| table.found(family));
         }
         Ok(snapshot)
     }
 
     fn tables(&mut self) -> Result<PerFamily<bool>, ApplyError> {
         let state = self.lock();
-        Ok(PerFamily { v4: state.tables.v4.is_some(), v6: state.tables.v6.is_some() })
+        Ok(PerFamily {
+            v4: state.tables.v4.is_some(),
+            v6: state.tables.v6.is_some(),
+        })
     }
 
     fn is_undisturbed(&mut self) -> bool {
@@ -119,7 +137,10 @@ impl Kernel for Fake {
         match state.faults.pop_front() {
             Some(Fault::Errno(errno)) => {
                 let source = io::Error::from_raw_os_error(errno);
-                return Err(CommitError::Failed(ApplyError::Kernel { doing: "fault".to_owned(), source }));
+                return Err(CommitError::Failed(ApplyError::Kernel {
+                    doing: "fault".to_owned(),
+                    source,
+                }));
             }
             Some(Fault::Meanwhile(step)) => state.step(&step).map_err(refused)?,
             None => {}
@@ -148,13 +169,19 @@ trait CloneTables {
 
 impl CloneTables for PerFamily<Option<Table>> {
     fn clone_tables(&self) -> Self {
-        PerFamily { v4: self.v4.clone(), v6: self.v6.clone() }
+        PerFamily {
+            v4: self.v4.clone(),
+            v6: self.v6.clone(),
+        }
     }
 }
 
 fn refused(problem: String) -> CommitError {
     let source = io::Error::new(io::ErrorKind::InvalidInput, problem);
-    CommitError::Failed(ApplyError::Kernel { doing: "nftables batch".to_owned(), source })
+    CommitError::Failed(ApplyError::Kernel {
+        doing: "nftables batch".to_owned(),
+        source,
+    })
 }
 
 impl State {
@@ -162,14 +189,20 @@ impl State {
         plan.before.iter().try_for_each(|step| self.step(step))?;
         for (elements, add) in [(&plan.removed, false), (&plan.added, true)] {
             for family in Family::BOTH {
-                elements.get(family).iter().try_for_each(|element| self.element(family, element, add))?;
+                elements
+                    .get(family)
+                    .iter()
+                    .try_for_each(|element| self.element(family, element, add))?;
             }
         }
         plan.after.iter().try_for_each(|step| self.step(step))
     }
 
     fn table(&mut self, family: Family) -> Result<&mut Table, String> {
-        self.tables.get_mut(family).as_mut().ok_or_else(|| format!("no table in {family:?}"))
+        self.tables
+            .get_mut(family)
+            .as_mut()
+            .ok_or_else(|| format!("no table in {family:?}"))
     }
 
     fn step(&mut self, step: &Step) -> Result<(), String> {
@@ -179,12 +212,18 @@ impl State {
                 self.tables.get_mut(*family).get_or_insert_default();
                 Ok(())
             }
-            Step::DeleteTable(family) => {
-                self.tables.get_mut(*family).take().map(drop).ok_or(format!("{step:?}: no table"))
-            }
+            Step::DeleteTable(family) => self
+                .tables
+                .get_mut(*family)
+                .take()
+                .map(drop)
+                .ok_or(format!("{step:?}: no table")),
             Step::AddSet(family, set, size) => self.table(*family)?.add_set(set.name(), *size),
             Step::DeleteSet(family, name) => self.table(*family)?.delete_set(name),
-            Step::EmptySet(family, set) => self.table(*family)?.set(set.name()).map(|set| set.elements.clear()),
+            Step::EmptySet(family, set) => self
+                .table(*family)?
+                .set(set.name())
+                .map(|set| set.elements.clear()),
             Step::AddChain(family, name, base) => {
                 let base = base.as_ref().map(|base| FoundBase {
                     kind: base.kind.to_owned(),
@@ -195,7 +234,10 @@ impl State {
                 self.table(*family)?.add_chain(name, base)
             }
             Step::DeleteChain(family, name) => self.table(*family)?.delete_chain(name),
-            Step::EmptyChain(family, name) => self.table(*family)?.chain(name).map(|chain| chain.rules.clear()),
+            Step::EmptyChain(family, name) => self
+                .table(*family)?
+                .chain(name)
+                .map(|chain| chain.rules.clear()),
             Step::AddRule(family, name, rule) => self.table(*family)?.add_rule(name, rule),
         }
     }
@@ -209,7 +251,9 @@ impl State {
         let set = table.set(element.set().name())?;
         let (key, present) = (element.key(), set.elements.get(&element.key()));
         match (add, present) {
-            (true, Some(present)) => return Err(format!("{element:?} is there already: {present:?}")),
+            (true, Some(present)) => {
+                return Err(format!("{element:?} is there already: {present:?}"));
+            }
             (false, None) => return Err(format!("{element:?} is not there")),
             (false, Some(_)) => drop(set.elements.remove(&key)),
             (true, None) => {
@@ -217,7 +261,10 @@ impl State {
                     return Err(format!("no room for {element:?}"));
                 }
                 if element.set() == Set::AllowedSources
-                    && set.elements.values().any(|present| overlap(present, element))
+                    && set
+                        .elements
+                        .values()
+                        .any(|present| overlap(present, element))
                 {
                     return Err(format!("{element:?} overlaps"));
                 }
@@ -230,47 +277,90 @@ impl State {
 
 impl Table {
     fn set(&mut self, name: &str) -> Result<&mut SetInMemory, String> {
-        self.sets.get_mut(name).ok_or_else(|| format!("no set {name}"))
+        self.sets
+            .get_mut(name)
+            .ok_or_else(|| format!("no set {name}"))
     }
 
     fn chain(&mut self, name: &str) -> Result<&mut Chain, String> {
-        self.chains.get_mut(name).ok_or_else(|| format!("no chain {name}"))
+        self.chains
+            .get_mut(name)
+            .ok_or_else(|| format!("no chain {name}"))
     }
 
     fn add_set(&mut self, name: &str, size: u32) -> Result<(), String> {
-        match self.sets.insert(Arc::from(name), SetInMemory { size, elements: BTreeMap::new() }) {
+        match self.sets.insert(
+            Arc::from(name),
+            SetInMemory {
+                size,
+                elements: BTreeMap::new(),
+            },
+        ) {
             None => Ok(()),
             Some(_) => Err(format!("set {name} exists")),
         }
     }
 
     fn delete_set(&mut self, name: &str) -> Result<(), String> {
-        if self.rules().any(|rule| references(rule).sets.iter().any(|set| set == name)) {
+        if self
+            .rules()
+            .any(|rule| references(rule).sets.iter().any(|set| set == name))
+        {
             return Err(format!("set {name} is in use"));
         }
-        self.sets.remove(name).map(drop).ok_or_else(|| format!("no set {name}"))
+        self.sets
+            .remove(name)
+            .map(drop)
+            .ok_or_else(|| format!("no set {name}"))
     }
 
     fn add_chain(&mut self, name: &Arc<str>, base: Option<FoundBase>) -> Result<(), String> {
-        match self.chains.insert(name.clone(), Chain { base, rules: Vec::new() }) {
+        match self.chains.insert(
+            name.clone(),
+            Chain {
+                base,
+                rules: Vec::new(),
+            },
+        ) {
             None => Ok(()),
             Some(_) => Err(format!("chain {name} exists")),
         }
     }
 
     fn delete_chain(&mut self, name: &Arc<str>) -> Result<(), String> {
-        let by_rule = self.rules().any(|rule| references(rule).chains.iter().any(|chain| **chain == **name));
-        let leads_there = |element: &Element| matches!(element, Element::Class { chain, .. } if chain == name);
-        if by_rule || self.sets.values().flat_map(|set| set.elements.values()).any(leads_there) {
+        let by_rule = self.rules().any(|rule| {
+            references(rule)
+                .chains
+                .iter()
+                .any(|chain| **chain == **name)
+        });
+        let leads_there =
+            |element: &Element| matches!(element, Element::Class { chain, .. } if chain == name);
+        if by_rule
+            || self
+                .sets
+                .values()
+                .flat_map(|set| set.elements.values())
+                .any(leads_there)
+        {
             return Err(format!("chain {name} is in use"));
         }
-        self.chains.remove(name).map(drop).ok_or_else(|| format!("no chain {name}"))
+        self.chains
+            .remove(name)
+            .map(drop)
+            .ok_or_else(|| format!("no chain {name}"))
     }
 
     fn add_rule(&mut self, name: &str, rule: &Rule) -> Result<(), String> {
         let needed = references(rule);
-        needed.chains.iter().try_for_each(|chain| self.chain(chain).map(drop))?;
-        needed.sets.iter().try_for_each(|set| self.set(set).map(drop))?;
+        needed
+            .chains
+            .iter()
+            .try_for_each(|chain| self.chain(chain).map(drop))?;
+        needed
+            .sets
+            .iter()
+            .try_for_each(|set| self.set(set).map(drop))?;
         self.chain(name)?.rules.push(rule.clone());
         Ok(())
     }
@@ -281,14 +371,32 @@ impl Table {
 
     fn found(&self, family: Family) -> FoundTable {
         let chain = |(name, chain): (&Arc<str>, &Chain)| {
-            let rules = chain.rules.iter().map(|rule| Some(rule.fingerprint)).collect();
-            (name.clone(), FoundChain { base: chain.base.clone(), rules })
+            let rules = chain
+                .rules
+                .iter()
+                .map(|rule| Some(rule.fingerprint))
+                .collect();
+            (
+                name.clone(),
+                FoundChain {
+                    base: chain.base.clone(),
+                    rules,
+                },
+            )
         };
         let set = |(name, set): (&Arc<str>, &SetInMemory)| {
             let definition = Set::by_name(name)?.definition(family);
             let mut elements: Vec<Element> = set.elements.values().cloned().collect();
             elements.sort();
-            Some((name.clone(), FoundSet { definition, size: set.size, elements, unknown: 0 }))
+            Some((
+                name.clone(),
+                FoundSet {
+                    definition,
+                    size: set.size,
+                    elements,
+                    unknown: 0,
+                },
+            ))
         };
         FoundTable {
             flags: 0,
@@ -309,9 +417,19 @@ fn references(rule: &Rule) -> References {
     let mut references = References::default();
     for expression in attributes(&rule.expressions) {
         let part = |kind| expression.nested().find_kind(kind);
-        let (Some(name), Some(data)) = (part(1).and_then(|name| name.text()), part(2)) else { continue };
+        let (Some(name), Some(data)) = (part(1).and_then(|name| name.text()), part(2)) else {
+            continue;
+        };
         let first = data.nested().find_kind(1).and_then(|set| set.text());
-        let verdict = || data.nested().find_kind(2)?.nested().find_kind(2)?.nested().find_kind(2)?.text();
+        let verdict = || {
+            data.nested()
+                .find_kind(2)?
+                .nested()
+                .find_kind(2)?
+                .nested()
+                .find_kind(2)?
+                .text()
+        };
         match name {
             "lookup" | "dynset" => references.sets.extend(first.map(str::to_owned)),
             "immediate" => references.chains.extend(verdict().map(str::to_owned)),

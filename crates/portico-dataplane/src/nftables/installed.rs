@@ -1,5 +1,6 @@
-//! What one address family has installed, and how a changed port changes it. Pure: the allocation of pools, slots, classes
-//! and members, and the elements that several ports share. No two ports have the same frontend: the model sees to that.
+//! What one address family has installed, and how a changed port changes it. Pure: the allocation
+//! of pools, slots, classes and members, and the elements that several ports share. No two ports
+//! have the same frontend: the model sees to that.
 
 use super::classes::{self, Classes};
 use super::counts::Counts;
@@ -12,7 +13,9 @@ use super::slots;
 use super::sticky::Sticky;
 use crate::ApplyError;
 use portico_model::hash::Map;
-use portico_model::table::{Change, Family, ForwardingTable, FrontendKind, NodePortAddresses, PortKey, ServicePort};
+use portico_model::table::{
+    Change, Family, ForwardingTable, FrontendKind, NodePortAddresses, PortKey, ServicePort,
+};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -102,11 +105,18 @@ impl Installed {
         self.classes.adopt(number, class);
     }
 
-    /// Make some classes before they are needed. The rule of a new chain takes the kernel the longer the more endpoints
-    /// there are, since it looks at all that the rule could find; while there are none it takes nothing.
+    /// Make some classes before they are needed. The rule of a new chain takes the kernel the
+    /// longer the more endpoints there are, since it looks at all that the rule could find; while
+    /// there are none it takes nothing.
     pub fn prepare_classes(&mut self, delta: &mut Delta) -> Result<(), ApplyError> {
         for endpoints in 1..=PREPARED {
-            let number = self.classes.acquire(Class { endpoints, affinity: None }, delta)?;
+            let number = self.classes.acquire(
+                Class {
+                    endpoints,
+                    affinity: None,
+                },
+                delta,
+            )?;
             self.classes.release(number);
         }
         Ok(())
@@ -115,35 +125,61 @@ impl Installed {
     /// Of the numbers below this one those may be given to new ports which will not be adopted.
     pub fn reserve(&mut self, below: Pair, will_be_adopted: impl Fn(Pair) -> bool) {
         self.ports.resize_with(below.max(1) as usize, || None);
-        self.free = (1..below).rev().filter(|pair| !will_be_adopted(*pair)).collect();
+        self.free = (1..below)
+            .rev()
+            .filter(|pair| !will_be_adopted(*pair))
+            .collect();
     }
 
     /// What has to change for the table to be installed.
     pub fn changes_to(&self, table: &ForwardingTable) -> Vec<Change> {
-        let installed = |key: &PortKey| self.pairs.get(key).and_then(|pair| self.port(*pair)).map(|port| &port.wanted);
-        let wanted = table.ports.iter().filter(|(key, _)| key.family == self.family);
-        let changed =
-            wanted.filter(|(key, port)| installed(key).is_none_or(|old| !Arc::ptr_eq(old, port) && old != *port));
+        let installed = |key: &PortKey| {
+            self.pairs
+                .get(key)
+                .and_then(|pair| self.port(*pair))
+                .map(|port| &port.wanted)
+        };
+        let wanted = table
+            .ports
+            .iter()
+            .filter(|(key, _)| key.family == self.family);
+        let changed = wanted.filter(|(key, port)| {
+            installed(key).is_none_or(|old| !Arc::ptr_eq(old, port) && old != *port)
+        });
         let change = |key: &PortKey, after: Option<&Arc<ServicePort>>| Change {
             key: key.clone(),
             before: installed(key).cloned(),
             after: after.cloned(),
         };
-        let gone = self.pairs.keys().filter(|key| !table.ports.contains_key(key));
-        changed.map(|(key, port)| change(key, Some(port))).chain(gone.map(|key| change(key, None))).collect()
+        let gone = self
+            .pairs
+            .keys()
+            .filter(|key| !table.ports.contains_key(key));
+        changed
+            .map(|(key, port)| change(key, Some(port)))
+            .chain(gone.map(|key| change(key, None)))
+            .collect()
     }
 
     /// A set of a given size will not have more elements than this when these changes are made.
     pub fn at_most(&self, set: Set, changes: &[Change]) -> usize {
         let ports = self.ports.iter().flatten();
-        let changed = changes.iter().filter(|change| change.key.family == self.family);
+        let changed = changes
+            .iter()
+            .filter(|change| change.key.family == self.family);
         let new = changed.filter_map(|change| change.after.as_ref());
         let endpoints = |port: &ServicePort| port.cluster.len() + port.local.len();
         match set {
-            Set::Frontends => ports.map(|port| &port.wanted).chain(new).map(|port| port.frontends.len()).sum(),
+            Set::Frontends => ports
+                .map(|port| &port.wanted)
+                .chain(new)
+                .map(|port| port.frontends.len())
+                .sum(),
             Set::Hairpin => self.hairpins.len() + new.map(|port| endpoints(port)).sum::<usize>(),
             _ => {
-                let slots = ports.flat_map(|port| &port.pools).map(|pool| pool.slots.len());
+                let slots = ports
+                    .flat_map(|port| &port.pools)
+                    .map(|pool| pool.slots.len());
                 slots.sum::<usize>() + new.map(|port| endpoints(port)).sum::<usize>()
             }
         }
@@ -157,8 +193,14 @@ impl Installed {
         wanted.retain(|address| Family::of(*address) == self.family);
         wanted.sort_unstable();
         wanted.dedup();
-        delta.removed.extend(self.node_port_addresses.drain(..).map(Element::NodePortAddress));
-        delta.added.extend(wanted.iter().copied().map(Element::NodePortAddress));
+        delta.removed.extend(
+            self.node_port_addresses
+                .drain(..)
+                .map(Element::NodePortAddress),
+        );
+        delta
+            .added
+            .extend(wanted.iter().copied().map(Element::NodePortAddress));
         self.node_port_addresses = wanted;
     }
 
@@ -177,19 +219,28 @@ impl Installed {
     }
 
     pub fn class_elements(&self) -> impl Iterator<Item = Element> {
-        self.classes.iter().map(|(number, class)| classes::element(number, &class))
+        self.classes
+            .iter()
+            .map(|(number, class)| classes::element(number, &class))
     }
 
     /// Everything that is installed.
     pub fn elements(&self) -> Vec<Element> {
         let mut all = Vec::new();
         for (pair, port) in self.ports.iter().enumerate() {
-            let (pair, Some(port)) = (pair as Pair, port) else { continue };
+            let (pair, Some(port)) = (pair as Pair, port) else {
+                continue;
+            };
             port.elements(pair, &mut all);
         }
         all.extend(self.cluster_ips.addresses().map(Element::ClusterIp));
         all.extend(self.hairpins.addresses().map(Element::Hairpin));
-        all.extend(self.node_port_addresses.iter().copied().map(Element::NodePortAddress));
+        all.extend(
+            self.node_port_addresses
+                .iter()
+                .copied()
+                .map(Element::NodePortAddress),
+        );
         all.extend(self.class_elements());
         all
     }
@@ -199,7 +250,9 @@ impl Installed {
             return Ok(pair);
         }
         if self.ports.len() >= PAIRS {
-            return Err(ApplyError::Limit(format!("more than {PAIRS} service ports in one address family")));
+            return Err(ApplyError::Limit(format!(
+                "more than {PAIRS} service ports in one address family"
+            )));
         }
         self.ports.push(None);
         Ok(self.ports.len() as Pair - 1)
@@ -215,8 +268,8 @@ impl Installed {
         }
     }
 
-    /// What is installed for a port becomes what is wanted: all of the old goes, all of the new comes, and the delta
-    /// keeps the difference.
+    /// What is installed for a port becomes what is wanted: all of the old goes, all of the new
+    /// comes, and the delta keeps the difference.
     fn update(
         &mut self,
         pair: Pair,
@@ -224,12 +277,16 @@ impl Installed {
         found: &Found,
         delta: &mut Delta,
     ) -> Result<(), ApplyError> {
-        let Some(port) = self.port(pair) else { return Ok(()) };
+        let Some(port) = self.port(pair) else {
+            return Ok(());
+        };
         let before = port.wanted.clone();
         port.elements(pair, &mut delta.removed);
         self.fill(pair, wanted, found, delta)?;
         self.count(&before, wanted, delta);
-        self.port(pair).into_iter().for_each(|port| port.elements(pair, &mut delta.added));
+        self.port(pair)
+            .into_iter()
+            .for_each(|port| port.elements(pair, &mut delta.added));
         Ok(())
     }
 
@@ -241,8 +298,11 @@ impl Installed {
         found: &Found,
         delta: &mut Delta,
     ) -> Result<(), ApplyError> {
-        let Some(port) = self.ports.get_mut(pair as usize).and_then(Option::as_mut) else { return Ok(()) };
-        let mut sides = [&wanted.cluster, &wanted.local].map(|side| slots::targets(self.family, side.iter()));
+        let Some(port) = self.ports.get_mut(pair as usize).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        let mut sides =
+            [&wanted.cluster, &wanted.local].map(|side| slots::targets(self.family, side.iter()));
         let mut wanted = wanted.clone();
         // What it had may be what it needs.
         for old in port.pools.iter_mut().filter_map(|pool| pool.class.take()) {
@@ -251,20 +311,32 @@ impl Installed {
         port.members = match Sticky::of(&wanted, &sides) {
             Some(sticky) if self.classes.has_room(&sticky.classes) => {
                 sides = sticky.sides;
-                let old = if port.members.is_empty() { &found.members } else { &port.members };
+                let old = if port.members.is_empty() {
+                    &found.members
+                } else {
+                    &port.members
+                };
                 slots::assign_fixed(old, &sticky.members)
             }
             Some(_) => {
                 tracing::warn!(port = %port.name, "there are too many timeouts of session affinity: it is served without");
-                wanted = Arc::new(ServicePort { affinity: None, ..ServicePort::clone(&wanted) });
+                wanted = Arc::new(ServicePort {
+                    affinity: None,
+                    ..ServicePort::clone(&wanted)
+                });
                 Vec::new()
             }
             None => Vec::new(),
         };
         for (side, targets) in sides.iter().enumerate() {
-            let (Some(pool), Some(found)) = (port.pools.get_mut(side), found.slots.get(side)) else { continue };
+            let (Some(pool), Some(found)) = (port.pools.get_mut(side), found.slots.get(side))
+            else {
+                continue;
+            };
             let class = Port::class_of(targets.len(), wanted.affinity, side == 1);
-            pool.class = class.map(|class| self.classes.acquire(class, delta)).transpose()?;
+            pool.class = class
+                .map(|class| self.classes.acquire(class, delta))
+                .transpose()?;
             let old: Vec<Option<Target>> = pool.slots.iter().copied().map(Some).collect();
             pool.slots = slots::assign(if old.is_empty() { found } else { &old }, targets);
         }
@@ -274,10 +346,13 @@ impl Installed {
 
     fn count(&mut self, before: &ServicePort, after: &ServicePort, delta: &mut Delta) {
         let addresses = |port| (cluster_ips(self.family, port), hairpins(self.family, port));
-        let ((old_ips, old_hairpins), (new_ips, new_hairpins)) = (addresses(before), addresses(after));
+        let ((old_ips, old_hairpins), (new_ips, new_hairpins)) =
+            (addresses(before), addresses(after));
         let (come, gone) = self.cluster_ips.exchange(&old_ips, &new_ips);
         delta.added.extend(come.into_iter().map(Element::ClusterIp));
-        delta.removed.extend(gone.into_iter().map(Element::ClusterIp));
+        delta
+            .removed
+            .extend(gone.into_iter().map(Element::ClusterIp));
         let (come, gone) = self.hairpins.exchange(&old_hairpins, &new_hairpins);
         delta.added.extend(come.into_iter().map(Element::Hairpin));
         delta.removed.extend(gone.into_iter().map(Element::Hairpin));
@@ -285,15 +360,25 @@ impl Installed {
 }
 
 fn cluster_ips(family: Family, port: &ServicePort) -> Vec<IpAddr> {
-    let of_cluster = port.frontends.iter().filter(|frontend| frontend.kind == FrontendKind::ClusterIp);
-    sorted(of_cluster.filter_map(|frontend| frontend.address).filter(|address| Family::of(*address) == family))
+    let of_cluster = port
+        .frontends
+        .iter()
+        .filter(|frontend| frontend.kind == FrontendKind::ClusterIp);
+    sorted(
+        of_cluster
+            .filter_map(|frontend| frontend.address)
+            .filter(|address| Family::of(*address) == family),
+    )
 }
 
-/// Endpoints that may be given their own connections, and then do not see the answer come back. Also those elsewhere: they
-/// ask for a node port here, or are here without anybody having said so.
+/// Endpoints that may be given their own connections, and then do not see the answer come back.
+/// Also those elsewhere: they ask for a node port here, or are here without anybody having said so.
 fn hairpins(family: Family, port: &ServicePort) -> Vec<IpAddr> {
     let all = port.cluster.iter().chain(port.local.iter());
-    sorted(all.map(|endpoint| endpoint.address).filter(|address| Family::of(*address) == family))
+    sorted(
+        all.map(|endpoint| endpoint.address)
+            .filter(|address| Family::of(*address) == family),
+    )
 }
 
 fn sorted(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {

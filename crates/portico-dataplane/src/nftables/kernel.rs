@@ -26,7 +26,8 @@ pub trait Kernel: Send {
     /// Nobody else touched our tables since they were read; `false` if it cannot be told.
     fn is_undisturbed(&mut self) -> bool;
 
-    /// Do all of a plan or nothing. With a generation it is done only if nobody changed any rule since.
+    /// Do all of a plan or nothing. With a generation it is done only if nobody changed any rule
+    /// since.
     fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError>;
 }
 
@@ -50,8 +51,14 @@ impl From<CommitError> for ApplyError {
     fn from(error: CommitError) -> ApplyError {
         match error {
             CommitError::Changed => {
-                let source = io::Error::new(io::ErrorKind::ResourceBusy, "the rule set changes all the time");
-                ApplyError::Kernel { doing: "nftables batch".to_owned(), source }
+                let source = io::Error::new(
+                    io::ErrorKind::ResourceBusy,
+                    "the rule set changes all the time",
+                );
+                ApplyError::Kernel {
+                    doing: "nftables batch".to_owned(),
+                    source,
+                }
             }
             CommitError::Failed(error) => error,
         }
@@ -76,15 +83,25 @@ const LARGE: usize = 2000;
 impl Netlink {
     pub fn open(table: Table) -> Result<Netlink, ApplyError> {
         let unwatched = Netlink::unwatched(table)?;
-        let watch = Watch::open(unwatched.socket.port(), table.name)
-            .inspect_err(|error| tracing::warn!(%error, "cannot notice who else changes nftables rules"));
-        Ok(Netlink { watch: watch.ok(), ..unwatched })
+        let watch = Watch::open(unwatched.socket.port(), table.name).inspect_err(
+            |error| tracing::warn!(%error, "cannot notice who else changes nftables rules"),
+        );
+        Ok(Netlink {
+            watch: watch.ok(),
+            ..unwatched
+        })
     }
 
     /// For a table that is read each time.
     pub fn unwatched(table: Table) -> Result<Netlink, ApplyError> {
-        let socket = Socket::netfilter().map_err(|error| failed("opening a netlink socket", error))?;
-        Ok(Netlink { table, socket, messages: Messages::new(), watch: None })
+        let socket =
+            Socket::netfilter().map_err(|error| failed("opening a netlink socket", error))?;
+        Ok(Netlink {
+            table,
+            socket,
+            messages: Messages::new(),
+            watch: None,
+        })
     }
 
     /// Our rules in one family, by their fingerprints.
@@ -98,14 +115,20 @@ impl Netlink {
         self.watch.clone()
     }
 
-    /// Delete tables of this name, in both families, as far as there are any. Returns how many there were.
+    /// Delete tables of this name, in both families, as far as there are any. Returns how many
+    /// there were.
     pub fn delete_tables(&mut self, name: &str) -> Result<usize, ApplyError> {
         let found = self.find_tables(name)?;
-        let present: Vec<Family> = Family::BOTH.into_iter().filter(|family| *found.get(*family)).collect();
+        let present: Vec<Family> = Family::BOTH
+            .into_iter()
+            .filter(|family| *found.get(*family))
+            .collect();
         if !present.is_empty() {
             self.messages.clear();
             encode::batch(&mut self.messages, None, |m| {
-                present.iter().for_each(|family| encode::delete_table(m, *family, name));
+                present
+                    .iter()
+                    .for_each(|family| encode::delete_table(m, *family, name));
             });
             self.exchange()?;
         }
@@ -117,7 +140,10 @@ impl Netlink {
             let found = read::has_table(&mut self.socket, family, name);
             found.map_err(|error| failed("listing nftables tables", error))
         };
-        Ok(PerFamily { v4: find(Family::V4)?, v6: find(Family::V6)? })
+        Ok(PerFamily {
+            v4: find(Family::V4)?,
+            v6: find(Family::V6)?,
+        })
     }
 
     fn exchange(&mut self) -> Result<Duration, CommitError> {
@@ -126,7 +152,9 @@ impl Netlink {
             let start = Instant::now();
             match self.socket.exchange_batch(&self.messages).and_then(outcome) {
                 Ok(()) => return Ok(start.elapsed()),
-                Err(error) if error.raw_os_error() == Some(libc::ERESTART) => return Err(CommitError::Changed),
+                Err(error) if error.raw_os_error() == Some(libc::ERESTART) => {
+                    return Err(CommitError::Changed);
+                }
                 Err(error) if attempt < ATTEMPTS && is_momentary(&error) => attempt += 1,
                 Err(error) => return Err(CommitError::Failed(failed("nftables batch", error))),
             }
@@ -134,7 +162,8 @@ impl Netlink {
     }
 }
 
-/// A large batch, which nobody is told of; the number of the rule set shows whether it was the only one meanwhile.
+/// A large batch, which nobody is told of; the number of the rule set shows whether it was the only
+/// one meanwhile.
 struct Unheard {
     watch: Watch,
     generation: Option<u32>,
@@ -145,12 +174,17 @@ impl Unheard {
         // First, so that nobody comes between who is neither heard nor counted.
         let generation = read::generation(socket).ok();
         watch.pause().ok()?;
-        Some(Unheard { watch: watch.clone(), generation })
+        Some(Unheard {
+            watch: watch.clone(),
+            generation,
+        })
     }
 
     fn end(self, socket: &mut Socket, committed: bool) {
         let joined = self.watch.resume().is_ok();
-        let expected = self.generation.map(|before| before.wrapping_add(committed.into()));
+        let expected = self
+            .generation
+            .map(|before| before.wrapping_add(committed.into()));
         if !joined || expected.is_none() || read::generation(socket).ok() != expected {
             self.watch.suspect();
         }
@@ -165,7 +199,8 @@ impl Kernel for Netlink {
     fn read(&mut self) -> Result<Snapshot, ApplyError> {
         let reset = self.watch.as_ref().map_or(Ok(()), Watch::reset);
         reset.map_err(|error| failed("reading notifications", error))?;
-        read::snapshot(&mut self.socket, self.table.name).map_err(|error| failed("reading nftables rules", error))
+        read::snapshot(&mut self.socket, self.table.name)
+            .map_err(|error| failed("reading nftables rules", error))
     }
 
     fn tables(&mut self) -> Result<PerFamily<bool>, ApplyError> {
@@ -173,12 +208,16 @@ impl Kernel for Netlink {
     }
 
     fn is_undisturbed(&mut self) -> bool {
-        self.watch.as_ref().is_some_and(|watch| matches!(watch.touched(), Ok(false)))
+        self.watch
+            .as_ref()
+            .is_some_and(|watch| matches!(watch.touched(), Ok(false)))
     }
 
     fn commit(&mut self, plan: &Plan, generation: Option<u32>) -> Result<Sent, CommitError> {
         self.messages.clear();
-        encode::batch(&mut self.messages, generation, |m| encode::plan(m, self.table.name, plan));
+        encode::batch(&mut self.messages, generation, |m| {
+            encode::plan(m, self.table.name, plan)
+        });
         let large = self.watch.as_ref().filter(|_| plan.operations() > LARGE);
         let unheard = large.and_then(|watch| Unheard::begin(watch, &mut self.socket));
         let result = self.exchange();
@@ -189,12 +228,15 @@ impl Kernel for Netlink {
         if bytes > KEPT {
             self.messages = Messages::new();
         }
-        Ok(Sent { bytes, kernel: result? })
+        Ok(Sent {
+            bytes,
+            kernel: result?,
+        })
     }
 }
 
-/// A batch is done if its last operation was acknowledged and nothing was refused. The error of a momentary shortage stays
-/// what it is; others are said in the kernel's words.
+/// A batch is done if its last operation was acknowledged and nothing was refused. The error of a
+/// momentary shortage stays what it is; others are said in the kernel's words.
 fn outcome(replies: Replies) -> io::Result<()> {
     let count = replies.refused.len();
     let Some(first) = replies.refused.into_iter().next() else {
@@ -210,15 +252,27 @@ fn outcome(replies: Replies) -> io::Result<()> {
         // Comparing everything makes it larger.
         return Err(io::Error::new(io::ErrorKind::StorageFull, "a set is full"));
     }
-    let text = first.text.map(|text| format!(": {text}")).unwrap_or_default();
-    let text = format!("{}{text} (operation {}, {count} refused)", first.error, first.sequence);
+    let text = first
+        .text
+        .map(|text| format!(": {text}"))
+        .unwrap_or_default();
+    let text = format!(
+        "{}{text} (operation {}, {count} refused)",
+        first.error, first.sequence
+    );
     Err(io::Error::new(first.error.kind(), text))
 }
 
 fn is_momentary(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ENOBUFS | libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINTR | libc::ENOBUFS | libc::EAGAIN | libc::EBUSY | libc::ENOMEM)
+    )
 }
 
 fn failed(doing: &str, source: io::Error) -> ApplyError {
-    ApplyError::Kernel { doing: doing.to_owned(), source }
+    ApplyError::Kernel {
+        doing: doing.to_owned(),
+        source,
+    }
 }

@@ -1,10 +1,13 @@
-//! The nftables dataplane: Services and endpoints as data in maps, a few fixed chains, one atomic netlink batch per change.
+//! The nftables dataplane: Services and endpoints as data in maps, a few fixed chains, one atomic
+//! netlink batch per change.
 //!
-//! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr` and `rules` the fixed part;
-//! `installed` (with `port`, `slots`, `sticky`, `classes`, `counts`) what we believe is in the kernel and how changes change it, `adopt` takes
-//! numbers over from the kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
-//! kernel has, `compare` how that differs from a table; `kernel` is the way there, `fake` one for tests; `watch` notices who else was there. `relay` is a table of its own, for
-//! who hands an address over.
+//! `number` is what a packet carries from rule to rule, `element` what maps hold, `sets`, `expr`
+//! and `rules` the fixed part; `installed` (with `port`, `slots`, `sticky`, `classes`, `counts`)
+//! what we believe is in the kernel and how changes change it, `adopt` takes numbers over from the
+//! kernel; `plan` is what is to be sent, `encode` the messages; `snapshot` and `read` are what the
+//! kernel has, `compare` how that differs from a table; `kernel` is the way there, `fake` one for
+//! tests; `watch` notices who else was there. `relay` is a table of its own, for who hands an
+//! address over.
 
 mod adopt;
 mod classes;
@@ -64,18 +67,22 @@ struct State {
 }
 
 impl State {
-    /// Whether all sets are large enough for these changes, whatever they take out. If they are not, the kernel would find out at the
-    /// end of the work.
+    /// Whether all sets are large enough for these changes, whatever they take out. If they are
+    /// not, the kernel would find out at the end of the work.
     fn has_room_for(&self, changes: &[Change]) -> bool {
         Family::BOTH.into_iter().all(|family| {
             let (installed, sizes) = (self.families.get(family), self.sizes.get(family));
-            changes.is_empty() || sizes.iter().all(|(set, size)| installed.at_most(*set, changes) <= *size)
+            changes.is_empty()
+                || sizes
+                    .iter()
+                    .all(|(set, size)| installed.at_most(*set, changes) <= *size)
         })
     }
 }
 
 impl Nftables {
-    /// For the network namespace of the calling thread. Tables of other names are nobody's business here.
+    /// For the network namespace of the calling thread. Tables of other names are nobody's business
+    /// here.
     pub fn open(table: Table) -> Result<Nftables, ApplyError> {
         Ok(Nftables::new(Netlink::open(table)?))
     }
@@ -88,24 +95,51 @@ impl Nftables {
 
 impl<K: Kernel> Nftables<K> {
     pub fn new(kernel: K) -> Nftables<K> {
-        Nftables { kernel, state: None, installed_before: false }
+        Nftables {
+            kernel,
+            state: None,
+            installed_before: false,
+        }
     }
 
-    /// How the kernel differs from a table. Changes nothing. Whether packets wait for their Service is up to who installed the rules.
-    pub fn compare(&mut self, table: &ForwardingTable, frontend: &FrontendKey) -> Result<Differences, ApplyError> {
+    /// How the kernel differs from a table. Changes nothing. Whether packets wait for their Service
+    /// is up to who installed the rules.
+    pub fn compare(
+        &mut self,
+        table: &ForwardingTable,
+        frontend: &FrontendKey,
+    ) -> Result<Differences, ApplyError> {
         let snapshot = self.kernel.read()?;
         let found = snapshot.tables.get(frontend.family).as_ref();
-        let doorstep = found.and_then(|found| compare::doorstep(self.kernel.table(), table, found, frontend.family));
-        compare::differences(Table { doorstep, ..self.kernel.table() }, table, found, frontend)
+        let doorstep = found.and_then(|found| {
+            compare::doorstep(self.kernel.table(), table, found, frontend.family)
+        });
+        compare::differences(
+            Table {
+                doorstep,
+                ..self.kernel.table()
+            },
+            table,
+            found,
+            frontend,
+        )
     }
 
     /// What differs from what we installed, in words.
     fn drift(&self, snapshot: &Snapshot) -> Vec<String> {
-        let Some(state) = &self.state else { return Vec::new() };
+        let Some(state) = &self.state else {
+            return Vec::new();
+        };
         let mut plan = Plan::default();
         let differences = |family| {
             let installed = state.families.get(family);
-            let wanted = Wanted::new(self.kernel.table(), family, &state.rules, installed, installed.elements());
+            let wanted = Wanted::new(
+                self.kernel.table(),
+                family,
+                &state.rules,
+                installed,
+                installed.elements(),
+            );
             plan.repair(wanted, snapshot.tables.get(family).as_ref())
         };
         Family::BOTH.into_iter().flat_map(differences).collect()
@@ -113,7 +147,10 @@ impl<K: Kernel> Nftables<K> {
 
     fn plan_changes(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Plan, ApplyError> {
         let mut plan = Plan::default();
-        let state = self.state.as_mut().ok_or_else(|| ApplyError::Limit("nothing is installed yet".to_owned()))?;
+        let state = self
+            .state
+            .as_mut()
+            .ok_or_else(|| ApplyError::Limit("nothing is installed yet".to_owned()))?;
         let other_rules = *rules != state.rules;
         for family in Family::BOTH {
             let (mut delta, installed) = (Delta::default(), state.families.get_mut(family));
@@ -136,7 +173,9 @@ impl<K: Kernel> Nftables<K> {
         let plan = self.plan_changes(rules, changes)?;
         let report = self.commit(&plan, None)?;
         if let Some(state) = &mut self.state {
-            Family::BOTH.into_iter().for_each(|family| state.families.get_mut(family).committed());
+            Family::BOTH
+                .into_iter()
+                .for_each(|family| state.families.get_mut(family).committed());
         }
         Ok(report)
     }
@@ -146,14 +185,25 @@ impl<K: Kernel> Nftables<K> {
             return Ok(Report::default());
         }
         let sent = self.kernel.commit(plan, generation)?;
-        Ok(Report { operations: plan.operations(), bytes: sent.bytes, kernel: sent.kernel, drift: Vec::new() })
+        Ok(Report {
+            operations: plan.operations(),
+            bytes: sent.bytes,
+            kernel: sent.kernel,
+            drift: Vec::new(),
+        })
     }
 
-    /// Where nobody else was, the kernel need not be read: that takes seconds where there are many elements.
+    /// Where nobody else was, the kernel need not be read: that takes seconds where there are many
+    /// elements.
     fn try_replace_undisturbed(&mut self, table: &ForwardingTable) -> Option<Report> {
-        let state = self.state.as_ref().filter(|_| self.kernel.is_undisturbed())?;
-        let changes: Vec<Change> =
-            Family::BOTH.into_iter().flat_map(|family| state.families.get(family).changes_to(table)).collect();
+        let state = self
+            .state
+            .as_ref()
+            .filter(|_| self.kernel.is_undisturbed())?;
+        let changes: Vec<Change> = Family::BOTH
+            .into_iter()
+            .flat_map(|family| state.families.get(family).changes_to(table))
+            .collect();
         if !state.has_room_for(&changes) {
             return None;
         }
@@ -161,7 +211,11 @@ impl<K: Kernel> Nftables<K> {
     }
 
     /// Read, take over, repair; `None` if the kernel changed between reading and repairing.
-    fn try_replace(&mut self, table: &ForwardingTable, may_overwrite: bool) -> Result<Option<Report>, ApplyError> {
+    fn try_replace(
+        &mut self,
+        table: &ForwardingTable,
+        may_overwrite: bool,
+    ) -> Result<Option<Report>, ApplyError> {
         let snapshot = self.kernel.read()?;
         let mut drift = self.drift(&snapshot);
         let (ours, mut plan, mut words) = (self.kernel.table(), Plan::default(), Vec::new());
@@ -169,12 +223,21 @@ impl<K: Kernel> Nftables<K> {
         let mut repair = |family| {
             let found = snapshot.tables.get(family).as_ref();
             let (installed, elements) = adopt::installed(family, table, found)?;
-            words.append(&mut plan.repair(Wanted::new(ours, family, &table.rules, &installed, elements), found));
+            words.append(&mut plan.repair(
+                Wanted::new(ours, family, &table.rules, &installed, elements),
+                found,
+            ));
             Ok::<_, ApplyError>(installed)
         };
-        let families = PerFamily { v4: repair(Family::V4)?, v6: repair(Family::V6)? };
+        let families = PerFamily {
+            v4: repair(Family::V4)?,
+            v6: repair(Family::V6)?,
+        };
         let sizes = |family| plan.sizes(family, snapshot.tables.get(family).as_ref());
-        let sizes = PerFamily { v4: sizes(Family::V4), v6: sizes(Family::V6) };
+        let sizes = PerFamily {
+            v4: sizes(Family::V4),
+            v6: sizes(Family::V6),
+        };
         drop(snapshot);
         let report = match self.commit(&plan, generation) {
             Ok(report) => report,
@@ -184,7 +247,11 @@ impl<K: Kernel> Nftables<K> {
         if self.installed_before && self.state.is_none() {
             drift = words;
         }
-        self.state = Some(State { rules: table.rules.clone(), families, sizes });
+        self.state = Some(State {
+            rules: table.rules.clone(),
+            families,
+            sizes,
+        });
         self.installed_before = true;
         Ok(Some(Report { drift, ..report }))
     }
@@ -213,7 +280,8 @@ impl<K: Kernel> Dataplane for Nftables<K> {
     }
 
     fn apply(&mut self, rules: &NodeRules, changes: &[Change]) -> Result<Report, ApplyError> {
-        self.try_apply(rules, changes).inspect_err(|_| self.state = None)
+        self.try_apply(rules, changes)
+            .inspect_err(|_| self.state = None)
     }
 
     fn is_undisturbed(&mut self) -> bool {
@@ -229,38 +297,68 @@ impl<K: Kernel> Dataplane for Nftables<K> {
         self.state = None;
         self.installed_before = false;
         let tables = self.kernel.tables()?;
-        let present = Family::BOTH.into_iter().filter(|family| *tables.get(*family));
-        let plan = Plan { after: present.map(Step::DeleteTable).collect(), ..Plan::default() };
+        let present = Family::BOTH
+            .into_iter()
+            .filter(|family| *tables.get(*family));
+        let plan = Plan {
+            after: present.map(Step::DeleteTable).collect(),
+            ..Plan::default()
+        };
         self.commit(&plan, None).map(drop).map_err(ApplyError::from)
     }
 }
 
-/// How rules of this kernel can have packets wait, if they can: tried with a table that is gone in the same moment.
+/// How rules of this kernel can have packets wait, if they can: tried with a table that is gone in
+/// the same moment.
 pub fn way_to_wait() -> Result<Option<Way>, ApplyError> {
     let mut kernel = Netlink::unwatched(Table::small("portico-probe"))?;
     let works = |way: &Way| {
-        let (family, queue) = (Family::V4, Queue { number: 0, way: *way });
-        let chain = rules::chain("probe", None, vec![rules::rule(Expressions::new(family).queue(queue))]);
-        let steps = chain.rules.into_iter().map(|rule| Step::AddRule(family, chain.name.clone(), rule));
-        let before =
-            [Step::AddTable(family), Step::AddChain(family, chain.name.clone(), None)].into_iter().chain(steps);
-        let plan = Plan { before: before.collect(), after: vec![Step::DeleteTable(family)], ..Plan::default() };
+        let (family, queue) = (
+            Family::V4,
+            Queue {
+                number: 0,
+                way: *way,
+            },
+        );
+        let chain = rules::chain(
+            "probe",
+            None,
+            vec![rules::rule(Expressions::new(family).queue(queue))],
+        );
+        let steps = chain
+            .rules
+            .into_iter()
+            .map(|rule| Step::AddRule(family, chain.name.clone(), rule));
+        let before = [
+            Step::AddTable(family),
+            Step::AddChain(family, chain.name.clone(), None),
+        ]
+        .into_iter()
+        .chain(steps);
+        let plan = Plan {
+            before: before.collect(),
+            after: vec![Step::DeleteTable(family)],
+            ..Plan::default()
+        };
         kernel.commit(&plan, None).is_ok()
     };
     Ok(Way::ALL.into_iter().find(works))
 }
 
-/// Delete kube-proxy's nftables tables, if there are any, and nothing else. Returns how many there were.
+/// Delete kube-proxy's nftables tables, if there are any, and nothing else. Returns how many there
+/// were.
 pub fn remove_kube_proxy_nftables() -> Result<usize, ApplyError> {
     Netlink::open(Table::NODE)?.delete_tables("kube-proxy")
 }
 
-/// What others have in the way of packets, in words: chains that drop what none of their rules accepts.
+/// What others have in the way of packets, in words: chains that drop what none of their rules
+/// accepts.
 pub fn in_the_way(family: Family) -> std::io::Result<Vec<String>> {
     let chains = read::base_chains(&mut Socket::netfilter()?, family)?;
     let dropping = chains.into_iter().filter(|(.., base)| !base.accepts);
-    let words =
-        |(table, chain, _): (_, _, _)| format!("chain {chain} of table {table} drops what its rules do not accept");
+    let words = |(table, chain, _): (_, _, _)| {
+        format!("chain {chain} of table {table} drops what its rules do not accept")
+    };
     Ok(dropping.map(words).collect())
 }
 

@@ -1,6 +1,8 @@
-//! The number that goes with a packet from rule to rule: `treatment (2 bits) | class (11 bits) | pool (19 bits)`.
+//! The number that goes with a packet from rule to rule:
+//! `treatment (2 bits) | class (11 bits) | pool (19 bits)`.
 //!
-//! A member's own number, for session affinity, has the same shape: `3 | index of the member | pool`.
+//! A member's own number, for session affinity, has the same shape:
+//! `3 | index of the member | pool`.
 
 const POOL_BITS: u32 = 19;
 const TREATMENT_BIT: u32 = 30;
@@ -29,15 +31,20 @@ pub enum Treatment {
     Internal = 0,
     /// All are masqueraded.
     External = 1,
-    /// The node's own are masqueraded; only they and pods are given this pool, others the one that `local-pools` names.
+    /// The node's own are masqueraded; only they and pods are given this pool, others the one that
+    /// `local-pools` names.
     ExternalLocal = 2,
     /// None are masqueraded.
     Plain = 3,
 }
 
 impl Treatment {
-    pub const ALL: [Treatment; 4] =
-        [Treatment::Internal, Treatment::External, Treatment::ExternalLocal, Treatment::Plain];
+    pub const ALL: [Treatment; 4] = [
+        Treatment::Internal,
+        Treatment::External,
+        Treatment::ExternalLocal,
+        Treatment::Plain,
+    ];
 
     pub fn chain(self) -> &'static str {
         match self {
@@ -94,9 +101,15 @@ mod tests {
     fn parts_come_back() {
         for treatment in Treatment::ALL {
             let number = Number::new(treatment, 2047, 524_287);
-            assert_eq!((number.treatment(), number.index(), number.pool()), (treatment, 2047, 524_287));
+            assert_eq!(
+                (number.treatment(), number.index(), number.pool()),
+                (treatment, 2047, 524_287)
+            );
         }
-        assert_eq!(Number::new(Treatment::External, 10, 6).0, 0x4000_0000 | 10 << 19 | 6);
+        assert_eq!(
+            Number::new(Treatment::External, 10, 6).0,
+            0x4000_0000 | 10 << 19 | 6
+        );
         assert_eq!(TREATMENT_MASK ^ CLASS_MASK ^ POOL_MASK, u32::MAX);
         assert_eq!(PAIRS * 2 - 1, POOL_MASK as usize);
     }

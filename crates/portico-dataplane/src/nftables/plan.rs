@@ -54,15 +54,27 @@ impl Plan {
         }
         for class in &delta.dropped {
             let name = Arc::from(class.chain_name());
-            self.after.extend([Step::EmptyChain(family, Arc::clone(&name)), Step::DeleteChain(family, name)]);
+            self.after.extend([
+                Step::EmptyChain(family, Arc::clone(&name)),
+                Step::DeleteChain(family, name),
+            ]);
         }
         self.removed.get_mut(family).append(&mut delta.removed);
         self.added.get_mut(family).append(&mut delta.added);
     }
 
     /// The fixed chains of other rules.
-    pub fn change_rules(&mut self, table: Table, family: Family, before: &NodeRules, after: &NodeRules) {
-        for (old, new) in fixed_chains(family, before, table).iter().zip(&fixed_chains(family, after, table)) {
+    pub fn change_rules(
+        &mut self,
+        table: Table,
+        family: Family,
+        before: &NodeRules,
+        after: &NodeRules,
+    ) {
+        for (old, new) in fixed_chains(family, before, table)
+            .iter()
+            .zip(&fixed_chains(family, after, table))
+        {
             if old != new {
                 self.before.push(Step::EmptyChain(family, new.name.clone()));
                 self.add_rules(family, new);
@@ -77,10 +89,21 @@ impl Plan {
         fixed
     }
 
-    /// The same, with the words about tables, chains and sets apart from those about their elements.
-    pub fn repair_parts(&mut self, wanted: Wanted, found: Option<&FoundTable>) -> (Vec<String>, Vec<String>) {
+    /// The same, with the words about tables, chains and sets apart from those about their
+    /// elements.
+    pub fn repair_parts(
+        &mut self,
+        wanted: Wanted,
+        found: Option<&FoundTable>,
+    ) -> (Vec<String>, Vec<String>) {
         let (table, family) = (wanted.table, wanted.family);
-        let mut repair = Repair { table, family, plan: self, words: Vec::new(), of_elements: Vec::new() };
+        let mut repair = Repair {
+            table,
+            family,
+            plan: self,
+            words: Vec::new(),
+            of_elements: Vec::new(),
+        };
         repair.table(wanted, found);
         (repair.words, repair.of_elements)
     }
@@ -94,11 +117,18 @@ impl Plan {
             });
             made.or_else(|| Some(found?.sets.get(set.name())?.size))
         };
-        Set::SIZED.into_iter().filter_map(|set| Some((set, size(set)? as usize))).collect()
+        Set::SIZED
+            .into_iter()
+            .filter_map(|set| Some((set, size(set)? as usize)))
+            .collect()
     }
 
     fn add_chain(&mut self, family: Family, chain: &Chain) {
-        self.before.push(Step::AddChain(family, chain.name.clone(), chain.base.clone()));
+        self.before.push(Step::AddChain(
+            family,
+            chain.name.clone(),
+            chain.base.clone(),
+        ));
         self.add_rules(family, chain);
     }
 
@@ -129,8 +159,16 @@ impl Wanted {
         let mut chains = fixed_chains(family, rules, table);
         chains.extend(installed.classes().map(|class| class.chain(family)));
         let mut counts = BTreeMap::new();
-        elements.iter().for_each(|element| *counts.entry(element.set()).or_default() += 1);
-        Wanted { table, family, chains, elements, counts }
+        elements
+            .iter()
+            .for_each(|element| *counts.entry(element.set()).or_default() += 1);
+        Wanted {
+            table,
+            family,
+            chains,
+            elements,
+            counts,
+        }
     }
 
     fn count(&self, set: Set) -> usize {
@@ -157,7 +195,11 @@ impl Repair<'_> {
             }
             None => {
                 self.contents_of_new(wanted);
-                self.words = vec![format!("table {} {} is missing", self.label(), self.table.name)];
+                self.words = vec![format!(
+                    "table {} {} is missing",
+                    self.label(),
+                    self.table.name
+                )];
             }
         }
     }
@@ -177,7 +219,8 @@ impl Repair<'_> {
     }
 
     fn fix(&mut self, what: &str, step: Step) {
-        self.words.push(format!("table {} {} {what}", self.label(), self.table.name));
+        self.words
+            .push(format!("table {} {} {what}", self.label(), self.table.name));
         self.plan.before.push(step);
     }
 
@@ -196,7 +239,9 @@ impl Repair<'_> {
     fn wrong_sets(&mut self, wanted: &Wanted, found: &FoundTable) -> Vec<Set> {
         let mut wrong = Vec::new();
         for set in Set::ALL {
-            let Some(found) = found.sets.get(set.name()) else { continue };
+            let Some(found) = found.sets.get(set.name()) else {
+                continue;
+            };
             let problem = match found.definition == set.definition(self.family) {
                 false => "is another",
                 true if !set.fits(wanted.count(set), found.size, self.table) => "is too small",
@@ -208,10 +253,19 @@ impl Repair<'_> {
         wrong
     }
 
-    /// Chains that differ are emptied first, so that nothing refers to what goes: a set can go only if no rule looks into it.
-    /// Returns the chains that are left.
-    fn empty_chains(&mut self, wanted: &Wanted, found: &FoundTable, all: bool) -> BTreeMap<Arc<str>, FoundChain> {
-        let by_name: BTreeMap<&str, &Chain> = wanted.chains.iter().map(|chain| (&*chain.name, chain)).collect();
+    /// Chains that differ are emptied first, so that nothing refers to what goes: a set can go only
+    /// if no rule looks into it. Returns the chains that are left.
+    fn empty_chains(
+        &mut self,
+        wanted: &Wanted,
+        found: &FoundTable,
+        all: bool,
+    ) -> BTreeMap<Arc<str>, FoundChain> {
+        let by_name: BTreeMap<&str, &Chain> = wanted
+            .chains
+            .iter()
+            .map(|chain| (&*chain.name, chain))
+            .collect();
         let mut left = found.chains.clone();
         for (name, chain) in &found.chains {
             let wanted = by_name.get(&**name);
@@ -224,11 +278,16 @@ impl Repair<'_> {
                 Some(_) => {}
             }
             if !has_rules || !has_base || all {
-                self.plan.before.push(Step::EmptyChain(self.family, name.clone()));
-                left.entry(name.clone()).and_modify(|chain| chain.rules.clear());
+                self.plan
+                    .before
+                    .push(Step::EmptyChain(self.family, name.clone()));
+                left.entry(name.clone())
+                    .and_modify(|chain| chain.rules.clear());
             }
             if wanted.is_some() && !has_base {
-                self.plan.before.push(Step::DeleteChain(self.family, name.clone()));
+                self.plan
+                    .before
+                    .push(Step::DeleteChain(self.family, name.clone()));
                 left.remove(name);
             }
         }
@@ -237,10 +296,18 @@ impl Repair<'_> {
 
     /// Returns the sets that have lost what was found in them.
     fn sets(&mut self, wanted: &Wanted, found: &FoundTable, wrong: &[Set]) -> Vec<Set> {
-        let add = |set: Set| Step::AddSet(wanted.family, set, set.size_for(wanted.count(set), wanted.table));
+        let add = |set: Set| {
+            Step::AddSet(
+                wanted.family,
+                set,
+                set.size_for(wanted.count(set), wanted.table),
+            )
+        };
         let mut emptied = wrong.to_vec();
         for set in wrong {
-            self.plan.before.push(Step::DeleteSet(self.family, Arc::from(set.name())));
+            self.plan
+                .before
+                .push(Step::DeleteSet(self.family, Arc::from(set.name())));
             self.plan.before.push(add(*set));
         }
         for set in Set::ALL {
@@ -250,7 +317,11 @@ impl Repair<'_> {
                     self.plan.before.push(add(set));
                 }
                 Some(found) if found.unknown > 0 => {
-                    self.say(format!("{} elements of {} are not ours", found.unknown, set.name()));
+                    self.say(format!(
+                        "{} elements of {} are not ours",
+                        found.unknown,
+                        set.name()
+                    ));
                     self.plan.before.push(Step::EmptySet(self.family, set));
                     emptied.push(set);
                 }
@@ -262,12 +333,23 @@ impl Repair<'_> {
 
     /// All chains are there before the first rule, which may lead to any of them.
     fn chains(&mut self, wanted: &Wanted, left: &BTreeMap<Arc<str>, FoundChain>) {
-        for chain in wanted.chains.iter().filter(|chain| !left.contains_key(&chain.name)) {
+        for chain in wanted
+            .chains
+            .iter()
+            .filter(|chain| !left.contains_key(&chain.name))
+        {
             self.say(format!("chain {} is missing", chain.name));
-            self.plan.before.push(Step::AddChain(self.family, chain.name.clone(), chain.base.clone()));
+            self.plan.before.push(Step::AddChain(
+                self.family,
+                chain.name.clone(),
+                chain.base.clone(),
+            ));
         }
         for chain in &wanted.chains {
-            if left.get(&chain.name).is_none_or(|left| left.rules.is_empty()) {
+            if left
+                .get(&chain.name)
+                .is_none_or(|left| left.rules.is_empty())
+            {
                 self.plan.add_rules(self.family, chain);
             }
         }
@@ -281,11 +363,17 @@ impl Repair<'_> {
             return;
         }
         wants.sort_unstable();
-        let by_set: BTreeMap<Set, &[Element]> =
-            wants.chunk_by(|a, b| a.set() == b.set()).filter_map(|chunk| Some((chunk.first()?.set(), chunk))).collect();
+        let by_set: BTreeMap<Set, &[Element]> = wants
+            .chunk_by(|a, b| a.set() == b.set())
+            .filter_map(|chunk| Some((chunk.first()?.set(), chunk)))
+            .collect();
         for set in Set::ALL.into_iter().filter(|set| *set != Set::Affinity) {
             let wants = by_set.get(&set).copied().unwrap_or_default();
-            let has = found.sets.get(set.name()).map(|found| found.elements.as_slice()).unwrap_or_default();
+            let has = found
+                .sets
+                .get(set.name())
+                .map(|found| found.elements.as_slice())
+                .unwrap_or_default();
             let has = if emptied.contains(&set) { &[] } else { has };
             self.elements_of(set, has, wants);
         }
@@ -298,33 +386,63 @@ impl Repair<'_> {
         }
         // One that is replaced counts once.
         let gone: BTreeSet<Bytes> = removed.iter().map(Element::key).collect();
-        let new = added.iter().filter(|element| !gone.contains(&element.key())).count();
-        self.of_elements.push(format!("{}: {} elements of {} differ", self.label(), removed.len() + new, set.name()));
+        let new = added
+            .iter()
+            .filter(|element| !gone.contains(&element.key()))
+            .count();
+        self.of_elements.push(format!(
+            "{}: {} elements of {} differ",
+            self.label(),
+            removed.len() + new,
+            set.name()
+        ));
         self.plan.removed.get_mut(self.family).append(&mut removed);
         self.plan.added.get_mut(self.family).append(&mut added);
     }
 
     /// What is in the table and not ours goes last, when nothing refers to it any more.
-    fn leftovers(&mut self, wanted: &Wanted, found: &FoundTable, chains: &BTreeMap<Arc<str>, FoundChain>) {
-        for name in found.sets.keys().filter(|name| Set::by_name(name).is_none()) {
+    fn leftovers(
+        &mut self,
+        wanted: &Wanted,
+        found: &FoundTable,
+        chains: &BTreeMap<Arc<str>, FoundChain>,
+    ) {
+        for name in found
+            .sets
+            .keys()
+            .filter(|name| Set::by_name(name).is_none())
+        {
             self.say(format!("set {name} is not ours"));
-            self.plan.after.push(Step::DeleteSet(self.family, name.clone()));
+            self.plan
+                .after
+                .push(Step::DeleteSet(self.family, name.clone()));
         }
-        for name in chains.keys().filter(|name| wanted.chains.iter().all(|chain| chain.name != **name)) {
-            self.plan.after.push(Step::DeleteChain(self.family, name.clone()));
+        for name in chains
+            .keys()
+            .filter(|name| wanted.chains.iter().all(|chain| chain.name != **name))
+        {
+            self.plan
+                .after
+                .push(Step::DeleteChain(self.family, name.clone()));
         }
     }
 }
 
 fn fingerprints(chain: &Chain) -> Vec<Option<u64>> {
-    chain.rules.iter().map(|rule| Some(rule.fingerprint)).collect()
+    chain
+        .rules
+        .iter()
+        .map(|rule| Some(rule.fingerprint))
+        .collect()
 }
 
 fn same_base(wanted: &Option<Base>, found: &Option<FoundBase>) -> bool {
     match (wanted, found) {
         (None, None) => true,
         (Some(wanted), Some(found)) => {
-            (wanted.kind, wanted.hook, wanted.priority) == (&*found.kind, found.hook, found.priority) && found.accepts
+            (wanted.kind, wanted.hook, wanted.priority)
+                == (&*found.kind, found.hook, found.priority)
+                && found.accepts
         }
         _ => false,
     }

@@ -26,7 +26,8 @@ pub struct Pool {
     pub class: Option<u32>,
 }
 
-/// About as many elements as a port has, those included that it may share with others: its cluster IP, and its endpoints once more.
+/// About as many elements as a port has, those included that it may share with others: its cluster
+/// IP, and its endpoints once more.
 pub fn most_elements(port: &ServicePort) -> usize {
     port.frontends.len() + 1 + 2 * (port.cluster.len() + port.local.len())
 }
@@ -44,13 +45,20 @@ impl Port {
 
     pub fn class_of(endpoints: usize, affinity: Option<u32>, local: bool) -> Option<Class> {
         let affinity = affinity.map(|seconds| Affinity { seconds, local });
-        (endpoints > 0).then_some(Class { endpoints: endpoints as u32, affinity })
+        (endpoints > 0).then_some(Class {
+            endpoints: endpoints as u32,
+            affinity,
+        })
     }
 
     /// All that is installed for it alone.
     pub fn elements(&self, pair: u32, out: &mut Vec<Element>) {
         self.pool_elements(pair, out);
-        let is_ours = |frontend: &&Frontend| frontend.address.is_none_or(|a| Family::of(a) == self.key.family);
+        let is_ours = |frontend: &&Frontend| {
+            frontend
+                .address
+                .is_none_or(|a| Family::of(a) == self.key.family)
+        };
         for frontend in self.wanted.frontends.iter().filter(is_ours) {
             self.outcome_elements(pair, frontend, out);
             self.source_elements(frontend, out);
@@ -64,57 +72,99 @@ impl Port {
             Some(_) => self.sticky_slots(pair, out),
         }
         // The same for all frontends that have one: a port has one external policy.
-        out.extend(self.wanted.frontends.iter().find_map(|frontend| self.local_pool(pair, frontend)));
+        out.extend(
+            self.wanted
+                .frontends
+                .iter()
+                .find_map(|frontend| self.local_pool(pair, frontend)),
+        );
     }
 
     fn plain_slots(&self, pair: u32, out: &mut Vec<Element>) {
         for (pool, slots) in self.numbered_pools(pair) {
-            let element =
-                |(slot, target): (usize, &Target)| Element::Endpoint { pool, slot: slot as u32, target: *target };
+            let element = |(slot, target): (usize, &Target)| Element::Endpoint {
+                pool,
+                slot: slot as u32,
+                target: *target,
+            };
             out.extend(slots.iter().enumerate().map(element));
         }
     }
 
     fn sticky_slots(&self, pair: u32, out: &mut Vec<Element>) {
-        let index_of: HashMap<Target, u32> =
-            self.members.iter().enumerate().filter_map(|(index, target)| Some(((*target)?, index as u32))).collect();
+        let index_of: HashMap<Target, u32> = self
+            .members
+            .iter()
+            .enumerate()
+            .filter_map(|(index, target)| Some(((*target)?, index as u32)))
+            .collect();
         for (pool, slots) in self.numbered_pools(pair) {
             for (slot, target) in slots.iter().enumerate() {
-                let Some(index) = index_of.get(target) else { continue };
+                let Some(index) = index_of.get(target) else {
+                    continue;
+                };
                 let member = Number::member(*index, pool);
-                out.push(Element::Slot { pool, slot: slot as u32, member });
-                out.push(Element::Sticky { member, target: *target });
+                out.push(Element::Slot {
+                    pool,
+                    slot: slot as u32,
+                    member,
+                });
+                out.push(Element::Sticky {
+                    member,
+                    target: *target,
+                });
             }
         }
     }
 
     fn numbered_pools(&self, pair: u32) -> impl Iterator<Item = (u32, &[Target])> {
-        self.pools.iter().zip([0, 1]).map(move |(pool, side)| (pair * 2 + side, pool.slots.as_slice()))
+        self.pools
+            .iter()
+            .zip([0, 1])
+            .map(move |(pool, side)| (pair * 2 + side, pool.slots.as_slice()))
     }
 
     fn outcome_elements(&self, pair: u32, frontend: &Frontend, out: &mut Vec<Element>) {
         let (at, name) = (at(&self.key, frontend), self.name.clone());
         let inside = self.number(pair, treatment(frontend), frontend.inside);
         if let Some(number) = inside {
-            out.push(Element::Frontend { at, number, name: name.clone() });
+            out.push(Element::Frontend {
+                at,
+                number,
+                name: name.clone(),
+            });
         }
         match frontend.outside {
             Outcome::Reject => out.push(Element::Refused { at, name }),
             Outcome::Drop => out.push(Element::Dropped { at, name }),
-            Outcome::Cluster | Outcome::Local if inside.is_none() => out.push(Element::Refused { at, name }),
+            Outcome::Cluster | Outcome::Local if inside.is_none() => {
+                out.push(Element::Refused { at, name })
+            }
             Outcome::Cluster | Outcome::Local => {}
         }
     }
 
     fn source_elements(&self, frontend: &Frontend, out: &mut Vec<Element>) {
-        let (at, Some(sources), Some(_)) = (at(&self.key, frontend), &frontend.sources, frontend.address) else {
+        let (at, Some(sources), Some(_)) =
+            (at(&self.key, frontend), &frontend.sources, frontend.address)
+        else {
             return;
         };
-        out.push(Element::Guarded { at, name: self.name.clone() });
-        let of_family: Vec<IpNet> =
-            sources.iter().filter(|network| Family::of(network.addr()) == self.key.family).copied().collect();
+        out.push(Element::Guarded {
+            at,
+            name: self.name.clone(),
+        });
+        let of_family: Vec<IpNet> = sources
+            .iter()
+            .filter(|network| Family::of(network.addr()) == self.key.family)
+            .copied()
+            .collect();
         // The kernel refuses ranges that overlap.
-        out.extend(IpNet::aggregate(&of_family).into_iter().map(|network| Element::AllowedSource { at, network }));
+        out.extend(
+            IpNet::aggregate(&of_family)
+                .into_iter()
+                .map(|network| Element::AllowedSource { at, network }),
+        );
     }
 
     /// Where packets from outside go, where it is not where those from inside go.
@@ -122,7 +172,9 @@ impl Port {
         if treatment(frontend) != Treatment::ExternalLocal {
             return None;
         }
-        let pool = self.number(pair, Treatment::Internal, frontend.inside)?.pool();
+        let pool = self
+            .number(pair, Treatment::Internal, frontend.inside)?
+            .pool();
         let number = self.number(pair, Treatment::Internal, frontend.outside)?;
         Some(Element::LocalPool { pool, number })
     }
@@ -139,10 +191,15 @@ impl Port {
 }
 
 pub fn at(key: &PortKey, frontend: &Frontend) -> At {
-    At { address: frontend.address, protocol: key.protocol.number(), port: frontend.port }
+    At {
+        address: frontend.address,
+        protocol: key.protocol.number(),
+        port: frontend.port,
+    }
 }
 
-/// Inside and outside differ only with a Local external policy, and only there is the node masqueraded and nobody else.
+/// Inside and outside differ only with a Local external policy, and only there is the node
+/// masqueraded and nobody else.
 fn treatment(frontend: &Frontend) -> Treatment {
     match frontend.masquerade {
         _ if frontend.inside != frontend.outside => Treatment::ExternalLocal,

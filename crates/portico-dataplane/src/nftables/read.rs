@@ -11,13 +11,16 @@ use portico_model::table::Family;
 use std::io;
 use std::sync::Arc;
 
-/// All of it, as of one moment if nobody changes rules all the time; who sends a batch with the generation is told if
-/// somebody did.
+/// All of it, as of one moment if nobody changes rules all the time; who sends a batch with the
+/// generation is told if somebody did.
 pub fn snapshot(socket: &mut Socket, name: &str) -> io::Result<Snapshot> {
     const ATTEMPTS: usize = 5;
     let mut snapshot = Snapshot::default();
     for _ in 0..ATTEMPTS {
-        snapshot = Snapshot { generation: generation(socket)?, ..Snapshot::default() };
+        snapshot = Snapshot {
+            generation: generation(socket)?,
+            ..Snapshot::default()
+        };
         let mut vanished = false;
         for family in Family::BOTH {
             match table(socket, family, name) {
@@ -39,13 +42,28 @@ pub fn generation(socket: &mut Socket) -> io::Result<u32> {
     let mut request = Messages::new();
     request.netfilter(NFTABLES, command::GET_GENERATION, 0, 0, |_| {});
     let answers = socket.query(&request, |m| m.attributes(4).find_kind(1)?.u32_be())?;
-    answers.first().copied().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no generation in the answer"))
+    answers
+        .first()
+        .copied()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no generation in the answer"))
 }
 
 /// Of the rules of a table, as far as they have one.
-pub fn fingerprints(socket: &mut Socket, family: Family, name: &str) -> io::Result<Vec<Option<u64>>> {
-    let ours = |message: &Message| message.attributes(4).find_kind(1).and_then(|found| found.text()) == Some(name);
-    dump(socket, family, command::GET_RULE, &[(1, name)], |m| ours(&m).then(|| Some(rule(m)?.1))?)
+pub fn fingerprints(
+    socket: &mut Socket,
+    family: Family,
+    name: &str,
+) -> io::Result<Vec<Option<u64>>> {
+    let ours = |message: &Message| {
+        message
+            .attributes(4)
+            .find_kind(1)
+            .and_then(|found| found.text())
+            == Some(name)
+    };
+    dump(socket, family, command::GET_RULE, &[(1, name)], |m| {
+        ours(&m).then(|| Some(rule(m)?.1))?
+    })
 }
 
 /// Whether there is a table of that name.
@@ -69,18 +87,37 @@ fn table_flags(socket: &mut Socket, family: Family, name: &str) -> io::Result<Op
 }
 
 fn table(socket: &mut Socket, family: Family, name: &str) -> io::Result<Option<FoundTable>> {
-    let Some(flags) = table_flags(socket, family, name)? else { return Ok(None) };
-    let mut table = FoundTable { flags, ..FoundTable::default() };
-    let ours = |message: &Message| message.attributes(4).find_kind(1).and_then(|found| found.text()) == Some(name);
-    let chains = dump(socket, family, command::GET_CHAIN, &[], |m| ours(&m).then(|| chain(m))?)?;
+    let Some(flags) = table_flags(socket, family, name)? else {
+        return Ok(None);
+    };
+    let mut table = FoundTable {
+        flags,
+        ..FoundTable::default()
+    };
+    let ours = |message: &Message| {
+        message
+            .attributes(4)
+            .find_kind(1)
+            .and_then(|found| found.text())
+            == Some(name)
+    };
+    let chains = dump(socket, family, command::GET_CHAIN, &[], |m| {
+        ours(&m).then(|| chain(m))?
+    })?;
     table.chains.extend(chains);
-    let rules = dump(socket, family, command::GET_RULE, &[(1, name)], |m| ours(&m).then(|| rule(m))?)?;
+    let rules = dump(socket, family, command::GET_RULE, &[(1, name)], |m| {
+        ours(&m).then(|| rule(m))?
+    })?;
     for (chain, fingerprint) in rules {
         if let Some(chain) = table.chains.get_mut(&*chain) {
             chain.rules.push(fingerprint);
         }
     }
-    table.sets.extend(dump(socket, family, command::GET_SET, &[(1, name)], |m| ours(&m).then(|| set(m))?)?);
+    table
+        .sets
+        .extend(dump(socket, family, command::GET_SET, &[(1, name)], |m| {
+            ours(&m).then(|| set(m))?
+        })?);
     for (set, found) in &mut table.sets {
         match Set::by_name(set) {
             None | Some(Set::Affinity) => {}
@@ -91,8 +128,12 @@ fn table(socket: &mut Socket, family: Family, name: &str) -> io::Result<Option<F
     Ok(Some(table))
 }
 
-/// Where packets of a family begin their way through somebody's rules: the table, the chain and its hook.
-pub fn base_chains(socket: &mut Socket, family: Family) -> io::Result<Vec<(String, Arc<str>, FoundBase)>> {
+/// Where packets of a family begin their way through somebody's rules: the table, the chain and its
+/// hook.
+pub fn base_chains(
+    socket: &mut Socket,
+    family: Family,
+) -> io::Result<Vec<(String, Arc<str>, FoundBase)>> {
     // Tables of both families at once.
     const INET: u8 = 1;
     let mut all = Vec::new();
@@ -126,7 +167,9 @@ fn dump_number<T>(
 ) -> io::Result<Vec<T>> {
     let mut request = Messages::new();
     request.netfilter(NFTABLES, command, flags::DUMP, family, |m| {
-        filter.iter().for_each(|(kind, text)| m.put_str(*kind, text));
+        filter
+            .iter()
+            .for_each(|(kind, text)| m.put_str(*kind, text));
     });
     socket.query(&request, parse)
 }
@@ -143,9 +186,25 @@ fn chain(message: Message) -> Option<(Arc<str>, FoundChain)> {
             _ => {}
         }
     }
-    let number = |hook: &Attributes, kind| hook.clone().find_kind(kind).and_then(|a| a.u32_be()).unwrap_or_default();
-    let base = hook.map(|hook| FoundBase { kind, hook: number(&hook, 1), priority: number(&hook, 2) as i32, accepts });
-    Some((Arc::from(name?), FoundChain { base, rules: Vec::new() }))
+    let number = |hook: &Attributes, kind| {
+        hook.clone()
+            .find_kind(kind)
+            .and_then(|a| a.u32_be())
+            .unwrap_or_default()
+    };
+    let base = hook.map(|hook| FoundBase {
+        kind,
+        hook: number(&hook, 1),
+        priority: number(&hook, 2) as i32,
+        accepts,
+    });
+    Some((
+        Arc::from(name?),
+        FoundChain {
+            base,
+            rules: Vec::new(),
+        },
+    ))
 }
 
 fn rule(message: Message) -> Option<(Box<str>, Option<u64>)> {
@@ -157,13 +216,21 @@ fn rule(message: Message) -> Option<(Box<str>, Option<u64>)> {
             _ => {}
         }
     }
-    let fingerprint = fingerprint.and_then(|bytes: &[u8]| bytes.first_chunk()).map(|bytes| u64::from_be_bytes(*bytes));
+    let fingerprint = fingerprint
+        .and_then(|bytes: &[u8]| bytes.first_chunk())
+        .map(|bytes| u64::from_be_bytes(*bytes));
     Some((Box::from(chain?), fingerprint))
 }
 
 fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
     let (mut name, mut size) = (None, 0);
-    let mut definition = Definition { flags: 0, key_type: 0, key_length: 0, data_type: 0, data_length: 0 };
+    let mut definition = Definition {
+        flags: 0,
+        key_type: 0,
+        key_length: 0,
+        data_type: 0,
+        data_length: 0,
+    };
     for attribute in message.attributes(4) {
         match attribute.kind {
             2 => name = attribute.text(),
@@ -172,7 +239,13 @@ fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
             5 => definition.key_length = attribute.u32_be()?,
             6 => definition.data_type = attribute.u32_be()?,
             7 => definition.data_length = attribute.u32_be()?,
-            9 => size = attribute.nested().find_kind(1).and_then(|size| size.u32_be()).unwrap_or_default(),
+            9 => {
+                size = attribute
+                    .nested()
+                    .find_kind(1)
+                    .and_then(|size| size.u32_be())
+                    .unwrap_or_default()
+            }
             _ => {}
         }
     }
@@ -181,12 +254,28 @@ fn set(message: Message) -> Option<(Arc<str>, FoundSet)> {
     }
     const ANONYMOUS: u32 = 1;
     let is_named = definition.flags & ANONYMOUS == 0;
-    is_named.then_some((Arc::from(name?), FoundSet { definition, size, elements: Vec::new(), unknown: 0 }))
+    is_named.then_some((
+        Arc::from(name?),
+        FoundSet {
+            definition,
+            size,
+            elements: Vec::new(),
+            unknown: 0,
+        },
+    ))
 }
 
-fn read_elements(socket: &mut Socket, family: Family, table: &str, set: Set, found: &mut FoundSet) -> io::Result<()> {
+fn read_elements(
+    socket: &mut Socket,
+    family: Family,
+    table: &str,
+    set: Set,
+    found: &mut FoundSet,
+) -> io::Result<()> {
     let filter = [(1, table), (2, set.name())];
-    let parts = dump(socket, family, command::GET_ELEMENT, &filter, |message| elements(message, family, set))?;
+    let parts = dump(socket, family, command::GET_ELEMENT, &filter, |message| {
+        elements(message, family, set)
+    })?;
     for (mut known, unknown) in parts {
         found.elements.append(&mut known);
         found.unknown += unknown;
@@ -210,9 +299,13 @@ fn elements(message: Message, family: Family, set: Set) -> Option<(Vec<Element>,
 /// How many readers understand a message; for those who throw anything at them.
 pub(crate) fn understood(message: Message) -> usize {
     let chain = usize::from(chain(message).is_some());
-    let parts = [rule(message).is_some(), set(message).is_some()].into_iter().map(usize::from);
+    let parts = [rule(message).is_some(), set(message).is_some()]
+        .into_iter()
+        .map(usize::from);
     let in_set = |family, set| elements(message, family, set).map_or(0, |(known, _)| known.len());
-    let elements = Family::BOTH.into_iter().flat_map(|family| Set::ALL.map(|set| in_set(family, set)));
+    let elements = Family::BOTH
+        .into_iter()
+        .flat_map(|family| Set::ALL.map(|set| in_set(family, set)));
     chain + parts.sum::<usize>() + elements.sum::<usize>()
 }
 
@@ -227,9 +320,14 @@ fn raw(attributes: Attributes<'_>) -> Raw<'_> {
             2 => {
                 raw.data = value(attribute).unwrap_or_default();
                 let verdict = attribute.nested().find_kind(2);
-                raw.chain = verdict.and_then(|v| v.nested().find_kind(2)).and_then(|chain| chain.text());
+                raw.chain = verdict
+                    .and_then(|v| v.nested().find_kind(2))
+                    .and_then(|chain| chain.text());
             }
-            6 => raw.comment = userdata(attribute.data, COMMENT).and_then(|data| Attribute { kind: 0, data }.text()),
+            6 => {
+                raw.comment = userdata(attribute.data, COMMENT)
+                    .and_then(|data| Attribute { kind: 0, data }.text())
+            }
             10 => raw.key_end = value(attribute),
             _ => {}
         }

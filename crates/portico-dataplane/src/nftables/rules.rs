@@ -53,8 +53,14 @@ impl Class {
     pub fn chain_name(&self) -> String {
         match self.affinity {
             None => format!("pick-{}", self.endpoints),
-            Some(Affinity { seconds, local: false }) => format!("pick-{}-sticky-{seconds}", self.endpoints),
-            Some(Affinity { seconds, local: true }) => format!("pick-{}-sticky-{seconds}-local", self.endpoints),
+            Some(Affinity {
+                seconds,
+                local: false,
+            }) => format!("pick-{}-sticky-{seconds}", self.endpoints),
+            Some(Affinity {
+                seconds,
+                local: true,
+            }) => format!("pick-{}-sticky-{seconds}-local", self.endpoints),
         }
     }
 
@@ -62,14 +68,23 @@ impl Class {
     pub fn from_chain_name(name: &str) -> Option<Class> {
         let rest = name.strip_prefix("pick-")?;
         let class = match rest.split_once("-sticky-") {
-            None => Class { endpoints: rest.parse().ok()?, affinity: None },
+            None => Class {
+                endpoints: rest.parse().ok()?,
+                affinity: None,
+            },
             Some((endpoints, seconds)) => {
                 let (seconds, local) = match seconds.strip_suffix("-local") {
                     Some(seconds) => (seconds, true),
                     None => (seconds, false),
                 };
-                let affinity = Affinity { seconds: seconds.parse().ok()?, local };
-                Class { endpoints: endpoints.parse().ok()?, affinity: Some(affinity) }
+                let affinity = Affinity {
+                    seconds: seconds.parse().ok()?,
+                    local,
+                };
+                Class {
+                    endpoints: endpoints.parse().ok()?,
+                    affinity: Some(affinity),
+                }
             }
         };
         (class.endpoints > 0 && class.chain_name() == name).then_some(class)
@@ -86,33 +101,78 @@ impl Class {
 
 /// All chains but those of classes, base chains first.
 pub fn fixed_chains(family: Family, rules: &NodeRules, table: Table) -> Vec<Chain> {
-    let node = Node { family, rules, doorstep: table.doorstep };
+    let node = Node {
+        family,
+        rules,
+        doorstep: table.doorstep,
+    };
     let mut chains = vec![
-        node.base("firewall-prerouting", "filter", 0, -110, &[("firewall", true)]),
+        node.base(
+            "firewall-prerouting",
+            "filter",
+            0,
+            -110,
+            &[("firewall", true)],
+        ),
         node.base("firewall-output", "filter", 3, -110, &[("firewall", true)]),
         node.base(
             "filter-input",
             "filter",
             1,
             0,
-            &[("node-ports-without-endpoints", true), ("without-endpoints", true)],
+            &[
+                ("node-ports-without-endpoints", true),
+                ("without-endpoints", true),
+            ],
         ),
-        node.base("filter-forward", "filter", 2, 0, &[("without-endpoints", true), ("cluster-ips-rest", true)]),
-        node.base("filter-output", "filter", 3, 0, &[("without-endpoints", true), ("cluster-ips-rest", true)]),
-        node.base("nat-prerouting", "nat", 0, table.priority, &[("services", false)]),
-        node.base("nat-output", "nat", 3, table.priority, &[("services", false)]),
+        node.base(
+            "filter-forward",
+            "filter",
+            2,
+            0,
+            &[("without-endpoints", true), ("cluster-ips-rest", true)],
+        ),
+        node.base(
+            "filter-output",
+            "filter",
+            3,
+            0,
+            &[("without-endpoints", true), ("cluster-ips-rest", true)],
+        ),
+        node.base(
+            "nat-prerouting",
+            "nat",
+            0,
+            table.priority,
+            &[("services", false)],
+        ),
+        node.base(
+            "nat-output",
+            "nat",
+            3,
+            table.priority,
+            &[("services", false)],
+        ),
         node.base("nat-postrouting", "nat", 4, 100, &[("masquerading", false)]),
     ];
     chains.extend([
         chain("firewall", None, vec![node.firewall()]),
-        chain("node-ports-without-endpoints", None, node.node_ports_without_endpoints()),
+        chain(
+            "node-ports-without-endpoints",
+            None,
+            node.node_ports_without_endpoints(),
+        ),
         chain("without-endpoints", None, node.without_endpoints()),
         chain("cluster-ips-rest", None, node.cluster_ips_rest()),
         chain("services", None, node.services()),
         chain("treat", None, node.treat()),
         chain(Treatment::Internal.chain(), None, node.internal()),
         chain(Treatment::External.chain(), None, node.external()),
-        chain(Treatment::ExternalLocal.chain(), None, node.external_local()),
+        chain(
+            Treatment::ExternalLocal.chain(),
+            None,
+            node.external_local(),
+        ),
         chain(Treatment::Plain.chain(), None, node.plain()),
         chain("masquerading", None, node.masquerading()),
     ]);
@@ -130,17 +190,37 @@ impl Node<'_> {
         Expressions::new(self.family)
     }
 
-    fn base(&self, name: &str, kind: &'static str, hook: u32, priority: i32, jumps: &[(&str, bool)]) -> Chain {
+    fn base(
+        &self,
+        name: &str,
+        kind: &'static str,
+        hook: u32,
+        priority: i32,
+        jumps: &[(&str, bool)],
+    ) -> Chain {
         let jump = |(to, only_new): &(&str, bool)| match only_new {
             true => rule(self.start().when_new().jump(to)),
             false => rule(self.start().jump(to)),
         };
-        chain(name, Some(Base { kind, hook, priority }), jumps.iter().map(jump).collect())
+        chain(
+            name,
+            Some(Base {
+                kind,
+                hook,
+                priority,
+            }),
+            jumps.iter().map(jump).collect(),
+        )
     }
 
     fn firewall(&self) -> Rule {
-        rule(self.start().service_in(Set::Guarded).service_and_source_not_in(Set::AllowedSources).drop())
-            .because("source ranges of a load balancer")
+        rule(
+            self.start()
+                .service_in(Set::Guarded)
+                .service_and_source_not_in(Set::AllowedSources)
+                .drop(),
+        )
+        .because("source ranges of a load balancer")
     }
 
     fn node_ports_without_endpoints(&self) -> Vec<Rule> {
@@ -151,31 +231,48 @@ impl Node<'_> {
     }
 
     fn without_endpoints(&self) -> Vec<Rule> {
-        vec![rule(self.start().service_in(Set::Refused).reject()), rule(self.start().service_in(Set::Dropped).drop())]
+        vec![
+            rule(self.start().service_in(Set::Refused).reject()),
+            rule(self.start().service_in(Set::Dropped).drop()),
+        ]
     }
 
     fn cluster_ips_rest(&self) -> Vec<Rule> {
         let undefined = rule(self.start().destination_in(Set::ClusterIps).reject());
         let drop = |network: &IpNet| rule(self.start().destination_network(network, true).drop());
-        let unallocated =
-            self.networks(&self.rules.service_cidrs).map(|network| drop(network).because("no such Service"));
-        [undefined.because("no such port")].into_iter().chain(unallocated).collect()
+        let unallocated = self
+            .networks(&self.rules.service_cidrs)
+            .map(|network| drop(network).because("no such Service"));
+        [undefined.because("no such port")]
+            .into_iter()
+            .chain(unallocated)
+            .collect()
     }
 
     fn services(&self) -> Vec<Rule> {
         let served = [
             rule(self.start().number_of_service(Set::Frontends).goto("treat")),
-            rule(self.to_node_port().number_of_port(Set::NodePorts).goto("treat")),
+            rule(
+                self.to_node_port()
+                    .number_of_port(Set::NodePorts)
+                    .goto("treat"),
+            ),
         ];
         served.into_iter().chain(self.too_early()).collect()
     }
 
-    /// To addresses that a Service may have, and none has. Only TCP takes a second to try again, and others are told at once of
-    /// what the node itself cannot send. Somebody who tries all addresses is not waited for.
+    /// To addresses that a Service may have, and none has. Only TCP takes a second to try again,
+    /// and others are told at once of what the node itself cannot send. Somebody who tries all
+    /// addresses is not waited for.
     fn too_early(&self) -> Vec<Rule> {
-        let Some(queue) = self.doorstep else { return Vec::new() };
+        let Some(queue) = self.doorstep else {
+            return Vec::new();
+        };
         let wait = |network: &IpNet| {
-            let nobodys = self.start().destination_network(network, true).destination_not_in(Set::ClusterIps);
+            let nobodys = self
+                .start()
+                .destination_network(network, true)
+                .destination_not_in(Set::ClusterIps);
             rule(nobodys.tcp().at_most(EARLY).queue(queue)).because("waits for its Service")
         };
         self.networks(&self.rules.service_cidrs).map(wait).collect()
@@ -186,15 +283,20 @@ impl Node<'_> {
         match self.rules.node_ports.get(self.family) {
             NodePortAddresses::Listed(_) => self.start().destination_in(Set::NodePortAddresses),
             NodePortAddresses::AllLocal { loopback: true } => self.start().destination_is_local(),
-            NodePortAddresses::AllLocal { loopback: false } => {
-                self.start().destination_is_local().destination_network(&loopback(self.family), false)
-            }
+            NodePortAddresses::AllLocal { loopback: false } => self
+                .start()
+                .destination_is_local()
+                .destination_network(&loopback(self.family), false),
         }
     }
 
     fn treat(&self) -> Vec<Rule> {
         let rule_for = |treatment: Treatment| {
-            rule(self.start().number_is(TREATMENT_MASK, treatment.bits()).goto(treatment.chain()))
+            rule(
+                self.start()
+                    .number_is(TREATMENT_MASK, treatment.bits())
+                    .goto(treatment.chain()),
+            )
         };
         Treatment::ALL.into_iter().map(rule_for).collect()
     }
@@ -217,15 +319,25 @@ impl Node<'_> {
     }
 
     fn internal(&self) -> Vec<Rule> {
-        [self.mark(self.unless_pod())].into_iter().chain(self.choose()).collect()
+        [self.mark(self.unless_pod())]
+            .into_iter()
+            .chain(self.choose())
+            .collect()
     }
 
     fn external(&self) -> Vec<Rule> {
-        [self.mark(self.start())].into_iter().chain(self.choose()).collect()
+        [self.mark(self.start())]
+            .into_iter()
+            .chain(self.choose())
+            .collect()
     }
 
     fn external_local(&self) -> Vec<Rule> {
-        let mut rules: Vec<Rule> = self.if_pod().into_iter().map(|pod| rule(self.by_class(pod))).collect();
+        let mut rules: Vec<Rule> = self
+            .if_pod()
+            .into_iter()
+            .map(|pod| rule(self.by_class(pod)))
+            .collect();
         rules.extend([
             self.mark(self.start().source_is_local()),
             rule(self.by_class(self.start().source_is_local())),
@@ -237,13 +349,26 @@ impl Node<'_> {
 
     fn plain(&self) -> Vec<Rule> {
         // The number of a member looks like one with this treatment.
-        [rule(self.start().change_number(!TREATMENT_MASK, 0))].into_iter().chain(self.choose()).collect()
+        [rule(self.start().change_number(!TREATMENT_MASK, 0))]
+            .into_iter()
+            .chain(self.choose())
+            .collect()
     }
 
     fn masquerading(&self) -> Vec<Rule> {
         vec![
-            rule(self.start().take_mark(self.rules.masquerade_mark).masquerade()),
-            rule(self.start().when_translated().both_addresses_in(Set::Hairpin).masquerade()).because("hairpin"),
+            rule(
+                self.start()
+                    .take_mark(self.rules.masquerade_mark)
+                    .masquerade(),
+            ),
+            rule(
+                self.start()
+                    .when_translated()
+                    .both_addresses_in(Set::Hairpin)
+                    .masquerade(),
+            )
+            .because("hairpin"),
         ]
     }
 
@@ -251,20 +376,25 @@ impl Node<'_> {
     fn if_pod(&self) -> Vec<Expressions> {
         match self.rules.local_pods.get(self.family) {
             LocalPods::Unknown => Vec::new(),
-            LocalPods::Sources(networks) => {
-                self.networks(networks).map(|network| self.start().source_network(network, true)).collect()
-            }
+            LocalPods::Sources(networks) => self
+                .networks(networks)
+                .map(|network| self.start().source_network(network, true))
+                .collect(),
             LocalPods::Interface(name) => vec![self.start().input_interface(name, false, true)],
-            LocalPods::InterfacePrefix(name) => vec![self.start().input_interface(name, true, true)],
+            LocalPods::InterfacePrefix(name) => {
+                vec![self.start().input_interface(name, true, true)]
+            }
         }
     }
 
     fn unless_pod(&self) -> Expressions {
         match self.rules.local_pods.get(self.family) {
             LocalPods::Unknown => self.start(),
-            LocalPods::Sources(networks) => {
-                self.networks(networks).fold(self.start(), |start, network| start.source_network(network, false))
-            }
+            LocalPods::Sources(networks) => self
+                .networks(networks)
+                .fold(self.start(), |start, network| {
+                    start.source_network(network, false)
+                }),
             LocalPods::Interface(name) => self.start().input_interface(name, false, false),
             LocalPods::InterfacePrefix(name) => self.start().input_interface(name, true, false),
         }
@@ -272,14 +402,21 @@ impl Node<'_> {
 
     fn networks<'n>(&self, all: &'n [IpNet]) -> impl Iterator<Item = &'n IpNet> + use<'n> {
         let family = self.family;
-        all.iter().filter(move |network| Family::of(network.addr()) == family)
+        all.iter()
+            .filter(move |network| Family::of(network.addr()) == family)
     }
 }
 
-/// A random slot. A packet that was numbered just before the pool shrank may ask for a slot that is gone: it gets the first.
+/// A random slot. A packet that was numbered just before the pool shrank may ask for a slot that is
+/// gone: it gets the first.
 fn pick(family: Family, endpoints: u32) -> Vec<Rule> {
-    let of = |count| rule(Expressions::new(family).translate_to_slot(POOL_MASK, count, Set::Endpoints));
-    let mut rules = vec![of(endpoints), of(1), rule(Expressions::new(family).forget_number())];
+    let of =
+        |count| rule(Expressions::new(family).translate_to_slot(POOL_MASK, count, Set::Endpoints));
+    let mut rules = vec![
+        of(endpoints),
+        of(1),
+        rule(Expressions::new(family).forget_number()),
+    ];
     if endpoints == 1 {
         rules.remove(0);
     }
@@ -289,14 +426,19 @@ fn pick(family: Family, endpoints: u32) -> Vec<Rule> {
 /// The member that the client had if it still is one, else a new one.
 fn pick_sticky(family: Family, endpoints: u32, affinity: Affinity) -> Vec<Rule> {
     let start = || Expressions::new(family);
-    let remembered = || rule(start().remember_client(PAIR_MASK, Set::Affinity, affinity.seconds, Set::Sticky));
+    let remembered =
+        || rule(start().remember_client(PAIR_MASK, Set::Affinity, affinity.seconds, Set::Sticky));
     let choose_of = |count| rule(start().choose_member(POOL_MASK, count, Set::Slots));
     vec![
         rule(start().member_of_client(PAIR_MASK, Set::Affinity)),
         rule(start().change_number(!1, affinity.local.into())).because("the member of this pool"),
         remembered(),
-        rule(start().number_is(TREATMENT_MASK, Treatment::Plain.bits()).forget_client(PAIR_MASK, Set::Affinity))
-            .because("it is no longer one"),
+        rule(
+            start()
+                .number_is(TREATMENT_MASK, Treatment::Plain.bits())
+                .forget_client(PAIR_MASK, Set::Affinity),
+        )
+        .because("it is no longer one"),
         choose_of(1),
         choose_of(endpoints),
         remembered(),
@@ -314,12 +456,20 @@ fn loopback(family: Family) -> IpNet {
 }
 
 pub fn chain(name: &str, base: Option<Base>, rules: Vec<Rule>) -> Chain {
-    Chain { name: Arc::from(name), base, rules }
+    Chain {
+        name: Arc::from(name),
+        base,
+        rules,
+    }
 }
 
 pub fn rule(expressions: Expressions) -> Rule {
     let expressions = expressions.bytes().to_vec();
-    Rule { fingerprint: fingerprint(&expressions), expressions, comment: None }
+    Rule {
+        fingerprint: fingerprint(&expressions),
+        expressions,
+        comment: None,
+    }
 }
 
 impl Rule {
@@ -331,7 +481,9 @@ impl Rule {
 
 /// FNV-1a.
 fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -342,10 +494,21 @@ mod tests {
     fn classes_are_known_by_the_names_of_their_chains() {
         for affinity in [None, Some((3600, false)), Some((1, true))] {
             let affinity = affinity.map(|(seconds, local)| Affinity { seconds, local });
-            let class = Class { endpoints: 12, affinity };
+            let class = Class {
+                endpoints: 12,
+                affinity,
+            };
             assert_eq!(Class::from_chain_name(&class.chain_name()), Some(class));
         }
-        for name in ["pick-", "pick-0", "pick-01", "pick-+1", "pick-3-sticky-", "pick-3-sticky-x-local", "services"] {
+        for name in [
+            "pick-",
+            "pick-0",
+            "pick-01",
+            "pick-+1",
+            "pick-3-sticky-",
+            "pick-3-sticky-x-local",
+            "services",
+        ] {
             assert_eq!(Class::from_chain_name(name), None, "{name}");
         }
     }
@@ -358,8 +521,14 @@ mod tests {
                 .flat_map(|c| c.rules.iter().map(|r| r.fingerprint))
                 .collect()
         };
-        let one = NodeRules { masquerade_mark: 0x4000, ..NodeRules::default() };
-        let other = NodeRules { masquerade_mark: 0x8000, ..NodeRules::default() };
+        let one = NodeRules {
+            masquerade_mark: 0x4000,
+            ..NodeRules::default()
+        };
+        let other = NodeRules {
+            masquerade_mark: 0x8000,
+            ..NodeRules::default()
+        };
         assert_eq!(prints(&one), prints(&one.clone()));
         assert_ne!(prints(&one), prints(&other));
     }

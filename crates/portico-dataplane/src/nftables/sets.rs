@@ -13,7 +13,8 @@ mod flag {
     pub const CONCAT: u32 = 0x80;
 }
 
-/// A type as the `nft` tool numbers it (the kernel keeps the number for it), with its length in bytes.
+/// A type as the `nft` tool numbers it (the kernel keeps the number for it), with its length in
+/// bytes.
 #[derive(Clone, Copy)]
 struct Type {
     number: u32,
@@ -21,21 +22,40 @@ struct Type {
     host_order: bool,
 }
 
-const PROTOCOL: Type = Type { number: 12, length: 1, host_order: false };
-const SERVICE: Type = Type { number: 13, length: 2, host_order: false };
-const MARK: Type = Type { number: 19, length: 4, host_order: true };
-const CLASS_ID: Type = Type { number: 23, length: 4, host_order: true };
+const PROTOCOL: Type = Type {
+    number: 12,
+    length: 1,
+    host_order: false,
+};
+const SERVICE: Type = Type {
+    number: 13,
+    length: 2,
+    host_order: false,
+};
+const MARK: Type = Type {
+    number: 19,
+    length: 4,
+    host_order: true,
+};
+const CLASS_ID: Type = Type {
+    number: 23,
+    length: 4,
+    host_order: true,
+};
 pub const VERDICT: u32 = 0xffff_ff00;
 
-/// A table of ours, in both families: its name, its place among others', and how much is to fit into it without making it anew.
+/// A table of ours, in both families: its name, its place among others', and how much is to fit
+/// into it without making it anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
     pub name: &'static str,
-    /// Of the chains that translate destinations: of those that know an address the one with the least number decides.
+    /// Of the chains that translate destinations: of those that know an address the one with the
+    /// least number decides.
     pub priority: i32,
     /// Sets of a given size have at least this one.
     pub room: u32,
-    /// Clients with a session at any one time, in one family; the kernel makes the hash table large enough for them at once.
+    /// Clients with a session at any one time, in one family; the kernel makes the hash table large
+    /// enough for them at once.
     pub sessions: u32,
     /// Where packets wait that come before their Service.
     pub doorstep: Option<Queue>,
@@ -43,11 +63,24 @@ pub struct Table {
 
 impl Table {
     /// The node daemon's.
-    pub const NODE: Table = Table { name: "portico", priority: -100, room: 1 << 14, sessions: 1 << 18, doorstep: None };
+    pub const NODE: Table = Table {
+        name: "portico",
+        priority: -100,
+        room: 1 << 14,
+        sessions: 1 << 18,
+        doorstep: None,
+    };
 
-    /// For a few Services, which takes the kernel next to no memory. What it has it decides, also where other tables have it.
+    /// For a few Services, which takes the kernel next to no memory. What it has it decides, also
+    /// where other tables have it.
     pub const fn small(name: &'static str) -> Table {
-        Table { name, priority: -101, room: 1 << 6, sessions: 1 << 10, doorstep: None }
+        Table {
+            name,
+            priority: -101,
+            room: 1 << 6,
+            sessions: 1 << 10,
+            doorstep: None,
+        }
     }
 }
 
@@ -122,14 +155,16 @@ impl Set {
 
     /// How large it is made for so many elements; zero if it grows by itself.
     ///
-    /// A hash table that grows while it is filled takes twice as long as one of a given size, and longer on a busy machine; so
-    /// the sets that have an element for each endpoint or frontend are given one, with room for as many again.
+    /// A hash table that grows while it is filled takes twice as long as one of a given size, and
+    /// longer on a busy machine; so the sets that have an element for each endpoint or frontend are
+    /// given one, with room for as many again.
     pub fn size_for(self, elements: usize, table: Table) -> u32 {
         match self {
             Set::Affinity => table.sessions,
-            _ if Set::SIZED.contains(&self) => {
-                u32::try_from(elements * 2).unwrap_or(u32::MAX / 2).next_power_of_two().max(table.room)
-            }
+            _ if Set::SIZED.contains(&self) => u32::try_from(elements * 2)
+                .unwrap_or(u32::MAX / 2)
+                .next_power_of_two()
+                .max(table.room),
             _ => 0,
         }
     }
@@ -166,7 +201,9 @@ impl Set {
     fn key(self, family: Family) -> Vec<Type> {
         let address = address_type(family);
         match self {
-            Set::Frontends | Set::Refused | Set::Dropped | Set::Guarded => vec![address, PROTOCOL, SERVICE],
+            Set::Frontends | Set::Refused | Set::Dropped | Set::Guarded => {
+                vec![address, PROTOCOL, SERVICE]
+            }
             Set::NodePorts | Set::RefusedPorts | Set::DroppedPorts => vec![PROTOCOL, SERVICE],
             Set::LocalPools | Set::Sticky | Set::Classes => vec![CLASS_ID],
             Set::Endpoints | Set::Slots => vec![CLASS_ID, MARK],
@@ -179,7 +216,9 @@ impl Set {
 
     fn data(self, family: Family) -> Vec<Type> {
         match self {
-            Set::Frontends | Set::NodePorts | Set::LocalPools | Set::Slots | Set::Affinity => vec![CLASS_ID],
+            Set::Frontends | Set::NodePorts | Set::LocalPools | Set::Slots | Set::Affinity => {
+                vec![CLASS_ID]
+            }
             Set::Endpoints | Set::Sticky => vec![address_type(family), SERVICE],
             _ => Vec::new(),
         }
@@ -198,7 +237,11 @@ impl Set {
             flags,
             key_type: number(&key),
             key_length: length(&key),
-            data_type: if self == Set::Classes { VERDICT } else { number(&data) },
+            data_type: if self == Set::Classes {
+                VERDICT
+            } else {
+                number(&data)
+            },
             data_length: length(&data),
         }
     }
@@ -214,7 +257,11 @@ impl Set {
         userdata.extend([7, comment.len() as u8 + 1]);
         userdata.extend(comment.bytes().chain([0]));
         Details {
-            parts: if key.len() > 1 { key.iter().map(|part| part.length).collect() } else { Vec::new() },
+            parts: if key.len() > 1 {
+                key.iter().map(|part| part.length).collect()
+            } else {
+                Vec::new()
+            },
             userdata,
         }
     }
@@ -222,21 +269,34 @@ impl Set {
 
 fn address_type(family: Family) -> Type {
     match family {
-        Family::V4 => Type { number: 7, length: 4, host_order: false },
-        Family::V6 => Type { number: 8, length: 16, host_order: false },
+        Family::V4 => Type {
+            number: 7,
+            length: 4,
+            host_order: false,
+        },
+        Family::V6 => Type {
+            number: 8,
+            length: 16,
+            host_order: false,
+        },
     }
 }
 
 /// `nft` joins the types of a key's parts, six bits each.
 fn number(parts: &[Type]) -> u32 {
-    parts.iter().fold(0, |joined, part| joined << 6 | part.number)
+    parts
+        .iter()
+        .fold(0, |joined, part| joined << 6 | part.number)
 }
 
 /// Each part of a key takes whole registers of four bytes.
 fn length(parts: &[Type]) -> u32 {
     match parts {
         [one] => u32::from(one.length),
-        parts => parts.iter().map(|part| u32::from(part.length).next_multiple_of(4)).sum(),
+        parts => parts
+            .iter()
+            .map(|part| u32::from(part.length).next_multiple_of(4))
+            .sum(),
     }
 }
 

@@ -5,14 +5,23 @@ use portico_model::table::{Endpoint, Family};
 
 impl From<&Endpoint> for Target {
     fn from(endpoint: &Endpoint) -> Target {
-        Target { address: endpoint.address, port: endpoint.port }
+        Target {
+            address: endpoint.address,
+            port: endpoint.port,
+        }
     }
 }
 
 /// The endpoints of a family as targets, sorted, each once.
-pub fn targets<'a>(family: Family, endpoints: impl IntoIterator<Item = &'a Endpoint>) -> Vec<Target> {
-    let mut targets: Vec<Target> =
-        endpoints.into_iter().filter(|e| Family::of(e.address) == family).map(Target::from).collect();
+pub fn targets<'a>(
+    family: Family,
+    endpoints: impl IntoIterator<Item = &'a Endpoint>,
+) -> Vec<Target> {
+    let mut targets: Vec<Target> = endpoints
+        .into_iter()
+        .filter(|e| Family::of(e.address) == family)
+        .map(Target::from)
+        .collect();
     if !targets.is_sorted_by(|a, b| a < b) {
         targets.sort_unstable();
         targets.dedup();
@@ -20,7 +29,8 @@ pub fn targets<'a>(family: Family, endpoints: impl IntoIterator<Item = &'a Endpo
     targets
 }
 
-/// Slots without gaps: those of `old` that are still wanted stay where they are, the last ones move into gaps.
+/// Slots without gaps: those of `old` that are still wanted stay where they are, the last ones move
+/// into gaps.
 pub fn assign(old: &[Option<Target>], wanted: &[Target]) -> Vec<Target> {
     if old.is_empty() {
         return wanted.to_vec();
@@ -49,8 +59,16 @@ fn place(old: &[Option<Target>], wanted: &[Target]) -> (Vec<Option<Target>>, Vec
         let taken = std::mem::replace(placed.get_mut(index)?, true);
         (!taken).then_some(*target)
     };
-    let slots = old.iter().map(|target| target.as_ref().and_then(&mut keep)).collect();
-    let new = wanted.iter().zip(placed).filter(|(_, placed)| !placed).map(|(target, _)| *target).collect();
+    let slots = old
+        .iter()
+        .map(|target| target.as_ref().and_then(&mut keep))
+        .collect();
+    let new = wanted
+        .iter()
+        .zip(placed)
+        .filter(|(_, placed)| !placed)
+        .map(|(target, _)| *target)
+        .collect();
     (slots, new)
 }
 
@@ -68,11 +86,17 @@ mod tests {
     use super::*;
 
     fn target(number: u8) -> Target {
-        Target { address: [10, 0, 0, number].into(), port: 80 }
+        Target {
+            address: [10, 0, 0, number].into(),
+            port: 80,
+        }
     }
 
     fn some(numbers: &[u8]) -> Vec<Option<Target>> {
-        numbers.iter().map(|n| (*n > 0).then(|| target(*n))).collect()
+        numbers
+            .iter()
+            .map(|n| (*n > 0).then(|| target(*n)))
+            .collect()
     }
 
     #[test]
@@ -98,7 +122,10 @@ mod tests {
     fn members_never_move() {
         let wanted: Vec<Target> = [2, 3, 4].map(target).to_vec();
         assert_eq!(assign_fixed(&some(&[1, 2, 3]), &wanted), some(&[4, 2, 3]));
-        assert_eq!(assign_fixed(&some(&[5, 1, 3]), &wanted[..2]), some(&[2, 0, 3]));
+        assert_eq!(
+            assign_fixed(&some(&[5, 1, 3]), &wanted[..2]),
+            some(&[2, 0, 3])
+        );
         assert_eq!(assign_fixed(&some(&[3, 1]), &wanted[1..2]), some(&[3]));
     }
 }

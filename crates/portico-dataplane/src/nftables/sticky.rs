@@ -1,4 +1,5 @@
-//! What session affinity takes of a port: which endpoints clients are remembered with, and which classes that needs.
+//! What session affinity takes of a port: which endpoints clients are remembered with, and which
+//! classes that needs.
 
 use super::element::Target;
 use super::number::MEMBERS;
@@ -19,14 +20,28 @@ impl Sticky {
     pub fn of(port: &ServicePort, [cluster, local]: &[Vec<Target>; 2]) -> Option<Sticky> {
         port.affinity?;
         // Those of this node first: a local policy has no others.
-        let elsewhere = cluster.iter().filter(|target| local.binary_search(target).is_err());
+        let elsewhere = cluster
+            .iter()
+            .filter(|target| local.binary_search(target).is_err());
         // More cannot be told apart; a Service with affinity does not use the rest.
-        let mut members: Vec<Target> = local.iter().chain(elsewhere).copied().take(MEMBERS).collect();
+        let mut members: Vec<Target> = local
+            .iter()
+            .chain(elsewhere)
+            .copied()
+            .take(MEMBERS)
+            .collect();
         members.sort_unstable();
         let kept = |target: &&Target| members.binary_search(target).is_ok();
-        let sides = [cluster, local].map(|side| side.iter().filter(kept).copied().collect::<Vec<_>>());
-        let class = |(side, targets): (usize, &Vec<Target>)| Port::class_of(targets.len(), port.affinity, side == 1);
+        let sides =
+            [cluster, local].map(|side| side.iter().filter(kept).copied().collect::<Vec<_>>());
+        let class = |(side, targets): (usize, &Vec<Target>)| {
+            Port::class_of(targets.len(), port.affinity, side == 1)
+        };
         let classes = sides.iter().enumerate().filter_map(class).collect();
-        Some(Sticky { members, sides, classes })
+        Some(Sticky {
+            members,
+            sides,
+            classes,
+        })
     }
 }

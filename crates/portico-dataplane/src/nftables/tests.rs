@@ -33,9 +33,19 @@ fn meaning(elements: &[Element]) -> Meaning {
         match element {
             Element::Frontend { at, number, name } => {
                 let local = (number.treatment() == Treatment::ExternalLocal)
-                    .then(|| reader.local_pools.get(&number.pool()).map(|local| reader.pool(*local)))
+                    .then(|| {
+                        reader
+                            .local_pools
+                            .get(&number.pool())
+                            .map(|local| reader.pool(*local))
+                    })
                     .flatten();
-                let known = (number.treatment(), name.clone(), reader.pool(*number), local);
+                let known = (
+                    number.treatment(),
+                    name.clone(),
+                    reader.pool(*number),
+                    local,
+                );
                 assert!(meaning.frontends.insert(*at, known).is_none());
             }
             Element::LocalPool { .. } | Element::Endpoint { .. } | Element::Class { .. } => {}
@@ -64,11 +74,19 @@ impl Reader {
         for element in elements.iter().cloned() {
             match element {
                 Element::Class { class, chain } => {
-                    reader.classes.insert(class.index(), Class::from_chain_name(&chain).unwrap());
+                    reader
+                        .classes
+                        .insert(class.index(), Class::from_chain_name(&chain).unwrap());
                 }
-                Element::LocalPool { pool, number } => drop(reader.local_pools.insert(pool, number)),
-                Element::Endpoint { pool, slot, target } => drop(reader.endpoints.insert((pool, slot), target)),
-                Element::Slot { pool, slot, member } => drop(reader.slots.insert((pool, slot), member)),
+                Element::LocalPool { pool, number } => {
+                    reader.local_pools.insert(pool, number);
+                }
+                Element::Endpoint { pool, slot, target } => {
+                    reader.endpoints.insert((pool, slot), target);
+                }
+                Element::Slot { pool, slot, member } => {
+                    reader.slots.insert((pool, slot), member);
+                }
                 Element::Sticky { member, target } => drop(reader.sticky.insert(member, target)),
                 _ => {}
             }
@@ -79,18 +97,27 @@ impl Reader {
     /// Every slot that the chain of the class may ask for is there.
     fn pool(&self, number: Number) -> Pool {
         let class = self.classes[&number.index()];
-        self.used.borrow_mut().insert(number.pool(), class.endpoints);
+        self.used
+            .borrow_mut()
+            .insert(number.pool(), class.endpoints);
         let endpoint = |slot| match class.affinity {
             None => self.endpoints[&(number.pool(), slot)],
             Some(affinity) => {
                 let member = self.slots[&(number.pool(), slot)];
-                assert_eq!((member.pool(), member.treatment()), (number.pool(), Treatment::Plain));
+                assert_eq!(
+                    (member.pool(), member.treatment()),
+                    (number.pool(), Treatment::Plain)
+                );
                 assert_eq!(affinity.local, number.pool() % 2 == 1);
                 self.sticky[&member]
             }
         };
         let endpoints: BTreeSet<Target> = (0..class.endpoints).map(endpoint).collect();
-        assert_eq!(endpoints.len(), class.endpoints as usize, "each has one slot");
+        assert_eq!(
+            endpoints.len(),
+            class.endpoints as usize,
+            "each has one slot"
+        );
         Pool { class, endpoints }
     }
 
@@ -98,11 +125,18 @@ impl Reader {
     fn assert_nothing_is_left_over(&self) {
         let used = self.used.borrow();
         for (pool, slot) in self.endpoints.keys().chain(self.slots.keys()) {
-            assert!(used.get(pool).is_none_or(|endpoints| slot < endpoints), "slot {slot} of {pool} is one too many");
+            assert!(
+                used.get(pool).is_none_or(|endpoints| slot < endpoints),
+                "slot {slot} of {pool} is one too many"
+            );
         }
         // By one pool of a pair it is known whose both are.
-        let mut pools =
-            self.endpoints.keys().chain(self.slots.keys()).map(|(pool, _)| pool).chain(self.local_pools.keys());
+        let mut pools = self
+            .endpoints
+            .keys()
+            .chain(self.slots.keys())
+            .map(|(pool, _)| pool)
+            .chain(self.local_pools.keys());
         assert!(
             pools.all(|pool| used.contains_key(pool) || used.contains_key(&(pool ^ 1))),
             "a pool belongs to nobody"
@@ -114,8 +148,16 @@ impl Reader {
 const FAMILY: Family = Family::V4;
 
 fn key(number: u8) -> PortKey {
-    let service = ServiceName { namespace: Arc::from("default"), name: Arc::from(format!("service-{number}")) };
-    PortKey { service, port: Arc::from("http"), protocol: Protocol::Tcp, family: FAMILY }
+    let service = ServiceName {
+        namespace: Arc::from("default"),
+        name: Arc::from(format!("service-{number}")),
+    };
+    PortKey {
+        service,
+        port: Arc::from("http"),
+        protocol: Protocol::Tcp,
+        family: FAMILY,
+    }
 }
 
 fn endpoint(number: u8) -> Endpoint {
@@ -126,55 +168,110 @@ fn endpoint(number: u8) -> Endpoint {
     }
 }
 
-/// A port that the model could make. Ports have the same few addresses, so that they take them over from one another.
+/// A port that the model could make. Ports have the same few addresses, so that they take them over
+/// from one another.
 fn port() -> impl Strategy<Value = ServicePort> {
     let endpoints = proptest::collection::btree_set(0u8..12, 0..8);
     let frontends = proptest::collection::btree_set((0u8..4, 0u8..3), 0..4);
     let affinity = prop_oneof![3 => Just(None), 1 => Just(Some(60)), 1 => Just(Some(10_800))];
-    (endpoints, frontends, affinity, any::<bool>()).prop_map(|(endpoints, frontends, affinity, policy_local)| {
-        let cluster: Vec<Endpoint> = endpoints.into_iter().map(endpoint).collect();
-        let local: Vec<Endpoint> = cluster.iter().filter(|endpoint| endpoint.local).copied().collect();
-        let outcome = |is_local: bool| match (is_local, cluster.is_empty(), local.is_empty()) {
-            (_, true, _) => Outcome::Reject,
-            (true, false, true) => Outcome::Drop,
-            (true, false, false) => Outcome::Local,
-            (false, false, _) => Outcome::Cluster,
-        };
-        let frontend = |(kind, number): (u8, u8)| {
-            let at = |base: u8| Some(IpAddr::from([10, base, 0, number]));
-            let of = |kind, address, inside, outside, masquerade, sources: Option<&[&str]>| Frontend {
-                kind,
-                address,
-                port: if address.is_some() { 80 } else { 30_000 + u16::from(number) },
-                inside,
-                outside,
-                masquerade,
-                sources: sources.map(|all| all.iter().map(|one| one.parse().unwrap()).collect()),
+    (endpoints, frontends, affinity, any::<bool>()).prop_map(
+        |(endpoints, frontends, affinity, policy_local)| {
+            let cluster: Vec<Endpoint> = endpoints.into_iter().map(endpoint).collect();
+            let local: Vec<Endpoint> = cluster
+                .iter()
+                .filter(|endpoint| endpoint.local)
+                .copied()
+                .collect();
+            let outcome = |is_local: bool| match (is_local, cluster.is_empty(), local.is_empty()) {
+                (_, true, _) => Outcome::Reject,
+                (true, false, true) => Outcome::Drop,
+                (true, false, false) => Outcome::Local,
+                (false, false, _) => Outcome::Cluster,
             };
-            let masquerade = if policy_local { Masquerade::OnlyNode } else { Masquerade::Always };
-            let (inside, outside) = (outcome(false), outcome(policy_local));
-            match kind {
-                0 => {
-                    let outcome = outcome(policy_local && number == 2);
-                    of(FrontendKind::ClusterIp, at(96), outcome, outcome, Masquerade::UnlessPod, None)
+            let frontend = |(kind, number): (u8, u8)| {
+                let at = |base: u8| Some(IpAddr::from([10, base, 0, number]));
+                let of = |kind, address, inside, outside, masquerade, sources: Option<&[&str]>| {
+                    Frontend {
+                        kind,
+                        address,
+                        port: if address.is_some() {
+                            80
+                        } else {
+                            30_000 + u16::from(number)
+                        },
+                        inside,
+                        outside,
+                        masquerade,
+                        sources: sources
+                            .map(|all| all.iter().map(|one| one.parse().unwrap()).collect()),
+                    }
+                };
+                let masquerade = if policy_local {
+                    Masquerade::OnlyNode
+                } else {
+                    Masquerade::Always
+                };
+                let (inside, outside) = (outcome(false), outcome(policy_local));
+                match kind {
+                    0 => {
+                        let outcome = outcome(policy_local && number == 2);
+                        of(
+                            FrontendKind::ClusterIp,
+                            at(96),
+                            outcome,
+                            outcome,
+                            Masquerade::UnlessPod,
+                            None,
+                        )
+                    }
+                    1 => of(
+                        FrontendKind::NodePort,
+                        None,
+                        inside,
+                        outside,
+                        masquerade,
+                        None,
+                    ),
+                    2 => of(
+                        FrontendKind::ExternalIp,
+                        at(97),
+                        inside,
+                        outside,
+                        masquerade,
+                        None,
+                    ),
+                    _ => {
+                        let sources = [
+                            "10.0.0.0/8",
+                            "10.1.0.0/16",
+                            "192.168.0.0/24",
+                            "192.168.1.0/24",
+                        ];
+                        let sources = &sources[..usize::from(number) + 1];
+                        of(
+                            FrontendKind::LoadBalancerIp,
+                            at(98),
+                            inside,
+                            outside,
+                            masquerade,
+                            Some(sources),
+                        )
+                    }
                 }
-                1 => of(FrontendKind::NodePort, None, inside, outside, masquerade, None),
-                2 => of(FrontendKind::ExternalIp, at(97), inside, outside, masquerade, None),
-                _ => {
-                    let sources = ["10.0.0.0/8", "10.1.0.0/16", "192.168.0.0/24", "192.168.1.0/24"];
-                    let sources = &sources[..usize::from(number) + 1];
-                    of(FrontendKind::LoadBalancerIp, at(98), inside, outside, masquerade, Some(sources))
-                }
+            };
+            ServicePort {
+                frontends: frontends.into_iter().map(frontend).collect(),
+                local: if policy_local {
+                    local.clone().into()
+                } else {
+                    Arc::from([])
+                },
+                cluster: cluster.clone().into(),
+                affinity,
+                ..ServicePort::default()
             }
-        };
-        ServicePort {
-            frontends: frontends.into_iter().map(frontend).collect(),
-            local: if policy_local { local.clone().into() } else { Arc::from([]) },
-            cluster: cluster.clone().into(),
-            affinity,
-            ..ServicePort::default()
-        }
-    })
+        },
+    )
 }
 
 fn step() -> impl Strategy<Value = Vec<(u8, Option<ServicePort>)>> {
@@ -182,16 +279,34 @@ fn step() -> impl Strategy<Value = Vec<(u8, Option<ServicePort>)>> {
 }
 
 fn table() -> ForwardingTable {
-    let rules = NodeRules { masquerade_mark: 0x4000, ..NodeRules::default() };
-    ForwardingTable { rules, ..ForwardingTable::default() }
+    let rules = NodeRules {
+        masquerade_mark: 0x4000,
+        ..NodeRules::default()
+    };
+    ForwardingTable {
+        rules,
+        ..ForwardingTable::default()
+    }
 }
 
-/// As the model does: a frontend has one owner, a port without any is left out, a pool that nobody is given is empty.
+/// As the model does: a frontend has one owner, a port without any is left out, a pool that nobody
+/// is given is empty.
 fn owned(table: &ForwardingTable, key: &PortKey, mut port: ServicePort) -> Option<ServicePort> {
-    let others = || table.ports.iter().filter(|(other, _)| *other != key).flat_map(|(_, port)| &port.frontends);
+    let others = || {
+        table
+            .ports
+            .iter()
+            .filter(|(other, _)| *other != key)
+            .flat_map(|(_, port)| &port.frontends)
+    };
     let place = |frontend: &Frontend| (frontend.address, frontend.port);
-    port.frontends.retain(|frontend| others().all(|other| place(other) != place(frontend)));
-    let used = |outcome| port.frontends.iter().any(|f| f.inside == outcome || f.outside == outcome);
+    port.frontends
+        .retain(|frontend| others().all(|other| place(other) != place(frontend)));
+    let used = |outcome| {
+        port.frontends
+            .iter()
+            .any(|f| f.inside == outcome || f.outside == outcome)
+    };
     let (cluster, local) = (used(Outcome::Cluster), used(Outcome::Local));
     port.cluster = Some(port.cluster).filter(|_| cluster).unwrap_or_default();
     port.local = Some(port.local).filter(|_| local).unwrap_or_default();
@@ -249,14 +364,23 @@ proptest! {
     }
 }
 
-/// More endpoints than clients can be kept apart by: those of this node are among those that are used.
+/// More endpoints than clients can be kept apart by: those of this node are among those that are
+/// used.
 #[test]
 fn a_local_policy_keeps_its_endpoints_however_many_others_there_are() {
     let endpoint = |number: u16| {
         let [high, low] = number.to_be_bytes();
-        Endpoint { address: IpAddr::from([10, 244, high, low]), port: 80, local: number == 3000 }
+        Endpoint {
+            address: IpAddr::from([10, 244, high, low]),
+            port: 80,
+            local: number == 3000,
+        }
     };
-    let frontend = Frontend { inside: Outcome::Local, outside: Outcome::Local, ..simple_port(1).frontends[0].clone() };
+    let frontend = Frontend {
+        inside: Outcome::Local,
+        outside: Outcome::Local,
+        ..simple_port(1).frontends[0].clone()
+    };
     let port = ServicePort {
         frontends: vec![frontend],
         local: Arc::from([endpoint(3000)]),
@@ -269,7 +393,10 @@ fn a_local_policy_keeps_its_endpoints_however_many_others_there_are() {
     Nftables::new(kernel.clone()).replace(&table).unwrap();
     let found = meaning(&kernel.elements(FAMILY));
     let (_, _, pool, _) = found.frontends.values().next().unwrap();
-    assert_eq!(pool.endpoints, BTreeSet::from([Target::from(&endpoint(3000))]));
+    assert_eq!(
+        pool.endpoints,
+        BTreeSet::from([Target::from(&endpoint(3000))])
+    );
 }
 
 #[test]
@@ -277,15 +404,27 @@ fn nobody_stands_still_because_somebody_has_too_many_timeouts() {
     let (kernel, mut wanted) = (Fake::new(), table());
     for number in 0..2500u16 {
         let [high, low] = number.to_be_bytes();
-        let mut port = ServicePort { affinity: Some(1 + u32::from(number)), ..simple_port(1) };
+        let mut port = ServicePort {
+            affinity: Some(1 + u32::from(number)),
+            ..simple_port(1)
+        };
         port.frontends[0].address = Some(IpAddr::from([10, 96, high, low]));
-        let service = ServiceName { namespace: Arc::from("default"), name: Arc::from(format!("s{number}")) };
-        wanted.ports.insert(PortKey { service, ..key(1) }, Arc::new(port));
+        let service = ServiceName {
+            namespace: Arc::from("default"),
+            name: Arc::from(format!("s{number}")),
+        };
+        wanted
+            .ports
+            .insert(PortKey { service, ..key(1) }, Arc::new(port));
     }
     let mut nft = Nftables::new(kernel.clone());
     nft.replace(&wanted).unwrap();
     let served = |kernel: &Fake| {
-        meaning(&kernel.elements(FAMILY)).frontends.values().filter(|f| !f.2.endpoints.is_empty()).count()
+        meaning(&kernel.elements(FAMILY))
+            .frontends
+            .values()
+            .filter(|f| !f.2.endpoints.is_empty())
+            .count()
     };
     assert_eq!(served(&kernel), 2500);
     let mut other = simple_port(9);
@@ -294,7 +433,11 @@ fn nobody_stands_still_because_somebody_has_too_many_timeouts() {
     nft.apply(&wanted.rules, &[change]).unwrap();
     assert_eq!(served(&kernel), 2501);
     assert_eq!(nft.replace(&wanted).unwrap(), Report::default());
-    assert_eq!(Nftables::new(kernel.clone()).replace(&wanted).unwrap(), Report::default(), "nor after a restart");
+    assert_eq!(
+        Nftables::new(kernel.clone()).replace(&wanted).unwrap(),
+        Report::default(),
+        "nor after a restart"
+    );
     // Who has affinity keeps it: what it needs next takes the place of what it had.
     let (at, _) = meaning(&kernel.elements(FAMILY))
         .frontends
@@ -302,15 +445,35 @@ fn nobody_stands_still_because_somebody_has_too_many_timeouts() {
         .find(|(_, (_, _, pool, _))| pool.class.affinity.is_some())
         .unwrap();
     let is_it = |port: &ServicePort| port.frontends[0].address == at.address;
-    let (key, old) = wanted.ports.iter().find(|(_, port)| is_it(port)).map(|(k, p)| (k.clone(), p.clone())).unwrap();
-    let more = Arc::new(ServicePort { cluster: simple_port(2).cluster, ..ServicePort::clone(&old) });
+    let (key, old) = wanted
+        .ports
+        .iter()
+        .find(|(_, port)| is_it(port))
+        .map(|(k, p)| (k.clone(), p.clone()))
+        .unwrap();
+    let more = Arc::new(ServicePort {
+        cluster: simple_port(2).cluster,
+        ..ServicePort::clone(&old)
+    });
     wanted.ports.insert(key.clone(), more.clone());
-    nft.apply(&wanted.rules, &[Change { key, before: Some(old), after: Some(more) }]).unwrap();
+    nft.apply(
+        &wanted.rules,
+        &[Change {
+            key,
+            before: Some(old),
+            after: Some(more),
+        }],
+    )
+    .unwrap();
     let class = meaning(&kernel.elements(FAMILY)).frontends[&at].2.class;
-    assert!(class.endpoints == 2 && class.affinity.is_some(), "{class:?}");
+    assert!(
+        class.endpoints == 2 && class.affinity.is_some(),
+        "{class:?}"
+    );
 }
 
-/// The class of a timeout is given up for that of another when there are too many, and wanted again.
+/// The class of a timeout is given up for that of another when there are too many, and wanted
+/// again.
 #[test]
 fn a_timeout_that_comes_back_is_like_a_new_one() {
     let (kernel, mut wanted) = (Fake::new(), table());
@@ -318,15 +481,25 @@ fn a_timeout_that_comes_back_is_like_a_new_one() {
     nft.replace(&wanted).unwrap();
     let many = STICKY as u32;
     for seconds in (1..=many + 2).chain([1, 2, 1, many + 2, 3]) {
-        let port = ServicePort { affinity: Some(seconds), ..simple_port(1) };
+        let port = ServicePort {
+            affinity: Some(seconds),
+            ..simple_port(1)
+        };
         let change = set(&mut wanted, 1, Some(port));
         nft.apply(&wanted.rules, &[change]).unwrap();
         let found = meaning(&kernel.elements(FAMILY));
         let class = found.frontends.values().next().unwrap().2.class;
-        assert_eq!(class.affinity.map(|affinity| affinity.seconds), Some(seconds));
+        assert_eq!(
+            class.affinity.map(|affinity| affinity.seconds),
+            Some(seconds)
+        );
     }
     assert_eq!(nft.replace(&wanted).unwrap(), Report::default());
-    assert_eq!(Nftables::new(kernel.clone()).replace(&wanted).unwrap(), Report::default(), "nor after a restart");
+    assert_eq!(
+        Nftables::new(kernel.clone()).replace(&wanted).unwrap(),
+        Report::default(),
+        "nor after a restart"
+    );
 }
 
 /// One Service with two endpoints.
@@ -347,7 +520,11 @@ fn simple_port(endpoints: u8) -> ServicePort {
         sources: None,
     };
     let cluster = (1..=endpoints).map(endpoint).collect();
-    ServicePort { frontends: vec![frontend], cluster, ..ServicePort::default() }
+    ServicePort {
+        frontends: vec![frontend],
+        cluster,
+        ..ServicePort::default()
+    }
 }
 
 #[test]
@@ -360,12 +537,20 @@ fn a_failed_batch_changes_nothing_and_the_next_replace_installs_it() {
         let before = kernel.elements(FAMILY);
         kernel.faults([Fault::Errno(errno)]);
         let change = set(&mut table, 1, Some(simple_port(3)));
-        assert!(matches!(nft.apply(&table.rules, &[change]), Err(ApplyError::Kernel { .. })));
+        assert!(matches!(
+            nft.apply(&table.rules, &[change]),
+            Err(ApplyError::Kernel { .. })
+        ));
         assert_eq!(kernel.elements(FAMILY), before);
         kernel.faults([Fault::Errno(errno)]);
         assert!(nft.replace(&table).is_err());
         let report = nft.replace(&table).unwrap();
-        assert!(report.drift.contains(&"ip: 1 elements of frontends differ".to_owned()), "{report:?}");
+        assert!(
+            report
+                .drift
+                .contains(&"ip: 1 elements of frontends differ".to_owned()),
+            "{report:?}"
+        );
         assert_eq!(nft.replace(&table).unwrap(), Report::default());
     }
 }
@@ -390,14 +575,18 @@ fn a_change_by_others_between_reading_and_repairing_is_seen() {
     let table = simple();
     nft.replace(&table).unwrap();
     kernel.interfere(&Step::EmptyChain(FAMILY, Arc::from("services")));
-    kernel.faults([Fault::Meanwhile(Step::DeleteTable(FAMILY)), Fault::Meanwhile(Step::AddTable(FAMILY))]);
+    kernel.faults([
+        Fault::Meanwhile(Step::DeleteTable(FAMILY)),
+        Fault::Meanwhile(Step::AddTable(FAMILY)),
+    ]);
     let report = nft.replace(&table).unwrap();
     assert!(report.operations > 50, "{report:?}");
     assert_eq!(nft.replace(&table).unwrap(), Report::default());
     assert_eq!(kernel.commits(), 2);
 }
 
-/// A node begins with a few Services, and the others do not fit into the sets that were made for them.
+/// A node begins with a few Services, and the others do not fit into the sets that were made for
+/// them.
 #[test]
 fn what_does_not_fit_is_not_tried() {
     let kernel = Fake::new();
@@ -408,16 +597,26 @@ fn what_does_not_fit_is_not_tried() {
         let mut port = simple_port(0);
         port.frontends[0].address = Some(IpAddr::from([10, 96, 0, number]));
         let address = |n: u16| IpAddr::from([10, number, n.to_be_bytes()[0], n.to_be_bytes()[1]]);
-        port.cluster = (0..1000).map(|n| Endpoint { address: address(n), port: 80, local: false }).collect();
+        port.cluster = (0..1000)
+            .map(|n| Endpoint {
+                address: address(n),
+                port: 80,
+                local: false,
+            })
+            .collect();
         set(&mut table, number, Some(port));
     }
-    // Meets the first batch that is tried. Had one of changes been tried before, it would have been that one.
+    // Meets the first batch that is tried. Had one of changes been tried before, it would have been
+    // that one.
     kernel.faults([Fault::Errno(libc::EIO)]);
     assert!(nft.replace(&table).is_err());
     nft.replace(&table).unwrap();
     let fresh = Fake::new();
     Nftables::new(fresh.clone()).replace(&table).unwrap();
-    assert_eq!(meaning(&kernel.elements(FAMILY)), meaning(&fresh.elements(FAMILY)));
+    assert_eq!(
+        meaning(&kernel.elements(FAMILY)),
+        meaning(&fresh.elements(FAMILY))
+    );
     assert_eq!(nft.replace(&table).unwrap(), Report::default());
     // Now there is room, and what came is a change.
     set(&mut table, 20, Some(simple_port(0)));
@@ -444,10 +643,17 @@ fn numbers_of_what_went_are_used_again_only_in_later_batches() {
             Element::Endpoint { pool, .. } => Some(pool),
             _ => None,
         };
-        kernel.elements(FAMILY).into_iter().filter_map(pool).collect()
+        kernel
+            .elements(FAMILY)
+            .into_iter()
+            .filter_map(pool)
+            .collect()
     };
     let first = pools();
-    let changes = [set(&mut table, 1, None), set(&mut table, 2, Some(simple_port(2)))];
+    let changes = [
+        set(&mut table, 1, None),
+        set(&mut table, 2, Some(simple_port(2))),
+    ];
     nft.apply(&table.rules, &changes).unwrap();
     let second = pools();
     assert!(first.is_disjoint(&second));

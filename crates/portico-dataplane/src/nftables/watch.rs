@@ -1,8 +1,9 @@
 //! Notices when somebody else touches our tables.
 //!
-//! The kernel tells listeners of every change of any rule or element. A filter on the socket lets our own go by unseen.
-//! Listening is not free: for each element of a batch the kernel makes a message of some kilobytes before it sends any, so
-//! that a cold start would take a gigabyte. During large batches nobody listens.
+//! The kernel tells listeners of every change of any rule or element. A filter on the socket lets
+//! our own go by unseen. Listening is not free: for each element of a batch the kernel makes a
+//! message of some kilobytes before it sends any, so that a cold start would take a gigabyte.
+//! During large batches nobody listens.
 
 use super::element::Set;
 use crate::netlink::{Message, Socket};
@@ -33,15 +34,25 @@ impl Watch {
         socket.ignore_sender(own)?;
         socket.join(GROUP)?;
         let fd = socket.as_raw_fd();
-        Ok(Watch { listener: Arc::new(Mutex::new(Listener { socket, touched: false })), fd, table })
+        Ok(Watch {
+            listener: Arc::new(Mutex::new(Listener {
+                socket,
+                touched: false,
+            })),
+            fd,
+            table,
+        })
     }
 
-    /// Somebody else touched our tables since they were last read; or so much happened that it cannot be told. When the
-    /// descriptor becomes readable, ask.
+    /// Somebody else touched our tables since they were last read; or so much happened that it
+    /// cannot be told. When the descriptor becomes readable, ask.
     pub fn touched(&self) -> io::Result<bool> {
         let mut listener = self.lock();
         let mut touched = false;
-        match listener.socket.notifications(|message| touched |= is_about(self.table, &message)) {
+        match listener
+            .socket
+            .notifications(|message| touched |= is_about(self.table, &message))
+        {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => touched = true,
             Err(error) => return Err(error),
@@ -81,9 +92,14 @@ impl AsRawFd for Watch {
     }
 }
 
-/// Every message but that of a new generation begins with the name of the table. What packets do to the map of clients is
-/// nobody's interference.
+/// Every message but that of a new generation begins with the name of the table. What packets do to
+/// the map of clients is nobody's interference.
 fn is_about(table: &str, message: &Message) -> bool {
-    let text = |kind| message.attributes(4).find_kind(kind).and_then(|attribute| attribute.text());
+    let text = |kind| {
+        message
+            .attributes(4)
+            .find_kind(kind)
+            .and_then(|attribute| attribute.text())
+    };
     text(1) == Some(table) && text(2) != Some(Set::Affinity.name())
 }

@@ -1,7 +1,9 @@
-//! Objects and health in, changes of the zone out. A change costs what it touches: a Service its own names, a node its name, the one list
-//! of fit nodes and the Services with endpoints on it alone.
+//! Objects and health in, changes of the zone out. A change costs what it touches: a Service its
+//! own names, a node its name, the one list of fit nodes and the Services with endpoints on it
+//! alone.
 //!
-//! It decides which nodes are given for a Service, and which addresses are to be probed for that; it asks nobody itself.
+//! It decides which nodes are given for a Service, and which addresses are to be probed for that;
+//! it asks nobody itself.
 
 mod render;
 
@@ -125,7 +127,9 @@ impl Index {
             }
             self.touched.insert(before);
         }
-        let (Some(owner), Some(slice)) = (owner, slice) else { return };
+        let (Some(owner), Some(slice)) = (owner, slice) else {
+            return;
+        };
         let state = self.services.entry(owner.clone()).or_default();
         if state.slices.get(&name.name) != Some(&slice) {
             state.slices.insert(name.name.clone(), slice);
@@ -148,7 +152,14 @@ impl Index {
             Some(facts) => {
                 let entry = self.node_entry(name, &facts);
                 let probe = self.nodes.get(name).and_then(|state| state.probe);
-                self.nodes.insert(name.to_owned(), NodeState { facts, entry, probe });
+                self.nodes.insert(
+                    name.to_owned(),
+                    NodeState {
+                        facts,
+                        entry,
+                        probe,
+                    },
+                );
                 self.aim(name);
             }
         }
@@ -166,7 +177,9 @@ impl Index {
     }
 
     pub fn set_health(&mut self, probe: SocketAddr, healthy: bool) {
-        let Some(users) = self.users.get(&probe) else { return };
+        let Some(users) = self.users.get(&probe) else {
+            return;
+        };
         if self.health.insert(probe, healthy) == Some(healthy) {
             return;
         }
@@ -198,7 +211,9 @@ impl Index {
                 None => Some("has no address, or a name that does not fit"),
                 Some(_) => state.facts.left_out,
             },
-            healthy: state.probe.and_then(|probe| self.health.get(&probe).copied()),
+            healthy: state
+                .probe
+                .and_then(|probe| self.health.get(&probe).copied()),
         };
         self.nodes.iter().map(view).collect()
     }
@@ -206,7 +221,10 @@ impl Index {
     /// Health-check ports that do not say yes, and the Services whose they are.
     pub fn doubtful(&self) -> Vec<(ServiceName, SocketAddr)> {
         let of = |(name, state): (&ServiceName, &ServiceState)| -> Vec<(ServiceName, SocketAddr)> {
-            let doubtful = state.probes.iter().filter(|probe| self.health.get(probe) != Some(&true));
+            let doubtful = state
+                .probes
+                .iter()
+                .filter(|probe| self.health.get(probe) != Some(&true));
             doubtful.map(|probe| (name.clone(), *probe)).collect()
         };
         self.services.iter().flat_map(of).collect()
@@ -218,10 +236,12 @@ impl Index {
         for name in mem::take(&mut self.touched_nodes) {
             let entry = self.nodes.get(&name).and_then(|state| state.entry.clone());
             if let Some(key) = self.settings.origin.key(&[&name, "node"]) {
-                let content = entry.map(|entry| zone::Content::Addresses(entry.addresses.clone().into()));
+                let content =
+                    entry.map(|entry| zone::Content::Addresses(entry.addresses.clone().into()));
                 patches.push(Patch::Set(key, content));
             }
-            self.touched.extend(self.local.get(&name).into_iter().flatten().cloned());
+            self.touched
+                .extend(self.local.get(&name).into_iter().flatten().cloned());
             self.touched_shared = true;
         }
         if mem::take(&mut self.touched_shared) {
@@ -238,7 +258,11 @@ impl Index {
     pub fn take_probes(&mut self) -> Probes {
         let mut probes = Probes::default();
         for (probe, wanted) in mem::take(&mut self.probes) {
-            if wanted { probes.wanted.push(probe) } else { probes.unwanted.push(probe) }
+            if wanted {
+                probes.wanted.push(probe)
+            } else {
+                probes.unwanted.push(probe)
+            }
         }
         probes
     }
@@ -246,35 +270,74 @@ impl Index {
     /// The nodes that serve what is on all of them: those that are fit, or all rather than none.
     fn shared(&mut self) -> Arc<[Member]> {
         let member = |state: &NodeState| state.entry.clone().map(|node| Member { node, weight: 1 });
-        let fit = self.nodes.values().filter(|state| self.is_fit(state)).filter_map(member);
+        let fit = self
+            .nodes
+            .values()
+            .filter(|state| self.is_fit(state))
+            .filter_map(member);
         let fit: Vec<Member> = fit.collect();
-        let all = || self.nodes.values().filter(|state| is_eligible(state)).filter_map(member).collect::<Vec<_>>();
+        let all = || {
+            self.nodes
+                .values()
+                .filter(|state| is_eligible(state))
+                .filter_map(member)
+                .collect::<Vec<_>>()
+        };
         let members = if fit.is_empty() { all() } else { fit.clone() };
         self.nobody_fit = fit.is_empty() && !members.is_empty();
         members.into()
     }
 
     fn is_fit(&self, state: &NodeState) -> bool {
-        is_eligible(state) && state.probe.is_some_and(|probe| self.health.get(&probe) == Some(&true))
+        is_eligible(state)
+            && state
+                .probe
+                .is_some_and(|probe| self.health.get(&probe) == Some(&true))
     }
 
     fn node_entry(&self, name: &str, facts: &Node) -> Option<Arc<zone::Node>> {
         let key = self.settings.origin.key(&[name, "node"])?;
         let of = |kind: &AddressKind, v4: bool| -> Vec<IpAddr> {
-            let all = facts.addresses.iter().filter(|(its, ip)| its == kind && ip.is_ipv4() == v4);
+            let all = facts
+                .addresses
+                .iter()
+                .filter(|(its, ip)| its == kind && ip.is_ipv4() == v4);
             all.map(|(_, ip)| *ip).collect()
         };
-        let first = |v4: bool| self.settings.given.iter().map(|kind| of(kind, v4)).find(|found| !found.is_empty());
-        let addresses: Vec<IpAddr> = [first(true), first(false)].into_iter().flatten().flatten().collect();
+        let first = |v4: bool| {
+            self.settings
+                .given
+                .iter()
+                .map(|kind| of(kind, v4))
+                .find(|found| !found.is_empty())
+        };
+        let addresses: Vec<IpAddr> = [first(true), first(false)]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
         let full = self.settings.origin.full(std::borrow::Borrow::borrow(&key));
-        (!addresses.is_empty()).then(|| Arc::new(zone::Node { name: full, addresses }))
+        (!addresses.is_empty()).then(|| {
+            Arc::new(zone::Node {
+                name: full,
+                addresses,
+            })
+        })
     }
 
     /// Probe a node where it says whether it is fit.
     fn aim(&mut self, name: &str) {
-        let Some(state) = self.nodes.get(name) else { return };
-        let port = self.ports.get(name).copied().unwrap_or(self.settings.healthz_port);
-        let probe = self.probed_address(&state.facts).map(|ip| SocketAddr::new(ip, port));
+        let Some(state) = self.nodes.get(name) else {
+            return;
+        };
+        let port = self
+            .ports
+            .get(name)
+            .copied()
+            .unwrap_or(self.settings.healthz_port);
+        let probe = self
+            .probed_address(&state.facts)
+            .map(|ip| SocketAddr::new(ip, port));
         let before = state.probe;
         if before != probe {
             self.swap_probe(&User::Node(name.to_owned()), before, probe);
@@ -286,7 +349,13 @@ impl Index {
     }
 
     fn probed_address(&self, facts: &Node) -> Option<IpAddr> {
-        let of = |kind: &AddressKind| facts.addresses.iter().find(|(its, _)| its == kind).map(|(_, ip)| *ip);
+        let of = |kind: &AddressKind| {
+            facts
+                .addresses
+                .iter()
+                .find(|(its, _)| its == kind)
+                .map(|(_, ip)| *ip)
+        };
         self.settings.probed.iter().find_map(of)
     }
 

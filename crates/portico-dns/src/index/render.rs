@@ -13,34 +13,65 @@ impl Index {
     pub(super) fn renew(&mut self, name: &ServiceName, patches: &mut Vec<Patch>) {
         self.renew_probes(name);
         let wanted = self.render(name);
-        let Some(state) = self.services.get_mut(name) else { return };
+        let Some(state) = self.services.get_mut(name) else {
+            return;
+        };
         let kept: BTreeSet<&Key> = wanted.iter().map(|(key, _)| key).collect();
         let gone = state.keys.iter().filter(|key| !kept.contains(key)).cloned();
         patches.extend(gone.map(|key| Patch::Set(key, None)));
         state.keys = wanted.iter().map(|(key, _)| key.clone()).collect();
-        patches.extend(wanted.into_iter().map(|(key, content)| Patch::Set(key, Some(content))));
+        patches.extend(
+            wanted
+                .into_iter()
+                .map(|(key, content)| Patch::Set(key, Some(content))),
+        );
         if state.facts.is_none() && state.slices.is_empty() {
             self.services.remove(name);
         }
     }
 
-    /// Health-check ports: only of nodes that have endpoints and are fit, so that the number of probes follows that of endpoints
-    /// and not that of nodes, and a dead node is not probed once for each Service.
+    /// Health-check ports: only of nodes that have endpoints and are fit, so that the number of
+    /// probes follows that of endpoints and not that of nodes, and a dead node is not probed once
+    /// for each Service.
     fn renew_probes(&mut self, name: &ServiceName) {
-        let Some(state) = self.services.get(name) else { return };
-        let nodes = state.facts.as_ref().filter(|facts| needs_own_nodes(facts)).map(|_| ready(state.slices.values()));
+        let Some(state) = self.services.get(name) else {
+            return;
+        };
+        let nodes = state
+            .facts
+            .as_ref()
+            .filter(|facts| needs_own_nodes(facts))
+            .map(|_| ready(state.slices.values()));
         let on: BTreeSet<&String> = nodes.iter().flat_map(BTreeMap::keys).collect();
         let port = state.facts.as_ref().and_then(|facts| facts.health_port);
-        let at = |node: &&String| self.nodes.get(*node).filter(|node| self.is_fit(node))?.probe;
+        let at = |node: &&String| {
+            self.nodes
+                .get(*node)
+                .filter(|node| self.is_fit(node))?
+                .probe
+        };
         let probes: BTreeSet<SocketAddr> = port
-            .map(|port| on.iter().filter_map(at).map(|probe| SocketAddr::new(probe.ip(), port)).collect())
+            .map(|port| {
+                on.iter()
+                    .filter_map(at)
+                    .map(|probe| SocketAddr::new(probe.ip(), port))
+                    .collect()
+            })
             .unwrap_or_default();
         let on: BTreeSet<String> = on.into_iter().cloned().collect();
         self.depend(name, on);
-        let before = self.services.get(name).map(|state| state.probes.clone()).unwrap_or_default();
+        let before = self
+            .services
+            .get(name)
+            .map(|state| state.probes.clone())
+            .unwrap_or_default();
         let user = User::Service(name.clone());
-        before.difference(&probes).for_each(|probe| self.swap_probe(&user, Some(*probe), None));
-        probes.difference(&before).for_each(|probe| self.swap_probe(&user, None, Some(*probe)));
+        before
+            .difference(&probes)
+            .for_each(|probe| self.swap_probe(&user, Some(*probe), None));
+        probes
+            .difference(&before)
+            .for_each(|probe| self.swap_probe(&user, None, Some(*probe)));
         if let Some(state) = self.services.get_mut(name) {
             state.probes = probes;
         }
@@ -48,7 +79,9 @@ impl Index {
 
     /// A Service looks at these nodes, and at no others.
     fn depend(&mut self, name: &ServiceName, on: BTreeSet<String>) {
-        let Some(state) = self.services.get_mut(name) else { return };
+        let Some(state) = self.services.get_mut(name) else {
+            return;
+        };
         let before = std::mem::replace(&mut state.nodes, on.clone());
         for node in before.difference(&on) {
             if let Some(services) = self.local.get_mut(node) {
@@ -64,12 +97,24 @@ impl Index {
     }
 
     fn render(&self, name: &ServiceName) -> Vec<(Key, Content)> {
-        let Some(state) = self.services.get(name) else { return Vec::new() };
-        let Some(facts) = &state.facts else { return Vec::new() };
-        let names = Names { index: self, name, facts };
+        let Some(state) = self.services.get(name) else {
+            return Vec::new();
+        };
+        let Some(facts) = &state.facts else {
+            return Vec::new();
+        };
+        let names = Names {
+            index: self,
+            name,
+            facts,
+        };
         match facts.reach {
-            Reach::Balanced if !facts.addresses.is_empty() || !facts.hosts.is_empty() => names.balanced(),
-            Reach::Balanced | Reach::Public => names.public(self.nodes_of(facts, state.slices.values())),
+            Reach::Balanced if !facts.addresses.is_empty() || !facts.hosts.is_empty() => {
+                names.balanced()
+            }
+            Reach::Balanced | Reach::Public => {
+                names.public(self.nodes_of(facts, state.slices.values()))
+            }
             Reach::Cluster if self.settings.cluster_services => names.cluster(),
             Reach::Cluster => Vec::new(),
         }
@@ -81,18 +126,32 @@ impl Index {
         }
         let ready = ready(slices);
         let with = |fit: &dyn Fn(&super::NodeState) -> bool| -> Vec<Member> {
-            let found = ready.iter().filter_map(|(name, weight)| Some((self.nodes.get(name)?, *weight)));
+            let found = ready
+                .iter()
+                .filter_map(|(name, weight)| Some((self.nodes.get(name)?, *weight)));
             let fit = found.filter(|(node, _)| is_eligible(node) && fit(node));
-            fit.filter_map(|(node, weight)| Some(Member { node: node.entry.clone()?, weight })).collect()
+            fit.filter_map(|(node, weight)| {
+                Some(Member {
+                    node: node.entry.clone()?,
+                    weight,
+                })
+            })
+            .collect()
         };
         let says_yes = |node: &super::NodeState| match (facts.health_port, node.probe) {
-            (Some(port), Some(probe)) => self.health.get(&SocketAddr::new(probe.ip(), port)) == Some(&true),
+            (Some(port), Some(probe)) => {
+                self.health.get(&SocketAddr::new(probe.ip(), port)) == Some(&true)
+            }
             _ => true,
         };
         let fit = with(&|node| self.is_fit(node) && says_yes(node));
         // Rather all that have endpoints than none, and rather all nodes than none.
         let given = if fit.is_empty() { with(&|_| true) } else { fit };
-        if given.is_empty() { Nodes::Shared } else { Nodes::Own(Arc::from(given)) }
+        if given.is_empty() {
+            Nodes::Shared
+        } else {
+            Nodes::Own(Arc::from(given))
+        }
     }
 }
 
@@ -129,57 +188,114 @@ struct Names<'a> {
 
 impl Names<'_> {
     fn key(&self, kind: &str) -> Option<Key> {
-        self.index.settings.origin.key(&[&self.name.name, &self.name.namespace, kind])
+        self.index
+            .settings
+            .origin
+            .key(&[&self.name.name, &self.name.namespace, kind])
     }
 
     fn srv_key(&self, port: &Port) -> Option<Key> {
         let label = format!("_{}", port.name);
-        let parts = [label.as_str(), port.protocol, &self.name.name, &self.name.namespace, "svc"];
-        self.index.settings.origin.key(&parts).filter(|_| !port.name.is_empty())
+        let parts = [
+            label.as_str(),
+            port.protocol,
+            &self.name.name,
+            &self.name.namespace,
+            "svc",
+        ];
+        self.index
+            .settings
+            .origin
+            .key(&parts)
+            .filter(|_| !port.name.is_empty())
     }
 
     fn public(&self, nodes: Nodes) -> Vec<(Key, Content)> {
         let families = self.facts.families;
-        let with_port = self.facts.ports.iter().filter_map(|port| Some((port, port.node_port?)));
+        let with_port = self
+            .facts
+            .ports
+            .iter()
+            .filter_map(|port| Some((port, port.node_port?)));
         let ports = with_port.clone().filter_map(|(port, node_port)| {
-            let content = Content::NodePort { nodes: nodes.clone(), families, port: node_port };
+            let content = Content::NodePort {
+                nodes: nodes.clone(),
+                families,
+                port: node_port,
+            };
             Some((self.srv_key(port)?, content))
         });
         let mut names: Vec<(Key, Content)> = ports.collect();
         if with_port.count() > 0 {
-            names.extend(self.key("svc").map(|key| (key, Content::Nodes { nodes, families })));
+            names.extend(
+                self.key("svc")
+                    .map(|key| (key, Content::Nodes { nodes, families })),
+            );
         }
         names
     }
 
     fn balanced(&self) -> Vec<(Key, Content)> {
         let addresses: Arc<[_]> = self.facts.addresses.clone().into();
-        let hosts: Vec<_> = self.facts.hosts.iter().filter_map(|host| host_name(host)).collect();
+        let hosts: Vec<_> = self
+            .facts
+            .hosts
+            .iter()
+            .filter_map(|host| host_name(host))
+            .collect();
         let content = match hosts.first() {
             Some(host) if addresses.is_empty() => Content::Alias(host.clone()),
             _ => Content::Addresses(addresses.clone()),
         };
         let own = self.key("lb").filter(|_| !addresses.is_empty());
-        let own = own.map(|key| self.index.settings.origin.full(std::borrow::Borrow::borrow(&key)));
+        let own = own.map(|key| {
+            self.index
+                .settings
+                .origin
+                .full(std::borrow::Borrow::borrow(&key))
+        });
         let of_port = |port: &Port| {
             let own = own.clone().map(|name| (name, addresses.clone()));
             let others = hosts.iter().map(|host| (host.clone(), Arc::from([])));
-            let target = |(name, addresses)| Target { name, port: port.port, addresses };
-            Some((self.srv_key(port)?, Content::Targets(own.into_iter().chain(others).map(target).collect())))
+            let target = |(name, addresses)| Target {
+                name,
+                port: port.port,
+                addresses,
+            };
+            Some((
+                self.srv_key(port)?,
+                Content::Targets(own.into_iter().chain(others).map(target).collect()),
+            ))
         };
-        let plain = ["svc", "lb"].into_iter().filter_map(|kind| Some((self.key(kind)?, content.clone())));
-        plain.chain(self.facts.ports.iter().filter_map(of_port)).collect()
+        let plain = ["svc", "lb"]
+            .into_iter()
+            .filter_map(|kind| Some((self.key(kind)?, content.clone())));
+        plain
+            .chain(self.facts.ports.iter().filter_map(of_port))
+            .collect()
     }
 
     fn cluster(&self) -> Vec<(Key, Content)> {
         let addresses: Arc<[_]> = self.facts.cluster_ips.clone().into();
-        let Some(key) = self.key("svc").filter(|_| !addresses.is_empty()) else { return Vec::new() };
-        let name = self.index.settings.origin.full(std::borrow::Borrow::borrow(&key));
+        let Some(key) = self.key("svc").filter(|_| !addresses.is_empty()) else {
+            return Vec::new();
+        };
+        let name = self
+            .index
+            .settings
+            .origin
+            .full(std::borrow::Borrow::borrow(&key));
         let of_port = |port: &Port| {
-            let target = Target { name: name.clone(), port: port.port, addresses: addresses.clone() };
+            let target = Target {
+                name: name.clone(),
+                port: port.port,
+                addresses: addresses.clone(),
+            };
             Some((self.srv_key(port)?, Content::Targets(vec![target])))
         };
         let ports: Vec<_> = self.facts.ports.iter().filter_map(of_port).collect();
-        std::iter::once((key, Content::Addresses(addresses.clone()))).chain(ports).collect()
+        std::iter::once((key, Content::Addresses(addresses.clone())))
+            .chain(ports)
+            .collect()
     }
 }

@@ -8,16 +8,34 @@ fn public() -> Service {
 }
 
 fn local() -> Service {
-    Service { local: true, ..public() }
+    Service {
+        local: true,
+        ..public()
+    }
 }
 
 #[test]
 fn what_each_kind_of_service_gives() {
     let balanced = service(Reach::Balanced);
-    let addressed = Service { addresses: ips(&["192.0.2.1", "2001:db8::1"]), ..balanced.clone() };
-    let named = Service { hosts: vec!["lb.example.net".to_owned()], ..balanced.clone() };
-    let both = Service { hosts: vec!["lb.example.net".to_owned()], ..addressed.clone() };
-    let four = Service { families: Families { v4: true, v6: false }, ..public() };
+    let addressed = Service {
+        addresses: ips(&["192.0.2.1", "2001:db8::1"]),
+        ..balanced.clone()
+    };
+    let named = Service {
+        hosts: vec!["lb.example.net".to_owned()],
+        ..balanced.clone()
+    };
+    let both = Service {
+        hosts: vec!["lb.example.net".to_owned()],
+        ..addressed.clone()
+    };
+    let four = Service {
+        families: Families {
+            v4: true,
+            v6: false,
+        },
+        ..public()
+    };
     let on_nodes = [
         "_http._tcp.web.shop.svc SRV 0 1 30080 n1.node.example.com.",
         "_http._tcp.web.shop.svc SRV 0 1 30080 n2.node.example.com.",
@@ -27,7 +45,10 @@ fn what_each_kind_of_service_gives() {
         "web.shop.svc AAAA fd00::2",
     ];
     let mut no_ports = balanced.clone();
-    no_ports.ports.iter_mut().for_each(|port| port.node_port = None);
+    no_ports
+        .ports
+        .iter_mut()
+        .for_each(|port| port.node_port = None);
     for (what, service, wanted) in [
         ("ClusterIP", service(Reach::Cluster), &[][..]),
         ("NodePort", public(), &on_nodes),
@@ -78,10 +99,20 @@ fn what_each_kind_of_service_gives() {
 #[test]
 fn services_of_the_cluster_by_flag() {
     let mut rig = Rig::with(|settings| settings.cluster_services = true);
-    rig.index.set_service(name("shop/web"), Some(service(Reach::Cluster)));
-    let wanted = ["_http._tcp.web.shop.svc SRV 0 1 80 web.shop.svc.example.com.", "web.shop.svc A 10.96.0.1"];
+    rig.index
+        .set_service(name("shop/web"), Some(service(Reach::Cluster)));
+    let wanted = [
+        "_http._tcp.web.shop.svc SRV 0 1 80 web.shop.svc.example.com.",
+        "web.shop.svc A 10.96.0.1",
+    ];
     assert_eq!(rig.records("web.shop"), wanted);
-    rig.index.set_service(name("shop/web"), Some(Service { cluster_ips: vec![], ..service(Reach::Cluster) }));
+    rig.index.set_service(
+        name("shop/web"),
+        Some(Service {
+            cluster_ips: vec![],
+            ..service(Reach::Cluster)
+        }),
+    );
     assert_eq!(rig.records("web.shop"), [""; 0], "headless");
 }
 
@@ -93,24 +124,47 @@ fn external_addresses_of_nodes_go_first() {
         (AddressKind::External, "192.0.2.7".parse().unwrap()),
         (AddressKind::Internal, "fd00::1".parse().unwrap()),
     ];
-    rig.index.set_node("n1", Some(Node { addresses, left_out: None }));
-    assert_eq!(rig.records("n1.node"), ["n1.node A 192.0.2.7", "n1.node AAAA fd00::1"]);
+    rig.index.set_node(
+        "n1",
+        Some(Node {
+            addresses,
+            left_out: None,
+        }),
+    );
+    assert_eq!(
+        rig.records("n1.node"),
+        ["n1.node A 192.0.2.7", "n1.node AAAA fd00::1"]
+    );
     let probes = rig.index.take_probes();
-    assert_eq!(probes.wanted, [format!("10.0.0.1:{HEALTHZ}").parse().unwrap()]);
+    assert_eq!(
+        probes.wanted,
+        [format!("10.0.0.1:{HEALTHZ}").parse().unwrap()]
+    );
 }
 
 #[test]
 fn only_fit_nodes_are_given_and_all_rather_than_none() {
     let mut rig = Rig::with_nodes();
     rig.index.set_node("n3", Some(node(&["10.0.0.3"])));
-    rig.index.set_node("n4", Some(Node { left_out: Some("excluded"), ..node(&["10.0.0.4"]) }));
+    rig.index.set_node(
+        "n4",
+        Some(Node {
+            left_out: Some("excluded"),
+            ..node(&["10.0.0.4"])
+        }),
+    );
     rig.health("10.0.0.4:10256", true);
     rig.index.set_service(name("shop/web"), Some(public()));
     let given = |rig: &mut Rig| -> Vec<String> {
         let all = rig.records("web.shop.svc A 10").into_iter();
-        all.map(|text| text.rsplit('.').next().unwrap().to_owned()).collect()
+        all.map(|text| text.rsplit('.').next().unwrap().to_owned())
+            .collect()
     };
-    assert_eq!(given(&mut rig), ["1", "2"], "n3 was not probed, n4 is excluded");
+    assert_eq!(
+        given(&mut rig),
+        ["1", "2"],
+        "n3 was not probed, n4 is excluded"
+    );
     assert_eq!(rig.records("n3.node A").len(), 1, "its name is there");
     rig.health("10.0.0.1:10256", false);
     assert_eq!(given(&mut rig), ["2"]);
@@ -121,7 +175,10 @@ fn only_fit_nodes_are_given_and_all_rather_than_none() {
     rig.health("10.0.0.3:10256", true);
     assert_eq!(given(&mut rig), ["3"]);
     let view = rig.index.nodes();
-    assert_eq!(view.iter().map(|node| node.given).collect::<Vec<_>>(), [false, false, true, false]);
+    assert_eq!(
+        view.iter().map(|node| node.given).collect::<Vec<_>>(),
+        [false, false, true, false]
+    );
     assert_eq!(view[0].healthy, Some(false));
     assert_eq!(view[3].left_out, Some("excluded"));
 }
@@ -131,35 +188,76 @@ fn local_services_are_where_their_endpoints_are() {
     let mut rig = Rig::with_nodes();
     rig.index.set_service(name("shop/web"), Some(local()));
     let srv = |rig: &mut Rig| rig.records("_http._tcp.web.shop.svc SRV");
-    assert_eq!(srv(&mut rig).len(), 2, "no endpoint at all: all nodes rather than none");
-    rig.index.set_slice(name("shop/web-4"), Some(slice("shop/web", "IPv4", &[("n2", 3)])));
-    rig.index.set_slice(name("shop/web-6"), Some(slice("shop/web", "IPv6", &[("n2", 2)])));
-    assert_eq!(srv(&mut rig), ["_http._tcp.web.shop.svc SRV 0 3 30080 n2.node.example.com."]);
-    rig.index.set_slice(name("shop/web-4"), Some(slice("shop/web", "IPv4", &[("n1", 1), ("n2", 3)])));
+    assert_eq!(
+        srv(&mut rig).len(),
+        2,
+        "no endpoint at all: all nodes rather than none"
+    );
+    rig.index.set_slice(
+        name("shop/web-4"),
+        Some(slice("shop/web", "IPv4", &[("n2", 3)])),
+    );
+    rig.index.set_slice(
+        name("shop/web-6"),
+        Some(slice("shop/web", "IPv6", &[("n2", 2)])),
+    );
+    assert_eq!(
+        srv(&mut rig),
+        ["_http._tcp.web.shop.svc SRV 0 3 30080 n2.node.example.com."]
+    );
+    rig.index.set_slice(
+        name("shop/web-4"),
+        Some(slice("shop/web", "IPv4", &[("n1", 1), ("n2", 3)])),
+    );
     assert_eq!(srv(&mut rig).len(), 2);
     rig.health("10.0.0.2:10256", false);
-    assert_eq!(srv(&mut rig), ["_http._tcp.web.shop.svc SRV 0 1 30080 n1.node.example.com."]);
+    assert_eq!(
+        srv(&mut rig),
+        ["_http._tcp.web.shop.svc SRV 0 1 30080 n1.node.example.com."]
+    );
     rig.health("10.0.0.1:10256", false);
-    assert_eq!(srv(&mut rig).len(), 2, "rather all with endpoints than none");
+    assert_eq!(
+        srv(&mut rig).len(),
+        2,
+        "rather all with endpoints than none"
+    );
     rig.index.set_node("n2", None);
-    assert_eq!(srv(&mut rig), ["_http._tcp.web.shop.svc SRV 0 1 30080 n1.node.example.com."]);
+    assert_eq!(
+        srv(&mut rig),
+        ["_http._tcp.web.shop.svc SRV 0 1 30080 n1.node.example.com."]
+    );
     rig.index.set_slice(name("shop/web-4"), None);
     rig.index.set_slice(name("shop/web-6"), None);
     rig.index.set_service(name("shop/web"), None);
     rig.settle();
-    assert!(rig.index.services.is_empty() && rig.index.local.is_empty() && rig.index.slice_owners.is_empty());
+    assert!(
+        rig.index.services.is_empty()
+            && rig.index.local.is_empty()
+            && rig.index.slice_owners.is_empty()
+    );
 }
 
 #[test]
 fn health_ports_are_probed_where_endpoints_are_and_nodes_are_fit() {
     let mut rig = Rig::with_nodes();
     rig.index.take_probes();
-    let service = Service { reach: Reach::Balanced, health_port: Some(32000), ..local() };
-    rig.index.set_service(name("shop/web"), Some(service.clone()));
-    rig.index.set_slice(name("shop/web-1"), Some(slice("shop/web", "IPv4", &[("n1", 1), ("n2", 1)])));
+    let service = Service {
+        reach: Reach::Balanced,
+        health_port: Some(32000),
+        ..local()
+    };
+    rig.index
+        .set_service(name("shop/web"), Some(service.clone()));
+    rig.index.set_slice(
+        name("shop/web-1"),
+        Some(slice("shop/web", "IPv4", &[("n1", 1), ("n2", 1)])),
+    );
     rig.settle();
     let at = |text: &str| text.parse::<SocketAddr>().unwrap();
-    assert_eq!(rig.index.take_probes().wanted, [at("10.0.0.1:32000"), at("10.0.0.2:32000")]);
+    assert_eq!(
+        rig.index.take_probes().wanted,
+        [at("10.0.0.1:32000"), at("10.0.0.2:32000")]
+    );
     let srv = |rig: &mut Rig| rig.records("_http._tcp.web.shop.svc SRV").len();
     rig.health("10.0.0.1:32000", true);
     assert_eq!(srv(&mut rig), 1);
@@ -167,11 +265,22 @@ fn health_ports_are_probed_where_endpoints_are_and_nodes_are_fit() {
     assert_eq!(srv(&mut rig), 2);
     rig.health("10.0.0.1:10256", false);
     assert_eq!(srv(&mut rig), 1);
-    assert_eq!(rig.index.take_probes().unwanted, [at("10.0.0.1:32000")], "a dead node is not asked for each Service");
-    let addressed = Service { addresses: ips(&["192.0.2.1"]), ..service };
+    assert_eq!(
+        rig.index.take_probes().unwanted,
+        [at("10.0.0.1:32000")],
+        "a dead node is not asked for each Service"
+    );
+    let addressed = Service {
+        addresses: ips(&["192.0.2.1"]),
+        ..service
+    };
     rig.index.set_service(name("shop/web"), Some(addressed));
     rig.settle();
-    assert_eq!(rig.index.take_probes().unwanted, [at("10.0.0.2:32000")], "the balancer knows");
+    assert_eq!(
+        rig.index.take_probes().unwanted,
+        [at("10.0.0.2:32000")],
+        "the balancer knows"
+    );
 }
 
 #[test]
@@ -185,7 +294,10 @@ fn a_node_may_tell_its_port() {
     let probes = rig.index.take_probes();
     assert_eq!((probes.wanted.len(), probes.unwanted.len()), (1, 1));
     assert!(!rig.index.is_informed());
-    assert_eq!(rig.records("web.shop.svc A 10"), ["web.shop.svc A 10.0.0.2"]);
+    assert_eq!(
+        rig.records("web.shop.svc A 10"),
+        ["web.shop.svc A 10.0.0.2"]
+    );
     rig.health("10.0.0.1:9999", true);
     assert!(rig.index.is_informed());
     assert_eq!(rig.records("web.shop.svc A 10").len(), 2);
@@ -195,14 +307,24 @@ fn a_node_may_tell_its_port() {
 fn a_change_costs_what_it_touches() {
     let mut rig = Rig::with_nodes();
     for number in 0..1000 {
-        rig.index.set_service(name(&format!("shop/web-{number}")), Some(public()));
+        rig.index
+            .set_service(name(&format!("shop/web-{number}")), Some(public()));
     }
     rig.settle();
     rig.patches = 0;
     rig.health("10.0.0.1:10256", false);
-    assert_eq!(rig.patches, 1, "a node: the list of fit nodes, not a thousand Services");
+    assert_eq!(
+        rig.patches, 1,
+        "a node: the list of fit nodes, not a thousand Services"
+    );
     rig.patches = 0;
-    rig.index.set_service(name("shop/web-7"), Some(Service { families: Families::default(), ..public() }));
+    rig.index.set_service(
+        name("shop/web-7"),
+        Some(Service {
+            families: Families::default(),
+            ..public()
+        }),
+    );
     rig.settle();
     assert_eq!(rig.patches, 2, "a Service: its names");
     rig.patches = 0;
@@ -214,9 +336,17 @@ fn a_change_costs_what_it_touches() {
 fn names_that_are_too_long_are_left_out() {
     let mut rig = Rig::with_nodes();
     let long = "x".repeat(63);
-    rig.index.set_service(name(&format!("{long}/{long}")), Some(public()));
-    assert_eq!(rig.records("xxx").iter().filter(|text| text.starts_with("_http")).count(), 2);
-    rig.index.set_node(&[&*long; 4].join("."), Some(node(&["10.0.0.9"])));
+    rig.index
+        .set_service(name(&format!("{long}/{long}")), Some(public()));
+    assert_eq!(
+        rig.records("xxx")
+            .iter()
+            .filter(|text| text.starts_with("_http"))
+            .count(),
+        2
+    );
+    rig.index
+        .set_node(&[&*long; 4].join("."), Some(node(&["10.0.0.9"])));
     assert_eq!(rig.records("10.0.0.9"), [""; 0]);
     assert!(rig.index.nodes().iter().any(|node| node.left_out.is_some()));
 }

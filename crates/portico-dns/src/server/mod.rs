@@ -1,4 +1,5 @@
-//! The sockets: UDP and TCP at each address. What is answered is decided in `answer` and `transfer`; who gets an answer, in `limit`.
+//! The sockets: UDP and TCP at each address. What is answered is decided in `answer` and
+//! `transfer`; who gets an answer, in `limit`.
 
 mod packet;
 mod tcp;
@@ -105,23 +106,45 @@ impl Context {
     }
 
     /// The bytes of the answer to a question, with so much room left for a signature.
-    fn answer(&self, request: &Message, transport: Transport, chance: usize, left: usize) -> Option<Vec<u8>> {
+    fn answer(
+        &self,
+        request: &Message,
+        transport: Transport,
+        chance: usize,
+        left: usize,
+    ) -> Option<Vec<u8>> {
         let room = answer::room(request, transport).saturating_sub(left);
         let reply = answer::answer(&self.zone(), request, transport, chance);
         self.send_off(request, reply, room, transport)
     }
 
-    fn send_off(&self, request: &Message, reply: Message, room: usize, transport: Transport) -> Option<Vec<u8>> {
-        let name = if transport == Transport::Udp { "udp" } else { "tcp" };
+    fn send_off(
+        &self,
+        request: &Message,
+        reply: Message,
+        room: usize,
+        transport: Transport,
+    ) -> Option<Vec<u8>> {
+        let name = if transport == Transport::Udp {
+            "udp"
+        } else {
+            "tcp"
+        };
         let kind: Option<RecordType> = request.queries.first().map(|query| query.query_type());
-        self.metrics.answered(name, kind, reply.metadata.response_code);
+        self.metrics
+            .answered(name, kind, reply.metadata.response_code);
         answer::write(reply, room, transport)
     }
 
     /// The answer to what is no question.
     fn correct(&self, reply: Message, transport: Transport) -> Option<Vec<u8>> {
         let room = usize::from(answer::MOST_UDP);
-        self.send_off(&Message::response(0, reply.metadata.op_code), reply, room, transport)
+        self.send_off(
+            &Message::response(0, reply.metadata.op_code),
+            reply,
+            room,
+            transport,
+        )
     }
 }
 
@@ -134,23 +157,41 @@ fn sign(session: Option<Session<'_>>, answer: Vec<u8>) -> Vec<u8> {
 }
 
 fn seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
-/// Bind everything; an address of a family that the machine does not have is left out where that is allowed.
+/// Bind everything; an address of a family that the machine does not have is left out where that is
+/// allowed.
 pub fn bind(listen: &[Listen]) -> Result<Sockets, BindError> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_WORKERS);
-    let mut sockets = Sockets { udp: Vec::new(), tcp: Vec::new() };
+    let workers = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(MOST_WORKERS);
+    let mut sockets = Sockets {
+        udp: Vec::new(),
+        tcp: Vec::new(),
+    };
     for Listen { address, optional } in listen {
         let bad = |transport, source: io::Error| {
             let hint = match source.kind() {
                 io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE",
-                io::ErrorKind::AddrInUse => "; does another DNS server run here? --listen takes single addresses",
+                io::ErrorKind::AddrInUse => {
+                    "; does another DNS server run here? --listen takes single addresses"
+                }
                 _ => "",
             };
-            BindError { address: *address, transport, hint, source }
+            BindError {
+                address: *address,
+                transport,
+                hint,
+                source,
+            }
         };
-        let bound = (0..workers).map(|_| udp::bind(*address)).collect::<io::Result<Vec<_>>>();
+        let bound = (0..workers)
+            .map(|_| udp::bind(*address))
+            .collect::<io::Result<Vec<_>>>();
         match bound {
             Err(error) if *optional && error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
                 tracing::info!(%address, "this machine does not have this family, going on without");
@@ -158,13 +199,19 @@ pub fn bind(listen: &[Listen]) -> Result<Sockets, BindError> {
             }
             bound => sockets.udp.push(bound.map_err(|error| bad("UDP", error))?),
         }
-        sockets.tcp.push(bind_tcp(*address).map_err(|error| bad("TCP", error))?);
+        sockets
+            .tcp
+            .push(bind_tcp(*address).map_err(|error| bad("TCP", error))?);
     }
     Ok(sockets)
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -183,7 +230,11 @@ pub fn serve(sockets: Sockets, context: &Arc<Context>) -> JoinSet<()> {
     }
     let clients = Arc::new(tcp::Clients::default());
     for listener in sockets.tcp {
-        tasks.spawn(tcp::serve(listener, Arc::clone(context), Arc::clone(&clients)));
+        tasks.spawn(tcp::serve(
+            listener,
+            Arc::clone(context),
+            Arc::clone(&clients),
+        ));
     }
     tasks
 }

@@ -1,5 +1,5 @@
-//! Questions by TCP, and transfers: so many connections at a time and no more, of them so many from one address, and none that stays for
-//! nothing.
+//! Questions by TCP, and transfers: so many connections at a time and no more, of them so many from
+//! one address, and none that stays for nothing.
 
 use super::{Context, seconds, sign};
 use crate::answer::{self, Incoming, Transport};
@@ -50,17 +50,30 @@ impl Clients {
         }
         clients.insert(client, own + 1);
         context.metrics.connections.inc();
-        Some(Place { clients: Arc::clone(self), context: Arc::clone(context), client })
+        Some(Place {
+            clients: Arc::clone(self),
+            context: Arc::clone(context),
+            client,
+        })
     }
 
     fn is_crowded(&self, most: usize) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().sum::<usize>() > most / 2
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .sum::<usize>()
+            > most / 2
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut clients = self.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self
+            .clients
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = clients.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
@@ -103,8 +116,14 @@ async fn converse(stream: &mut TcpStream, from: SocketAddr, place: &Place) -> io
     let context = &place.context;
     stream.set_nodelay(true)?;
     for turn in 0..MOST_ANSWERS {
-        let idle = if place.clients.is_crowded(context.most_connections) { SHORT_IDLE } else { IDLE };
-        let Some(bytes) = receive(stream, idle).await? else { return Ok(()) };
+        let idle = if place.clients.is_crowded(context.most_connections) {
+            SHORT_IDLE
+        } else {
+            IDLE
+        };
+        let Some(bytes) = receive(stream, idle).await? else {
+            return Ok(());
+        };
         let (bytes, mut session) = match context.open(&bytes) {
             Opened::Unsigned => (bytes, None),
             Opened::Signed(bytes, session) => (bytes, Some(session)),
@@ -120,7 +139,13 @@ async fn converse(stream: &mut TcpStream, from: SocketAddr, place: &Place) -> io
             Incoming::Mistake(reply) => context.correct(*reply, Transport::Tcp),
             Incoming::Question(request) => context.answer(&request, Transport::Tcp, turn, left),
             Incoming::Transfer(request) => {
-                let transfer = Transferral { stream, from, context, request: &request, session: &mut session };
+                let transfer = Transferral {
+                    stream,
+                    from,
+                    context,
+                    request: &request,
+                    session: &mut session,
+                };
                 transfer.run().await?;
                 continue;
             }
@@ -153,7 +178,9 @@ async fn send(stream: &mut TcpStream, bytes: &[u8], patience: Duration) -> io::R
     let mut framed = Vec::with_capacity(bytes.len() + 2);
     framed.extend_from_slice(&length.to_be_bytes());
     framed.extend_from_slice(bytes);
-    timeout(patience, stream.write_all(&framed)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    timeout(patience, stream.write_all(&framed))
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
 /// A transfer of the zone to one client.
@@ -168,19 +195,35 @@ struct Transferral<'a> {
 impl Transferral<'_> {
     async fn run(mut self) -> io::Result<()> {
         let context = self.context;
-        let count = |outcome| context.metrics.transfers.get_or_create(&Outcome { outcome }).inc();
-        let allowed = context.transferring.allows(self.from.ip(), self.session.is_some());
+        let count = |outcome| {
+            context
+                .metrics
+                .transfers
+                .get_or_create(&Outcome { outcome })
+                .inc()
+        };
+        let allowed = context
+            .transferring
+            .allows(self.from.ip(), self.session.is_some());
         let place = context.transfers.try_acquire();
         let plan = match place {
             Ok(_) => transfer::plan(&context.zone(), self.request, allowed),
-            Err(_) => Transfer::Reply(Box::new(answer::refuse(self.request, ResponseCode::ServFail))),
+            Err(_) => Transfer::Reply(Box::new(answer::refuse(
+                self.request,
+                ResponseCode::ServFail,
+            ))),
         };
         let snapshot = match plan {
             Transfer::All(snapshot) => snapshot,
             Transfer::Reply(reply) => {
                 let code = reply.metadata.response_code;
-                count(if code == ResponseCode::NoError { "up_to_date" } else { "refused" });
-                let bytes = context.send_off(self.request, *reply, usize::from(u16::MAX), Transport::Tcp);
+                count(if code == ResponseCode::NoError {
+                    "up_to_date"
+                } else {
+                    "refused"
+                });
+                let bytes =
+                    context.send_off(self.request, *reply, usize::from(u16::MAX), Transport::Tcp);
                 return self.send(bytes.unwrap_or_default()).await;
             }
         };

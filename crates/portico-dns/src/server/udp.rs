@@ -1,4 +1,5 @@
-//! Questions by UDP: as many sockets for an address as there are processors, each read and answered by one task, without a queue between.
+//! Questions by UDP: as many sockets for an address as there are processors, each read and answered
+//! by one task, without a queue between.
 
 use super::{Context, RECEIVE_BUFFER, packet, sign};
 use crate::answer::{self, Incoming, Transport};
@@ -21,7 +22,11 @@ const MOST_BYTES: usize = 4096;
 const TURN: usize = 64;
 
 pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
     socket.set_reuse_port(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -35,7 +40,10 @@ pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 pub async fn serve(socket: UdpSocket, context: Arc<Context>) {
-    let mut worker = Worker { context, chance: 0x9e37_79b9 ^ socket.as_raw_fd() as usize };
+    let mut worker = Worker {
+        context,
+        chance: 0x9e37_79b9 ^ socket.as_raw_fd() as usize,
+    };
     let mut buffer = vec![0; MOST_BYTES];
     loop {
         if let Err(error) = socket.readable().await {
@@ -43,11 +51,17 @@ pub async fn serve(socket: UdpSocket, context: Arc<Context>) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         for _ in 0..TURN {
-            match socket.try_io(Interest::READABLE, || packet::receive(socket.as_raw_fd(), &mut buffer)) {
+            match socket.try_io(Interest::READABLE, || {
+                packet::receive(socket.as_raw_fd(), &mut buffer)
+            }) {
                 Ok((length, from, local)) => {
-                    let answer = buffer.get(..length).and_then(|bytes| worker.answer(bytes, from));
-                    // A full buffer of the kernel loses an answer, as the network may; whoever asked asks again.
-                    let _ = answer.map(|bytes| packet::send(socket.as_raw_fd(), &bytes, from, local));
+                    let answer = buffer
+                        .get(..length)
+                        .and_then(|bytes| worker.answer(bytes, from));
+                    // A full buffer of the kernel loses an answer, as the network may; whoever
+                    // asked asks again.
+                    let _ =
+                        answer.map(|bytes| packet::send(socket.as_raw_fd(), &bytes, from, local));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Of an answer that did not arrive; the next packet is a new one.
@@ -65,14 +79,19 @@ struct Worker {
 
 impl Worker {
     fn answer(&mut self, bytes: &[u8], from: SocketAddr) -> Option<Vec<u8>> {
-        // Port 0 cannot be answered, and answers to servers of other protocols start a war of answers.
+        // Port 0 cannot be answered, and answers to servers of other protocols start a war of
+        // answers.
         if from.port() == 0 {
             return None;
         }
         if !answer::is_question(bytes) {
             return None;
         }
-        match self.context.limit.ask(from.ip(), self.context.start.elapsed()) {
+        match self
+            .context
+            .limit
+            .ask(from.ip(), self.context.start.elapsed())
+        {
             Verdict::Answer => {}
             verdict => return self.limited(bytes, verdict),
         }
@@ -84,7 +103,13 @@ impl Worker {
         }
     }
 
-    fn reply(&self, bytes: &[u8], from: SocketAddr, chance: usize, session: Option<Session<'_>>) -> Option<Vec<u8>> {
+    fn reply(
+        &self,
+        bytes: &[u8],
+        from: SocketAddr,
+        chance: usize,
+        session: Option<Session<'_>>,
+    ) -> Option<Vec<u8>> {
         let context = &self.context;
         let left = session.as_ref().map_or(0, Session::size);
         let answer = match answer::read(bytes) {
@@ -102,8 +127,16 @@ impl Worker {
     }
 
     fn limited(&self, bytes: &[u8], verdict: Verdict) -> Option<Vec<u8>> {
-        let outcome = if verdict == Verdict::Truncate { "truncated" } else { "dropped" };
-        self.context.metrics.limited.get_or_create(&Outcome { outcome }).inc();
+        let outcome = if verdict == Verdict::Truncate {
+            "truncated"
+        } else {
+            "dropped"
+        };
+        self.context
+            .metrics
+            .limited
+            .get_or_create(&Outcome { outcome })
+            .inc();
         if verdict == Verdict::Drop {
             return None;
         }

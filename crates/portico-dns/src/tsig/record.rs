@@ -17,11 +17,13 @@ pub struct Record {
     pub other: Vec<u8>,
 }
 
-/// The message as it was before it was signed, and the record; `None` where the last record is none.
+/// The message as it was before it was signed, and the record; `None` where the last record is
+/// none.
 pub fn strip(bytes: &[u8]) -> Option<(Vec<u8>, Record)> {
     let count = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
     let (questions, additional) = (count(4)?, count(10)?);
-    let before = usize::from(count(6)?) + usize::from(count(8)?) + usize::from(additional.checked_sub(1)?);
+    let before =
+        usize::from(count(6)?) + usize::from(count(8)?) + usize::from(additional.checked_sub(1)?);
     let mut reader = Reader { bytes, at: HEADER };
     for _ in 0..questions {
         reader.skip_name()?;
@@ -92,7 +94,9 @@ pub fn wire_name(text: &str) -> Option<Vec<u8>> {
     let name = crate::zone::names::host_name(text)?;
     let one = |label: &[u8]| -> Vec<u8> {
         let length = u8::try_from(label.len()).unwrap_or_default();
-        std::iter::once(length).chain(label.to_ascii_lowercase()).collect()
+        std::iter::once(length)
+            .chain(label.to_ascii_lowercase())
+            .collect()
     };
     Some(name.iter().flat_map(one).chain([0]).collect())
 }
@@ -150,12 +154,30 @@ impl<'a> Reader<'a> {
         let length = usize::from(self.number()?);
         let end = self.at + length;
         let algorithm = self.name()?;
-        let time = self.take(6)?.iter().fold(0, |time, byte| time << 8 | u64::from(*byte));
+        let time = self
+            .take(6)?
+            .iter()
+            .fold(0, |time, byte| time << 8 | u64::from(*byte));
         let fudge = self.number()?;
-        let mac = self.number().and_then(|length| self.take(usize::from(length)))?.to_vec();
+        let mac = self
+            .number()
+            .and_then(|length| self.take(usize::from(length)))?
+            .to_vec();
         let (original_id, error) = (self.number()?, self.number()?);
-        let other = self.number().and_then(|length| self.take(usize::from(length)))?.to_vec();
+        let other = self
+            .number()
+            .and_then(|length| self.take(usize::from(length)))?
+            .to_vec();
         let whole = self.at == end && end == self.bytes.len();
-        whole.then_some(Record { name, algorithm, time, fudge, mac, original_id, error, other })
+        whole.then_some(Record {
+            name,
+            algorithm,
+            time,
+            fudge,
+            mac,
+            original_id,
+            error,
+            other,
+        })
     }
 }

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 const NOW: u64 = 1_800_000_000;
 
 fn keys() -> Vec<Key> {
-    let text = "key \"Second.Example.com\" {\n\talgorithm hmac-sha256;\n\tsecret \"s3cr3t\";\n};\nother hmac-sha512 x # comment\n";
+    let text = "key \"Second.Example.com\" {\n\talgorithm hmac-sha256;\n\tsecret \
+                \"s3cr3t\";\n};\nother hmac-sha512 x # comment\n";
     parse_keys(text, |text| Some(text.as_bytes().to_vec())).unwrap()
 }
 
@@ -15,7 +16,11 @@ fn message() -> Vec<u8> {
 
 /// As a client signs it.
 fn request(key: &Key, now: u64) -> Vec<u8> {
-    let session = Session { key, mac: Vec::new(), is_first: true };
+    let session = Session {
+        key,
+        mac: Vec::new(),
+        is_first: true,
+    };
     let record = session.record(&message(), now);
     let mut signed = message();
     signed.extend(record.variables());
@@ -35,13 +40,18 @@ fn what_is_signed_is_believed() {
     let keys = keys();
     for key in &keys {
         let bytes = request(key, NOW);
-        let Opened::Signed(opened, mut session) = open(&keys, &bytes, NOW + 299) else { panic!("{key:?}") };
+        let Opened::Signed(opened, mut session) = open(&keys, &bytes, NOW + 299) else {
+            panic!("{key:?}")
+        };
         assert_eq!(opened, message());
         let (first, second) = (session.sign(&message(), NOW), session.sign(&message(), NOW));
         assert_eq!(first.len(), message().len() + session.size());
         assert_ne!(first, second, "the second is signed with the first");
         let (stripped, record) = strip(&first).unwrap();
-        assert_eq!((stripped, record.name, record.original_id), (message(), key.name.clone(), 0x1234));
+        assert_eq!(
+            (stripped, record.name, record.original_id),
+            (message(), key.name.clone(), 0x1234)
+        );
     }
     assert!(matches!(open(&keys, &message(), NOW), Opened::Unsigned));
 }
@@ -57,13 +67,21 @@ fn what_is_not_as_it_was_signed_is_not() {
     assert_eq!(code(&open(&[], &good, NOW)), Some(BADKEY));
     assert_eq!(code(&open(&keys, &good, NOW + 301)), Some(BADTIME));
     assert_eq!(code(&open(&keys, &good, NOW - 301)), Some(BADTIME));
-    let Opened::Bad(_, reply) = open(&keys, &changed, NOW) else { panic!() };
+    let Opened::Bad(_, reply) = open(&keys, &changed, NOW) else {
+        panic!()
+    };
     assert_eq!((reply[2] & 0x80, reply[3] & 15), (0x80, NOTAUTH));
     let (_, record) = strip(&reply).unwrap();
     assert_eq!((record.error, record.mac.len()), (BADSIG, 0));
-    let Opened::Bad(_, reply) = open(&keys, &good, NOW + 400) else { panic!() };
+    let Opened::Bad(_, reply) = open(&keys, &good, NOW + 400) else {
+        panic!()
+    };
     let (_, record) = strip(&reply).unwrap();
-    assert_eq!((record.error, record.mac.len(), record.other.len()), (BADTIME, 32, 6), "signed, with our time");
+    assert_eq!(
+        (record.error, record.mac.len(), record.other.len()),
+        (BADTIME, 32, 6),
+        "signed, with our time"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What stands at a name. Services on nodes refer to the nodes instead of repeating them: a node that comes or goes changes one
-//! list, not ten thousand Services.
+//! What stands at a name. Services on nodes refer to the nodes instead of repeating them: a node
+//! that comes or goes changes one list, not ten thousand Services.
 
 use hickory_proto::rr::rdata::{A, AAAA, CNAME, SRV};
 use hickory_proto::rr::{Name, RData, RecordType};
@@ -79,33 +79,57 @@ pub struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    fn members(&self, nodes: &'a Nodes, families: Families) -> impl Iterator<Item = &'a Member> + use<'a> {
+    fn members(
+        &self,
+        nodes: &'a Nodes,
+        families: Families,
+    ) -> impl Iterator<Item = &'a Member> + use<'a> {
         let members = match nodes {
             Nodes::Shared => self.shared,
             Nodes::Own(members) => members,
         };
-        members.iter().filter(move |member| member.node.addresses.iter().any(|address| families.has(address)))
+        members.iter().filter(move |member| {
+            member
+                .node
+                .addresses
+                .iter()
+                .any(|address| families.has(address))
+        })
     }
 
     /// The records of a type.
     pub fn records(&self, kind: RecordType) -> Vec<RData> {
         match (self.content, kind) {
-            (Content::Addresses(addresses), _) => addresses.iter().filter_map(|ip| address(*ip, kind)).collect(),
+            (Content::Addresses(addresses), _) => addresses
+                .iter()
+                .filter_map(|ip| address(*ip, kind))
+                .collect(),
             (Content::Alias(name), RecordType::CNAME) => vec![RData::CNAME(CNAME(name.clone()))],
             (Content::Alias(_), _) => Vec::new(),
             (Content::Nodes { nodes, families }, _) => {
-                let of = |member: &'a Member| member.node.addresses.iter().filter(|ip| families.has(ip));
+                let of =
+                    |member: &'a Member| member.node.addresses.iter().filter(|ip| families.has(ip));
                 let all = self.members(nodes, *families).flat_map(of);
                 let mut records: Vec<RData> = all.filter_map(|ip| address(*ip, kind)).collect();
                 dedup(&mut records);
                 records
             }
-            (Content::Targets(targets), RecordType::SRV) => {
-                targets.iter().map(|target| RData::SRV(SRV::new(0, 1, target.port, target.name.clone()))).collect()
-            }
-            (Content::NodePort { nodes, families, port }, RecordType::SRV) => self
+            (Content::Targets(targets), RecordType::SRV) => targets
+                .iter()
+                .map(|target| RData::SRV(SRV::new(0, 1, target.port, target.name.clone())))
+                .collect(),
+            (
+                Content::NodePort {
+                    nodes,
+                    families,
+                    port,
+                },
+                RecordType::SRV,
+            ) => self
                 .members(nodes, *families)
-                .map(|member| RData::SRV(SRV::new(0, member.weight, *port, member.node.name.clone())))
+                .map(|member| {
+                    RData::SRV(SRV::new(0, member.weight, *port, member.node.name.clone()))
+                })
                 .collect(),
             (Content::Targets(_) | Content::NodePort { .. }, _) => Vec::new(),
         }
@@ -114,12 +138,21 @@ impl<'a> Wanted<'a> {
     /// The addresses of what SRV records point to, for those who would ask next.
     pub fn additional(&self) -> Vec<(Name, IpAddr)> {
         match self.content {
-            Content::Targets(targets) => {
-                targets.iter().flat_map(|target| target.addresses.iter().map(|ip| (target.name.clone(), *ip))).collect()
-            }
-            Content::NodePort { nodes, families, .. } => self
+            Content::Targets(targets) => targets
+                .iter()
+                .flat_map(|target| target.addresses.iter().map(|ip| (target.name.clone(), *ip)))
+                .collect(),
+            Content::NodePort {
+                nodes, families, ..
+            } => self
                 .members(nodes, *families)
-                .flat_map(|member| member.node.addresses.iter().map(|ip| (&member.node.name, *ip)))
+                .flat_map(|member| {
+                    member
+                        .node
+                        .addresses
+                        .iter()
+                        .map(|ip| (&member.node.name, *ip))
+                })
                 .filter(|(_, ip)| families.has(ip))
                 .map(|(name, ip)| (name.clone(), ip))
                 .collect(),

@@ -1,5 +1,6 @@
-//! The zone: names with what stands at them, changed name by name. Whether a name is there, is empty (there are only names below it),
-//! or is not there at all, is kept up to date with every change.
+//! The zone: names with what stands at them, changed name by name. Whether a name is there, is
+//! empty (there are only names below it), or is not there at all, is kept up to date with every
+//! change.
 
 mod content;
 pub mod names;
@@ -24,7 +25,8 @@ const EXPIRE: i32 = 7 * 24 * 3600;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub origin: Origin,
-    /// The servers of the zone, the first is the primary; with addresses where they are in the zone.
+    /// The servers of the zone, the first is the primary; with addresses where they are in the
+    /// zone.
     pub servers: Vec<(Name, Vec<IpAddr>)>,
     pub hostmaster: Name,
     pub ttl: u32,
@@ -75,7 +77,10 @@ impl Zone {
         };
         for (name, addresses) in zone.settings.servers.clone() {
             if let Some(asked) = zone.settings.origin.find(&name) {
-                zone.set(Key::from_bytes(asked.key()), Some(Content::Addresses(addresses.into())));
+                zone.set(
+                    Key::from_bytes(asked.key()),
+                    Some(Content::Addresses(addresses.into())),
+                );
             }
         }
         zone
@@ -103,15 +108,17 @@ impl Zone {
 
     /// How many names have a content.
     pub fn len(&self) -> usize {
-        self.names.get(&[][..]).map_or(0, |entry| entry.below as usize)
+        self.names
+            .get(&[][..])
+            .map_or(0, |entry| entry.below as usize)
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Serials follow the clock, so that one from before a restart is never seen again; the caller sees to it that there is at most one a
-    /// second.
+    /// Serials follow the clock, so that one from before a restart is never seen again; the caller
+    /// sees to it that there is at most one a second.
     pub fn renew(&mut self, seconds: u64) {
         self.serial = next_serial(self.serial, seconds);
     }
@@ -129,7 +136,10 @@ impl Zone {
     }
 
     fn set(&mut self, key: Key, content: Option<Content>) -> bool {
-        let before = self.names.get(&key).and_then(|entry| entry.content.as_deref());
+        let before = self
+            .names
+            .get(&key)
+            .and_then(|entry| entry.content.as_deref());
         if before == content.as_ref() {
             return false;
         }
@@ -157,8 +167,14 @@ impl Zone {
 
     /// Names that nothing keeps are not there; the origin always is.
     fn forget(&mut self, key: &[u8]) {
-        for key in std::iter::successors(Some(key), |key| names::parent(key)).filter(|key| !key.is_empty()) {
-            if self.names.get(key).is_some_and(|entry| entry.content.is_none() && entry.below == 0) {
+        for key in
+            std::iter::successors(Some(key), |key| names::parent(key)).filter(|key| !key.is_empty())
+        {
+            if self
+                .names
+                .get(key)
+                .is_some_and(|entry| entry.content.is_none() && entry.below == 0)
+            {
                 self.names.remove(key);
             }
         }
@@ -167,12 +183,18 @@ impl Zone {
     pub fn find(&self, key: &[u8]) -> Found<'_> {
         match self.names.get(key) {
             None => Found::Missing,
-            Some(entry) => entry.content.as_deref().map_or(Found::Empty, Found::Content),
+            Some(entry) => entry
+                .content
+                .as_deref()
+                .map_or(Found::Empty, Found::Content),
         }
     }
 
     pub fn wanted<'a>(&'a self, content: &'a Content) -> Wanted<'a> {
-        Wanted { content, shared: &self.shared }
+        Wanted {
+            content,
+            shared: &self.shared,
+        }
     }
 
     pub fn soa(&self) -> Record {
@@ -181,11 +203,19 @@ impl Zone {
 
     /// To go with an answer that there is nothing.
     pub fn negative_soa(&self) -> Record {
-        soa(&self.settings, self.serial, self.settings.negative_ttl.min(self.settings.ttl))
+        soa(
+            &self.settings,
+            self.serial,
+            self.settings.negative_ttl.min(self.settings.ttl),
+        )
     }
 
     pub fn servers(&self) -> Vec<RData> {
-        self.settings.servers.iter().map(|(name, _)| RData::NS(NS(name.clone()))).collect()
+        self.settings
+            .servers
+            .iter()
+            .map(|(name, _)| RData::NS(NS(name.clone())))
+            .collect()
     }
 
     /// The addresses of the zone's servers that are in the zone.
@@ -198,10 +228,16 @@ impl Zone {
 
     /// Everything as it is now; later changes do not touch it.
     pub fn snapshot(&self) -> Snapshot {
-        let with_content = |(key, entry): (&Key, &Entry)| Some((key.clone(), entry.content.clone()?));
+        let with_content =
+            |(key, entry): (&Key, &Entry)| Some((key.clone(), entry.content.clone()?));
         let mut names: Vec<_> = self.names.iter().filter_map(with_content).collect();
         names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        Snapshot { settings: self.settings.clone(), serial: self.serial, names, shared: self.shared.clone() }
+        Snapshot {
+            settings: self.settings.clone(),
+            serial: self.serial,
+            names,
+            shared: self.shared.clone(),
+        }
     }
 }
 
@@ -210,12 +246,27 @@ pub fn next_serial(last: u32, seconds: u64) -> u32 {
     let clock = seconds as u32;
     // The sequence space of RFC 1982: later is less than half of it ahead.
     let is_later = clock != last && clock.wrapping_sub(last) < 1 << 31;
-    if is_later { clock } else { last.wrapping_add(1) }
+    if is_later {
+        clock
+    } else {
+        last.wrapping_add(1)
+    }
 }
 
 fn soa(settings: &Settings, serial: u32, ttl: u32) -> Record {
-    let primary = settings.servers.first().map_or_else(|| settings.origin.name().clone(), |(name, _)| name.clone());
-    let data = SOA::new(primary, settings.hostmaster.clone(), serial, REFRESH, RETRY, EXPIRE, settings.negative_ttl);
+    let primary = settings
+        .servers
+        .first()
+        .map_or_else(|| settings.origin.name().clone(), |(name, _)| name.clone());
+    let data = SOA::new(
+        primary,
+        settings.hostmaster.clone(),
+        serial,
+        REFRESH,
+        RETRY,
+        EXPIRE,
+        settings.negative_ttl,
+    );
     Record::from_rdata(settings.origin.name().clone(), ttl, RData::SOA(data))
 }
 
@@ -237,17 +288,33 @@ impl Snapshot {
         let soa = || std::iter::once_with(|| soa(&self.settings, self.serial, self.settings.ttl));
         let origin = self.settings.origin.name();
         let servers = self.settings.servers.iter();
-        let servers =
-            servers.map(|(name, _)| Record::from_rdata(origin.clone(), self.settings.ttl, RData::NS(NS(name.clone()))));
-        soa().chain(servers).chain(self.names.iter().flat_map(|(key, content)| self.at(key, content))).chain(soa())
+        let servers = servers.map(|(name, _)| {
+            Record::from_rdata(
+                origin.clone(),
+                self.settings.ttl,
+                RData::NS(NS(name.clone())),
+            )
+        });
+        soa()
+            .chain(servers)
+            .chain(
+                self.names
+                    .iter()
+                    .flat_map(|(key, content)| self.at(key, content)),
+            )
+            .chain(soa())
     }
 
     fn at(&self, key: &Key, content: &Content) -> Vec<Record> {
         let name = self.settings.origin.full(key.borrow());
-        let wanted = Wanted { content, shared: &self.shared };
+        let wanted = Wanted {
+            content,
+            shared: &self.shared,
+        };
         let records = |kind: &RecordType| wanted.records(*kind);
         let data = content.types().iter().flat_map(records);
-        data.map(|data| Record::from_rdata(name.clone(), self.settings.ttl, data)).collect()
+        data.map(|data| Record::from_rdata(name.clone(), self.settings.ttl, data))
+            .collect()
     }
 }
 

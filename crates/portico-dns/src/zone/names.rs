@@ -1,4 +1,5 @@
-//! Names of the zone, as keys: relative to the origin, in wire format and lower case, so that every query has exactly one.
+//! Names of the zone, as keys: relative to the origin, in wire format and lower case, so that every
+//! query has exactly one.
 
 use hickory_proto::rr::Name;
 use std::borrow::Borrow;
@@ -31,7 +32,9 @@ impl Borrow<[u8]> for Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let labels: Vec<_> = labels(&self.0).map(|label| String::from_utf8_lossy(label)).collect();
+        let labels: Vec<_> = labels(&self.0)
+            .map(|label| String::from_utf8_lossy(label))
+            .collect();
         f.write_str(&labels.join("."))
     }
 }
@@ -73,28 +76,38 @@ pub struct Origin {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{text} is not the name of a zone: labels of letters, digits and hyphens with dots between them")]
+#[error(
+    "{text} is not the name of a zone: labels of letters, digits and hyphens with dots between them"
+)]
 pub struct OriginError {
     text: String,
 }
 
 impl Origin {
     pub fn new(text: &str) -> Result<Origin, OriginError> {
-        let bad = || OriginError { text: text.to_owned() };
+        let bad = || OriginError {
+            text: text.to_owned(),
+        };
         let lower = text.trim_end_matches('.').to_ascii_lowercase();
         let name = host_name(&lower).ok_or_else(bad)?;
-        Ok(Origin { wire: wire(&name), name })
+        Ok(Origin {
+            wire: wire(&name),
+            name,
+        })
     }
 
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The key for these labels, where they make a name that is short enough; each may contain dots.
+    /// The key for these labels, where they make a name that is short enough; each may contain
+    /// dots.
     pub fn key(&self, parts: &[&str]) -> Option<Key> {
         let mut bytes = Vec::with_capacity(64);
         for label in parts.iter().flat_map(|part| part.split('.')) {
-            let length = u8::try_from(label.len()).ok().filter(|length| (1..=MOST_LABEL as u8).contains(length))?;
+            let length = u8::try_from(label.len())
+                .ok()
+                .filter(|length| (1..=MOST_LABEL as u8).contains(length))?;
             bytes.push(length);
             bytes.extend(label.bytes().map(|byte| byte.to_ascii_lowercase()));
         }
@@ -110,20 +123,28 @@ impl Origin {
 
     /// The key of a name in or below the origin, whatever the case of its letters.
     pub fn find(&self, name: &Name) -> Option<Asked> {
-        let mut asked = Asked { bytes: [0; MOST_BYTES], length: 0 };
+        let mut asked = Asked {
+            bytes: [0; MOST_BYTES],
+            length: 0,
+        };
         for label in name.iter() {
             let length = u8::try_from(label.len()).ok()?;
             let end = asked.length + 1 + label.len();
             let (first, rest) = asked.bytes.get_mut(asked.length..end)?.split_first_mut()?;
             *first = length;
-            rest.iter_mut().zip(label).for_each(|(to, from)| *to = from.to_ascii_lowercase());
+            rest.iter_mut()
+                .zip(label)
+                .for_each(|(to, from)| *to = from.to_ascii_lowercase());
             asked.length = end;
         }
         let relative = asked.length.checked_sub(self.wire.len())?;
         let is_below = asked.bytes.get(relative..asked.length)? == self.wire.as_slice();
         asked.length = relative;
         // The end may look like the origin and begin in the middle of a label.
-        let whole = labels(asked.key()).map(|label| label.len() + 1).sum::<usize>() == relative;
+        let whole = labels(asked.key())
+            .map(|label| label.len() + 1)
+            .sum::<usize>()
+            == relative;
         (is_below && whole).then_some(asked)
     }
 }
@@ -131,7 +152,9 @@ impl Origin {
 fn wire(name: &Name) -> Vec<u8> {
     let one = |label: &[u8]| {
         let length = u8::try_from(label.len()).unwrap_or_default();
-        std::iter::once(length).chain(label.to_ascii_lowercase()).collect::<Vec<u8>>()
+        std::iter::once(length)
+            .chain(label.to_ascii_lowercase())
+            .collect::<Vec<u8>>()
     };
     name.iter().flat_map(one).collect()
 }
@@ -140,8 +163,13 @@ fn wire(name: &Name) -> Vec<u8> {
 pub fn host_name(text: &str) -> Option<Name> {
     let text = text.trim_end_matches('.');
     let is_good = |label: &str| {
-        let plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
-        (1..=MOST_LABEL).contains(&label.len()) && plain && !label.starts_with('-') && !label.ends_with('-')
+        let plain = label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        (1..=MOST_LABEL).contains(&label.len())
+            && plain
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
     if !text.split('.').all(is_good) {
         return None;
@@ -155,7 +183,12 @@ mod tests {
 
     fn found(origin: &Origin, name: &str) -> Option<String> {
         let asked = origin.find(&Name::from_ascii(name).unwrap())?;
-        Some(labels(asked.key()).map(|label| String::from_utf8_lossy(label).into_owned()).collect::<Vec<_>>().join("|"))
+        Some(
+            labels(asked.key())
+                .map(|label| String::from_utf8_lossy(label).into_owned())
+                .collect::<Vec<_>>()
+                .join("|"),
+        )
     }
 
     #[test]
@@ -187,16 +220,26 @@ mod tests {
     #[test]
     fn keys_are_made_of_what_is_a_name() {
         let origin = Origin::new("example.com").unwrap();
-        assert_eq!(format!("{:?}", origin.key(&["a.b", "node"]).unwrap()), "a.b.node");
+        assert_eq!(
+            format!("{:?}", origin.key(&["a.b", "node"]).unwrap()),
+            "a.b.node"
+        );
         assert!(origin.key(&["", "node"]).is_none());
         assert!(origin.key(&[&"x".repeat(64)]).is_none());
         assert!(origin.key(&[&[&*"x".repeat(63); 4].join(".")]).is_none());
         let key = origin.key(&["web", "shop"]).unwrap();
-        assert_eq!(origin.full(key.borrow()).to_ascii(), "web.shop.example.com.");
-        let up: Vec<String> = std::iter::successors(Some(Borrow::<[u8]>::borrow(&key)), |key| parent(key))
-            .map(|key| origin.full(key).to_ascii())
-            .collect();
-        assert_eq!(up, ["web.shop.example.com.", "shop.example.com.", "example.com."]);
+        assert_eq!(
+            origin.full(key.borrow()).to_ascii(),
+            "web.shop.example.com."
+        );
+        let up: Vec<String> =
+            std::iter::successors(Some(Borrow::<[u8]>::borrow(&key)), |key| parent(key))
+                .map(|key| origin.full(key).to_ascii())
+                .collect();
+        assert_eq!(
+            up,
+            ["web.shop.example.com.", "shop.example.com.", "example.com."]
+        );
     }
 
     #[test]

@@ -21,19 +21,34 @@ fn addresses() -> Option<Content> {
 fn names_above_are_there_as_long_as_those_below() {
     let mut zone = Rig::new().zone;
     assert!(zone.apply(Patch::Set(key(&zone, "a.b.c"), addresses())));
-    assert!(!zone.apply(Patch::Set(key(&zone, "a.b.c"), addresses())), "the same again");
+    assert!(
+        !zone.apply(Patch::Set(key(&zone, "a.b.c"), addresses())),
+        "the same again"
+    );
     zone.apply(Patch::Set(key(&zone, "x.b.c"), addresses()));
     zone.apply(Patch::Set(key(&zone, "b.c"), addresses()));
     let state = |zone: &Zone| ["a.b.c", "x.b.c", "b.c", "c", "z.c"].map(|name| is(zone, name));
-    assert_eq!(state(&zone), ["content", "content", "content", "empty", "missing"]);
+    assert_eq!(
+        state(&zone),
+        ["content", "content", "content", "empty", "missing"]
+    );
     zone.apply(Patch::Set(key(&zone, "b.c"), None));
-    assert_eq!(state(&zone), ["content", "content", "empty", "empty", "missing"]);
+    assert_eq!(
+        state(&zone),
+        ["content", "content", "empty", "empty", "missing"]
+    );
     zone.apply(Patch::Set(key(&zone, "a.b.c"), None));
-    assert_eq!(state(&zone), ["missing", "content", "empty", "empty", "missing"]);
+    assert_eq!(
+        state(&zone),
+        ["missing", "content", "empty", "empty", "missing"]
+    );
     zone.apply(Patch::Set(key(&zone, "x.b.c"), None));
     assert_eq!(state(&zone), ["missing"; 5]);
     assert!(!zone.apply(Patch::Set(key(&zone, "x.b.c"), None)));
-    assert!(matches!(zone.find(&[]), Found::Empty), "the origin is always there");
+    assert!(
+        matches!(zone.find(&[]), Found::Empty),
+        "the origin is always there"
+    );
     assert_eq!(zone.len(), 1, "the server of the zone");
     assert_eq!(zone.names.len(), 2);
 }
@@ -58,13 +73,17 @@ fn a_snapshot_stays_as_it_is() {
     zone.apply(Patch::Set(key(&zone, "a"), addresses()));
     let snapshot = zone.snapshot();
     zone.apply(Patch::Set(key(&zone, "a"), None));
-    let types: Vec<String> = snapshot.records().map(|record| record.record_type().to_string()).collect();
+    let types: Vec<String> = snapshot
+        .records()
+        .map(|record| record.record_type().to_string())
+        .collect();
     assert_eq!(types, ["SOA", "NS", "NS", "A", "A", "SOA"]);
     assert_eq!(zone.snapshot().records().count(), 5);
 }
 
 proptest::proptest! {
-    /// Whatever is set and removed in whatever order, what is there is what was set last, and what is above it.
+    /// Whatever is set and removed in whatever order, what is there is what was set last, and what
+    /// is above it.
     #[test]
     fn like_a_plain_list_of_names(steps in proptest::collection::vec((0..4_usize, 0..4_usize, 0..4_usize, proptest::bool::ANY), 1..60)) {
         let mut zone = Rig::new().zone;

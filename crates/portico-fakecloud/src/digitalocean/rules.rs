@@ -32,7 +32,11 @@ type Answer = Result<(u16, Value), Refusal>;
 pub fn perform(state: &mut State, matched: &Matched, body: Value) -> Answer {
     let id = matched.parameters.get("lb_id").cloned().unwrap_or_default();
     match matched.id.as_str() {
-        "loadBalancers_list" => Ok(page("load_balancers", state.balancers.values().cloned().collect(), matched)),
+        "loadBalancers_list" => Ok(page(
+            "load_balancers",
+            state.balancers.values().cloned().collect(),
+            matched,
+        )),
         "loadBalancers_create" => create(state, body),
         "loadBalancers_get" => Ok((200, json!({"load_balancer": known(state, &id)?}))),
         "loadBalancers_update" => update(state, &id, body),
@@ -44,31 +48,58 @@ pub fn perform(state: &mut State, matched: &Matched, body: Value) -> Answer {
         }
         "certificates_list" => {
             let certificate = |(name, id): &(String, String)| json!({"id": id, "name": name, "state": "verified"});
-            Ok(page("certificates", state.certificates.iter().map(certificate).collect(), matched))
+            Ok(page(
+                "certificates",
+                state.certificates.iter().map(certificate).collect(),
+                matched,
+            ))
         }
         other => refuse(format!("{other} is not done here")),
     }
 }
 
 fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal { status: 422, id: "unprocessable_entity", message: message.into() })
+    Err(Refusal {
+        status: 422,
+        id: "unprocessable_entity",
+        message: message.into(),
+    })
 }
 
 fn known(state: &State, id: &str) -> Result<Value, Refusal> {
     let message = "The resource you requested could not be found.".to_owned();
-    state.balancers.get(id).cloned().ok_or(Refusal { status: 404, id: "not_found", message })
+    state.balancers.get(id).cloned().ok_or(Refusal {
+        status: 404,
+        id: "not_found",
+        message,
+    })
 }
 
 fn page(name: &str, all: Vec<Value>, matched: &Matched) -> (u16, Value) {
-    let number = |name: &str| matched.parameters.get(name).and_then(|text| text.parse::<usize>().ok());
-    let (total, at, size) = (all.len(), number("page").unwrap_or(1), number("per_page").unwrap_or(20));
+    let number = |name: &str| {
+        matched
+            .parameters
+            .get(name)
+            .and_then(|text| text.parse::<usize>().ok())
+    };
+    let (total, at, size) = (
+        all.len(),
+        number("page").unwrap_or(1),
+        number("per_page").unwrap_or(20),
+    );
     let items: Vec<Value> = all.into_iter().skip((at - 1) * size).take(size).collect();
     let mut links = json!({});
     if at * size < total {
-        let next = format!("https://api.digitalocean.com/v2/{name}?page={}&per_page={size}", at + 1);
+        let next = format!(
+            "https://api.digitalocean.com/v2/{name}?page={}&per_page={size}",
+            at + 1
+        );
         links = json!({"pages": {"next": next}});
     }
-    (200, json!({name: items, "links": links, "meta": {"total": total}}))
+    (
+        200,
+        json!({name: items, "links": links, "meta": {"total": total}}),
+    )
 }
 
 fn create(state: &mut State, body: Value) -> Answer {
@@ -86,7 +117,8 @@ fn make(state: &mut State, body: Value) -> Result<Value, Refusal> {
     check(state, &made)?;
     let number = state.number();
     made["id"] = format!("{number:08x}-0000-4000-8000-{number:012x}").into();
-    made["created_at"] = format!("2026-01-01T00:{:02}:{:02}Z", number / 60 % 60, number % 60).into();
+    made["created_at"] =
+        format!("2026-01-01T00:{:02}:{:02}Z", number / 60 % 60, number % 60).into();
     (made["status"], made["ip"]) = ("new".into(), "".into());
     Ok(made)
 }
@@ -100,7 +132,10 @@ fn update(state: &mut State, id: &str, body: Value) -> Answer {
         }
     }
     check(state, &made)?;
-    for name in FIXED.into_iter().chain(["id", "created_at", "status", "ip", "ipv6"]) {
+    for name in FIXED
+        .into_iter()
+        .chain(["id", "created_at", "status", "ip", "ipv6"])
+    {
         if let Some(value) = old.get(name) {
             made[name] = value.clone();
         }
@@ -113,15 +148,24 @@ fn complete(body: &Value) -> Result<Value, Refusal> {
     let defaults: Map<String, Value> = serde_json::from_str(DEFAULTS).unwrap_or_default();
     let mut made = Value::Object(defaults);
     for (name, value) in body.as_object().into_iter().flatten() {
-        match (made.get_mut(name).and_then(Value::as_object_mut), value.as_object()) {
+        match (
+            made.get_mut(name).and_then(Value::as_object_mut),
+            value.as_object(),
+        ) {
             (Some(old), Some(new)) => old.extend(new.clone()),
             _ => made[name] = value.clone(),
         }
     }
-    for rule in made["forwarding_rules"].as_array_mut().into_iter().flatten() {
+    for rule in made["forwarding_rules"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
         let said = rule.take();
         *rule = json!({"certificate_id": "", "tls_passthrough": false});
-        rule.as_object_mut().into_iter().for_each(|rule| rule.extend(said.as_object().cloned().unwrap_or_default()));
+        rule.as_object_mut()
+            .into_iter()
+            .for_each(|rule| rule.extend(said.as_object().cloned().unwrap_or_default()));
     }
     if made["region"] != DigitalOcean::REGION {
         return refuse(format!("region {} is not available", made["region"]));
@@ -133,7 +177,10 @@ fn complete(body: &Value) -> Result<Value, Refusal> {
 
 fn check(state: &State, made: &Value) -> Result<(), Refusal> {
     if !made["name"].as_str().is_some_and(is_name) {
-        return refuse(format!("Name can only contain alphanumeric characters, dashes, and periods: {}", made["name"]));
+        return refuse(format!(
+            "Name can only contain alphanumeric characters, dashes, and periods: {}",
+            made["name"]
+        ));
     }
     for id in items(&made["droplet_ids"]) {
         if !id.as_u64().is_some_and(|id| state.droplets.contains(&id)) {
@@ -142,19 +189,30 @@ fn check(state: &State, made: &Value) -> Result<(), Refusal> {
     }
     for rule in items(&made["firewall"]["allow"]).chain(items(&made["firewall"]["deny"])) {
         let text = rule.as_str().unwrap_or_default();
-        let address = text.strip_prefix("ip:").is_some_and(|ip| ip.parse::<std::net::IpAddr>().is_ok());
-        let range = text.strip_prefix("cidr:").is_some_and(|range| range.parse::<IpNet>().is_ok());
+        let address = text
+            .strip_prefix("ip:")
+            .is_some_and(|ip| ip.parse::<std::net::IpAddr>().is_ok());
+        let range = text
+            .strip_prefix("cidr:")
+            .is_some_and(|range| range.parse::<IpNet>().is_ok());
         if !address && !range {
             return refuse(format!("firewall rule {rule} is invalid"));
         }
     }
     for (name, least, most) in BOUNDS {
-        if !made["health_check"][name].as_u64().is_some_and(|number| (least..=most).contains(&number)) {
-            return refuse(format!("health_check.{name} has to be from {least} to {most}"));
+        if !made["health_check"][name]
+            .as_u64()
+            .is_some_and(|number| (least..=most).contains(&number))
+        {
+            return refuse(format!(
+                "health_check.{name} has to be from {least} to {most}"
+            ));
         }
     }
     let sticky = &made["sticky_sessions"];
-    if sticky["type"] == "cookies" && (sticky["cookie_name"].is_null() || sticky["cookie_ttl_seconds"].is_null()) {
+    if sticky["type"] == "cookies"
+        && (sticky["cookie_name"].is_null() || sticky["cookie_ttl_seconds"].is_null())
+    {
         return refuse("sticky_sessions need a cookie_name and cookie_ttl_seconds");
     }
     if made["network"] == "INTERNAL" && made["network_stack"] == "DUALSTACK" {
@@ -167,7 +225,11 @@ fn check_rules(state: &State, made: &Value) -> Result<(), Refusal> {
     let mut taken = BTreeSet::new();
     for rule in items(&made["forwarding_rules"]) {
         let word = |name: &str| rule[name].as_str().unwrap_or_default();
-        let (entry, target, certificate) = (word("entry_protocol"), word("target_protocol"), word("certificate_id"));
+        let (entry, target, certificate) = (
+            word("entry_protocol"),
+            word("target_protocol"),
+            word("certificate_id"),
+        );
         let is_udp = ["udp", "http3"].contains(&entry);
         if !taken.insert((is_udp, rule["entry_port"].as_u64())) {
             return refuse(format!("entry port {} is there twice", rule["entry_port"]));
@@ -178,13 +240,17 @@ fn check_rules(state: &State, made: &Value) -> Result<(), Refusal> {
         let (has_certificate, passes) = (!certificate.is_empty(), rule["tls_passthrough"] == true);
         let is_secure = ["https", "http2", "http3"].contains(&entry);
         if is_secure != (has_certificate != passes) {
-            return refuse(format!("{entry} needs a certificate or tls_passthrough, others do not"));
+            return refuse(format!(
+                "{entry} needs a certificate or tls_passthrough, others do not"
+            ));
         }
         if has_certificate && !state.certificates.iter().any(|(_, id)| id == certificate) {
             return refuse(format!("certificate {certificate} was not found"));
         }
         let passes_packets = made["type"] == "REGIONAL_NETWORK";
-        if passes_packets && (!["tcp", "udp"].contains(&entry) || made["enable_proxy_protocol"] == true) {
+        if passes_packets
+            && (!["tcp", "udp"].contains(&entry) || made["enable_proxy_protocol"] == true)
+        {
             return refuse("a network load balancer has TCP and UDP only");
         }
         if passes_packets && rule["entry_port"] != rule["target_port"] {
@@ -201,7 +267,11 @@ pub fn finish(balancer: &mut Value, number: u64, fails: bool) {
         return;
     }
     balancer["status"] = "active".into();
-    let network = if balancer["network"] == "INTERNAL" { "10.116.0" } else { "203.0.113" };
+    let network = if balancer["network"] == "INTERNAL" {
+        "10.116.0"
+    } else {
+        "203.0.113"
+    };
     balancer["ip"] = format!("{network}.{}", number % 256).into();
     if balancer["network_stack"] == "DUALSTACK" {
         balancer["ipv6"] = format!("2001:db8::{number:x}").into();
@@ -212,7 +282,9 @@ pub fn finish(balancer: &mut Value, number: u64, fails: bool) {
 pub fn of_others(state: &mut State, name: &str) -> Value {
     let rule = json!({"entry_protocol": "tcp", "entry_port": 1, "target_protocol": "tcp", "target_port": 2});
     let body = json!({"name": name, "region": DigitalOcean::REGION, "droplet_ids": [], "forwarding_rules": [rule]});
-    let Ok(mut made) = make(state, body) else { return Value::Null };
+    let Ok(mut made) = make(state, body) else {
+        return Value::Null;
+    };
     finish(&mut made, 1, false);
     made
 }

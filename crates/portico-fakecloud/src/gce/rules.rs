@@ -20,16 +20,30 @@ const FIRST_ADDRESS: u32 = 0xcb00_7100;
 
 pub fn perform(store: &mut Store, matched: &Matched, body: Value) -> Result<Value, Refusal> {
     store.tick();
-    let parameter = |name: &str| matched.parameters.get(name).map(String::as_str).unwrap_or_default();
+    let parameter = |name: &str| {
+        matched
+            .parameters
+            .get(name)
+            .map(String::as_str)
+            .unwrap_or_default()
+    };
     if parameter("project") != Gce::PROJECT || !["", Gce::REGION].contains(&parameter("region")) {
         return refuse(404, "notFound", "there is no such project or region");
     }
     let parts: Vec<&str> = matched.id.split('.').collect();
-    let [_, collection, verb] = parts[..] else { return refuse(404, "notFound", "no method") };
-    let Some(kind) = Kind::of_collection(collection) else { return operation(store, parameter("operation")) };
+    let [_, collection, verb] = parts[..] else {
+        return refuse(404, "notFound", "no method");
+    };
+    let Some(kind) = Kind::of_collection(collection) else {
+        return operation(store, parameter("operation"));
+    };
     // The parameter with the name is called as the kind is.
     let singular = collection.trim_end_matches("es").trim_end_matches('s');
-    let name = matched.parameters.iter().find(|(key, _)| key.starts_with(singular)).map(|(_, name)| name.as_str());
+    let name = matched
+        .parameters
+        .iter()
+        .find(|(key, _)| key.starts_with(singular))
+        .map(|(_, name)| name.as_str());
     let name = name.or(body["name"].as_str()).unwrap_or_default();
     let key = Key::new(kind, parameter("zone"), name);
     match verb {
@@ -63,7 +77,11 @@ fn operation(store: &mut Store, name: &str) -> Result<Value, Refusal> {
 fn found<'a>(store: &'a Store, key: &Key) -> Result<&'a Value, Refusal> {
     match store.get(key) {
         Some(value) => Ok(value),
-        None => refuse(404, "notFound", format!("The resource '{}' was not found", path(key))),
+        None => refuse(
+            404,
+            "notFound",
+            format!("The resource '{}' was not found", path(key)),
+        ),
     }
 }
 
@@ -73,7 +91,12 @@ fn path(key: &Key) -> String {
         kind if kind.is_regional() => format!("regions/{}", Gce::REGION),
         _ => "global".to_owned(),
     };
-    format!("projects/{}/{scope}/{}/{}", Gce::PROJECT, key.kind.collection(), key.name)
+    format!(
+        "projects/{}/{scope}/{}/{}",
+        Gce::PROJECT,
+        key.kind.collection(),
+        key.name
+    )
 }
 
 fn link(key: &Key) -> String {
@@ -82,7 +105,12 @@ fn link(key: &Key) -> String {
 
 /// What a link of whatever host refers to.
 fn parse_link(link: &Value) -> Option<Key> {
-    let parts: Vec<&str> = link.as_str()?.split_once("/projects/")?.1.split('/').collect();
+    let parts: Vec<&str> = link
+        .as_str()?
+        .split_once("/projects/")?
+        .1
+        .split('/')
+        .collect();
     match parts[..] {
         [_, "zones", zone, "instances", name] => Some(Key::new(Kind::Instance, zone, name)),
         [_, "regions", _, collection, name] | [_, "global", collection, name] => {
@@ -94,12 +122,24 @@ fn parse_link(link: &Value) -> Option<Key> {
 
 fn list(store: &Store, kind: Kind, matched: &Matched) -> Result<Value, Refusal> {
     let parameter = |name: &str| matched.parameters.get(name).map(String::as_str);
-    let filter = parameter("filter").and_then(|filter| filter.strip_prefix("address = \"")?.strip_suffix('"'));
+    let filter = parameter("filter")
+        .and_then(|filter| filter.strip_prefix("address = \"")?.strip_suffix('"'));
     let fits = |value: &Value| filter.is_none_or(|wanted| value["address"] == wanted);
-    let all = store.all(kind, parameter("zone").unwrap_or_default()).filter(|(_, value)| fits(value));
-    let from: usize = parameter("pageToken").and_then(|token| token.parse().ok()).unwrap_or(0);
-    let most = parameter("maxResults").and_then(|most| most.parse().ok()).unwrap_or(MOST_ITEMS).min(MOST_ITEMS);
-    let mut items: Vec<Value> = all.skip(from).take(most + 1).map(|(_, value)| value.clone()).collect();
+    let all = store
+        .all(kind, parameter("zone").unwrap_or_default())
+        .filter(|(_, value)| fits(value));
+    let from: usize = parameter("pageToken")
+        .and_then(|token| token.parse().ok())
+        .unwrap_or(0);
+    let most = parameter("maxResults")
+        .and_then(|most| most.parse().ok())
+        .unwrap_or(MOST_ITEMS)
+        .min(MOST_ITEMS);
+    let mut items: Vec<Value> = all
+        .skip(from)
+        .take(most + 1)
+        .map(|(_, value)| value.clone())
+        .collect();
     let more = items.len() > most;
     items.truncate(most);
     let mut answer = json!({});
@@ -114,15 +154,26 @@ fn list(store: &Store, kind: Kind, matched: &Matched) -> Result<Value, Refusal> 
 
 fn insert(store: &mut Store, key: Key, mut body: Value) -> Result<Value, Refusal> {
     if store.get(&key).is_some() || store.is_pending(&key) {
-        return refuse(409, "alreadyExists", format!("The resource '{}' already exists", path(&key)));
+        return refuse(
+            409,
+            "alreadyExists",
+            format!("The resource '{}' already exists", path(&key)),
+        );
     }
     match key.kind {
         Kind::Address => prepare_address(store, &mut body)?,
         Kind::ForwardingRule => prepare_rule(store, &mut body)?,
         Kind::TargetPool => prepare_pool(store, &mut body)?,
         Kind::HttpHealthCheck => check_health_check(&body)?,
-        Kind::Firewall if body["network"].is_null() || body["allowed"].as_array().is_none_or(Vec::is_empty) => {
-            return refuse(400, "required", "a firewall has a network, and allows something");
+        Kind::Firewall
+            if body["network"].is_null()
+                || body["allowed"].as_array().is_none_or(Vec::is_empty) =>
+        {
+            return refuse(
+                400,
+                "required",
+                "a firewall has a network, and allows something",
+            );
         }
         Kind::Firewall | Kind::Instance => {}
     }
@@ -147,12 +198,26 @@ fn prepare_address(store: &mut Store, body: &mut Value) -> Result<(), Refusal> {
         body["status"] = "RESERVED".into();
         return Ok(());
     }
-    if store.all(Kind::Address, "").any(|(_, address)| address["address"] == number) {
-        return refuse(400, "invalid", format!("IP address '{number}' is already reserved"));
+    if store
+        .all(Kind::Address, "")
+        .any(|(_, address)| address["address"] == number)
+    {
+        return refuse(
+            400,
+            "invalid",
+            format!("IP address '{number}' is already reserved"),
+        );
     }
     // Only what is in use can be made to stay.
-    let Some((rule, _)) = store.all(Kind::ForwardingRule, "").find(|(_, rule)| rule["IPAddress"] == number) else {
-        return refuse(400, "invalid", format!("IP address '{number}' is not yours"));
+    let Some((rule, _)) = store
+        .all(Kind::ForwardingRule, "")
+        .find(|(_, rule)| rule["IPAddress"] == number)
+    else {
+        return refuse(
+            400,
+            "invalid",
+            format!("IP address '{number}' is not yours"),
+        );
     };
     body["users"] = json!([link(&Key::new(Kind::ForwardingRule, "", rule))]);
     body["status"] = "IN_USE".into();
@@ -165,7 +230,9 @@ fn free_address(store: &mut Store) -> String {
 }
 
 fn prepare_rule(store: &mut Store, body: &mut Value) -> Result<(), Refusal> {
-    let Some(pool) = parse_link(&body["target"]) else { return refuse(400, "invalid", "a rule has a target") };
+    let Some(pool) = parse_link(&body["target"]) else {
+        return refuse(400, "invalid", "a rule has a target");
+    };
     found(store, &pool)?;
     if body["IPAddress"].is_null() {
         // One that goes with the rule.
@@ -173,7 +240,10 @@ fn prepare_rule(store: &mut Store, body: &mut Value) -> Result<(), Refusal> {
         return Ok(());
     }
     let address = body["IPAddress"].clone();
-    let Some((_, reserved)) = store.all(Kind::Address, "").find(|(_, reserved)| reserved["address"] == address) else {
+    let Some((_, reserved)) = store
+        .all(Kind::Address, "")
+        .find(|(_, reserved)| reserved["address"] == address)
+    else {
         return refuse(400, "invalid", format!("address {address} is not reserved"));
     };
     if reserved["networkTier"] != body["networkTier"] {
@@ -185,7 +255,10 @@ fn prepare_rule(store: &mut Store, body: &mut Value) -> Result<(), Refusal> {
         let same = rule["IPAddress"] == address && rule["IPProtocol"] == body["IPProtocol"];
         same && first <= other_last && other_first <= last
     };
-    match store.all(Kind::ForwardingRule, "").any(|(_, rule)| overlaps(rule)) {
+    match store
+        .all(Kind::ForwardingRule, "")
+        .any(|(_, rule)| overlaps(rule))
+    {
         true => refuse(400, "invalid", "a rule has this address and port already"),
         false => Ok(()),
     }
@@ -210,7 +283,9 @@ fn prepare_pool(store: &Store, body: &mut Value) -> Result<(), Refusal> {
 /// Links to what exists, as the server writes them.
 fn normal(store: &Store, links: &[Value]) -> Result<Vec<Value>, Refusal> {
     let one = |value: &Value| {
-        let Some(key) = parse_link(value) else { return refuse(400, "invalid", format!("{value} is no resource")) };
+        let Some(key) = parse_link(value) else {
+            return refuse(400, "invalid", format!("{value} is no resource"));
+        };
         found(store, &key).map(|_| Value::from(link(&key)))
     };
     links.iter().map(one).collect()
@@ -222,21 +297,32 @@ fn check_health_check(body: &Value) -> Result<(), Refusal> {
         && (1..=65535).contains(&number("port", 80))
         && (1..=10).contains(&number("healthyThreshold", 2))
         && (1..=10).contains(&number("unhealthyThreshold", 2));
-    if right { Ok(()) } else { refuse(400, "invalid", "the health check is out of bounds") }
+    if right {
+        Ok(())
+    } else {
+        refuse(400, "invalid", "the health check is out of bounds")
+    }
 }
 
 fn delete(store: &mut Store, key: Key) -> Result<Value, Refusal> {
     found(store, &key)?;
     let uses = |value: &Value| parse_link(value).as_ref() == Some(&key);
     let user = match key.kind {
-        Kind::TargetPool => store.all(Kind::ForwardingRule, "").find(|(_, rule)| uses(&rule["target"])),
-        Kind::HttpHealthCheck => store
-            .all(Kind::TargetPool, "")
-            .find(|(_, pool)| pool["healthChecks"].as_array().is_some_and(|checks| checks.iter().any(uses))),
+        Kind::TargetPool => store
+            .all(Kind::ForwardingRule, "")
+            .find(|(_, rule)| uses(&rule["target"])),
+        Kind::HttpHealthCheck => store.all(Kind::TargetPool, "").find(|(_, pool)| {
+            pool["healthChecks"]
+                .as_array()
+                .is_some_and(|checks| checks.iter().any(uses))
+        }),
         _ => None,
     };
     if let Some((user, _)) = user {
-        let text = format!("The resource '{}' is already being used by '{user}'", path(&key));
+        let text = format!(
+            "The resource '{}' is already being used by '{user}'",
+            path(&key)
+        );
         return refuse(400, "resourceInUseByAnotherResource", text);
     }
     begin(store, "delete", &key.clone(), vec![Effect::Remove(key)])
@@ -252,14 +338,23 @@ fn change_pool(store: &mut Store, verb: &str, key: Key, body: &Value) -> Result<
         "addInstance" | "removeInstance" => ("instances", "instance"),
         _ => ("healthChecks", "healthCheck"),
     };
-    let asked: Vec<Value> = body[field].as_array().into_iter().flatten().map(|item| item[inner].clone()).collect();
+    let asked: Vec<Value> = body[field]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|item| item[inner].clone())
+        .collect();
     if asked.is_empty() || asked.len() > MORE_INSTANCES {
         return refuse(400, "invalid", format!("{} {field} at a time", asked.len()));
     }
     let mut links = pool[field].as_array().cloned().unwrap_or_default();
     if verb.starts_with("add") {
         let new = normal(store, &asked)?;
-        links.extend(new.into_iter().filter(|link| !links.contains(link)).collect::<Vec<_>>());
+        links.extend(
+            new.into_iter()
+                .filter(|link| !links.contains(link))
+                .collect::<Vec<_>>(),
+        );
     } else {
         let gone: Vec<_> = asked.iter().map(parse_link).collect();
         links.retain(|link| !gone.contains(&parse_link(link)));
@@ -286,13 +381,22 @@ fn begin(store: &mut Store, verb: &str, key: &Key, effects: Vec<Effect>) -> Resu
         operation["region"] = format!("{LINKS}{}/regions/{}", Gce::PROJECT, Gce::REGION).into();
     }
     let looks = store.looks;
-    store.operations.insert(number, Pending { operation: operation.clone(), effects, looks });
+    store.operations.insert(
+        number,
+        Pending {
+            operation: operation.clone(),
+            effects,
+            looks,
+        },
+    );
     Ok(operation)
 }
 
 /// RFC 7396.
 fn merge(target: &mut Value, patch: &Value) {
-    let Some(patch) = patch.as_object() else { return target.clone_from(patch) };
+    let Some(patch) = patch.as_object() else {
+        return target.clone_from(patch);
+    };
     for (name, value) in patch {
         match value {
             Value::Null => _ = target.as_object_mut().map(|target| target.remove(name)),

@@ -39,7 +39,10 @@ impl Kind {
     }
 
     pub fn is_regional(self) -> bool {
-        matches!(self, Kind::Address | Kind::ForwardingRule | Kind::TargetPool)
+        matches!(
+            self,
+            Kind::Address | Kind::ForwardingRule | Kind::TargetPool
+        )
     }
 }
 
@@ -53,7 +56,11 @@ pub struct Key {
 
 impl Key {
     pub fn new(kind: Kind, zone: &str, name: &str) -> Key {
-        Key { kind, zone: zone.to_owned(), name: name.to_owned() }
+        Key {
+            kind,
+            zone: zone.to_owned(),
+            name: name.to_owned(),
+        }
     }
 }
 
@@ -85,7 +92,13 @@ pub struct Store {
 
 impl Default for Store {
     fn default() -> Store {
-        Store { resources: BTreeMap::new(), operations: BTreeMap::new(), problems: Vec::new(), looks: 2, numbers: 0 }
+        Store {
+            resources: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            problems: Vec::new(),
+            looks: 2,
+            numbers: 0,
+        }
     }
 }
 
@@ -109,16 +122,28 @@ impl Store {
 
     pub fn all(&self, kind: Kind, zone: &str) -> impl Iterator<Item = (&str, &Value)> {
         let fits = move |key: &Key| key.kind == kind && key.zone == zone;
-        self.resources.iter().filter(move |(key, _)| fits(key)).map(|(key, value)| (key.name.as_str(), value))
+        self.resources
+            .iter()
+            .filter(move |(key, _)| fits(key))
+            .map(|(key, value)| (key.name.as_str(), value))
     }
 
     /// Time passes with each request, and operations with it.
     pub fn tick(&mut self) {
         let mut effects = Vec::new();
-        for pending in self.operations.values_mut().filter(|pending| pending.operation["status"] != "DONE") {
+        for pending in self
+            .operations
+            .values_mut()
+            .filter(|pending| pending.operation["status"] != "DONE")
+        {
             pending.looks = pending.looks.saturating_sub(1);
-            let (status, progress) = if pending.looks == 0 { ("DONE", 100) } else { ("RUNNING", 50) };
-            (pending.operation["status"], pending.operation["progress"]) = (status.into(), progress.into());
+            let (status, progress) = if pending.looks == 0 {
+                ("DONE", 100)
+            } else {
+                ("RUNNING", 50)
+            };
+            (pending.operation["status"], pending.operation["progress"]) =
+                (status.into(), progress.into());
             if pending.looks == 0 {
                 effects.append(&mut pending.effects);
             }
@@ -133,12 +158,16 @@ impl Store {
     /// Whether something is being done to it.
     pub fn is_pending(&self, key: &Key) -> bool {
         let about = |effect: &Effect| matches!(effect, Effect::Put(it, _) | Effect::Remove(it) if it == key);
-        self.operations.values().any(|pending| pending.effects.iter().any(about))
+        self.operations
+            .values()
+            .any(|pending| pending.effects.iter().any(about))
     }
 
     /// All that is under way is over.
     pub fn settle(&mut self) {
-        self.operations.values_mut().for_each(|pending| pending.looks = pending.looks.min(1));
+        self.operations
+            .values_mut()
+            .for_each(|pending| pending.looks = pending.looks.min(1));
         self.tick();
     }
 

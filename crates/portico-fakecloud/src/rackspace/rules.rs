@@ -32,19 +32,33 @@ type Answer = Result<(u16, Value), Refusal>;
 
 pub fn perform(store: &mut Store, matched: &Matched, body: Value, token: &str) -> Answer {
     store.tick();
-    let parameter = |name: &str| matched.parameters.get(name).map(String::as_str).unwrap_or_default();
+    let parameter = |name: &str| {
+        matched
+            .parameters
+            .get(name)
+            .map(String::as_str)
+            .unwrap_or_default()
+    };
     if matched.id == "tokens.create" {
         return log_in(store, &body["auth"]["RAX-KSKEY:apiKeyCredentials"]);
     }
     if token != format!("token-{}", store.token) || parameter("account") != ACCOUNT {
         return refuse(401, "unauthorized");
     }
-    let ids: Vec<u64> = parameter("id").split(',').filter_map(|id| id.parse().ok()).collect();
+    let ids: Vec<u64> = parameter("id")
+        .split(',')
+        .filter_map(|id| id.parse().ok())
+        .collect();
     if ids.len() > MOST_IDS {
-        return refuse(400, format!("the limit of accepted parameters is: {MOST_IDS}"));
+        return refuse(
+            400,
+            format!("the limit of accepted parameters is: {MOST_IDS}"),
+        );
     }
     match matched.id.as_str() {
-        "loadBalancers.list" => return Ok((200, list(store, parameter("limit"), parameter("marker")))),
+        "loadBalancers.list" => {
+            return Ok((200, list(store, parameter("limit"), parameter("marker"))));
+        }
         "loadBalancers.create" => {
             let id = insert(store, body["loadBalancer"].clone())?;
             return Ok((202, json!({"loadBalancer": store.balancers[&id].value})));
@@ -53,7 +67,9 @@ pub fn perform(store: &mut Store, matched: &Matched, body: Value, token: &str) -
         _ => {}
     }
     let id = parameter("loadBalancerId").parse().unwrap_or(0);
-    let Some(stored) = store.balancers.get(&id) else { return refuse(404, "Load balancer not found") };
+    let Some(stored) = store.balancers.get(&id) else {
+        return refuse(404, "Load balancer not found");
+    };
     let mut value = stored.value.clone();
     match matched.id.as_str() {
         "loadBalancers.get" => return Ok((200, json!({ "loadBalancer": value }))),
@@ -63,7 +79,8 @@ pub fn perform(store: &mut Store, matched: &Matched, body: Value, token: &str) -
     }
     if value["status"] != "ACTIVE" {
         let status = value["status"].as_str().unwrap_or_default();
-        let message = format!("Load Balancer '{id}' has a status of '{status}' and is considered immutable.");
+        let message =
+            format!("Load Balancer '{id}' has a status of '{status}' and is considered immutable.");
         return refuse(422, message);
     }
     let answer = change(store, &matched.id, &mut value, &body, &ids)?;
@@ -76,40 +93,77 @@ fn log_in(store: &Store, credentials: &Value) -> Answer {
         return refuse(401, "Username or api key is invalid.");
     }
     let endpoint = |region: &str| {
-        let url = format!("https://{}.loadbalancers.test/v1.0/{ACCOUNT}", region.to_lowercase());
+        let url = format!(
+            "https://{}.loadbalancers.test/v1.0/{ACCOUNT}",
+            region.to_lowercase()
+        );
         json!({"region": region, "tenantId": ACCOUNT, "publicURL": url})
     };
     let catalog = json!([
         {"name": "cloudDNS", "type": "rax:dns", "endpoints": [{"publicURL": "https://dns.test/v1.0", "tenantId": ACCOUNT}]},
         {"name": "cloudLoadBalancers", "type": "rax:load-balancer", "endpoints": [endpoint("DFW"), endpoint("ORD")]},
     ]);
-    let token = json!({"id": format!("token-{}", store.token), "expires": "2126-11-24T22:05:39.115Z"});
-    Ok((200, json!({"access": {"token": token, "serviceCatalog": catalog}})))
+    let token =
+        json!({"id": format!("token-{}", store.token), "expires": "2126-11-24T22:05:39.115Z"});
+    Ok((
+        200,
+        json!({"access": {"token": token, "serviceCatalog": catalog}}),
+    ))
 }
 
 fn list(store: &Store, limit: &str, marker: &str) -> Value {
     let limit = limit.parse().unwrap_or(MOST_ITEMS).min(MOST_ITEMS);
     let short = |value: &Value| {
-        let mut short: Value = SHORT.iter().map(|name| ((*name).to_owned(), value[*name].clone())).collect();
+        let mut short: Value = SHORT
+            .iter()
+            .map(|name| ((*name).to_owned(), value[*name].clone()))
+            .collect();
         short["nodeCount"] = items(value, "nodes").len().into();
         short
     };
     let from = store.balancers.range(marker.parse().unwrap_or(0)..);
-    let page: Vec<Value> = from.take(limit).map(|(_, stored)| short(&stored.value)).collect();
+    let page: Vec<Value> = from
+        .take(limit)
+        .map(|(_, stored)| short(&stored.value))
+        .collect();
     json!({ "loadBalancers": page })
 }
 
 fn delete(store: &mut Store, ids: &[u64]) -> Answer {
-    let named = |ids: Vec<&u64>| ids.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let absent: Vec<&u64> = ids.iter().filter(|id| !store.balancers.contains_key(*id)).collect();
+    let named = |ids: Vec<&u64>| {
+        ids.into_iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    let absent: Vec<&u64> = ids
+        .iter()
+        .filter(|id| !store.balancers.contains_key(*id))
+        .collect();
     if !absent.is_empty() {
-        return refuse(400, format!("Must provide valid load balancers: {}  could not be found.", named(absent)));
+        return refuse(
+            400,
+            format!(
+                "Must provide valid load balancers: {}  could not be found.",
+                named(absent)
+            ),
+        );
     }
-    let can_go = |id: &u64| ["ACTIVE", "ERROR"].iter().any(|status| store.balancers[id].value["status"] == *status);
+    let can_go = |id: &u64| {
+        ["ACTIVE", "ERROR"]
+            .iter()
+            .any(|status| store.balancers[id].value["status"] == *status)
+    };
     let busy: Vec<&u64> = ids.iter().filter(|id| !can_go(id)).collect();
     if !busy.is_empty() {
         let message = "are immutable and could not be processed.";
-        return refuse(400, format!("Must provide valid load balancers: {}  {message}", named(busy)));
+        return refuse(
+            400,
+            format!(
+                "Must provide valid load balancers: {}  {message}",
+                named(busy)
+            ),
+        );
     }
     for id in ids {
         let value = store.balancers[id].value.clone();
@@ -123,9 +177,14 @@ pub fn insert(store: &mut Store, mut value: Value) -> Result<u64, Refusal> {
     if store.balancers.len() >= store.quota {
         return refuse(413, "Load balancer limit reached.");
     }
-    let udp = value["protocol"].as_str().is_some_and(|protocol| protocol.contains("UDP"));
+    let udp = value["protocol"]
+        .as_str()
+        .is_some_and(|protocol| protocol.contains("UDP"));
     if udp && !value["healthMonitor"].is_null() {
-        return refuse(400, "Protocol UDP, UDP_STREAM and DNS_UDP are not allowed with health monitors.");
+        return refuse(
+            400,
+            "Protocol UDP, UDP_STREAM and DNS_UDP are not allowed with health monitors.",
+        );
     }
     value["virtualIps"] = addresses(store, &value)?.into();
     let nodes = std::mem::take(&mut value["nodes"]);
@@ -135,12 +194,21 @@ pub fn insert(store: &mut Store, mut value: Value) -> Result<u64, Refusal> {
     let id = store.number();
     value["id"] = id.into();
     value["created"] = json!({"time": "2026-11-30T03:23:42Z"});
-    for (field, default) in [("algorithm", json!("RANDOM")), ("timeout", json!(30)), ("halfClosed", json!(false))] {
+    for (field, default) in [
+        ("algorithm", json!("RANDOM")),
+        ("timeout", json!(30)),
+        ("halfClosed", json!(false)),
+    ] {
         if value[field].is_null() {
             value[field] = default;
         }
     }
-    for meta in value.get_mut("metadata").and_then(Value::as_array_mut).into_iter().flatten() {
+    for meta in value
+        .get_mut("metadata")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         meta["id"] = store.number().into();
     }
     let then = if store.broken { "ERROR" } else { "ACTIVE" };
@@ -158,7 +226,11 @@ fn addresses(store: &mut Store, value: &Value) -> Result<Vec<Value>, Refusal> {
         let mut made = Vec::new();
         if version != Some("IPV6") {
             let id = store.number();
-            let network = if kind == "PUBLIC" { "203.0.113" } else { "10.191.0" };
+            let network = if kind == "PUBLIC" {
+                "203.0.113"
+            } else {
+                "10.191.0"
+            };
             made.push(
                 json!({"id": id, "address": format!("{network}.{}", id % 250 + 1), "type": kind, "ipVersion": "IPV4"}),
             );
@@ -170,7 +242,10 @@ fn addresses(store: &mut Store, value: &Value) -> Result<Vec<Value>, Refusal> {
         }
         return Ok(made);
     }
-    wishes.iter().map(|wish| shared(store, wish, value)).collect()
+    wishes
+        .iter()
+        .map(|wish| shared(store, wish, value))
+        .collect()
 }
 
 fn shared(store: &Store, wish: &Value, value: &Value) -> Result<Value, Refusal> {
@@ -179,19 +254,33 @@ fn shared(store: &Store, wish: &Value, value: &Value) -> Result<Value, Refusal> 
     }
     let mut found = None;
     for other in store.balancers.values().map(|stored| &stored.value) {
-        let Some(vip) = items(other, "virtualIps").into_iter().find(|vip| vip["id"] == wish["id"]) else { continue };
+        let Some(vip) = items(other, "virtualIps")
+            .into_iter()
+            .find(|vip| vip["id"] == wish["id"])
+        else {
+            continue;
+        };
         if other["port"] == value["port"] && other["protocol"] == value["protocol"] {
             return refuse(
                 400,
-                "Another load balancer is currently using the requested port with the shared virtual ip.",
+                "Another load balancer is currently using the requested port with the shared \
+                 virtual ip.",
             );
         }
         found = Some(vip);
     }
-    found.ok_or(()).or_else(|()| refuse(400, "Shared virtual ip could not be found."))
+    found
+        .ok_or(())
+        .or_else(|()| refuse(400, "Shared virtual ip could not be found."))
 }
 
-fn change(store: &mut Store, method: &str, value: &mut Value, body: &Value, ids: &[u64]) -> Result<Value, Refusal> {
+fn change(
+    store: &mut Store,
+    method: &str,
+    value: &mut Value,
+    body: &Value,
+    ids: &[u64],
+) -> Result<Value, Refusal> {
     match method {
         "loadBalancers.update" => {
             for (name, field) in body["loadBalancer"].as_object().into_iter().flatten() {
@@ -199,7 +288,9 @@ fn change(store: &mut Store, method: &str, value: &mut Value, body: &Value, ids:
             }
         }
         "healthMonitor.set" => value["healthMonitor"] = body["healthMonitor"].clone(),
-        "sessionPersistence.set" => value["sessionPersistence"] = body["sessionPersistence"].clone(),
+        "sessionPersistence.set" => {
+            value["sessionPersistence"] = body["sessionPersistence"].clone()
+        }
         "sessionPersistence.delete" if value["sessionPersistence"].is_null() => {
             return refuse(422, "Session persistence is already deleted.");
         }
@@ -219,7 +310,9 @@ fn change(store: &mut Store, method: &str, value: &mut Value, body: &Value, ids:
 }
 
 fn forget(value: &mut Value, field: &str) {
-    _ = value.as_object_mut().and_then(|fields| fields.remove(field));
+    _ = value
+        .as_object_mut()
+        .and_then(|fields| fields.remove(field));
 }
 
 fn items(value: &Value, field: &str) -> Vec<Value> {
@@ -227,24 +320,42 @@ fn items(value: &Value, field: &str) -> Vec<Value> {
 }
 
 /// Nodes or network items, as they are then.
-fn add(store: &mut Store, value: &mut Value, field: &str, new: &Value) -> Result<Vec<Value>, Refusal> {
+fn add(
+    store: &mut Store,
+    value: &mut Value,
+    field: &str,
+    new: &Value,
+) -> Result<Vec<Value>, Refusal> {
     let (mut all, mut added) = (items(value, field), Vec::new());
     for mut item in new.as_array().cloned().unwrap_or_default() {
-        if all.iter().any(|other| other["address"] == item["address"] && other["port"] == item["port"]) {
-            return refuse(422, "Duplicate nodes detected. One or more nodes already configured on load balancer.");
+        if all
+            .iter()
+            .any(|other| other["address"] == item["address"] && other["port"] == item["port"])
+        {
+            return refuse(
+                422,
+                "Duplicate nodes detected. One or more nodes already configured on load balancer.",
+            );
         }
         item["id"] = store.number().into();
         if field == "nodes" {
-            (item["status"], item["weight"], item["type"]) = ("ONLINE".into(), 1.into(), "PRIMARY".into());
+            (item["status"], item["weight"], item["type"]) =
+                ("ONLINE".into(), 1.into(), "PRIMARY".into());
         }
         all.push(item.clone());
         added.push(item);
     }
     if field == "nodes" && all.len() > MOST_NODES {
-        return refuse(413, format!("Nodes must not exceed {MOST_NODES} per load balancer."));
+        return refuse(
+            413,
+            format!("Nodes must not exceed {MOST_NODES} per load balancer."),
+        );
     }
     if all.len() > MOST_ITEMS {
-        return refuse(400, format!("Access list size must not exceed {MOST_ITEMS} items."));
+        return refuse(
+            400,
+            format!("Access list size must not exceed {MOST_ITEMS} items."),
+        );
     }
     put(value, field, all);
     Ok(added)
@@ -262,7 +373,10 @@ fn take(value: &mut Value, field: &str, ids: &[u64]) -> Result<(), Refusal> {
     let mut all = items(value, field);
     let is_there = |id: &&u64| all.iter().any(|item| item["id"] == **id);
     if let Some(id) = ids.iter().find(|id| !is_there(id)) {
-        return refuse(400, format!("Node ids {id} are not a part of your loadbalancer"));
+        return refuse(
+            400,
+            format!("Node ids {id} are not a part of your loadbalancer"),
+        );
     }
     all.retain(|item| !ids.iter().any(|id| item["id"] == *id));
     put(value, field, all);

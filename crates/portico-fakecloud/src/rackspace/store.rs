@@ -49,7 +49,13 @@ impl Store {
     pub fn start(&mut self, id: u64, mut value: Value, now: &str, then: &'static str) {
         value["status"] = now.into();
         value["updated"] = json!({"time": "2026-11-30T03:23:44Z"});
-        self.balancers.insert(id, Stored { value, pending: Some((self.looks, then)) });
+        self.balancers.insert(
+            id,
+            Stored {
+                value,
+                pending: Some((self.looks, then)),
+            },
+        );
     }
 
     /// A request came.
@@ -72,6 +78,7 @@ impl Store {
                 stored.value["status"] = then.into();
             }
         }
-        self.balancers.retain(|_, stored| stored.value["status"] != "DELETED");
+        self.balancers
+            .retain(|_, stored| stored.value["status"] != "DELETED");
     }
 }

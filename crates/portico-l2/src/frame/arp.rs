@@ -34,9 +34,12 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A packet without its link header. `None`: it is not about IPv4 on Ethernet, or not from a host.
+    /// A packet without its link header. `None`: it is not about IPv4 on Ethernet, or not from a
+    /// host.
     pub fn parse(packet: &[u8]) -> Option<Packet> {
-        let packet = packet.get(..LENGTH).filter(|packet| packet.starts_with(&HEADER))?;
+        let packet = packet
+            .get(..LENGTH)
+            .filter(|packet| packet.starts_with(&HEADER))?;
         let operation = match u16::from_be_bytes(chunk(packet, OPERATION)?) {
             REQUEST => Operation::Request,
             REPLY => Operation::Reply,
@@ -61,7 +64,10 @@ impl Packet {
         let mut bytes = ethernet(to, self.sender_mac, ETHERTYPE, LENGTH);
         bytes.extend(HEADER);
         bytes.extend(operation.to_be_bytes());
-        for (mac, address) in [(self.sender_mac, self.sender), (self.target_mac, self.target)] {
+        for (mac, address) in [
+            (self.sender_mac, self.sender),
+            (self.target_mac, self.target),
+        ] {
             bytes.extend(mac);
             bytes.extend(address.octets());
         }
@@ -70,7 +76,11 @@ impl Packet {
 
     /// The address that the sender says to have; of a probe, the one that it is about to take.
     pub fn claim(&self) -> Ipv4Addr {
-        if self.sender.is_unspecified() { self.target } else { self.sender }
+        if self.sender.is_unspecified() {
+            self.target
+        } else {
+            self.sender
+        }
     }
 
     /// It asks where the target is.
@@ -91,11 +101,23 @@ impl Packet {
     }
 }
 
-/// "It is here": as a request, which every stack takes note of, and as a reply, for those that look at nothing else.
+/// "It is here": as a request, which every stack takes note of, and as a reply, for those that look
+/// at nothing else.
 pub fn announcements(mac: Mac, address: Ipv4Addr) -> [Vec<u8>; 2] {
     [Operation::Request, Operation::Reply].map(|operation| {
-        let target_mac = if operation == Operation::Request { [0; 6] } else { BROADCAST };
-        Packet { operation, sender_mac: mac, sender: address, target_mac, target: address }.emit(BROADCAST)
+        let target_mac = if operation == Operation::Request {
+            [0; 6]
+        } else {
+            BROADCAST
+        };
+        Packet {
+            operation,
+            sender_mac: mac,
+            sender: address,
+            target_mac,
+            target: address,
+        }
+        .emit(BROADCAST)
     })
 }
 

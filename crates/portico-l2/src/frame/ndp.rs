@@ -1,4 +1,5 @@
-//! Neighbour solicitations and advertisements (RFC 4861), and duplicate address detection with them (RFC 4862).
+//! Neighbour solicitations and advertisements (RFC 4861), and duplicate address detection with them
+//! (RFC 4862).
 
 use super::{Mac, chunk, ethernet, is_unicast};
 use std::net::Ipv6Addr;
@@ -36,7 +37,11 @@ pub enum Kind {
     /// "Where is the target?", with the hardware address of who asks.
     Solicitation,
     /// "The target is here", with the hardware address.
-    Advertisement { router: bool, solicited: bool, overrides: bool },
+    Advertisement {
+        router: bool,
+        solicited: bool,
+        overrides: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,16 +58,30 @@ impl Message {
     pub fn parse(packet: &[u8]) -> Option<Message> {
         let length = usize::from(u16::from_be_bytes(chunk(packet, PAYLOAD_LENGTH)?));
         let message = packet.get(IP_HEADER..)?.get(..length)?;
-        let addressed =
-            packet[0] >> 4 == 6 && packet.get(NEXT_HEADER) == Some(&ICMP) && packet.get(HOP_LIMIT) == Some(&HOPS);
-        let (from, to) = (Ipv6Addr::from(chunk::<16>(packet, FROM)?), Ipv6Addr::from(chunk::<16>(packet, TO)?));
+        let addressed = packet[0] >> 4 == 6
+            && packet.get(NEXT_HEADER) == Some(&ICMP)
+            && packet.get(HOP_LIMIT) == Some(&HOPS);
+        let (from, to) = (
+            Ipv6Addr::from(chunk::<16>(packet, FROM)?),
+            Ipv6Addr::from(chunk::<16>(packet, TO)?),
+        );
         let flags = *message.get(FLAGS)?;
         let (kind, option) = match (*message.first()?, *message.get(CODE)?) {
             (SOLICITATION, 0) => (Kind::Solicitation, SOURCE_MAC),
             (ADVERTISEMENT, 0) => {
-                let (router, solicited, overrides) =
-                    (flags & ROUTER != 0, flags & SOLICITED != 0, flags & OVERRIDE != 0);
-                (Kind::Advertisement { router, solicited, overrides }, TARGET_MAC)
+                let (router, solicited, overrides) = (
+                    flags & ROUTER != 0,
+                    flags & SOLICITED != 0,
+                    flags & OVERRIDE != 0,
+                );
+                (
+                    Kind::Advertisement {
+                        router,
+                        solicited,
+                        overrides,
+                    },
+                    TARGET_MAC,
+                )
             }
             _ => return None,
         };
@@ -71,7 +90,13 @@ impl Message {
             return None;
         }
         let mac = mac_option(message.get(FIXED..)?, option)?;
-        let parsed = Message { kind, from, to, target, mac };
+        let parsed = Message {
+            kind,
+            from,
+            to,
+            target,
+            mac,
+        };
         parsed.is_sound().then_some(parsed)
     }
 
@@ -90,8 +115,13 @@ impl Message {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let (kind, flags, option) = match self.kind {
             Kind::Solicitation => (SOLICITATION, 0, SOURCE_MAC),
-            Kind::Advertisement { router, solicited, overrides } => {
-                let flags = flag(router, ROUTER) | flag(solicited, SOLICITED) | flag(overrides, OVERRIDE);
+            Kind::Advertisement {
+                router,
+                solicited,
+                overrides,
+            } => {
+                let flags =
+                    flag(router, ROUTER) | flag(solicited, SOLICITED) | flag(overrides, OVERRIDE);
                 (ADVERTISEMENT, flags, TARGET_MAC)
             }
         };
@@ -120,26 +150,61 @@ impl Message {
         }
     }
 
-    /// "It is here", to who asked; to everybody, if who asked has no address yet. `sender` is who it came from on the link.
+    /// "It is here", to who asked; to everybody, if who asked has no address yet. `sender` is who
+    /// it came from on the link.
     pub fn answer(&self, mac: Mac, sender: Mac) -> Vec<u8> {
         let of_nobody = self.from.is_unspecified();
         let to = if of_nobody { ALL_NODES } else { self.from };
-        let kind = Kind::Advertisement { router: false, solicited: !of_nobody, overrides: true };
-        let message = Message { kind, from: self.target, to, target: self.target, mac: Some(mac) };
-        message.emit(mac, if of_nobody { group_mac(to) } else { self.mac.unwrap_or(sender) })
+        let kind = Kind::Advertisement {
+            router: false,
+            solicited: !of_nobody,
+            overrides: true,
+        };
+        let message = Message {
+            kind,
+            from: self.target,
+            to,
+            target: self.target,
+            mac: Some(mac),
+        };
+        message.emit(
+            mac,
+            if of_nobody {
+                group_mac(to)
+            } else {
+                self.mac.unwrap_or(sender)
+            },
+        )
     }
 }
 
 /// "It is here", to everybody.
 pub fn announcement(mac: Mac, address: Ipv6Addr) -> Vec<u8> {
-    let kind = Kind::Advertisement { router: false, solicited: false, overrides: true };
-    Message { kind, from: address, to: ALL_NODES, target: address, mac: Some(mac) }.emit(mac, group_mac(ALL_NODES))
+    let kind = Kind::Advertisement {
+        router: false,
+        solicited: false,
+        overrides: true,
+    };
+    Message {
+        kind,
+        from: address,
+        to: ALL_NODES,
+        target: address,
+        mac: Some(mac),
+    }
+    .emit(mac, group_mac(ALL_NODES))
 }
 
 /// "Who has it?", of nobody, so that it changes nobody's mind. Everybody hears the answer.
 pub fn probe(mac: Mac, address: Ipv6Addr) -> Vec<u8> {
     let to = solicited_node(address);
-    let message = Message { kind: Kind::Solicitation, from: Ipv6Addr::UNSPECIFIED, to, target: address, mac: None };
+    let message = Message {
+        kind: Kind::Solicitation,
+        from: Ipv6Addr::UNSPECIFIED,
+        to,
+        target: address,
+        mac: None,
+    };
     message.emit(mac, group_mac(to))
 }
 
@@ -159,7 +224,9 @@ fn mac_option(mut options: &[u8], wanted: u8) -> Option<Option<Mac>> {
     let mut found = None;
     while let &[kind, units, ..] = options {
         let option;
-        (option, options) = options.split_at_checked(OPTION_UNIT * usize::from(units)).filter(|_| units > 0)?;
+        (option, options) = options
+            .split_at_checked(OPTION_UNIT * usize::from(units))
+            .filter(|_| units > 0)?;
         if kind == wanted && units == 1 && found.is_none() {
             found = chunk(option, 2).filter(|mac| is_unicast(*mac));
         }
@@ -170,7 +237,13 @@ fn mac_option(mut options: &[u8], wanted: u8) -> Option<Option<Mac>> {
 /// Of a message that has its own in it, zero if that is right.
 fn checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
     let length = (message.len() as u32).to_be_bytes();
-    let parts: [&[u8]; 5] = [&from.octets(), &to.octets(), &length, &[0, 0, 0, ICMP], message];
+    let parts: [&[u8]; 5] = [
+        &from.octets(),
+        &to.octets(),
+        &length,
+        &[0, 0, 0, ICMP],
+        message,
+    ];
     let word = |pair: &[u8]| match *pair {
         [high, low] => u64::from(u16::from_be_bytes([high, low])),
         [high] => u64::from(high) << 8,

@@ -19,15 +19,24 @@ fn mac() -> impl Strategy<Value = Mac> {
 }
 
 fn packet() -> impl Strategy<Value = Packet> {
-    (any::<bool>(), mac(), any::<u32>(), any::<Mac>(), any::<u32>()).prop_map(
-        |(request, sender_mac, sender, target_mac, target)| Packet {
-            operation: if request { Operation::Request } else { Operation::Reply },
+    (
+        any::<bool>(),
+        mac(),
+        any::<u32>(),
+        any::<Mac>(),
+        any::<u32>(),
+    )
+        .prop_map(|(request, sender_mac, sender, target_mac, target)| Packet {
+            operation: if request {
+                Operation::Request
+            } else {
+                Operation::Reply
+            },
             sender_mac,
             sender: sender.into(),
             target_mac,
             target: target.into(),
-        },
-    )
+        })
 }
 
 fn unicast() -> impl Strategy<Value = Ipv6Addr> {
@@ -35,7 +44,12 @@ fn unicast() -> impl Strategy<Value = Ipv6Addr> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    let solicitation = (unicast(), any::<u128>(), unicast(), proptest::option::of(mac()));
+    let solicitation = (
+        unicast(),
+        any::<u128>(),
+        unicast(),
+        proptest::option::of(mac()),
+    );
     let solicitation = solicitation.prop_map(|(from, to, target, mac)| Message {
         kind: Kind::Solicitation,
         from,
@@ -43,14 +57,26 @@ fn message() -> impl Strategy<Value = Message> {
         target,
         mac,
     });
-    let advertisement = (any::<[bool; 3]>(), unicast(), unicast(), unicast(), proptest::option::of(mac()));
-    let advertisement = advertisement.prop_map(|([router, solicited, overrides], from, to, target, mac)| Message {
-        kind: Kind::Advertisement { router, solicited, overrides },
-        from,
-        to,
-        target,
-        mac,
-    });
+    let advertisement = (
+        any::<[bool; 3]>(),
+        unicast(),
+        unicast(),
+        unicast(),
+        proptest::option::of(mac()),
+    );
+    let advertisement = advertisement.prop_map(
+        |([router, solicited, overrides], from, to, target, mac)| Message {
+            kind: Kind::Advertisement {
+                router,
+                solicited,
+                overrides,
+            },
+            from,
+            to,
+            target,
+            mac,
+        },
+    );
     prop_oneof![solicitation, advertisement]
 }
 
@@ -110,7 +136,10 @@ fn an_arp_question_is_answered_to_who_asked() {
     let answer = question.answer(HERE);
     assert_eq!((&answer[..6], &answer[6..12]), (&THERE[..], &HERE[..]));
     let answer = Packet::parse(&answer[LINK_HEADER..]).unwrap();
-    assert_eq!((answer.operation, answer.sender, answer.sender_mac), (Operation::Reply, V4, HERE));
+    assert_eq!(
+        (answer.operation, answer.sender, answer.sender_mac),
+        (Operation::Reply, V4, HERE)
+    );
     assert_eq!((answer.target, answer.target_mac), (question.sender, THERE));
     assert!(question.is_question() && !answer.is_question());
 }
@@ -124,7 +153,10 @@ fn what_arp_claims() {
         assert_eq!(frame[..6], BROADCAST);
     }
     let probe = Packet::parse(&arp::probe(HERE, V4)[LINK_HEADER..]).unwrap();
-    assert_eq!((probe.claim(), probe.is_question(), probe.sender), (V4, true, Ipv4Addr::UNSPECIFIED));
+    assert_eq!(
+        (probe.claim(), probe.is_question(), probe.sender),
+        (V4, true, Ipv4Addr::UNSPECIFIED)
+    );
 }
 
 #[test]
@@ -132,12 +164,28 @@ fn a_solicitation_is_answered_to_who_asked() {
     let asker: Ipv6Addr = "2001:db8::1".parse().unwrap();
     let to = ndp::solicited_node(V6);
     assert_eq!(to.to_string(), "ff02::1:ffab:cdef");
-    let question = Message { kind: Kind::Solicitation, from: asker, to, target: V6, mac: Some(THERE) };
+    let question = Message {
+        kind: Kind::Solicitation,
+        from: asker,
+        to,
+        target: V6,
+        mac: Some(THERE),
+    };
     let frame = question.answer(HERE, [9; 6]);
     assert_eq!((&frame[..6], &frame[6..12]), (&THERE[..], &HERE[..]));
     let answer = Message::parse(&frame[LINK_HEADER..]).unwrap();
-    assert_eq!(answer.kind, Kind::Advertisement { router: false, solicited: true, overrides: true });
-    assert_eq!((answer.from, answer.to, answer.target, answer.mac), (V6, asker, V6, Some(HERE)));
+    assert_eq!(
+        answer.kind,
+        Kind::Advertisement {
+            router: false,
+            solicited: true,
+            overrides: true
+        }
+    );
+    assert_eq!(
+        (answer.from, answer.to, answer.target, answer.mac),
+        (V6, asker, V6, Some(HERE))
+    );
 }
 
 #[test]
@@ -147,7 +195,14 @@ fn who_has_no_address_yet_is_answered_as_everybody() {
     let frame = probe.answer(HERE, THERE);
     assert_eq!(frame[..6], [0x33, 0x33, 0, 0, 0, 1]);
     let answer = Message::parse(&frame[LINK_HEADER..]).unwrap();
-    assert_eq!(answer.kind, Kind::Advertisement { router: false, solicited: false, overrides: true });
+    assert_eq!(
+        answer.kind,
+        Kind::Advertisement {
+            router: false,
+            solicited: false,
+            overrides: true
+        }
+    );
     assert_eq!(answer.claim(), Some((V6, Some(HERE))));
 }
 
@@ -163,10 +218,34 @@ fn what_did_not_come_from_this_link_is_refused() {
 #[test]
 fn a_solicitation_of_nobody_has_to_be_one() {
     let to = ndp::solicited_node(V6);
-    let of_nobody = Message { kind: Kind::Solicitation, from: Ipv6Addr::UNSPECIFIED, to, target: V6, mac: None };
+    let of_nobody = Message {
+        kind: Kind::Solicitation,
+        from: Ipv6Addr::UNSPECIFIED,
+        to,
+        target: V6,
+        mac: None,
+    };
     let parse = |message: Message| Message::parse(&message.emit(HERE, THERE)[LINK_HEADER..]);
     assert!(parse(of_nobody).is_some());
-    assert_eq!(parse(Message { mac: Some(HERE), ..of_nobody }), None);
-    assert_eq!(parse(Message { to: V6, ..of_nobody }), None);
-    assert_eq!(parse(Message { target: to, ..of_nobody }), None);
+    assert_eq!(
+        parse(Message {
+            mac: Some(HERE),
+            ..of_nobody
+        }),
+        None
+    );
+    assert_eq!(
+        parse(Message {
+            to: V6,
+            ..of_nobody
+        }),
+        None
+    );
+    assert_eq!(
+        parse(Message {
+            target: to,
+            ..of_nobody
+        }),
+        None
+    );
 }

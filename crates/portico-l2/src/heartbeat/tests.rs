@@ -8,22 +8,24 @@ fn any_heartbeat() -> impl Strategy<Value = Heartbeat> {
     let lacks = proptest::collection::vec(any::<u64>(), 0..=MOST_LACKS);
     let macs = proptest::collection::vec(any::<Mac>(), 0..=MOST_MACS);
     let view = proptest::option::of(proptest::collection::btree_set(any::<u64>(), 0..100));
-    (numbers, echo, flags, lacks, macs, view).prop_map(|(numbers, echo, (ready, leaves), lacks, macs, view)| {
-        let [from, to, incarnation, stamp, view_since] = numbers;
-        Heartbeat {
-            from: NodeId(from),
-            to: NodeId(to),
-            incarnation,
-            stamp,
-            echo: echo.map(|(incarnation, stamp)| Echo { incarnation, stamp }),
-            ready,
-            leaves,
-            lacks,
-            macs,
-            view_since,
-            view: view.map(|view| view.into_iter().map(NodeId).collect()),
-        }
-    })
+    (numbers, echo, flags, lacks, macs, view).prop_map(
+        |(numbers, echo, (ready, leaves), lacks, macs, view)| {
+            let [from, to, incarnation, stamp, view_since] = numbers;
+            Heartbeat {
+                from: NodeId(from),
+                to: NodeId(to),
+                incarnation,
+                stamp,
+                echo: echo.map(|(incarnation, stamp)| Echo { incarnation, stamp }),
+                ready,
+                leaves,
+                lacks,
+                macs,
+                view_since,
+                view: view.map(|view| view.into_iter().map(NodeId).collect()),
+            }
+        },
+    )
 }
 
 proptest! {

@@ -11,8 +11,8 @@
 //!     └──────────────────────────────────────────────────────── that one knows, or did not hear for long ── Giving
 //! ```
 //!
-//! Proving is having it already: who takes over does not let anybody wait. But who was to have it need not have had it, if it was about
-//! to find, or had found, that a stranger does.
+//! Proving is having it already: who takes over does not let anybody wait. But who was to have it
+//! need not have had it, if it was about to find, or had found, that a stranger does.
 
 use super::{Conflict, Output, Peer, Share, Speaker, Touched};
 use crate::Time;
@@ -25,7 +25,8 @@ use std::time::Duration;
 const PROBES: u32 = 2;
 /// So many addresses are asked for at the same time.
 const MOST_PROBING: usize = 512;
-/// An address that somebody else has is asked for again, and one that is ours defended, so often (DEFEND_INTERVAL of RFC 5227).
+/// An address that somebody else has is asked for again, and one that is ours defended, so often
+/// (DEFEND_INTERVAL of RFC 5227).
 const DEFEND: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
@@ -58,7 +59,15 @@ enum State {
 impl Entry {
     fn new(address: IpAddr, share: Share) -> Entry {
         let hash = rank::hash_address(address);
-        Entry { share, hash, first: None, state: State::Others, vouched: false, defended_at: None, due: None }
+        Entry {
+            share,
+            hash,
+            first: None,
+            state: State::Others,
+            vouched: false,
+            defended_at: None,
+            due: None,
+        }
     }
 
     pub fn is_held(&self) -> bool {
@@ -88,7 +97,11 @@ enum Blocked {
 }
 
 impl Speaker {
-    pub(super) fn set_shares(&mut self, changes: Vec<(IpAddr, Option<Share>)>, out: &mut Vec<Output>) -> Touched {
+    pub(super) fn set_shares(
+        &mut self,
+        changes: Vec<(IpAddr, Option<Share>)>,
+        out: &mut Vec<Output>,
+    ) -> Touched {
         for (address, share) in changes {
             match share {
                 Some(share) => self.set_share(address, share),
@@ -105,7 +118,10 @@ impl Speaker {
     }
 
     fn set_share(&mut self, address: IpAddr, share: Share) {
-        let entry = self.entries.entry(address).or_insert_with(|| Entry::new(address, share.clone()));
+        let entry = self
+            .entries
+            .entry(address)
+            .or_insert_with(|| Entry::new(address, share.clone()));
         entry.share = share;
         self.restless.insert(address);
         let first = self.first(address);
@@ -116,7 +132,9 @@ impl Speaker {
 
     pub(super) fn drop_all(&mut self, out: &mut Vec<Output>) {
         let addresses: Vec<IpAddr> = self.entries.keys().copied().collect();
-        addresses.into_iter().for_each(|address| self.set_state(address, State::Others, None, out));
+        addresses
+            .into_iter()
+            .for_each(|address| self.set_state(address, State::Others, None, out));
     }
 
     /// Members changed: everything is looked at, though little moves.
@@ -148,7 +166,9 @@ impl Speaker {
     }
 
     fn step(&mut self, now: Time, address: IpAddr, out: &mut Vec<Output>) {
-        let Some(entry) = self.entries.get(&address) else { return };
+        let Some(entry) = self.entries.get(&address) else {
+            return;
+        };
         let (state, wanted) = (entry.state, entry.first == Some(self.me));
         let is_due = entry.due.is_some_and(|at| at <= now);
         match state {
@@ -166,7 +186,9 @@ impl Speaker {
             // If it was a member, we had not heard of it then.
             State::Avoiding(by) if is_due || self.is_member(by) => self.wait(now, address, out),
             State::Probing(_) | State::Avoiding(_) => {}
-            State::Proving(_) | State::Held | State::Giving if wanted && self.is_claimed_without_us(address) => {
+            State::Proving(_) | State::Held | State::Giving
+                if wanted && self.is_claimed_without_us(address) =>
+            {
                 self.set_state(address, State::Waiting, None, out);
             }
             State::Proving(sent) if wanted && is_due => self.prove(now, address, sent, out),
@@ -191,7 +213,10 @@ impl Speaker {
         if blocked == Blocked::Claimed {
             self.vouch(address);
         }
-        let vouched = self.entries.get(&address).is_some_and(|entry| entry.vouched);
+        let vouched = self
+            .entries
+            .get(&address)
+            .is_some_and(|entry| entry.vouched);
         match blocked {
             Blocked::No if vouched => self.prove(now, address, 0, out),
             Blocked::No if self.probing < MOST_PROBING => self.probe(now, address, 0, out),
@@ -200,7 +225,12 @@ impl Speaker {
     }
 
     fn probe(&mut self, now: Time, address: IpAddr, sent: u32, out: &mut Vec<Output>) {
-        self.set_state(address, State::Probing(sent + 1), Some(now + self.timing.probe_gap), out);
+        self.set_state(
+            address,
+            State::Probing(sent + 1),
+            Some(now + self.timing.probe_gap),
+            out,
+        );
         out.push(Output::Probe(address));
     }
 
@@ -211,7 +241,12 @@ impl Speaker {
         }
         let may_ask = sent > 0 || self.probing < MOST_PROBING;
         let sent = sent + u32::from(may_ask);
-        self.set_state(address, State::Proving(sent), Some(now + self.timing.probe_gap), out);
+        self.set_state(
+            address,
+            State::Proving(sent),
+            Some(now + self.timing.probe_gap),
+            out,
+        );
         out.extend(may_ask.then_some(Output::Probe(address)));
     }
 
@@ -221,8 +256,16 @@ impl Speaker {
         }
     }
 
-    fn set_state(&mut self, address: IpAddr, state: State, due: Option<Time>, out: &mut Vec<Output>) {
-        let Some(entry) = self.entries.get_mut(&address) else { return };
+    fn set_state(
+        &mut self,
+        address: IpAddr,
+        state: State,
+        due: Option<Time>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(entry) = self.entries.get_mut(&address) else {
+            return;
+        };
         let was_held = entry.is_held();
         let before = std::mem::replace(&mut entry.state, state);
         let is_held = entry.is_held();
@@ -243,13 +286,23 @@ impl Speaker {
         }
     }
 
-    /// Somebody says to have an address. Members do while it changes hands; that of anybody else is told, and does not move what
-    /// we have: everybody on the link could say so.
-    pub(super) fn claimed(&mut self, now: Time, address: IpAddr, by: Mac, out: &mut Vec<Output>) -> Touched {
+    /// Somebody says to have an address. Members do while it changes hands; that of anybody else is
+    /// told, and does not move what we have: everybody on the link could say so.
+    pub(super) fn claimed(
+        &mut self,
+        now: Time,
+        address: IpAddr,
+        by: Mac,
+        out: &mut Vec<Output>,
+    ) -> Touched {
         let member = self.is_member(by);
-        let Some(entry) = self.entries.get_mut(&address).filter(|_| !member) else { return Touched::Nothing };
+        let Some(entry) = self.entries.get_mut(&address).filter(|_| !member) else {
+            return Touched::Nothing;
+        };
         let held = entry.state == State::Held;
-        let recently = entry.defended_at.is_some_and(|at| now.saturating_sub(at) < DEFEND);
+        let recently = entry
+            .defended_at
+            .is_some_and(|at| now.saturating_sub(at) < DEFEND);
         match entry.state {
             State::Held if recently => {}
             State::Held | State::Probing(_) | State::Proving(_) => {
@@ -271,7 +324,11 @@ impl Speaker {
 
     fn first(&self, address: IpAddr) -> Option<NodeId> {
         let entry = self.entries.get(&address)?;
-        let fit = self.view.iter().copied().filter(|node| self.is_fit(entry, *node));
+        let fit = self
+            .view
+            .iter()
+            .copied()
+            .filter(|node| self.is_fit(entry, *node));
         fit.max_by_key(|node| rank::score(entry.hash, *node))
     }
 
@@ -281,12 +338,19 @@ impl Speaker {
             Some(peer) => peer.lacks(links),
             None => node == self.me && self.lacks.binary_search(&links).is_ok(),
         };
-        !lacks && entry.share.nodes.as_ref().is_none_or(|nodes| nodes.binary_search(&node).is_ok())
+        !lacks
+            && entry
+                .share
+                .nodes
+                .as_ref()
+                .is_none_or(|nodes| nodes.binary_search(&node).is_ok())
     }
 
     /// Whether somebody may have it whom we want it from.
     fn blocked(&self, address: IpAddr) -> Blocked {
-        let Some(entry) = self.entries.get(&address) else { return Blocked::No };
+        let Some(entry) = self.entries.get(&address) else {
+            return Blocked::No;
+        };
         let of_peer = |(node, peer): (&NodeId, &Peer)| match peer.view() {
             None => Blocked::No,
             Some(_) if !peer.is_settled() => {
@@ -300,37 +364,61 @@ impl Speaker {
             Some(view) if self.claims(entry, *node, view) => Blocked::Claimed,
             Some(_) => Blocked::No,
         };
-        let mut found = self.peers.iter().map(of_peer).filter(|blocked| *blocked != Blocked::No);
+        let mut found = self
+            .peers
+            .iter()
+            .map(of_peer)
+            .filter(|blocked| *blocked != Blocked::No);
         found.next().unwrap_or(Blocked::No)
     }
 
     /// Somebody has it by a view that we are not in.
     fn is_claimed_without_us(&self, address: IpAddr) -> bool {
-        let Some(entry) = self.entries.get(&address) else { return false };
+        let Some(entry) = self.entries.get(&address) else {
+            return false;
+        };
         let mut denying = self.peers.iter().filter(|(_, peer)| peer.denies(self.me));
-        denying.any(|(node, peer)| peer.view().is_some_and(|view| self.claims(entry, *node, view)))
+        denying.any(|(node, peer)| {
+            peer.view()
+                .is_some_and(|view| self.claims(entry, *node, view))
+        })
     }
 
     /// By this view the node has it.
     fn claims(&self, entry: &Entry, node: NodeId, view: &[NodeId]) -> bool {
         let own = rank::score(entry.hash, node);
-        let outranks = |other: &NodeId| rank::score(entry.hash, *other) > own && self.is_fit(entry, *other);
+        let outranks =
+            |other: &NodeId| rank::score(entry.hash, *other) > own && self.is_fit(entry, *other);
         view.binary_search(&node).is_ok() && self.is_fit(entry, node) && !view.iter().any(outranks)
     }
 
     /// There is somebody to give it to, and it is better to wait for that one than to let go.
     fn is_followed(&self, address: IpAddr) -> bool {
-        self.entries.get(&address).is_some_and(|entry| entry.first.is_some() && self.is_fit(entry, self.me))
+        self.entries
+            .get(&address)
+            .is_some_and(|entry| entry.first.is_some() && self.is_fit(entry, self.me))
     }
 
-    /// Whoever is to have it has heard so, and has done what follows; or somebody else has it by now.
+    /// Whoever is to have it has heard so, and has done what follows; or somebody else has it by
+    /// now.
     fn is_taken(&self, address: IpAddr) -> bool {
-        let Some((entry, next)) = self.entries.get(&address).and_then(|entry| Some((entry, entry.first?))) else {
+        let Some((entry, next)) = self
+            .entries
+            .get(&address)
+            .and_then(|entry| Some((entry, entry.first?)))
+        else {
             return true;
         };
         let claims = |(node, peer): (&NodeId, &Peer)| {
-            *node != next && peer.is_settled() && peer.view().is_some_and(|view| self.claims(entry, *node, view))
+            *node != next
+                && peer.is_settled()
+                && peer
+                    .view()
+                    .is_some_and(|view| self.claims(entry, *node, view))
         };
-        self.peers.get(&next).is_none_or(|peer| peer.knows(self.view_since)) || self.peers.iter().any(claims)
+        self.peers
+            .get(&next)
+            .is_none_or(|peer| peer.knows(self.view_since))
+            || self.peers.iter().any(claims)
     }
 }

@@ -13,7 +13,8 @@ pub struct Peer {
     /// It was not silent for too long.
     live: bool,
     live_until: Time,
-    /// Since when it is live, as far as we know. What it told before, or while it did not know of us, says nothing about now.
+    /// Since when it is live, as far as we know. What it told before, or while it did not know of
+    /// us, says nothing about now.
     contact_at: Time,
     settled: bool,
     /// The latest of ours that it has heard.
@@ -59,18 +60,24 @@ impl Peer {
     }
 
     pub fn hear(&mut self, now: Time, heartbeat: &Heartbeat, ours: Echo, timing: &Timing) -> Heard {
-        let echoed = heartbeat.echo.filter(|echo| echo.incarnation == ours.incarnation && echo.stamp <= ours.stamp);
+        let echoed = heartbeat
+            .echo
+            .filter(|echo| echo.incarnation == ours.incarnation && echo.stamp <= ours.stamp);
         let fresh = echoed.is_some_and(|echo| echo.stamp + micros(timing.dead) >= micros(now));
         let echoed = echoed.map_or(0, |echo| echo.stamp);
         let mut news = !self.live;
         match self.latest {
             // Old, or twice.
-            Some(known) if known.incarnation == heartbeat.incarnation && heartbeat.stamp <= known.stamp => {
+            Some(known)
+                if known.incarnation == heartbeat.incarnation && heartbeat.stamp <= known.stamp =>
+            {
                 return Heard::Nothing;
             }
             Some(known) if known.incarnation == heartbeat.incarnation => {}
             // Somebody repeats what an earlier process said: it cannot know what we said just now.
-            Some(known) if heartbeat.incarnation < known.incarnation && !fresh => return Heard::Nothing,
+            Some(known) if heartbeat.incarnation < known.incarnation && !fresh => {
+                return Heard::Nothing;
+            }
             Some(_) => {
                 *self = Peer::presumed(now, timing);
                 news = true;
@@ -80,7 +87,10 @@ impl Peer {
         if !self.live {
             (self.live, self.settled, self.contact_at) = (true, false, now);
         }
-        self.latest = Some(Echo { incarnation: heartbeat.incarnation, stamp: heartbeat.stamp });
+        self.latest = Some(Echo {
+            incarnation: heartbeat.incarnation,
+            stamp: heartbeat.stamp,
+        });
         self.live_until = now + timing.dead;
         self.echoed = self.echoed.max(echoed);
         let settles = !self.settled && self.echoed >= micros(self.contact_at);
@@ -96,11 +106,15 @@ impl Peer {
 
     /// Whether it tells something new.
     fn take_note(&mut self, heartbeat: &Heartbeat) -> bool {
-        let (flags, known) = ((heartbeat.ready, heartbeat.leaves), (self.ready, self.leaves));
+        let (flags, known) = (
+            (heartbeat.ready, heartbeat.leaves),
+            (self.ready, self.leaves),
+        );
         let view = heartbeat.view.as_ref().filter(|view| **view != self.view);
         let since = heartbeat.view_since != self.view_since;
         let news = flags != known || view.is_some() || since;
-        (self.ready, self.leaves, self.view_since) = (heartbeat.ready, heartbeat.leaves, heartbeat.view_since);
+        (self.ready, self.leaves, self.view_since) =
+            (heartbeat.ready, heartbeat.leaves, heartbeat.view_since);
         view.into_iter().for_each(|view| self.view.clone_from(view));
         self.lacks.clone_from(&heartbeat.lacks);
         self.macs.clone_from(&heartbeat.macs);
@@ -122,7 +136,8 @@ impl Peer {
 
     /// It may well be there, or still be: what it has is to be heard.
     pub fn presume(&mut self, now: Time, timing: &Timing) {
-        (self.live, self.live_until, self.contact_at, self.settled) = (true, now + timing.dead, now, false);
+        (self.live, self.live_until, self.contact_at, self.settled) =
+            (true, now + timing.dead, now, false);
     }
 
     /// Whether something ended: it is gone, or does not hear us.
@@ -135,7 +150,11 @@ impl Peer {
     }
 
     pub fn deadline(&self, timing: &Timing) -> Option<Time> {
-        let deaf = if self.settled { Time::MAX } else { self.contact_at + timing.dead };
+        let deaf = if self.settled {
+            Time::MAX
+        } else {
+            self.contact_at + timing.dead
+        };
         self.live.then(|| self.live_until.min(deaf))
     }
 

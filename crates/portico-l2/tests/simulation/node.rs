@@ -54,7 +54,11 @@ impl Node {
 
     /// A new process. The clock on the wall, which incarnations come from, is wrong sometimes.
     pub fn restart(&mut self, clock_is_wrong: bool) {
-        self.incarnation = if clock_is_wrong { self.incarnation - 10 } else { self.incarnation + 1 };
+        self.incarnation = if clock_is_wrong {
+            self.incarnation - 10
+        } else {
+            self.incarnation + 1
+        };
         self.speaker = Speaker::new(self.id, self.incarnation, Timing::default());
         self.process = Process::Running;
         self.leaves = false;

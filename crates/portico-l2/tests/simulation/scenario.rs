@@ -1,5 +1,5 @@
-//! What happens to the machines: storms, after which everything has to come to rest, and single events, after which only what
-//! they touch may move.
+//! What happens to the machines: storms, after which everything has to come to rest, and single
+//! events, after which only what they touch may move.
 
 use crate::node::Process;
 use crate::random::Random;
@@ -48,16 +48,35 @@ fn network(random: &mut Random) -> Network {
     let interval = Timing::default().interval;
     let exact = random.percent(40);
     let least_delay = random.upto(interval / 100);
-    let most_delay = if exact { least_delay } else { least_delay + random.upto(interval / 4) };
-    let late = if exact { Duration::ZERO } else { random.upto(interval / 20) };
-    Network { least_delay, most_delay, loss: 0, in_a_row: 0, twice: 0, late }
+    let most_delay = if exact {
+        least_delay
+    } else {
+        least_delay + random.upto(interval / 4)
+    };
+    let late = if exact {
+        Duration::ZERO
+    } else {
+        random.upto(interval / 20)
+    };
+    Network {
+        least_delay,
+        most_delay,
+        loss: 0,
+        in_a_row: 0,
+        twice: 0,
+        late,
+    }
 }
 
 fn storm(world: &mut World) {
     world.note(|| "--- storm".into());
     world.guarded.clear();
     let heavy = world.random.percent(50);
-    (world.network.loss, world.network.in_a_row) = if heavy { (world.random.below(90), HEAVY) } else { (30, 2) };
+    (world.network.loss, world.network.in_a_row) = if heavy {
+        (world.random.below(90), HEAVY)
+    } else {
+        (30, 2)
+    };
     world.network.twice = world.random.pick(&[0, 20]);
     for _ in 0..5 + world.random.below(15) {
         fault(world);
@@ -110,7 +129,11 @@ fn jump(world: &mut World, node: usize, by: Duration) {
 /// Everybody is in one of up to three parts, and hears exactly the others in it.
 fn part(world: &mut World) {
     let parts = world.random.pick(&[1, 1, 1, 2, 3]);
-    let of: Vec<usize> = world.nodes.iter().map(|_| world.random.below(parts)).collect();
+    let of: Vec<usize> = world
+        .nodes
+        .iter()
+        .map(|_| world.random.below(parts))
+        .collect();
     for a in 0..of.len() {
         for b in 0..of.len() {
             world.cut[a][b] = of[a] != of[b];
@@ -124,7 +147,10 @@ fn part(world: &mut World) {
 fn parts(world: &World) -> Vec<u32> {
     let mut parts: Vec<(usize, u32)> = vec![];
     for node in (0..world.nodes.len()).filter(|node| world.nodes[*node].takes_part()) {
-        match parts.iter_mut().find(|(first, _)| world.hear_each_other(*first, node)) {
+        match parts
+            .iter_mut()
+            .find(|(first, _)| world.hear_each_other(*first, node))
+        {
             Some((_, part)) => *part |= 1 << node,
             None => parts.push((node, 1 << node)),
         }
@@ -167,14 +193,25 @@ fn settle(world: &mut World) {
 
 /// From now on somebody in each part has each address.
 fn guard(world: &mut World) {
-    world.guarded = parts(world).into_iter().map(|part| Guard { may: part, by: part }).collect();
+    world.guarded = parts(world)
+        .into_iter()
+        .map(|part| Guard {
+            may: part,
+            by: part,
+        })
+        .collect();
 }
 
 /// A node comes into a part: it may have what the others had.
 fn guard_with(world: &mut World, node: usize) {
-    let hears = |guard: &Guard| members(guard.by, world.nodes.len()).any(|other| world.hear_each_other(other, node));
+    let hears = |guard: &Guard| {
+        members(guard.by, world.nodes.len()).any(|other| world.hear_each_other(other, node))
+    };
     let guards = world.guarded.iter().map(|guard| match hears(guard) {
-        true => Guard { by: guard.by | 1 << node, ..*guard },
+        true => Guard {
+            by: guard.by | 1 << node,
+            ..*guard
+        },
         false => *guard,
     });
     world.guarded = guards.collect();
@@ -194,7 +231,9 @@ fn settled(world: &mut World) {
             let holders = world.answering(address) & part;
             if holders != first {
                 let who: String = members(holders, world.nodes.len()).map(name).collect();
-                return world.fail(format!("in the end '{who}' have address {address}, not {first:b} of {part:b}"));
+                return world.fail(format!(
+                    "in the end '{who}' have address {address}, not {first:b} of {part:b}"
+                ));
             }
         }
     }
@@ -212,8 +251,12 @@ fn planned(world: &mut World) {
     world.taken.clear();
     world.left.clear();
     match world.random.below(9) {
-        0 => lose(world, part, node, "node lost", |world, node| world.kill(node)),
-        1 => lose(world, part, node, "link lost", |world, node| world.set_link(node, false)),
+        0 => lose(world, part, node, "node lost", |world, node| {
+            world.kill(node)
+        }),
+        1 => lose(world, part, node, "link lost", |world, node| {
+            world.set_link(node, false)
+        }),
         2 => sleep(world, part, node),
         3 => leave(world, part, node),
         4 => doze(world, node),
@@ -240,17 +283,23 @@ fn lose(world: &mut World, part: u32, node: usize, what: &'static str, how: fn(&
 }
 
 fn held_by(world: &World, node: usize) -> BTreeSet<usize> {
-    (0..world.shares.len()).filter(|address| world.holders[*address] & 1 << node != 0).collect()
+    (0..world.shares.len())
+        .filter(|address| world.holders[*address] & 1 << node != 0)
+        .collect()
 }
 
 fn only_these_moved(world: &mut World, part: u32, these: &BTreeSet<usize>) {
     let moved = |(by, address): &&(usize, usize)| part & 1 << by != 0 && !these.contains(address);
     if let Some((by, address)) = world.taken.iter().find(moved).copied() {
-        world.fail(format!("{} took address {address}, which had nothing to do with it", name(by)));
+        world.fail(format!(
+            "{} took address {address}, which had nothing to do with it",
+            name(by)
+        ));
     }
 }
 
-/// A process stops, or its machine: when it goes on, others have what it had, and give it back when they count it in again.
+/// A process stops, or its machine: when it goes on, others have what it had, and give it back when
+/// they count it in again.
 fn sleep(world: &mut World, part: u32, node: usize) {
     world.note(|| format!("--- {} sleeps", name(node)));
     world.count("node slept");
@@ -285,7 +334,10 @@ fn leave(world: &mut World, part: u32, node: usize) {
         world.guarded.clear();
     }
     // What only this one may have is gone with it.
-    world.guarded.iter_mut().for_each(|guard| guard.may &= !(1 << node));
+    world
+        .guarded
+        .iter_mut()
+        .for_each(|guard| guard.may &= !(1 << node));
     world.handle(node, Input::Leave);
     world.run_for(world.timing.dead + 2 * world.network.late);
     if world.left.is_empty() {
@@ -342,7 +394,9 @@ fn claim(world: &mut World) {
 
 /// An address that nobody had.
 fn add(world: &mut World) {
-    let Some(address) = world.shares.iter().position(Option::is_none) else { return };
+    let Some(address) = world.shares.iter().position(Option::is_none) else {
+        return;
+    };
     world.note(|| "--- an address is added".into());
     world.count("address added");
     world.guarded.clear();
@@ -357,7 +411,11 @@ fn add(world: &mut World) {
 
 /// A node comes back and takes its share, from nobody else than it should, and without a gap.
 fn come_back(world: &mut World) {
-    let Some(node) = (0..world.nodes.len()).find(|node| world.nodes[*node].process == Process::Dead) else { return };
+    let Some(node) =
+        (0..world.nodes.len()).find(|node| world.nodes[*node].process == Process::Dead)
+    else {
+        return;
+    };
     world.note(|| format!("--- {} comes back", name(node)));
     world.count("node returned");
     if world.network.in_a_row > 0 {
@@ -371,7 +429,10 @@ fn come_back(world: &mut World) {
     guard_with(world, node);
     world.start(node);
     world.run_for(world.settle_bound());
-    let part = parts(world).into_iter().find(|part| part & 1 << node != 0).unwrap_or_default();
+    let part = parts(world)
+        .into_iter()
+        .find(|part| part & 1 << node != 0)
+        .unwrap_or_default();
     let share = |address: &usize| world.first(part, *address) == Some(node);
     let share: BTreeSet<usize> = (0..world.shares.len()).filter(share).collect();
     only_these_moved(world, part, &share);

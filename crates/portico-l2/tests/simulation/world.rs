@@ -15,12 +15,30 @@ const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 99];
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    Tick { node: usize, generation: u64 },
-    Arrive { node: usize, bytes: Rc<[u8]> },
-    Claimed { node: usize, address: usize, by: [u8; 6] },
-    Link { node: usize },
-    Share { node: usize, address: usize },
-    Resume { node: usize, generation: u64 },
+    Tick {
+        node: usize,
+        generation: u64,
+    },
+    Arrive {
+        node: usize,
+        bytes: Rc<[u8]>,
+    },
+    Claimed {
+        node: usize,
+        address: usize,
+        by: [u8; 6],
+    },
+    Link {
+        node: usize,
+    },
+    Share {
+        node: usize,
+        address: usize,
+    },
+    Resume {
+        node: usize,
+        generation: u64,
+    },
 }
 
 /// What the network does to packets.
@@ -50,7 +68,8 @@ pub struct World {
     pub nodes: Vec<Node>,
     pub network: Network,
     pub timing: Timing,
-    /// Who may have which address; `None`: it is not shared out yet. A set of nodes is a set of bits.
+    /// Who may have which address; `None`: it is not shared out yet. A set of nodes is a set of
+    /// bits.
     pub shares: Vec<Option<u32>>,
     /// Who holds which address.
     pub holders: Vec<u32>,
@@ -73,7 +92,13 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(nodes: usize, shares: Vec<Option<u32>>, network: Network, random: Random, traced: bool) -> Self {
+    pub fn new(
+        nodes: usize,
+        shares: Vec<Option<u32>>,
+        network: Network,
+        random: Random,
+        traced: bool,
+    ) -> Self {
         Self {
             now: Duration::ZERO,
             random,
@@ -171,12 +196,28 @@ impl World {
                 self.handle(node, Input::Heard(&heartbeat));
             }
             Event::Claimed { node, address, by } => {
-                self.handle(node, Input::Claimed { address: address_of(address), by });
+                self.handle(
+                    node,
+                    Input::Claimed {
+                        address: address_of(address),
+                        by,
+                    },
+                );
             }
             // Whoever is told looks how it is then.
             Event::Link { node } => {
-                let lacks = if self.nodes[node].link { vec![] } else { vec![0] };
-                self.handle(node, Input::Links { lacks, macs: vec![mac(node)] });
+                let lacks = if self.nodes[node].link {
+                    vec![]
+                } else {
+                    vec![0]
+                };
+                self.handle(
+                    node,
+                    Input::Links {
+                        lacks,
+                        macs: vec![mac(node)],
+                    },
+                );
             }
             Event::Share { node, address } => {
                 let share = self.shares[address].map(|nodes| self.share(nodes));
@@ -188,9 +229,14 @@ impl World {
 
     fn share(&self, nodes: u32) -> Share {
         let all = nodes == u32::MAX;
-        let mut ids: Vec<NodeId> = members(nodes, self.nodes.len()).map(|node| self.nodes[node].id).collect();
+        let mut ids: Vec<NodeId> = members(nodes, self.nodes.len())
+            .map(|node| self.nodes[node].id)
+            .collect();
         ids.sort_unstable();
-        Share { nodes: (!all).then(|| ids.into()), links: 0 }
+        Share {
+            nodes: (!all).then(|| ids.into()),
+            links: 0,
+        }
     }
 
     /// A new process, which learns what there is.
@@ -202,11 +248,29 @@ impl World {
         self.note(|| format!("{} starts", name(node)));
         self.nodes[node].restart(clock_is_wrong);
         self.forget_holder(node);
-        let lacks = if self.nodes[node].link { vec![] } else { vec![0] };
-        self.handle(node, Input::Links { lacks, macs: vec![mac(node)] });
-        self.handle(node, Input::Peers(self.nodes.iter().map(|node| node.id).collect()));
-        let known = self.shares.iter().enumerate().filter(|(_, share)| share.is_some());
-        let shares = known.map(|(address, share)| (address_of(address), share.map(|nodes| self.share(nodes))));
+        let lacks = if self.nodes[node].link {
+            vec![]
+        } else {
+            vec![0]
+        };
+        self.handle(
+            node,
+            Input::Links {
+                lacks,
+                macs: vec![mac(node)],
+            },
+        );
+        self.handle(
+            node,
+            Input::Peers(self.nodes.iter().map(|node| node.id).collect()),
+        );
+        let known = self
+            .shares
+            .iter()
+            .enumerate()
+            .filter(|(_, share)| share.is_some());
+        let shares = known
+            .map(|(address, share)| (address_of(address), share.map(|nodes| self.share(nodes))));
         self.handle(node, Input::Shares(shares.collect()));
     }
 
@@ -232,7 +296,12 @@ impl World {
         if !self.nodes[node].runs() {
             return;
         }
-        self.note(|| format!("{} is {how:?} for {time:?}, clock goes on: {clock_goes_on}", name(node)));
+        self.note(|| {
+            format!(
+                "{} is {how:?} for {time:?}, clock goes on: {clock_goes_on}",
+                name(node)
+            )
+        });
         let machine = &mut self.nodes[node];
         machine.process = how;
         machine.clock_goes_on = clock_goes_on || how == Process::Stopped;
@@ -251,7 +320,11 @@ impl World {
         }
         machine.process = Process::Running;
         machine.pauses += 1;
-        let stood = if machine.clock_goes_on { Duration::ZERO } else { now - machine.paused_at };
+        let stood = if machine.clock_goes_on {
+            Duration::ZERO
+        } else {
+            now - machine.paused_at
+        };
         machine.stand_still(stood);
         self.note(|| format!("{} goes on", name(node)));
         let inbox = std::mem::take(&mut self.nodes[node].inbox);
@@ -295,7 +368,8 @@ impl World {
         match output {
             Output::Send(heartbeat) => {
                 let to = self.nodes.iter().position(|other| other.id == heartbeat.to);
-                to.into_iter().for_each(|to| self.transmit(node, to, &heartbeat));
+                to.into_iter()
+                    .for_each(|to| self.transmit(node, to, &heartbeat));
             }
             Output::Hold(address) => {
                 let address = index_of(address);
@@ -317,7 +391,11 @@ impl World {
                 self.probe(node, index_of(address));
             }
             Output::Conflict(conflict) => {
-                self.count(if conflict.held { "defended" } else { "conflict" });
+                self.count(if conflict.held {
+                    "defended"
+                } else {
+                    "conflict"
+                });
                 let by = self.nodes.get(usize::from(conflict.by[5])).map(|by| by.id);
                 if by.is_some_and(|by| self.nodes[node].speaker.members().contains(&by)) {
                     self.fail(format!("{} takes a member for a stranger", name(node)));
@@ -330,32 +408,59 @@ impl World {
 
     fn moved(&mut self, node: usize, address: usize, how: &str) {
         if self.quiet {
-            self.fail(format!("{} {how} address {address} without a cause", name(node)));
+            self.fail(format!(
+                "{} {how} address {address} without a cause",
+                name(node)
+            ));
         }
     }
 
     fn announce(&mut self, node: usize, address: usize) {
-        for to in (0..self.nodes.len()).filter(|to| *to != node && self.hear_each_other(node, *to)).collect::<Vec<_>>()
+        for to in (0..self.nodes.len())
+            .filter(|to| *to != node && self.hear_each_other(node, *to))
+            .collect::<Vec<_>>()
         {
             let time = self.now + self.network.most_delay;
-            self.at(time, Event::Claimed { node: to, address, by: mac(node) });
+            self.at(
+                time,
+                Event::Claimed {
+                    node: to,
+                    address,
+                    by: mac(node),
+                },
+            );
         }
     }
 
     fn probe(&mut self, node: usize, address: usize) {
         let holders = members(self.holders[address], self.nodes.len());
-        let answering =
-            holders.filter(|by| *by != node && self.nodes[*by].answers() && self.hear_each_other(node, *by));
+        let answering = holders.filter(|by| {
+            *by != node && self.nodes[*by].answers() && self.hear_each_other(node, *by)
+        });
         for by in answering.collect::<Vec<_>>() {
             let time = self.now + 2 * self.network.most_delay;
-            self.at(time, Event::Claimed { node, address, by: mac(by) });
+            self.at(
+                time,
+                Event::Claimed {
+                    node,
+                    address,
+                    by: mac(by),
+                },
+            );
         }
     }
 
     /// Somebody who does not take part says to have an address.
     pub fn claim(&mut self, address: usize) {
         for node in 0..self.nodes.len() {
-            self.at(self.now, Event::Claimed { node, address, by: STRANGER });
+            self.at(
+                self.now,
+                Event::Claimed {
+                    node,
+                    address,
+                    by: STRANGER,
+                },
+            );
         }
     }
 
@@ -372,9 +477,17 @@ impl World {
         let bytes: Rc<[u8]> = heartbeat.emit().into();
         let copies = 1 + usize::from(self.random.percent(self.network.twice));
         for _ in 0..copies {
-            let jitter = self.random.upto(self.network.most_delay - self.network.least_delay);
+            let jitter = self
+                .random
+                .upto(self.network.most_delay - self.network.least_delay);
             let time = self.now + self.network.least_delay + jitter;
-            self.at(time, Event::Arrive { node: to, bytes: Rc::clone(&bytes) });
+            self.at(
+                time,
+                Event::Arrive {
+                    node: to,
+                    bytes: Rc::clone(&bytes),
+                },
+            );
         }
     }
 
@@ -383,26 +496,42 @@ impl World {
     }
 
     fn forget_holder(&mut self, node: usize) {
-        self.holders.iter_mut().for_each(|holders| *holders &= !(1 << node));
+        self.holders
+            .iter_mut()
+            .for_each(|holders| *holders &= !(1 << node));
     }
 
     /// Of those who hold an address, the ones that answer.
     pub fn answering(&self, address: usize) -> u32 {
         let holders = members(self.holders[address], self.nodes.len());
-        holders.filter(|node| self.nodes[*node].answers()).fold(0, |set, node| set | 1 << node)
+        holders
+            .filter(|node| self.nodes[*node].answers())
+            .fold(0, |set, node| set | 1 << node)
     }
 
     /// What must hold at every moment.
     fn observe(&mut self) {
         let now = self.now;
         for address in 0..self.shares.len() {
-            if self.holders[address].count_ones() < 2 || self.network.in_a_row == HEAVY || !self.is_double(address) {
+            if self.holders[address].count_ones() < 2
+                || self.network.in_a_row == HEAVY
+                || !self.is_double(address)
+            {
                 self.overlaps[address] = None;
             } else if now - *self.overlaps[address].get_or_insert(now) > self.yield_bound() {
-                let who: String = members(self.holders[address], self.nodes.len()).map(name).collect();
-                self.fail(format!("{who} all hold address {address} for {:?}", self.yield_bound()));
+                let who: String = members(self.holders[address], self.nodes.len())
+                    .map(name)
+                    .collect();
+                self.fail(format!(
+                    "{who} all hold address {address} for {:?}",
+                    self.yield_bound()
+                ));
             }
-            let answering = if self.guarded.is_empty() { 0 } else { self.answering(address) };
+            let answering = if self.guarded.is_empty() {
+                0
+            } else {
+                self.answering(address)
+            };
             let share = self.shares[address].unwrap_or_default();
             let broken = |guard: &&Guard| guard.may & share != 0 && guard.by & answering == 0;
             if let Some(guard) = self.guarded.iter().find(broken) {
@@ -415,7 +544,9 @@ impl World {
     fn is_double(&self, address: usize) -> bool {
         let answering: Vec<usize> = members(self.answering(address), self.nodes.len()).collect();
         let hears = |a: &usize, b: &usize| a != b && self.hear_each_other(*a, *b);
-        answering.iter().any(|a| answering.iter().any(|b| hears(a, b)))
+        answering
+            .iter()
+            .any(|a| answering.iter().any(|b| hears(a, b)))
     }
 
     /// Who hears whom changed, and with it who is to yield.
@@ -448,11 +579,19 @@ impl World {
 
     /// Nothing changes any more after so long, if nothing happens.
     pub fn settle_bound(&self) -> Duration {
-        2 * self.timing.dead + self.yield_bound() + 3 * self.timing.probe_gap + 8 * self.network.late
+        2 * self.timing.dead
+            + self.yield_bound()
+            + 3 * self.timing.probe_gap
+            + 8 * self.network.late
     }
 
     fn describe(&self, input: &Input<'_>, outputs: &[Output]) -> String {
-        let of = |id: NodeId| self.nodes.iter().position(|node| node.id == id).map_or('?', name);
+        let of = |id: NodeId| {
+            self.nodes
+                .iter()
+                .position(|node| node.id == id)
+                .map_or('?', name)
+        };
         let view = |view: &[NodeId]| view.iter().map(|id| of(*id)).collect::<String>();
         let input = match input {
             Input::Heard(heard) => format!(
@@ -462,7 +601,9 @@ impl World {
                 heard.leaves,
                 heard.view.as_deref().map(view)
             ),
-            Input::Claimed { address, by } => format!("sees {} claimed by {}", index_of(*address), by[5]),
+            Input::Claimed { address, by } => {
+                format!("sees {} claimed by {}", index_of(*address), by[5])
+            }
             Input::Shares(shares) => format!("learns of {} shares", shares.len()),
             other => format!("{other:?}"),
         };
@@ -475,7 +616,10 @@ impl World {
             Output::Members(members) => format!("Members {}", view(members)),
             other => format!("{other:?}"),
         };
-        format!("{input}: {}", outputs.iter().map(output).collect::<Vec<_>>().join(", "))
+        format!(
+            "{input}: {}",
+            outputs.iter().map(output).collect::<Vec<_>>().join(", ")
+        )
     }
 }
 
@@ -496,6 +640,8 @@ fn address_of(index: usize) -> IpAddr {
 }
 
 fn index_of(address: IpAddr) -> usize {
-    let IpAddr::V4(address) = address else { return usize::MAX };
+    let IpAddr::V4(address) = address else {
+        return usize::MAX;
+    };
     address.octets()[3].into()
 }

@@ -7,7 +7,12 @@ use std::net::SocketAddr;
 impl fmt::Display for Packet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let destination = SocketAddr::new(self.destination, self.port);
-        write!(f, "{} {} -> {destination}", self.protocol.lower(), self.source)?;
+        write!(
+            f,
+            "{} {} -> {destination}",
+            self.protocol.lower(),
+            self.source
+        )?;
         match &self.origin {
             Origin::Node => write!(f, ", from the node itself"),
             Origin::Interface(name) if name.is_empty() => Ok(()),
@@ -19,7 +24,9 @@ impl fmt::Display for Packet {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.packet)?;
-        self.steps.iter().try_for_each(|step| writeln!(f, "  {step}"))?;
+        self.steps
+            .iter()
+            .try_for_each(|step| writeln!(f, "  {step}"))?;
         write!(f, "{}", self.verdict)
     }
 }
@@ -31,8 +38,18 @@ impl fmt::Display for Verdict {
             Verdict::Drop => writeln!(f, "dropped"),
             Verdict::NotOurs { why } => writeln!(f, "not ours: {why}"),
             Verdict::Forward { candidates, .. } => {
-                writeln!(f, "forwarded to {}", if candidates.len() == 1 { "the endpoint" } else { "one of" })?;
-                candidates.iter().try_for_each(|candidate| writeln!(f, "  {candidate}"))
+                writeln!(
+                    f,
+                    "forwarded to {}",
+                    if candidates.len() == 1 {
+                        "the endpoint"
+                    } else {
+                        "one of"
+                    }
+                )?;
+                candidates
+                    .iter()
+                    .try_for_each(|candidate| writeln!(f, "  {candidate}"))
             }
         }
     }
@@ -41,11 +58,19 @@ impl fmt::Display for Verdict {
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let endpoint = SocketAddr::new(self.endpoint.address, self.endpoint.port);
-        let place = if self.endpoint.local { " on this node" } else { "" };
+        let place = if self.endpoint.local {
+            " on this node"
+        } else {
+            ""
+        };
         write!(
             f,
             "{endpoint}{place}, {}",
-            if self.masquerade { "from the node's address" } else { "from the sender's address" }
+            if self.masquerade {
+                "from the node's address"
+            } else {
+                "from the sender's address"
+            }
         )
     }
 }

@@ -10,7 +10,11 @@ const CLIENT: &str = "198.51.100.10";
 const NODE: &str = "172.30.0.11";
 
 fn endpoint(address: &str, local: bool) -> Endpoint {
-    Endpoint { address: address.parse().unwrap(), port: 8080, local }
+    Endpoint {
+        address: address.parse().unwrap(),
+        port: 8080,
+        local,
+    }
 }
 
 fn here() -> Endpoint {
@@ -27,21 +31,46 @@ fn frontend(kind: FrontendKind, address: Option<&str>, port: u16) -> Frontend {
         _ => (Outcome::Cluster, Masquerade::Always),
     };
     let address = address.map(|address| address.parse().unwrap());
-    Frontend { kind, address, port, inside, outside: inside, masquerade, sources: None }
+    Frontend {
+        kind,
+        address,
+        port,
+        inside,
+        outside: inside,
+        masquerade,
+        sources: None,
+    }
 }
 
 fn local_policy(frontend: Frontend, outside: Outcome) -> Frontend {
-    Frontend { outside, masquerade: Masquerade::OnlyNode, ..frontend }
+    Frontend {
+        outside,
+        masquerade: Masquerade::OnlyNode,
+        ..frontend
+    }
 }
 
 fn key(name: &str) -> PortKey {
-    let service = ServiceName { namespace: "default".into(), name: name.into() };
-    PortKey { service, port: "".into(), protocol: Protocol::Tcp, family: Family::V4 }
+    let service = ServiceName {
+        namespace: "default".into(),
+        name: name.into(),
+    };
+    PortKey {
+        service,
+        port: "".into(),
+        protocol: Protocol::Tcp,
+        family: Family::V4,
+    }
 }
 
 fn port(frontends: Vec<Frontend>) -> Arc<ServicePort> {
     let cluster = [here(), there()].into();
-    Arc::new(ServicePort { frontends, cluster, local: [here()].into(), ..ServicePort::default() })
+    Arc::new(ServicePort {
+        frontends,
+        cluster,
+        local: [here()].into(),
+        ..ServicePort::default()
+    })
 }
 
 fn rules() -> NodeRules {
@@ -50,7 +79,10 @@ fn rules() -> NodeRules {
             v4: LocalPods::Sources(vec!["10.244.0.0/16".parse().unwrap()]),
             v6: LocalPods::Unknown,
         },
-        node_ports: PerFamily { v4: NodePortAddresses::Listed(vec![NODE.parse().unwrap()]), ..PerFamily::default() },
+        node_ports: PerFamily {
+            v4: NodePortAddresses::Listed(vec![NODE.parse().unwrap()]),
+            ..PerFamily::default()
+        },
         service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
         masquerade_mark: 0x4000,
         ..NodeRules::default()
@@ -63,7 +95,11 @@ fn table() -> ForwardingTable {
         sources: Some(["198.51.100.0/24".parse::<IpNet>().unwrap()].into()),
         ..frontend(LoadBalancerIp, Some(address), 80)
     };
-    let rejecting = |f: Frontend| Frontend { inside: Outcome::Reject, outside: Outcome::Reject, ..f };
+    let rejecting = |f: Frontend| Frontend {
+        inside: Outcome::Reject,
+        outside: Outcome::Reject,
+        ..f
+    };
     let ports = Ports::from([
         (
             key("web"),
@@ -84,7 +120,10 @@ fn table() -> ForwardingTable {
         ),
         (
             key("empty"),
-            port(vec![rejecting(frontend(ClusterIp, Some("10.96.0.3"), 80)), rejecting(guarded("203.0.113.3"))]),
+            port(vec![
+                rejecting(frontend(ClusterIp, Some("10.96.0.3"), 80)),
+                rejecting(guarded("203.0.113.3")),
+            ]),
         ),
     ]);
     ForwardingTable::new(rules(), ports)
@@ -92,7 +131,11 @@ fn table() -> ForwardingTable {
 
 fn packet(source: &str, destination: &str) -> Packet {
     let destination: std::net::SocketAddr = destination.parse().unwrap();
-    let origin = if source == NODE { Origin::Node } else { Origin::Interface("eth0".into()) };
+    let origin = if source == NODE {
+        Origin::Node
+    } else {
+        Origin::Interface("eth0".into())
+    };
     Packet {
         origin,
         source: source.parse().unwrap(),
@@ -107,7 +150,11 @@ fn packet(source: &str, destination: &str) -> Packet {
 fn short(explanation: &Explanation) -> String {
     match &explanation.verdict {
         Verdict::Forward { candidates, .. } => {
-            let pool = if candidates.len() == 1 { "local" } else { "cluster" };
+            let pool = if candidates.len() == 1 {
+                "local"
+            } else {
+                "cluster"
+            };
             let all = candidates.iter().all(|candidate| candidate.masquerade);
             let none = candidates.iter().all(|candidate| !candidate.masquerade);
             format!(
@@ -130,27 +177,153 @@ fn short(explanation: &Explanation) -> String {
 #[test]
 fn verdicts() {
     for (rule, source, destination, wanted, reason) in [
-        ("cluster IP from a pod", POD, "10.96.0.1:80", "cluster -", "10.244.0.7 is in 10.244.0.0/16: taken for a pod"),
-        ("cluster IP from outside", CLIENT, "10.96.0.1:80", "cluster M", "since it is not a pod's"),
-        ("cluster IP from the node", NODE, "10.96.0.1:80", "cluster M", "it is the node's own"),
-        ("hairpin", "10.244.0.1", "10.96.0.1:80", "cluster mixed", "10.244.0.1 would reach itself"),
-        ("hairpin of a pod elsewhere", "10.244.1.1", "10.96.0.1:80", "cluster mixed", "10.244.1.1 would reach itself"),
-        ("external IP", CLIENT, "192.0.2.1:80", "cluster M", "an external IP of default/web"),
-        ("external IP from a pod", POD, "192.0.2.1:80", "cluster M", "so that answers come back this way"),
-        ("Local policy from outside", CLIENT, "192.0.2.2:80", "local -", "as the Local policy wants it"),
-        ("Local policy from a pod", POD, "192.0.2.2:80", "cluster -", "does not hold for packets of this node"),
-        ("Local policy from the node", NODE, "192.0.2.2:80", "cluster M", "since it may be the frontend's own"),
-        ("Local policy without endpoint", CLIENT, "192.0.2.3:80", "drop", "no endpoint on this node"),
-        ("Local policy without endpoint, from a pod", POD, "192.0.2.3:80", "cluster -", "any endpoint"),
-        ("source allowed", CLIENT, "203.0.113.1:80", "cluster M", "198.51.100.10 is in 198.51.100.0/24"),
-        ("source denied", "192.0.2.99", "203.0.113.1:80", "drop", "in none of the source ranges (198.51.100.0/24)"),
-        ("source denied, a pod", POD, "203.0.113.1:80", "drop", "in none of the source ranges"),
-        ("source denied, the node", NODE, "203.0.113.1:80", "drop", "in none of the source ranges"),
-        ("source denied comes before no endpoint", POD, "203.0.113.3:80", "drop", "in none of the source ranges"),
-        ("no endpoint, source allowed", CLIENT, "203.0.113.3:80", "reject", "no endpoint anywhere"),
-        ("no endpoint", POD, "10.96.0.3:80", "reject", "no endpoint anywhere"),
-        ("undefined port of a cluster IP", POD, "10.96.0.1:81", "reject", "10.96.0.1 is the cluster IP of default/web"),
-        ("unallocated cluster IP", POD, "10.96.9.9:80", "drop", "is in 10.96.0.0/16, where cluster IPs come from"),
+        (
+            "cluster IP from a pod",
+            POD,
+            "10.96.0.1:80",
+            "cluster -",
+            "10.244.0.7 is in 10.244.0.0/16: taken for a pod",
+        ),
+        (
+            "cluster IP from outside",
+            CLIENT,
+            "10.96.0.1:80",
+            "cluster M",
+            "since it is not a pod's",
+        ),
+        (
+            "cluster IP from the node",
+            NODE,
+            "10.96.0.1:80",
+            "cluster M",
+            "it is the node's own",
+        ),
+        (
+            "hairpin",
+            "10.244.0.1",
+            "10.96.0.1:80",
+            "cluster mixed",
+            "10.244.0.1 would reach itself",
+        ),
+        (
+            "hairpin of a pod elsewhere",
+            "10.244.1.1",
+            "10.96.0.1:80",
+            "cluster mixed",
+            "10.244.1.1 would reach itself",
+        ),
+        (
+            "external IP",
+            CLIENT,
+            "192.0.2.1:80",
+            "cluster M",
+            "an external IP of default/web",
+        ),
+        (
+            "external IP from a pod",
+            POD,
+            "192.0.2.1:80",
+            "cluster M",
+            "so that answers come back this way",
+        ),
+        (
+            "Local policy from outside",
+            CLIENT,
+            "192.0.2.2:80",
+            "local -",
+            "as the Local policy wants it",
+        ),
+        (
+            "Local policy from a pod",
+            POD,
+            "192.0.2.2:80",
+            "cluster -",
+            "does not hold for packets of this node",
+        ),
+        (
+            "Local policy from the node",
+            NODE,
+            "192.0.2.2:80",
+            "cluster M",
+            "since it may be the frontend's own",
+        ),
+        (
+            "Local policy without endpoint",
+            CLIENT,
+            "192.0.2.3:80",
+            "drop",
+            "no endpoint on this node",
+        ),
+        (
+            "Local policy without endpoint, from a pod",
+            POD,
+            "192.0.2.3:80",
+            "cluster -",
+            "any endpoint",
+        ),
+        (
+            "source allowed",
+            CLIENT,
+            "203.0.113.1:80",
+            "cluster M",
+            "198.51.100.10 is in 198.51.100.0/24",
+        ),
+        (
+            "source denied",
+            "192.0.2.99",
+            "203.0.113.1:80",
+            "drop",
+            "in none of the source ranges (198.51.100.0/24)",
+        ),
+        (
+            "source denied, a pod",
+            POD,
+            "203.0.113.1:80",
+            "drop",
+            "in none of the source ranges",
+        ),
+        (
+            "source denied, the node",
+            NODE,
+            "203.0.113.1:80",
+            "drop",
+            "in none of the source ranges",
+        ),
+        (
+            "source denied comes before no endpoint",
+            POD,
+            "203.0.113.3:80",
+            "drop",
+            "in none of the source ranges",
+        ),
+        (
+            "no endpoint, source allowed",
+            CLIENT,
+            "203.0.113.3:80",
+            "reject",
+            "no endpoint anywhere",
+        ),
+        (
+            "no endpoint",
+            POD,
+            "10.96.0.3:80",
+            "reject",
+            "no endpoint anywhere",
+        ),
+        (
+            "undefined port of a cluster IP",
+            POD,
+            "10.96.0.1:81",
+            "reject",
+            "10.96.0.1 is the cluster IP of default/web",
+        ),
+        (
+            "unallocated cluster IP",
+            POD,
+            "10.96.9.9:80",
+            "drop",
+            "is in 10.96.0.0/16, where cluster IPs come from",
+        ),
         (
             "undefined port of an external IP",
             CLIENT,
@@ -158,7 +331,13 @@ fn verdicts() {
             "not ours",
             "no Service answers on 192.0.2.1:81/tcp",
         ),
-        ("node port", CLIENT, "172.30.0.11:30000", "cluster M", "172.30.0.11 is listed for node ports"),
+        (
+            "node port",
+            CLIENT,
+            "172.30.0.11:30000",
+            "cluster M",
+            "172.30.0.11 is listed for node ports",
+        ),
         (
             "node port on another address",
             CLIENT,
@@ -166,9 +345,27 @@ fn verdicts() {
             "not ours",
             "a node port of default/web, but not on 172.31.0.11",
         ),
-        ("another node's port", CLIENT, "172.30.0.12:30000", "not ours", "but not on 172.30.0.12"),
-        ("an ordinary packet", POD, "8.8.8.8:53", "not ours", "no Service answers on 8.8.8.8:53/tcp"),
-        ("two families", POD, "[fd00::1]:80", "not ours", "different address families"),
+        (
+            "another node's port",
+            CLIENT,
+            "172.30.0.12:30000",
+            "not ours",
+            "but not on 172.30.0.12",
+        ),
+        (
+            "an ordinary packet",
+            POD,
+            "8.8.8.8:53",
+            "not ours",
+            "no Service answers on 8.8.8.8:53/tcp",
+        ),
+        (
+            "two families",
+            POD,
+            "[fd00::1]:80",
+            "not ours",
+            "different address families",
+        ),
     ] {
         let explanation = explain(&table(), &packet(source, destination));
         let text = explanation.to_string();
@@ -197,17 +394,26 @@ fn a_load_balancer_that_proxies_is_not_ours() {
     index.apply_service(&serde_json::from_value(service).unwrap());
     index.take();
     let explanation = explain(index.table(), &packet(POD, "203.0.113.1:80"));
-    let why = "203.0.113.1:80/tcp is a load balancer of default/web that makes connections of its own (ipMode: Proxy)";
+    let why = "203.0.113.1:80/tcp is a load balancer of default/web that makes connections of its \
+               own (ipMode: Proxy)";
     assert_eq!(explanation.verdict, Verdict::NotOurs { why: why.into() });
     index.delete_service("default", "web");
     index.take();
     let explanation = explain(index.table(), &packet(POD, "203.0.113.1:80"));
-    assert_eq!(explanation.verdict, Verdict::NotOurs { why: "no Service answers on 203.0.113.1:80/tcp".into() });
+    assert_eq!(
+        explanation.verdict,
+        Verdict::NotOurs {
+            why: "no Service answers on 203.0.113.1:80/tcp".into()
+        }
+    );
 }
 
 #[test]
 fn the_protocol_is_part_of_the_frontend() {
-    let packet = Packet { protocol: Protocol::Udp, ..packet(POD, "10.96.0.1:80") };
+    let packet = Packet {
+        protocol: Protocol::Udp,
+        ..packet(POD, "10.96.0.1:80")
+    };
     assert_eq!(explain(&table(), &packet).verdict, Verdict::Reject);
 }
 
@@ -219,13 +425,22 @@ fn an_endpoint_in_the_nodes_own_network_sees_who_comes_in() {
         ..ServicePort::default()
     };
     let table = ForwardingTable::new(rules(), Ports::from([(key("web"), Arc::new(node))]));
-    for (source, wanted) in [(CLIENT, [false, true]), (POD, [false, true]), (NODE, [true, true])] {
-        let Verdict::Forward { mut candidates, .. } = explain(&table, &packet(source, "172.30.0.11:30000")).verdict
+    for (source, wanted) in [
+        (CLIENT, [false, true]),
+        (POD, [false, true]),
+        (NODE, [true, true]),
+    ] {
+        let Verdict::Forward { mut candidates, .. } =
+            explain(&table, &packet(source, "172.30.0.11:30000")).verdict
         else {
             panic!("{source}");
         };
         candidates.sort_by_key(|candidate| !candidate.endpoint.local);
-        assert_eq!(candidates.iter().map(|c| c.masquerade).collect::<Vec<_>>(), wanted, "{source}");
+        assert_eq!(
+            candidates.iter().map(|c| c.masquerade).collect::<Vec<_>>(),
+            wanted,
+            "{source}"
+        );
     }
 }
 
@@ -241,14 +456,28 @@ fn a_cluster_ip_that_the_node_has_itself_is_the_nodes_for_those_who_come_in() {
 #[test]
 fn node_ports_on_all_addresses() {
     for (rule, loopback, destination, wanted) in [
-        ("any address of the node", false, "172.31.0.11:30000", "cluster M"),
-        ("an address of somebody else", false, "172.31.0.12:30000", "not ours"),
+        (
+            "any address of the node",
+            false,
+            "172.31.0.11:30000",
+            "cluster M",
+        ),
+        (
+            "an address of somebody else",
+            false,
+            "172.31.0.12:30000",
+            "not ours",
+        ),
         ("loopback", true, "127.0.0.1:30000", "cluster M"),
         ("loopback not wanted", false, "127.0.0.1:30000", "not ours"),
     ] {
         let mut table = table();
         table.rules.node_ports.v4 = NodePortAddresses::AllLocal { loopback };
-        assert_eq!(short(&explain(&table, &packet(NODE, destination))), wanted, "{rule}");
+        assert_eq!(
+            short(&explain(&table, &packet(NODE, destination))),
+            wanted,
+            "{rule}"
+        );
     }
 }
 
@@ -256,16 +485,49 @@ fn node_ports_on_all_addresses() {
 fn pods_told_by_interface() {
     let interface = |name: &str| Origin::Interface(name.into());
     for (rule, pods, origin, wanted) in [
-        ("by the bridge", LocalPods::Interface("cni0".into()), interface("cni0"), "cluster -"),
-        ("by the bridge, another interface", LocalPods::Interface("cni0".into()), interface("cni01"), "cluster M"),
-        ("by prefix", LocalPods::InterfacePrefix("veth".into()), interface("veth12"), "cluster -"),
-        ("by prefix, another interface", LocalPods::InterfacePrefix("veth".into()), interface("eth0"), "cluster M"),
-        ("the node comes through none", LocalPods::Interface("cni0".into()), Origin::Node, "cluster M"),
-        ("by nothing", LocalPods::Unknown, interface("cni0"), "cluster M"),
+        (
+            "by the bridge",
+            LocalPods::Interface("cni0".into()),
+            interface("cni0"),
+            "cluster -",
+        ),
+        (
+            "by the bridge, another interface",
+            LocalPods::Interface("cni0".into()),
+            interface("cni01"),
+            "cluster M",
+        ),
+        (
+            "by prefix",
+            LocalPods::InterfacePrefix("veth".into()),
+            interface("veth12"),
+            "cluster -",
+        ),
+        (
+            "by prefix, another interface",
+            LocalPods::InterfacePrefix("veth".into()),
+            interface("eth0"),
+            "cluster M",
+        ),
+        (
+            "the node comes through none",
+            LocalPods::Interface("cni0".into()),
+            Origin::Node,
+            "cluster M",
+        ),
+        (
+            "by nothing",
+            LocalPods::Unknown,
+            interface("cni0"),
+            "cluster M",
+        ),
     ] {
         let mut table = table();
         table.rules.local_pods.v4 = pods;
-        let packet = Packet { origin, ..packet(POD, "10.96.0.1:80") };
+        let packet = Packet {
+            origin,
+            ..packet(POD, "10.96.0.1:80")
+        };
         assert_eq!(short(&explain(&table, &packet)), wanted, "{rule}");
     }
 }
@@ -274,12 +536,27 @@ fn pods_told_by_interface() {
 fn affinity_is_named() {
     let sticky = ServicePort {
         affinity: Some(60),
-        ..(*port(vec![frontend(FrontendKind::ClusterIp, Some("10.96.0.1"), 80)])).clone()
+        ..(*port(vec![frontend(
+            FrontendKind::ClusterIp,
+            Some("10.96.0.1"),
+            80,
+        )]))
+        .clone()
     };
     let table = ForwardingTable::new(rules(), Ports::from([(key("web"), Arc::new(sticky))]));
     let explanation = explain(&table, &packet(POD, "10.96.0.1:80"));
-    assert!(matches!(explanation.verdict, Verdict::Forward { affinity: Some(60), .. }));
-    assert!(explanation.to_string().contains("until 60 s after its last connection"));
+    assert!(matches!(
+        explanation.verdict,
+        Verdict::Forward {
+            affinity: Some(60),
+            ..
+        }
+    ));
+    assert!(
+        explanation
+            .to_string()
+            .contains("until 60 s after its last connection")
+    );
 }
 
 #[test]
@@ -302,16 +579,43 @@ forwarded to one of
 }
 
 fn any_address() -> impl Strategy<Value = IpAddr> {
-    let known = ["10.96.0.1", "192.0.2.1", "192.0.2.2", "203.0.113.1", NODE, POD, "127.0.0.1", "fd00::1", "10.244.0.1"];
-    let known = proptest::sample::select(known.to_vec()).prop_map(|address| address.parse().unwrap());
+    let known = [
+        "10.96.0.1",
+        "192.0.2.1",
+        "192.0.2.2",
+        "203.0.113.1",
+        NODE,
+        POD,
+        "127.0.0.1",
+        "fd00::1",
+        "10.244.0.1",
+    ];
+    let known =
+        proptest::sample::select(known.to_vec()).prop_map(|address| address.parse().unwrap());
     prop_oneof![3 => known, 1 => any::<IpAddr>()]
 }
 
 fn any_table() -> impl Strategy<Value = ForwardingTable> {
-    let outcome = || proptest::sample::select(vec![Outcome::Cluster, Outcome::Local, Outcome::Reject, Outcome::Drop]);
-    let masquerade = vec![Masquerade::Always, Masquerade::UnlessPod, Masquerade::OnlyNode, Masquerade::Never];
-    let kind =
-        vec![FrontendKind::ClusterIp, FrontendKind::ExternalIp, FrontendKind::LoadBalancerIp, FrontendKind::NodePort];
+    let outcome = || {
+        proptest::sample::select(vec![
+            Outcome::Cluster,
+            Outcome::Local,
+            Outcome::Reject,
+            Outcome::Drop,
+        ])
+    };
+    let masquerade = vec![
+        Masquerade::Always,
+        Masquerade::UnlessPod,
+        Masquerade::OnlyNode,
+        Masquerade::Never,
+    ];
+    let kind = vec![
+        FrontendKind::ClusterIp,
+        FrontendKind::ExternalIp,
+        FrontendKind::LoadBalancerIp,
+        FrontendKind::NodePort,
+    ];
     let frontend = (
         proptest::sample::select(kind),
         any::<Option<bool>>(),
@@ -321,20 +625,35 @@ fn any_table() -> impl Strategy<Value = ForwardingTable> {
         proptest::sample::select(masquerade),
         0..3u16,
     )
-        .prop_map(|(kind, sources, address, inside, outside, masquerade, port)| Frontend {
-            kind,
-            address: (kind != FrontendKind::NodePort).then_some(address),
-            port,
-            inside,
-            outside,
-            masquerade,
-            sources: sources.map(|all| if all { ["0.0.0.0/0".parse().unwrap()].into() } else { [].into() }),
-        });
+        .prop_map(
+            |(kind, sources, address, inside, outside, masquerade, port)| Frontend {
+                kind,
+                address: (kind != FrontendKind::NodePort).then_some(address),
+                port,
+                inside,
+                outside,
+                masquerade,
+                sources: sources.map(|all| {
+                    if all {
+                        ["0.0.0.0/0".parse().unwrap()].into()
+                    } else {
+                        [].into()
+                    }
+                }),
+            },
+        );
     let port = proptest::collection::vec(frontend, 0..3).prop_map(|frontends| {
-        Arc::new(ServicePort { frontends, cluster: [here(), there()].into(), ..ServicePort::default() })
+        Arc::new(ServicePort {
+            frontends,
+            cluster: [here(), there()].into(),
+            ..ServicePort::default()
+        })
     });
     proptest::collection::vec(port, 0..4).prop_map(|ports| {
-        let keyed = ports.into_iter().enumerate().map(|(n, port)| (key(&n.to_string()), port));
+        let keyed = ports
+            .into_iter()
+            .enumerate()
+            .map(|(n, port)| (key(&n.to_string()), port));
         ForwardingTable::new(rules(), keyed.collect())
     })
 }

@@ -7,8 +7,8 @@ use super::slices::{self, Candidate, SliceRecord};
 use super::topology::{Needs, Pools, pools};
 use crate::announce::Announceable;
 use crate::table::{
-    Claim, Claims, Endpoint, Family, Frontend, FrontendIndex, FrontendKey, FrontendKind, HealthCheck, Masquerade,
-    Outcome, PerFamily, PortKey, ServiceName, ServicePort,
+    Claim, Claims, Endpoint, Family, Frontend, FrontendIndex, FrontendKey, FrontendKind,
+    HealthCheck, Masquerade, Outcome, PerFamily, PortKey, ServiceName, ServicePort,
 };
 use ipnet::IpNet;
 use std::sync::Arc;
@@ -27,12 +27,27 @@ pub(super) fn claims(name: &ServiceName, record: &ServiceRecord) -> Claims {
     for (port, family) in ports(record) {
         let key = port_key(name, port, family);
         let claim = |kind, address, number| {
-            let frontend = FrontendKey { family, address, port: number, protocol: port.protocol };
+            let frontend = FrontendKey {
+                family,
+                address,
+                port: number,
+                protocol: port.protocol,
+            };
             (frontend, Claim::new(kind, record.created, key.clone()))
         };
-        claims.ours.extend(record.addresses(port, family).iter().map(|a| claim(a.kind, a.address, a.port)));
-        let of_family = record.proxied_ips.iter().filter(|address| Family::of(**address) == family);
-        claims.proxied.extend(of_family.map(|address| claim(FrontendKind::LoadBalancerIp, Some(*address), port.port)));
+        claims.ours.extend(
+            record
+                .addresses(port, family)
+                .iter()
+                .map(|a| claim(a.kind, a.address, a.port)),
+        );
+        let of_family = record
+            .proxied_ips
+            .iter()
+            .filter(|address| Family::of(**address) == family);
+        claims.proxied.extend(
+            of_family.map(|address| claim(FrontendKind::LoadBalancerIp, Some(*address), port.port)),
+        );
     }
     claims
 }
@@ -50,14 +65,26 @@ impl Parts<'_> {
 
     pub fn health_check(&self) -> Option<HealthCheck> {
         let families = self.record.families();
-        if self.record.health_check_port == 0 || self.record.ports.is_empty() || families == PerFamily::default() {
+        if self.record.health_check_port == 0
+            || self.record.ports.is_empty()
+            || families == PerFamily::default()
+        {
             return None;
         }
-        let ready = |family| if *families.get(family) { slices::ready_here(self.slices, family) } else { 0 };
+        let ready = |family| {
+            if *families.get(family) {
+                slices::ready_here(self.slices, family)
+            } else {
+                0
+            }
+        };
         Some(HealthCheck {
             port: self.record.health_check_port,
             families,
-            ready: PerFamily { v4: ready(Family::V4), v6: ready(Family::V6) },
+            ready: PerFamily {
+                v4: ready(Family::V4),
+                v6: ready(Family::V6),
+            },
         })
     }
 
@@ -67,19 +94,34 @@ impl Parts<'_> {
         if addresses.is_empty() || self.record.ports.is_empty() {
             return None;
         }
-        let served = |family| *self.record.families().get(family) && slices::served(self.slices, family);
-        let nodes = |family| if local { slices::places(self.slices, family) } else { Box::default() };
+        let served =
+            |family| *self.record.families().get(family) && slices::served(self.slices, family);
+        let nodes = |family| {
+            if local {
+                slices::places(self.slices, family)
+            } else {
+                Box::default()
+            }
+        };
         Some(Announceable {
             addresses: addresses.clone(),
             local,
-            served: PerFamily { v4: served(Family::V4), v6: served(Family::V6) },
-            nodes: PerFamily { v4: nodes(Family::V4), v6: nodes(Family::V6) },
+            served: PerFamily {
+                v4: served(Family::V4),
+                v6: served(Family::V6),
+            },
+            nodes: PerFamily {
+                v4: nodes(Family::V4),
+                v6: nodes(Family::V6),
+            },
         })
     }
 
     fn service_port(&self, key: &PortKey, port: &PortRecord, index: &FrontendIndex) -> ServicePort {
         let mut addresses = self.record.addresses(port, key.family);
-        let external = addresses.iter().any(|address| address.kind != FrontendKind::ClusterIp);
+        let external = addresses
+            .iter()
+            .any(|address| address.kind != FrontendKind::ClusterIp);
         let needs = Needs {
             cluster: !self.record.internal_local || external,
             local: self.record.internal_local || (self.record.external_local && external),
@@ -88,29 +130,69 @@ impl Parts<'_> {
         let pools = pools(&candidates, needs, &self.here.zone);
         let sources = self.sources(key.family);
         addresses.retain(|a| {
-            let frontend = FrontendKey { family: key.family, address: a.address, port: a.port, protocol: key.protocol };
+            let frontend = FrontendKey {
+                family: key.family,
+                address: a.address,
+                port: a.port,
+                protocol: key.protocol,
+            };
             index.owner(&frontend) == Some(key)
         });
-        let frontends = addresses.iter().map(|address| self.frontend(address, key.family, &pools, &sources)).collect();
+        let frontends = addresses
+            .iter()
+            .map(|address| self.frontend(address, key.family, &pools, &sources))
+            .collect();
         let health_check = Some(self.record.health_check_port).filter(|port| *port != 0);
-        ServicePort { affinity: self.record.affinity, health_check, ..assemble(frontends, pools, &candidates) }
+        ServicePort {
+            affinity: self.record.affinity,
+            health_check,
+            ..assemble(frontends, pools, &candidates)
+        }
     }
 
-    fn frontend(&self, at: &Address, family: Family, pools: &Pools, sources: &Option<Arc<[IpNet]>>) -> Frontend {
-        let cluster = if pools.anywhere { Outcome::Cluster } else { Outcome::Reject };
+    fn frontend(
+        &self,
+        at: &Address,
+        family: Family,
+        pools: &Pools,
+        sources: &Option<Arc<[IpNet]>>,
+    ) -> Frontend {
+        let cluster = if pools.anywhere {
+            Outcome::Cluster
+        } else {
+            Outcome::Reject
+        };
         let local = match (pools.anywhere, pools.local.is_empty()) {
             (false, _) => Outcome::Reject,
             (true, true) => Outcome::Drop,
             (true, false) => Outcome::Local,
         };
-        let (inside, outside, masquerade) = match (at.kind, self.record.internal_local, self.record.external_local) {
-            (FrontendKind::ClusterIp, true, _) => (local, local, self.masquerade_cluster_ip(family)),
-            (FrontendKind::ClusterIp, false, _) => (cluster, cluster, self.masquerade_cluster_ip(family)),
+        let (inside, outside, masquerade) = match (
+            at.kind,
+            self.record.internal_local,
+            self.record.external_local,
+        ) {
+            (FrontendKind::ClusterIp, true, _) => {
+                (local, local, self.masquerade_cluster_ip(family))
+            }
+            (FrontendKind::ClusterIp, false, _) => {
+                (cluster, cluster, self.masquerade_cluster_ip(family))
+            }
             (_, _, false) => (cluster, cluster, Masquerade::Always),
             (_, _, true) => (cluster, local, Masquerade::OnlyNode),
         };
-        let sources = sources.clone().filter(|_| at.kind == FrontendKind::LoadBalancerIp);
-        Frontend { kind: at.kind, address: at.address, port: at.port, inside, outside, masquerade, sources }
+        let sources = sources
+            .clone()
+            .filter(|_| at.kind == FrontendKind::LoadBalancerIp);
+        Frontend {
+            kind: at.kind,
+            address: at.address,
+            port: at.port,
+            inside,
+            outside,
+            masquerade,
+            sources,
+        }
     }
 
     fn masquerade_cluster_ip(&self, family: Family) -> Masquerade {
@@ -121,15 +203,19 @@ impl Parts<'_> {
         }
     }
 
-    /// Who may use the load balancer's addresses. If this node may, so may these addresses themselves: where the node has
-    /// them on an interface, its own packets to them come from them.
+    /// Who may use the load balancer's addresses. If this node may, so may these addresses
+    /// themselves: where the node has them on an interface, its own packets to them come from them.
     fn sources(&self, family: Family) -> Option<Arc<[IpNet]>> {
         let mut ranges = of_family(&self.record.sources, family);
         if ranges.is_empty() {
             return None;
         }
         if contains(&ranges, *self.here.address.get(family)) {
-            let own = self.record.load_balancer_ips.iter().filter(|address| Family::of(**address) == family);
+            let own = self
+                .record
+                .load_balancer_ips
+                .iter()
+                .filter(|address| Family::of(**address) == family);
             ranges.extend(own.map(|address| host(*address)));
         }
         Some(IpNet::aggregate(&ranges).into())
@@ -138,29 +224,68 @@ impl Parts<'_> {
 
 /// Keep of the pools what the frontends use.
 fn assemble(frontends: Vec<Frontend>, pools: Pools, candidates: &[Candidate<'_>]) -> ServicePort {
-    let used = |outcome| frontends.iter().any(|frontend| frontend.inside == outcome || frontend.outside == outcome);
-    let cluster = if used(Outcome::Cluster) { pools.cluster } else { Vec::new() };
-    let local = if used(Outcome::Local) { pools.local } else { Vec::new() };
+    let used = |outcome| {
+        frontends
+            .iter()
+            .any(|frontend| frontend.inside == outcome || frontend.outside == outcome)
+    };
+    let cluster = if used(Outcome::Cluster) {
+        pools.cluster
+    } else {
+        Vec::new()
+    };
+    let local = if used(Outcome::Local) {
+        pools.local
+    } else {
+        Vec::new()
+    };
     let idle = |e: &Endpoint| cluster.binary_search(e).is_err() && local.binary_search(e).is_err();
-    let serving = candidates.iter().filter(|candidate| candidate.condition.serving);
-    let lingering: Vec<Endpoint> = serving.map(|candidate| candidate.endpoint).filter(idle).collect();
+    let serving = candidates
+        .iter()
+        .filter(|candidate| candidate.condition.serving);
+    let lingering: Vec<Endpoint> = serving
+        .map(|candidate| candidate.endpoint)
+        .filter(idle)
+        .collect();
     let same = cluster == local;
     let cluster = shared(cluster);
     let local = if same { cluster.clone() } else { shared(local) };
-    ServicePort { frontends, cluster, local, lingering: shared(lingering), ..ServicePort::default() }
+    ServicePort {
+        frontends,
+        cluster,
+        local,
+        lingering: shared(lingering),
+        ..ServicePort::default()
+    }
 }
 
 /// Nothing is allocated for no endpoints.
 fn shared(endpoints: Vec<Endpoint>) -> Arc<[Endpoint]> {
-    if endpoints.is_empty() { Arc::default() } else { endpoints.into() }
+    if endpoints.is_empty() {
+        Arc::default()
+    } else {
+        endpoints.into()
+    }
 }
 
 fn ports(record: &ServiceRecord) -> impl Iterator<Item = (&PortRecord, Family)> {
     let families = record.families();
-    let served = move || Family::BOTH.into_iter().filter(move |family| *families.get(*family));
-    record.ports.iter().flat_map(move |port| served().map(move |family| (port, family)))
+    let served = move || {
+        Family::BOTH
+            .into_iter()
+            .filter(move |family| *families.get(*family))
+    };
+    record
+        .ports
+        .iter()
+        .flat_map(move |port| served().map(move |family| (port, family)))
 }
 
 fn port_key(name: &ServiceName, port: &PortRecord, family: Family) -> PortKey {
-    PortKey { service: name.clone(), port: port.name.clone(), protocol: port.protocol, family }
+    PortKey {
+        service: name.clone(),
+        port: port.name.clone(),
+        protocol: port.protocol,
+        family,
+    }
 }

@@ -68,19 +68,32 @@ impl NodeState {
     pub fn apply(&mut self, node: &Node, complaints: &mut Complaints<'_>) {
         (self.seen, self.changed) = (true, true);
         self.leaving = node.metadata.deletion_timestamp.is_some()
-            || node.spec.taints.iter().any(|taint| taint.key == TO_BE_DELETED);
+            || node
+                .spec
+                .taints
+                .iter()
+                .any(|taint| taint.key == TO_BE_DELETED);
         self.zone = node.metadata.labels.get(ZONE).cloned().unwrap_or_default();
         self.primary = primary(node);
         let cidrs = match node.spec.pod_cidrs.is_empty() {
             true => std::slice::from_ref(&node.spec.pod_cidr),
             false => &node.spec.pod_cidrs,
         };
-        self.pod_cidrs = cidrs.iter().filter_map(|cidr| complaints.network(cidr, "pod CIDR")).collect();
+        self.pod_cidrs = cidrs
+            .iter()
+            .filter_map(|cidr| complaints.network(cidr, "pod CIDR"))
+            .collect();
     }
 
     pub fn apply_service_cidr(&mut self, cidr: &ServiceCidr, complaints: &mut Complaints<'_>) {
-        let networks = cidr.spec.cidrs.iter().filter_map(|cidr| complaints.network(cidr, "CIDR")).collect();
-        self.service_cidrs.insert(cidr.metadata.name.clone(), networks);
+        let networks = cidr
+            .spec
+            .cidrs
+            .iter()
+            .filter_map(|cidr| complaints.network(cidr, "CIDR"))
+            .collect();
+        self.service_cidrs
+            .insert(cidr.metadata.name.clone(), networks);
         self.changed = true;
     }
 
@@ -106,10 +119,17 @@ impl NodeState {
         Here {
             zone: self.zone.clone(),
             address: PerFamily {
-                v4: self.primary(Family::V4).unwrap_or(Ipv4Addr::LOCALHOST.into()),
-                v6: self.primary(Family::V6).unwrap_or(Ipv6Addr::LOCALHOST.into()),
+                v4: self
+                    .primary(Family::V4)
+                    .unwrap_or(Ipv4Addr::LOCALHOST.into()),
+                v6: self
+                    .primary(Family::V6)
+                    .unwrap_or(Ipv6Addr::LOCALHOST.into()),
             },
-            pods_known: PerFamily { v4: known(Family::V4), v6: known(Family::V6) },
+            pods_known: PerFamily {
+                v4: known(Family::V4),
+                v6: known(Family::V6),
+            },
             masquerade_all: self.settings.masquerade_all,
         }
     }
@@ -117,8 +137,14 @@ impl NodeState {
     pub fn rules(&self) -> NodeRules {
         let service_cidrs: Vec<IpNet> = self.service_cidrs.values().flatten().copied().collect();
         NodeRules {
-            local_pods: PerFamily { v4: self.local_pods(Family::V4), v6: self.local_pods(Family::V6) },
-            node_ports: PerFamily { v4: self.node_ports(Family::V4), v6: self.node_ports(Family::V6) },
+            local_pods: PerFamily {
+                v4: self.local_pods(Family::V4),
+                v6: self.local_pods(Family::V6),
+            },
+            node_ports: PerFamily {
+                v4: self.node_ports(Family::V4),
+                v6: self.node_ports(Family::V6),
+            },
             route_localnet: self.settings.node_ports.include_loopback(),
             service_cidrs: IpNet::aggregate(&service_cidrs),
             masquerade_mark: self.settings.masquerade_mark,
@@ -126,14 +152,19 @@ impl NodeState {
     }
 
     fn primary(&self, family: Family) -> Option<IpAddr> {
-        self.settings.own_address.filter(|address| Family::of(*address) == family).or(*self.primary.get(family))
+        self.settings
+            .own_address
+            .filter(|address| Family::of(*address) == family)
+            .or(*self.primary.get(family))
     }
 
     fn local_pods(&self, family: Family) -> LocalPods {
         match &self.settings.detect_local {
             DetectLocal::ClusterCidr(networks) => by_source(networks, family),
             DetectLocal::NodeCidr => by_source(&self.pod_cidrs, family),
-            DetectLocal::Bridge(name) | DetectLocal::InterfacePrefix(name) if name.is_empty() => LocalPods::Unknown,
+            DetectLocal::Bridge(name) | DetectLocal::InterfacePrefix(name) if name.is_empty() => {
+                LocalPods::Unknown
+            }
             DetectLocal::Bridge(name) => LocalPods::Interface(name.clone()),
             DetectLocal::InterfacePrefix(prefix) => LocalPods::InterfacePrefix(prefix.clone()),
         }
@@ -146,7 +177,9 @@ impl NodeState {
                 self.in_networks(&of_family(networks, family), loopback)
             }
             NodePortSetting::Primary => {
-                let primary = self.primary(family).filter(|address| !address.is_loopback());
+                let primary = self
+                    .primary(family)
+                    .filter(|address| !address.is_loopback());
                 self.in_networks(&primary.map(host).into_iter().collect::<Vec<_>>(), false)
             }
         }
@@ -157,7 +190,9 @@ impl NodeState {
         if networks.is_empty() || networks.iter().any(|net| net.prefix_len() == 0) {
             return NodePortAddresses::AllLocal { loopback };
         }
-        let wanted = |address: &&IpAddr| contains(networks, **address) && (loopback || !address.is_loopback());
+        let wanted = |address: &&IpAddr| {
+            contains(networks, **address) && (loopback || !address.is_loopback())
+        };
         NodePortAddresses::Listed(self.addresses.iter().filter(wanted).copied().collect())
     }
 }
@@ -166,7 +201,10 @@ impl NodeState {
 pub(super) fn include_loopback(networks: &[IpNet]) -> bool {
     let networks = of_family(networks, Family::V4);
     let first = IpAddr::from([127, 0, 0, 0]);
-    networks.is_empty() || networks.iter().any(|network| network.addr().is_loopback() || network.contains(&first))
+    networks.is_empty()
+        || networks
+            .iter()
+            .any(|network| network.addr().is_loopback() || network.contains(&first))
 }
 
 pub(super) fn contains(networks: &[IpNet], address: IpAddr) -> bool {
@@ -174,7 +212,11 @@ pub(super) fn contains(networks: &[IpNet], address: IpAddr) -> bool {
 }
 
 pub(super) fn of_family(networks: &[IpNet], family: Family) -> Vec<IpNet> {
-    networks.iter().filter(|network| Family::of(network.addr()) == family).copied().collect()
+    networks
+        .iter()
+        .filter(|network| Family::of(network.addr()) == family)
+        .copied()
+        .collect()
 }
 
 fn by_source(networks: &[IpNet], family: Family) -> LocalPods {
@@ -188,7 +230,12 @@ fn by_source(networks: &[IpNet], family: Family) -> LocalPods {
 fn primary(node: &Node) -> PerFamily<Option<IpAddr>> {
     let mut found: PerFamily<Option<IpAddr>> = PerFamily::default();
     for type_ in ["InternalIP", "ExternalIP"] {
-        for address in node.status.addresses.iter().filter(|address| address.type_ == type_) {
+        for address in node
+            .status
+            .addresses
+            .iter()
+            .filter(|address| address.type_ == type_)
+        {
             if let Some(address) = parse_address(&address.address) {
                 found.get_mut(Family::of(address)).get_or_insert(address);
             }

@@ -1,4 +1,5 @@
-//! Addresses, networks and ports as the API lets them be written, and the list of what could not be read.
+//! Addresses, networks and ports as the API lets them be written, and the list of what could not be
+//! read.
 
 use crate::index::Problem;
 use crate::objects::Metadata;
@@ -18,24 +19,44 @@ pub(super) struct Complaints<'a> {
 
 impl Complaints<'_> {
     pub fn add(&mut self, sentence: String) {
-        let Metadata { namespace, name, .. } = self.metadata;
-        report(self.list, Problem { kind: self.kind, namespace: namespace.clone(), name: name.clone(), sentence });
+        let Metadata {
+            namespace, name, ..
+        } = self.metadata;
+        report(
+            self.list,
+            Problem {
+                kind: self.kind,
+                namespace: namespace.clone(),
+                name: name.clone(),
+                sentence,
+            },
+        );
     }
 
     /// An empty text is no address and no problem.
     pub fn address(&mut self, text: &str, what: &str) -> Option<IpAddr> {
         let parsed = parse_address(text.trim());
         if parsed.is_none() && !text.trim().is_empty() {
-            self.add(format!("{what} {text:?} is not an IP address; it is left out"));
+            self.add(format!(
+                "{what} {text:?} is not an IP address; it is left out"
+            ));
         }
         parsed
     }
 
     /// An address of the family that `of_family` takes.
-    pub fn address_where<A>(&mut self, text: &str, of_family: impl Fn(IpAddr) -> Option<A>, what: &str) -> Option<A> {
+    pub fn address_where<A>(
+        &mut self,
+        text: &str,
+        of_family: impl Fn(IpAddr) -> Option<A>,
+        what: &str,
+    ) -> Option<A> {
         let taken = of_family(self.address(text, what)?);
         if taken.is_none() {
-            self.add(format!("{what} {text:?} is not of the address family that it is listed under; it is left out"));
+            self.add(format!(
+                "{what} {text:?} is not of the address family that it is listed under; it is \
+                 left out"
+            ));
         }
         taken
     }
@@ -55,7 +76,9 @@ impl Complaints<'_> {
             "UDP" => Some(Protocol::Udp),
             "SCTP" => Some(Protocol::Sctp),
             other => {
-                self.add(format!("protocol {other:?} is not known; the port is left out"));
+                self.add(format!(
+                    "protocol {other:?} is not known; the port is left out"
+                ));
                 None
             }
         }
@@ -68,7 +91,8 @@ pub(super) fn report(list: &mut Vec<Problem>, problem: Problem) {
     }
 }
 
-/// Old objects may have IPv4 addresses with leading zeros, which mean nothing, and IPv4 addresses written as IPv6 ones.
+/// Old objects may have IPv4 addresses with leading zeros, which mean nothing, and IPv4 addresses
+/// written as IPv6 ones.
 pub(super) fn parse_address(text: &str) -> Option<IpAddr> {
     match text.parse::<IpAddr>() {
         Ok(address) => Some(address.to_canonical()),
@@ -107,9 +131,15 @@ pub(super) fn host(address: IpAddr) -> IpNet {
 
 /// The seconds of a timestamp as a number that orders like the time; unknown is last.
 pub(super) fn order_of_time(timestamp: Option<&str>) -> u64 {
-    let digits = timestamp.unwrap_or_default().bytes().filter(u8::is_ascii_digit).take(14);
+    let digits = timestamp
+        .unwrap_or_default()
+        .bytes()
+        .filter(u8::is_ascii_digit)
+        .take(14);
     let mut count = 0;
-    let number = digits.inspect(|_| count += 1).fold(0, |n, digit| n * 10 + u64::from(digit - b'0'));
+    let number = digits
+        .inspect(|_| count += 1)
+        .fold(0, |n, digit| n * 10 + u64::from(digit - b'0'));
     if count == 14 { number } else { u64::MAX }
 }
 
@@ -131,7 +161,11 @@ mod tests {
             ("fe80::1%eth0", None),
             ("", None),
         ] {
-            assert_eq!(parse_address(text), wanted.map(|w| w.parse().unwrap()), "{text}");
+            assert_eq!(
+                parse_address(text),
+                wanted.map(|w| w.parse().unwrap()),
+                "{text}"
+            );
         }
     }
 
@@ -146,7 +180,11 @@ mod tests {
             ("10.0.0.0", None),
             ("x/8", None),
         ] {
-            assert_eq!(parse_network(text), wanted.map(|w| w.parse().unwrap()), "{text}");
+            assert_eq!(
+                parse_network(text),
+                wanted.map(|w| w.parse().unwrap()),
+                "{text}"
+            );
         }
     }
 

@@ -21,7 +21,8 @@ pub(super) struct ServiceRecord {
     pub external_ips: Box<[IpAddr]>,
     /// Addresses of load balancers that deliver packets with the address still in them.
     pub load_balancer_ips: Box<[IpAddr]>,
-    /// Addresses of load balancers that make connections of their own (`ipMode: Proxy`), so that packets to them must leave.
+    /// Addresses of load balancers that make connections of their own (`ipMode: Proxy`), so that
+    /// packets to them must leave.
     pub proxied_ips: Box<[IpAddr]>,
     pub sources: Box<[IpNet]>,
     pub ports: Box<[PortRecord]>,
@@ -50,28 +51,41 @@ pub(super) struct Address {
 }
 
 impl ServiceRecord {
-    /// `None` if it is not for this proxy: headless, an alias, without any address, or another proxy's.
-    pub fn read(service: &Service, names: &mut Names, complaints: &mut Complaints<'_>) -> Option<ServiceRecord> {
+    /// `None` if it is not for this proxy: headless, an alias, without any address, or another
+    /// proxy's.
+    pub fn read(
+        service: &Service,
+        names: &mut Names,
+        complaints: &mut Complaints<'_>,
+    ) -> Option<ServiceRecord> {
         let spec = &service.spec;
         let unproxied = match spec.cluster_ip.as_str() {
             // The API server gives every Service one; those of the node's operator may do without.
             "" => spec.external_ips.is_empty(),
             address => address == "None",
         };
-        if unproxied || spec.type_ == "ExternalName" || service.metadata.labels.contains_key(SERVICE_PROXY_NAME) {
+        if unproxied
+            || spec.type_ == "ExternalName"
+            || service.metadata.labels.contains_key(SERVICE_PROXY_NAME)
+        {
             return None;
         }
         let external_local = spec.external_traffic_policy == "Local" && may_be_external(spec);
         let needs_health_check = spec.type_ == "LoadBalancer" && external_local;
         if needs_health_check && spec.health_check_node_port == 0 {
-            complaints.add("has a Local external traffic policy but no health-check node port".into());
+            complaints
+                .add("has a Local external traffic policy but no health-check node port".into());
         }
         let (load_balancer_ips, proxied_ips) = ingress(service, complaints);
         Some(ServiceRecord {
             created: order_of_time(service.metadata.creation_timestamp.as_deref()),
             cluster_ips: cluster_ips(spec, complaints),
             external_only: spec.cluster_ip.is_empty(),
-            external_ips: sorted(spec.external_ips.iter().filter_map(|ip| complaints.address(ip, "external IP"))),
+            external_ips: sorted(
+                spec.external_ips
+                    .iter()
+                    .filter_map(|ip| complaints.address(ip, "external IP")),
+            ),
             load_balancer_ips,
             proxied_ips,
             sources: source_ranges(spec, complaints),
@@ -79,30 +93,54 @@ impl ServiceRecord {
             affinity: affinity(spec),
             internal_local: spec.internal_traffic_policy == "Local",
             external_local,
-            health_check_port: if needs_health_check { spec.health_check_node_port } else { 0 },
+            health_check_port: if needs_health_check {
+                spec.health_check_node_port
+            } else {
+                0
+            },
         })
     }
 
-    /// Every address of one port in one family, each once, in a fixed order. Empty if the Service is not of that family.
+    /// Every address of one port in one family, each once, in a fixed order. Empty if the Service
+    /// is not of that family.
     pub fn addresses(&self, port: &PortRecord, family: Family) -> Vec<Address> {
         if !self.families().get(family) {
             return Vec::new();
         }
         let cluster_ip = self.cluster_ips.get(family).iter();
         let mut all: Vec<Address> = cluster_ip
-            .map(|&ip| Address { kind: FrontendKind::ClusterIp, address: Some(ip), port: port.port })
+            .map(|&ip| Address {
+                kind: FrontendKind::ClusterIp,
+                address: Some(ip),
+                port: port.port,
+            })
             .collect();
-        // An address that is both is guarded by the source ranges, so the load balancer's comes first.
-        let load_balancer = self.load_balancer_ips.iter().map(|&ip| (FrontendKind::LoadBalancerIp, ip));
-        let external = self.external_ips.iter().map(|&ip| (FrontendKind::ExternalIp, ip));
+        // An address that is both is guarded by the source ranges, so the load balancer's comes
+        // first.
+        let load_balancer = self
+            .load_balancer_ips
+            .iter()
+            .map(|&ip| (FrontendKind::LoadBalancerIp, ip));
+        let external = self
+            .external_ips
+            .iter()
+            .map(|&ip| (FrontendKind::ExternalIp, ip));
         for (kind, address) in load_balancer.chain(external) {
             let known = all.iter().any(|known| known.address == Some(address));
             if Family::of(address) == family && !known {
-                all.push(Address { kind, address: Some(address), port: port.port });
+                all.push(Address {
+                    kind,
+                    address: Some(address),
+                    port: port.port,
+                });
             }
         }
         if port.node_port != 0 {
-            all.push(Address { kind: FrontendKind::NodePort, address: None, port: port.node_port });
+            all.push(Address {
+                kind: FrontendKind::NodePort,
+                address: None,
+                port: port.node_port,
+            });
         }
         all.sort_by_key(|a| (a.kind, a.address));
         all
@@ -116,7 +154,10 @@ impl ServiceRecord {
             }
             cluster_ips => cluster_ips.get(family).is_some(),
         };
-        PerFamily { v4: has(Family::V4), v6: has(Family::V6) }
+        PerFamily {
+            v4: has(Family::V4),
+            v6: has(Family::V6),
+        }
     }
 }
 
@@ -138,7 +179,11 @@ fn cluster_ips(spec: &ServiceSpec, complaints: &mut Complaints<'_>) -> PerFamily
         return found;
     }
     for (family, address) in spec.ip_families.iter().zip(&spec.cluster_ips) {
-        let family = if family == "IPv6" { Family::V6 } else { Family::V4 };
+        let family = if family == "IPv6" {
+            Family::V6
+        } else {
+            Family::V4
+        };
         if found.get(family).is_none() {
             let of_family = |address| (Family::of(address) == family).then_some(address);
             *found.get_mut(family) = complaints.address_where(address, of_family, "cluster IP");
@@ -150,7 +195,9 @@ fn cluster_ips(spec: &ServiceSpec, complaints: &mut Complaints<'_>) -> PerFamily
 fn ingress(service: &Service, complaints: &mut Complaints<'_>) -> (Box<[IpAddr]>, Box<[IpAddr]>) {
     let (mut delivered, mut proxied) = (Vec::new(), Vec::new());
     for ingress in &service.status.load_balancer.ingress {
-        let Some(address) = complaints.address(&ingress.ip, "load balancer IP") else { continue };
+        let Some(address) = complaints.address(&ingress.ip, "load balancer IP") else {
+            continue;
+        };
         match ingress.ip_mode.as_deref() {
             None | Some("VIP") => delivered.push(address),
             Some(_) => proxied.push(address),
@@ -162,20 +209,31 @@ fn ingress(service: &Service, complaints: &mut Complaints<'_>) -> (Box<[IpAddr]>
 /// Per family, a range of all addresses is as good as none.
 fn source_ranges(spec: &ServiceSpec, complaints: &mut Complaints<'_>) -> Box<[IpNet]> {
     let ranges = spec.load_balancer_source_ranges.iter();
-    let mut ranges: Vec<IpNet> = ranges.filter_map(|range| complaints.network(range, "source range")).collect();
+    let mut ranges: Vec<IpNet> = ranges
+        .filter_map(|range| complaints.network(range, "source range"))
+        .collect();
     for family in Family::BOTH {
         let of_family = |range: &IpNet| Family::of(range.addr()) == family;
-        if ranges.iter().any(|range| of_family(range) && range.prefix_len() == 0) {
+        if ranges
+            .iter()
+            .any(|range| of_family(range) && range.prefix_len() == 0)
+        {
             ranges.retain(|range| !of_family(range));
         }
     }
     ranges.into()
 }
 
-fn ports(spec: &ServiceSpec, names: &mut Names, complaints: &mut Complaints<'_>) -> Box<[PortRecord]> {
+fn ports(
+    spec: &ServiceSpec,
+    names: &mut Names,
+    complaints: &mut Complaints<'_>,
+) -> Box<[PortRecord]> {
     let mut ports: Vec<PortRecord> = Vec::with_capacity(spec.ports.len());
     for port in &spec.ports {
-        let Some(read) = port_record(port, names, complaints) else { continue };
+        let Some(read) = port_record(port, names, complaints) else {
+            continue;
+        };
         // The API allows no two ports of the same name; if there are, the last one counts.
         ports.retain(|known| (&known.name, known.protocol) != (&read.name, read.protocol));
         ports.push(read);
@@ -183,18 +241,40 @@ fn ports(spec: &ServiceSpec, names: &mut Names, complaints: &mut Complaints<'_>)
     ports.into()
 }
 
-fn port_record(port: &Port, names: &mut Names, complaints: &mut Complaints<'_>) -> Option<PortRecord> {
+fn port_record(
+    port: &Port,
+    names: &mut Names,
+    complaints: &mut Complaints<'_>,
+) -> Option<PortRecord> {
     let protocol = complaints.protocol(&port.protocol)?;
     if port.port == 0 {
-        complaints.add(format!("port {:?} has no valid number; it is left out", port.name));
+        complaints.add(format!(
+            "port {:?} has no valid number; it is left out",
+            port.name
+        ));
         return None;
     }
-    Some(PortRecord { name: names.get(&port.name), protocol, port: port.port, node_port: port.node_port })
+    Some(PortRecord {
+        name: names.get(&port.name),
+        protocol,
+        port: port.port,
+        node_port: port.node_port,
+    })
 }
 
 fn affinity(spec: &ServiceSpec) -> Option<u32> {
-    let configured = || spec.session_affinity_config.as_ref()?.client_ip.as_ref()?.timeout_seconds;
-    let seconds = || configured().filter(|&seconds| seconds > 0).unwrap_or(DEFAULT_AFFINITY_SECONDS);
+    let configured = || {
+        spec.session_affinity_config
+            .as_ref()?
+            .client_ip
+            .as_ref()?
+            .timeout_seconds
+    };
+    let seconds = || {
+        configured()
+            .filter(|&seconds| seconds > 0)
+            .unwrap_or(DEFAULT_AFFINITY_SECONDS)
+    };
     (spec.session_affinity == "ClientIP").then(seconds)
 }
 

@@ -1,8 +1,11 @@
-//! What is kept of an EndpointSlice, and the endpoints that the slices of a Service give one of its ports.
+//! What is kept of an EndpointSlice, and the endpoints that the slices of a Service give one of its
+//! ports.
 
 use super::names::Names;
 use super::parse::Complaints;
-use crate::objects::{EndpointSlice, HEADLESS, Hints, Named, SERVICE_NAME, SliceEndpoint, SlicePort};
+use crate::objects::{
+    EndpointSlice, HEADLESS, Hints, Named, SERVICE_NAME, SliceEndpoint, SlicePort,
+};
 use crate::table::{Endpoint, Family, Protocol};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -81,7 +84,9 @@ pub(super) struct Candidate<'a> {
 /// The Service that a slice belongs to, if any proxied one.
 pub(super) fn service_of(slice: &EndpointSlice) -> Option<&str> {
     let labels = &slice.metadata.labels;
-    let service = labels.get(SERVICE_NAME).filter(|service| !service.is_empty())?;
+    let service = labels
+        .get(SERVICE_NAME)
+        .filter(|service| !service.is_empty())?;
     (!labels.contains_key(HEADLESS)).then_some(service)
 }
 
@@ -95,19 +100,42 @@ impl SliceRecord {
     ) -> Option<SliceRecord> {
         let mut zones = Vec::new();
         let endpoints = match slice.address_type.as_str() {
-            "IPv4" => Endpoints::V4(read_endpoints(slice, node, &mut zones, complaints, |address| match address {
-                IpAddr::V4(address) => Some(address),
-                IpAddr::V6(_) => None,
-            })),
-            "IPv6" => Endpoints::V6(read_endpoints(slice, node, &mut zones, complaints, |address| match address {
-                IpAddr::V4(_) => None,
-                IpAddr::V6(address) => Some(address),
-            })),
+            "IPv4" => Endpoints::V4(read_endpoints(
+                slice,
+                node,
+                &mut zones,
+                complaints,
+                |address| match address {
+                    IpAddr::V4(address) => Some(address),
+                    IpAddr::V6(_) => None,
+                },
+            )),
+            "IPv6" => Endpoints::V6(read_endpoints(
+                slice,
+                node,
+                &mut zones,
+                complaints,
+                |address| match address {
+                    IpAddr::V4(_) => None,
+                    IpAddr::V6(address) => Some(address),
+                },
+            )),
             _ => return None,
         };
-        let ports = slice.ports.iter().flatten().filter_map(|port| slice_port(port, names, complaints)).collect();
+        let ports = slice
+            .ports
+            .iter()
+            .flatten()
+            .filter_map(|port| slice_port(port, names, complaints))
+            .collect();
         let name = slice.metadata.name.as_str().into();
-        Some(SliceRecord { name, ports, endpoints, zones: zones.into(), places: Box::default() })
+        Some(SliceRecord {
+            name,
+            ports,
+            endpoints,
+            zones: zones.into(),
+            places: Box::default(),
+        })
     }
 
     /// The same, with the nodes of its endpoints.
@@ -115,12 +143,22 @@ impl SliceRecord {
         let mut places: BTreeMap<&str, bool> = BTreeMap::new();
         for endpoint in slice.endpoints.iter().flatten() {
             let condition = condition(endpoint, "");
-            if let Some(node) = endpoint.node_name.as_deref().filter(|_| condition.is_usable()) {
+            if let Some(node) = endpoint
+                .node_name
+                .as_deref()
+                .filter(|_| condition.is_usable())
+            {
                 *places.entry(node).or_default() |= condition.ready;
             }
         }
-        let places = places.into_iter().map(|(node, ready)| Place { node: names.get(node), ready });
-        SliceRecord { places: places.collect(), ..self }
+        let places = places.into_iter().map(|(node, ready)| Place {
+            node: names.get(node),
+            ready,
+        });
+        SliceRecord {
+            places: places.collect(),
+            ..self
+        }
     }
 
     fn is_served(&self) -> bool {
@@ -139,16 +177,31 @@ impl SliceRecord {
 
     fn add_candidates<'a>(&'a self, port: u16, all: &mut Vec<Candidate<'a>>) {
         match &self.endpoints {
-            Endpoints::V4(records) => all.extend(records.iter().map(|record| self.candidate(record, port))),
-            Endpoints::V6(records) => all.extend(records.iter().map(|record| self.candidate(record, port))),
+            Endpoints::V4(records) => {
+                all.extend(records.iter().map(|record| self.candidate(record, port)))
+            }
+            Endpoints::V6(records) => {
+                all.extend(records.iter().map(|record| self.candidate(record, port)))
+            }
         }
     }
 
-    fn candidate<A: Copy + Into<IpAddr>>(&self, record: &EndpointRecord<A>, port: u16) -> Candidate<'_> {
+    fn candidate<A: Copy + Into<IpAddr>>(
+        &self,
+        record: &EndpointRecord<A>,
+        port: u16,
+    ) -> Candidate<'_> {
         Candidate {
-            endpoint: Endpoint { address: record.address.into(), port, local: record.condition.local },
+            endpoint: Endpoint {
+                address: record.address.into(),
+                port,
+                local: record.condition.local,
+            },
             condition: record.condition,
-            zones: self.zones.get(usize::from(record.zones)).map_or(&[], |zones| zones),
+            zones: self
+                .zones
+                .get(usize::from(record.zones))
+                .map_or(&[], |zones| zones),
         }
     }
 }
@@ -161,9 +214,14 @@ fn read_endpoints<A>(
     of_family: impl Fn(IpAddr) -> Option<A>,
 ) -> Box<[EndpointRecord<A>]> {
     let read = |endpoint: &SliceEndpoint| {
-        let address = complaints.address_where(endpoint.addresses.first()?, &of_family, "endpoint")?;
+        let address =
+            complaints.address_where(endpoint.addresses.first()?, &of_family, "endpoint")?;
         let zones = position(zones, endpoint.hints.as_ref());
-        Some(EndpointRecord { address, zones, condition: condition(endpoint, node) })
+        Some(EndpointRecord {
+            address,
+            zones,
+            condition: condition(endpoint, node),
+        })
     };
     slice.endpoints.iter().flatten().filter_map(read).collect()
 }
@@ -177,7 +235,11 @@ pub(super) fn candidates<'a>(
 ) -> Vec<Candidate<'a>> {
     let mut all = Vec::new();
     for slice in slices.iter().filter(|slice| slice.family() == family) {
-        for (_, _, number) in slice.ports.iter().filter(|(n, p, _)| &**n == name && *p == protocol) {
+        for (_, _, number) in slice
+            .ports
+            .iter()
+            .filter(|(n, p, _)| &**n == name && *p == protocol)
+        {
             slice.add_candidates(*number, &mut all);
         }
     }
@@ -187,8 +249,10 @@ pub(super) fn candidates<'a>(
 /// How many endpoints are ready on this node, counting an address with several ports once.
 pub(super) fn ready_here(slices: &[SliceRecord], family: Family) -> u32 {
     let of_family = slices.iter().filter(|slice| slice.family() == family);
-    let mut ports: Vec<_> =
-        of_family.flat_map(|slice| &slice.ports).map(|(name, protocol, _)| (&**name, *protocol)).collect();
+    let mut ports: Vec<_> = of_family
+        .flat_map(|slice| &slice.ports)
+        .map(|(name, protocol, _)| (&**name, *protocol))
+        .collect();
     ports.sort_unstable();
     ports.dedup();
     let of_port = |(name, protocol)| candidates(slices, family, name, protocol);
@@ -202,27 +266,35 @@ pub(super) fn ready_here(slices: &[SliceRecord], family: Family) -> u32 {
 
 /// Whether there is an endpoint at all.
 pub(super) fn served(slices: &[SliceRecord], family: Family) -> bool {
-    slices.iter().any(|slice| slice.family() == family && slice.is_served())
+    slices
+        .iter()
+        .any(|slice| slice.family() == family && slice.is_served())
 }
 
-/// The nodes with a ready endpoint, sorted; where none is ready, those with one that ends and still serves.
+/// The nodes with a ready endpoint, sorted; where none is ready, those with one that ends and still
+/// serves.
 pub(super) fn places(slices: &[SliceRecord], family: Family) -> Box<[Arc<str>]> {
     let of_family = slices.iter().filter(|slice| slice.family() == family);
     let all: Vec<&Place> = of_family.flat_map(|slice| &slice.places).collect();
     let any_ready = all.iter().any(|place| place.ready);
-    let mut nodes: Vec<Arc<str>> =
-        all.iter().filter(|place| place.ready == any_ready).map(|place| place.node.clone()).collect();
+    let mut nodes: Vec<Arc<str>> = all
+        .iter()
+        .filter(|place| place.ready == any_ready)
+        .map(|place| place.node.clone())
+        .collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes.into()
 }
 
-/// An endpoint is in two slices while it moves from one to the other, and one address belongs to two pods when it is used
-/// again while the first pod ends: the one that is not ending counts, otherwise the first.
+/// An endpoint is in two slices while it moves from one to the other, and one address belongs to
+/// two pods when it is used again while the first pod ends: the one that is not ending counts,
+/// otherwise the first.
 fn once(mut all: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
     all.sort_by_key(|candidate| (candidate.endpoint.address, candidate.endpoint.port));
     all.dedup_by(|later, kept| {
-        let same = (later.endpoint.address, later.endpoint.port) == (kept.endpoint.address, kept.endpoint.port);
+        let same = (later.endpoint.address, later.endpoint.port)
+            == (kept.endpoint.address, kept.endpoint.port);
         if same && !later.condition.terminating {
             *kept = *later;
         }
@@ -248,7 +320,11 @@ fn slice_port(
 }
 
 fn condition(endpoint: &SliceEndpoint, node: &str) -> Condition {
-    let hinted = endpoint.hints.as_ref().and_then(|hints| hints.for_nodes.as_deref()).unwrap_or_default();
+    let hinted = endpoint
+        .hints
+        .as_ref()
+        .and_then(|hints| hints.for_nodes.as_deref())
+        .unwrap_or_default();
     Condition {
         local: !node.is_empty() && endpoint.node_name.as_deref() == Some(node),
         ready: endpoint.conditions.ready.unwrap_or(true),
@@ -261,13 +337,25 @@ fn condition(endpoint: &SliceEndpoint, node: &str) -> Condition {
 
 /// Where the endpoint's list of zones is among those of the slice; it is added if it is new.
 fn position(known: &mut Vec<Zones>, hints: Option<&Hints>) -> u16 {
-    let wanted: &[Named] = hints.and_then(|hints| hints.for_zones.as_deref()).unwrap_or_default();
+    let wanted: &[Named] = hints
+        .and_then(|hints| hints.for_zones.as_deref())
+        .unwrap_or_default();
     if wanted.is_empty() {
         return NO_ZONES;
     }
-    let equal = |zones: &Zones| zones.iter().map(|zone| &**zone).eq(wanted.iter().map(|zone| zone.name.as_str()));
+    let equal = |zones: &Zones| {
+        zones
+            .iter()
+            .map(|zone| &**zone)
+            .eq(wanted.iter().map(|zone| zone.name.as_str()))
+    };
     let position = known.iter().position(equal).unwrap_or_else(|| {
-        known.push(wanted.iter().map(|zone| zone.name.as_str().into()).collect());
+        known.push(
+            wanted
+                .iter()
+                .map(|zone| zone.name.as_str().into())
+                .collect(),
+        );
         known.len() - 1
     });
     u16::try_from(position).unwrap_or(NO_ZONES)

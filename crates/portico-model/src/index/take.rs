@@ -45,8 +45,8 @@ impl Index {
         before != self.eligible
     }
 
-    /// Give up the frontends that Services no longer want, claim those that they want now, and rebuild whoever gains or
-    /// loses one by it.
+    /// Give up the frontends that Services no longer want, claim those that they want now, and
+    /// rebuild whoever gains or loses one by it.
     fn change_claims(&mut self) {
         if self.replaced.is_empty() {
             return;
@@ -57,7 +57,10 @@ impl Index {
         replaced.sort_by(|(a, _), (b, _)| a.cmp(b));
         replaced.dedup_by(|(later, _), (first, _)| later == first);
         for (name, old) in replaced {
-            let new = self.services.get(&name).and_then(|known| known.record.as_deref());
+            let new = self
+                .services
+                .get(&name)
+                .and_then(|known| known.record.as_deref());
             let before = old.map(|record| claims(&name, &record)).unwrap_or_default();
             let after = new.map(|record| claims(&name, record)).unwrap_or_default();
             if before != after {
@@ -67,7 +70,10 @@ impl Index {
         }
         let moved = self.table.frontends.exchange(released, claimed);
         self.dirty.extend(moved.services);
-        moved.conflicts.iter().for_each(|conflict| report(&mut self.problems, Problem::from(conflict)));
+        moved
+            .conflicts
+            .iter()
+            .for_each(|conflict| report(&mut self.problems, Problem::from(conflict)));
     }
 
     fn rebuild(&mut self, name: &ServiceName, update: &mut Update) {
@@ -77,10 +83,21 @@ impl Index {
         let known = self.services.get(name);
         let record = known.and_then(|known| known.record.as_deref());
         let slices = known.map_or(&[][..], |known| &known.slices);
-        let parts = record.map(|record| Parts { name, record, slices, here: &self.here });
-        let ports = parts.as_ref().map(|parts| parts.service_ports(&self.table.frontends)).unwrap_or_default();
+        let parts = record.map(|record| Parts {
+            name,
+            record,
+            slices,
+            here: &self.here,
+        });
+        let ports = parts
+            .as_ref()
+            .map(|parts| parts.service_ports(&self.table.frontends))
+            .unwrap_or_default();
         let health_check = parts.as_ref().and_then(Parts::health_check);
-        let announceable = parts.as_ref().filter(|_| self.announcing).and_then(Parts::announceable);
+        let announceable = parts
+            .as_ref()
+            .filter(|_| self.announcing)
+            .and_then(Parts::announceable);
         if known.is_some_and(|known| known.record.is_none() && known.slices.is_empty()) {
             self.services.remove(name);
         }
@@ -92,7 +109,12 @@ impl Index {
         self.replace_announceable(name, announceable, update);
     }
 
-    fn replace_ports(&mut self, name: &ServiceName, mut ports: Vec<(PortKey, ServicePort)>, changes: &mut Vec<Change>) {
+    fn replace_ports(
+        &mut self,
+        name: &ServiceName,
+        mut ports: Vec<(PortKey, ServicePort)>,
+        changes: &mut Vec<Change>,
+    ) {
         ports.sort_by(|(a, _), (b, _)| a.cmp(b));
         let is_gone = |key: &&PortKey| ports.binary_search_by(|(other, _)| other.cmp(key)).is_err();
         let known = self.table.ports.of(name).iter().map(|(key, _)| key);
@@ -102,16 +124,29 @@ impl Index {
             if before.is_none_or(|before| **before != port) {
                 let after = Arc::new(port);
                 let before = self.table.ports.insert(key.clone(), after.clone());
-                changes.push(Change { key, before, after: Some(after) });
+                changes.push(Change {
+                    key,
+                    before,
+                    after: Some(after),
+                });
             }
         }
         for key in gone {
             let before = self.table.ports.remove(&key);
-            changes.push(Change { key, before, after: None });
+            changes.push(Change {
+                key,
+                before,
+                after: None,
+            });
         }
     }
 
-    fn replace_health_check(&mut self, name: &ServiceName, wanted: Option<HealthCheck>, update: &mut Update) {
+    fn replace_health_check(
+        &mut self,
+        name: &ServiceName,
+        wanted: Option<HealthCheck>,
+        update: &mut Update,
+    ) {
         if self.health_checks.get(name) == wanted.as_ref() {
             return;
         }
@@ -122,7 +157,12 @@ impl Index {
         update.health_checks.push((name.clone(), wanted));
     }
 
-    fn replace_announceable(&mut self, name: &ServiceName, wanted: Option<Announceable>, update: &mut Update) {
+    fn replace_announceable(
+        &mut self,
+        name: &ServiceName,
+        wanted: Option<Announceable>,
+        update: &mut Update,
+    ) {
         if self.announceables.get(name).map(Arc::as_ref) == wanted.as_ref() {
             return;
         }

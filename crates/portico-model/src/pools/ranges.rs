@@ -46,9 +46,15 @@ impl FromStr for AddressRange {
         const FORM: &str = "neither a network (192.0.2.0/24) nor a range (192.0.2.10-192.0.2.20)";
         let Some((first, last)) = text.split_once('-') else {
             let network: IpNet = text.parse().map_err(|_| FORM)?;
-            return Ok(Self { first: network.network(), last: network.broadcast() });
+            return Ok(Self {
+                first: network.network(),
+                last: network.broadcast(),
+            });
         };
-        let (first, last) = (first.trim().parse().map_err(|_| FORM)?, last.trim().parse().map_err(|_| FORM)?);
+        let (first, last) = (
+            first.trim().parse().map_err(|_| FORM)?,
+            last.trim().parse().map_err(|_| FORM)?,
+        );
         Self::new(first, last).ok_or("the ends are not of one family, or the wrong way round")
     }
 }
@@ -78,7 +84,12 @@ pub fn block_name(network: IpNet) -> String {
     match network {
         IpNet::V4(v4) => format!("{}-{}", v4.addr(), v4.prefix_len()),
         IpNet::V6(v6) => {
-            let groups: Vec<String> = v6.addr().segments().iter().map(|group| format!("{group:x}")).collect();
+            let groups: Vec<String> = v6
+                .addr()
+                .segments()
+                .iter()
+                .map(|group| format!("{group:x}"))
+                .collect();
             format!("{}-{}", groups.join("-"), v6.prefix_len())
         }
     }

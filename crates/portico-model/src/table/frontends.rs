@@ -19,7 +19,12 @@ pub struct FrontendKey {
 
 impl FrontendKey {
     pub fn of(frontend: &Frontend, key: &PortKey) -> FrontendKey {
-        FrontendKey { family: key.family, address: frontend.address, port: frontend.port, protocol: key.protocol }
+        FrontendKey {
+            family: key.family,
+            address: frontend.address,
+            port: frontend.port,
+            protocol: key.protocol,
+        }
     }
 }
 
@@ -34,8 +39,9 @@ impl fmt::Display for FrontendKey {
     }
 }
 
-/// A service port that says a frontend is its own. The least claim is the owner: a cluster IP, which only the API server
-/// gives out, before an address that anybody can write into an object; then the older Service; then the lesser key.
+/// A service port that says a frontend is its own. The least claim is the owner: a cluster IP,
+/// which only the API server gives out, before an address that anybody can write into an object;
+/// then the older Service; then the lesser key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
     pub external: bool,
@@ -54,7 +60,11 @@ pub struct Conflict {
 
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} belongs to {}, so {} is not served there", self.frontend, self.owner, self.loser)
+        write!(
+            f,
+            "{} belongs to {}, so {} is not served there",
+            self.frontend, self.owner, self.loser
+        )
     }
 }
 
@@ -63,7 +73,8 @@ pub struct FrontendIndex {
     owners: Map<FrontendKey, Claim>,
     /// Who claims what somebody else owns: few, if any.
     others: BTreeSet<(FrontendKey, Claim)>,
-    /// Addresses of load balancers that make connections of their own (`ipMode: Proxy`): not ours, kept to say so.
+    /// Addresses of load balancers that make connections of their own (`ipMode: Proxy`): not ours,
+    /// kept to say so.
     proxied: BTreeSet<(FrontendKey, Claim)>,
 }
 
@@ -74,36 +85,61 @@ impl FrontendIndex {
 
     /// The service port whose load balancer has this address for itself.
     pub fn proxied(&self, frontend: &FrontendKey) -> Option<&PortKey> {
-        of_frontend(&self.proxied, frontend).next().map(|claim| &claim.key)
+        of_frontend(&self.proxied, frontend)
+            .next()
+            .map(|claim| &claim.key)
     }
 
-    /// The address is some Service's cluster IP; which Service's, by any of its ports. Looks at all that there are.
+    /// The address is some Service's cluster IP; which Service's, by any of its ports. Looks at all
+    /// that there are.
     pub fn cluster_ip(&self, address: IpAddr) -> Option<&PortKey> {
-        let of_address = self.owners.iter().filter(|(key, claim)| key.address == Some(address) && !claim.external);
-        of_address.min_by_key(|(key, _)| **key).map(|(_, claim)| &claim.key)
+        let of_address = self
+            .owners
+            .iter()
+            .filter(|(key, claim)| key.address == Some(address) && !claim.external);
+        of_address
+            .min_by_key(|(key, _)| **key)
+            .map(|(_, claim)| &claim.key)
     }
 
     /// In the order of the frontends.
     pub fn conflicts(&self) -> Vec<Conflict> {
         let conflict = |(frontend, claim): &(FrontendKey, Claim)| {
             let owner = self.owner(frontend)?.clone();
-            Some(Conflict { frontend: *frontend, owner, loser: claim.key.clone() })
+            Some(Conflict {
+                frontend: *frontend,
+                owner,
+                loser: claim.key.clone(),
+            })
         };
         self.others.iter().filter_map(conflict).collect()
     }
 
     /// All at once, so that who takes a frontend over from whom does not depend on the order.
     pub(crate) fn exchange(&mut self, released: Claims, claimed: Claims) -> Moved {
-        let mut touched: Vec<FrontendKey> =
-            released.ours.iter().chain(&claimed.ours).map(|(frontend, _)| *frontend).collect();
+        let mut touched: Vec<FrontendKey> = released
+            .ours
+            .iter()
+            .chain(&claimed.ours)
+            .map(|(frontend, _)| *frontend)
+            .collect();
         touched.sort_unstable();
         touched.dedup();
-        let before: Vec<_> = touched.into_iter().map(|frontend| (frontend, self.owner(&frontend).cloned())).collect();
-        released.ours.into_iter().for_each(|claim| self.release(claim));
+        let before: Vec<_> = touched
+            .into_iter()
+            .map(|frontend| (frontend, self.owner(&frontend).cloned()))
+            .collect();
+        released
+            .ours
+            .into_iter()
+            .for_each(|claim| self.release(claim));
         for claim in &released.proxied {
             self.proxied.remove(claim);
         }
-        claimed.ours.into_iter().for_each(|(frontend, claim)| self.claim(frontend, claim));
+        claimed
+            .ours
+            .into_iter()
+            .for_each(|(frontend, claim)| self.claim(frontend, claim));
         self.proxied.extend(claimed.proxied);
         let mut moved = Moved::default();
         for (frontend, before) in before {
@@ -116,7 +152,11 @@ impl FrontendIndex {
         match self.owners.entry(frontend) {
             Entry::Vacant(free) => _ = free.insert(claim),
             Entry::Occupied(mut owner) => {
-                let other = if claim < *owner.get() { owner.insert(claim) } else { claim };
+                let other = if claim < *owner.get() {
+                    owner.insert(claim)
+                } else {
+                    claim
+                };
                 if other != *owner.get() {
                     self.others.insert((frontend, other));
                 }
@@ -125,7 +165,9 @@ impl FrontendIndex {
     }
 
     fn release(&mut self, claim: (FrontendKey, Claim)) {
-        let Entry::Occupied(mut owner) = self.owners.entry(claim.0) else { return };
+        let Entry::Occupied(mut owner) = self.owners.entry(claim.0) else {
+            return;
+        };
         if *owner.get() != claim.1 {
             self.others.remove(&claim);
             return;
@@ -143,11 +185,20 @@ impl FrontendIndex {
     fn compare(&self, frontend: FrontendKey, before: Option<&PortKey>, moved: &mut Moved) {
         let owner = self.owner(&frontend);
         if owner != before {
-            moved.services.extend(before.into_iter().chain(owner).map(|key| key.service.clone()));
+            moved.services.extend(
+                before
+                    .into_iter()
+                    .chain(owner)
+                    .map(|key| key.service.clone()),
+            );
         }
         if let Some(owner) = owner {
             let losers = of_frontend(&self.others, &frontend).map(|claim| &claim.key);
-            let conflict = |loser: &PortKey| Conflict { frontend, owner: owner.clone(), loser: loser.clone() };
+            let conflict = |loser: &PortKey| Conflict {
+                frontend,
+                owner: owner.clone(),
+                loser: loser.clone(),
+            };
             moved.conflicts.extend(losers.map(conflict));
         }
     }
@@ -179,12 +230,20 @@ pub(crate) struct Moved {
 
 impl Claim {
     pub fn new(kind: FrontendKind, created: u64, key: PortKey) -> Claim {
-        Claim { external: kind != FrontendKind::ClusterIp, created, key }
+        Claim {
+            external: kind != FrontendKind::ClusterIp,
+            created,
+            key,
+        }
     }
 
     /// Before every claim that there can be.
     fn least() -> Claim {
-        Claim { external: false, created: 0, key: PortKey::least() }
+        Claim {
+            external: false,
+            created: 0,
+            key: PortKey::least(),
+        }
     }
 }
 
@@ -193,5 +252,8 @@ fn of_frontend<'a>(
     frontend: &FrontendKey,
 ) -> impl Iterator<Item = &'a Claim> {
     let wanted = *frontend;
-    claims.range((wanted, Claim::least())..).take_while(move |(key, _)| *key == wanted).map(|(_, claim)| claim)
+    claims
+        .range((wanted, Claim::least())..)
+        .take_while(move |(key, _)| *key == wanted)
+        .map(|(_, claim)| claim)
 }

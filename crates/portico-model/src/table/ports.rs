@@ -1,5 +1,5 @@
-//! The ports of a table, found by their Service. A change looks for its Service among thousands: in a tree of names it would meet twenty
-//! others first, each of them elsewhere in memory.
+//! The ports of a table, found by their Service. A change looks for its Service among thousands: in
+//! a tree of names it would meet twenty others first, each of them elsewhere in memory.
 
 use crate::hash::Map;
 use crate::table::{Family, PortKey, Protocol, ServiceName, ServicePort};
@@ -28,7 +28,10 @@ impl Ports {
 
     /// Of one Service, sorted.
     pub fn of(&self, service: &ServiceName) -> &[Entry] {
-        self.services.get(service).map(Vec::as_slice).unwrap_or_default()
+        self.services
+            .get(service)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
     /// Returns what the port was before.
@@ -67,7 +70,10 @@ impl Ports {
     pub fn iter(&self) -> impl Iterator<Item = (&PortKey, &Arc<ServicePort>)> {
         let mut services: Vec<_> = self.services.iter().collect();
         services.sort_unstable_by_key(|(name, _)| *name);
-        services.into_iter().flat_map(|(_, ports)| ports).map(|(key, port)| (key, port))
+        services
+            .into_iter()
+            .flat_map(|(_, ports)| ports)
+            .map(|(key, port)| (key, port))
     }
 
     /// As [`iter`](Ports::iter).
@@ -77,7 +83,9 @@ impl Ports {
 
     /// For who goes through all of them often.
     pub fn to_tree(&self) -> BTreeMap<PortKey, Arc<ServicePort>> {
-        self.iter().map(|(key, port)| (key.clone(), Arc::clone(port))).collect()
+        self.iter()
+            .map(|(key, port)| (key.clone(), Arc::clone(port)))
+            .collect()
     }
 }
 
@@ -117,9 +125,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn key((namespace, name, port, protocol, family): (u8, u8, u8, u8, bool)) -> PortKey {
-        let text = |number: u8| -> Arc<str> { ["", "a", "ab", "b"][usize::from(number % 4)].into() };
+        let text =
+            |number: u8| -> Arc<str> { ["", "a", "ab", "b"][usize::from(number % 4)].into() };
         PortKey {
-            service: ServiceName { namespace: text(namespace), name: text(name) },
+            service: ServiceName {
+                namespace: text(namespace),
+                name: text(name),
+            },
             port: text(port),
             protocol: [Protocol::Tcp, Protocol::Udp, Protocol::Sctp][usize::from(protocol % 3)],
             family: if family { Family::V6 } else { Family::V4 },

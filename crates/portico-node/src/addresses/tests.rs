@@ -7,7 +7,9 @@ fn texts(addresses: &[IpAddr]) -> Vec<String> {
 }
 
 async fn next(addresses: &mut Addresses) -> Vec<String> {
-    let told = tokio::time::timeout(Duration::from_secs(20), addresses.next()).await.expect("told in time");
+    let told = tokio::time::timeout(Duration::from_secs(20), addresses.next())
+        .await
+        .expect("told in time");
     texts(&told.unwrap())
 }
 
@@ -19,16 +21,32 @@ async fn the_whole_set_is_told_at_first_and_when_it_changes() {
     assert_eq!(next(&mut addresses).await, ["127.0.0.1", "::1"]);
 
     ip("addr add 192.0.2.1/24 dev v0");
-    assert_eq!(next(&mut addresses).await, ["127.0.0.1", "192.0.2.1", "::1"]);
+    assert_eq!(
+        next(&mut addresses).await,
+        ["127.0.0.1", "192.0.2.1", "::1"]
+    );
     ip("addr add 2001:db8::1/64 dev v0 nodad");
-    assert_eq!(next(&mut addresses).await, ["127.0.0.1", "192.0.2.1", "::1", "2001:db8::1"]);
+    assert_eq!(
+        next(&mut addresses).await,
+        ["127.0.0.1", "192.0.2.1", "::1", "2001:db8::1"]
+    );
 
-    // The same address on another link, and one that comes and goes, are no change; the end of a tunnel is.
+    // The same address on another link, and one that comes and goes, are no change; the end of a
+    // tunnel is.
     ip("addr add 192.0.2.1/24 dev v1");
     ip("addr add 192.0.2.9/24 dev v1");
     ip("addr del 192.0.2.9/24 dev v1");
     ip("addr add 198.51.100.1 peer 198.51.100.2 dev v1");
-    assert_eq!(next(&mut addresses).await, ["127.0.0.1", "192.0.2.1", "198.51.100.1", "::1", "2001:db8::1"]);
+    assert_eq!(
+        next(&mut addresses).await,
+        [
+            "127.0.0.1",
+            "192.0.2.1",
+            "198.51.100.1",
+            "::1",
+            "2001:db8::1"
+        ]
+    );
 
     ip("link del v0");
     // Links go one after the other.
@@ -45,7 +63,10 @@ async fn an_address_counts_when_it_can_be_used() {
     // Links that come up get addresses of their own, which are asked about like this one.
     ip("addr add 2001:db8::1/64 dev v0");
     ip("link set v0 up");
-    while !next(&mut addresses).await.contains(&"2001:db8::1".to_owned()) {}
+    while !next(&mut addresses)
+        .await
+        .contains(&"2001:db8::1".to_owned())
+    {}
     std::net::UdpSocket::bind(("2001:db8::1", 0)).expect("it can be bound");
 }
 
@@ -72,7 +93,14 @@ async fn addresses_of_services_are_not_the_nodes() {
     ip(&format!("addr add 10.96.0.1/32 dev {LINK}"));
     ip(&format!("addr add fd00:10:96::1/128 dev {LINK}"));
     ip("addr add 192.0.2.1/24 dev v0");
-    assert_eq!(next(&mut addresses).await, ["127.0.0.1", "192.0.2.1", "::1"]);
+    assert_eq!(
+        next(&mut addresses).await,
+        ["127.0.0.1", "192.0.2.1", "::1"]
+    );
     ip(&format!("addr add 10.96.0.2/32 dev {LINK}"));
-    assert!(tokio::time::timeout(Duration::from_millis(50), addresses.next()).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), addresses.next())
+            .await
+            .is_err()
+    );
 }

@@ -53,13 +53,20 @@ impl Follower {
         let (sender, changes) = mpsc::channel(WAITING);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow_pools(client.clone(), sender.clone()));
-        Follower { client, sender, changes, nodes: false, tasks }
+        Follower {
+            client,
+            sender,
+            changes,
+            nodes: false,
+            tasks,
+        }
     }
 
     /// Follows Nodes too, from now on.
     pub fn follow_nodes(&mut self) {
         if !std::mem::replace(&mut self.nodes, true) {
-            self.tasks.spawn(follow_nodes(self.client.clone(), self.sender.clone()));
+            self.tasks
+                .spawn(follow_nodes(self.client.clone(), self.sender.clone()));
         }
     }
 
@@ -77,11 +84,25 @@ async fn follow_pools(client: Client, sender: mpsc::Sender<Change>) {
     let kind = GroupVersionKind::gvk(pools::GROUP, pools::VERSION, "AddressPool");
     let resource = ApiResource::from_gvk_with_plural(&kind, "addresspools");
     let decode = |pool: &DynamicObject| {
-        let created = pool.metadata.creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
-        Ok(Change::Pool(pool.name_any(), Some((created, Box::new(part(pool, "spec")?)))))
+        let created = pool
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(i64::MAX, |time| time.0.as_second());
+        Ok(Change::Pool(
+            pool.name_any(),
+            Some((created, Box::new(part(pool, "spec")?))),
+        ))
     };
     let gone = |name| Change::Pool(name, None);
-    follow(Api::all_with(client, &resource), decode, gone, Change::Pools, sender).await;
+    follow(
+        Api::all_with(client, &resource),
+        decode,
+        gone,
+        Change::Pools,
+        sender,
+    )
+    .await;
 }
 
 /// A cluster without the kind has nothing to announce, and may get it some day.
@@ -100,7 +121,14 @@ async fn wait_for_the_kind(client: &Client) {
 async fn follow_nodes(client: Client, sender: mpsc::Sender<Change>) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let decode = |node: &DynamicObject| Ok(Change::Node(node.name_any(), Some(facts(node)?)));
-    follow(Api::all_with(client, &resource), decode, |name| Change::Node(name, None), Change::Nodes, sender).await;
+    follow(
+        Api::all_with(client, &resource),
+        decode,
+        |name| Change::Node(name, None),
+        Change::Nodes,
+        sender,
+    )
+    .await;
 }
 
 async fn follow(
@@ -110,7 +138,9 @@ async fn follow(
     listed: impl Fn(BTreeSet<String>) -> Change,
     sender: mpsc::Sender<Change>,
 ) {
-    let mut events = watcher::watcher(api.clone(), watcher::Config::default()).default_backoff().boxed();
+    let mut events = watcher::watcher(api.clone(), watcher::Config::default())
+        .default_backoff()
+        .boxed();
     let (mut names, mut failing) = (BTreeSet::new(), false);
     let kind = api.resource_url();
     while let Some(event) = events.next().await {
@@ -150,29 +180,46 @@ fn decoded(
 ) -> Option<Change> {
     let decoded = decode(object);
     if let Err(error) = &decoded {
-        let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
+        let kind = object
+            .types
+            .as_ref()
+            .map(|types| types.kind.as_str())
+            .unwrap_or_default();
         tracing::error!(kind, name = object.name_any(), %error, "cannot read it, it is left out");
     }
     decoded.ok()
 }
 
-fn part<T: DeserializeOwned + Default>(object: &DynamicObject, name: &str) -> Result<T, serde_json::Error> {
+fn part<T: DeserializeOwned + Default>(
+    object: &DynamicObject,
+    name: &str,
+) -> Result<T, serde_json::Error> {
     let part = object.data.get(name).filter(|part| !part.is_null());
     part.map_or_else(|| Ok(T::default()), |part| T::deserialize(part))
 }
 
 fn facts(node: &DynamicObject) -> Result<NodeFacts, serde_json::Error> {
     let (spec, status): (NodeSpec, NodeStatus) = (part(node, "spec")?, part(node, "status")?);
-    let excluded = node.labels().get(EXCLUDE).is_some_and(|value| !is_false(value));
+    let excluded = node
+        .labels()
+        .get(EXCLUDE)
+        .is_some_and(|value| !is_false(value));
     let leaving = excluded
         || node.metadata.deletion_timestamp.is_some()
         || spec.taints.iter().any(|taint| taint.key == TO_BE_DELETED);
     let of_type = |wanted: &'static str| {
-        let matching = status.addresses.iter().filter(move |address| address.type_ == wanted);
+        let matching = status
+            .addresses
+            .iter()
+            .filter(move |address| address.type_ == wanted);
         matching.filter_map(|address| address.address.parse::<IpAddr>().ok())
     };
     let addresses = of_type("InternalIP").chain(of_type("ExternalIP")).collect();
-    Ok(NodeFacts { labels: node.labels().clone(), addresses, leaving })
+    Ok(NodeFacts {
+        labels: node.labels().clone(),
+        addresses,
+        leaving,
+    })
 }
 
 /// As Kubernetes reads it: a value that is no boolean excludes like a true one.
@@ -204,15 +251,27 @@ mod tests {
         );
         assert_eq!(facts.labels.get("rack").map(String::as_str), Some("1"));
         assert!(!facts.leaving);
-        assert_eq!(node(|node| node["status"] = Value::Null).addresses, Vec::<IpAddr>::new());
+        assert_eq!(
+            node(|node| node["status"] = Value::Null).addresses,
+            Vec::<IpAddr>::new()
+        );
     }
 
     #[test]
     fn who_leaves() {
-        let labelled = |value: &'static str| move |node: &mut Value| node["metadata"]["labels"][EXCLUDE] = value.into();
-        assert!(node(labelled("")).leaving && node(labelled("true")).leaving && node(labelled("maybe")).leaving);
+        let labelled = |value: &'static str| {
+            move |node: &mut Value| node["metadata"]["labels"][EXCLUDE] = value.into()
+        };
+        assert!(
+            node(labelled("")).leaving
+                && node(labelled("true")).leaving
+                && node(labelled("maybe")).leaving
+        );
         assert!(!node(labelled("false")).leaving);
-        assert!(node(|node| node["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()).leaving);
+        assert!(
+            node(|node| node["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into())
+                .leaving
+        );
         assert!(node(|node| node["spec"]["taints"] = json!([{"key": TO_BE_DELETED}])).leaving);
         // Cordoned: its pods go on, and so does what it forwards.
         assert!(!node(|node| node["spec"]["unschedulable"] = true.into()).leaving);

@@ -1,4 +1,5 @@
-//! The key by which nodes know each other's heartbeats: out of a file, or the Secret that the controller makes.
+//! The key by which nodes know each other's heartbeats: out of a file, or the Secret that the
+//! controller makes.
 
 use crate::backoff::fraction;
 use crate::client;
@@ -38,20 +39,29 @@ pub async fn read(client: Client, file: Option<PathBuf>) -> Vec<u8> {
 }
 
 async fn of_file(path: &Path) -> Result<Vec<u8>, String> {
-    tokio::fs::read(path).await.map_err(|error| format!("--announce-key-file={}: {error}", path.display()))
+    tokio::fs::read(path)
+        .await
+        .map_err(|error| format!("--announce-key-file={}: {error}", path.display()))
 }
 
 async fn of_secret(client: &Client) -> Result<Vec<u8>, String> {
-    let which = "the Secret kube-system/portico-announce (of portico controller --cloud-provider=metal)";
-    let body = client::get(client, SECRET).await.map_err(|error| format!("{which}: {error}"))?;
-    let secret: Secret = serde_json::from_slice(&body).map_err(|error| format!("{which}: {error}"))?;
+    let which =
+        "the Secret kube-system/portico-announce (of portico controller --cloud-provider=metal)";
+    let body = client::get(client, SECRET)
+        .await
+        .map_err(|error| format!("{which}: {error}"))?;
+    let secret: Secret =
+        serde_json::from_slice(&body).map_err(|error| format!("{which}: {error}"))?;
     let key = secret.data.and_then(|mut data| data.remove(FIELD));
-    key.map(|key| key.0).ok_or_else(|| format!("{which} has no {FIELD:?}"))
+    key.map(|key| key.0)
+        .ok_or_else(|| format!("{which} has no {FIELD:?}"))
 }
 
 fn long_enough(key: Vec<u8>) -> Result<Vec<u8>, String> {
     match key.len() {
-        length if length < SHORTEST => Err(format!("the key has {length} bytes; give it at least {SHORTEST}")),
+        length if length < SHORTEST => Err(format!(
+            "the key has {length} bytes; give it at least {SHORTEST}"
+        )),
         _ => Ok(key),
     }
 }
@@ -62,13 +72,20 @@ mod tests {
 
     #[test]
     fn a_key_that_can_be_guessed_is_none() {
-        assert!(long_enough(vec![7; 15]).unwrap_err().contains("at least 16"));
+        assert!(
+            long_enough(vec![7; 15])
+                .unwrap_err()
+                .contains("at least 16")
+        );
         assert_eq!(long_enough(vec![7; 16]), Ok(vec![7; 16]));
     }
 
     #[tokio::test]
     async fn a_file_that_is_not_there_is_named() {
         let error = of_file(Path::new("/nowhere/key")).await.unwrap_err();
-        assert!(error.starts_with("--announce-key-file=/nowhere/key: "), "{error}");
+        assert!(
+            error.starts_with("--announce-key-file=/nowhere/key: "),
+            "{error}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Changes that wait for whoever announces them. Nobody waits for who is slow: what changes again meanwhile is sent once.
+//! Changes that wait for whoever announces them. Nobody waits for who is slow: what changes again
+//! meanwhile is sent once.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,7 +18,11 @@ pub struct Outbox<V> {
 
 impl<V> Default for Outbox<V> {
     fn default() -> Self {
-        Outbox { sender: None, waiting: BTreeMap::new(), begun: false }
+        Outbox {
+            sender: None,
+            waiting: BTreeMap::new(),
+            begun: false,
+        }
     }
 }
 
@@ -38,7 +43,8 @@ impl<V> Outbox<V> {
         self.sender.is_some()
     }
 
-    /// Sends what waits, once there is something and room for it. Nothing is lost if it is dropped half way.
+    /// Sends what waits, once there is something and room for it. Nothing is lost if it is dropped
+    /// half way.
     pub async fn deliver(&mut self) {
         if let Some(sender) = &self.sender
             && (!self.begun || !self.waiting.is_empty())
@@ -74,9 +80,15 @@ mod tests {
         outbox.put(vec![(ip(2), None)]);
         assert_eq!(outbox.deliver().now_or_never(), None, "there is no room");
         outbox.put(vec![(ip(2), Some('d')), (ip(3), None)]);
-        assert_eq!(receiver.try_recv().unwrap(), [(ip(2), Some('b')), (ip(3), Some('c'))]);
+        assert_eq!(
+            receiver.try_recv().unwrap(),
+            [(ip(2), Some('b')), (ip(3), Some('c'))]
+        );
         assert_eq!(outbox.deliver().now_or_never(), Some(()));
-        assert_eq!(receiver.try_recv().unwrap(), [(ip(2), Some('d')), (ip(3), None)]);
+        assert_eq!(
+            receiver.try_recv().unwrap(),
+            [(ip(2), Some('d')), (ip(3), None)]
+        );
         assert_eq!(outbox.deliver().now_or_never(), None, "nothing waits");
     }
 

@@ -1,6 +1,8 @@
-//! Who announces what: pools, Nodes and what Services have become shares on layer 2 and the routes of this node. Pure.
+//! Who announces what: pools, Nodes and what Services have become shares on layer 2 and the routes
+//! of this node. Pure.
 //!
-//! A change costs what it touches: the addresses of a Service, those in a pool, or those whose nodes are others now.
+//! A change costs what it touches: the addresses of a Service, those in a pool, or those whose
+//! nodes are others now.
 
 mod pool;
 
@@ -89,7 +91,11 @@ impl Plan {
             self.dirty.insert(*address);
         }
         for address in now.iter().flat_map(|now| &now.addresses) {
-            self.addresses.entry(*address).or_default().services.insert(name.clone());
+            self.addresses
+                .entry(*address)
+                .or_default()
+                .services
+                .insert(name.clone());
             self.dirty.insert(*address);
         }
     }
@@ -98,10 +104,13 @@ impl Plan {
     pub fn set_pool(&mut self, name: &str, now: Option<(i64, &AddressPoolSpec)>) {
         let key = self.pools.keys().find(|(_, known)| known == name).cloned();
         let before = key.and_then(|key| self.pools.remove_entry(&key));
-        let now = now.map(|(created, spec)| ((created, name.to_owned()), Pool::new(spec, &self.nodes)));
+        let now =
+            now.map(|(created, spec)| ((created, name.to_owned()), Pool::new(spec, &self.nodes)));
         if before != now {
             let both = before.iter().chain(&now);
-            let touched: Vec<IpAddr> = both.flat_map(|(_, pool)| inside(&self.addresses, pool)).collect();
+            let touched: Vec<IpAddr> = both
+                .flat_map(|(_, pool)| inside(&self.addresses, pool))
+                .collect();
             self.dirty.extend(touched);
         }
         self.pools.extend(now);
@@ -116,7 +125,8 @@ impl Plan {
         self.pools.values().any(|pool| pool.layer2)
     }
 
-    /// A Node that is there, or (`None`) no more. Says whether the peers, or this node's labels, are others now.
+    /// A Node that is there, or (`None`) no more. Says whether the peers, or this node's labels,
+    /// are others now.
     pub fn set_node(&mut self, name: &str, now: Option<NodeFacts>) -> bool {
         let before = self.nodes.get(name);
         if before == now.as_ref() {
@@ -126,9 +136,14 @@ impl Plan {
         let is_fit = now.as_ref().is_some_and(|now| !now.leaving);
         let labels = before.map(|before| &before.labels) != now.as_ref().map(|now| &now.labels);
         let (name, is_own): (Arc<str>, bool) = (name.into(), *name == *self.node);
-        let peer = now.as_ref().filter(|_| is_fit).map(|now| now.addresses.clone());
+        let peer = now
+            .as_ref()
+            .filter(|_| is_fit)
+            .map(|now| now.addresses.clone());
         let changed = match peer {
-            Some(addresses) => self.peers.insert(Arc::clone(&name), addresses.clone()) != Some(addresses),
+            Some(addresses) => {
+                self.peers.insert(Arc::clone(&name), addresses.clone()) != Some(addresses)
+            }
             None => self.peers.remove(&name).is_some(),
         };
         if is_own && was_fit != is_fit {
@@ -170,7 +185,9 @@ impl Plan {
         let mut changes = Changes::default();
         for address in std::mem::take(&mut self.dirty) {
             let (share, route) = self.decide(address);
-            let Some(known) = self.addresses.get_mut(&address) else { continue };
+            let Some(known) = self.addresses.get_mut(&address) else {
+                continue;
+            };
             if known.share != share {
                 known.share.clone_from(&share);
                 changes.shares.push((address, share));
@@ -187,22 +204,35 @@ impl Plan {
     }
 
     fn decide(&self, address: IpAddr) -> (Option<Arc<Share>>, Option<Arc<PoolBgp>>) {
-        let Some(pool) = self.pools.values().find(|pool| pool.contains(address)) else { return (None, None) };
+        let Some(pool) = self.pools.values().find(|pool| pool.contains(address)) else {
+            return (None, None);
+        };
         let servers = self.servers(address);
-        let here = self.peers.contains_key(&self.node) && pool.permits(&self.node) && servers.include(&self.node);
+        let here = self.peers.contains_key(&self.node)
+            && pool.permits(&self.node)
+            && servers.include(&self.node);
         let route = pool.bgp.as_ref().filter(|_| here).map(Arc::clone);
         (pool.share(&servers), route)
     }
 
-    /// Services that share an address are served where all of them are; if there is no such node, where any of them is.
+    /// Services that share an address are served where all of them are; if there is no such node,
+    /// where any of them is.
     fn servers(&self, address: IpAddr) -> Servers {
         let family = Family::of(address);
-        let names = self.addresses.get(&address).into_iter().flat_map(|known| &known.services);
+        let names = self
+            .addresses
+            .get(&address)
+            .into_iter()
+            .flat_map(|known| &known.services);
         let services = names.filter_map(|name| self.services.get(name));
-        let all: Vec<Servers> = services.map(|service| Servers::of(service, family)).collect();
+        let all: Vec<Servers> = services
+            .map(|service| Servers::of(service, family))
+            .collect();
         let common = all.iter().cloned().fold(Servers::Nobody, Servers::and);
         match common {
-            Servers::Only(nodes) if nodes.is_empty() => all.into_iter().fold(Servers::Nobody, Servers::or),
+            Servers::Only(nodes) if nodes.is_empty() => {
+                all.into_iter().fold(Servers::Nobody, Servers::or)
+            }
             common => common,
         }
     }
@@ -211,7 +241,11 @@ impl Plan {
 /// Addresses of Services in a pool.
 fn inside(addresses: &BTreeMap<IpAddr, Address>, pool: &Pool) -> impl Iterator<Item = IpAddr> {
     let ranges = pool.ranges.iter();
-    ranges.flat_map(|range| addresses.range(range.first()..=range.last()).map(|(address, _)| *address))
+    ranges.flat_map(|range| {
+        addresses
+            .range(range.first()..=range.last())
+            .map(|(address, _)| *address)
+    })
 }
 
 impl Servers {
@@ -236,9 +270,11 @@ impl Servers {
         match (self, other) {
             (Servers::Nobody, one) | (one, Servers::Nobody) => one,
             (Servers::Everybody, one) | (one, Servers::Everybody) => one,
-            (Servers::Only(one), Servers::Only(other)) => {
-                Servers::Only(one.into_iter().filter(|node| other.binary_search(node).is_ok()).collect())
-            }
+            (Servers::Only(one), Servers::Only(other)) => Servers::Only(
+                one.into_iter()
+                    .filter(|node| other.binary_search(node).is_ok())
+                    .collect(),
+            ),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Announcing from start to end: brings the plan, the API and those who announce together.
 //!
-//! Nothing is begun before pools, Nodes and all Services are known: whoever announces takes the first that it is told for all there
-//! is. At the end layer 2 hands its addresses over, and BGP closes its connections as for a restart.
+//! Nothing is begun before pools, Nodes and all Services are known: whoever announces takes the
+//! first that it is told for all there is. At the end layer 2 hands its addresses over, and BGP
+//! closes its connections as for a restart.
 
 use super::bgp;
 use super::follow::{Change, Follower};
@@ -54,7 +55,10 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
     let mut follower = Follower::new(parts.client.clone());
     let key = key::read(parts.client.clone(), parts.key_file.clone());
     let mut announcer = Announcer::new(parts);
-    let (mut sessions, mut members) = (announcer.sessions.subscribe(), announcer.members.subscribe());
+    let (mut sessions, mut members) = (
+        announcer.sessions.subscribe(),
+        announcer.members.subscribe(),
+    );
     tokio::pin!(stop, key);
     loop {
         tokio::select! {
@@ -66,7 +70,8 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
             Ok(()) = sessions.changed() => {}
             Ok(()) = members.changed() => {}
             Some(ended) = announcer.running.join_next() => {
-                tracing::error!(?ended, "a part of announcing broke, and is missing until the daemon is started again");
+                tracing::error!(?ended, "a part of announcing broke, and is missing until the daemon is started \
+                                         again");
             }
             key = &mut key, if announcer.waits_for_key() => announcer.key = Some(l2::Key::new(&key)),
         }
@@ -78,7 +83,10 @@ pub async fn run(parts: Parts, stop: impl Future<Output = ()>) {
             members: members.borrow_and_update().clone(),
             sessions: sessions.borrow_and_update().clone(),
         });
-        announcer.parts.report.send_if_modified(|told| std::mem::replace(told, now.clone()) != now);
+        announcer
+            .parts
+            .report
+            .send_if_modified(|told| std::mem::replace(told, now.clone()) != now);
     }
     announcer.finish().await;
 }
@@ -127,14 +135,20 @@ impl Announcer {
     }
 
     fn set_services(&mut self, changes: Announceables) {
-        changes.into_iter().for_each(|(name, now)| self.plan.set_service(name, now));
+        changes
+            .into_iter()
+            .for_each(|(name, now)| self.plan.set_service(name, now));
         self.known.services = true;
     }
 
     fn take(&mut self, change: Change) {
         match change {
             Change::Pool(name, now) => {
-                self.plan.set_pool(&name, now.as_ref().map(|(created, spec)| (*created, spec.as_ref())));
+                self.plan.set_pool(
+                    &name,
+                    now.as_ref()
+                        .map(|(created, spec)| (*created, spec.as_ref())),
+                );
             }
             Change::Pools(all) => {
                 let gone: Vec<String> = missing(self.plan.pool_names(), &all);
@@ -144,7 +158,8 @@ impl Announcer {
             Change::Node(name, now) => self.nodes_changed |= self.plan.set_node(&name, now),
             Change::Nodes(all) => {
                 let gone: Vec<String> = missing(self.plan.node_names(), &all);
-                gone.iter().for_each(|name| self.nodes_changed |= self.plan.set_node(name, None));
+                gone.iter()
+                    .for_each(|name| self.nodes_changed |= self.plan.set_node(name, None));
                 self.known.nodes = true;
             }
         }
@@ -152,7 +167,11 @@ impl Announcer {
 
     /// Passes on what changed, once all is known.
     fn step(&mut self) {
-        let Known { services, pools, nodes } = self.known;
+        let Known {
+            services,
+            pools,
+            nodes,
+        } = self.known;
         if !(services && pools && nodes) {
             return;
         }
@@ -161,7 +180,12 @@ impl Announcer {
         self.shares.put(changes.shares);
         if std::mem::take(&mut self.nodes_changed) {
             self.peers.send_replace(self.plan.peers().clone());
-            self.labels.send_replace(self.plan.own().map(|own| own.labels.clone()).unwrap_or_default());
+            self.labels.send_replace(
+                self.plan
+                    .own()
+                    .map(|own| own.labels.clone())
+                    .unwrap_or_default(),
+            );
         }
         self.begin();
     }
@@ -193,7 +217,10 @@ impl Announcer {
         self.running.spawn(bgp::run(bgp::Parts {
             client: self.parts.client.clone(),
             node: Arc::clone(&self.parts.node),
-            own: self.parts.own.or_else(|| self.plan.own()?.addresses.first().copied()),
+            own: self
+                .parts
+                .own
+                .or_else(|| self.plan.own()?.addresses.first().copied()),
             labels: self.labels.subscribe(),
             routes,
             sessions: self.sessions.clone(),
@@ -204,7 +231,8 @@ impl Announcer {
     fn begin_layer2(&mut self, key: l2::Key) {
         if self.parts.kernel_answers {
             tracing::warn!(
-                "in ipvs mode all nodes answer for all addresses: give --ipvs-strict-arp, so that only their owners do"
+                "in ipvs mode all nodes answer for all addresses: give --ipvs-strict-arp, so that \
+                 only their owners do"
             );
         }
         let (sender, shares) = mpsc::channel(WAITING);
@@ -222,7 +250,12 @@ impl Announcer {
 
     /// Those who announce end when nobody tells them anything any more.
     async fn finish(self) {
-        let Announcer { mut running, routes, shares, .. } = self;
+        let Announcer {
+            mut running,
+            routes,
+            shares,
+            ..
+        } = self;
         drop((routes, shares));
         let all = async { while running.join_next().await.is_some() {} };
         if tokio::time::timeout(FAREWELL, all).await.is_err() {
@@ -232,5 +265,8 @@ impl Announcer {
 }
 
 fn missing<'a>(known: impl Iterator<Item = &'a str>, all: &BTreeSet<String>) -> Vec<String> {
-    known.filter(|name| !all.contains(*name)).map(str::to_owned).collect()
+    known
+        .filter(|name| !all.contains(*name))
+        .map(str::to_owned)
+        .collect()
 }

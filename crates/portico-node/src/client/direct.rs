@@ -1,5 +1,6 @@
-//! Requests that have a connection for themselves, whose answer is a stream. Once its head has come the runtime has nothing more to do with the
-//! connection: who asked gets it, and reads the rest of it as it comes in.
+//! Requests that have a connection for themselves, whose answer is a stream. Once its head has come
+//! the runtime has nothing more to do with the connection: who asked gets it, and reads the rest of
+//! it as it comes in.
 
 use super::framing::{self, Framing, Next};
 use bytes::{Bytes, BytesMut};
@@ -36,7 +37,10 @@ struct HandedOver(Arc<Mutex<Option<Connection>>>);
 /// The connection of a good answer.
 pub fn connection<B>(answer: &Response<B>) -> Option<Connection> {
     let HandedOver(connection) = answer.extensions().get()?;
-    connection.lock().unwrap_or_else(PoisonError::into_inner).take()
+    connection
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take()
 }
 
 impl Service<Request<Body>> for Direct {
@@ -61,7 +65,9 @@ impl Service<Request<Body>> for Direct {
             }
             let connection = Connection::new(stream.into_inner(), framing, buffer)?;
             let mut answer = answer.map(|()| Full::default());
-            answer.extensions_mut().insert(HandedOver(Arc::new(Mutex::new(Some(connection)))));
+            answer
+                .extensions_mut()
+                .insert(HandedOver(Arc::new(Mutex::new(Some(connection)))));
             Ok(answer)
         })
     }
@@ -72,15 +78,24 @@ fn head(request: &Request<Body>) -> Result<Vec<u8>, BoxError> {
     if request.method() != Method::GET {
         return Err(format!("{} has no connection for itself", request.method()).into());
     }
-    let authority = request.uri().authority().ok_or("the server has no name")?.as_str();
+    let authority = request
+        .uri()
+        .authority()
+        .ok_or("the server has no name")?
+        .as_str();
     let host = authority.rsplit('@').next().unwrap_or(authority);
-    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
     let mut head = format!("GET {path} HTTP/1.1\r\n").into_bytes();
     if !request.headers().contains_key(HOST) {
         head.extend(format!("host: {host}\r\n").into_bytes());
     }
     for (name, value) in request.headers() {
-        [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].into_iter().for_each(|part| head.extend(part));
+        [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]
+            .into_iter()
+            .for_each(|part| head.extend(part));
     }
     head.extend(b"\r\n");
     Ok(head)
@@ -109,7 +124,11 @@ where
 }
 
 /// A body that is not a stream, or as much of it as anybody wants to know.
-async fn refusal<S>(stream: &mut S, framing: &mut Framing, buffer: &mut BytesMut) -> io::Result<Bytes>
+async fn refusal<S>(
+    stream: &mut S,
+    framing: &mut Framing,
+    buffer: &mut BytesMut,
+) -> io::Result<Bytes>
 where
     S: AsyncRead + Unpin,
 {
@@ -163,7 +182,14 @@ impl Connection {
             }
         };
         let socket = socket.into_inner().into_std()?;
-        Ok(Connection { socket, tls, framing, buffer, drained: false, closing: false })
+        Ok(Connection {
+            socket,
+            tls,
+            framing,
+            buffer,
+            drained: false,
+            closing: false,
+        })
     }
 
     /// The kernel says that there is more to read, and whether it is the last.
@@ -182,8 +208,12 @@ impl Connection {
             match self.read(scratch) {
                 Ok(0) if self.framing.may_end() => return Ok(Arrival::End),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => self.buffer.extend_from_slice(scratch.get(..read).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Arrival::Nothing),
+                Ok(read) => self
+                    .buffer
+                    .extend_from_slice(scratch.get(..read).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Arrival::Nothing);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -191,8 +221,14 @@ impl Connection {
     }
 
     fn read(&mut self, scratch: &mut [u8]) -> io::Result<usize> {
-        let mut wire = Wire { socket: &self.socket, drained: &mut self.drained, closing: self.closing };
-        let Some(tls) = &mut self.tls else { return wire.read(scratch) };
+        let mut wire = Wire {
+            socket: &self.socket,
+            drained: &mut self.drained,
+            closing: self.closing,
+        };
+        let Some(tls) = &mut self.tls else {
+            return wire.read(scratch);
+        };
         loop {
             match tls.reader().read(scratch) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -200,7 +236,8 @@ impl Connection {
             }
             tls.read_tls(&mut wire)?;
             let processed = tls.process_new_packets();
-            // An answer to the other side, or what we have against it. There is always room for so little.
+            // An answer to the other side, or what we have against it. There is always room for so
+            // little.
             while tls.wants_write() && tls.write_tls(&mut wire).is_ok_and(|written| written > 0) {}
             processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         }
@@ -213,7 +250,8 @@ impl AsRawFd for Connection {
     }
 }
 
-/// The socket, which is not asked for what it does not have: a read that does not fill its buffer took all there was.
+/// The socket, which is not asked for what it does not have: a read that does not fill its buffer
+/// took all there was.
 struct Wire<'a> {
     socket: &'a TcpStream,
     drained: &'a mut bool,

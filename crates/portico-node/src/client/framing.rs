@@ -1,4 +1,5 @@
-//! Where the body of an HTTP/1.1 answer is in the bytes that come in. Pure: bytes in, parts of the body out.
+//! Where the body of an HTTP/1.1 answer is in the bytes that come in. Pure: bytes in, parts of the
+//! body out.
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, Response, Version};
@@ -38,14 +39,17 @@ pub enum Next {
     End,
 }
 
-/// The head of an answer, taken out of the buffer; `None` while it is not all there. What only announces the answer is skipped.
+/// The head of an answer, taken out of the buffer; `None` while it is not all there. What only
+/// announces the answer is skipped.
 pub fn head(buffer: &mut BytesMut) -> io::Result<Option<Response<Framing>>> {
     loop {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
         let length = match head.parse(buffer).map_err(invalid)? {
             httparse::Status::Complete(length) => length,
-            httparse::Status::Partial if buffer.len() > MOST_HEAD => return Err(invalid("its head is too long")),
+            httparse::Status::Partial if buffer.len() > MOST_HEAD => {
+                return Err(invalid("its head is too long"));
+            }
             httparse::Status::Partial => return Ok(None),
         };
         let status = head.code.unwrap_or_default();
@@ -75,7 +79,14 @@ fn framing(status: u16, headers: &HeaderMap) -> io::Result<Framing> {
         };
     }
     match headers.get(http::header::CONTENT_LENGTH) {
-        Some(length) => Ok(Framing::Length(length.to_str().map_err(invalid)?.trim().parse().map_err(invalid)?)),
+        Some(length) => Ok(Framing::Length(
+            length
+                .to_str()
+                .map_err(invalid)?
+                .trim()
+                .parse()
+                .map_err(invalid)?,
+        )),
         None => Ok(Framing::Connection),
     }
 }
@@ -126,7 +137,9 @@ impl Chunked {
 
 /// What there is of so much.
 fn data(left: &mut u64, buffer: &mut BytesMut) -> Next {
-    let length = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
+    let length = usize::try_from(*left)
+        .unwrap_or(usize::MAX)
+        .min(buffer.len());
     *left -= length as u64;
     match length {
         0 => Next::More,
@@ -137,7 +150,8 @@ fn data(left: &mut u64, buffer: &mut BytesMut) -> Next {
 /// What a line says, which is taken out of the buffer.
 fn line<T>(buffer: &mut BytesMut, read: fn(&[u8]) -> io::Result<T>) -> io::Result<Option<T>> {
     let start = buffer.get(..=MOST_LINE).unwrap_or(buffer);
-    let mut ends = memchr_iter(b'\n', start).filter_map(|end| Some((end, start.get(..end)?.strip_suffix(b"\r")?)));
+    let mut ends = memchr_iter(b'\n', start)
+        .filter_map(|end| Some((end, start.get(..end)?.strip_suffix(b"\r")?)));
     match ends.next() {
         Some((end, line)) => {
             let read = read(line)?;
@@ -155,7 +169,11 @@ fn is_empty(line: &[u8]) -> io::Result<bool> {
 
 /// What follows a semicolon is of no interest to us.
 fn size(line: &[u8]) -> io::Result<u64> {
-    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let digits = line
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
     let text = str::from_utf8(digits).map_err(invalid)?;
     match digits.iter().all(u8::is_ascii_hexdigit) {
         true => u64::from_str_radix(text, 16).map_err(invalid),
@@ -174,13 +192,16 @@ mod tests {
 
     /// The status and the body, when the bytes come in parts of these sizes; how it ended.
     fn read(bytes: &[u8], sizes: &[usize]) -> io::Result<(u16, Vec<u8>, Next)> {
-        let (mut buffer, mut answer, mut body, mut rest) = (BytesMut::new(), None, Vec::new(), bytes);
+        let (mut buffer, mut answer, mut body, mut rest) =
+            (BytesMut::new(), None, Vec::new(), bytes);
         let mut sizes = sizes.iter().cycle();
         loop {
             if answer.is_none() {
                 answer = head(&mut buffer)?;
             }
-            let next = answer.as_mut().map_or(Ok(Next::More), |answer| answer.body_mut().next(&mut buffer))?;
+            let next = answer
+                .as_mut()
+                .map_or(Ok(Next::More), |answer| answer.body_mut().next(&mut buffer))?;
             match next {
                 Next::Data(data) => body.extend(data),
                 Next::More if !rest.is_empty() => {
@@ -188,7 +209,13 @@ mod tests {
                     buffer.extend_from_slice(part);
                     rest = left;
                 }
-                ended => return Ok((answer.map_or(0, |answer| answer.status().as_u16()), body, ended)),
+                ended => {
+                    return Ok((
+                        answer.map_or(0, |answer| answer.status().as_u16()),
+                        body,
+                        ended,
+                    ));
+                }
             }
         }
     }
@@ -196,24 +223,55 @@ mod tests {
     #[test]
     fn bodies_end_as_their_heads_say() {
         let cases: [(&str, u16, &str, Next); 8] = [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef", 200, "abc", Next::End),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc", 200, "abc", Next::More),
-            ("HTTP/1.1 403 \r\n\r\nuntil the end", 403, "until the end", Next::More),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef",
+                200,
+                "abc",
+                Next::End,
+            ),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc",
+                200,
+                "abc",
+                Next::More,
+            ),
+            (
+                "HTTP/1.1 403 \r\n\r\nuntil the end",
+                403,
+                "until the end",
+                Next::More,
+            ),
             ("HTTP/1.1 204 No Content\r\n\r\n", 204, "", Next::End),
             (
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nT: v\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: \
+                 Chunked\r\n\r\n3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nT: v\r\n\r\n",
                 200,
                 "abc0123456789",
                 Next::End,
             ),
-            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", 200, "abc", Next::More),
-            ("HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", 200, "a", Next::End),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+                200,
+                "abc",
+                Next::More,
+            ),
+            (
+                "HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: \
+                 1\r\n\r\na",
+                200,
+                "a",
+                Next::End,
+            ),
             ("HTTP/1.1 200 OK\r\nContent-L", 0, "", Next::More),
         ];
         for (bytes, status, body, end) in cases {
             for size in [1, 2, 7, 1000] {
                 let read = read(bytes.as_bytes(), &[size]).unwrap();
-                assert_eq!(read, (status, body.as_bytes().to_vec(), end.clone()), "{bytes:?} by {size}");
+                assert_eq!(
+                    read,
+                    (status, body.as_bytes().to_vec(), end.clone()),
+                    "{bytes:?} by {size}"
+                );
             }
         }
     }
@@ -250,11 +308,26 @@ mod tests {
             (long(MOST_LINE - 1), Some(MOST_LINE - 1)),
         ] {
             let mut buffer = BytesMut::from(bytes.as_str());
-            assert_eq!(line(&mut buffer, length_of).unwrap(), length, "{bytes:.80?}");
-            assert_eq!(buffer.len(), length.map_or(bytes.len(), |length| bytes.len() - length - 2), "{bytes:.80?}");
+            assert_eq!(
+                line(&mut buffer, length_of).unwrap(),
+                length,
+                "{bytes:.80?}"
+            );
+            assert_eq!(
+                buffer.len(),
+                length.map_or(bytes.len(), |length| bytes.len() - length - 2),
+                "{bytes:.80?}"
+            );
         }
         assert!(line(&mut BytesMut::from(long(MOST_LINE).as_str()), length_of).is_err());
-        assert_eq!(line(&mut BytesMut::from("x".repeat(MOST_LINE).as_str()), length_of).unwrap(), None);
+        assert_eq!(
+            line(
+                &mut BytesMut::from("x".repeat(MOST_LINE).as_str()),
+                length_of
+            )
+            .unwrap(),
+            None
+        );
     }
 
     proptest! {

@@ -1,5 +1,6 @@
-//! Credentials that do not stay what they are: certificates and keys are replaced in their files, programs give out others, and at boot there
-//! may be none yet. So the ways to the server are made when somebody asks, and anew when they are out of date.
+//! Credentials that do not stay what they are: certificates and keys are replaced in their files,
+//! programs give out others, and at boot there may be none yet. So the ways to the server are made
+//! when somebody asks, and anew when they are out of date.
 
 use super::{AccessError, Clients, client_files, config, ways};
 use crate::config::ApiAccess;
@@ -34,14 +35,21 @@ type Version = (u64, SystemTime, u64);
 
 impl Credentials {
     pub fn new(access: ApiAccess) -> Arc<Credentials> {
-        Arc::new(Credentials { access, made: Mutex::new(None), refused: AtomicBool::new(false) })
+        Arc::new(Credentials {
+            access,
+            made: Mutex::new(None),
+            refused: AtomicBool::new(false),
+        })
     }
 
     /// Who comes meanwhile waits for what the first one makes.
     async fn clients(&self) -> Result<Clients, AccessError> {
         let mut made = self.made.lock().await;
         let refused = self.refused.swap(false, Ordering::Relaxed);
-        if let Some(made) = made.as_ref().filter(|made| !refused && made.from.iter().all(is_current)) {
+        if let Some(made) = made
+            .as_ref()
+            .filter(|made| !refused && made.from.iter().all(is_current))
+        {
             return Ok(made.clients.clone());
         }
         match (self.make().await, made.as_ref()) {
@@ -51,7 +59,8 @@ impl Credentials {
                 Ok(clients)
             }
             (Err(error), Some(old)) => {
-                tracing::warn!(%error, "cannot use the credentials that are there now, going on with those of before");
+                tracing::warn!(%error, "cannot use the credentials that are there now, going on with those of \
+                                        before");
                 Ok(old.clients.clone())
             }
             (Err(error), None) => Err(error),
@@ -60,10 +69,15 @@ impl Credentials {
 
     async fn make(&self) -> Result<Made, AccessError> {
         // What changes from here on counts the next time.
-        let from = client_files(&self.access).into_iter().map(|path| (path.clone(), version(&path))).collect();
+        let from = client_files(&self.access)
+            .into_iter()
+            .map(|path| (path.clone(), version(&path)))
+            .collect();
         let config = config(&self.access).await?;
         // Programs that give out credentials take their time.
-        let clients = tokio::task::spawn_blocking(move || ways(&config)).await.map_err(AccessError::Broken)??;
+        let clients = tokio::task::spawn_blocking(move || ways(&config))
+            .await
+            .map_err(AccessError::Broken)??;
         Ok(Made { clients, from })
     }
 }

@@ -1,7 +1,9 @@
-//! A configuration as written down, be it in a file or with flags: a tree of values that is read leaf by leaf.
+//! A configuration as written down, be it in a file or with flags: a tree of values that is read
+//! leaf by leaf.
 //!
-//! Reading a leaf checks it, gives it its default, and remembers what came of it. So in the end it is known what was wrong,
-//! what nobody asked for, and how the whole configuration looks with its defaults.
+//! Reading a leaf checks it, gives it its default, and remembers what came of it. So in the end it
+//! is known what was wrong, what nobody asked for, and how the whole configuration looks with its
+//! defaults.
 
 use portico_model::duration;
 use serde_json::{Map, Value};
@@ -25,7 +27,14 @@ pub struct Document {
 impl Document {
     pub fn new(tree: Value, name: FieldName) -> Document {
         let resolved = Value::Object(Map::new());
-        Document { tree, name, resolved, asked: BTreeSet::new(), problems: Vec::new(), passed_over: Vec::new() }
+        Document {
+            tree,
+            name,
+            resolved,
+            asked: BTreeSet::new(),
+            problems: Vec::new(),
+            passed_over: Vec::new(),
+        }
     }
 
     /// How people call this field.
@@ -55,7 +64,8 @@ impl Document {
     }
 
     fn look(&self, path: &str) -> Option<&Value> {
-        path.split('.').try_fold(&self.tree, |value, key| value.get(key))
+        path.split('.')
+            .try_fold(&self.tree, |value, key| value.get(key))
     }
 
     fn resolve(&mut self, path: &str, value: Value) {
@@ -73,7 +83,11 @@ impl Document {
                 String::new()
             }
         };
-        let text = if text.is_empty() { default.to_owned() } else { text };
+        let text = if text.is_empty() {
+            default.to_owned()
+        } else {
+            text
+        };
         self.resolve(path, text.clone().into());
         text
     }
@@ -100,11 +114,20 @@ impl Document {
             Some(Value::String(text)) => text.parse().ok(),
             Some(_) => None,
         };
-        let value = number.filter(|number| found.is_none() || range.contains(number)).unwrap_or_else(|| {
-            let written = found.unwrap_or_default();
-            self.problem(path, format!("{written} is not a number from {} to {}", range.start(), range.end()));
-            default
-        });
+        let value = number
+            .filter(|number| found.is_none() || range.contains(number))
+            .unwrap_or_else(|| {
+                let written = found.unwrap_or_default();
+                self.problem(
+                    path,
+                    format!(
+                        "{written} is not a number from {} to {}",
+                        range.start(),
+                        range.end()
+                    ),
+                );
+                default
+            });
         self.resolve(path, value.into());
         value
     }
@@ -113,12 +136,18 @@ impl Document {
         let value = match self.find(path) {
             None => default,
             Some(Value::String(text)) => duration::parse(&text).unwrap_or_else(|| {
-                self.problem(path, format!("{text:?} is not a duration: write it like 30s, 250ms or 1h30m"));
+                self.problem(
+                    path,
+                    format!("{text:?} is not a duration: write it like 30s, 250ms or 1h30m"),
+                );
                 default
             }),
             Some(Value::Number(zero)) if zero.as_i64() == Some(0) => Duration::ZERO,
             Some(other) => {
-                self.problem(path, format!("{other} is not a duration: write it like 30s, 250ms or 1h30m"));
+                self.problem(
+                    path,
+                    format!("{other} is not a duration: write it like 30s, 250ms or 1h30m"),
+                );
                 default
             }
         };
@@ -141,8 +170,13 @@ impl Document {
     pub fn list(&mut self, path: &str) -> Vec<String> {
         let list: Option<Vec<String>> = match self.find(path) {
             None => Some(Vec::new()),
-            Some(Value::String(text)) => Some(text.split(',').map(|item| item.trim().to_owned()).collect()),
-            Some(Value::Array(items)) => items.into_iter().map(|item| item.as_str().map(str::to_owned)).collect(),
+            Some(Value::String(text)) => {
+                Some(text.split(',').map(|item| item.trim().to_owned()).collect())
+            }
+            Some(Value::Array(items)) => items
+                .into_iter()
+                .map(|item| item.as_str().map(str::to_owned))
+                .collect(),
             Some(_) => None,
         };
         let mut list = list.unwrap_or_else(|| {
@@ -154,20 +188,32 @@ impl Document {
         list
     }
 
-    /// An address to listen on, with or without a port. Empty is the default in a file (`None` where there is none), and
-    /// means "do not listen" where `empty_is_off`.
-    pub fn socket(&mut self, path: &str, default: SocketAddr, empty_is_off: bool) -> Option<SocketAddr> {
+    /// An address to listen on, with or without a port. Empty is the default in a file (`None`
+    /// where there is none), and means "do not listen" where `empty_is_off`.
+    pub fn socket(
+        &mut self,
+        path: &str,
+        default: SocketAddr,
+        empty_is_off: bool,
+    ) -> Option<SocketAddr> {
         if empty_is_off && self.find(path) == Some(Value::from("")) {
             self.resolve(path, "".into());
             return None;
         }
         let text = self.text(path, "");
-        let address = match (text.as_str(), text.parse::<SocketAddr>(), text.parse::<IpAddr>()) {
+        let address = match (
+            text.as_str(),
+            text.parse::<SocketAddr>(),
+            text.parse::<IpAddr>(),
+        ) {
             ("", _, _) => default,
             (_, Ok(address), _) if address.port() != 0 => address,
             (_, _, Ok(ip)) => SocketAddr::new(ip, default.port()),
             _ => {
-                self.problem(path, format!("{text:?} is not an address: write it like {default}"));
+                self.problem(
+                    path,
+                    format!("{text:?} is not an address: write it like {default}"),
+                );
                 default
             }
         };
@@ -177,7 +223,9 @@ impl Document {
 
     /// Something that has no meaning here: whether it was set to anything but nothing.
     pub fn meaningless(&mut self, path: &str) -> bool {
-        let Some(value) = self.find(path) else { return false };
+        let Some(value) = self.find(path) else {
+            return false;
+        };
         self.resolve(path, value.clone());
         says_something(&value)
     }
@@ -226,11 +274,17 @@ impl Document {
 
     fn collect_unknown(&self, above: &str, fields: &Map<String, Value>, unknown: &mut Vec<String>) {
         for (key, value) in fields {
-            let path = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
+            let path = if above.is_empty() {
+                key.clone()
+            } else {
+                format!("{above}.{key}")
+            };
             let below = format!("{path}.");
             match value {
                 _ if self.asked.contains(&path) => {}
-                Value::Object(inner) if self.asked.iter().any(|asked| asked.starts_with(&below)) => {
+                Value::Object(inner)
+                    if self.asked.iter().any(|asked| asked.starts_with(&below)) =>
+                {
                     self.collect_unknown(&path, inner, unknown);
                 }
                 // A section written as `section:` with nothing below it.

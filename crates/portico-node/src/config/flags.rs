@@ -1,4 +1,5 @@
-//! The flags: those of kube-proxy, each tied to the field of the configuration file that it stands for, and a few of our own.
+//! The flags: those of kube-proxy, each tied to the field of the configuration file that it stands
+//! for, and a few of our own.
 //!
 //! Only parsing to raw arguments happens here.
 
@@ -35,36 +36,87 @@ enum Takes {
 
 use Takes::{Gates, List, Switch, Value as One};
 
-const fn flag(name: &'static str, takes: Takes, fields: &'static [&'static str], help: &'static str) -> Flag {
-    Flag { name, takes, fields, always: false, effect: true, help }
+const fn flag(
+    name: &'static str,
+    takes: Takes,
+    fields: &'static [&'static str],
+    help: &'static str,
+) -> Flag {
+    Flag {
+        name,
+        takes,
+        fields,
+        always: false,
+        effect: true,
+        help,
+    }
 }
 
-const fn always(name: &'static str, takes: Takes, fields: &'static [&'static str], help: &'static str) -> Flag {
-    Flag { name, takes, fields, always: true, effect: true, help }
+const fn always(
+    name: &'static str,
+    takes: Takes,
+    fields: &'static [&'static str],
+    help: &'static str,
+) -> Flag {
+    Flag {
+        name,
+        takes,
+        fields,
+        always: true,
+        effect: true,
+        help,
+    }
 }
 
-const fn no_effect(name: &'static str, takes: Takes, fields: &'static [&'static str], why: &'static str) -> Flag {
-    Flag { name, takes, fields, always: true, effect: false, help: why }
+const fn no_effect(
+    name: &'static str,
+    takes: Takes,
+    fields: &'static [&'static str],
+    why: &'static str,
+) -> Flag {
+    Flag {
+        name,
+        takes,
+        fields,
+        always: true,
+        effect: false,
+        help: why,
+    }
 }
 
 const ONLY_GO: &str = "there is nothing like it here";
 
 pub const FLAGS: &[Flag] = &[
-    always("config", One("FILE"), &[], "Read a KubeProxyConfiguration; most flags do not count then"),
+    always(
+        "config",
+        One("FILE"),
+        &[],
+        "Read a KubeProxyConfiguration; most flags do not count then",
+    ),
     flag(
         "kubeconfig",
         One("FILE"),
         &["clientConnection.kubeconfig"],
         "How to reach the API server [default: the pod's own]",
     ),
-    always("master", One("URL"), &[], "Where the API server is, whatever the kubeconfig says"),
+    always(
+        "master",
+        One("URL"),
+        &[],
+        "Where the API server is, whatever the kubeconfig says",
+    ),
     always(
         "hostname-override",
         One("NAME"),
         &["hostnameOverride"],
         "The name of this Node [default: $NODE_NAME, the hostname]",
     ),
-    flag("proxy-mode", One("MODE"), &["mode"], "How to forward: nftables, iptables or ipvs [default: nftables]"),
+    flag(
+        "proxy-mode",
+        One("MODE"),
+        &["mode"],
+        "How to forward: nftables, iptables or ipvs [default: nftables]",
+    ),
     flag(
         "cluster-cidr",
         One("CIDR[,CIDR]"),
@@ -75,7 +127,8 @@ pub const FLAGS: &[Flag] = &[
         "detect-local-mode",
         One("MODE"),
         &["detectLocalMode"],
-        "How to tell the pods of this node: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix [default: ClusterCIDR]",
+        "How to tell the pods of this node: ClusterCIDR, NodeCIDR, BridgeInterface or \
+         InterfaceNamePrefix [default: ClusterCIDR]",
     ),
     flag(
         "pod-bridge-interface",
@@ -93,7 +146,8 @@ pub const FLAGS: &[Flag] = &[
         "nodeport-addresses",
         List("CIDR,..."),
         &["nodePortAddresses"],
-        "Where node ports answer: networks, or `primary` for the addresses of the Node [default: primary; in iptables and ipvs mode all]",
+        "Where node ports answer: networks, or `primary` for the addresses of the Node [default: \
+         primary; in iptables and ipvs mode all]",
     ),
     flag(
         "masquerade-all",
@@ -123,7 +177,8 @@ pub const FLAGS: &[Flag] = &[
         "ipvs-scheduler",
         One("NAME"),
         &["ipvs.scheduler"],
-        "How an endpoint is chosen, in ipvs mode: rr, wrr, lc, wlc, sh, dh, sed, nq, mh [default: rr]",
+        "How an endpoint is chosen, in ipvs mode: rr, wrr, lc, wlc, sh, dh, sed, nq, mh [default: \
+         rr]",
     ),
     flag(
         "ipvs-strict-arp",
@@ -173,7 +228,12 @@ pub const FLAGS: &[Flag] = &[
         &["metricsBindAddress"],
         "Where to show metrics, empty for nowhere [default: 127.0.0.1:10249]",
     ),
-    flag("bind-address", One("IP"), &["bindAddress"], "The primary address of this node, if the Node does not say it"),
+    flag(
+        "bind-address",
+        One("IP"),
+        &["bindAddress"],
+        "The primary address of this node, if the Node does not say it",
+    ),
     flag(
         "bind-address-hard-fail",
         Switch,
@@ -186,7 +246,12 @@ pub const FLAGS: &[Flag] = &[
         &["conntrack.maxPerCore"],
         "Connections to track per CPU, 0 to leave it [default: 32768]",
     ),
-    flag("conntrack-min", One("N"), &["conntrack.min"], "Connections to track at least [default: 131072]"),
+    flag(
+        "conntrack-min",
+        One("N"),
+        &["conntrack.min"],
+        "Connections to track at least [default: 131072]",
+    ),
     flag(
         "conntrack-tcp-timeout-established",
         One("DURATION"),
@@ -227,67 +292,172 @@ pub const FLAGS: &[Flag] = &[
         "data-dir",
         One("DIR"),
         &[],
-        "Remember the last known Services here, for a start without an API server; empty for nowhere [default: /var/lib/portico/node]",
+        "Remember the last known Services here, for a start without an API server; empty for \
+         nowhere [default: /var/lib/portico/node]",
     ),
     always(
         "static-services",
         One("DIR"),
         &[],
-        "Serve the Services and EndpointSlices in these files too, with or without an API server; empty for none [default: /run/portico/services]",
+        "Serve the Services and EndpointSlices in these files too, with or without an API server; \
+         empty for none [default: /run/portico/services]",
     ),
     always(
         "announce",
         One("WHEN"),
         &[],
-        "Announce addresses of load balancers: auto, where there are AddressPools, or off [default: auto]",
+        "Announce addresses of load balancers: auto, where there are AddressPools, or off \
+         [default: auto]",
     ),
     always(
         "announce-key-file",
         One("FILE"),
         &[],
-        "The key by which nodes know each other's heartbeats [default: the Secret kube-system/portico-announce]",
+        "The key by which nodes know each other's heartbeats [default: the Secret \
+         kube-system/portico-announce]",
     ),
-    always("announce-port", One("PORT"), &[], "The UDP port of heartbeats, the same on all nodes [default: 10262]"),
+    always(
+        "announce-port",
+        One("PORT"),
+        &[],
+        "The UDP port of heartbeats, the same on all nodes [default: 10262]",
+    ),
     always(
         "count-connections",
         Switch,
         &[],
-        "Count the connections of each endpoint when somebody reads the metrics, which takes a while where there are many",
+        "Count the connections of each endpoint when somebody reads the metrics, which takes a \
+         while where there are many",
     ),
-    always("cleanup", Switch, &[], "Remove the rules of all modes and exit"),
-    always("init-only", Switch, &[], "Do what needs full privileges and exit"),
-    always("write-config-to", One("FILE"), &[], "Write the configuration with its defaults and exit"),
-    always("v", One("LEVEL"), &["logging.verbosity"], "How much to log: 4 for debugging, 6 for everything"),
-    always("logging-format", One("FORMAT"), &["logging.format"], "text or json"),
-    flag("healthz-port", One("PORT"), &[], "Use --healthz-bind-address instead; 0 for nowhere"),
-    flag("metrics-port", One("PORT"), &[], "Use --metrics-bind-address instead; 0 for nowhere"),
+    always(
+        "cleanup",
+        Switch,
+        &[],
+        "Remove the rules of all modes and exit",
+    ),
+    always(
+        "init-only",
+        Switch,
+        &[],
+        "Do what needs full privileges and exit",
+    ),
+    always(
+        "write-config-to",
+        One("FILE"),
+        &[],
+        "Write the configuration with its defaults and exit",
+    ),
+    always(
+        "v",
+        One("LEVEL"),
+        &["logging.verbosity"],
+        "How much to log: 4 for debugging, 6 for everything",
+    ),
+    always(
+        "logging-format",
+        One("FORMAT"),
+        &["logging.format"],
+        "text or json",
+    ),
+    flag(
+        "healthz-port",
+        One("PORT"),
+        &[],
+        "Use --healthz-bind-address instead; 0 for nowhere",
+    ),
+    flag(
+        "metrics-port",
+        One("PORT"),
+        &[],
+        "Use --metrics-bind-address instead; 0 for nowhere",
+    ),
     flag(
         "feature-gates",
         Gates("NAME=BOOL,..."),
         &["featureGates"],
         "AllowServiceExternalIPs=false to serve no external IPs; others mean nothing here",
     ),
-    no_effect("config-sync-period", One("DURATION"), &["configSyncPeriod"], "the API server is watched"),
+    no_effect(
+        "config-sync-period",
+        One("DURATION"),
+        &["configSyncPeriod"],
+        "the API server is watched",
+    ),
     no_effect(
         "iptables-min-sync-period",
         One("DURATION"),
         &["iptables.minSyncPeriod", "nftables.minSyncPeriod"],
         "changes are installed at once",
     ),
-    no_effect("kube-api-burst", One("N"), &["clientConnection.burst"], "there are few requests"),
-    no_effect("kube-api-qps", One("N"), &["clientConnection.qps"], "there are few requests"),
-    no_effect("kube-api-content-type", One("TYPE"), &["clientConnection.contentType"], "JSON is spoken"),
+    no_effect(
+        "kube-api-burst",
+        One("N"),
+        &["clientConnection.burst"],
+        "there are few requests",
+    ),
+    no_effect(
+        "kube-api-qps",
+        One("N"),
+        &["clientConnection.qps"],
+        "there are few requests",
+    ),
+    no_effect(
+        "kube-api-content-type",
+        One("TYPE"),
+        &["clientConnection.contentType"],
+        "JSON is spoken",
+    ),
     no_effect("profiling", Switch, &["enableProfiling"], ONLY_GO),
-    no_effect("show-hidden-metrics-for-version", One("VERSION"), &["showHiddenMetricsForVersion"], ONLY_GO),
-    no_effect("ipvs-min-sync-period", One("DURATION"), &["ipvs.minSyncPeriod"], "changes are installed at once"),
+    no_effect(
+        "show-hidden-metrics-for-version",
+        One("VERSION"),
+        &["showHiddenMetricsForVersion"],
+        ONLY_GO,
+    ),
+    no_effect(
+        "ipvs-min-sync-period",
+        One("DURATION"),
+        &["ipvs.minSyncPeriod"],
+        "changes are installed at once",
+    ),
     no_effect("boot-id-file", One("FILE,..."), &[], ONLY_GO),
     no_effect("machine-id-file", One("FILE,..."), &[], ONLY_GO),
-    no_effect("vmodule", One("PATTERN=N,..."), &["logging.vmodule"], "PORTICO_LOG chooses what is logged"),
-    no_effect("log-flush-frequency", One("DURATION"), &["logging.flushFrequency"], "lines are written at once"),
-    no_effect("log-json-info-buffer-size", One("SIZE"), &["logging.options.json.infoBufferSize"], ONLY_GO),
-    no_effect("log-json-split-stream", Switch, &["logging.options.json.splitStream"], ONLY_GO),
-    no_effect("log-text-info-buffer-size", One("SIZE"), &["logging.options.text.infoBufferSize"], ONLY_GO),
-    no_effect("log-text-split-stream", Switch, &["logging.options.text.splitStream"], ONLY_GO),
+    no_effect(
+        "vmodule",
+        One("PATTERN=N,..."),
+        &["logging.vmodule"],
+        "PORTICO_LOG chooses what is logged",
+    ),
+    no_effect(
+        "log-flush-frequency",
+        One("DURATION"),
+        &["logging.flushFrequency"],
+        "lines are written at once",
+    ),
+    no_effect(
+        "log-json-info-buffer-size",
+        One("SIZE"),
+        &["logging.options.json.infoBufferSize"],
+        ONLY_GO,
+    ),
+    no_effect(
+        "log-json-split-stream",
+        Switch,
+        &["logging.options.json.splitStream"],
+        ONLY_GO,
+    ),
+    no_effect(
+        "log-text-info-buffer-size",
+        One("SIZE"),
+        &["logging.options.text.infoBufferSize"],
+        ONLY_GO,
+    ),
+    no_effect(
+        "log-text-split-stream",
+        Switch,
+        &["logging.options.text.splitStream"],
+        ONLY_GO,
+    ),
 ];
 
 /// The flag that sets a field, or else the field itself.
@@ -320,7 +490,11 @@ impl Arguments {
             let values = self.0.get(flag.name).into_iter().flatten();
             let value = match flag.takes {
                 List(_) => Value::from(values.flat_map(|text| text.split(',')).collect::<Vec<_>>()),
-                Gates(_) => values.flat_map(|text| text.split(',')).filter(|text| !text.is_empty()).map(gate).collect(),
+                Gates(_) => values
+                    .flat_map(|text| text.split(','))
+                    .filter(|text| !text.is_empty())
+                    .map(gate)
+                    .collect(),
                 Switch | One(_) => Value::from(values.last().map_or("", String::as_str)),
             };
             for field in flag.fields {
@@ -339,9 +513,15 @@ impl Arguments {
 
 impl FromArgMatches for Arguments {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let given =
-            |flag: &Flag| -> Option<Vec<String>> { Some(matches.get_many::<String>(flag.name)?.cloned().collect()) };
-        Ok(Arguments(FLAGS.iter().filter_map(|flag| Some((flag.name, given(flag)?))).collect()))
+        let given = |flag: &Flag| -> Option<Vec<String>> {
+            Some(matches.get_many::<String>(flag.name)?.cloned().collect())
+        };
+        Ok(Arguments(
+            FLAGS
+                .iter()
+                .filter_map(|flag| Some((flag.name, given(flag)?)))
+                .collect(),
+        ))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -352,7 +532,10 @@ impl FromArgMatches for Arguments {
 
 impl clap::Args for Arguments {
     fn augment_args(command: Command) -> Command {
-        command.version(env!("CARGO_PKG_VERSION")).args_override_self(true).args(FLAGS.iter().map(argument))
+        command
+            .version(env!("CARGO_PKG_VERSION"))
+            .args_override_self(true)
+            .args(FLAGS.iter().map(argument))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -361,8 +544,15 @@ impl clap::Args for Arguments {
 }
 
 fn argument(flag: &'static Flag) -> Arg {
-    let argument = Arg::new(flag.name).long(flag.name).help(flag.help).allow_hyphen_values(true);
-    let argument = if flag.name == "v" { argument.short('v') } else { argument };
+    let argument = Arg::new(flag.name)
+        .long(flag.name)
+        .help(flag.help)
+        .allow_hyphen_values(true);
+    let argument = if flag.name == "v" {
+        argument.short('v')
+    } else {
+        argument
+    };
     let argument = argument.hide(!flag.effect);
     match flag.takes {
         One(name) => argument.value_name(name).action(ArgAction::Set),
@@ -379,7 +569,12 @@ fn argument(flag: &'static Flag) -> Arg {
 /// Its name and value, which may be anything.
 fn gate(text: &str) -> (String, Value) {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
-    (name.trim().to_owned(), boolean(value.trim()).unwrap_or_else(|_| value.to_owned()).into())
+    (
+        name.trim().to_owned(),
+        boolean(value.trim())
+            .unwrap_or_else(|_| value.to_owned())
+            .into(),
+    )
 }
 
 /// The spellings that kube-proxy takes.

@@ -1,7 +1,10 @@
 //! What the fields of the configuration mean.
 
 use super::document::Document;
-use super::{API_VERSION, Announce, ApiAccess, Arguments, Config, DataDir, Ipvs, KIND, Logging, Mode, Surroundings};
+use super::{
+    API_VERSION, Announce, ApiAccess, Arguments, Config, DataDir, Ipvs, KIND, Logging, Mode,
+    Surroundings,
+};
 use crate::sysctl;
 use ipnet::IpNet;
 use portico_model::index::{DetectLocal, NodePortSetting, Settings};
@@ -20,20 +23,31 @@ const SYNC_PERIOD: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What is wrong is kept in the document; what comes back is of use only if nothing is.
-pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surroundings: &Surroundings) -> Config {
+pub fn read(
+    document: &mut Document,
+    arguments: &Arguments,
+    file: bool,
+    surroundings: &Surroundings,
+) -> Config {
     document.text("apiVersion", API_VERSION);
     document.text("kind", KIND);
     let mode = mode(document);
     let own_address = own_address(document);
-    // What is wrong with the section of another mode is no reason not to start; kube-proxy looks at that of iptables always.
-    let nftables = document.leniently(mode != Mode::Nftables, |document| section(document, Mode::Nftables));
+    // What is wrong with the section of another mode is no reason not to start; kube-proxy looks at
+    // that of iptables always.
+    let nftables = document.leniently(mode != Mode::Nftables, |document| {
+        section(document, Mode::Nftables)
+    });
     let iptables = section(document, Mode::Iptables);
     let (ipvs, ipvs_period) = document.leniently(mode != Mode::Ipvs, ipvs);
     let section = match mode {
         Mode::Nftables => nftables,
         Mode::Iptables => iptables,
         // As with kube-proxy, whose own section says nothing about masquerading.
-        Mode::Ipvs => Section { sync_period: ipvs_period, ..iptables },
+        Mode::Ipvs => Section {
+            sync_period: ipvs_period,
+            ..iptables
+        },
     };
     let kubeconfig = document.text("clientConnection.kubeconfig", "");
     let (wildcard, localhost): (IpAddr, IpAddr) = match own_address {
@@ -55,14 +69,32 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
         settings,
         ipvs,
         api: ApiAccess {
-            kubeconfig: Some(kubeconfig).filter(|path| !path.is_empty()).map(PathBuf::from),
-            server: arguments.text("master").filter(|url| !url.is_empty()).map(str::to_owned),
+            kubeconfig: Some(kubeconfig)
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
+            server: arguments
+                .text("master")
+                .filter(|url| !url.is_empty())
+                .map(str::to_owned),
         },
-        healthz: listen(document, arguments, "healthz", SocketAddr::new(wildcard, HEALTHZ_PORT), file),
-        metrics: listen(document, arguments, "metrics", SocketAddr::new(localhost, METRICS_PORT), file),
+        healthz: listen(
+            document,
+            arguments,
+            "healthz",
+            SocketAddr::new(wildcard, HEALTHZ_PORT),
+            file,
+        ),
+        metrics: listen(
+            document,
+            arguments,
+            "metrics",
+            SocketAddr::new(localhost, METRICS_PORT),
+            file,
+        ),
         bind_hard_fail: document.switch("bindAddressHardFail", false),
         sync_period: section.sync_period,
-        oom_score_adj: i32::try_from(document.number("oomScoreAdj", -1000..=1000, -999)).unwrap_or_default(),
+        oom_score_adj: i32::try_from(document.number("oomScoreAdj", -1000..=1000, -999))
+            .unwrap_or_default(),
         data_dir: match arguments.text("data-dir") {
             None => DataDir::Default(DEFAULT_DATA_DIR.into()),
             Some("") => DataDir::None,
@@ -80,17 +112,23 @@ pub fn read(document: &mut Document, arguments: &Arguments, file: bool, surround
     }
 }
 
-/// A file without a mode was written for a kube-proxy that uses iptables then. What it says of masquerading and of how often to compare
-/// is meant all the same. Says whether there was anything.
+/// A file without a mode was written for a kube-proxy that uses iptables then. What it says of
+/// masquerading and of how often to compare is meant all the same. Says whether there was anything.
 pub fn adopt_iptables(document: &mut Document) -> bool {
     const FIELDS: [&str; 3] = ["masqueradeAll", "masqueradeBit", "syncPeriod"];
-    let [from, to] = ["iptables", "nftables"].map(|section| FIELDS.map(|field| format!("{section}.{field}")));
+    let [from, to] =
+        ["iptables", "nftables"].map(|section| FIELDS.map(|field| format!("{section}.{field}")));
     if to.iter().any(|field| document.says(field)) {
         return false;
     }
     // Zero is a bit like any other.
-    let is_meant = |from: &String| document.says(from) || (from.ends_with("Bit") && document.has(from));
-    let said: Vec<_> = from.iter().zip(&to).filter(|(from, _)| is_meant(from)).collect();
+    let is_meant =
+        |from: &String| document.says(from) || (from.ends_with("Bit") && document.has(from));
+    let said: Vec<_> = from
+        .iter()
+        .zip(&to)
+        .filter(|(from, _)| is_meant(from))
+        .collect();
     said.iter().for_each(|(from, to)| document.copy(from, to));
     !said.is_empty()
 }
@@ -100,7 +138,10 @@ fn mode(document: &mut Document) -> Mode {
         "nftables" => return Mode::Nftables,
         "iptables" => return Mode::Iptables,
         "ipvs" => return Mode::Ipvs,
-        other => document.problem("mode", format!("{other:?} is not known; use nftables, iptables or ipvs")),
+        other => document.problem(
+            "mode",
+            format!("{other:?} is not known; use nftables, iptables or ipvs"),
+        ),
     }
     Mode::Nftables
 }
@@ -123,14 +164,21 @@ fn section(document: &mut Document, mode: Mode) -> Section {
 }
 
 /// What the kernel may have as modules `ip_vs_…`.
-const SCHEDULERS: [&str; 14] =
-    ["rr", "wrr", "lc", "wlc", "sh", "dh", "sed", "nq", "mh", "lblc", "lblcr", "fo", "ovf", "twos"];
+const SCHEDULERS: [&str; 14] = [
+    "rr", "wrr", "lc", "wlc", "sh", "dh", "sed", "nq", "mh", "lblc", "lblcr", "fo", "ovf", "twos",
+];
 
 /// The section of ipvs mode, and how often it is compared.
 fn ipvs(document: &mut Document) -> (Ipvs, Duration) {
     let scheduler = document.text("ipvs.scheduler", "rr");
     if !SCHEDULERS.contains(&scheduler.as_str()) {
-        document.problem("ipvs.scheduler", format!("{scheduler:?} is not known; use one of {}", SCHEDULERS.join(", ")));
+        document.problem(
+            "ipvs.scheduler",
+            format!(
+                "{scheduler:?} is not known; use one of {}",
+                SCHEDULERS.join(", ")
+            ),
+        );
     }
     let excluded = document.list("ipvs.excludeCIDRs");
     let texts: Vec<&str> = excluded.iter().map(String::as_str).collect();
@@ -153,7 +201,8 @@ fn own_address(document: &mut Document) -> IpAddr {
     })
 }
 
-/// `--healthz-port` and `--metrics-port` are older than the addresses; they count only without a file.
+/// `--healthz-port` and `--metrics-port` are older than the addresses; they count only without a
+/// file.
 fn listen(
     document: &mut Document,
     arguments: &Arguments,
@@ -168,16 +217,25 @@ fn listen(
             Err(_) => document.problem(&field, format!("--{flag}={text} is not a port")),
         }
     }
-    document.socket(&field, default, !file).filter(|_| default.port() != 0)
+    document
+        .socket(&field, default, !file)
+        .filter(|_| default.port() != 0)
 }
 
 fn node_name(document: &mut Document, surroundings: &Surroundings) -> String {
     let given = document.text("hostnameOverride", "");
     let from_environment = surroundings.node_name.as_deref().unwrap_or_default();
-    let candidates = [given.trim(), from_environment.trim(), surroundings.hostname.trim()];
+    let candidates = [
+        given.trim(),
+        from_environment.trim(),
+        surroundings.hostname.trim(),
+    ];
     let name = candidates.into_iter().find(|name| !name.is_empty());
     if name.is_none() {
-        document.problem("hostnameOverride", "this machine has no hostname: give the name of its Node");
+        document.problem(
+            "hostnameOverride",
+            "this machine has no hostname: give the name of its Node",
+        );
     }
     name.unwrap_or_default().to_lowercase()
 }
@@ -188,14 +246,21 @@ fn detect_local(document: &mut Document) -> DetectLocal {
     let prefix = document.text("detectLocal.interfaceNamePrefix", "");
     match document.text("detectLocalMode", "ClusterCIDR").as_str() {
         "NodeCIDR" => DetectLocal::NodeCidr,
-        "BridgeInterface" => DetectLocal::Bridge(required(document, "detectLocal.bridgeInterface", bridge)),
-        "InterfaceNamePrefix" => {
-            DetectLocal::InterfacePrefix(required(document, "detectLocal.interfaceNamePrefix", prefix))
+        "BridgeInterface" => {
+            DetectLocal::Bridge(required(document, "detectLocal.bridgeInterface", bridge))
         }
+        "InterfaceNamePrefix" => DetectLocal::InterfacePrefix(required(
+            document,
+            "detectLocal.interfaceNamePrefix",
+            prefix,
+        )),
         "ClusterCIDR" => DetectLocal::ClusterCidr(cluster_networks(document, &cluster)),
         other => {
             let known = "ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix";
-            document.problem("detectLocalMode", format!("{other:?} is not known; use {known}"));
+            document.problem(
+                "detectLocalMode",
+                format!("{other:?} is not known; use {known}"),
+            );
             DetectLocal::NodeCidr
         }
     }
@@ -210,11 +275,21 @@ fn required(document: &mut Document, path: &str, name: String) -> Arc<str> {
 
 /// One network, or one of each family.
 fn cluster_networks(document: &mut Document, text: &str) -> Vec<IpNet> {
-    let texts: Vec<&str> = text.split(',').map(str::trim).filter(|text| !text.is_empty()).collect();
+    let texts: Vec<&str> = text
+        .split(',')
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+        .collect();
     let networks = networks(document, "clusterCIDR", &texts);
-    let v4 = networks.iter().filter(|network| network.addr().is_ipv4()).count();
+    let v4 = networks
+        .iter()
+        .filter(|network| network.addr().is_ipv4())
+        .count();
     if v4 > 1 || networks.len() - v4 > 1 {
-        document.problem("clusterCIDR", format!("{text:?} must be one network, or one of IPv4 and one of IPv6"));
+        document.problem(
+            "clusterCIDR",
+            format!("{text:?} must be one network, or one of IPv4 and one of IPv6"),
+        );
     }
     networks
 }
@@ -224,7 +299,10 @@ fn networks(document: &mut Document, path: &str, texts: &[&str]) -> Vec<IpNet> {
     for text in texts {
         match text.parse::<IpNet>() {
             Ok(network) => networks.push(network.trunc()),
-            Err(_) => document.problem(path, format!("{text:?} is not a network: write it like 10.244.0.0/16")),
+            Err(_) => document.problem(
+                path,
+                format!("{text:?} is not a network: write it like 10.244.0.0/16"),
+            ),
         }
     }
     networks
@@ -238,7 +316,10 @@ fn node_ports(document: &mut Document, mode: Mode) -> NodePortSetting {
     match (texts.as_slice(), mode) {
         ([], Mode::Nftables) | (["primary"], _) => NodePortSetting::Primary,
         (texts, _) if texts.contains(&"primary") => {
-            document.problem("nodePortAddresses", "`primary` cannot be combined with networks");
+            document.problem(
+                "nodePortAddresses",
+                "`primary` cannot be combined with networks",
+            );
             NodePortSetting::Primary
         }
         (texts, mode) => NodePortSetting::Networks {
@@ -252,7 +333,10 @@ fn sysctls(document: &mut Document, node_ports: &NodePortSetting) -> sysctl::Set
     let mut limit = |path: &str, default: i64| {
         u32::try_from(document.number(path, 0..=i64::from(i32::MAX), default)).unwrap_or_default()
     };
-    let (max_per_core, min) = (limit("conntrack.maxPerCore", 32 << 10), limit("conntrack.min", 128 << 10));
+    let (max_per_core, min) = (
+        limit("conntrack.maxPerCore", 32 << 10),
+        limit("conntrack.min", 128 << 10),
+    );
     sysctl::Settings {
         conntrack_max_per_core: max_per_core,
         conntrack_min: min,
@@ -271,26 +355,41 @@ fn announce(document: &mut Document, arguments: &Arguments) -> Announce {
         "auto" => true,
         "off" => false,
         other => {
-            document.problem("--announce", format!("{other:?} is not known; use auto or off"));
+            document.problem(
+                "--announce",
+                format!("{other:?} is not known; use auto or off"),
+            );
             false
         }
     };
-    let port = arguments.text("announce-port").map_or(Some(ANNOUNCE_PORT), |text| text.parse().ok());
+    let port = arguments
+        .text("announce-port")
+        .map_or(Some(ANNOUNCE_PORT), |text| text.parse().ok());
     let port = port.filter(|port| *port != 0).unwrap_or_else(|| {
         document.problem("--announce-port", "is not a port from 1 to 65535");
         ANNOUNCE_PORT
     });
-    let key_file = arguments.text("announce-key-file").filter(|path| !path.is_empty());
-    Announce { enabled, key_file: key_file.map(PathBuf::from), port }
+    let key_file = arguments
+        .text("announce-key-file")
+        .filter(|path| !path.is_empty());
+    Announce {
+        enabled,
+        key_file: key_file.map(PathBuf::from),
+        port,
+    }
 }
 
 fn logging(document: &mut Document) -> Logging {
-    let verbosity = u32::try_from(document.number("logging.verbosity", 0..=i64::from(u32::MAX), 0)).unwrap_or_default();
+    let verbosity = u32::try_from(document.number("logging.verbosity", 0..=i64::from(u32::MAX), 0))
+        .unwrap_or_default();
     let json = match document.text("logging.format", "text").as_str() {
         "text" => false,
         "json" => true,
         other => {
-            document.problem("logging.format", format!("{other:?} is not known; use text or json"));
+            document.problem(
+                "logging.format",
+                format!("{other:?} is not known; use text or json"),
+            );
             false
         }
     };

@@ -155,7 +155,10 @@ pub struct Loaded {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read --config={path}: {source}", path = .path.display())]
-    Read { path: PathBuf, source: std::io::Error },
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{path} is not a configuration: {problem}", path = .path.display())]
     Decode { path: PathBuf, problem: String },
     #[error("{}", .0.join("; "))]
@@ -165,12 +168,18 @@ pub enum ConfigError {
 /// Read the file, if there is one, and make sense of it all.
 pub fn load(arguments: &Arguments) -> Result<Loaded, ConfigError> {
     let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let surroundings = Surroundings { node_name: std::env::var("NODE_NAME").ok(), hostname };
+    let surroundings = Surroundings {
+        node_name: std::env::var("NODE_NAME").ok(),
+        hostname,
+    };
     let file = match arguments.text("config").filter(|path| !path.is_empty()) {
         None => None,
         Some(path) => {
             let path = PathBuf::from(path);
-            let text = fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+            let text = fs::read_to_string(&path).map_err(|source| ConfigError::Read {
+                path: path.clone(),
+                source,
+            })?;
             Some((path, text))
         }
     };
@@ -189,35 +198,70 @@ pub fn interpret(
         Some((path, text)) => {
             let mut tree = decode(path, text)?;
             arguments.put_over(&mut tree, true);
-            let beside: Vec<String> =
-                arguments.given().filter(|flag| !flag.always).map(|flag| format!("--{}", flag.name)).collect();
+            let beside: Vec<String> = arguments
+                .given()
+                .filter(|flag| !flag.always)
+                .map(|flag| format!("--{}", flag.name))
+                .collect();
             if !beside.is_empty() {
-                warnings.push(format!("beside --config these flags do not count: {}", beside.join(", ")));
+                warnings.push(format!(
+                    "beside --config these flags do not count: {}",
+                    beside.join(", ")
+                ));
             }
             Document::new(tree, str::to_owned)
         }
     };
     if file.is_some() && !document.says("mode") {
         let what = "mode is not set: nftables is used, where kube-proxy would use iptables";
-        let rest = if meaning::adopt_iptables(&mut document) { "; what is said in iptables counts for it" } else { "" };
+        let rest = if meaning::adopt_iptables(&mut document) {
+            "; what is said in iptables counts for it"
+        } else {
+            ""
+        };
         warnings.push(format!("{what}{rest}"));
     }
     let mut config = meaning::read(&mut document, arguments, file.is_some(), surroundings);
-    warnings.extend(document.passed_over().into_iter().map(|problem| format!("of another mode, ignored: {problem}")));
-    without_effect(&mut document, arguments, (file.is_some(), config.mode), &mut warnings);
+    warnings.extend(
+        document
+            .passed_over()
+            .into_iter()
+            .map(|problem| format!("of another mode, ignored: {problem}")),
+    );
+    without_effect(
+        &mut document,
+        arguments,
+        (file.is_some(), config.mode),
+        &mut warnings,
+    );
     for field in document.unknown() {
         let line = file.as_ref().and_then(|(_, text)| line_of(text, &field));
-        let line = line.map(|line| format!(" (line {line})")).unwrap_or_default();
-        let what = if field.starts_with("featureGates.") { "feature gate here" } else { "field" };
-        warnings.push(format!("{field}{line}: there is no such {what}; it is ignored"));
+        let line = line
+            .map(|line| format!(" (line {line})"))
+            .unwrap_or_default();
+        let what = if field.starts_with("featureGates.") {
+            "feature gate here"
+        } else {
+            "field"
+        };
+        warnings.push(format!(
+            "{field}{line}: there is no such {what}; it is ignored"
+        ));
     }
     if config.settings.detect_local == DetectLocal::ClusterCidr(Vec::new()) {
-        let (mode, networks) = (document.name("detectLocalMode"), document.name("clusterCIDR"));
-        warnings.push(format!("{mode} is ClusterCIDR, but {networks} is not given: pods cannot be told from others"));
+        let (mode, networks) = (
+            document.name("detectLocalMode"),
+            document.name("clusterCIDR"),
+        );
+        warnings.push(format!(
+            "{mode} is ClusterCIDR, but {networks} is not given: pods cannot be told from others"
+        ));
     }
     if config.mode != Mode::Iptables && names_loopback(&config.settings.node_ports) {
         let (name, mode) = (document.name("nodePortAddresses"), config.mode.name());
-        warnings.push(format!("{name}: in {mode} mode node ports do not answer on loopback addresses"));
+        warnings.push(format!(
+            "{name}: in {mode} mode node ports do not answer on loopback addresses"
+        ));
     }
     let problems = document.problems();
     if !problems.is_empty() {
@@ -225,7 +269,11 @@ pub fn interpret(
     }
     config.resolved = document.resolved();
     config.file = file.map(|(path, _)| path);
-    Ok(Loaded { config, task: task(arguments), warnings })
+    Ok(Loaded {
+        config,
+        task: task(arguments),
+        warnings,
+    })
 }
 
 fn names_loopback(node_ports: &NodePortSetting) -> bool {
@@ -233,20 +281,31 @@ fn names_loopback(node_ports: &NodePortSetting) -> bool {
 }
 
 fn decode(path: &Path, text: &str) -> Result<Value, ConfigError> {
-    let bad = |problem: String| ConfigError::Decode { path: path.to_owned(), problem };
+    let bad = |problem: String| ConfigError::Decode {
+        path: path.to_owned(),
+        problem,
+    };
     let tree: Value = match text.trim_start().starts_with('{') {
         true => serde_json::from_str(text).map_err(|error| bad(error.to_string()))?,
         false => serde_saphyr::from_str(text).map_err(|error| bad(error.to_string()))?,
     };
-    let found = (tree.get("apiVersion").and_then(Value::as_str), tree.get("kind").and_then(Value::as_str));
+    let found = (
+        tree.get("apiVersion").and_then(Value::as_str),
+        tree.get("kind").and_then(Value::as_str),
+    );
     match found {
         (Some(API_VERSION), Some(KIND)) => Ok(tree),
-        _ => Err(bad(format!("it must begin with `apiVersion: {API_VERSION}` and `kind: {KIND}`"))),
+        _ => Err(bad(format!(
+            "it must begin with `apiVersion: {API_VERSION}` and `kind: {KIND}`"
+        ))),
     }
 }
 
 fn task(arguments: &Arguments) -> Task {
-    match arguments.text("write-config-to").filter(|path| !path.is_empty()) {
+    match arguments
+        .text("write-config-to")
+        .filter(|path| !path.is_empty())
+    {
         Some(path) => Task::WriteConfig(path.into()),
         None if arguments.switch("cleanup") => Task::Cleanup,
         None if arguments.switch("init-only") => Task::InitOnly,
@@ -269,7 +328,11 @@ fn without_effect(
             set |= document.meaningless(field);
         }
         // The section of another mode in a file is not meant for this one.
-        if set && (given || mode == Mode::Ipvs || !flag.fields.iter().all(|field| field.starts_with("ipvs."))) {
+        if set
+            && (given
+                || mode == Mode::Ipvs
+                || !flag.fields.iter().all(|field| field.starts_with("ipvs.")))
+        {
             let name = match (file && !given, flag.fields.first()) {
                 (true, Some(field)) => (*field).to_owned(),
                 _ => format!("--{}", flag.name),
@@ -289,7 +352,10 @@ fn without_effect(
 
 /// Fields of the file that are understood and mean nothing here.
 pub fn fields_without_effect() -> impl Iterator<Item = &'static str> {
-    let of_flags = flags::FLAGS.iter().filter(|flag| !flag.effect).flat_map(|flag| flag.fields.iter().copied());
+    let of_flags = flags::FLAGS
+        .iter()
+        .filter(|flag| !flag.effect)
+        .flat_map(|flag| flag.fields.iter().copied());
     of_flags.chain(NO_EFFECT.iter().map(|(field, _)| *field))
 }
 
@@ -299,8 +365,11 @@ fn line_of(text: &str, path: &str) -> Option<usize> {
     let mut found = None;
     for key in path.split('.') {
         let here = |line: &str| {
-            let line = line.trim_start_matches([' ', '\t', '{', ',', '-']).trim_start_matches('"');
-            line.strip_prefix(key).is_some_and(|rest| rest.trim_start_matches('"').trim_start().starts_with(':'))
+            let line = line
+                .trim_start_matches([' ', '\t', '{', ',', '-'])
+                .trim_start_matches('"');
+            line.strip_prefix(key)
+                .is_some_and(|rest| rest.trim_start_matches('"').trim_start().starts_with(':'))
         };
         found = Some(lines.find(|(_, line)| here(line))?.0 + 1);
     }

@@ -15,7 +15,12 @@ pub struct Listener {
 
 impl Listener {
     /// It would get what a node port takes.
-    pub fn is_in_the_way(&self, key: &PortKey, port: u16, addresses: &PerFamily<NodePortAddresses>) -> bool {
+    pub fn is_in_the_way(
+        &self,
+        key: &PortKey,
+        port: u16,
+        addresses: &PerFamily<NodePortAddresses>,
+    ) -> bool {
         let ip = self.address.ip();
         // `::` takes IPv4 as well, unless it was told not to.
         let family = Family::of(ip) == key.family || (ip.is_unspecified() && ip.is_ipv6());
@@ -41,7 +46,10 @@ pub fn listeners(root: &Path) -> Vec<Listener> {
         let line = |line: &str| {
             let mut fields = line.split_whitespace().skip(1);
             let (local, _remote, state) = (fields.next()?, fields.next()?, fields.next()?);
-            (state == waiting).then(|| parse(local)).flatten().map(|address| Listener { protocol, address })
+            (state == waiting)
+                .then(|| parse(local))
+                .flatten()
+                .map(|address| Listener { protocol, address })
         };
         text.lines().skip(1).filter_map(line).collect::<Vec<_>>()
     };
@@ -60,7 +68,10 @@ fn parse(text: &str) -> Option<SocketAddr> {
         4 => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
         _ => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
     };
-    Some(SocketAddr::new(ip.to_canonical(), u16::from_str_radix(port, 16).ok()?))
+    Some(SocketAddr::new(
+        ip.to_canonical(),
+        u16::from_str_radix(port, 16).ok()?,
+    ))
 }
 
 /// The ports that the kernel takes for the node's own connections.
@@ -72,19 +83,34 @@ pub struct Ephemeral {
 
 impl Ephemeral {
     pub fn contains(&self, port: u16) -> bool {
-        self.range.as_ref().is_some_and(|range| range.contains(&port))
+        self.range
+            .as_ref()
+            .is_some_and(|range| range.contains(&port))
             && !self.reserved.iter().any(|range| range.contains(&port))
     }
 }
 
 pub fn ephemeral(root: &Path) -> Ephemeral {
-    let read = |name: &str| fs::read_to_string(root.join("proc/sys/net/ipv4").join(name)).unwrap_or_default();
+    let read = |name: &str| {
+        fs::read_to_string(root.join("proc/sys/net/ipv4").join(name)).unwrap_or_default()
+    };
     let range = read("ip_local_port_range");
-    let mut bounds = range.split_whitespace().filter_map(|text| text.parse().ok());
-    let range = bounds.next().zip(bounds.next()).map(|(first, last)| first..=last);
+    let mut bounds = range
+        .split_whitespace()
+        .filter_map(|text| text.parse().ok());
+    let range = bounds
+        .next()
+        .zip(bounds.next())
+        .map(|(first, last)| first..=last);
     let reserved = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
     };
-    Ephemeral { range, reserved: read("ip_local_reserved_ports").split(',').filter_map(reserved).collect() }
+    Ephemeral {
+        range,
+        reserved: read("ip_local_reserved_ports")
+            .split(',')
+            .filter_map(reserved)
+            .collect(),
+    }
 }

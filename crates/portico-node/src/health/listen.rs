@@ -1,4 +1,5 @@
-//! Listening sockets for answers of a few hundred bytes: few connections, none that stays for nothing.
+//! Listening sockets for answers of a few hundred bytes: few connections, none that stays for
+//! nothing.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -31,19 +32,27 @@ pub enum Reach {
     BothFamilies,
 }
 
-/// Bind so that `0.0.0.0` and `[::]` both stand for every address of the node, if it speaks IPv6 at all.
+/// Bind so that `0.0.0.0` and `[::]` both stand for every address of the node, if it speaks IPv6 at
+/// all.
 pub fn bind_everywhere(address: SocketAddr) -> io::Result<TcpListener> {
     if !address.ip().is_unspecified() {
         return bind(address, Reach::OneFamily);
     }
-    match bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())), Reach::BothFamilies) {
+    match bind(
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())),
+        Reach::BothFamilies,
+    ) {
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => bind(address, Reach::OneFamily),
         bound => bound,
     }
 }
 
 pub fn bind(address: SocketAddr, reach: Reach) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     if address.is_ipv6() {
         socket.set_only_v6(reach == Reach::OneFamily)?;
     }
@@ -100,31 +109,50 @@ where
 
 /// A JSON answer: 200 if `good`, otherwise 503.
 pub fn json(good: bool, body: String) -> Answer {
-    let status = if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if good {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     plain(status, HeaderValue::from_static("application/json"), body)
 }
 
 /// What Prometheus reads.
 pub fn metrics(body: String) -> Answer {
-    plain(StatusCode::OK, HeaderValue::from_static(portico_metrics::CONTENT_TYPE), body)
+    plain(
+        StatusCode::OK,
+        HeaderValue::from_static(portico_metrics::CONTENT_TYPE),
+        body,
+    )
 }
 
 /// A page for people.
 pub fn text(body: String) -> Answer {
-    plain(StatusCode::OK, HeaderValue::from_static("text/plain; charset=utf-8"), body)
+    plain(
+        StatusCode::OK,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+        body,
+    )
 }
 
 pub fn not_found() -> Answer {
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
-    plain(StatusCode::NOT_FOUND, text, "404 page not found\n".to_owned())
+    plain(
+        StatusCode::NOT_FOUND,
+        text,
+        "404 page not found\n".to_owned(),
+    )
 }
 
 fn plain(status: StatusCode, content_type: HeaderValue, body: String) -> Answer {
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response
         .headers_mut()
-        .insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+        .insert(header::CONTENT_TYPE, content_type);
+    response.headers_mut().insert(
+        HeaderName::from_static("x-content-type-options"),
+        HeaderValue::from_static("nosniff"),
+    );
     response
 }

@@ -1,7 +1,8 @@
-//! The node answers for its health: `/healthz` and `/livez` for the whole node, and one port for each Service whose load
-//! balancers want to know whether it has endpoints here.
+//! The node answers for its health: `/healthz` and `/livez` for the whole node, and one port for
+//! each Service whose load balancers want to know whether it has endpoints here.
 //!
-//! [`state`] decides (pure), [`node`] and [`service`] are the two servers, [`listen`] is what they share.
+//! [`state`] decides (pure), [`node`] and [`service`] are the two servers, [`listen`] is what they
+//! share.
 
 pub mod listen;
 pub mod node;
@@ -21,7 +22,8 @@ use std::time::{Duration, Instant};
 pub struct Monitor(Arc<Mutex<Health>>);
 
 impl Monitor {
-    /// Unhealthy when changes wait for `limit` (kube-proxy: twice the sync period); only for the families `served`.
+    /// Unhealthy when changes wait for `limit` (kube-proxy: twice the sync period); only for the
+    /// families `served`.
     pub fn new(limit: Duration, served: &[Family]) -> Monitor {
         Monitor(Arc::new(Mutex::new(Health::new(limit, served, now()))))
     }
@@ -33,8 +35,16 @@ impl Monitor {
 
     /// Everything that came in is in the kernel.
     pub fn updated(&self, families: &[Family], now: Instant) {
-        let (mut health, now) = (self.lock(), Moment { steady: now, wall: Timestamp::now() });
-        families.iter().for_each(|family| health.updated(*family, now));
+        let (mut health, now) = (
+            self.lock(),
+            Moment {
+                steady: now,
+                wall: Timestamp::now(),
+            },
+        );
+        families
+            .iter()
+            .for_each(|family| health.updated(*family, now));
     }
 
     pub fn set_eligible(&self, eligible: bool) {
@@ -59,5 +69,8 @@ impl Monitor {
 }
 
 fn now() -> Moment {
-    Moment { steady: Instant::now(), wall: Timestamp::now() }
+    Moment {
+        steady: Instant::now(),
+        wall: Timestamp::now(),
+    }
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Answers given, by status code (`code="200"`): kube-proxy's `proxy_healthz_total` and `proxy_livez_total`.
+/// Answers given, by status code (`code="200"`): kube-proxy's `proxy_healthz_total` and
+/// `proxy_livez_total`.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
     pub healthz: Counts,
@@ -21,7 +22,12 @@ pub struct Answers {
 pub type Counts = Family<[(&'static str, &'static str); 1], Counter>;
 
 /// Serve until dropped. A port that is taken is tried again and again, unless that is `fatal`.
-pub async fn serve(address: SocketAddr, monitor: Monitor, answers: Answers, fatal: bool) -> io::Result<Infallible> {
+pub async fn serve(
+    address: SocketAddr,
+    monitor: Monitor,
+    answers: Answers,
+    fatal: bool,
+) -> io::Result<Infallible> {
     let listener = loop {
         match listen::bind_everywhere(address) {
             Ok(listener) => break listener,
@@ -31,7 +37,10 @@ pub async fn serve(address: SocketAddr, monitor: Monitor, answers: Answers, fata
         tokio::time::sleep(RETRY).await;
     };
     tracing::info!(%address, "serving healthz");
-    Ok(listen::serve(listener, move |request| respond(request, &monitor, &answers)).await)
+    Ok(listen::serve(listener, move |request| {
+        respond(request, &monitor, &answers)
+    })
+    .await)
 }
 
 fn respond(request: &Request<Incoming>, monitor: &Monitor, answers: &Answers) -> Answer {
@@ -43,7 +52,9 @@ fn respond(request: &Request<Incoming>, monitor: &Monitor, answers: &Answers) ->
 }
 
 fn counted(verdict: Verdict, counts: &Counts) -> Answer {
-    counts.get_or_create(&[("code", if verdict.good { "200" } else { "503" })]).inc();
+    counts
+        .get_or_create(&[("code", if verdict.good { "200" } else { "503" })])
+        .inc();
     listen::json(verdict.good, verdict.body)
 }
 

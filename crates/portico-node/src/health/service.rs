@@ -1,6 +1,7 @@
 //! Health-check node ports: a load balancer asks whether a Service has endpoints on this node.
 //!
-//! One task for each address that a Service's port is bound to: what happens to one of them does not touch the others.
+//! One task for each address that a Service's port is bound to: what happens to one of them does
+//! not touch the others.
 
 use super::Monitor;
 use super::listen::{self, Answer, Reach};
@@ -18,7 +19,8 @@ use tokio::task::JoinHandle;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-/// A port that cannot be listened on. Told once for each time it begins, for an Event on the Service.
+/// A port that cannot be listened on. Told once for each time it begins, for an Event on the
+/// Service.
 #[derive(Debug)]
 pub struct Failure {
     pub service: ServiceName,
@@ -44,7 +46,12 @@ struct Check {
 
 impl ServiceChecks {
     pub fn new(monitor: Monitor, on_failure: OnFailure) -> ServiceChecks {
-        ServiceChecks { monitor, on_failure, addresses: PerFamily::default(), checks: BTreeMap::new() }
+        ServiceChecks {
+            monitor,
+            on_failure,
+            addresses: PerFamily::default(),
+            checks: BTreeMap::new(),
+        }
     }
 
     /// Health checks that changed, with what they are now (`None`: gone).
@@ -61,13 +68,17 @@ impl ServiceChecks {
         }
         for (service, wanted) in changes {
             if let Some(wanted) = wanted {
-                self.checks.entry(service.clone()).or_insert_with(|| Check::new(*wanted)).update(*wanted);
+                self.checks
+                    .entry(service.clone())
+                    .or_insert_with(|| Check::new(*wanted))
+                    .update(*wanted);
                 self.listen(service).await;
             }
         }
     }
 
-    /// The addresses on which node ports answer: listeners on others are closed, the rest stays as it is.
+    /// The addresses on which node ports answer: listeners on others are closed, the rest stays as
+    /// it is.
     pub async fn set_addresses(&mut self, addresses: &PerFamily<NodePortAddresses>) {
         if self.addresses == *addresses {
             return;
@@ -81,9 +92,13 @@ impl ServiceChecks {
 
     /// Make the listeners of one Service those that are wanted.
     async fn listen(&mut self, service: &ServiceName) {
-        let Some(check) = self.checks.get_mut(service) else { return };
+        let Some(check) = self.checks.get_mut(service) else {
+            return;
+        };
         let wanted = addresses_of(&check.wanted, &self.addresses);
-        let (kept, gone) = std::mem::take(&mut check.listeners).into_iter().partition(|(at, _)| wanted.contains(at));
+        let (kept, gone) = std::mem::take(&mut check.listeners)
+            .into_iter()
+            .partition(|(at, _)| wanted.contains(at));
         check.listeners = kept;
         close(gone).await;
         for at in wanted {
@@ -102,27 +117,42 @@ impl ServiceChecks {
 
 impl Check {
     fn new(wanted: HealthCheck) -> Check {
-        Check { wanted, ready: PerFamily::default(), listeners: BTreeMap::new() }
+        Check {
+            wanted,
+            ready: PerFamily::default(),
+            listeners: BTreeMap::new(),
+        }
     }
 
     fn update(&mut self, wanted: HealthCheck) {
         self.wanted = wanted;
         for family in Family::BOTH {
-            self.ready.get(family).store(*wanted.ready.get(family), Ordering::Relaxed);
+            self.ready
+                .get(family)
+                .store(*wanted.ready.get(family), Ordering::Relaxed);
         }
     }
 }
 
 /// Where a health check is to be listened for.
-fn addresses_of(check: &HealthCheck, node_ports: &PerFamily<NodePortAddresses>) -> BTreeSet<IpAddr> {
+fn addresses_of(
+    check: &HealthCheck,
+    node_ports: &PerFamily<NodePortAddresses>,
+) -> BTreeSet<IpAddr> {
     let of_family = |family: Family| match node_ports.get(family) {
         NodePortAddresses::AllLocal { .. } => vec![any(family)],
         // A link-local address means nothing without its link; no load balancer asks there.
-        NodePortAddresses::Listed(listed) => {
-            listed.iter().copied().filter(|address| !is_link_local(*address)).collect()
-        }
+        NodePortAddresses::Listed(listed) => listed
+            .iter()
+            .copied()
+            .filter(|address| !is_link_local(*address))
+            .collect(),
     };
-    Family::BOTH.into_iter().filter(|family| *check.families.get(*family)).flat_map(of_family).collect()
+    Family::BOTH
+        .into_iter()
+        .filter(|family| *check.families.get(*family))
+        .flat_map(of_family)
+        .collect()
 }
 
 fn any(family: Family) -> IpAddr {
@@ -172,7 +202,11 @@ impl Answering {
             };
             if pause == FIRST_RETRY {
                 tracing::error!(service = %self.service, address = %self.address, %error, "cannot serve a health check, will try again");
-                on_failure(&Failure { service: self.service.clone(), address: self.address, error });
+                on_failure(&Failure {
+                    service: self.service.clone(),
+                    address: self.address,
+                    error,
+                });
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_RETRY);
@@ -191,7 +225,9 @@ impl Answering {
         });
         let mut answer = listen::json(ready > 0 && healthy, body.to_string());
         let weight = HeaderName::from_static("x-load-balancing-endpoint-weight");
-        answer.headers_mut().insert(weight, HeaderValue::from(ready));
+        answer
+            .headers_mut()
+            .insert(weight, HeaderValue::from(ready));
         answer
     }
 }

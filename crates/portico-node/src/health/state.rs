@@ -1,12 +1,13 @@
-//! Whether the node keeps up: decided from when changes came in and when they were applied. No clock in here.
+//! Whether the node keeps up: decided from when changes came in and when they were applied. No
+//! clock in here.
 
 use jiff::Timestamp;
 use portico_model::table::{Family, PerFamily};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
-/// A moment on both clocks: the steady one for deciding (a step of the wall clock must not make a node unhealthy), the
-/// wall clock for showing.
+/// A moment on both clocks: the steady one for deciding (a step of the wall clock must not make a
+/// node unhealthy), the wall clock for showing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     pub steady: Instant,
@@ -30,13 +31,21 @@ struct Progress {
 }
 
 impl Health {
-    /// Starting counts as an update: a node whose first table is never installed becomes unhealthy after `limit`.
+    /// Starting counts as an update: a node whose first table is never installed becomes unhealthy
+    /// after `limit`.
     pub fn new(limit: Duration, served: &[Family], now: Moment) -> Health {
         let mut families = PerFamily::default();
         for family in served {
-            *families.get_mut(*family) = Some(Progress { updated: now, waiting: None });
+            *families.get_mut(*family) = Some(Progress {
+                updated: now,
+                waiting: None,
+            });
         }
-        Health { limit, families, eligible: true }
+        Health {
+            limit,
+            families,
+            eligible: true,
+        }
     }
 
     /// A change came in that is not in the kernel yet.
@@ -49,7 +58,10 @@ impl Health {
     /// Everything that came in is in the kernel.
     pub fn updated(&mut self, family: Family, now: Moment) {
         if let Some(progress) = self.families.get_mut(family) {
-            *progress = Progress { updated: now, waiting: None };
+            *progress = Progress {
+                updated: now,
+                waiting: None,
+            };
         }
     }
 
@@ -64,11 +76,17 @@ impl Health {
 
     /// Changes of every family are applied in time.
     pub fn healthy(&self, now: Moment) -> bool {
-        Family::BOTH.iter().all(|family| self.families.get(*family).is_none_or(|progress| self.in_time(&progress, now)))
+        Family::BOTH.iter().all(|family| {
+            self.families
+                .get(*family)
+                .is_none_or(|progress| self.in_time(&progress, now))
+        })
     }
 
     fn in_time(&self, progress: &Progress, now: Moment) -> bool {
-        progress.waiting.is_none_or(|since| now.steady.saturating_duration_since(since) < self.limit)
+        progress
+            .waiting
+            .is_none_or(|since| now.steady.saturating_duration_since(since) < self.limit)
     }
 
     /// What `/healthz` answers: fit for new connections from outside.
@@ -76,15 +94,24 @@ impl Health {
         self.verdict(now, self.healthy(now) && self.eligible, Some(self.eligible))
     }
 
-    /// What `/livez` answers: there is no reason to restart the daemon. A node on its way out is alive.
+    /// What `/livez` answers: there is no reason to restart the daemon. A node on its way out is
+    /// alive.
     pub fn livez(&self, now: Moment) -> Verdict {
         self.verdict(now, self.healthy(now), None)
     }
 
     fn verdict(&self, now: Moment, good: bool, eligible: Option<bool>) -> Verdict {
-        // Clients of old take `lastUpdated` for the time of the last look, so that it is recent while all is well.
-        let updated = Family::BOTH.iter().filter_map(|family| self.families.get(*family).map(|p| p.updated.wall)).max();
-        let last = if good { now.wall } else { updated.unwrap_or(now.wall) };
+        // Clients of old take `lastUpdated` for the time of the last look, so that it is recent
+        // while all is well.
+        let updated = Family::BOTH
+            .iter()
+            .filter_map(|family| self.families.get(*family).map(|p| p.updated.wall))
+            .max();
+        let last = if good {
+            now.wall
+        } else {
+            updated.unwrap_or(now.wall)
+        };
         let mut body = json!({
             "lastUpdated": last.to_string(),
             "currentTime": now.wall.to_string(),
@@ -97,7 +124,10 @@ impl Health {
         if !status.is_empty() {
             body["status"] = status.into();
         }
-        Verdict { good, body: body.to_string() }
+        Verdict {
+            good,
+            body: body.to_string(),
+        }
     }
 
     fn status(&self, now: Moment) -> Map<String, Value> {
@@ -108,7 +138,10 @@ impl Health {
                 Family::V6 => "IPv6",
             };
             let updated = progress.updated.wall.to_string();
-            Some((name.to_owned(), json!({ "lastUpdated": updated, "healthy": self.in_time(&progress, now) })))
+            Some((
+                name.to_owned(),
+                json!({ "lastUpdated": updated, "healthy": self.in_time(&progress, now) }),
+            ))
         };
         Family::BOTH.into_iter().filter_map(of_family).collect()
     }

@@ -15,7 +15,10 @@ pub struct Got {
 impl Got {
     pub fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+        lines
+            .into_iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map_or("", |(_, value)| value)
     }
 
     pub fn json(&self) -> Value {
@@ -24,7 +27,11 @@ impl Got {
 }
 
 pub async fn get(address: SocketAddr, path: &str) -> Got {
-    request(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await
+    request(
+        address,
+        &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+    )
+    .await
 }
 
 /// Waits for somebody to listen.
@@ -35,12 +42,26 @@ pub async fn request(address: SocketAddr, text: &str) -> Got {
             Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     };
-    stream.write_all(text.as_bytes()).await.expect("the server reads");
+    stream
+        .write_all(text.as_bytes())
+        .await
+        .expect("the server reads");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("the server answers");
+    stream
+        .read_to_string(&mut answer)
+        .await
+        .expect("the server answers");
     let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    Got { status, head: head.to_owned(), body: body.to_owned() }
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .expect("a status");
+    Got {
+        status,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
 }
 
 pub async fn listens(address: SocketAddr) -> bool {

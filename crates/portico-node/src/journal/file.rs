@@ -50,7 +50,10 @@ impl Head {
             Head::Node(only) => (Kind::Node, only),
             Head::Cidr(only) => (Kind::Cidr, only),
         };
-        (key(kind, &metadata.namespace, &metadata.name), revision(metadata))
+        (
+            key(kind, &metadata.namespace, &metadata.name),
+            revision(metadata),
+        )
     }
 }
 
@@ -113,8 +116,18 @@ impl File {
             }
             Line::Journal { .. } => {}
         })?;
-        let useful = places.values().map(|place: &Place| u64::from(place.length)).sum();
-        let mut file = File { path, file, end, useful, places, unsynced: false };
+        let useful = places
+            .values()
+            .map(|place: &Place| u64::from(place.length))
+            .sum();
+        let mut file = File {
+            path,
+            file,
+            end,
+            useful,
+            places,
+            unsynced: false,
+        };
         file.file.set_len(end)?;
         if end == 0 {
             file.append(&header())?;
@@ -127,7 +140,10 @@ impl File {
         let mut offset = self.end;
         self.append(&lines.bytes)?;
         for (key, there, length) in &lines.entries {
-            let place = Place { offset, length: u32::try_from(*length).unwrap_or(u32::MAX) };
+            let place = Place {
+                offset,
+                length: u32::try_from(*length).unwrap_or(u32::MAX),
+            };
             self.put(Arc::clone(key), there.then_some(place));
             offset += *length as u64;
         }
@@ -158,7 +174,8 @@ impl File {
         !self.unsynced
     }
 
-    /// On an error the file is cut back to what it was, so that half a line is never followed by another.
+    /// On an error the file is cut back to what it was, so that half a line is never followed by
+    /// another.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Err(error) = self.file.write_all(bytes) {
             self.file.set_len(self.end)?;
@@ -186,7 +203,8 @@ impl File {
         for place in &in_order {
             reader.seek_relative((place.offset - position).cast_signed())?;
             let length = u64::from(place.length);
-            // Not `io::copy`: between files it asks the kernel, with some system calls for each line.
+            // Not `io::copy`: between files it asks the kernel, with some system calls for each
+            // line.
             line.resize(place.length as usize, 0);
             reader.read_exact(&mut line)?;
             writer.write_all(&line)?;
@@ -208,9 +226,15 @@ impl File {
 
 /// Another process with the same file would write over our lines.
 fn open_locked(path: &Path) -> io::Result<fs::File> {
-    let file = fs::File::options().read(true).append(true).create(true).open(path)?;
+    let file = fs::File::options()
+        .read(true)
+        .append(true)
+        .create(true)
+        .open(path)?;
     file.try_lock().map_err(|error| match error {
-        fs::TryLockError::WouldBlock => io::Error::other(format!("another process uses {}", path.display())),
+        fs::TryLockError::WouldBlock => {
+            io::Error::other(format!("another process uses {}", path.display()))
+        }
         fs::TryLockError::Error(error) => error,
     })?;
     Ok(file)
@@ -227,22 +251,34 @@ pub fn objects(path: &Path) -> io::Result<Vec<Object>> {
     Ok(objects.into_values().collect())
 }
 
-/// Every line, up to the last whole one; returns where that ends. A line that makes no sense is skipped; a file of another
-/// version is taken for empty.
-fn read<T: DeserializeOwned>(file: &fs::File, mut each: impl FnMut(Place, Line<T>)) -> io::Result<u64> {
+/// Every line, up to the last whole one; returns where that ends. A line that makes no sense is
+/// skipped; a file of another version is taken for empty.
+fn read<T: DeserializeOwned>(
+    file: &fs::File,
+    mut each: impl FnMut(Place, Line<T>),
+) -> io::Result<u64> {
     let mut reader = BufReader::new(file);
     let (mut line, mut end) = (Vec::new(), 0);
     loop {
         line.clear();
-        let length = u32::try_from(reader.read_until(b'\n', &mut line)?).map_err(io::Error::other)?;
+        let length =
+            u32::try_from(reader.read_until(b'\n', &mut line)?).map_err(io::Error::other)?;
         if line.last() != Some(&b'\n') {
             return Ok(end);
         }
         match (end, serde_json::from_slice(&line)) {
             (0, Ok(Line::<T>::Journal { version: VERSION })) => {}
             (0, _) => return Ok(0),
-            (_, Ok(line)) => each(Place { offset: end, length }, line),
-            (offset, Err(error)) => tracing::warn!(offset, %error, "a line of the journal makes no sense"),
+            (_, Ok(line)) => each(
+                Place {
+                    offset: end,
+                    length,
+                },
+                line,
+            ),
+            (offset, Err(error)) => {
+                tracing::warn!(offset, %error, "a line of the journal makes no sense")
+            }
         }
         end += u64::from(length);
     }

@@ -66,12 +66,16 @@ fn remembers_what_was_last() {
 #[test]
 fn what_changed_is_in_the_file_after_a_pause_and_not_at_the_end_only() {
     let directory = TempDir::new().unwrap();
-    let (journal, _) = Journal::open_with(directory.path(), "node1", Duration::from_millis(1)).unwrap();
+    let (journal, _) =
+        Journal::open_with(directory.path(), "node1", Duration::from_millis(1)).unwrap();
     for revision in 1..4 {
         journal.apply(service("a", revision));
         let start = Instant::now();
         while read(&directory) != [service("a", revision)] {
-            assert!(start.elapsed() < Duration::from_secs(60), "the change is not written");
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "the change is not written"
+            );
             std::thread::yield_now();
         }
     }
@@ -93,7 +97,9 @@ fn what_is_written_is_synced_once() {
 fn a_list_deletes_what_it_does_not_have() {
     let directory = TempDir::new().unwrap();
     let journal = open(&directory);
-    [service("a", 1), service("b", 2), slice("a", 3)].into_iter().for_each(|object| journal.apply(object));
+    [service("a", 1), service("b", 2), slice("a", 3)]
+        .into_iter()
+        .for_each(|object| journal.apply(object));
     journal.listed(Kind::Service, &HashSet::from([service("b", 0).name()]));
     drop(journal);
     assert_eq!(read(&directory), [service("b", 2), slice("a", 3)]);
@@ -140,7 +146,11 @@ fn a_torn_tail_is_ignored_and_written_over() {
         let journal = open(&directory);
         journal.apply(service("c", 3));
         drop(journal);
-        assert_eq!(read(&directory), [service("a", 1), service("c", 3)], "cut at {length}");
+        assert_eq!(
+            read(&directory),
+            [service("a", 1), service("c", 3)],
+            "cut at {length}"
+        );
     }
 }
 
@@ -162,7 +172,11 @@ fn a_line_without_sense_costs_only_itself() {
 fn another_version_is_taken_for_empty() {
     let directory = TempDir::new().unwrap();
     fs::create_dir_all(directory.path().join("node1")).unwrap();
-    fs::write(path(&directory), "{\"journal\":{\"version\":999}}\n{\"other\":1}\n").unwrap();
+    fs::write(
+        path(&directory),
+        "{\"journal\":{\"version\":999}}\n{\"other\":1}\n",
+    )
+    .unwrap();
     let journal = open(&directory);
     journal.apply(service("a", 1));
     drop(journal);

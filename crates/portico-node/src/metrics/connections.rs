@@ -1,4 +1,5 @@
-//! How many connections each endpoint has, by the connection tracker. It is asked when somebody reads the metrics.
+//! How many connections each endpoint has, by the connection tracker. It is asked when somebody
+//! reads the metrics.
 
 use portico_dataplane::conntrack::Conntrack;
 use prometheus_client::collector::Collector;
@@ -13,12 +14,22 @@ pub struct Connections;
 impl Collector for Connections {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let counted = Conntrack::open().and_then(|mut tracker| tracker.translated());
-        let counted = counted.inspect_err(|error| tracing::warn!(%error, "cannot count connections"));
+        let counted =
+            counted.inspect_err(|error| tracing::warn!(%error, "cannot count connections"));
         let help = "Connections that the node sends to an endpoint, by the connection tracker";
-        let mut family = encoder.encode_descriptor("portico_endpoint_connections", help, None, MetricType::Gauge)?;
+        let mut family = encoder.encode_descriptor(
+            "portico_endpoint_connections",
+            help,
+            None,
+            MetricType::Gauge,
+        )?;
         for ((protocol, endpoint), count) in counted.unwrap_or_default() {
-            let labels = [("endpoint", endpoint.to_string()), ("protocol", protocol.lower().to_owned())];
-            ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX)).encode(family.encode_family(&labels)?)?;
+            let labels = [
+                ("endpoint", endpoint.to_string()),
+                ("protocol", protocol.lower().to_owned()),
+            ];
+            ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX))
+                .encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

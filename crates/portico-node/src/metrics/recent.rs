@@ -1,4 +1,5 @@
-//! How long the last changes took, for the node's report: a few numbers that tell what histograms of the metrics tell in detail.
+//! How long the last changes took, for the node's report: a few numbers that tell what histograms
+//! of the metrics tell in detail.
 
 use portico_model::report::Programming;
 use std::collections::VecDeque;
@@ -21,7 +22,8 @@ impl Recent {
     pub fn saw(&self, took: Duration) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.changes += 1;
-        seen.micros.push_back(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        seen.micros
+            .push_back(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
         if seen.micros.len() > KEPT {
             seen.micros.pop_front();
         }
@@ -51,7 +53,12 @@ mod tests {
         assert_eq!(recent.summary(), None);
         recent.saw(Duration::from_secs(1));
         (1..=KEPT as u64).for_each(|micros| recent.saw(Duration::from_micros(micros)));
-        let told = Programming { changes: 101, last_micros: 100, median_micros: 51, worst_micros: 100 };
+        let told = Programming {
+            changes: 101,
+            last_micros: 100,
+            median_micros: 51,
+            worst_micros: 100,
+        };
         assert_eq!(recent.summary(), Some(told), "the slow one was long ago");
     }
 }

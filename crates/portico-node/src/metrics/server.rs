@@ -45,7 +45,10 @@ impl Pages {
             "/metrics" => (METRICS, aside(|| self.metrics.text())),
             "/healthz" => (TEXT, "ok".to_owned()),
             "/proxyMode" => (TEXT, self.mode.to_owned()),
-            "/configz" => (JSON, json!({ "kubeproxy.config.k8s.io": self.config }).to_string()),
+            "/configz" => (
+                JSON,
+                json!({ "kubeproxy.config.k8s.io": self.config }).to_string(),
+            ),
             _ => return listen::not_found(),
         };
         let mut answer = listen::json(true, body);

@@ -1,4 +1,5 @@
-//! The Services that took longest to install, by name. There is a label for each, so there are only a few.
+//! The Services that took longest to install, by name. There is a label for each, so there are only
+//! a few.
 
 use portico_model::table::ServiceName;
 use prometheus_client::collector::Collector;
@@ -30,7 +31,11 @@ impl Slowest {
         if let Some(known) = entries.iter_mut().find(|entry| entry.service == *service) {
             (known.took, known.seen) = (known.took.max(took), now);
         } else if entries.len() < MOST || entries.last().is_some_and(|last| last.took < took) {
-            entries.push(Entry { service: service.clone(), took, seen: now });
+            entries.push(Entry {
+                service: service.clone(),
+                took,
+                seen: now,
+            });
         } else {
             return;
         }
@@ -43,10 +48,14 @@ impl Collector for Slowest {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let name = "portico_service_programming_slowest_seconds";
-        let help = "The longest time from an event of the API server to its being installed, of the slowest Services";
+        let help = "The longest time from an event of the API server to its being installed, of the \
+                    slowest Services";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for entry in entries.iter() {
-            let labels = [("namespace", &*entry.service.namespace), ("service", &*entry.service.name)];
+            let labels = [
+                ("namespace", &*entry.service.namespace),
+                ("service", &*entry.service.name),
+            ];
             ConstGauge::new(entry.took.as_secs_f64()).encode(family.encode_family(&labels)?)?;
         }
         Ok(())

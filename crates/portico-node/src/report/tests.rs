@@ -24,12 +24,21 @@ async fn serve(answer: fn(&str, &str, usize) -> (u16, Value)) -> (Client, Reques
                 count += 1;
                 let _ = sender.send((method, name, body));
                 let answer = answer.to_string();
-                let head = format!("HTTP/1.1 {code} X\r\ncontent-length: {}\r\n\r\n", answer.len());
-                stream.write_all(format!("{head}{answer}").as_bytes()).await.unwrap();
+                let head = format!(
+                    "HTTP/1.1 {code} X\r\ncontent-length: {}\r\n\r\n",
+                    answer.len()
+                );
+                stream
+                    .write_all(format!("{head}{answer}").as_bytes())
+                    .await
+                    .unwrap();
             }
         }
     });
-    let access = ApiAccess { server: Some(url), kubeconfig: None };
+    let access = ApiAccess {
+        server: Some(url),
+        kubeconfig: None,
+    };
     (client::connect(&access).await.unwrap().requests, requests)
 }
 
@@ -37,19 +46,32 @@ async fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, String, V
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
-        stream.read_line(&mut line).await.ok().filter(|read| *read > 0)?;
+        stream
+            .read_line(&mut line)
+            .await
+            .ok()
+            .filter(|read| *read > 0)?;
         if line.trim().is_empty() {
             break;
         }
         lines.push(line);
     }
-    let length =
-        lines.iter().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
+    let length = lines.iter().find_map(|line| {
+        line.to_lowercase()
+            .strip_prefix("content-length: ")?
+            .trim()
+            .parse()
+            .ok()
+    });
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body).await.ok()?;
     let mut first = lines.first()?.split(' ');
     let (method, path) = (first.next()?.to_owned(), first.next()?.to_owned());
-    Some((method, path, serde_json::from_slice(&body).unwrap_or_default()))
+    Some((
+        method,
+        path,
+        serde_json::from_slice(&body).unwrap_or_default(),
+    ))
 }
 
 struct Rig {
@@ -63,15 +85,34 @@ impl Rig {
         let (client, requests) = serve(answer).await;
         let (installed, receiver) = watch::channel(None);
         let (announcing, announced) = watch::channel(None);
-        let about = About { mode: "nftables", healthz_port: Some(10256) };
+        let about = About {
+            mode: "nftables",
+            healthz_port: Some(10256),
+        };
         let recent = Recent::default();
         recent.saw(Duration::from_micros(1500));
-        tokio::spawn(send(client, "node1".into(), about, receiver, announced, recent, Rounds::by_chance()));
-        Rig { installed, announcing, requests }
+        tokio::spawn(send(
+            client,
+            "node1".into(),
+            about,
+            receiver,
+            announced,
+            recent,
+            Rounds::by_chance(),
+        ));
+        Rig {
+            installed,
+            announcing,
+            requests,
+        }
     }
 
     fn reach(&self, services: u64, slices: u64) {
-        self.installed.send_replace(Some(Installed { services, slices, ..Installed::default() }));
+        self.installed.send_replace(Some(Installed {
+            services,
+            slices,
+            ..Installed::default()
+        }));
     }
 
     async fn request(&mut self) -> (String, String, Value) {
@@ -81,8 +122,15 @@ impl Rig {
 
     async fn report(&mut self) -> NodeReport {
         let (method, name, body) = self.request().await;
-        assert_eq!((method.as_str(), name.as_str()), ("PATCH", "portico-node-node1"));
-        let text = body.pointer("/metadata/annotations/portico.dev~1report").unwrap().as_str().unwrap();
+        assert_eq!(
+            (method.as_str(), name.as_str()),
+            ("PATCH", "portico-node-node1")
+        );
+        let text = body
+            .pointer("/metadata/annotations/portico.dev~1report")
+            .unwrap()
+            .as_str()
+            .unwrap();
         serde_json::from_str(text).unwrap()
     }
 }
@@ -92,13 +140,26 @@ async fn a_change_is_told_with_what_changed_silently() {
     let mut rig = Rig::start(|_, _, _| (200, json!({}))).await;
     rig.reach(5, 6);
     let first = rig.report().await;
-    assert_eq!((first.services.as_str(), first.slices.as_str(), first.healthz_port), ("5", "6", Some(10256)));
+    assert_eq!(
+        (
+            first.services.as_str(),
+            first.slices.as_str(),
+            first.healthz_port
+        ),
+        ("5", "6", Some(10256))
+    );
     assert_eq!(first.mode, "nftables");
     assert_eq!(first.programming.unwrap().last_micros, 1500);
     rig.reach(5, 7);
-    rig.announcing.send_replace(Some(Announcing { members: vec!["node1".into()], sessions: vec![] }));
+    rig.announcing.send_replace(Some(Announcing {
+        members: vec!["node1".into()],
+        sessions: vec![],
+    }));
     let second = rig.report().await;
-    assert_eq!((second.slices.as_str(), second.announcing.unwrap().members), ("7", vec!["node1".to_owned()]));
+    assert_eq!(
+        (second.slices.as_str(), second.announcing.unwrap().members),
+        ("7", vec!["node1".to_owned()])
+    );
     rig.reach(9, 10);
     assert_eq!(rig.report().await.services, "9");
 }

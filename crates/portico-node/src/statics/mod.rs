@@ -1,7 +1,9 @@
-//! Static Services: files on this node with Services and EndpointSlices that it serves beside those of the API server, with or
-//! without one. They are watched, and what of them is in force is told in the folder, so that who wrote a file can rely on it.
+//! Static Services: files on this node with Services and EndpointSlices that it serves beside those
+//! of the API server, with or without one. They are watched, and what of them is in force is told
+//! in the folder, so that who wrote a file can rely on it.
 //!
-//! [`file`] reads one file, [`watch`] tells when to look, [`Folder`] knows what changed; [`serve`] is the task around them.
+//! [`file`] reads one file, [`watch`] tells when to look, [`Folder`] knows what changed; [`serve`]
+//! is the task around them.
 
 mod file;
 mod watch;
@@ -80,13 +82,20 @@ async fn follow(
     let watch = FolderWatch::open(&place.path)
         .inspect_err(|error| tracing::warn!(%error, "cannot watch static Services: looking at them all the time"))
         .ok();
-    let pause = if watch.is_some() { LOOK } else { LOOK_WITHOUT_WATCH };
+    let pause = if watch.is_some() {
+        LOOK
+    } else {
+        LOOK_WITHOUT_WATCH
+    };
     while place.is_still_there() {
         for change in folder.look(&place.path) {
             // The loop is gone only when everything ends.
             let _ = inputs.send(Input::Static(change)).await;
         }
-        let installed = Installed { mode: mode.to_owned(), files: in_force.borrow_and_update().clone() };
+        let installed = Installed {
+            mode: mode.to_owned(),
+            files: in_force.borrow_and_update().clone(),
+        };
         if let Err(error) = place.tell(&installed) {
             tracing::warn!(%error, "cannot tell which static Services are in force");
         }
@@ -119,14 +128,21 @@ impl Place {
             fs::TryLockError::Error(error) => error,
             fs::TryLockError::WouldBlock => io::Error::other("another process serves this folder"),
         })?;
-        Ok(Place { path: path.to_owned(), folder })
+        Ok(Place {
+            path: path.to_owned(),
+            folder,
+        })
     }
 
     /// Nobody removed it, or put another in its place.
     fn is_still_there(&self) -> bool {
         let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let ours = self.folder.metadata().map(id);
-        ours.is_ok_and(|ours| fs::metadata(&self.path).map(id).is_ok_and(|there| there == ours))
+        ours.is_ok_and(|ours| {
+            fs::metadata(&self.path)
+                .map(id)
+                .is_ok_and(|there| there == ours)
+        })
     }
 
     /// Written anew only where it says something else.
@@ -157,7 +173,8 @@ struct Known {
 }
 
 impl Folder {
-    /// Read everything and say what changed. A file that is bad, or cannot be read, stays what it was.
+    /// Read everything and say what changed. A file that is bad, or cannot be read, stays what it
+    /// was.
     fn look(&mut self, path: &Path) -> Vec<Change> {
         let found = match list(path) {
             Ok(found) => found,
@@ -166,15 +183,28 @@ impl Folder {
                 return Vec::new();
             }
         };
-        let gone: Vec<String> = self.files.keys().filter(|file| !found.contains(file)).cloned().collect();
-        let mut changes: Vec<Change> = gone.into_iter().filter_map(|file| self.forget(file)).collect();
+        let gone: Vec<String> = self
+            .files
+            .keys()
+            .filter(|file| !found.contains(file))
+            .cloned()
+            .collect();
+        let mut changes: Vec<Change> = gone
+            .into_iter()
+            .filter_map(|file| self.forget(file))
+            .collect();
         changes.extend(found.into_iter().filter_map(|file| self.read(path, file)));
         changes
     }
 
     fn forget(&mut self, file: String) -> Option<Change> {
         let gone = self.files.remove(&file)?.names;
-        (!gone.is_empty()).then_some(Change { file, version: None, objects: Vec::new(), gone })
+        (!gone.is_empty()).then_some(Change {
+            file,
+            version: None,
+            objects: Vec::new(),
+            gone,
+        })
     }
 
     fn read(&mut self, path: &Path, file: String) -> Option<Change> {
@@ -194,13 +224,26 @@ impl Folder {
         }
         known.seen = Some(version.clone());
         let objects = file::parse(&file, &text)
-            .inspect_err(|problem| tracing::warn!(file, "bad static Services, the file stays what it was: {problem}"))
+            .inspect_err(|problem| {
+                tracing::warn!(
+                    file,
+                    "bad static Services, the file stays what it was: {problem}"
+                )
+            })
             .ok()?;
         let names: Vec<Name> = objects.iter().map(Object::name).collect();
         let old = std::mem::replace(&mut known.names, names);
-        let gone = old.into_iter().filter(|name| !known.names.contains(name)).collect();
+        let gone = old
+            .into_iter()
+            .filter(|name| !known.names.contains(name))
+            .collect();
         tracing::info!(file, objects = objects.len(), "static Services");
-        Some(Change { file, version: Some(version), objects, gone })
+        Some(Change {
+            file,
+            version: Some(version),
+            objects,
+            gone,
+        })
     }
 }
 
@@ -208,8 +251,12 @@ impl Folder {
 fn list(path: &Path) -> io::Result<Vec<String>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
-        let Ok(name) = entry?.file_name().into_string() else { continue };
-        let is_ours = [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending));
+        let Ok(name) = entry?.file_name().into_string() else {
+            continue;
+        };
+        let is_ours = [".yaml", ".yml", ".json"]
+            .iter()
+            .any(|ending| name.ends_with(ending));
         if is_ours && !name.starts_with('.') {
             files.push(name);
         }
@@ -221,9 +268,13 @@ fn list(path: &Path) -> io::Result<Vec<String>> {
 
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    File::open(path)?
+        .take(MOST_BYTES + 1)
+        .read_to_string(&mut text)?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other(format!("it has more than {MOST_BYTES} bytes")));
+        return Err(io::Error::other(format!(
+            "it has more than {MOST_BYTES} bytes"
+        )));
     }
     Ok(text)
 }

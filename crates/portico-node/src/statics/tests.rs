@@ -2,8 +2,8 @@ use super::*;
 use crate::objects::Kind;
 use tokio::time::timeout;
 
-const SERVICE: &str =
-    "{apiVersion: v1, kind: Service, metadata: {name: NAME}, spec: {externalIPs: [192.0.2.1], ports: [{port: 80}]}}";
+const SERVICE: &str = "{apiVersion: v1, kind: Service, metadata: {name: NAME}, spec: {externalIPs: [192.0.2.1], \
+                       ports: [{port: 80}]}}";
 
 fn service(name: &str) -> String {
     SERVICE.replace("NAME", name)
@@ -21,8 +21,17 @@ fn brief(changes: &[Change]) -> Vec<(String, bool, Vec<String>, Vec<String>)> {
         name.name
     };
     let brief = |change: &Change| {
-        let objects = change.objects.iter().map(|object| name(object.name())).collect();
-        (change.file.clone(), change.version.is_some(), objects, change.gone.iter().cloned().map(name).collect())
+        let objects = change
+            .objects
+            .iter()
+            .map(|object| name(object.name()))
+            .collect();
+        (
+            change.file.clone(),
+            change.version.is_some(),
+            objects,
+            change.gone.iter().cloned().map(name).collect(),
+        )
     };
     changes.iter().map(brief).collect()
 }
@@ -37,13 +46,22 @@ fn only_what_changed_is_told() {
     write(path, "b.yaml", &service("two"));
     write(path, "notes.txt", "nothing of ours");
     write(path, ".hidden.yaml", &service("hidden"));
-    let first = [(text("a.yaml"), true, vec![text("one")], vec![]), (text("b.yaml"), true, vec![text("two")], vec![])];
+    let first = [
+        (text("a.yaml"), true, vec![text("one")], vec![]),
+        (text("b.yaml"), true, vec![text("two")], vec![]),
+    ];
     assert_eq!(brief(&known.look(path)), first);
     assert_eq!(known.look(path), []);
     write(path, "a.yaml", &service("three"));
-    assert_eq!(brief(&known.look(path)), [(text("a.yaml"), true, vec![text("three")], vec![text("one")])]);
+    assert_eq!(
+        brief(&known.look(path)),
+        [(text("a.yaml"), true, vec![text("three")], vec![text("one")])]
+    );
     fs::remove_file(path.join("b.yaml")).unwrap();
-    assert_eq!(brief(&known.look(path)), [(text("b.yaml"), false, vec![], vec![text("two")])]);
+    assert_eq!(
+        brief(&known.look(path)),
+        [(text("b.yaml"), false, vec![], vec![text("two")])]
+    );
 }
 
 #[test]
@@ -55,7 +73,13 @@ fn a_bad_file_stays_what_it_was_and_hurts_nobody() {
     write(path, "a.yaml", "kind: Service");
     write(path, "b.yaml", &service("two"));
     let changes = known.look(path);
-    assert_eq!(changes.iter().map(|change| change.file.as_str()).collect::<Vec<_>>(), ["b.yaml"]);
+    assert_eq!(
+        changes
+            .iter()
+            .map(|change| change.file.as_str())
+            .collect::<Vec<_>>(),
+        ["b.yaml"]
+    );
     assert_eq!(known.look(path), [], "complained about once");
     write(path, "a.yaml", &service("one"));
     assert_eq!(known.look(path).len(), 1, "good again");
@@ -65,7 +89,8 @@ fn a_bad_file_stays_what_it_was_and_hurts_nobody() {
     assert_eq!(known.look(path)[0].gone.len(), 1, "it had one");
 }
 
-/// Changes are heard of at once, what is in force is told, and of two who want to serve a folder one does.
+/// Changes are heard of at once, what is in force is told, and of two who want to serve a folder
+/// one does.
 #[tokio::test]
 async fn a_folder_is_served_by_one() {
     const SOON: Duration = Duration::from_secs(10);
@@ -73,9 +98,17 @@ async fn a_folder_is_served_by_one() {
     let path = folder.path().join("deep").join("down");
     let (inputs, mut received) = mpsc::channel(16);
     let (in_force, told) = flag::channel(InForce::new());
-    let serving = tokio::spawn(serve(path.clone(), "nftables", inputs.clone(), told, Rounds::by_chance()));
+    let serving = tokio::spawn(serve(
+        path.clone(),
+        "nftables",
+        inputs.clone(),
+        told,
+        Rounds::by_chance(),
+    ));
     let installed = async || loop {
-        let note = fs::read(path.join(INSTALLED)).ok().and_then(|text| serde_json::from_slice::<Installed>(&text).ok());
+        let note = fs::read(path.join(INSTALLED))
+            .ok()
+            .and_then(|text| serde_json::from_slice::<Installed>(&text).ok());
         match note {
             Some(note) => return note,
             None => tokio::time::sleep(Duration::from_millis(1)).await,
@@ -100,9 +133,17 @@ async fn a_folder_is_served_by_one() {
     .unwrap();
 
     let error = Place::take(&path).err().unwrap();
-    assert!(error.to_string().contains("another process serves this folder"));
+    assert!(
+        error
+            .to_string()
+            .contains("another process serves this folder")
+    );
     fs::rename(&path, folder.path().join("elsewhere")).unwrap();
-    assert_eq!(next().await.version, None, "a folder that was taken away is empty");
+    assert_eq!(
+        next().await.version,
+        None,
+        "a folder that was taken away is empty"
+    );
     serving.abort();
     assert!(serving.await.unwrap_err().is_cancelled());
     assert!(Place::take(&path).is_ok(), "the next one may");

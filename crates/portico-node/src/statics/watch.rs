@@ -42,15 +42,20 @@ impl FolderWatch {
     }
 }
 
-#[expect(unsafe_code, reason = "the runtime has to be promised that the descriptor stays open")]
+#[expect(
+    unsafe_code,
+    reason = "the runtime has to be promised that the descriptor stays open"
+)]
 fn registered(file: File) -> io::Result<AsyncFd<File>> {
-    // SAFETY: a `File` owns its descriptor, always returns the same one, and closes it only when dropped.
+    // SAFETY: a `File` owns its descriptor, always returns the same one, and closes it only when
+    // dropped.
     unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) }.map_err(io::Error::from)
 }
 
 #[expect(unsafe_code, reason = "the standard library has no inotify")]
 fn open(path: &CString) -> io::Result<OwnedFd> {
-    // SAFETY: the descriptor is new and owned by nobody else; the path ends with a zero byte and outlives the call.
+    // SAFETY: the descriptor is new and owned by nobody else; the path ends with a zero byte and
+    // outlives the call.
     unsafe {
         let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
         if fd < 0 {

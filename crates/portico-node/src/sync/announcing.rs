@@ -1,4 +1,5 @@
-//! What there is to announce, held back until it is in the kernel: traffic that a node attracts it must be able to forward.
+//! What there is to announce, held back until it is in the kernel: traffic that a node attracts it
+//! must be able to forward.
 
 use crate::announce::Announceables;
 use portico_model::announce::Announceable;
@@ -21,6 +22,7 @@ impl Held {
     /// The kernel has everything. The first time there is something to tell even if it is nothing.
     pub fn release(&mut self) -> Option<Announceables> {
         let first = !std::mem::replace(&mut self.begun, true);
-        (first || !self.waiting.is_empty()).then(|| std::mem::take(&mut self.waiting).into_iter().collect())
+        (first || !self.waiting.is_empty())
+            .then(|| std::mem::take(&mut self.waiting).into_iter().collect())
     }
 }

@@ -1,4 +1,5 @@
-//! Health-check node ports: a load balancer is told of endpoints on this node when the kernel leads there, and at once of those that are gone.
+//! Health-check node ports: a load balancer is told of endpoints on this node when the kernel leads
+//! there, and at once of those that are gone.
 
 use portico_model::table::{Family, HealthCheck, ServiceName};
 use std::collections::BTreeMap;
@@ -14,12 +15,15 @@ impl HeldChecks {
 
     /// What may be told: all of it if the kernel has everything.
     pub fn release(&mut self, done: bool) -> Option<Vec<(ServiceName, Option<HealthCheck>)>> {
-        let may = |_: &ServiceName, check: &mut Option<HealthCheck>| done || !check.is_some_and(attracts);
+        let may =
+            |_: &ServiceName, check: &mut Option<HealthCheck>| done || !check.is_some_and(attracts);
         let released: Vec<_> = self.0.extract_if(.., may).collect();
         (!released.is_empty()).then_some(released)
     }
 }
 
 fn attracts(check: HealthCheck) -> bool {
-    Family::BOTH.iter().any(|family| *check.ready.get(*family) > 0)
+    Family::BOTH
+        .iter()
+        .any(|family| *check.ready.get(*family) > 0)
 }

@@ -1,5 +1,5 @@
-//! What a node that forwards nothing yet begins with, before the lists are there: the Services that others need to start, and
-//! the static ones, one of which may be the way to the API server.
+//! What a node that forwards nothing yet begins with, before the lists are there: the Services that
+//! others need to start, and the static ones, one of which may be the way to the API server.
 
 use crate::objects::Object;
 use crate::statics::Change;
@@ -24,19 +24,27 @@ impl Early {
     pub fn set_static(&mut self, change: &Change) {
         self.due = true;
         match change.version {
-            Some(_) => self.statics.insert(change.file.clone(), change.objects.clone()),
+            Some(_) => self
+                .statics
+                .insert(change.file.clone(), change.objects.clone()),
             None => self.statics.remove(&change.file),
         };
     }
 
-    /// What is to be installed now. Where an earlier process left rules these stay until everything is known: they are more
-    /// than what we could put in their place.
+    /// What is to be installed now. Where an earlier process left rules these stay until everything
+    /// is known: they are more than what we could put in their place.
     pub fn take(&mut self, dataplane: &mut dyn Dataplane) -> Option<Vec<Object>> {
         if !std::mem::take(&mut self.due) {
             return None;
         }
         let is_fresh = || !dataplane.is_installed().unwrap_or(true);
         let is_fresh = *self.is_fresh.get_or_insert_with(is_fresh);
-        is_fresh.then(|| self.first.iter().chain(self.statics.values().flatten()).cloned().collect())
+        is_fresh.then(|| {
+            self.first
+                .iter()
+                .chain(self.statics.values().flatten())
+                .cloned()
+                .collect()
+        })
     }
 }

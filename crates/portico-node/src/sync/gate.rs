@@ -1,5 +1,5 @@
-//! When enough is known to install a first table: what an earlier process left in the kernel must not be replaced by half
-//! of what there is.
+//! When enough is known to install a first table: what an earlier process left in the kernel must
+//! not be replaced by half of what there is.
 
 use crate::objects::Kind;
 use std::time::{Duration, Instant};
@@ -22,8 +22,18 @@ pub struct Gate {
 impl Gate {
     /// `pod_networks`: the Node is to say which addresses its pods have.
     pub fn new(now: Instant, pod_networks: bool) -> Gate {
-        let pod_networks = if pod_networks { now + POD_NETWORKS } else { now };
-        Gate { services: false, slices: false, node: now + NODE, pod_networks, began: now }
+        let pod_networks = if pod_networks {
+            now + POD_NETWORKS
+        } else {
+            now
+        };
+        Gate {
+            services: false,
+            slices: false,
+            node: now + NODE,
+            pod_networks,
+            began: now,
+        }
     }
 
     /// All of a kind are known.
@@ -82,7 +92,9 @@ mod tests {
     fn waits_for_the_networks_of_pods() {
         let now = Instant::now();
         let mut gate = Gate::new(now, true);
-        [Kind::Node, Kind::Service, Kind::Slice].into_iter().for_each(|kind| gate.listed(kind));
+        [Kind::Node, Kind::Service, Kind::Slice]
+            .into_iter()
+            .for_each(|kind| gate.listed(kind));
         assert!(!gate.is_open(now));
         gate.pod_networks_known();
         assert!(gate.is_open(now));

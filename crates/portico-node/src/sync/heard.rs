@@ -1,5 +1,6 @@
-//! What the API server has told since the start. What was remembered of it is out of date, and may come in later all the same: to read it
-//! takes a while, in which a server that was slow to answer may have answered.
+//! What the API server has told since the start. What was remembered of it is out of date, and may
+//! come in later all the same: to read it takes a while, in which a server that was slow to answer
+//! may have answered.
 
 use crate::objects::{Kind, Name, Object};
 use std::collections::HashSet;

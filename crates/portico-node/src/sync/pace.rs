@@ -1,5 +1,6 @@
-//! Whether a step may go before what others do on the machine. A single change takes a fraction of a millisecond, and somebody waits for
-//! it; lists, bursts and comparisons of everything take long, and nobody may be kept from running for long.
+//! Whether a step may go before what others do on the machine. A single change takes a fraction of
+//! a millisecond, and somebody waits for it; lists, bursts and comparisons of everything take long,
+//! and nobody may be kept from running for long.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,12 @@ pub struct Pace {
 impl Pace {
     /// From a start, which is much work.
     pub fn new(now: Instant) -> Pace {
-        Pace { calm_at: now + REST, window: now, steps: 0, spent: Duration::ZERO }
+        Pace {
+            calm_at: now + REST,
+            window: now,
+            steps: 0,
+            spent: Duration::ZERO,
+        }
     }
 
     /// A step begins, large or not: may it go first?
@@ -56,7 +62,10 @@ mod tests {
         let mut pace = Pace::new(start);
         assert!(!pace.step(false, at(10)), "it has just started");
         assert!(pace.step(false, at(600)) && pace.step(false, at(601)));
-        assert!(!pace.step(true, at(700)) && !pace.step(false, at(1100)), "much was done a moment ago");
+        assert!(
+            !pace.step(true, at(700)) && !pace.step(false, at(1100)),
+            "much was done a moment ago"
+        );
         assert!(pace.step(false, at(1300)));
     }
 
@@ -86,6 +95,9 @@ mod tests {
         for step in 0..40_000_u64 {
             first += u64::from(pace.step(false, start + REST + Duration::from_micros(100 * step)));
         }
-        assert!(first <= 700, "{first} of 40000 steps in four seconds went first");
+        assert!(
+            first <= 700,
+            "{first} of 40000 steps in four seconds went first"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How far the kernel is: the resource versions up to which everything is installed, and what of it is not.
+//! How far the kernel is: the resource versions up to which everything is installed, and what of it
+//! is not.
 
 use crate::objects::Kind;
 use crate::report::Installed;
@@ -37,15 +38,20 @@ impl Reporting {
         }
     }
 
-    /// A load balancer's condition says on how many nodes it is live. Nobody looks at the rest before the next renewal, and thousands
-    /// of nodes that each tell of each change would be a load of its own.
+    /// A load balancer's condition says on how many nodes it is live. Nobody looks at the rest
+    /// before the next renewal, and thousands of nodes that each tell of each change would be a
+    /// load of its own.
     pub fn is_awaited(&mut self) {
         self.awaited = true;
     }
 
     pub fn changed(&mut self, update: &Update) {
         let may_end = !self.behind.is_empty() && !update.changes.is_empty();
-        self.look |= may_end || update.problems.iter().any(|problem| problem.kind == "Service");
+        self.look |= may_end
+            || update
+                .problems
+                .iter()
+                .any(|problem| problem.kind == "Service");
     }
 
     pub fn failed(&mut self, error: &ApplyError) {
@@ -54,7 +60,9 @@ impl Reporting {
 
     /// When there is something to look for though nothing comes in.
     pub fn due(&self) -> Option<Instant> {
-        self.looked.filter(|_| self.look).map(|looked| looked + LOOK)
+        self.looked
+            .filter(|_| self.look)
+            .map(|looked| looked + LOOK)
     }
 
     /// A step is over; `done` if the kernel has everything that came in.
@@ -76,7 +84,9 @@ impl Reporting {
         report.send_if_modified(|told| {
             let first = told.is_none();
             // Before the first table is in, there is nothing to tell.
-            let (Some(services), Some(slices)) = (self.services, self.slices) else { return false };
+            let (Some(services), Some(slices)) = (self.services, self.slices) else {
+                return false;
+            };
             if first && !done {
                 return false;
             }
@@ -88,7 +98,10 @@ impl Reporting {
                 urgent |= is_newer && std::mem::take(&mut self.awaited);
                 (told.services, told.slices) = (services, slices);
             }
-            if told.trouble != self.trouble || told.behind != self.behind || told.more_behind != self.more_behind {
+            if told.trouble != self.trouble
+                || told.behind != self.behind
+                || told.more_behind != self.more_behind
+            {
                 told.trouble.clone_from(&self.trouble);
                 told.behind.clone_from(&self.behind);
                 told.more_behind = self.more_behind;
@@ -101,10 +114,14 @@ impl Reporting {
     fn look_for_conflicts(&mut self, frontends: &FrontendIndex) {
         let mut losers = BTreeMap::new();
         for conflict in frontends.conflicts() {
-            losers.entry(conflict.loser.service.to_string()).or_insert_with(|| conflict.to_string());
+            losers
+                .entry(conflict.loser.service.to_string())
+                .or_insert_with(|| conflict.to_string());
         }
         self.more_behind = losers.len().saturating_sub(MOST_BEHIND);
         let behind = losers.into_iter().take(MOST_BEHIND);
-        self.behind = behind.map(|(service, reason)| Behind { service, reason }).collect();
+        self.behind = behind
+            .map(|(service, reason)| Behind { service, reason })
+            .collect();
     }
 }

@@ -20,7 +20,8 @@ enum Call {
     Tend,
 }
 
-/// A dataplane in memory. It checks what it is told as the kernel would, and fails when the script says so.
+/// A dataplane in memory. It checks what it is told as the kernel would, and fails when the script
+/// says so.
 #[derive(Default)]
 struct Kernel {
     rules: NodeRules,
@@ -55,7 +56,10 @@ impl Kernel {
                 doing: "sending".to_owned(),
                 source: io::Error::from_raw_os_error(libc::ENOBUFS),
             }),
-            _ => Ok(Report { drift: std::mem::take(&mut self.drift), ..Report::default() }),
+            _ => Ok(Report {
+                drift: std::mem::take(&mut self.drift),
+                ..Report::default()
+            }),
         }
     }
 }
@@ -80,7 +84,12 @@ impl Dataplane for Fake {
         assert_eq!(kernel.rules, *rules, "new rules need a replace");
         for change in changes {
             assert_ne!(change.before, change.after);
-            assert_eq!(kernel.ports.get(&change.key), change.before.as_ref(), "{}", change.key);
+            assert_eq!(
+                kernel.ports.get(&change.key),
+                change.before.as_ref(),
+                "{}",
+                change.key
+            );
             match &change.after {
                 Some(port) => kernel.ports.insert(change.key.clone(), Arc::clone(port)),
                 None => kernel.ports.remove(&change.key),
@@ -123,7 +132,10 @@ struct FakeFlows(Arc<Mutex<Vec<Change>>>);
 impl Flows for FakeFlows {
     fn changed(&mut self, changes: &[Change], _: &ForwardingTable, _: Instant) -> Ended {
         self.0.lock().unwrap().extend_from_slice(changes);
-        Ended { v4: changes.len(), v6: 0 }
+        Ended {
+            v4: changes.len(),
+            v6: 0,
+        }
     }
 
     fn check(&mut self, _: &ForwardingTable) -> Ended {
@@ -174,7 +186,12 @@ fn parts(kernel: &Fake, ended: &FakeFlows, now: Instant) -> Parts {
 impl Rig {
     fn new() -> Rig {
         let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
-        Rig { syncer: Syncer::new(parts(&kernel, &ended, now), now), kernel, ended, now }
+        Rig {
+            syncer: Syncer::new(parts(&kernel, &ended, now), now),
+            kernel,
+            ended,
+            now,
+        }
     }
 
     /// With one Service of one endpoint.
@@ -234,19 +251,35 @@ fn service(name: &str, address: &str) -> Object {
     service.spec.type_ = "ClusterIP".to_owned();
     service.spec.cluster_ip = address.to_owned();
     service.spec.cluster_ips = vec![address.to_owned()];
-    service.spec.ports = vec![Port { protocol: "TCP".to_owned(), port: 80, ..Port::default() }];
+    service.spec.ports = vec![Port {
+        protocol: "TCP".to_owned(),
+        port: 80,
+        ..Port::default()
+    }];
     Object::Service(Box::new(service))
 }
 
 fn slice(service: &str, addresses: &[&str]) -> Object {
-    let mut slice = EndpointSlice { address_type: "IPv4".to_owned(), ..EndpointSlice::default() };
+    let mut slice = EndpointSlice {
+        address_type: "IPv4".to_owned(),
+        ..EndpointSlice::default()
+    };
     slice.metadata.name = format!("{service}-1");
     slice.metadata.namespace = "default".to_owned();
-    slice.metadata.labels.insert("kubernetes.io/service-name".to_owned(), service.to_owned());
-    let port = SlicePort { name: Some(String::new()), protocol: Some("TCP".to_owned()), port: Some(8080) };
+    slice
+        .metadata
+        .labels
+        .insert("kubernetes.io/service-name".to_owned(), service.to_owned());
+    let port = SlicePort {
+        name: Some(String::new()),
+        protocol: Some("TCP".to_owned()),
+        port: Some(8080),
+    };
     slice.ports = Some(vec![port]);
-    let endpoint =
-        |address: &&str| SliceEndpoint { addresses: vec![(*address).to_owned()], ..SliceEndpoint::default() };
+    let endpoint = |address: &&str| SliceEndpoint {
+        addresses: vec![(*address).to_owned()],
+        ..SliceEndpoint::default()
+    };
     slice.endpoints = Some(addresses.iter().map(endpoint).collect());
     Object::Slice(Box::new(slice))
 }
@@ -254,7 +287,10 @@ fn slice(service: &str, addresses: &[&str]) -> Object {
 fn node(address: &str) -> Object {
     let mut node = Node::default();
     node.metadata.name = "node1".to_owned();
-    node.status.addresses = vec![NodeAddress { type_: "InternalIP".to_owned(), address: address.to_owned() }];
+    node.status.addresses = vec![NodeAddress {
+        type_: "InternalIP".to_owned(),
+        address: address.to_owned(),
+    }];
     Object::Node(Box::new(node))
 }
 
@@ -263,7 +299,10 @@ fn nothing_is_installed_before_everything_is_listed() {
     let mut rig = Rig::new();
     rig.apply(service("a", "10.0.0.1"));
     rig.step();
-    rig.take(Input::Listed(Kind::Service, HashSet::from([service("a", "").name()])));
+    rig.take(Input::Listed(
+        Kind::Service,
+        HashSet::from([service("a", "").name()]),
+    ));
     rig.step();
     assert_eq!(rig.kernel.calls(), []);
     assert_eq!(rig.syncer.deadline(), None);
@@ -300,7 +339,14 @@ fn after_an_error_everything_is_compared() {
 #[test]
 fn a_kernel_that_keeps_failing_is_not_hammered() {
     let mut rig = Rig::installed();
-    let before = rig.syncer.index.table().ports.iter().next().map(|(_, port)| port.clone());
+    let before = rig
+        .syncer
+        .index
+        .table()
+        .ports
+        .iter()
+        .next()
+        .map(|(_, port)| port.clone());
     rig.kernel.fail(&[true, true, true, false]);
     rig.apply(slice("a", &["10.1.0.2"]));
     rig.step();
@@ -316,7 +362,10 @@ fn a_kernel_that_keeps_failing_is_not_hammered() {
     // Flows are ended for all that changed meanwhile, seen from what the kernel had.
     let ended = rig.ended.0.lock().unwrap();
     let after = rig.syncer.index.table().ports.clone();
-    let of_a = ended.iter().find(|change| &*change.key.service.name == "a").unwrap();
+    let of_a = ended
+        .iter()
+        .find(|change| &*change.key.service.name == "a")
+        .unwrap();
     assert_eq!((ended.len(), of_a.before.clone()), (2, before));
     assert_eq!(of_a.after.as_ref(), after.get(&of_a.key));
 }
@@ -329,7 +378,10 @@ fn new_rules_are_compared_as_a_whole() {
     let follow_ups = rig.step();
     assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
     let listed = NodePortAddresses::Listed(vec!["172.30.0.11".parse().unwrap()]);
-    assert!(matches!(&follow_ups[..], [FollowUp::NodePortAddresses(now)] if now.v4 == listed), "{follow_ups:?}");
+    assert!(
+        matches!(&follow_ups[..], [FollowUp::NodePortAddresses(now)] if now.v4 == listed),
+        "{follow_ups:?}"
+    );
 }
 
 #[test]
@@ -358,7 +410,10 @@ fn a_disturbance_is_repaired_at_once_but_not_for_ever() {
     rig.step();
     assert_eq!(rig.kernel.calls(), []);
     rig.wake();
-    assert_eq!((rig.now, rig.kernel.calls()), (repaired + CALM, vec![Call::Replace(1)]));
+    assert_eq!(
+        (rig.now, rig.kernel.calls()),
+        (repaired + CALM, vec![Call::Replace(1)])
+    );
 }
 
 #[test]
@@ -373,7 +428,11 @@ fn what_had_to_wait_is_done_when_it_is_due() {
     rig.kernel.fail(&[true]);
     rig.step();
     rig.wake();
-    assert_eq!(rig.kernel.calls(), [Call::Tend, Call::Replace(1)], "what the kernel has then is not known");
+    assert_eq!(
+        rig.kernel.calls(),
+        [Call::Tend, Call::Replace(1)],
+        "what the kernel has then is not known"
+    );
 }
 
 #[test]
@@ -398,7 +457,10 @@ fn differences_are_somebody_elses_only_if_nothing_of_ours_failed() {
     let drift = |rig: &Rig| rig.kernel.0.lock().unwrap().drift = vec!["chain gone".to_owned()];
     let repairs = |rig: &Rig, count: u32| {
         let text = rig.syncer.parts.metrics.text();
-        assert!(text.contains(&format!("portico_drift_repairs_total {count}\n")), "{text}");
+        assert!(
+            text.contains(&format!("portico_drift_repairs_total {count}\n")),
+            "{text}"
+        );
     };
     drift(&rig);
     rig.kernel.fail(&[true, false]);
@@ -415,18 +477,31 @@ fn a_list_deletes_what_is_gone() {
     let mut rig = Rig::installed();
     rig.apply(service("b", "10.0.0.2"));
     rig.step();
-    rig.take(Input::Listed(Kind::Service, HashSet::from([service("b", "").name()])));
+    rig.take(Input::Listed(
+        Kind::Service,
+        HashSet::from([service("b", "").name()]),
+    ));
     rig.step();
     assert!(rig.is_in_sync());
     let kernel = rig.kernel.0.lock().unwrap();
-    assert_eq!(kernel.ports.keys().map(|key| key.service.name.as_ref()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(
+        kernel
+            .ports
+            .keys()
+            .map(|key| key.service.name.as_ref())
+            .collect::<Vec<_>>(),
+        ["b"]
+    );
 }
 
 #[test]
 fn first_things_are_first_on_an_empty_node() {
     let mut rig = Rig::new();
     rig.apply(service("tail", "10.0.0.9"));
-    rig.take(Input::First(vec![service("kubernetes", "10.0.0.1"), slice("kubernetes", &["172.30.0.1"])]));
+    rig.take(Input::First(vec![
+        service("kubernetes", "10.0.0.1"),
+        slice("kubernetes", &["172.30.0.1"]),
+    ]));
     rig.step();
     assert_eq!(rig.kernel.calls(), [Call::Replace(1)]);
     rig.apply(service("kubernetes", "10.0.0.1"));
@@ -446,11 +521,18 @@ fn a_node_that_forwards_already_keeps_what_it_has() {
 #[test]
 fn what_was_known_last_counts_until_there_is_a_list() {
     let mut rig = Rig::new();
-    rig.take(Input::Remembered(vec![service("a", "10.0.0.1"), slice("a", &["10.1.0.1"]), service("old", "10.0.0.2")]));
+    rig.take(Input::Remembered(vec![
+        service("a", "10.0.0.1"),
+        slice("a", &["10.1.0.1"]),
+        service("old", "10.0.0.2"),
+    ]));
     rig.step();
     assert_eq!(rig.kernel.calls(), [Call::Replace(2)]);
     rig.apply(service("a", "10.0.0.1"));
-    rig.take(Input::Listed(Kind::Service, HashSet::from([service("a", "").name()])));
+    rig.take(Input::Listed(
+        Kind::Service,
+        HashSet::from([service("a", "").name()]),
+    ));
     rig.step();
     assert_eq!(rig.kernel.calls(), [Call::Apply(1)]);
     assert!(rig.is_in_sync());
@@ -464,19 +546,40 @@ fn what_was_known_last_counts_until_there_is_a_list() {
 fn what_was_known_last_is_older_than_what_was_heard() {
     let mut rig = Rig::new();
     rig.apply(service("moved", "10.0.0.7"));
-    rig.syncer.take(Input::Delete(service("gone", "").name(), rig.now), rig.now);
+    rig.syncer
+        .take(Input::Delete(service("gone", "").name(), rig.now), rig.now);
     rig.apply(slice("moved", &["10.1.0.1"]));
-    rig.take(Input::Listed(Kind::Slice, HashSet::from([slice("moved", &[]).name()])));
-    let old = [service("moved", "10.0.0.1"), service("gone", "10.0.0.2"), service("same", "10.0.0.3")];
+    rig.take(Input::Listed(
+        Kind::Slice,
+        HashSet::from([slice("moved", &[]).name()]),
+    ));
+    let old = [
+        service("moved", "10.0.0.1"),
+        service("gone", "10.0.0.2"),
+        service("same", "10.0.0.3"),
+    ];
     let old_slices = ["moved", "same"].map(|name| slice(name, &["10.1.0.9"]));
-    rig.take(Input::Remembered(old.into_iter().chain(old_slices).collect()));
+    rig.take(Input::Remembered(
+        old.into_iter().chain(old_slices).collect(),
+    ));
     rig.step();
     let kernel = rig.kernel.0.lock().unwrap();
     let found = kernel.ports.iter().map(|(key, port)| {
-        let endpoints = port.cluster.iter().map(|endpoint| endpoint.address.to_string()).collect::<Vec<_>>();
-        (&*key.service.name, port.frontends[0].address.unwrap().to_string(), endpoints)
+        let endpoints = port
+            .cluster
+            .iter()
+            .map(|endpoint| endpoint.address.to_string())
+            .collect::<Vec<_>>();
+        (
+            &*key.service.name,
+            port.frontends[0].address.unwrap().to_string(),
+            endpoints,
+        )
     });
-    let expected = [("moved", "10.0.0.7", vec!["10.1.0.1"]), ("same", "10.0.0.3", vec![])];
+    let expected = [
+        ("moved", "10.0.0.7", vec!["10.1.0.1"]),
+        ("same", "10.0.0.3", vec![]),
+    ];
     assert_eq!(
         found.collect::<Vec<_>>(),
         expected.map(|(name, address, endpoints)| (
@@ -493,13 +596,23 @@ fn the_own_address_counts_as_one_of_the_node() {
     let mut parts = parts(&kernel, &ended, now);
     parts.settings.own_address = Some("172.30.0.99".parse().unwrap());
     let mut syncer = Syncer::new(parts, now);
-    syncer.take(Input::Addresses(vec!["172.30.0.99".parse().unwrap(), "172.30.0.11".parse().unwrap()]), now);
+    syncer.take(
+        Input::Addresses(vec![
+            "172.30.0.99".parse().unwrap(),
+            "172.30.0.11".parse().unwrap(),
+        ]),
+        now,
+    );
     for object in [None, Some(node("172.30.0.11"))] {
         object.into_iter().for_each(|object| syncer.apply(&object));
         syncer.step(now);
         let listed = NodePortAddresses::Listed(vec!["172.30.0.99".parse().unwrap()]);
         assert_eq!(syncer.index.table().rules.node_ports.v4, listed);
-        assert_eq!(syncer.index.eligible(), syncer.node.is_some(), "to know the address is not to know the node");
+        assert_eq!(
+            syncer.index.eligible(),
+            syncer.node.is_some(),
+            "to know the address is not to know the node"
+        );
     }
 }
 
@@ -507,21 +620,32 @@ fn the_own_address_counts_as_one_of_the_node() {
 fn addresses_that_never_change_are_told() {
     let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
     let mut parts = parts(&kernel, &ended, now);
-    parts.settings.node_ports = NodePortSetting::Networks { networks: Vec::new(), loopback: true };
+    parts.settings.node_ports = NodePortSetting::Networks {
+        networks: Vec::new(),
+        loopback: true,
+    };
     let told = Syncer::new(parts, now).step(now);
     let all = NodePortAddresses::AllLocal { loopback: true };
-    assert!(matches!(&told[..], [FollowUp::NodePortAddresses(addresses)] if addresses.v4 == all), "{told:?}");
+    assert!(
+        matches!(&told[..], [FollowUp::NodePortAddresses(addresses)] if addresses.v4 == all),
+        "{told:?}"
+    );
 }
 
 #[test]
 fn new_node_ports_are_told_once() {
     let mut rig = Rig::installed();
-    let Object::Service(mut service) = service("b", "10.0.0.2") else { unreachable!() };
+    let Object::Service(mut service) = service("b", "10.0.0.2") else {
+        unreachable!()
+    };
     service.spec.type_ = "NodePort".to_owned();
     service.spec.ports[0].node_port = 30080;
     rig.apply(Object::Service(service.clone()));
     let told = rig.step();
-    assert!(matches!(&told[..], [FollowUp::NodePorts(new)] if new.len() == 1 && new[0].1 == 30080), "{told:?}");
+    assert!(
+        matches!(&told[..], [FollowUp::NodePorts(new)] if new.len() == 1 && new[0].1 == 30080),
+        "{told:?}"
+    );
     rig.apply(slice("b", &["10.1.0.5"]));
     assert_eq!(rig.step(), []);
 }
@@ -529,8 +653,13 @@ fn new_node_ports_are_told_once() {
 #[test]
 fn metrics_tell_what_happened() {
     let mut rig = Rig::installed();
-    let Object::Slice(mut changed) = slice("a", &["10.1.0.2"]) else { unreachable!() };
-    changed.metadata.annotations.insert(crate::objects::TRIGGER_TIME.to_owned(), "2020-01-01T00:00:00Z".to_owned());
+    let Object::Slice(mut changed) = slice("a", &["10.1.0.2"]) else {
+        unreachable!()
+    };
+    changed.metadata.annotations.insert(
+        crate::objects::TRIGGER_TIME.to_owned(),
+        "2020-01-01T00:00:00Z".to_owned(),
+    );
     rig.apply(Object::Slice(changed));
     rig.step();
     let text = rig.syncer.parts.metrics.text();
@@ -552,19 +681,36 @@ fn what_changed_nothing_does_not_count_as_slow_later() {
     let long_ago = Instant::now() - Duration::from_secs(3600);
     rig.take(Input::Apply(service("a", "10.0.0.1"), long_ago));
     rig.step();
-    assert!(rig.syncer.parts.metrics.text().contains("kubeproxy_sync_proxy_rules_service_changes_pending 0"));
+    assert!(
+        rig.syncer
+            .parts
+            .metrics
+            .text()
+            .contains("kubeproxy_sync_proxy_rules_service_changes_pending 0")
+    );
     rig.take(Input::Apply(service("a", "10.0.0.5"), Instant::now()));
     rig.step();
     let text = rig.syncer.parts.metrics.text();
-    assert!(text.contains("portico_service_programming_duration_seconds_bucket{le=\"26.2144\"} 1"), "{text}");
+    assert!(
+        text.contains("portico_service_programming_duration_seconds_bucket{le=\"26.2144\"} 1"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_kernel_that_keeps_failing_makes_the_node_unhealthy() {
     let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
     let monitor = Monitor::new(Duration::ZERO, &Family::BOTH);
-    let mut syncer = Syncer::new(Parts { monitor: monitor.clone(), ..parts(&kernel, &ended, now) }, now);
-    [Kind::Service, Kind::Slice, Kind::Node].into_iter().for_each(|kind| syncer.listed(kind, &HashSet::new()));
+    let mut syncer = Syncer::new(
+        Parts {
+            monitor: monitor.clone(),
+            ..parts(&kernel, &ended, now)
+        },
+        now,
+    );
+    [Kind::Service, Kind::Slice, Kind::Node]
+        .into_iter()
+        .for_each(|kind| syncer.listed(kind, &HashSet::new()));
     kernel.fail(&[true]);
     syncer.step(now);
     assert!(!monitor.healthy());
@@ -583,12 +729,27 @@ fn nothing_to_begin_with_is_not_installed() {
 fn memory_is_given_back_once_when_it_is_quiet_after_much_work() {
     let mut rig = Rig::installed();
     let (now, half) = (rig.now, QUIET / 2);
-    let mut is_quiet = |inputs, now| rig.syncer.step_at_pace(inputs, now).contains(&FollowUp::Quiet);
-    assert!(!is_quiet(SMALL_STEP, now) && !is_quiet(0, now + QUIET), "little was done");
-    assert!(!is_quiet(SMALL_STEP + 1, now) && !is_quiet(SMALL_STEP + 1, now + half) && !is_quiet(1, now + QUIET));
+    let mut is_quiet = |inputs, now| {
+        rig.syncer
+            .step_at_pace(inputs, now)
+            .contains(&FollowUp::Quiet)
+    };
+    assert!(
+        !is_quiet(SMALL_STEP, now) && !is_quiet(0, now + QUIET),
+        "little was done"
+    );
+    assert!(
+        !is_quiet(SMALL_STEP + 1, now)
+            && !is_quiet(SMALL_STEP + 1, now + half)
+            && !is_quiet(1, now + QUIET)
+    );
     assert!(is_quiet(1, now + half + QUIET) && !is_quiet(1, now + 2 * QUIET));
     rig.syncer.step_at_pace(SMALL_STEP + 1, now);
-    assert_eq!(rig.syncer.deadline(), Some(now + QUIET), "nothing else wakes the loop before that");
+    assert_eq!(
+        rig.syncer.deadline(),
+        Some(now + QUIET),
+        "nothing else wakes the loop before that"
+    );
 }
 
 #[tokio::test]
@@ -598,19 +759,39 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
     let (follow_ups, mut followed) = mpsc::channel(64);
     for number in 0..10 {
         let object = service(&format!("s{number}"), &format!("10.0.0.{number}"));
-        inputs.send(Input::Apply(object, Instant::now())).await.unwrap();
+        inputs
+            .send(Input::Apply(object, Instant::now()))
+            .await
+            .unwrap();
     }
-    let names: HashSet<Name> = (0..10).map(|number| service(&format!("s{number}"), "").name()).collect();
+    let names: HashSet<Name> = (0..10)
+        .map(|number| service(&format!("s{number}"), "").name())
+        .collect();
     for kind in [Kind::Service, Kind::Slice, Kind::Node] {
-        inputs.send(Input::Listed(kind, names.clone())).await.unwrap();
+        inputs
+            .send(Input::Listed(kind, names.clone()))
+            .await
+            .unwrap();
     }
-    let (parts, (watches, _told)) = (parts(&kernel, &ended, Instant::now()), Watches::new(None).unwrap());
+    let (parts, (watches, _told)) = (
+        parts(&kernel, &ended, Instant::now()),
+        Watches::new(None).unwrap(),
+    );
     let looping = tokio::task::spawn_blocking(move || run(parts, watches, received, &follow_ups));
     let mut seen = Vec::new();
     while !seen.contains(&FollowUp::Installed) {
-        seen.push(tokio::time::timeout(Duration::from_secs(10), followed.recv()).await.unwrap().unwrap());
+        seen.push(
+            tokio::time::timeout(Duration::from_secs(10), followed.recv())
+                .await
+                .unwrap()
+                .unwrap(),
+        );
     }
     assert_eq!(kernel.calls(), [Call::Replace(10)]);
     drop(inputs);
-    tokio::time::timeout(Duration::from_secs(10), looping).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(10), looping)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
 }

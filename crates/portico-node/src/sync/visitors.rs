@@ -1,12 +1,13 @@
-//! Who came before its Service: how long a packet waits for one, and what it is told. The kernel holds the packets, in a queue that is
-//! bounded there.
+//! Who came before its Service: how long a packet waits for one, and what it is told. The kernel
+//! holds the packets, in a queue that is bounded there.
 
 use portico_dataplane::doorstep::{Answer, Visitor};
 use portico_model::table::{ForwardingTable, Frontend, Outcome};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A change takes milliseconds from the API server's answer; who opens a connection tries again after a second.
+/// A change takes milliseconds from the API server's answer; who opens a connection tries again
+/// after a second.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// In the order in which they came.
@@ -27,9 +28,13 @@ impl Visitors {
         self.0.front().map(|(_, until)| *until)
     }
 
-    /// Those that need not wait any longer, and what they are told; `installed` is what the kernel has, if that is known. Where nobody
-    /// serves, looking again would lead back here.
-    pub fn answers(&mut self, installed: Option<&ForwardingTable>, now: Instant) -> Vec<(u32, Answer)> {
+    /// Those that need not wait any longer, and what they are told; `installed` is what the kernel
+    /// has, if that is known. Where nobody serves, looking again would lead back here.
+    pub fn answers(
+        &mut self,
+        installed: Option<&ForwardingTable>,
+        now: Instant,
+    ) -> Vec<(u32, Answer)> {
         let mut answers = Vec::new();
         self.0.retain(|(visitor, until)| {
             let found = installed.and_then(|table| table.find(&visitor.to));

@@ -23,9 +23,18 @@ impl Waiting {
                 if let Some(service) = metadata.labels.get(SERVICE_NAME) {
                     self.service(&metadata.namespace, service, heard);
                 }
-                let family = if slice.address_type == "IPv6" { Family::V6 } else { Family::V4 };
-                let trigger = metadata.annotations.get(TRIGGER_TIME).and_then(|text| text.parse().ok());
-                if let Some(trigger) = trigger.map(|trigger: jiff::Timestamp| SystemTime::from(trigger)) {
+                let family = if slice.address_type == "IPv6" {
+                    Family::V6
+                } else {
+                    Family::V4
+                };
+                let trigger = metadata
+                    .annotations
+                    .get(TRIGGER_TIME)
+                    .and_then(|text| text.parse().ok());
+                if let Some(trigger) =
+                    trigger.map(|trigger: jiff::Timestamp| SystemTime::from(trigger))
+                {
                     let key = format!("{}/{}", metadata.namespace, metadata.name).into();
                     self.triggers.entry(key).or_insert((family, trigger));
                 }
@@ -40,16 +49,26 @@ impl Waiting {
     }
 
     fn service(&mut self, namespace: &str, name: &str, heard: Instant) {
-        let service = ServiceName { namespace: namespace.into(), name: name.into() };
+        let service = ServiceName {
+            namespace: namespace.into(),
+            name: name.into(),
+        };
         self.services.entry(service).or_insert(heard);
     }
 
     /// Everything is installed. Objects that changed nothing do not count.
     pub fn installed(&mut self, changes: &[Change], now: Instant, metrics: &Metrics) {
         let mut told = None;
-        for change in changes.iter().filter(|change| !change_is_of(told.replace(&change.key.service), change)) {
+        for change in changes
+            .iter()
+            .filter(|change| !change_is_of(told.replace(&change.key.service), change))
+        {
             if let Some(heard) = self.services.get(&change.key.service) {
-                metrics.programmed(&change.key.service, now.saturating_duration_since(*heard), now);
+                metrics.programmed(
+                    &change.key.service,
+                    now.saturating_duration_since(*heard),
+                    now,
+                );
             }
         }
         for (family, trigger) in std::mem::take(&mut self.triggers).into_values() {

@@ -1,6 +1,7 @@
-//! What the loop waits for: the watches of the API server, which it reads itself since to wake somebody else for each change would cost more
-//! than the change; packets that come before their Service, for the same reason; a bell, which who else has something for the loop rings; and
-//! the time.
+//! What the loop waits for: the watches of the API server, which it reads itself since to wake
+//! somebody else for each change would cost more than the change; packets that come before their
+//! Service, for the same reason; a bell, which who else has something for the loop rings; and the
+//! time.
 
 use super::{Door, Input};
 use crate::objects::Kind;
@@ -59,7 +60,11 @@ impl Watches {
     pub fn new(doorstep: Option<Doorstep>) -> io::Result<(Watches, mpsc::Sender<Told>)> {
         let readiness = Readiness::new()?;
         if let Some(doorstep) = &doorstep {
-            readiness.registry().register(&mut SourceFd(&doorstep.as_raw_fd()), DOORSTEP, Interest::READABLE)?;
+            readiness.registry().register(
+                &mut SourceFd(&doorstep.as_raw_fd()),
+                DOORSTEP,
+                Interest::READABLE,
+            )?;
         }
         let bell = Waker::from(Arc::new(Bell(Eventfd::new(readiness.registry(), BELL)?)));
         // Nobody listened until now.
@@ -85,8 +90,8 @@ impl Watches {
         self.bell.clone()
     }
 
-    /// Wait until there is something to read, somebody comes, the bell rings, or the time has come. What the watches tell is added to the
-    /// list, and then who came. Says whether the bell rang.
+    /// Wait until there is something to read, somebody comes, the bell rings, or the time has come.
+    /// What the watches tell is added to the list, and then who came. Says whether the bell rang.
     pub fn wait(&mut self, deadline: Option<Instant>, inputs: &mut Vec<Input>) -> io::Result<bool> {
         let deadline = deadline.into_iter().chain(self.overdue).min();
         let rest = match self.unfinished.is_empty() {
@@ -100,7 +105,9 @@ impl Watches {
         }
         let now = Instant::now();
         let (rang, visited) = self.note_readable();
-        std::mem::take(&mut self.unfinished).into_iter().for_each(|number| self.read(number, now));
+        std::mem::take(&mut self.unfinished)
+            .into_iter()
+            .for_each(|number| self.read(number, now));
         if self.overdue.is_some_and(|overdue| overdue <= now) {
             (0..self.streams.len()).for_each(|number| self.read(number, now));
         }
@@ -116,7 +123,12 @@ impl Watches {
 
     /// Whether the bell rang, and whether somebody came.
     fn note_readable(&mut self) -> (bool, bool) {
-        let Watches { events, streams, unfinished, .. } = self;
+        let Watches {
+            events,
+            streams,
+            unfinished,
+            ..
+        } = self;
         let is_last = |event: &Event| event.is_read_closed() || event.is_error();
         let (mut rang, mut visited) = (false, false);
         for event in events.iter() {
@@ -135,14 +147,20 @@ impl Watches {
 
     /// The kernel tells anew when somebody else comes.
     fn meet_visitors(&self, inputs: &mut Vec<Input>) {
-        match self.doorstep.as_ref().map_or(Ok(Vec::new()), Doorstep::visitors) {
+        match self
+            .doorstep
+            .as_ref()
+            .map_or(Ok(Vec::new()), Doorstep::visitors)
+        {
             Ok(visitors) => inputs.extend(visitors.into_iter().map(Input::Early)),
             Err(error) => tracing::warn!(%error, "cannot tell who came before its Service"),
         }
     }
 
     fn read(&mut self, number: usize, now: Instant) {
-        let Some(place) = self.streams.get_mut(number) else { return };
+        let Some(place) = self.streams.get_mut(number) else {
+            return;
+        };
         let Some(stream) = place else { return };
         match stream.read(now, &mut self.scratch, &mut self.news) {
             Reading::Done => {}
@@ -178,8 +196,16 @@ impl Watches {
 
     /// Something of it may have come in already.
     fn add(&mut self, stream: Stream, now: Instant) -> io::Result<()> {
-        let number = self.streams.iter().position(Option::is_none).unwrap_or(self.streams.len());
-        self.readiness.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(number), Interest::READABLE)?;
+        let number = self
+            .streams
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.streams.len());
+        self.readiness.registry().register(
+            &mut SourceFd(&stream.as_raw_fd()),
+            Token(number),
+            Interest::READABLE,
+        )?;
         match self.streams.get_mut(number) {
             Some(place) => *place = Some(stream),
             None => self.streams.push(Some(stream)),
@@ -204,7 +230,9 @@ fn input(news: News, heard: Instant) -> Option<Input> {
         News::Apply(object) => Some(Input::Apply(object, heard)),
         News::Delete(name) => Some(Input::Delete(name, heard)),
         News::Listed(kind, names) => Some(Input::Listed(kind, names)),
-        News::Reached(kind @ (Kind::Service | Kind::Slice), version) => Some(Input::Reached(kind, version)),
+        News::Reached(kind @ (Kind::Service | Kind::Slice), version) => {
+            Some(Input::Reached(kind, version))
+        }
         News::Reached(..) => None,
     }
 }

@@ -14,7 +14,10 @@ fn defaults() -> Settings {
 }
 
 fn names(wanted: &[Setting]) -> Vec<(&'static str, u64)> {
-    wanted.iter().map(|setting| (setting.path.rsplit('/').next().unwrap(), setting.value)).collect()
+    wanted
+        .iter()
+        .map(|setting| (setting.path.rsplit('/').next().unwrap(), setting.value))
+        .collect()
 }
 
 #[test]
@@ -32,19 +35,36 @@ fn the_limit_of_connections_grows_with_the_cores_within_bounds() {
         (32_768, 0, 2, Some(65_536)),
     ];
     for (per_core, min, cores, expected) in cases {
-        let settings = Settings { conntrack_max_per_core: per_core, conntrack_min: min, ..Settings::default() };
+        let settings = Settings {
+            conntrack_max_per_core: per_core,
+            conntrack_min: min,
+            ..Settings::default()
+        };
         let wanted = wanted(&settings, cores);
-        let expected: Vec<(&str, u64)> =
-            expected.map_or(vec![], |most| vec![("nf_conntrack_max", most), ("hashsize", most / 4)]);
-        assert_eq!(names(&wanted), expected, "{per_core} x {cores}, at least {min}");
+        let expected: Vec<(&str, u64)> = expected.map_or(vec![], |most| {
+            vec![("nf_conntrack_max", most), ("hashsize", most / 4)]
+        });
+        assert_eq!(
+            names(&wanted),
+            expected,
+            "{per_core} x {cores}, at least {min}"
+        );
     }
 }
 
 #[test]
 fn only_what_was_decided_is_set() {
     assert_eq!(wanted(&Settings::default(), 8), []);
-    let names_of = |settings: Settings| names(&wanted(&settings, 2)).into_iter().skip(2).collect::<Vec<_>>();
-    let timeouts = [("nf_conntrack_tcp_timeout_established", 86_400), ("nf_conntrack_tcp_timeout_close_wait", 3_600)];
+    let names_of = |settings: Settings| {
+        names(&wanted(&settings, 2))
+            .into_iter()
+            .skip(2)
+            .collect::<Vec<_>>()
+    };
+    let timeouts = [
+        ("nf_conntrack_tcp_timeout_established", 86_400),
+        ("nf_conntrack_tcp_timeout_close_wait", 3_600),
+    ];
     assert_eq!(names_of(defaults()), timeouts);
     let all = Settings {
         tcp_be_liberal: true,
@@ -53,7 +73,11 @@ fn only_what_was_decided_is_set() {
         loopback_node_ports: true,
         ..defaults()
     };
-    let more = [("nf_conntrack_udp_timeout", 30), ("nf_conntrack_tcp_be_liberal", 1), ("route_localnet", 1)];
+    let more = [
+        ("nf_conntrack_udp_timeout", 30),
+        ("nf_conntrack_tcp_be_liberal", 1),
+        ("route_localnet", 1),
+    ];
     assert_eq!(names_of(all), [&timeouts[..], &more].concat());
 }
 
@@ -62,7 +86,13 @@ fn writes_what_differs_lowers_no_limit_and_goes_on_after_a_refusal() {
     let root = tempfile::tempdir().unwrap();
     let file = |name: &str| root.path().join(name);
     let content = |name: &str| fs::read_to_string(file(name)).unwrap();
-    for (name, text) in [("large", "500\n"), ("small", "10\n"), ("same", "7\n"), ("other", "9\n"), ("odd", "x\n")] {
+    for (name, text) in [
+        ("large", "500\n"),
+        ("small", "10\n"),
+        ("same", "7\n"),
+        ("other", "9\n"),
+        ("odd", "x\n"),
+    ] {
         fs::write(file(name), text).unwrap();
     }
     let wanted = [
@@ -76,7 +106,17 @@ fn writes_what_differs_lowers_no_limit_and_goes_on_after_a_refusal() {
     let outcomes = apply(root.path(), &wanted);
     use Outcome::{AlreadyRight, Refused, Written};
     assert!(
-        matches!(outcomes[..], [AlreadyRight, Written, Refused(_), Refused(_), AlreadyRight, Written]),
+        matches!(
+            outcomes[..],
+            [
+                AlreadyRight,
+                Written,
+                Refused(_),
+                Refused(_),
+                AlreadyRight,
+                Written
+            ]
+        ),
         "{outcomes:?}"
     );
     assert_eq!(content("large"), "500\n");
@@ -88,8 +128,15 @@ fn writes_what_differs_lowers_no_limit_and_goes_on_after_a_refusal() {
 
 #[test]
 fn cores_are_counted_as_the_kernel_lists_them() {
-    let cases =
-        [("0\n", 1), ("0-3\n", 4), ("0-3,8,10-11\n", 7), ("", 0), ("x", 0), ("3-0", 0), ("0-18446744073709551615", 0)];
+    let cases = [
+        ("0\n", 1),
+        ("0-3\n", 4),
+        ("0-3,8,10-11\n", 7),
+        ("", 0),
+        ("x", 0),
+        ("3-0", 0),
+        ("0-18446744073709551615", 0),
+    ];
     for (list, expected) in cases {
         assert_eq!(count(list), expected, "{list:?}");
     }
@@ -99,9 +146,15 @@ fn cores_are_counted_as_the_kernel_lists_them() {
 #[test]
 fn a_namespace_of_its_own_takes_what_it_may() {
     crate::testing::own_network();
-    let settings = Settings { loopback_node_ports: true, ..defaults() };
+    let settings = Settings {
+        loopback_node_ports: true,
+        ..defaults()
+    };
     let wanted = wanted(&settings, 1);
     let outcomes = apply(Path::new("/"), &wanted);
-    assert!(matches!(outcomes.last(), Some(Outcome::Written)), "{outcomes:?}");
+    assert!(
+        matches!(outcomes.last(), Some(Outcome::Written)),
+        "{outcomes:?}"
+    );
     assert_eq!(read(&Path::new("/").join(ROUTE_LOCALNET)).unwrap(), 1);
 }

@@ -53,7 +53,15 @@ impl Stream {
         ended: oneshot::Sender<Ended>,
     ) -> Stream {
         let (lines, revision) = (Lines::default(), revision.to_owned());
-        Stream { connection, kind, lines, revision, seen: false, ends_by, ended: Some(ended) }
+        Stream {
+            connection,
+            kind,
+            lines,
+            revision,
+            seen: false,
+            ends_by,
+            ended: Some(ended),
+        }
     }
 
     /// When it ends by itself.
@@ -82,13 +90,20 @@ impl Stream {
             }
         };
         if let Some(ended) = self.ended.take() {
-            let _ = ended.send(Ended { result, revision: mem::take(&mut self.revision) });
+            let _ = ended.send(Ended {
+                result,
+                revision: mem::take(&mut self.revision),
+            });
         }
         Reading::Ended
     }
 
     /// One event, if it is all there; `None` at the end.
-    fn event(&mut self, scratch: &mut [u8], news: &mut Vec<News>) -> Result<Option<bool>, RequestError> {
+    fn event(
+        &mut self,
+        scratch: &mut [u8],
+        news: &mut Vec<News>,
+    ) -> Result<Option<bool>, RequestError> {
         let line = loop {
             if let Some(line) = self.lines.next() {
                 break line;
@@ -109,7 +124,10 @@ impl Stream {
         if !revision.is_empty() {
             revision.clone_into(&mut self.revision);
         }
-        let reached = revision.parse().ok().map(|version| News::Reached(self.kind, version));
+        let reached = revision
+            .parse()
+            .ok()
+            .map(|version| News::Reached(self.kind, version));
         match event {
             Event::Applied(object) => news.push(News::Apply(object)),
             Event::Deleted(metadata) => news.extend(metadata.name(self.kind).map(News::Delete)),
@@ -129,7 +147,8 @@ impl AsRawFd for Stream {
 /// The lines of a body, which comes in parts.
 #[derive(Default)]
 struct Lines {
-    /// What came in last, from the next line on. Not held while there is nothing in it, so that who reads has the memory back.
+    /// What came in last, from the next line on. Not held while there is nothing in it, so that who
+    /// reads has the memory back.
     part: Bytes,
     /// The beginning of a line that came in before it.
     begun: Vec<u8>,
@@ -173,7 +192,11 @@ mod tests {
                 lines.add(Bytes::from_static(part)).unwrap();
                 found.extend(std::iter::from_fn(|| lines.next()));
             }
-            assert_eq!(found, ["one\n", "\n", "two, longer\n", "three\n"], "by {size}");
+            assert_eq!(
+                found,
+                ["one\n", "\n", "two, longer\n", "three\n"],
+                "by {size}"
+            );
         }
     }
 

@@ -36,7 +36,9 @@ impl Server {
     /// With what it says, each time, of who it is and how far it is; the last stays.
     async fn start_as(identities: &[(&str, &str)], script: Vec<Reply>) -> Server {
         let identity = |(uid, revision): &(&str, &str)| json!({"metadata": {"resourceVersion": revision}, "items": [{"metadata": {"uid": uid}}]});
-        let identities = Arc::new(Mutex::new(identities.iter().map(identity).collect::<VecDeque<Value>>()));
+        let identities = Arc::new(Mutex::new(
+            identities.iter().map(identity).collect::<VecDeque<Value>>(),
+        ));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (sender, requests) = mpsc::unbounded_channel();
@@ -44,22 +46,36 @@ impl Server {
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, Arc::clone(&script), Arc::clone(&identities), sender.clone()));
+                tokio::spawn(serve(
+                    stream,
+                    Arc::clone(&script),
+                    Arc::clone(&identities),
+                    sender.clone(),
+                ));
             }
         });
         Server { url, requests }
     }
 
     async fn request(&mut self) -> String {
-        timeout(PATIENCE, self.requests.recv()).await.unwrap().unwrap()
+        timeout(PATIENCE, self.requests.recv())
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     /// As the loop does: what is told is read by a thread.
     fn follow(&self, kind: Kind) -> mpsc::UnboundedReceiver<Seen> {
         let (sender, seen) = mpsc::unbounded_channel();
-        let access = ApiAccess { server: Some(self.url.clone()), kubeconfig: None };
+        let access = ApiAccess {
+            server: Some(self.url.clone()),
+            kubeconfig: None,
+        };
         let (mut watches, told) = Watches::new(None).unwrap();
-        let listener = Listener { told, answered: Arc::default() };
+        let listener = Listener {
+            told,
+            answered: Arc::default(),
+        };
         tokio::spawn(async move {
             let clients = client::connect(&access).await.unwrap();
             follow(clients, kind, "node1".into(), listener).await
@@ -69,7 +85,10 @@ impl Server {
             let mut inputs = Vec::new();
             while Instant::now() < end && !sender.is_closed() {
                 watches.wait(Some(end), &mut inputs).unwrap();
-                inputs.drain(..).filter_map(Seen::of).for_each(|seen| _ = sender.send(seen));
+                inputs
+                    .drain(..)
+                    .filter_map(Seen::of)
+                    .for_each(|seen| _ = sender.send(seen));
             }
         });
         seen
@@ -90,22 +109,37 @@ async fn serve(
     let path = head.split(' ').nth(1).unwrap();
     let reply = if path == list_of_one("default", "kubernetes") {
         let mut identities = identities.lock().unwrap();
-        let next = if identities.len() > 1 { identities.pop_front() } else { identities.front().cloned() };
+        let next = if identities.len() > 1 {
+            identities.pop_front()
+        } else {
+            identities.front().cloned()
+        };
         Reply::Answer(200, next.unwrap())
     } else {
         let _ = requests.send(path.to_owned());
-        script.lock().unwrap().pop_front().unwrap_or(Reply::Open(Vec::new()))
+        script
+            .lock()
+            .unwrap()
+            .pop_front()
+            .unwrap_or(Reply::Open(Vec::new()))
     };
     let (status, body, chunked) = match &reply {
         Reply::Answer(status, body) => (*status, body.to_string(), false),
-        Reply::Stream(events) | Reply::Broken(events) | Reply::Open(events) => {
-            (200, events.iter().map(|event| format!("{event}\n")).collect(), true)
-        }
+        Reply::Stream(events) | Reply::Broken(events) | Reply::Open(events) => (
+            200,
+            events.iter().map(|event| format!("{event}\n")).collect(),
+            true,
+        ),
     };
-    let length =
-        if chunked { "transfer-encoding: chunked".to_owned() } else { format!("content-length: {}", body.len()) };
-    let head =
-        format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n{length}\r\n\r\n");
+    let length = if chunked {
+        "transfer-encoding: chunked".to_owned()
+    } else {
+        format!("content-length: {}", body.len())
+    };
+    let head = format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: \
+         close\r\n{length}\r\n\r\n"
+    );
     stream.write_all(head.as_bytes()).await.unwrap();
     if !chunked {
         return stream.write_all(body.as_bytes()).await.unwrap();
@@ -116,7 +150,10 @@ async fn serve(
     }
     match reply {
         Reply::Stream(_) => stream.write_all(b"0\r\n\r\n").await.unwrap(),
-        Reply::Broken(_) => stream.write_all(chunk("{\"type\":\"ADDED\",\"obj").as_bytes()).await.unwrap(),
+        Reply::Broken(_) => stream
+            .write_all(chunk("{\"type\":\"ADDED\",\"obj").as_bytes())
+            .await
+            .unwrap(),
         _ => std::future::pending().await,
     }
 }
@@ -133,7 +170,10 @@ impl Seen {
         match input {
             Input::Apply(object, _) => {
                 let metadata = object.metadata();
-                Some(Seen::Apply(metadata.name.clone(), metadata.resource_version.clone()))
+                Some(Seen::Apply(
+                    metadata.name.clone(),
+                    metadata.resource_version.clone(),
+                ))
             }
             Input::Delete(name, _) => Some(Seen::Delete(name.name)),
             Input::Listed(_, names) => {
@@ -160,7 +200,10 @@ fn service(name: &str, revision: &str) -> Value {
 }
 
 fn page(items: &[Value], revision: &str, next: &str) -> Reply {
-    Reply::Answer(200, json!({"metadata": {"resourceVersion": revision, "continue": next}, "items": items}))
+    Reply::Answer(
+        200,
+        json!({"metadata": {"resourceVersion": revision, "continue": next}, "items": items}),
+    )
 }
 
 fn event(what: &str, object: Value) -> Value {
@@ -177,7 +220,10 @@ fn listed(names: &[&str]) -> Seen {
 
 #[tokio::test]
 async fn lists_page_by_page_and_watches_from_there() {
-    let added = vec![event("ADDED", service("c", "9")), event("DELETED", service("a", "10"))];
+    let added = vec![
+        event("ADDED", service("c", "9")),
+        event("DELETED", service("a", "10")),
+    ];
     let mut server = Server::start(vec![
         page(&[service("a", "1")], "7", "more=&"),
         page(&[service("b", "2")], "7", ""),
@@ -187,18 +233,30 @@ async fn lists_page_by_page_and_watches_from_there() {
     let mut receiver = server.follow(Kind::Service);
     let first = server.request().await;
     assert!(
-        first.starts_with("/api/v1/services?labelSelector=%21service.kubernetes.io%2Fservice-proxy-name"),
+        first.starts_with(
+            "/api/v1/services?labelSelector=%21service.kubernetes.io%2Fservice-proxy-name"
+        ),
         "{first}"
     );
-    assert!(first.contains("fieldSelector=spec.clusterIP%21%3DNone") && first.contains("limit=500"), "{first}");
+    assert!(
+        first.contains("fieldSelector=spec.clusterIP%21%3DNone") && first.contains("limit=500"),
+        "{first}"
+    );
     assert!(server.request().await.contains("continue=more%3D%26"));
     let watch = server.request().await;
     assert!(
-        watch.contains("watch=1") && watch.contains("resourceVersion=7") && watch.contains("allowWatchBookmarks"),
+        watch.contains("watch=1")
+            && watch.contains("resourceVersion=7")
+            && watch.contains("allowWatchBookmarks"),
         "{watch}"
     );
-    let expected =
-        [apply("a", "1"), apply("b", "2"), listed(&["a", "b"]), apply("c", "9"), Seen::Delete("a".to_owned())];
+    let expected = [
+        apply("a", "1"),
+        apply("b", "2"),
+        listed(&["a", "b"]),
+        apply("c", "9"),
+        Seen::Delete("a".to_owned()),
+    ];
     assert_eq!(seen(&mut receiver, 5).await, expected);
 }
 
@@ -207,16 +265,28 @@ async fn resumes_from_the_last_revision_after_a_broken_connection() {
     let mut server = Server::start(vec![
         page(&[], "7", ""),
         Reply::Broken(vec![event("ADDED", service("a", "8"))]),
-        Reply::Stream(vec![event("BOOKMARK", json!({"metadata": {"resourceVersion": "20"}}))]),
+        Reply::Stream(vec![event(
+            "BOOKMARK",
+            json!({"metadata": {"resourceVersion": "20"}}),
+        )]),
         Reply::Open(vec![event("MODIFIED", service("a", "21"))]),
     ])
     .await;
     let mut receiver = server.follow(Kind::Service);
     server.request().await;
     assert!(server.request().await.contains("resourceVersion=7&"));
-    assert!(server.request().await.contains("resourceVersion=8&"), "half an event does not count");
-    assert!(server.request().await.contains("resourceVersion=20&"), "a bookmark counts");
-    assert_eq!(seen(&mut receiver, 3).await, [listed(&[]), apply("a", "8"), apply("a", "21")]);
+    assert!(
+        server.request().await.contains("resourceVersion=8&"),
+        "half an event does not count"
+    );
+    assert!(
+        server.request().await.contains("resourceVersion=20&"),
+        "a bookmark counts"
+    );
+    assert_eq!(
+        seen(&mut receiver, 3).await,
+        [listed(&[]), apply("a", "8"), apply("a", "21")]
+    );
 }
 
 #[tokio::test]
@@ -225,7 +295,11 @@ async fn a_server_with_another_history_is_listed() {
     let refused = Reply::Answer(504, json!({"message": "too large"}));
     let cases = [
         ("an older state", broken(), [same, ("one", "30")]),
-        ("another store that is farther", broken(), [same, ("two", "5000")]),
+        (
+            "another store that is farther",
+            broken(),
+            [same, ("two", "5000")],
+        ),
         ("it says so itself", refused, [same, same]),
     ];
     for (case, refusal, identities) in cases {
@@ -237,19 +311,30 @@ async fn a_server_with_another_history_is_listed() {
         ];
         let mut server = Server::start_as(&identities, script).await;
         let mut receiver = server.follow(Kind::Service);
-        let expected = [apply("a", "1000"), listed(&["a"]), apply("b", "30"), listed(&["b"])];
+        let expected = [
+            apply("a", "1000"),
+            listed(&["a"]),
+            apply("b", "30"),
+            listed(&["b"]),
+        ];
         assert_eq!(seen(&mut receiver, 4).await, expected, "{case}");
         for _ in 0..3 {
             server.request().await;
         }
-        assert!(server.request().await.contains("resourceVersion=30&"), "{case}");
+        assert!(
+            server.request().await.contains("resourceVersion=30&"),
+            "{case}"
+        );
     }
 }
 
 #[tokio::test]
 async fn lists_again_when_history_is_gone() {
     let gone = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
-    for refusal in [Reply::Answer(410, gone.clone()), Reply::Stream(vec![event("ERROR", gone)])] {
+    for refusal in [
+        Reply::Answer(410, gone.clone()),
+        Reply::Stream(vec![event("ERROR", gone)]),
+    ] {
         let mut server = Server::start(vec![
             page(&[service("a", "1"), service("b", "2")], "7", ""),
             refusal,
@@ -258,7 +343,13 @@ async fn lists_again_when_history_is_gone() {
         ])
         .await;
         let mut receiver = server.follow(Kind::Service);
-        let expected = [apply("a", "1"), apply("b", "2"), listed(&["a", "b"]), apply("b", "30"), listed(&["b"])];
+        let expected = [
+            apply("a", "1"),
+            apply("b", "2"),
+            listed(&["a", "b"]),
+            apply("b", "30"),
+            listed(&["b"]),
+        ];
         assert_eq!(seen(&mut receiver, 5).await, expected);
         for _ in 0..3 {
             server.request().await;
@@ -269,17 +360,22 @@ async fn lists_again_when_history_is_gone() {
 
 #[tokio::test]
 async fn one_bad_object_does_not_hide_the_others() {
-    let bad =
-        json!({"metadata": {"name": "bad", "namespace": "default", "resourceVersion": "5"}, "spec": {"ports": "all"}});
+    let bad = json!({"metadata": {"name": "bad", "namespace": "default", "resourceVersion": "5"}, "spec": {"ports": "all"}});
     let mut server = Server::start(vec![
         page(&[bad.clone(), service("a", "1")], "7", ""),
-        Reply::Stream(vec![event("MODIFIED", bad), event("MODIFIED", service("a", "8"))]),
+        Reply::Stream(vec![
+            event("MODIFIED", bad),
+            event("MODIFIED", service("a", "8")),
+        ]),
         Reply::Open(Vec::new()),
     ])
     .await;
     let mut receiver = server.follow(Kind::Service);
     // It is named, so that what is known of it stays.
-    assert_eq!(seen(&mut receiver, 3).await, [apply("a", "1"), listed(&["a", "bad"]), apply("a", "8")]);
+    assert_eq!(
+        seen(&mut receiver, 3).await,
+        [apply("a", "1"), listed(&["a", "bad"]), apply("a", "8")]
+    );
     server.request().await;
     server.request().await;
     assert!(server.request().await.contains("resourceVersion=8&"));
@@ -299,11 +395,23 @@ async fn goes_on_without_what_the_server_does_not_have() {
 async fn what_is_known_stays_when_it_is_refused_later() {
     for status in [404, 403] {
         let refused = || Reply::Answer(status, json!({"message": "no"}));
-        let script =
-            vec![page(&[service("a", "1")], "7", ""), refused(), refused(), page(&[service("b", "8")], "9", "")];
+        let script = vec![
+            page(&[service("a", "1")], "7", ""),
+            refused(),
+            refused(),
+            page(&[service("b", "8")], "9", ""),
+        ];
         let mut server = Server::start(script).await;
         let mut receiver = server.follow(Kind::Cidr);
-        assert_eq!(seen(&mut receiver, 4).await, [apply("a", "1"), listed(&["a"]), apply("b", "8"), listed(&["b"])]);
+        assert_eq!(
+            seen(&mut receiver, 4).await,
+            [
+                apply("a", "1"),
+                listed(&["a"]),
+                apply("b", "8"),
+                listed(&["b"])
+            ]
+        );
         for _ in 0..4 {
             server.request().await;
         }
@@ -322,15 +430,23 @@ async fn tries_again_when_the_server_fails() {
     ])
     .await;
     let mut receiver = server.follow(Kind::Service);
-    assert_eq!(seen(&mut receiver, 3).await, [apply("a", "1"), apply("a", "1"), listed(&["a"])]);
+    assert_eq!(
+        seen(&mut receiver, 3).await,
+        [apply("a", "1"), apply("a", "1"), listed(&["a"])]
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_end_a_watch_in_time_is_dead() {
     let server = Server::start(vec![Reply::Open(Vec::new())]).await;
-    let access = ApiAccess { server: Some(server.url), kubeconfig: None };
+    let access = ApiAccess {
+        server: Some(server.url),
+        kubeconfig: None,
+    };
     let clients = client::connect(&access).await.unwrap();
-    let connection = client::open_stream(&clients.watches, client::get_request("/watch").unwrap()).await.unwrap();
+    let connection = client::open_stream(&clients.watches, client::get_request("/watch").unwrap())
+        .await
+        .unwrap();
     let (now, (ended, end)) = (Instant::now(), oneshot::channel());
     let mut stream = Stream::new(connection, Kind::Service, "7", now + OVERTIME, ended);
     let mut read = |now| stream.read(now, &mut [0; 1024], &mut Vec::new());
@@ -343,7 +459,13 @@ async fn a_server_that_does_not_end_a_watch_in_time_is_dead() {
 
 #[tokio::test]
 async fn a_null_list_is_empty() {
-    let server =
-        Server::start(vec![Reply::Answer(200, json!({"metadata": {"resourceVersion": "1"}, "items": null}))]).await;
-    assert_eq!(seen(&mut server.follow(Kind::Slice), 1).await, [listed(&[])]);
+    let server = Server::start(vec![Reply::Answer(
+        200,
+        json!({"metadata": {"resourceVersion": "1"}, "items": null}),
+    )])
+    .await;
+    assert_eq!(
+        seen(&mut server.follow(Kind::Slice), 1).await,
+        [listed(&[])]
+    );
 }

@@ -15,8 +15,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 pub const ROUTER: [&str; 2] = ["10.8.0.1", "fd00:8::1"];
-pub const NODES: [[&str; 2]; 3] =
-    [["10.8.0.11", "fd00:8::11"], ["10.8.0.12", "fd00:8::12"], ["10.8.0.13", "fd00:8::13"]];
+pub const NODES: [[&str; 2]; 3] = [
+    ["10.8.0.11", "fd00:8::11"],
+    ["10.8.0.12", "fd00:8::12"],
+    ["10.8.0.13", "fd00:8::13"],
+];
 pub const SERVICE: [&str; 2] = ["203.0.113.10", "2001:db8:5::10"];
 pub const OUR_AS: u32 = 64512;
 pub const ROUTER_AS: u32 = 4_200_000_001;
@@ -35,9 +38,12 @@ pub struct Rig {
 impl Rig {
     pub fn new() -> Rig {
         let bed = Testbed::new().unwrap();
-        let [switch, router, client] = ["switch", "router", "client"].map(|name| bed.host(name).unwrap());
+        let [switch, router, client] =
+            ["switch", "router", "client"].map(|name| bed.host(name).unwrap());
         switch.bridge("lan").unwrap();
-        router.cable_to_switch("lan0", &switch, "router", "lan").unwrap();
+        router
+            .cable_to_switch("lan0", &switch, "router", "lan")
+            .unwrap();
         router.address("lan0", "10.8.0.1/24").unwrap();
         router.address("lan0", "fd00:8::1/64").unwrap();
         client.cable("up0", &router, "down0").unwrap();
@@ -46,7 +52,9 @@ impl Rig {
             host.address(link, &format!("fd00:9::{last}/64")).unwrap();
         }
         client.route(Route::to("default").via("10.9.0.1")).unwrap();
-        client.route(Route::to("default6").via("fd00:9::1")).unwrap();
+        client
+            .route(Route::to("default6").via("fd00:9::1"))
+            .unwrap();
         for (setting, value) in [
             ("net/ipv4/ip_forward", "1"),
             ("net/ipv6/conf/all/forwarding", "1"),
@@ -55,19 +63,33 @@ impl Rig {
         ] {
             router.sysctl(setting, value).unwrap();
         }
-        let nodes = (0..NODES.len()).map(|number| node(&bed, &switch, number)).collect();
+        let nodes = (0..NODES.len())
+            .map(|number| node(&bed, &switch, number))
+            .collect();
         let mut dir = TempDir::with_prefix("portico-bgp-").unwrap();
         if std::env::var_os("PORTICO_KEEP").is_some() {
             dir.disable_cleanup(true);
             println!("logs are in {}", dir.path().display());
         }
-        Rig { router, nodes, client, dir, _bed: bed }
+        Rig {
+            router,
+            nodes,
+            client,
+            dir,
+            _bed: bed,
+        }
     }
 
     /// The nodes that a client's connections arrive at.
     pub fn reached(&self, address: &str) -> BTreeSet<String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let flow = Flow::new(Protocol::Tcp, SocketAddr::new(address.parse().unwrap(), PORT));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let flow = Flow::new(
+            Protocol::Tcp,
+            SocketAddr::new(address.parse().unwrap(), PORT),
+        );
         let answers = (0..100).filter_map(|_| runtime.block_on(self.client.ask(&flow)).ok());
         answers.map(|answer| answer.seen.host).collect()
     }
@@ -75,7 +97,12 @@ impl Rig {
     /// The next hops of a prefix in the router's kernel.
     pub fn kernel(&self, prefix: &str) -> BTreeSet<String> {
         let mut command = Command::new("ip");
-        command.args([if prefix.contains(':') { "-6" } else { "-4" }, "route", "show", prefix]);
+        command.args([
+            if prefix.contains(':') { "-6" } else { "-4" },
+            "route",
+            "show",
+            prefix,
+        ]);
         let text = self.router.run(command, "").unwrap();
         let words: Vec<&str> = text.split_whitespace().collect();
         let after_via = |pair: &[&str]| match *pair {
@@ -137,7 +164,10 @@ impl Daemon {
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             host.enter(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .unwrap();
                 runtime.block_on(async {
                     let speaker = Arc::new(Speaker::start(&name, own, Metrics::default()));
                     tell.send((speaker, Handle::current())).unwrap();
@@ -147,14 +177,21 @@ impl Daemon {
         });
         let (speaker, runtime) = told.recv().unwrap();
         speaker.set_peers(peers);
-        let daemon = Daemon { speaker, runtime, stop: Some(stop), thread: Some(thread) };
+        let daemon = Daemon {
+            speaker,
+            runtime,
+            stop: Some(stop),
+            thread: Some(thread),
+        };
         daemon.announce(addresses, Policy::default());
         daemon
     }
 
     pub fn announce(&self, addresses: &[&str], policy: Policy) {
         let policy = Arc::new(policy);
-        let routes = addresses.iter().map(|address| (address.parse::<IpAddr>().unwrap(), Arc::clone(&policy)));
+        let routes = addresses
+            .iter()
+            .map(|address| (address.parse::<IpAddr>().unwrap(), Arc::clone(&policy)));
         self.speaker.set_routes(routes.collect());
     }
 
@@ -191,7 +228,9 @@ pub fn wait_until<T: std::fmt::Debug>(what: &str, mut is_so: impl FnMut() -> Res
     loop {
         match is_so() {
             Ok(()) => return println!("{:>6} ms until {what}", began.elapsed().as_millis()),
-            Err(instead) if began.elapsed() > PATIENCE => panic!("not in time: {what}; but {instead:?}"),
+            Err(instead) if began.elapsed() > PATIENCE => {
+                panic!("not in time: {what}; but {instead:?}")
+            }
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
     }

@@ -1,4 +1,5 @@
-//! Real routers from Debian's packages: BIRD, FRR and GoBGP. Each is the neighbour of the three nodes, over IPv4 and over IPv6.
+//! Real routers from Debian's packages: BIRD, FRR and GoBGP. Each is the neighbour of the three
+//! nodes, over IPv4 and over IPv6.
 
 use crate::rig::{NODES, OUR_AS, ROUTER_AS, Rig, wait_until};
 use portico_testbed::Process;
@@ -45,7 +46,12 @@ impl Wish {
 impl Router<'_> {
     pub fn start(kind: Kind, rig: &Rig, wish: Wish) -> Router<'_> {
         let dir = rig.dir.path().to_owned();
-        let mut router = Router { kind, rig, dir, processes: vec![] };
+        let mut router = Router {
+            kind,
+            rig,
+            dir,
+            processes: vec![],
+        };
         match kind {
             Kind::Bird => router.start_bird(&wish),
             Kind::Frr => router.start_frr(&wish),
@@ -65,7 +71,9 @@ impl Router<'_> {
             Kind::Bird => bird_next_hops(&self.ask(&["show", "route", "for", prefix, "all"])),
             Kind::Frr => {
                 let family = if prefix.contains(':') { "ipv6" } else { "ipv4" };
-                frr_next_hops(&self.ask(&["-c", &format!("show bgp {family} unicast {prefix} json")]))
+                frr_next_hops(
+                    &self.ask(&["-c", &format!("show bgp {family} unicast {prefix} json")]),
+                )
             }
             Kind::Gobgp => {
                 let family = if prefix.contains(':') { "ipv6" } else { "ipv4" };
@@ -78,8 +86,13 @@ impl Router<'_> {
     pub fn is_established(&self, address: &str) -> bool {
         let text = match self.kind {
             Kind::Bird => {
-                let name = neighbours().find(|(_, neighbour)| *neighbour == address).unwrap().0;
-                return self.ask(&["show", "protocols", &name]).contains("Established");
+                let name = neighbours()
+                    .find(|(_, neighbour)| *neighbour == address)
+                    .unwrap()
+                    .0;
+                return self
+                    .ask(&["show", "protocols", &name])
+                    .contains("Established");
             }
             Kind::Frr => self.ask(&["-c", &format!("show bgp neighbors {address} json")]),
             Kind::Gobgp => self.ask(&["neighbor", address, "-j"]),
@@ -106,17 +119,39 @@ impl Router<'_> {
 
     fn run(&mut self, mut command: Command, log: &str) {
         let log = fs::File::create(self.dir.join(log)).unwrap();
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         self.processes.push(self.rig.router.spawn(command).unwrap());
     }
 
     fn start_bird(&mut self, wish: &Wish) {
-        fs::write(self.dir.join("bird.conf"), bird(wish, &self.path("bird.log"))).unwrap();
-        let (config, socket, pid) = (self.path("bird.conf"), self.path("bird.ctl"), self.path("bird.pid"));
-        self.run(tool("bird", "bird2", &["-f", "-c", &config, "-s", &socket, "-P", &pid]), "bird.out");
+        fs::write(
+            self.dir.join("bird.conf"),
+            bird(wish, &self.path("bird.log")),
+        )
+        .unwrap();
+        let (config, socket, pid) = (
+            self.path("bird.conf"),
+            self.path("bird.ctl"),
+            self.path("bird.pid"),
+        );
+        self.run(
+            tool(
+                "bird",
+                "bird2",
+                &["-f", "-c", &config, "-s", &socket, "-P", &pid],
+            ),
+            "bird.out",
+        );
         wait_until("BIRD runs", || {
             let answer = self.ask(&["show", "status"]);
-            if answer.contains("Daemon is up and running") { Ok(()) } else { Err(answer) }
+            if answer.contains("Daemon is up and running") {
+                Ok(())
+            } else {
+                Err(answer)
+            }
         });
     }
 
@@ -126,20 +161,43 @@ impl Router<'_> {
         fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o777)).unwrap();
         let (config, zserv, vty) = (self.path("frr.conf"), self.path("zserv.api"), self.path(""));
         for daemon in ["zebra", "bgpd"] {
-            let (pid, log) =
-                (self.path(&format!("{daemon}.pid")), format!("file:{}", self.path(&format!("{daemon}.log"))));
+            let (pid, log) = (
+                self.path(&format!("{daemon}.pid")),
+                format!("file:{}", self.path(&format!("{daemon}.log"))),
+            );
             let program = format!("/usr/lib/frr/{daemon}");
-            let mut command = tool(&program, "frr", &["-f", &config, "-i", &pid, "-z", &zserv, "--vty_socket", &vty]);
+            let mut command = tool(
+                &program,
+                "frr",
+                &[
+                    "-f",
+                    &config,
+                    "-i",
+                    &pid,
+                    "-z",
+                    &zserv,
+                    "--vty_socket",
+                    &vty,
+                ],
+            );
             command.args(["--log", &log, "--log-level", "debug"]);
             self.run(command, &format!("{daemon}.out"));
             wait_until(&format!("{daemon} runs"), || {
                 let socket = self.dir.join(format!("{daemon}.vty"));
-                if socket.exists() { Ok(()) } else { Err(fs::read_to_string(self.dir.join(format!("{daemon}.out")))) }
+                if socket.exists() {
+                    Ok(())
+                } else {
+                    Err(fs::read_to_string(self.dir.join(format!("{daemon}.out"))))
+                }
             });
         }
         wait_until("FRR answers", || {
             let answer = self.ask(&["-c", "show bgp summary json"]);
-            if answer.contains(NODES[2][1]) { Ok(()) } else { Err(answer) }
+            if answer.contains(NODES[2][1]) {
+                Ok(())
+            } else {
+                Err(answer)
+            }
         });
     }
 
@@ -147,12 +205,27 @@ impl Router<'_> {
         fs::write(self.dir.join("gobgp.toml"), gobgp(wish)).unwrap();
         let config = self.path("gobgp.toml");
         self.run(
-            tool("gobgpd", "gobgpd", &["-f", &config, "--api-hosts", "127.0.0.1:50051", "-l", "debug"]),
+            tool(
+                "gobgpd",
+                "gobgpd",
+                &[
+                    "-f",
+                    &config,
+                    "--api-hosts",
+                    "127.0.0.1:50051",
+                    "-l",
+                    "debug",
+                ],
+            ),
             "gobgp.log",
         );
         wait_until("GoBGP runs", || {
             let answer = self.ask(&["neighbor", "-j"]);
-            if answer.contains(NODES[2][1]) { Ok(()) } else { Err(answer) }
+            if answer.contains(NODES[2][1]) {
+                Ok(())
+            } else {
+                Err(answer)
+            }
         });
     }
 }
@@ -161,9 +234,15 @@ impl Router<'_> {
 fn tool(program: &str, package: &str, arguments: &[&str]) -> Command {
     let found = match program.starts_with('/') {
         true => Path::new(program).exists(),
-        false => std::env::var("PATH").unwrap_or_default().split(':').any(|dir| Path::new(dir).join(program).exists()),
+        false => std::env::var("PATH")
+            .unwrap_or_default()
+            .split(':')
+            .any(|dir| Path::new(dir).join(program).exists()),
     };
-    assert!(found, "{program} is not there: install the Debian package {package} (`make deps` does)");
+    assert!(
+        found,
+        "{program} is not there: install the Debian package {package} (`make deps` does)"
+    );
     let mut command = Command::new(program);
     command.args(arguments);
     command
@@ -171,7 +250,9 @@ fn tool(program: &str, package: &str, arguments: &[&str]) -> Command {
 
 fn neighbours() -> impl Iterator<Item = (String, &'static str)> {
     let of_node = |(number, node): (usize, &'static [&'static str; 2])| {
-        node.iter().zip(["v4", "v6"]).map(move |(address, family)| (format!("node{number}_{family}"), *address))
+        node.iter()
+            .zip(["v4", "v6"])
+            .map(move |(address, family)| (format!("node{number}_{family}"), *address))
     };
     NODES.iter().enumerate().flat_map(of_node)
 }
@@ -179,7 +260,9 @@ fn neighbours() -> impl Iterator<Item = (String, &'static str)> {
 fn bird(wish: &Wish, log: &str) -> String {
     let (asn, password) = (wish.other_as.unwrap_or(OUR_AS), wish.password);
     let own = wish.own_as();
-    let password = password.map(|password| format!("password \"{password}\";")).unwrap_or_default();
+    let password = password
+        .map(|password| format!("password \"{password}\";"))
+        .unwrap_or_default();
     let mut text = format!(
         r#"log "{log}" all;
 router id 10.8.0.1;
@@ -206,7 +289,8 @@ template bgp node {{
 fn frr(wish: &Wish) -> String {
     let asn = wish.other_as.unwrap_or(OUR_AS);
     let mut text = format!(
-        "frr defaults traditional\nrouter bgp {}\n bgp router-id 10.8.0.1\n no bgp ebgp-requires-policy\n timers bgp 1 3\n",
+        "frr defaults traditional\nrouter bgp {}\n bgp router-id 10.8.0.1\n no bgp \
+         ebgp-requires-policy\n timers bgp 1 3\n",
         wish.own_as()
     );
     for (_, address) in neighbours() {
@@ -243,7 +327,10 @@ enabled = true
 "#
     );
     for (_, address) in neighbours() {
-        let password = wish.password.map(|password| format!("auth-password = \"{password}\"\n")).unwrap_or_default();
+        let password = wish
+            .password
+            .map(|password| format!("auth-password = \"{password}\"\n"))
+            .unwrap_or_default();
         text += &format!(
             r#"[[neighbors]]
 [neighbors.config]
@@ -281,7 +368,9 @@ fn frr_next_hops(text: &str) -> BTreeSet<String> {
     let value: Value = serde_json::from_str(text).unwrap_or_default();
     let paths = value["paths"].as_array().cloned().unwrap_or_default();
     // Those that are used together; one that is damped or worse is not.
-    let used = paths.iter().filter(|path| path["bestpath"]["overall"] == true || path["multipath"] == true);
+    let used = paths
+        .iter()
+        .filter(|path| path["bestpath"]["overall"] == true || path["multipath"] == true);
     let next = |path: &Value| path["nexthops"][0]["ip"].as_str().map(str::to_owned);
     used.filter_map(next).collect()
 }
@@ -290,11 +379,16 @@ fn gobgp_next_hops(text: &str) -> BTreeSet<String> {
     let value: Value = serde_json::from_str(text).unwrap_or_default();
     let prefixes: Vec<Value> = match value {
         Value::Array(paths) => paths,
-        Value::Object(prefixes) => {
-            prefixes.into_iter().flat_map(|(_, paths)| paths.as_array().cloned().unwrap_or_default()).collect()
-        }
+        Value::Object(prefixes) => prefixes
+            .into_iter()
+            .flat_map(|(_, paths)| paths.as_array().cloned().unwrap_or_default())
+            .collect(),
         _ => vec![],
     };
-    let attributes = prefixes.iter().flat_map(|path| path["attrs"].as_array().cloned().unwrap_or_default());
-    attributes.filter_map(|attribute| attribute["nexthop"].as_str().map(str::to_owned)).collect()
+    let attributes = prefixes
+        .iter()
+        .flat_map(|path| path["attrs"].as_array().cloned().unwrap_or_default());
+    attributes
+        .filter_map(|attribute| attribute["nexthop"].as_str().map(str::to_owned))
+        .collect()
 }

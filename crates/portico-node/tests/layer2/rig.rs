@@ -20,7 +20,14 @@ const PORT: u16 = 10262;
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// The number of a host that takes no part.
 pub const STRANGER: usize = 9;
-pub const V4: [&str; 6] = ["10.7.0.201", "10.7.0.202", "10.7.0.203", "10.7.0.204", "10.7.0.205", "10.7.0.206"];
+pub const V4: [&str; 6] = [
+    "10.7.0.201",
+    "10.7.0.202",
+    "10.7.0.203",
+    "10.7.0.204",
+    "10.7.0.205",
+    "10.7.0.206",
+];
 pub const V6: [&str; 4] = ["fd00:7::201", "fd00:7::202", "fd00:7::203", "fd00:7::204"];
 
 pub fn addresses() -> impl Iterator<Item = IpAddr> {
@@ -30,7 +37,10 @@ pub fn addresses() -> impl Iterator<Item = IpAddr> {
 /// Who of the nodes is to have an address.
 pub fn owner(address: IpAddr, nodes: &[usize]) -> usize {
     let hash = rank::hash_address(address);
-    *nodes.iter().max_by_key(|node| rank::score(hash, NodeId::of(&name(**node)))).unwrap()
+    *nodes
+        .iter()
+        .max_by_key(|node| rank::score(hash, NodeId::of(&name(**node))))
+        .unwrap()
 }
 
 fn name(node: usize) -> String {
@@ -54,15 +64,25 @@ impl Rig {
         let host = |name: &str, number: usize| {
             let host = bed.host(name).unwrap();
             host.cable_to_switch("eth0", &switch, name, "lan").unwrap();
-            host.link_mac("eth0", [2, 0, 0, 0, 7, number as u8]).unwrap();
-            host.address("eth0", &format!("10.7.0.1{number}/24")).unwrap();
-            host.address("eth0", &format!("fd00:7::1{number}/64")).unwrap();
+            host.link_mac("eth0", [2, 0, 0, 0, 7, number as u8])
+                .unwrap();
+            host.address("eth0", &format!("10.7.0.1{number}/24"))
+                .unwrap();
+            host.address("eth0", &format!("fd00:7::1{number}/64"))
+                .unwrap();
             host
         };
         let nodes = (0..nodes).map(|node| host(&name(node), node)).collect();
         let (client, stranger) = (host("client", 8), host("stranger", STRANGER));
         let dir = TempDir::with_prefix("portico-layer2-").unwrap();
-        Rig { nodes, client, stranger, dir, switch, _bed: bed }
+        Rig {
+            nodes,
+            client,
+            stranger,
+            dir,
+            switch,
+            _bed: bed,
+        }
     }
 
     pub fn start(&self, node: usize) -> Process {
@@ -70,10 +90,16 @@ impl Rig {
     }
 
     pub fn start_with_key(&self, node: usize, key: &str) -> Process {
-        let settings =
-            [node.to_string(), self.nodes.len().to_string(), key.into(), self.log(node).display().to_string()];
+        let settings = [
+            node.to_string(),
+            self.nodes.len().to_string(),
+            key.into(),
+            self.log(node).display().to_string(),
+        ];
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "takes_part", "--ignored", "--quiet"]).env(SETTINGS, settings.join("\n"));
+        command
+            .args(["--exact", "takes_part", "--ignored", "--quiet"])
+            .env(SETTINGS, settings.join("\n"));
         self.nodes[node].spawn(command).unwrap()
     }
 
@@ -89,14 +115,21 @@ impl Rig {
 
     /// Pulls or plugs in the cable of a node at the switch.
     pub fn plug(&self, node: usize, up: bool) {
-        ip(&self.switch, &format!("link set {} {}", name(node), if up { "up" } else { "down" }));
+        ip(
+            &self.switch,
+            &format!("link set {} {}", name(node), if up { "up" } else { "down" }),
+        );
     }
 
     /// Has the client's kernel ask where the addresses are.
     pub fn ask_for_all(&self) {
         self.client.enter(|| {
             for address in addresses() {
-                let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+                let any = if address.is_ipv4() {
+                    "0.0.0.0:0"
+                } else {
+                    "[::]:0"
+                };
                 // Nobody listens there, which does not matter.
                 let _ = UdpSocket::bind(any).unwrap().send_to(b"?", (address, 9));
             }
@@ -114,8 +147,16 @@ impl Rig {
             let words: Vec<&str> = line.split_whitespace().collect();
             if let [address, "lladdr", mac, ..] = words[..] {
                 let address: IpAddr = address.parse().unwrap();
-                let number = mac.rsplit(':').next().and_then(|last| last.parse().ok()).unwrap();
-                seen.extend(addresses().any(|one| one == address).then_some((address, number)));
+                let number = mac
+                    .rsplit(':')
+                    .next()
+                    .and_then(|last| last.parse().ok())
+                    .unwrap();
+                seen.extend(
+                    addresses()
+                        .any(|one| one == address)
+                        .then_some((address, number)),
+                );
             }
         }
         if seen.len() < addresses().count() {
@@ -135,8 +176,18 @@ fn ip(host: &Host, arguments: &str) -> String {
 pub fn take_part(settings: &str) {
     let [node, nodes, key, log] = settings.split('\n').collect::<Vec<_>>().try_into().unwrap();
     let all = 0..nodes.parse::<usize>().unwrap();
-    let peers: Peers = all.map(|node| (name(node).into(), vec![format!("10.7.0.1{node}").parse().unwrap()])).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let peers: Peers = all
+        .map(|node| {
+            (
+                name(node).into(),
+                vec![format!("10.7.0.1{node}").parse().unwrap()],
+            )
+        })
+        .collect();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let (changes, shares) = mpsc::channel(1);
         let (members, mut told) = watch::channel(vec![]);
@@ -169,7 +220,9 @@ pub fn wait_until<T: Debug>(what: &str, mut is_so: impl FnMut() -> Result<(), T>
     loop {
         match is_so() {
             Ok(()) => return println!("{:>6} ms until {what}", began.elapsed().as_millis()),
-            Err(instead) if began.elapsed() > PATIENCE => panic!("not in time: {what}; but {instead:?}"),
+            Err(instead) if began.elapsed() > PATIENCE => {
+                panic!("not in time: {what}; but {instead:?}")
+            }
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }
     }

@@ -1,7 +1,7 @@
 //! The redb file: its layout, opening it, reading it whole, and writing a batch durably.
 //!
-//! Table `objects`: key to `created` and `modified` (little-endian u64) and the value.
-//! Table `meta`: `format` (the version of this layout) and `revision` (the newest that was committed).
+//! Table `objects`: key to `created` and `modified` (little-endian u64) and the value. Table
+//! `meta`: `format` (the version of this layout) and `revision` (the newest that was committed).
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -9,7 +9,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition, TableError};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
+    TableError,
+};
 
 use crate::mirror::Commit;
 use crate::{Entry, OpenError, Revision};
@@ -55,9 +58,11 @@ impl Disk {
     fn prepare(&self) -> Result<(), OpenError> {
         let found = self.format().map_err(|error| self.storage(error))?;
         match found {
-            Some(found) if found > FORMAT => {
-                Err(OpenError::Newer { place: self.path.display().to_string(), found, known: FORMAT })
-            }
+            Some(found) if found > FORMAT => Err(OpenError::Newer {
+                place: self.path.display().to_string(),
+                found,
+                known: FORMAT,
+            }),
             Some(_) => Ok(()),
             None => self.write_format().map_err(|error| self.storage(error)),
         }
@@ -85,17 +90,28 @@ impl Disk {
             path: self.path.clone(),
             reason: format!("the record of {key} is too short"),
         };
-        let entries = records.into_iter().map(|(key, record)| decode(&key, &record).ok_or_else(|| damaged(&key)));
-        Ok(Contents { revision, entries: entries.collect::<Result<_, _>>()? })
+        let entries = records
+            .into_iter()
+            .map(|(key, record)| decode(&key, &record).ok_or_else(|| damaged(&key)));
+        Ok(Contents {
+            revision,
+            entries: entries.collect::<Result<_, _>>()?,
+        })
     }
 
     fn records(&self) -> Result<(Revision, Vec<(String, Bytes)>), redb::Error> {
         let read = self.database.begin_read()?;
-        let revision = read.open_table(META)?.get("revision")?.map_or(1, |revision| revision.value());
+        let revision = read
+            .open_table(META)?
+            .get("revision")?
+            .map_or(1, |revision| revision.value());
         let objects = read.open_table(OBJECTS)?;
         let records = objects.iter()?.map(|record| {
             let (key, value) = record?;
-            Ok((key.value().to_owned(), Bytes::copy_from_slice(value.value())))
+            Ok((
+                key.value().to_owned(),
+                Bytes::copy_from_slice(value.value()),
+            ))
         });
         Ok((revision, records.collect::<Result<_, redb::Error>>()?))
     }
@@ -119,8 +135,14 @@ impl Disk {
 
     fn storage(&self, error: redb::Error) -> OpenError {
         match error {
-            redb::Error::Corrupted(reason) => OpenError::Damaged { path: self.path.clone(), reason },
-            other => OpenError::Storage { path: self.path.clone(), source: other.into() },
+            redb::Error::Corrupted(reason) => OpenError::Damaged {
+                path: self.path.clone(),
+                reason,
+            },
+            other => OpenError::Storage {
+                path: self.path.clone(),
+                source: other.into(),
+            },
         }
     }
 }
@@ -148,7 +170,13 @@ fn decode(key: &str, record: &Bytes) -> Option<Entry> {
 /// Objects may be secrets: the file is for its owner alone.
 fn open_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
 }
 
 /// So is the directory, if it is new.
@@ -171,19 +199,32 @@ fn io_error(path: &Path, source: io::Error) -> OpenError {
     let path = path.to_owned();
     match source.kind() {
         io::ErrorKind::PermissionDenied => OpenError::Permission { path, source },
-        _ => OpenError::Storage { path, source: source.into() },
+        _ => OpenError::Storage {
+            path,
+            source: source.into(),
+        },
     }
 }
 
 fn database_error(path: &Path, error: DatabaseError) -> OpenError {
-    let damaged = |reason| OpenError::Damaged { path: path.to_owned(), reason };
+    let damaged = |reason| OpenError::Damaged {
+        path: path.to_owned(),
+        reason,
+    };
     match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::Locked { path: path.to_owned() },
+        DatabaseError::DatabaseAlreadyOpen => OpenError::Locked {
+            path: path.to_owned(),
+        },
         DatabaseError::Storage(StorageError::Corrupted(reason)) => damaged(reason),
-        DatabaseError::Storage(StorageError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+        DatabaseError::Storage(StorageError::Io(error))
+            if error.kind() == io::ErrorKind::InvalidData =>
+        {
             damaged(error.to_string())
         }
         DatabaseError::Storage(StorageError::Io(error)) => io_error(path, error),
-        other => OpenError::Storage { path: path.to_owned(), source: other.into() },
+        other => OpenError::Storage {
+            path: path.to_owned(),
+            source: other.into(),
+        },
     }
 }

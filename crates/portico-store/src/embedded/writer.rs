@@ -1,5 +1,6 @@
-//! The one thread that writes. It drains the queue into one disk transaction (group commit), publishes what became
-//! durable, and only then answers. If the disk fails, nothing is published and the file is opened anew for the next batch.
+//! The one thread that writes. It drains the queue into one disk transaction (group commit),
+//! publishes what became durable, and only then answers. If the disk fails, nothing is published
+//! and the file is opened anew for the next batch.
 
 #[cfg(test)]
 mod tests;
@@ -31,13 +32,19 @@ pub(super) struct Writer {
     mirror: Arc<Mirror>,
     dir: PathBuf,
     cache_bytes: usize,
-    /// `None` after it failed: what a failed write left behind is only known after opening it again.
+    /// `None` after it failed: what a failed write left behind is only known after opening it
+    /// again.
     disk: Option<Disk>,
 }
 
 impl Writer {
     pub fn new(disk: Disk, mirror: Arc<Mirror>, dir: PathBuf, cache_bytes: usize) -> Writer {
-        Writer { mirror, dir, cache_bytes, disk: Some(disk) }
+        Writer {
+            mirror,
+            dir,
+            cache_bytes,
+            disk: Some(disk),
+        }
     }
 
     pub fn run(mut self, mut queue: mpsc::Receiver<Job>) {
@@ -57,7 +64,10 @@ impl Writer {
     fn commit(&mut self, group: Vec<(Txn, Answer)>) {
         let recovered = self.recover();
         let mut plan = Plan::new(&self.mirror);
-        let planned: Vec<_> = group.into_iter().map(|(txn, answer)| (plan.add(txn), answer)).collect();
+        let planned: Vec<_> = group
+            .into_iter()
+            .map(|(txn, answer)| (plan.add(txn), answer))
+            .collect();
         let commits = plan.commits;
         let outage = recovered.and_then(|()| self.persist(commits)).err();
         for (result, answer) in planned {
@@ -114,7 +124,10 @@ fn refuse_rest(mut queue: mpsc::Receiver<Job>) {
 }
 
 /// The first job and what else is waiting, up to a stop.
-fn gather(first: Job, queue: &mut mpsc::Receiver<Job>) -> (Vec<(Txn, Answer)>, Option<oneshot::Sender<()>>) {
+fn gather(
+    first: Job,
+    queue: &mut mpsc::Receiver<Job>,
+) -> (Vec<(Txn, Answer)>, Option<oneshot::Sender<()>>) {
     let mut group = Vec::new();
     let mut bytes = 0;
     let mut next = Some(first);
@@ -126,7 +139,11 @@ fn gather(first: Job, queue: &mut mpsc::Receiver<Job>) -> (Vec<(Txn, Answer)>, O
                 group.push((txn, answer));
             }
         }
-        next = if group.len() < GROUP && bytes < GROUP_BYTES { queue.try_recv().ok() } else { None };
+        next = if group.len() < GROUP && bytes < GROUP_BYTES {
+            queue.try_recv().ok()
+        } else {
+            None
+        };
     }
     (group, None)
 }
@@ -142,18 +159,28 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     fn new(mirror: &Mirror) -> Plan<'_> {
-        Plan { mirror, revision: mirror.revision(), written: HashMap::new(), commits: Vec::new() }
+        Plan {
+            mirror,
+            revision: mirror.revision(),
+            written: HashMap::new(),
+            commits: Vec::new(),
+        }
     }
 
     fn add(&mut self, txn: Txn) -> Result<Revision, TxnError> {
-        if let Some(Check { key, .. }) =
-            txn.checks.into_iter().find(|check| self.modified(&check.key) != check.modified)
+        if let Some(Check { key, .. }) = txn
+            .checks
+            .into_iter()
+            .find(|check| self.modified(&check.key) != check.modified)
         {
             return Err(TxnError::Conflict { key });
         }
         self.revision += 1;
         let changes = txn.ops.into_iter().map(|op| self.change(op)).collect();
-        self.commits.push(Commit { revision: self.revision, changes });
+        self.commits.push(Commit {
+            revision: self.revision,
+            changes,
+        });
         Ok(self.revision)
     }
 
@@ -162,11 +189,21 @@ impl Plan<'_> {
             Op::Put { key, value } => (Arc::from(key), Some(value)),
             Op::Delete { key } => (Arc::from(key), None),
         };
-        let created = self.current(&key).map_or(self.revision, |(created, _)| created);
+        let created = self
+            .current(&key)
+            .map_or(self.revision, |(created, _)| created);
         let modified = self.revision;
-        self.written.insert(Arc::clone(&key), value.as_ref().map(|_| (created, modified)));
+        self.written.insert(
+            Arc::clone(&key),
+            value.as_ref().map(|_| (created, modified)),
+        );
         // A copy of exactly the right size: the caller's may be a slice of something big.
-        let entry = |value: Bytes| Entry { key: key.clone(), value: Bytes::copy_from_slice(&value), created, modified };
+        let entry = |value: Bytes| Entry {
+            key: key.clone(),
+            value: Bytes::copy_from_slice(&value),
+            created,
+            modified,
+        };
         let now = value.map(entry);
         Change { key, now }
     }
@@ -178,7 +215,10 @@ impl Plan<'_> {
     fn current(&self, key: &str) -> Option<(Revision, Revision)> {
         match self.written.get(key) {
             Some(written) => *written,
-            None => self.mirror.get(key).map(|entry| (entry.created, entry.modified)),
+            None => self
+                .mirror
+                .get(key)
+                .map(|entry| (entry.created, entry.modified)),
         }
     }
 }

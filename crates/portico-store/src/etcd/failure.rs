@@ -14,10 +14,14 @@ impl Failure {
     /// Another member, or the same one later, may answer.
     pub fn is_outage(&self) -> bool {
         use Code::{Aborted, Cancelled, DeadlineExceeded, Internal, Unavailable, Unknown};
-        matches!(self.0.code(), Aborted | Cancelled | DeadlineExceeded | Internal | Unavailable | Unknown)
+        matches!(
+            self.0.code(),
+            Aborted | Cancelled | DeadlineExceeded | Internal | Unavailable | Unknown
+        )
     }
 
-    /// The connection was never made, or the member refused before looking because it sees no leader.
+    /// The connection was never made, or the member refused before looking because it sees no
+    /// leader.
     pub fn was_not_sent(&self) -> bool {
         if self.causes().any(|cause| cause.is::<tonic::ConnectError>()) {
             return true;
@@ -31,7 +35,8 @@ impl Failure {
 
     /// Why etcd will never take the request as it is, if so.
     pub fn refusal(&self) -> Option<String> {
-        (self.0.code() == Code::InvalidArgument).then(|| format!("etcd says {:?}", self.0.message()))
+        (self.0.code() == Code::InvalidArgument)
+            .then(|| format!("etcd says {:?}", self.0.message()))
     }
 
     pub fn outage(self, what: &str) -> Outage {
@@ -52,6 +57,8 @@ impl Failure {
 
     /// What the operating system or the certificate check said, or else what etcd said.
     fn reason(&self) -> String {
-        self.causes().last().map_or_else(|| self.0.message().to_owned(), |cause| cause.to_string())
+        self.causes()
+            .last()
+            .map_or_else(|| self.0.message().to_owned(), |cause| cause.to_string())
     }
 }

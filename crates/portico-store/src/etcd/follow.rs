@@ -1,5 +1,6 @@
-//! Keeps the mirror equal to the prefix in etcd: a read of everything at one revision, then a watch from there. A broken
-//! watch is opened again where it stopped, on another member; if etcd has forgotten that place, everything is read again.
+//! Keeps the mirror equal to the prefix in etcd: a read of everything at one revision, then a watch
+//! from there. A broken watch is opened again where it stopped, on another member; if etcd has
+//! forgotten that place, everything is read again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +49,11 @@ impl Follower {
                 tracing::warn!(reason, "lost the watch of etcd");
                 self.client.go_on();
             }
-            pause = if self.mirror.revision() != before { PAUSE } else { LONGEST_PAUSE.min(pause * 2) };
+            pause = if self.mirror.revision() != before {
+                PAUSE
+            } else {
+                LONGEST_PAUSE.min(pause * 2)
+            };
             tokio::time::sleep(pause).await;
         }
     }
@@ -69,12 +74,22 @@ impl Follower {
         let from = self.mirror.revision();
         let answer = self.client.range(txn::read_head(&self.prefix)).await?;
         // Only a cluster that was restored from a backup is behind us.
-        if answer.header.is_none_or(|header| revision(header.revision) < from) {
+        if answer
+            .header
+            .is_none_or(|header| revision(header.revision) < from)
+        {
             return Err(Break::Gone);
         }
         let key = self.prefix.clone().into_bytes();
         let range_end = proto::prefix_end(&key);
-        let mut stream = self.client.watch(WatchCreate { key, range_end, start_revision: wire(from + 1) }).await?;
+        let mut stream = self
+            .client
+            .watch(WatchCreate {
+                key,
+                range_end,
+                start_revision: wire(from + 1),
+            })
+            .await?;
         while let Some(message) = stream.next().await {
             self.take(message.map_err(|status| Break::Lost(status.to_string()))?)?;
         }
@@ -103,7 +118,10 @@ fn commits(prefix: &str, events: Vec<proto::Event>) -> Vec<Commit> {
         let Some(kv) = event.kv else { continue };
         let revision = revision(kv.mod_revision);
         if commits.last().is_none_or(|last| last.revision != revision) {
-            commits.push(Commit { revision, changes: Vec::new() });
+            commits.push(Commit {
+                revision,
+                changes: Vec::new(),
+            });
         }
         if let (Some(key), Some(last)) = (store_key(prefix, &kv.key), commits.last_mut()) {
             let now = (event.kind != proto::KIND_DELETE).then(|| entry(key.clone(), kv));
@@ -114,7 +132,10 @@ fn commits(prefix: &str, events: Vec<proto::Event>) -> Vec<Commit> {
 }
 
 /// Everything under the prefix, at one revision.
-pub(super) async fn read_all(client: &Client, prefix: &str) -> Result<(Revision, Vec<Entry>), Failure> {
+pub(super) async fn read_all(
+    client: &Client,
+    prefix: &str,
+) -> Result<(Revision, Vec<Entry>), Failure> {
     loop {
         match try_read_all(client, prefix).await {
             // Somebody compacted while it was being read: begin again at a newer revision.
@@ -126,7 +147,12 @@ pub(super) async fn read_all(client: &Client, prefix: &str) -> Result<(Revision,
 
 async fn try_read_all(client: &Client, prefix: &str) -> Result<(Revision, Vec<Entry>), Failure> {
     let range_end = proto::prefix_end(prefix.as_bytes());
-    let mut request = RangeRequest { key: prefix.into(), range_end, limit: PAGE, ..Default::default() };
+    let mut request = RangeRequest {
+        key: prefix.into(),
+        range_end,
+        limit: PAGE,
+        ..Default::default()
+    };
     let mut entries = Vec::new();
     loop {
         let page = client.range(request.clone()).await?;
@@ -136,7 +162,11 @@ async fn try_read_all(client: &Client, prefix: &str) -> Result<(Revision, Vec<En
         if let Some(last) = page.kvs.last() {
             request.key = [&last.key[..], &[0]].concat();
         }
-        entries.extend(page.kvs.into_iter().filter_map(|kv| Some(entry(store_key(prefix, &kv.key)?, kv))));
+        entries.extend(
+            page.kvs
+                .into_iter()
+                .filter_map(|kv| Some(entry(store_key(prefix, &kv.key)?, kv))),
+        );
         if !page.more {
             return Ok((revision(request.revision), entries));
         }

@@ -1,5 +1,6 @@
-//! The few messages of etcd's gRPC interface that the store uses, with their field numbers (rpc.proto and kv.proto of
-//! etcd 3.4). Fields that are not used are left out: protobuf skips them.
+//! The few messages of etcd's gRPC interface that the store uses, with their field numbers
+//! (rpc.proto and kv.proto of etcd 3.4). Fields that are not used are left out: protobuf skips
+//! them.
 
 use prost::{Message, Oneof};
 

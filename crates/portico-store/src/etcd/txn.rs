@@ -1,6 +1,8 @@
 //! A transaction of the store as etcd's, and etcd's answer read back.
 
-use super::proto::{Compare, DeleteRequest, PutRequest, RangeRequest, Request, RequestOp, ResponseOp};
+use super::proto::{
+    Compare, DeleteRequest, PutRequest, RangeRequest, Request, RequestOp, ResponseOp,
+};
 use super::proto::{TARGET_MOD, TxnRequest, TxnResponse};
 use super::{FORMAT, revision, wire};
 use crate::{Check, Op, Revision};
@@ -9,15 +11,25 @@ use crate::{Check, Op, Revision};
 const HEAD: &str = "head";
 
 pub(super) fn request(prefix: &str, checks: &[Check], ops: Vec<Op>) -> TxnRequest {
-    let read =
-        |check: &Check| RangeRequest { key: etcd_key(prefix, &check.key), keys_only: true, ..Default::default() };
+    let read = |check: &Check| RangeRequest {
+        key: etcd_key(prefix, &check.key),
+        keys_only: true,
+        ..Default::default()
+    };
     let write = |op| match op {
-        Op::Put { key, value } => Request::Put(PutRequest { key: etcd_key(prefix, &key), value }),
-        Op::Delete { key } => Request::Delete(DeleteRequest { key: etcd_key(prefix, &key) }),
+        Op::Put { key, value } => Request::Put(PutRequest {
+            key: etcd_key(prefix, &key),
+            value,
+        }),
+        Op::Delete { key } => Request::Delete(DeleteRequest {
+            key: etcd_key(prefix, &key),
+        }),
     };
     TxnRequest {
         compare: checks.iter().map(|check| compare(prefix, check)).collect(),
-        success: std::iter::once(put_head(prefix)).chain(ops.into_iter().map(write).map(op)).collect(),
+        success: std::iter::once(put_head(prefix))
+            .chain(ops.into_iter().map(write).map(op))
+            .collect(),
         failure: std::iter::once(read_head(prefix))
             .chain(checks.iter().map(read))
             .map(Request::Range)
@@ -36,7 +48,8 @@ pub(super) fn ensure_head(prefix: &str) -> TxnRequest {
     }
 }
 
-/// The head's revision, and the key of the first check that does not hold, from the answers of the failure branch.
+/// The head's revision, and the key of the first check that does not hold, from the answers of the
+/// failure branch.
 pub(super) fn conflict(answer: &TxnResponse, checks: Vec<Check>) -> (Revision, String) {
     let modified = |response: &ResponseOp| {
         let found = response.range.as_ref().and_then(|range| range.kvs.first());
@@ -44,24 +57,39 @@ pub(super) fn conflict(answer: &TxnResponse, checks: Vec<Check>) -> (Revision, S
     };
     let mut found = answer.responses.iter().map(modified);
     let head = found.next().unwrap_or(0);
-    let failed = checks.into_iter().zip(found).find(|(check, modified)| check.modified != *modified);
+    let failed = checks
+        .into_iter()
+        .zip(found)
+        .find(|(check, modified)| check.modified != *modified);
     (head, failed.map_or(String::new(), |(check, _)| check.key))
 }
 
 fn compare(prefix: &str, check: &Check) -> Compare {
-    Compare { target: TARGET_MOD, key: etcd_key(prefix, &check.key), mod_revision: Some(wire(check.modified)) }
+    Compare {
+        target: TARGET_MOD,
+        key: etcd_key(prefix, &check.key),
+        mod_revision: Some(wire(check.modified)),
+    }
 }
 
 fn put_head(prefix: &str) -> RequestOp {
-    op(Request::Put(PutRequest { key: etcd_key(prefix, HEAD), value: FORMAT.to_string().into() }))
+    op(Request::Put(PutRequest {
+        key: etcd_key(prefix, HEAD),
+        value: FORMAT.to_string().into(),
+    }))
 }
 
 pub(super) fn read_head(prefix: &str) -> RangeRequest {
-    RangeRequest { key: etcd_key(prefix, HEAD), ..Default::default() }
+    RangeRequest {
+        key: etcd_key(prefix, HEAD),
+        ..Default::default()
+    }
 }
 
 fn op(request: Request) -> RequestOp {
-    RequestOp { request: Some(request) }
+    RequestOp {
+        request: Some(request),
+    }
 }
 
 fn etcd_key(prefix: &str, key: &str) -> Vec<u8> {

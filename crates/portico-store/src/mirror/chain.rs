@@ -1,4 +1,5 @@
-//! The versions of one key, oldest first. Most keys have one version and then cost no allocation beyond it.
+//! The versions of one key, oldest first. Most keys have one version and then cost no allocation
+//! beyond it.
 
 use std::collections::VecDeque;
 
@@ -22,7 +23,10 @@ pub(super) struct Chain {
 
 impl Chain {
     pub fn new(version: Version) -> Chain {
-        Chain { newest: version, older: VecDeque::new() }
+        Chain {
+            newest: version,
+            older: VecDeque::new(),
+        }
     }
 
     pub fn newest(&self) -> &Version {
@@ -30,7 +34,8 @@ impl Chain {
     }
 
     pub fn push(&mut self, version: Version) {
-        self.older.push_back(std::mem::replace(&mut self.newest, version));
+        self.older
+            .push_back(std::mem::replace(&mut self.newest, version));
     }
 
     /// The version that was current at `revision`.
@@ -38,13 +43,22 @@ impl Chain {
         if self.newest.modified <= revision {
             return Some(&self.newest);
         }
-        let behind = self.older.partition_point(|version| version.modified <= revision);
-        behind.checked_sub(1).and_then(|index| self.older.get(index))
+        let behind = self
+            .older
+            .partition_point(|version| version.modified <= revision);
+        behind
+            .checked_sub(1)
+            .and_then(|index| self.older.get(index))
     }
 
-    /// Drops what was superseded at or before `revision`. True if nothing is left to remember of this key.
+    /// Drops what was superseded at or before `revision`. True if nothing is left to remember of
+    /// this key.
     pub fn forget_before(&mut self, revision: Revision) -> bool {
-        while self.older.front().is_some_and(|version| version.modified < revision) {
+        while self
+            .older
+            .front()
+            .is_some_and(|version| version.modified < revision)
+        {
             self.older.pop_front();
         }
         if self.older.is_empty() {

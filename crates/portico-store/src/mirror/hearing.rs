@@ -1,6 +1,6 @@
-//! Who writes is answered after those who watch have been told, if that is soon: a client that goes on when it has its answer then
-//! finds that the change has arrived. It is an order, not a promise. Who watches and does not read is not waited for, nor is
-//! anybody while others write, too.
+//! Who writes is answered after those who watch have been told, if that is soon: a client that goes
+//! on when it has its answer then finds that the change has arrived. It is an order, not a promise.
+//! Who watches and does not read is not waited for, nor is anybody while others write, too.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -23,7 +23,10 @@ pub(crate) struct Bell {
 
 impl Default for Bell {
     fn default() -> Bell {
-        Bell { wake: watch::Sender::new(Arc::new(Hearing::of(0))), waiting: AtomicUsize::new(0) }
+        Bell {
+            wake: watch::Sender::new(Arc::new(Hearing::of(0))),
+            waiting: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -46,12 +49,19 @@ pub(crate) struct Hearing {
 
 impl Hearing {
     pub(super) fn of(waiting: usize) -> Hearing {
-        Hearing { missing: AtomicUsize::new(waiting), over: Notify::new() }
+        Hearing {
+            missing: AtomicUsize::new(waiting),
+            over: Notify::new(),
+        }
     }
 
     fn heard(&self) {
         let one_less = |missing: usize| missing.checked_sub(1);
-        if self.missing.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less) == Ok(1) {
+        if self
+            .missing
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less)
+            == Ok(1)
+        {
             self.over.notify_one();
         }
     }
@@ -83,7 +93,12 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub fn of(bell: Arc<Bell>) -> Listener {
-        Listener { wake: bell.wake.subscribe(), bell, confirms: false, open: None }
+        Listener {
+            wake: bell.wake.subscribe(),
+            bell,
+            confirms: false,
+            open: None,
+        }
     }
 
     pub fn confirm(&mut self) {
@@ -120,7 +135,8 @@ impl Drop for Listener {
     }
 }
 
-/// A server that sends a stream asks for more until there is none for now, and sends what it has then.
+/// A server that sends a stream asks for more until there is none for now, and sends what it has
+/// then.
 async fn ask_again() {
     let mut asked = false;
     poll_fn(|context| match std::mem::replace(&mut asked, true) {

@@ -13,7 +13,10 @@ pub struct HistoryLimits {
 
 impl Default for HistoryLimits {
     fn default() -> HistoryLimits {
-        HistoryLimits { age: Duration::from_secs(300), bytes: 64 << 20 }
+        HistoryLimits {
+            age: Duration::from_secs(300),
+            bytes: 64 << 20,
+        }
     }
 }
 
@@ -25,8 +28,8 @@ pub(super) struct Past {
     pub bytes: usize,
 }
 
-/// The revision to compact at, if any. `past` is oldest first and `total` is the sum of its bytes. The newest revision
-/// is never due: its watchers have not had a chance to see it.
+/// The revision to compact at, if any. `past` is oldest first and `total` is the sum of its bytes.
+/// The newest revision is never due: its watchers have not had a chance to see it.
 pub(super) fn due(
     past: impl Iterator<Item = Past>,
     total: usize,
@@ -47,8 +50,8 @@ pub(super) fn due(
     due
 }
 
-/// What an event keeps in memory: the superseded value, the event itself, and its encoded form, which is about as big
-/// as the value it shows.
+/// What an event keeps in memory: the superseded value, the event itself, and its encoded form,
+/// which is about as big as the value it shows.
 pub(super) fn weight(event: &Event) -> usize {
     const FIXED: usize = 256;
     let size = |entry: &Option<crate::Entry>| entry.as_ref().map_or(0, |entry| entry.value.len());
@@ -59,28 +62,49 @@ pub(super) fn weight(event: &Event) -> usize {
 mod tests {
     use super::*;
 
-    const LIMITS: HistoryLimits = HistoryLimits { age: Duration::from_secs(10), bytes: 100 };
+    const LIMITS: HistoryLimits = HistoryLimits {
+        age: Duration::from_secs(10),
+        bytes: 100,
+    };
 
-    fn decide(start: Instant, past: &[(Revision, u64, usize)], now: u64, newest: Revision) -> Option<Revision> {
+    fn decide(
+        start: Instant,
+        past: &[(Revision, u64, usize)],
+        now: u64,
+        newest: Revision,
+    ) -> Option<Revision> {
         let at = |seconds| start + Duration::from_secs(seconds);
         let total = past.iter().map(|event| event.2).sum();
-        let past = past.iter().map(|&(revision, seconds, bytes)| Past { revision, at: at(seconds), bytes });
+        let past = past.iter().map(|&(revision, seconds, bytes)| Past {
+            revision,
+            at: at(seconds),
+            bytes,
+        });
         due(past, total, at(now), LIMITS, newest)
     }
 
     #[test]
     fn keeps_what_is_young_and_small() {
-        assert_eq!(decide(Instant::now(), &[(1, 0, 50), (2, 5, 50)], 10, 2), None);
+        assert_eq!(
+            decide(Instant::now(), &[(1, 0, 50), (2, 5, 50)], 10, 2),
+            None
+        );
     }
 
     #[test]
     fn forgets_what_is_old() {
-        assert_eq!(decide(Instant::now(), &[(1, 0, 10), (2, 5, 10), (3, 9, 10)], 16, 4), Some(2));
+        assert_eq!(
+            decide(Instant::now(), &[(1, 0, 10), (2, 5, 10), (3, 9, 10)], 16, 4),
+            Some(2)
+        );
     }
 
     #[test]
     fn forgets_what_is_too_big() {
-        assert_eq!(decide(Instant::now(), &[(1, 0, 60), (2, 0, 60), (3, 0, 60)], 0, 3), Some(2));
+        assert_eq!(
+            decide(Instant::now(), &[(1, 0, 60), (2, 0, 60), (3, 0, 60)], 0, 3),
+            Some(2)
+        );
     }
 
     #[test]

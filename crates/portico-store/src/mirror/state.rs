@@ -26,8 +26,15 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn new(revision: Revision, entries: impl IntoIterator<Item = Entry>, limits: HistoryLimits) -> State {
-        let keys = entries.into_iter().map(|entry| (entry.key.clone(), Chain::new(version(&entry)))).collect();
+    pub fn new(
+        revision: Revision,
+        entries: impl IntoIterator<Item = Entry>,
+        limits: HistoryLimits,
+    ) -> State {
+        let keys = entries
+            .into_iter()
+            .map(|entry| (entry.key.clone(), Chain::new(version(&entry))))
+            .collect();
         State {
             revision,
             compacted: revision,
@@ -71,20 +78,41 @@ impl State {
             .range::<str, _>((start, Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(range.prefix))
             .filter_map(|(key, chain)| {
-                chain.at(at).filter(|version| version.value.is_some()).map(|version| (key, version))
+                chain
+                    .at(at)
+                    .filter(|version| version.value.is_some())
+                    .map(|version| (key, version))
             });
-        let limit = if range.limit == 0 { usize::MAX } else { range.limit };
-        let entries: Vec<Entry> = found.by_ref().take(limit).filter_map(|(key, version)| entry(key, version)).collect();
+        let limit = if range.limit == 0 {
+            usize::MAX
+        } else {
+            range.limit
+        };
+        let entries: Vec<Entry> = found
+            .by_ref()
+            .take(limit)
+            .filter_map(|(key, version)| entry(key, version))
+            .collect();
         let remaining = found.count();
-        Ok(RangeResult { entries, revision: at, more: remaining > 0, remaining })
+        Ok(RangeResult {
+            entries,
+            revision: at,
+            more: remaining > 0,
+            remaining,
+        })
     }
 
     fn readable(&self, at: Revision) -> Result<(), ReadError> {
         if at < self.compacted {
-            return Err(ReadError::Compacted { compacted: self.compacted });
+            return Err(ReadError::Compacted {
+                compacted: self.compacted,
+            });
         }
         if at > self.revision {
-            return Err(ReadError::Future { revision: at, current: self.revision });
+            return Err(ReadError::Future {
+                revision: at,
+                current: self.revision,
+            });
         }
         Ok(())
     }
@@ -106,15 +134,31 @@ impl State {
     }
 
     fn change(&mut self, revision: Revision, change: Change) -> Option<Event> {
-        let known = self.keys.get_key_value(&*change.key).map(|(key, chain)| (key.clone(), entry(key, chain.newest())));
+        let known = self
+            .keys
+            .get_key_value(&*change.key)
+            .map(|(key, chain)| (key.clone(), entry(key, chain.newest())));
         let (key, before) = known.unwrap_or((change.key, None));
-        let now = change.now.map(|entry| Entry { key: key.clone(), ..entry });
+        let now = change.now.map(|entry| Entry {
+            key: key.clone(),
+            ..entry
+        });
         if now.is_none() && before.is_none() {
             return None;
         }
-        let grave = Version { created: 0, modified: revision, value: None };
+        let grave = Version {
+            created: 0,
+            modified: revision,
+            value: None,
+        };
         self.push(key.clone(), now.as_ref().map_or(grave, version));
-        Some(Event { revision, key, now, before, cache: OnceLock::new() })
+        Some(Event {
+            revision,
+            key,
+            now,
+            before,
+            cache: OnceLock::new(),
+        })
     }
 
     fn push(&mut self, key: Arc<str>, version: Version) {
@@ -145,10 +189,16 @@ impl State {
     pub fn compact(&mut self, revision: Revision) {
         let revision = revision.min(self.revision);
         self.compacted = self.compacted.max(revision);
-        while let Some((_, event)) = self.past.pop_front_if(|(_, event)| event.revision <= revision) {
+        while let Some((_, event)) = self
+            .past
+            .pop_front_if(|(_, event)| event.revision <= revision)
+        {
             self.past_bytes = self.past_bytes.saturating_sub(history::weight(&event));
             self.topics.forget(&event);
-            let forgotten = self.keys.get_mut(&event.key).is_some_and(|chain| chain.forget_before(event.revision));
+            let forgotten = self
+                .keys
+                .get_mut(&event.key)
+                .is_some_and(|chain| chain.forget_before(event.revision));
             if forgotten {
                 self.keys.remove(&event.key);
             }
@@ -157,8 +207,13 @@ impl State {
 
     /// True if the entries are exactly what the mirror shows now.
     pub fn shows(&self, entries: &[Entry]) -> bool {
-        let now = self.keys.iter().filter_map(|(key, chain)| entry(key, chain.newest()));
-        now.map(|entry| (entry.key, entry.modified)).eq(entries.iter().map(|entry| (entry.key.clone(), entry.modified)))
+        let now = self
+            .keys
+            .iter()
+            .filter_map(|(key, chain)| entry(key, chain.newest()));
+        now.map(|entry| (entry.key, entry.modified)).eq(entries
+            .iter()
+            .map(|entry| (entry.key.clone(), entry.modified)))
     }
 
     /// Starts again from other contents: there is no history, and no watch from before can go on.
@@ -166,20 +221,39 @@ impl State {
         let mut topics = std::mem::take(&mut self.topics);
         topics.forget_all(revision);
         let generation = self.generation + 1;
-        *self = State { topics, generation, ..State::new(revision, entries, self.limits) };
+        *self = State {
+            topics,
+            generation,
+            ..State::new(revision, entries, self.limits)
+        };
     }
 
     pub fn subscribe(&mut self, prefix: &str, from: Revision) -> Result<Subscription, ReadError> {
-        let name = topic_of(prefix).ok_or_else(|| ReadError::Prefix { prefix: prefix.to_owned() })?;
+        let name = topic_of(prefix).ok_or_else(|| ReadError::Prefix {
+            prefix: prefix.to_owned(),
+        })?;
         self.readable(from)?;
         let bell = self.topics.subscribe(name, self.compacted);
-        Ok(Subscription { bell, generation: self.generation })
+        Ok(Subscription {
+            bell,
+            generation: self.generation,
+        })
     }
 
     /// What happened under `prefix` after `position`, and the position behind it.
-    pub fn events(&self, prefix: &str, position: Revision, generation: u64) -> Result<Batch, WatchError> {
-        let events = self.topics.events(prefix, position).filter(|_| generation == self.generation);
-        let (events, more) = events.ok_or(WatchError::Compacted { compacted: self.compacted })?;
+    pub fn events(
+        &self,
+        prefix: &str,
+        position: Revision,
+        generation: u64,
+    ) -> Result<Batch, WatchError> {
+        let events = self
+            .topics
+            .events(prefix, position)
+            .filter(|_| generation == self.generation);
+        let (events, more) = events.ok_or(WatchError::Compacted {
+            compacted: self.compacted,
+        })?;
         let position = match events.last() {
             Some(last) if more => last.revision,
             _ => self.revision,
@@ -190,7 +264,11 @@ impl State {
     /// Everything up to the result has been seen by a watcher at `position`.
     pub fn seen(&self, prefix: &str, position: Revision, generation: u64) -> Revision {
         let up_to_date = generation == self.generation && self.topics.newest(prefix) <= position;
-        if up_to_date { self.revision.max(position) } else { position }
+        if up_to_date {
+            self.revision.max(position)
+        } else {
+            position
+        }
     }
 
     pub fn everybody(&self) -> Woken {
@@ -200,15 +278,28 @@ impl State {
     /// How many keys, events and bytes of history are held.
     #[cfg(test)]
     pub fn footprint(&self) -> (usize, usize, usize) {
-        (self.keys.len(), self.past.len() + self.topics.len(), self.past_bytes)
+        (
+            self.keys.len(),
+            self.past.len() + self.topics.len(),
+            self.past_bytes,
+        )
     }
 }
 
 fn version(entry: &Entry) -> Version {
-    Version { created: entry.created, modified: entry.modified, value: Some(entry.value.clone()) }
+    Version {
+        created: entry.created,
+        modified: entry.modified,
+        value: Some(entry.value.clone()),
+    }
 }
 
 fn entry(key: &Arc<str>, version: &Version) -> Option<Entry> {
     let value = version.value.clone()?;
-    Some(Entry { key: key.clone(), value, created: version.created, modified: version.modified })
+    Some(Entry {
+        key: key.clone(),
+        value,
+        created: version.created,
+        modified: version.modified,
+    })
 }

@@ -47,7 +47,11 @@ struct Model {
 
 impl Model {
     fn new() -> Model {
-        Model { states: BTreeMap::from([(START, BTreeMap::new())]), compacted: START, ..Model::default() }
+        Model {
+            states: BTreeMap::from([(START, BTreeMap::new())]),
+            compacted: START,
+            ..Model::default()
+        }
     }
 
     fn revision(&self) -> Revision {
@@ -67,9 +71,17 @@ impl Model {
             let before = state.remove(key);
             let created = before.as_ref().map_or(revision, |entry| entry.created);
             let value = Bytes::from(revision.to_string());
-            let now = put.then(|| Entry { key: key.into(), value, created, modified: revision });
+            let now = put.then(|| Entry {
+                key: key.into(),
+                value,
+                created,
+                modified: revision,
+            });
             state.extend(now.clone().map(|entry| (key, entry)));
-            changes.push(Change { key: key.into(), now: now.clone() });
+            changes.push(Change {
+                key: key.into(),
+                now: now.clone(),
+            });
             if before.is_some() || now.is_some() {
                 self.events.push((revision, key, now, before));
             }
@@ -86,21 +98,38 @@ impl Model {
 }
 
 fn check_reads(state: &State, model: &Model, revision: Revision, prefix: &str, limit: usize) {
-    let range = Range { prefix, limit, at: Some(revision), after: None };
+    let range = Range {
+        prefix,
+        limit,
+        at: Some(revision),
+        after: None,
+    };
     if revision < model.compacted {
-        assert!(matches!(state.range(range), Err(ReadError::Compacted { .. })));
+        assert!(matches!(
+            state.range(range),
+            Err(ReadError::Compacted { .. })
+        ));
         return;
     }
     if revision > model.revision() {
         assert!(matches!(state.range(range), Err(ReadError::Future { .. })));
         return;
     }
-    let expected: Vec<Entry> =
-        model.at(revision).iter().filter(|(key, _)| key.starts_with(prefix)).map(|(_, entry)| entry.clone()).collect();
+    let expected: Vec<Entry> = model
+        .at(revision)
+        .iter()
+        .filter(|(key, _)| key.starts_with(prefix))
+        .map(|(_, entry)| entry.clone())
+        .collect();
     let mut found = Vec::new();
     loop {
         let after = found.last().map(|entry: &Entry| entry.key.clone());
-        let page = state.range(Range { after: after.as_deref(), ..range }).unwrap();
+        let page = state
+            .range(Range {
+                after: after.as_deref(),
+                ..range
+            })
+            .unwrap();
         assert!(limit == 0 || page.entries.len() <= limit);
         found.extend(page.entries);
         assert_eq!(page.remaining, expected.len() - found.len());
@@ -111,23 +140,40 @@ fn check_reads(state: &State, model: &Model, revision: Revision, prefix: &str, l
     }
     assert_eq!(found, expected);
     for key in KEYS {
-        assert_eq!(state.get_at(key, revision).unwrap().as_ref(), model.at(revision).get(key));
+        assert_eq!(
+            state.get_at(key, revision).unwrap().as_ref(),
+            model.at(revision).get(key)
+        );
     }
 }
 
 fn check_watch(state: &State, model: &Model, from: Revision, prefix: &str) {
-    let expected: Vec<_> = model.events.iter().filter(|event| event.0 > from && event.1.starts_with(prefix)).collect();
+    let expected: Vec<_> = model
+        .events
+        .iter()
+        .filter(|event| event.0 > from && event.1.starts_with(prefix))
+        .collect();
     match state.events(prefix, from, 0) {
         Err(WatchError::Compacted { compacted }) => {
             assert_eq!(compacted, model.compacted);
-            assert!(from < model.compacted, "only a watcher behind the compaction is told so");
+            assert!(
+                from < model.compacted,
+                "only a watcher behind the compaction is told so"
+            );
         }
         Err(other) => panic!("{other}"),
         Ok(batch) => {
             let found: Vec<_> = batch
                 .events
                 .iter()
-                .map(|event| (event.revision, &*event.key, event.now.clone(), event.before.clone()))
+                .map(|event| {
+                    (
+                        event.revision,
+                        &*event.key,
+                        event.now.clone(),
+                        event.before.clone(),
+                    )
+                })
                 .collect();
             assert!(found.iter().eq(expected.into_iter()), "from {from}");
             assert!(batch.events.is_empty() || batch.position == model.revision());
@@ -135,7 +181,10 @@ fn check_watch(state: &State, model: &Model, from: Revision, prefix: &str) {
     }
     if state.seen(prefix, from, 0) > from {
         assert!(
-            model.events.iter().all(|event| event.0 <= from || !event.1.starts_with(prefix)),
+            model
+                .events
+                .iter()
+                .all(|event| event.0 <= from || !event.1.starts_with(prefix)),
             "nothing was left out"
         );
     }
@@ -168,7 +217,12 @@ proptest! {
 }
 
 fn entry(key: &str, modified: Revision) -> Entry {
-    Entry { key: key.into(), value: Bytes::new(), created: modified, modified }
+    Entry {
+        key: key.into(),
+        value: Bytes::new(),
+        created: modified,
+        modified,
+    }
 }
 
 #[test]
@@ -176,8 +230,17 @@ fn replacing_with_the_same_contents_ends_no_watch() {
     let mirror = Mirror::new(5, [entry("a/1", 3)], HistoryLimits::default());
     let generation = mirror.subscribe("a/", 5).unwrap().generation;
     mirror.replace(9, vec![entry("a/1", 3)]);
-    assert!(mirror.events("a/", 5, generation).unwrap().events.is_empty());
-    assert_eq!((mirror.revision(), mirror.seen("a/", 5, generation)), (9, 9));
+    assert!(
+        mirror
+            .events("a/", 5, generation)
+            .unwrap()
+            .events
+            .is_empty()
+    );
+    assert_eq!(
+        (mirror.revision(), mirror.seen("a/", 5, generation)),
+        (9, 9)
+    );
 }
 
 #[test]
@@ -187,20 +250,39 @@ fn replacing_with_other_contents_ends_watches() {
     // Even back in time, as after a restored backup.
     for (revision, entries) in [(9, vec![entry("a/1", 8)]), (4, vec![entry("a/1", 8)])] {
         mirror.replace(revision, entries);
-        assert_eq!(mirror.events("a/", 9, generation).err(), Some(WatchError::Compacted { compacted: revision }));
-        assert_eq!((mirror.revision(), mirror.compacted()), (revision, revision));
+        assert_eq!(
+            mirror.events("a/", 9, generation).err(),
+            Some(WatchError::Compacted {
+                compacted: revision
+            })
+        );
+        assert_eq!(
+            (mirror.revision(), mirror.compacted()),
+            (revision, revision)
+        );
     }
 }
 
 fn put(mirror: &Mirror, revision: Revision, key: &str) {
     let now = Some(entry(key, revision));
-    mirror.publish(vec![Commit { revision, changes: vec![Change { key: key.into(), now }] }]);
+    mirror.publish(vec![Commit {
+        revision,
+        changes: vec![Change {
+            key: key.into(),
+            now,
+        }],
+    }]);
 }
 
 /// Polls it once more, and tells whether it has ended.
 fn polled(future: impl Future) -> impl FnMut() -> bool {
     let mut future = Box::pin(future);
-    move || future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    move || {
+        future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
+    }
 }
 
 #[test]
@@ -217,7 +299,9 @@ fn a_watcher_sleeps_through_other_topics() {
 fn watched() -> (Arc<Mirror>, impl Fn(&str) -> Watch) {
     let mirror = Arc::new(Mirror::new(5, [], HistoryLimits::default()));
     let of = Arc::clone(&mirror);
-    (mirror, move |prefix| Watch::open(Arc::clone(&of), prefix, 5).unwrap())
+    (mirror, move |prefix| {
+        Watch::open(Arc::clone(&of), prefix, 5).unwrap()
+    })
 }
 
 /// Goes on until there is no more.
@@ -228,9 +312,14 @@ async fn follow(mut watch: Watch) {
 #[tokio::test]
 async fn who_writes_waits_for_those_who_confirm() {
     let (mirror, watch) = watched();
-    let (mut first, mut second) =
-        (polled(follow(watch("a/").before_answers())), polled(follow(watch("a/").before_answers())));
-    let (mut other, mut silent) = (polled(follow(watch("b/").before_answers())), polled(follow(watch("a/"))));
+    let (mut first, mut second) = (
+        polled(follow(watch("a/").before_answers())),
+        polled(follow(watch("a/").before_answers())),
+    );
+    let (mut other, mut silent) = (
+        polled(follow(watch("b/").before_answers())),
+        polled(follow(watch("a/"))),
+    );
     assert!(![first(), second(), other(), silent()].contains(&true));
     put(&mirror, 6, "a/1");
     let mut heard = polled(mirror.heard(6));

@@ -69,7 +69,8 @@ impl Topics {
         Arc::clone(&self.topic(name, compacted).bell)
     }
 
-    /// What happened under `prefix` after `position`, and whether there is more. `None` if some of it was dropped.
+    /// What happened under `prefix` after `position`, and whether there is more. `None` if some of
+    /// it was dropped.
     pub fn events(&self, prefix: &str, position: Revision) -> Option<(Vec<Arc<Event>>, bool)> {
         let mut events: Vec<Arc<Event>> = Vec::new();
         let Some(topic) = self.of(prefix) else {
@@ -78,9 +79,17 @@ impl Topics {
         if position < topic.dropped {
             return None;
         }
-        let start = topic.log.partition_point(|event| event.revision <= position);
-        for event in topic.log.range(start..).filter(|event| event.key.starts_with(prefix)) {
-            let inside_revision = events.last().is_none_or(|last| last.revision == event.revision);
+        let start = topic
+            .log
+            .partition_point(|event| event.revision <= position);
+        for event in topic
+            .log
+            .range(start..)
+            .filter(|event| event.key.starts_with(prefix))
+        {
+            let inside_revision = events
+                .last()
+                .is_none_or(|last| last.revision == event.revision);
             if events.len() >= BATCH && !inside_revision {
                 return Some((events, true));
             }
@@ -91,12 +100,22 @@ impl Topics {
 
     /// The revision of the newest event in the topic of `prefix`, dropped or not.
     pub fn newest(&self, prefix: &str) -> Revision {
-        let newest = |topic: &Topic| topic.log.back().map_or(topic.dropped, |event| event.revision);
+        let newest = |topic: &Topic| {
+            topic
+                .log
+                .back()
+                .map_or(topic.dropped, |event| event.revision)
+        };
         self.of(prefix).map_or(0, newest)
     }
 
     pub fn all(&self) -> Woken {
-        Woken(self.0.values().map(|topic| Arc::clone(&topic.bell)).collect())
+        Woken(
+            self.0
+                .values()
+                .map(|topic| Arc::clone(&topic.bell))
+                .collect(),
+        )
     }
 
     #[cfg(test)]
@@ -109,7 +128,11 @@ impl Topics {
     }
 
     fn topic(&mut self, name: &str, compacted: Revision) -> &mut Topic {
-        let new = || Topic { log: VecDeque::new(), dropped: compacted, bell: Arc::default() };
+        let new = || Topic {
+            log: VecDeque::new(),
+            dropped: compacted,
+            bell: Arc::default(),
+        };
         self.0.entry(name.into()).or_insert_with(new)
     }
 }

@@ -1,4 +1,5 @@
-//! A real etcd on loopback for one test. A shell holds it: when the test lets go of the shell's input, or dies, etcd dies.
+//! A real etcd on loopback for one test. A shell holds it: when the test lets go of the shell's
+//! input, or dies, etcd dies.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -26,7 +27,14 @@ impl Server {
     }
 
     pub fn start_with(dir: TempDir, scheme: &'static str, extra: Vec<String>) -> Server {
-        let mut server = Server { dir, client: free_port(), peer: free_port(), scheme, extra, shell: None };
+        let mut server = Server {
+            dir,
+            client: free_port(),
+            peer: free_port(),
+            scheme,
+            extra,
+            shell: None,
+        };
         server.run();
         server
     }
@@ -35,11 +43,21 @@ impl Server {
     pub fn start_cluster() -> Vec<Server> {
         let member = |_| {
             let dir = tempfile::tempdir().unwrap();
-            Server { dir, client: free_port(), peer: free_port(), scheme: "http", extra: vec![], shell: None }
+            Server {
+                dir,
+                client: free_port(),
+                peer: free_port(),
+                scheme: "http",
+                extra: vec![],
+                shell: None,
+            }
         };
         let mut servers: Vec<Server> = (0..3).map(member).collect();
-        let peers: Vec<_> =
-            servers.iter().enumerate().map(|(n, server)| format!("m{n}={}", server.peer_url())).collect();
+        let peers: Vec<_> = servers
+            .iter()
+            .enumerate()
+            .map(|(n, server)| format!("m{n}={}", server.peer_url()))
+            .collect();
         for (number, server) in servers.iter_mut().enumerate() {
             server.extra = vec![
                 format!("--name=m{number}"),
@@ -62,7 +80,10 @@ impl Server {
     }
 
     pub fn options(&self) -> EtcdOptions {
-        EtcdOptions { endpoints: vec![self.endpoint()], ..EtcdOptions::default() }
+        EtcdOptions {
+            endpoints: vec![self.endpoint()],
+            ..EtcdOptions::default()
+        }
     }
 
     pub async fn open(&self) -> Store {
@@ -81,7 +102,14 @@ impl Server {
         let data: PathBuf = self.dir.path().join("etcd");
         let log = std::fs::File::create(self.dir.path().join("log")).unwrap();
         let shell = Command::new("sh")
-            .args(["-c", SHELL, "sh", "--name=test", "--heartbeat-interval=20", "--election-timeout=200"])
+            .args([
+                "-c",
+                SHELL,
+                "sh",
+                "--name=test",
+                "--heartbeat-interval=20",
+                "--election-timeout=200",
+            ])
             .args(["--logger=zap", "--log-outputs=stderr"])
             .arg(format!("--data-dir={}", data.display()))
             .arg(format!("--listen-client-urls={client}"))
@@ -109,7 +137,10 @@ impl Server {
         let deadline = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(("127.0.0.1", self.client)).is_err() {
             let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-            assert!(!log.contains("not found"), "these tests need etcd on the PATH: install the package etcd-server");
+            assert!(
+                !log.contains("not found"),
+                "these tests need etcd on the PATH: install the package etcd-server"
+            );
             assert!(Instant::now() < deadline, "etcd does not start: {log}");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -134,7 +165,8 @@ pub async fn open(options: EtcdOptions) -> Store {
     }
 }
 
-/// Below the range from which outgoing connections take theirs, so that a killed server finds its port free.
+/// Below the range from which outgoing connections take theirs, so that a killed server finds its
+/// port free.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 20_000 + (std::process::id() % 1000) as u16 * 10;

@@ -11,11 +11,23 @@ use std::sync::Arc;
 use portico_store::{Event, Op, Revision, Store, Txn, Watch};
 
 async fn put(store: &Store, key: &str, value: &str) -> Revision {
-    store.commit(Txn { checks: vec![], ops: vec![Op::put(key, value.to_owned())] }).await.unwrap()
+    store
+        .commit(Txn {
+            checks: vec![],
+            ops: vec![Op::put(key, value.to_owned())],
+        })
+        .await
+        .unwrap()
 }
 
 async fn delete(store: &Store, key: &str) -> Revision {
-    store.commit(Txn { checks: vec![], ops: vec![Op::delete(key)] }).await.unwrap()
+    store
+        .commit(Txn {
+            checks: vec![],
+            ops: vec![Op::delete(key)],
+        })
+        .await
+        .unwrap()
 }
 
 /// Waits for exactly `count` events.
@@ -29,9 +41,14 @@ async fn events(watch: &mut Watch, count: usize) -> Vec<Arc<Event>> {
 }
 
 fn text(store: &Store, key: &str) -> Option<String> {
-    store.get(key).map(|entry| String::from_utf8(entry.value.to_vec()).unwrap())
+    store
+        .get(key)
+        .map(|entry| String::from_utf8(entry.value.to_vec()).unwrap())
 }
 
 fn summary(events: &[Arc<Event>]) -> Vec<(Revision, String, bool)> {
-    events.iter().map(|event| (event.revision, event.key.to_string(), event.now.is_some())).collect()
+    events
+        .iter()
+        .map(|event| (event.revision, event.key.to_string(), event.now.is_some()))
+        .collect()
 }

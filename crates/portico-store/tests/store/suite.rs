@@ -1,7 +1,8 @@
 //! What every engine must do. Each case runs on both.
 
 use portico_store::{
-    Check, EmbeddedOptions, MAX_TXN_BYTES, MAX_TXN_OPS, Op, Range, ReadError, Store, Txn, TxnError, WatchError,
+    Check, EmbeddedOptions, MAX_TXN_BYTES, MAX_TXN_OPS, Op, Range, ReadError, Store, Txn, TxnError,
+    WatchError,
 };
 use tempfile::TempDir;
 
@@ -17,7 +18,9 @@ enum Place {
 impl Place {
     async fn open(&self) -> Store {
         match self {
-            Place::Embedded(dir) => Store::embedded(dir.path(), EmbeddedOptions::default()).await.unwrap(),
+            Place::Embedded(dir) => Store::embedded(dir.path(), EmbeddedOptions::default())
+                .await
+                .unwrap(),
             Place::Etcd(server) => server.open().await,
         }
     }
@@ -64,18 +67,36 @@ on_both_engines!(
 async fn create_update_delete(place: Place) {
     let store = place.open().await;
     let key = "services/default/web";
-    let create = Txn { checks: vec![Check::absent(key)], ops: vec![Op::put(key, "1")] };
+    let create = Txn {
+        checks: vec![Check::absent(key)],
+        ops: vec![Op::put(key, "1")],
+    };
     let created = store.commit(create.clone()).await.unwrap();
-    assert!(matches!(store.commit(create).await, Err(TxnError::Conflict { .. })));
+    assert!(matches!(
+        store.commit(create).await,
+        Err(TxnError::Conflict { .. })
+    ));
 
-    let update = Txn { checks: vec![Check::modified(key, created)], ops: vec![Op::put(key, "2")] };
+    let update = Txn {
+        checks: vec![Check::modified(key, created)],
+        ops: vec![Op::put(key, "2")],
+    };
     let updated = store.commit(update).await.unwrap();
     let entry = store.get(key).unwrap();
-    assert_eq!((&*entry.value, entry.created, entry.modified), (&b"2"[..], created, updated));
+    assert_eq!(
+        (&*entry.value, entry.created, entry.modified),
+        (&b"2"[..], created, updated)
+    );
     assert!(updated > created);
 
-    let remove = |modified| Txn { checks: vec![Check::modified(key, modified)], ops: vec![Op::delete(key)] };
-    assert!(matches!(store.commit(remove(created)).await, Err(TxnError::Conflict { .. })));
+    let remove = |modified| Txn {
+        checks: vec![Check::modified(key, modified)],
+        ops: vec![Op::delete(key)],
+    };
+    assert!(matches!(
+        store.commit(remove(created)).await,
+        Err(TxnError::Conflict { .. })
+    ));
     let deleted = store.commit(remove(updated)).await.unwrap();
     assert_eq!(store.get(key), None);
     assert_eq!(store.get_at(key, updated).unwrap(), Some(entry));
@@ -90,12 +111,30 @@ async fn conflict_names_the_first_failed_check(place: Place) {
     let a = put(&store, "ips/a", "").await;
     let b = put(&store, "ips/b", "").await;
     for (checks, expected) in [
-        (vec![Check::modified("ips/a", a), Check::modified("ips/b", a)], "ips/b"),
-        (vec![Check::modified("ips/a", b), Check::modified("ips/b", a)], "ips/a"),
-        (vec![Check::modified("ips/b", b), Check::absent("ips/a")], "ips/a"),
-        (vec![Check::modified("ips/b", b), Check::modified("ips/c", 1)], "ips/c"),
+        (
+            vec![Check::modified("ips/a", a), Check::modified("ips/b", a)],
+            "ips/b",
+        ),
+        (
+            vec![Check::modified("ips/a", b), Check::modified("ips/b", a)],
+            "ips/a",
+        ),
+        (
+            vec![Check::modified("ips/b", b), Check::absent("ips/a")],
+            "ips/a",
+        ),
+        (
+            vec![Check::modified("ips/b", b), Check::modified("ips/c", 1)],
+            "ips/c",
+        ),
     ] {
-        match store.commit(Txn { checks, ops: vec![Op::put("ips/d", "")] }).await {
+        match store
+            .commit(Txn {
+                checks,
+                ops: vec![Op::put("ips/d", "")],
+            })
+            .await
+        {
             Err(TxnError::Conflict { key }) => assert_eq!(key, expected),
             other => panic!("{other:?}"),
         }
@@ -113,39 +152,93 @@ async fn a_transaction_is_one_revision_or_nothing(place: Place) {
         Op::put("ips/1", "a"),
         Op::delete("services/none"),
     ];
-    let revision = store.commit(Txn { checks: vec![], ops }).await.unwrap();
+    let revision = store
+        .commit(Txn {
+            checks: vec![],
+            ops,
+        })
+        .await
+        .unwrap();
     let batch = watch.next().await.unwrap();
     let mut seen = summary(&batch);
     seen.sort();
-    assert_eq!(seen, [(revision, "services/a".into(), true), (revision, "services/old".into(), false)]);
+    assert_eq!(
+        seen,
+        [
+            (revision, "services/a".into(), true),
+            (revision, "services/old".into(), false)
+        ]
+    );
     assert_eq!(store.get("ips/1").unwrap().modified, revision);
 
-    let failing =
-        Txn { checks: vec![Check::absent("ips/1")], ops: vec![Op::put("services/b", ""), Op::delete("services/a")] };
+    let failing = Txn {
+        checks: vec![Check::absent("ips/1")],
+        ops: vec![Op::put("services/b", ""), Op::delete("services/a")],
+    };
     assert!(store.commit(failing).await.is_err());
-    assert_eq!((text(&store, "services/a"), text(&store, "services/b")), (Some("1".into()), None));
+    assert_eq!(
+        (text(&store, "services/a"), text(&store, "services/b")),
+        (Some("1".into()), None)
+    );
     assert_eq!(store.revision(), revision);
 }
 
 async fn a_transaction_without_operations_only_checks(place: Place) {
     let store = place.open().await;
     let revision = put(&store, "services/a", "1").await;
-    let check = |modified| Txn { checks: vec![Check::modified("services/a", modified)], ops: vec![] };
+    let check = |modified| Txn {
+        checks: vec![Check::modified("services/a", modified)],
+        ops: vec![],
+    };
     assert!(store.commit(check(revision)).await.unwrap() >= revision);
-    assert!(matches!(store.commit(check(revision + 1)).await, Err(TxnError::Conflict { .. })));
+    assert!(matches!(
+        store.commit(check(revision + 1)).await,
+        Err(TxnError::Conflict { .. })
+    ));
 }
 
 async fn invalid_transactions_are_refused(place: Place) {
     let store = place.open().await;
-    let commit = async |ops| store.commit(Txn { checks: vec![], ops }).await.unwrap_err();
-    assert!(matches!(commit(vec![Op::put("head", "")]).await, TxnError::Invalid { .. }));
-    assert!(matches!(commit(vec![Op::put("/head", "")]).await, TxnError::Invalid { .. }));
-    assert!(matches!(commit(vec![Op::put("a/b", ""), Op::delete("a/b")]).await, TxnError::Invalid { .. }));
-    let many = (0..MAX_TXN_OPS + 1).map(|n| Op::delete(format!("a/{n}"))).collect();
-    assert!(matches!(commit(many).await, TxnError::TooLarge { what: "operations", .. }));
+    let commit = async |ops| {
+        store
+            .commit(Txn {
+                checks: vec![],
+                ops,
+            })
+            .await
+            .unwrap_err()
+    };
+    assert!(matches!(
+        commit(vec![Op::put("head", "")]).await,
+        TxnError::Invalid { .. }
+    ));
+    assert!(matches!(
+        commit(vec![Op::put("/head", "")]).await,
+        TxnError::Invalid { .. }
+    ));
+    assert!(matches!(
+        commit(vec![Op::put("a/b", ""), Op::delete("a/b")]).await,
+        TxnError::Invalid { .. }
+    ));
+    let many = (0..MAX_TXN_OPS + 1)
+        .map(|n| Op::delete(format!("a/{n}")))
+        .collect();
+    assert!(matches!(
+        commit(many).await,
+        TxnError::TooLarge {
+            what: "operations",
+            ..
+        }
+    ));
     let large = vec![Op::put("a/b", vec![0; MAX_TXN_BYTES])];
-    assert!(matches!(commit(large).await, TxnError::TooLarge { what: "bytes", .. }));
-    assert!(matches!(store.watch("services", store.revision()), Err(ReadError::Prefix { .. })));
+    assert!(matches!(
+        commit(large).await,
+        TxnError::TooLarge { what: "bytes", .. }
+    ));
+    assert!(matches!(
+        store.watch("services", store.revision()),
+        Err(ReadError::Prefix { .. })
+    ));
 }
 
 async fn the_largest_transaction_fits(place: Place) {
@@ -153,10 +246,22 @@ async fn the_largest_transaction_fits(place: Place) {
     let name = |n| format!("a/{n:03}");
     let value = vec![7u8; (MAX_TXN_BYTES - 2 * MAX_TXN_OPS * 5) / MAX_TXN_OPS];
     let checks: Vec<_> = (0..MAX_TXN_OPS).map(|n| Check::absent(name(n))).collect();
-    let ops: Vec<_> = (0..MAX_TXN_OPS).map(|n| Op::put(name(n), value.clone())).collect();
+    let ops: Vec<_> = (0..MAX_TXN_OPS)
+        .map(|n| Op::put(name(n), value.clone()))
+        .collect();
     let txn = Txn { checks, ops };
     store.commit(txn.clone()).await.unwrap();
-    assert_eq!(store.range(Range { prefix: "a/", ..Range::default() }).unwrap().entries.len(), MAX_TXN_OPS);
+    assert_eq!(
+        store
+            .range(Range {
+                prefix: "a/",
+                ..Range::default()
+            })
+            .unwrap()
+            .entries
+            .len(),
+        MAX_TXN_OPS
+    );
     match store.commit(txn).await {
         Err(TxnError::Conflict { key }) => assert_eq!(key, "a/000"),
         other => panic!("{other:?}"),
@@ -169,28 +274,84 @@ async fn range_pages_at_one_revision(place: Place) {
         put(&store, &format!("pods/ns/{name}"), name).await;
     }
     put(&store, "podsx/ns/a", "other topic").await;
-    let range = Range { prefix: "pods/", limit: 2, ..Range::default() };
+    let range = Range {
+        prefix: "pods/",
+        limit: 2,
+        ..Range::default()
+    };
     let first = store.range(range).unwrap();
-    assert_eq!((first.entries.len(), first.more, first.remaining), (2, true, 3));
+    assert_eq!(
+        (first.entries.len(), first.more, first.remaining),
+        (2, true, 3)
+    );
     assert_eq!(first.revision, store.revision());
 
     delete(&store, "pods/ns/c").await;
     put(&store, "pods/ns/d", "new").await;
     put(&store, "pods/ns/bb", "new").await;
-    let next = Range { after: Some(&first.entries[1].key), at: Some(first.revision), ..range };
+    let next = Range {
+        after: Some(&first.entries[1].key),
+        at: Some(first.revision),
+        ..range
+    };
     let second = store.range(next).unwrap();
-    let names: Vec<_> = second.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect();
+    let names: Vec<_> = second
+        .entries
+        .iter()
+        .map(|entry| (&*entry.key, &*entry.value))
+        .collect();
     assert_eq!(names, [("pods/ns/c", &b"c"[..]), ("pods/ns/d", &b"d"[..])]);
-    let third = store.range(Range { after: Some("pods/ns/d"), ..next }).unwrap();
-    assert_eq!((third.entries.len(), third.more, third.remaining), (1, false, 0));
-
-    let now = store.range(Range { prefix: "pods/ns/", ..Range::default() }).unwrap();
-    let names: Vec<_> = now.entries.iter().map(|entry| &*entry.key).collect();
-    assert_eq!(names, ["pods/ns/a", "pods/ns/b", "pods/ns/bb", "pods/ns/d", "pods/ns/e"]);
-    assert!(
-        store.range(Range { prefix: "pods/", after: Some("pods/zz"), ..Range::default() }).unwrap().entries.is_empty()
+    let third = store
+        .range(Range {
+            after: Some("pods/ns/d"),
+            ..next
+        })
+        .unwrap();
+    assert_eq!(
+        (third.entries.len(), third.more, third.remaining),
+        (1, false, 0)
     );
-    assert_eq!(store.range(Range { prefix: "pods/", after: Some("a"), ..Range::default() }).unwrap().entries.len(), 5);
+
+    let now = store
+        .range(Range {
+            prefix: "pods/ns/",
+            ..Range::default()
+        })
+        .unwrap();
+    let names: Vec<_> = now.entries.iter().map(|entry| &*entry.key).collect();
+    assert_eq!(
+        names,
+        [
+            "pods/ns/a",
+            "pods/ns/b",
+            "pods/ns/bb",
+            "pods/ns/d",
+            "pods/ns/e"
+        ]
+    );
+    assert!(
+        store
+            .range(Range {
+                prefix: "pods/",
+                after: Some("pods/zz"),
+                ..Range::default()
+            })
+            .unwrap()
+            .entries
+            .is_empty()
+    );
+    assert_eq!(
+        store
+            .range(Range {
+                prefix: "pods/",
+                after: Some("a"),
+                ..Range::default()
+            })
+            .unwrap()
+            .entries
+            .len(),
+        5
+    );
 }
 
 async fn reads_of_the_past_end_at_the_compaction(place: Place) {
@@ -203,12 +364,27 @@ async fn reads_of_the_past_end_at_the_compaction(place: Place) {
     assert!(
         matches!(store.get_at("services/a", first), Err(ReadError::Compacted { compacted }) if compacted == second)
     );
-    assert_eq!(&*store.get_at("services/a", second).unwrap().unwrap().value, b"2");
-    assert!(matches!(store.watch("services/", first), Err(ReadError::Compacted { .. })));
+    assert_eq!(
+        &*store.get_at("services/a", second).unwrap().unwrap().value,
+        b"2"
+    );
+    assert!(matches!(
+        store.watch("services/", first),
+        Err(ReadError::Compacted { .. })
+    ));
     let mut watch = store.watch("services/", second).unwrap();
-    assert_eq!(summary(&events(&mut watch, 1).await), [(third, "services/a".into(), true)]);
-    assert!(matches!(store.get_at("services/a", third + 1), Err(ReadError::Future { .. })));
-    assert!(matches!(store.watch("services/", third + 1), Err(ReadError::Future { .. })));
+    assert_eq!(
+        summary(&events(&mut watch, 1).await),
+        [(third, "services/a".into(), true)]
+    );
+    assert!(matches!(
+        store.get_at("services/a", third + 1),
+        Err(ReadError::Future { .. })
+    ));
+    assert!(matches!(
+        store.watch("services/", third + 1),
+        Err(ReadError::Future { .. })
+    ));
     assert!(store.compact(third + 1).await.is_err());
     store.compact(first).await.unwrap();
     assert_eq!(store.compacted(), second);
@@ -244,24 +420,36 @@ async fn watch_from_a_revision(place: Place) {
     let mut all = store.watch("services/", from).unwrap();
     assert_eq!(
         summary(&events(&mut all, 2).await),
-        [(third, "services/ns/b".into(), true), (fourth, "services/ns2/b".into(), true)]
+        [
+            (third, "services/ns/b".into(), true),
+            (fourth, "services/ns2/b".into(), true)
+        ]
     );
     let mut one = store.watch("services/ns2/", from).unwrap();
-    assert_eq!(summary(&events(&mut one, 1).await), [(fourth, "services/ns2/b".into(), true)]);
+    assert_eq!(
+        summary(&events(&mut one, 1).await),
+        [(fourth, "services/ns2/b".into(), true)]
+    );
     assert_eq!((all.position(), one.position()), (fourth, fourth));
 }
 
 async fn two_watchers_see_the_same(place: Place) {
     let store = place.open().await;
     let from = store.revision();
-    let mut watches = [store.watch("services/", from).unwrap(), store.watch("services/", from).unwrap()];
+    let mut watches = [
+        store.watch("services/", from).unwrap(),
+        store.watch("services/", from).unwrap(),
+    ];
     for number in 0..20 {
         put(&store, &format!("services/{number}"), "").await;
     }
     let [first, second] = &mut watches;
     let (first, second) = (events(first, 20).await, events(second, 20).await);
     for (one, other) in first.iter().zip(&second) {
-        assert!(std::sync::Arc::ptr_eq(one, other), "an event is encoded once for all its watchers");
+        assert!(
+            std::sync::Arc::ptr_eq(one, other),
+            "an event is encoded once for all its watchers"
+        );
     }
 }
 
@@ -272,7 +460,10 @@ async fn a_watcher_that_fell_behind_is_told(place: Place) {
     put(&store, "services/a", "2").await;
     let now = store.revision();
     store.compact(now).await.unwrap();
-    assert_eq!(slow.next().await.unwrap_err(), WatchError::Compacted { compacted: now });
+    assert_eq!(
+        slow.next().await.unwrap_err(),
+        WatchError::Compacted { compacted: now }
+    );
     assert!(slow.position() < now);
 }
 
@@ -284,7 +475,10 @@ async fn a_quiet_watcher_survives_compaction(place: Place) {
         store.compact(revision).await.unwrap();
     }
     let revision = put(&store, "nodes/n", "").await;
-    assert_eq!(summary(&events(&mut quiet, 1).await), [(revision, "nodes/n".into(), true)]);
+    assert_eq!(
+        summary(&events(&mut quiet, 1).await),
+        [(revision, "nodes/n".into(), true)]
+    );
 }
 
 async fn position_follows_the_whole_store(place: Place) {
@@ -312,7 +506,9 @@ async fn position_follows_the_whole_store(place: Place) {
 async fn concurrent_increments_lose_nothing(place: Place) {
     let store = place.open().await;
     put(&store, "counters/n", "0").await;
-    let tasks: Vec<_> = (0..64).map(|_| tokio::spawn(increment(store.clone()))).collect();
+    let tasks: Vec<_> = (0..64)
+        .map(|_| tokio::spawn(increment(store.clone())))
+        .collect();
     for task in tasks {
         task.await.unwrap();
     }
@@ -324,9 +520,18 @@ async fn increment(store: Store) {
         let entry = store.get("counters/n").unwrap();
         let value: u32 = std::str::from_utf8(&entry.value).unwrap().parse().unwrap();
         let ops = vec![Op::put("counters/n", (value + 1).to_string())];
-        match store.commit(Txn { checks: vec![Check::modified("counters/n", entry.modified)], ops }).await {
+        match store
+            .commit(Txn {
+                checks: vec![Check::modified("counters/n", entry.modified)],
+                ops,
+            })
+            .await
+        {
             Ok(revision) => {
-                return assert!(store.get("counters/n").unwrap().modified >= revision, "reads see the own write");
+                return assert!(
+                    store.get("counters/n").unwrap().modified >= revision,
+                    "reads see the own write"
+                );
             }
             Err(TxnError::Conflict { .. }) => continue,
             Err(other) => panic!("{other:?}"),
@@ -338,12 +543,21 @@ async fn reopening_keeps_everything(place: Place) {
     let store = place.open().await;
     for number in 0..2500 / MAX_TXN_OPS {
         let op = |n| Op::put(format!("pods/{number:02}-{n:03}"), format!("{number} {n}"));
-        store.commit(Txn { checks: vec![], ops: (0..MAX_TXN_OPS).map(op).collect() }).await.unwrap();
+        store
+            .commit(Txn {
+                checks: vec![],
+                ops: (0..MAX_TXN_OPS).map(op).collect(),
+            })
+            .await
+            .unwrap();
     }
     put(&store, "pods/00-000", "changed").await;
     delete(&store, "pods/00-001").await;
     let last = delete(&store, "pods/none").await;
-    let all = Range { prefix: "", ..Range::default() };
+    let all = Range {
+        prefix: "",
+        ..Range::default()
+    };
     let before = store.range(all).unwrap();
     store.close().await;
     drop(store);
@@ -361,9 +575,17 @@ async fn closing_ends_watches_and_commits(place: Place) {
     let waiting = tokio::spawn(async move { watch.next().await });
     store.close().await;
     assert_eq!(waiting.await.unwrap().unwrap_err(), WatchError::Closed);
-    let txn = Txn { checks: vec![], ops: vec![Op::put("services/a", "")] };
-    assert!(matches!(store.commit(txn).await, Err(TxnError::Unavailable(outage)) if !outage.unknown));
-    assert!(matches!(store.barrier().await, Err(ReadError::Unavailable(_))));
+    let txn = Txn {
+        checks: vec![],
+        ops: vec![Op::put("services/a", "")],
+    };
+    assert!(
+        matches!(store.commit(txn).await, Err(TxnError::Unavailable(outage)) if !outage.unknown)
+    );
+    assert!(matches!(
+        store.barrier().await,
+        Err(ReadError::Unavailable(_))
+    ));
     store.close().await;
 }
 
@@ -371,8 +593,16 @@ async fn batches_are_bounded_and_complete(place: Place) {
     let store = place.open().await;
     let mut watch = store.watch("pods/", store.revision()).unwrap();
     for round in 0..6 {
-        let ops = (0..100).map(|n| Op::put(format!("pods/{n}"), round.to_string())).collect();
-        store.commit(Txn { checks: vec![], ops }).await.unwrap();
+        let ops = (0..100)
+            .map(|n| Op::put(format!("pods/{n}"), round.to_string()))
+            .collect();
+        store
+            .commit(Txn {
+                checks: vec![],
+                ops,
+            })
+            .await
+            .unwrap();
     }
     let first = watch.next().await.unwrap();
     assert_eq!(first.len(), 300, "a batch ends with a revision");

@@ -16,7 +16,9 @@ impl FromStr for Duration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        duration::parse(text).map(Duration).ok_or_else(|| "write it like 500ms, 1s or 2m30s".to_owned())
+        duration::parse(text)
+            .map(Duration)
+            .ok_or_else(|| "write it like 500ms, 1s or 2m30s".to_owned())
     }
 }
 
@@ -35,11 +37,13 @@ impl Serialize for Duration {
 impl<'de> Deserialize<'de> for Duration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|hint| serde::de::Error::custom(format!("{text:?} is not a duration: {hint}")))
+        text.parse()
+            .map_err(|hint| serde::de::Error::custom(format!("{text:?} is not a duration: {hint}")))
     }
 }
 
-/// Declares the settings once: a flag and a field of the file for each, and how two sets become one.
+/// Declares the settings once: a flag and a field of the file for each, and how two sets become
+/// one.
 macro_rules! settings {
     ($($(#[$attribute:meta])* $name:ident: $kind:ty,)*) => {
         /// What was set; what is `None` has a default.
@@ -59,7 +63,8 @@ macro_rules! settings {
 }
 
 settings! {
-    /// The virtual address; one of each family at most can be given (repeat it, or separate by commas).
+    /// The virtual address; one of each family at most can be given (repeat it, or separate by
+    /// commas).
     #[arg(long = "address", value_name = "IP", value_delimiter = ',')]
     addresses: Vec<IpAddr>,
     /// The port on which the API servers are reached there [default: 6443]
@@ -68,10 +73,12 @@ settings! {
     /// The link that has the address [default: the one whose network it is in]
     #[arg(long)]
     interface: String,
-    /// Prefix length with which the address is added [default: that of the node's own in its network; 32, or 128 for IPv6]
+    /// Prefix length with which the address is added [default: that of the node's own in its
+    /// network; 32, or 128 for IPv6]
     #[arg(long)]
     prefix: u8,
-    /// The addresses of this node from which it speaks to the others [default: those on the interface]
+    /// The addresses of this node from which it speaks to the others [default: those on the
+    /// interface]
     #[arg(long = "node-ip", value_name = "IP", value_delimiter = ',')]
     node_ips: Vec<IpAddr>,
     /// 1 to 255 [default: the last byte of the address plus one]
@@ -101,7 +108,8 @@ settings! {
     /// A file with the simple password that VRRP 2 can have, at most 8 bytes [default: none]
     #[arg(long, value_name = "FILE")]
     password_file: PathBuf,
-    /// Own the address with the hardware address of the virtual router, on a link of its own [default: false]
+    /// Own the address with the hardware address of the virtual router, on a link of its own
+    /// [default: false]
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     virtual_mac: bool,
     /// How often the address is announced after a take-over [default: 5]
@@ -113,10 +121,12 @@ settings! {
     /// Announce it again so often while it is owned; 0s for never [default: 1m]
     #[arg(long, value_name = "DURATION")]
     announce_every: Duration,
-    /// For how long after a take-over connections that the owner before has are sent there; 0s for not at all [default: 5m]
+    /// For how long after a take-over connections that the owner before has are sent there; 0s for
+    /// not at all [default: 5m]
     #[arg(long, value_name = "DURATION")]
     relay_for: Duration,
-    /// For how long one that was asked to stop goes on with its connections when another has the address [default: 3s]
+    /// For how long one that was asked to stop goes on with its connections when another has the
+    /// address [default: 3s]
     #[arg(long, value_name = "DURATION")]
     drain: Duration,
     /// How the address is forwarded to the API servers [default: auto]
@@ -131,10 +141,12 @@ settings! {
     /// Where its configuration and its socket are [default: /run/portico/haproxy]
     #[arg(long, value_name = "DIRECTORY")]
     haproxy_dir: PathBuf,
-    /// Do not run HAProxy: somebody else does, and takes a new configuration when this command is run
+    /// Do not run HAProxy: somebody else does, and takes a new configuration when this command is
+    /// run
     #[arg(long, value_name = "COMMAND")]
     haproxy_reload_command: String,
-    /// Where the node daemon of this node looks for static Services [default: /run/portico/services]
+    /// Where the node daemon of this node looks for static Services [default:
+    /// /run/portico/services]
     #[arg(long, value_name = "DIRECTORY")]
     static_services: PathBuf,
     /// API servers that are there whatever is found (ADDRESS:PORT)
@@ -143,7 +155,8 @@ settings! {
     /// Credentials to find the API servers with; without it they are only those that were given
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// Who signed the certificates of the API servers [default: as in the kubeconfig, or /etc/kubernetes/pki/ca.crt]
+    /// Who signed the certificates of the API servers [default: as in the kubeconfig, or
+    /// /etc/kubernetes/pki/ca.crt]
     #[arg(long, value_name = "FILE")]
     ca_file: PathBuf,
     /// The name in their certificates [default: their address]
@@ -170,7 +183,8 @@ settings! {
     /// Where status and metrics are served; none to serve none [default: 127.0.0.1:10246]
     #[arg(long, value_name = "ADDRESS:PORT")]
     status_address: StatusAddress,
-    /// Where the API servers are remembered for a start at which none answers [default: /var/lib/portico/vip]
+    /// Where the API servers are remembered for a start at which none answers [default:
+    /// /var/lib/portico/vip]
     #[arg(long, value_name = "DIRECTORY")]
     data_dir: PathBuf,
 }
@@ -205,6 +219,7 @@ impl Serialize for StatusAddress {
 impl<'de> Deserialize<'de> for StatusAddress {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|hint| serde::de::Error::custom(format!("{text:?} is not an address: {hint}")))
+        text.parse()
+            .map_err(|hint| serde::de::Error::custom(format!("{text:?} is not an address: {hint}")))
     }
 }

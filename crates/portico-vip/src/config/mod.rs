@@ -1,4 +1,5 @@
-//! From flags, a file and what is known of the machine to a [`Config`], once. After that nobody looks at flags.
+//! From flags, a file and what is known of the machine to a [`Config`], once. After that nobody
+//! looks at flags.
 
 mod arguments;
 #[cfg(test)]
@@ -66,31 +67,46 @@ pub struct Surroundings {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{field}: {problem}")]
-    Field { field: &'static str, problem: String },
+    Field {
+        field: &'static str,
+        problem: String,
+    },
     #[error("cannot read {}: {problem}", path.display())]
     File { path: PathBuf, problem: String },
 }
 
 fn wrong<T>(field: &'static str, problem: impl Into<String>) -> Result<T, ConfigError> {
-    Err(ConfigError::Field { field, problem: problem.into() })
+    Err(ConfigError::Field {
+        field,
+        problem: problem.into(),
+    })
 }
 
 /// The settings in a configuration file.
 pub fn read_file(path: &Path) -> Result<Given, ConfigError> {
-    let bad = |problem: String| ConfigError::File { path: path.to_owned(), problem };
+    let bad = |problem: String| ConfigError::File {
+        path: path.to_owned(),
+        problem,
+    };
     let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
     parse(&text).map_err(bad)
 }
 
 fn parse(text: &str) -> Result<Given, String> {
-    let document: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let document: serde_json::Value =
+        serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let serde_json::Value::Object(mut fields) = document else {
         return Err(format!("it is no {KIND}"));
     };
     for (field, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         match fields.remove(field) {
             Some(value) if value == expected => {}
-            value => return Err(format!("{field} must be {expected}, not {}", value.unwrap_or_default())),
+            value => {
+                return Err(format!(
+                    "{field} must be {expected}, not {}",
+                    value.unwrap_or_default()
+                ));
+            }
         }
     }
     serde_json::from_value(fields.into()).map_err(|error| error.to_string())
@@ -100,14 +116,21 @@ fn parse(text: &str) -> Result<Given, String> {
 pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, ConfigError> {
     let addresses = given.addresses.clone().unwrap_or_default();
     if addresses.is_empty() {
-        return wrong("address", "give the virtual address, for example --address 172.16.64.58");
+        return wrong(
+            "address",
+            "give the virtual address, for example --address 172.16.64.58",
+        );
     }
     let priority = given.priority.unwrap_or(100);
     let port = given.port.unwrap_or(6443);
     let elections = [true, false]
         .into_iter()
         .filter_map(|v4| {
-            let family: Vec<IpAddr> = addresses.iter().copied().filter(|address| address.is_ipv4() == v4).collect();
+            let family: Vec<IpAddr> = addresses
+                .iter()
+                .copied()
+                .filter(|address| address.is_ipv4() == v4)
+                .collect();
             (!family.is_empty()).then(|| election(&given, family, priority, surroundings))
         })
         .collect::<Result<Vec<_>, _>>()?;
@@ -117,7 +140,12 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
         return wrong("probeInterval", "it must be longer than 0s");
     }
     let mut own_addresses: Vec<IpAddr> = given.node_ips.clone().unwrap_or_default();
-    own_addresses.extend(surroundings.addresses.iter().map(|(_, network)| network.addr()));
+    own_addresses.extend(
+        surroundings
+            .addresses
+            .iter()
+            .map(|(_, network)| network.addr()),
+    );
     own_addresses.retain(|address| !addresses.contains(address) && !address.is_loopback());
     let thresholds = Thresholds {
         healthy_after: given.healthy_after.unwrap_or(2),
@@ -126,7 +154,10 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
     let timeout = span(given.probe_timeout, Duration::from_millis(400));
     let forward = ForwardSettings {
         haproxy: HaproxySettings {
-            own_addresses: elections.iter().map(|election| election.router.own).collect(),
+            own_addresses: elections
+                .iter()
+                .map(|election| election.router.own)
+                .collect(),
             check_interval: interval,
             check_timeout: timeout,
             healthy_after: thresholds.healthy_after,
@@ -143,10 +174,15 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
         relay_for: span(given.relay_for, Duration::from_secs(300)),
         drain: span(given.drain, DRAIN),
         forward,
-        check_every: span(given.check_every, Duration::from_secs(5)).max(Duration::from_millis(100)),
+        check_every: span(given.check_every, Duration::from_secs(5))
+            .max(Duration::from_millis(100)),
         servers: Servers {
             fixed: given.api_servers.unwrap_or_default(),
-            access: Access { kubeconfig: given.kubeconfig, ca: given.ca_file, server_name: given.tls_server_name },
+            access: Access {
+                kubeconfig: given.kubeconfig,
+                ca: given.ca_file,
+                server_name: given.tls_server_name,
+            },
             remembered: given
                 .data_dir
                 .unwrap_or_else(|| "/var/lib/portico/vip".into())
@@ -154,9 +190,13 @@ pub fn resolve(given: Given, surroundings: &Surroundings) -> Result<Config, Conf
             interval,
             timeout,
             thresholds,
-            rediscover: span(given.discover_every, Duration::from_secs(2)).max(Duration::from_millis(100)),
+            rediscover: span(given.discover_every, Duration::from_secs(2))
+                .max(Duration::from_millis(100)),
         },
-        status: given.status_address.unwrap_or(StatusAddress(Some(([127, 0, 0, 1], STATUS_PORT).into()))).0,
+        status: given
+            .status_address
+            .unwrap_or(StatusAddress(Some(([127, 0, 0, 1], STATUS_PORT).into())))
+            .0,
         addresses,
         port,
     })
@@ -166,7 +206,10 @@ fn forward(given: &Given) -> ForwardSettings {
     let default = ForwardSettings::default();
     ForwardSettings {
         mode: given.forward.unwrap_or(Mode::Auto),
-        static_services: given.static_services.clone().unwrap_or(default.static_services),
+        static_services: given
+            .static_services
+            .clone()
+            .unwrap_or(default.static_services),
         ..default
     }
 }
@@ -190,12 +233,19 @@ fn election(
     priority: u8,
     around: &Surroundings,
 ) -> Result<Settings, ConfigError> {
-    let Some(&first) = addresses.first() else { return wrong("address", "there is none") };
+    let Some(&first) = addresses.first() else {
+        return wrong("address", "there is none");
+    };
     let (interface, own) = place(given, first, &addresses, around)?;
     let version = match given.vrrp_version {
         None | Some(3) => Version::V3,
         Some(2) => Version::V2,
-        Some(other) => return wrong("vrrpVersion", format!("{other} is no version of VRRP: 2 or 3")),
+        Some(other) => {
+            return wrong(
+                "vrrpVersion",
+                format!("{other} is no version of VRRP: 2 or 3"),
+            );
+        }
     };
     let span = |value: Option<Span>, default| value.map_or(default, |Span(value)| value);
     let peers = given.unicast_peers.iter().flatten().copied();
@@ -210,18 +260,29 @@ fn election(
         interval: span(given.interval, Duration::from_secs(1)),
         preempt: given.preempt.unwrap_or(true),
         preempt_delay: span(given.preempt_delay, Duration::ZERO),
-        password: given.password_file.as_deref().map(read_password).transpose()?,
+        password: given
+            .password_file
+            .as_deref()
+            .map(read_password)
+            .transpose()?,
         // The list may be the same on all nodes.
-        peers: peers.filter(|peer| peer.is_ipv4() == first.is_ipv4() && *peer != own).collect(),
+        peers: peers
+            .filter(|peer| peer.is_ipv4() == first.is_ipv4() && *peer != own)
+            .collect(),
         addresses,
     };
     if let Err(unfit) = router.check() {
         return wrong(field_of(&unfit), unfit.to_string());
     }
     let whole = if first.is_ipv4() { 32 } else { 128 };
-    let prefix = given.prefix.unwrap_or_else(|| usual_prefix(first, own, &interface, around).unwrap_or(whole));
+    let prefix = given
+        .prefix
+        .unwrap_or_else(|| usual_prefix(first, own, &interface, around).unwrap_or(whole));
     if prefix > whole {
-        return wrong("prefix", format!("{prefix} is more than the {whole} bits of {first}"));
+        return wrong(
+            "prefix",
+            format!("{prefix} is more than the {whole} bits of {first}"),
+        );
     }
     let announce_every = span(given.announce_every, Duration::from_secs(60));
     Ok(Settings {
@@ -235,11 +296,21 @@ fn election(
     })
 }
 
-/// That of our own address, where it is in the same network: then the kernel takes ours as the source of connections from this
-/// node to the virtual one, and they outlive its loss. IPv6 takes the virtual one in any case.
-fn usual_prefix(address: IpAddr, own: IpAddr, interface: &str, around: &Surroundings) -> Option<u8> {
-    let mut ours = around.addresses.iter().filter(|(link, network)| link == interface && network.addr() == own);
-    ours.find(|(_, network)| own.is_ipv4() && network.contains(&address)).map(|(_, network)| network.prefix_len())
+/// That of our own address, where it is in the same network: then the kernel takes ours as the
+/// source of connections from this node to the virtual one, and they outlive its loss. IPv6 takes
+/// the virtual one in any case.
+fn usual_prefix(
+    address: IpAddr,
+    own: IpAddr,
+    interface: &str,
+    around: &Surroundings,
+) -> Option<u8> {
+    let mut ours = around
+        .addresses
+        .iter()
+        .filter(|(link, network)| link == interface && network.addr() == own);
+    ours.find(|(_, network)| own.is_ipv4() && network.contains(&address))
+        .map(|(_, network)| network.prefix_len())
 }
 
 /// The last byte of the address plus one, so that clusters in one network do not meet.
@@ -273,7 +344,8 @@ fn field_of(unfit: &portico_vrrp::router::Unfit) -> &'static str {
     }
 }
 
-/// The link, and our own address on it: as given, or the one in whose network the virtual address is.
+/// The link, and our own address on it: as given, or the one in whose network the virtual address
+/// is.
 fn place(
     given: &Given,
     virtual_address: IpAddr,
@@ -283,40 +355,59 @@ fn place(
     let same_family = |address: &IpAddr| address.is_ipv4() == virtual_address.is_ipv4();
     let own = given.node_ips.iter().flatten().copied().find(same_family);
     let candidates = around.addresses.iter().filter(|(link, network)| {
-        given.interface.as_ref().is_none_or(|interface| interface == link)
+        given
+            .interface
+            .as_ref()
+            .is_none_or(|interface| interface == link)
             && same_family(&network.addr())
             && !addresses.contains(&network.addr())
             && own.is_none_or(|own| own == network.addr())
     });
-    // The nearest network; addresses that only count on the link are a last resort for IPv6, where VRRP is sent from them.
+    // The nearest network; addresses that only count on the link are a last resort for IPv6, where
+    // VRRP is sent from them.
     let near = |network: &IpNet| network.contains(&virtual_address);
     let found = candidates.max_by_key(|(_, network)| (near(network), network.prefix_len()));
     match (found, &given.interface, own) {
         (_, Some(interface), Some(own)) => Ok((interface.clone(), own)),
         (Some((link, network)), Some(_), None) => Ok((link.clone(), network.addr())),
-        (Some((link, network)), None, _) if own.is_some() || near(network) => Ok((link.clone(), network.addr())),
+        (Some((link, network)), None, _) if own.is_some() || near(network) => {
+            Ok((link.clone(), network.addr()))
+        }
         (None, Some(interface), None) => wrong(
             "interface",
-            format!("{interface} has no address of the family of {virtual_address} yet: give --node-ip to wait for it"),
+            format!(
+                "{interface} has no address of the family of {virtual_address} yet: give \
+                 --node-ip to wait for it"
+            ),
         ),
-        (None, None, Some(own)) => {
-            wrong("nodeIPs", format!("no link of this machine has {own}: give --interface to wait for it"))
-        }
+        (None, None, Some(own)) => wrong(
+            "nodeIPs",
+            format!("no link of this machine has {own}: give --interface to wait for it"),
+        ),
         _ => wrong(
             "interface",
-            format!("no link of this machine is in the network of {virtual_address}: give --interface"),
+            format!(
+                "no link of this machine is in the network of {virtual_address}: give --interface"
+            ),
         ),
     }
 }
 
 fn read_password(path: &Path) -> Result<[u8; PASSWORD_BYTES], ConfigError> {
-    let bad = |problem: String| ConfigError::File { path: path.to_owned(), problem };
+    let bad = |problem: String| ConfigError::File {
+        path: path.to_owned(),
+        problem,
+    };
     let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
     let text = text.trim_ascii_end();
     let mut password = [0; PASSWORD_BYTES];
     match password.get_mut(..text.len()) {
         Some(start) => start.copy_from_slice(text),
-        None => return Err(bad(format!("a password of VRRP has at most {PASSWORD_BYTES} bytes"))),
+        None => {
+            return Err(bad(format!(
+                "a password of VRRP has at most {PASSWORD_BYTES} bytes"
+            )));
+        }
     }
     Ok(password)
 }

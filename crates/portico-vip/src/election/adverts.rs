@@ -1,5 +1,5 @@
-//! The sockets that VRRP packets go through. What is in them is for `portico-vrrp`; of other virtual routers' packets nothing
-//! is seen here.
+//! The sockets that VRRP packets go through. What is in them is for `portico-vrrp`; of other
+//! virtual routers' packets nothing is seen here.
 
 use super::filter;
 use super::ready::readable;
@@ -67,14 +67,20 @@ impl Adverts {
     }
 
     pub fn send_to(&self, peer: IpAddr, payload: &[u8]) -> io::Result<()> {
-        self.sender.send_to(payload, &on_link(peer, self.link)).map(drop)
+        self.sender
+            .send_to(payload, &on_link(peer, self.link))
+            .map(drop)
     }
 
     /// Nothing is lost if it is dropped half way.
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         loop {
-            let received =
-                self.receiver.async_io(Interest::READABLE, |socket| receive(socket, &self.group, buffer)).await?;
+            let received = self
+                .receiver
+                .async_io(Interest::READABLE, |socket| {
+                    receive(socket, &self.group, buffer)
+                })
+                .await?;
             if let Some(received) = received {
                 return Ok(received);
             }
@@ -83,7 +89,9 @@ impl Adverts {
 
     /// What has come already.
     pub fn waiting(&self, buffer: &mut [u8]) -> Option<Received> {
-        receive(self.receiver.get_ref(), &self.group, buffer).ok().flatten()
+        receive(self.receiver.get_ref(), &self.group, buffer)
+            .ok()
+            .flatten()
     }
 }
 
@@ -144,7 +152,11 @@ fn sender(own: IpAddr, name: &str, link: u32) -> io::Result<Socket> {
 }
 
 fn raw(family_of: IpAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address((family_of, 0).into()), Type::RAW, Some(i32::from(PROTOCOL).into()))?;
+    let socket = Socket::new(
+        Domain::for_address((family_of, 0).into()),
+        Type::RAW,
+        Some(i32::from(PROTOCOL).into()),
+    )?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -153,21 +165,34 @@ fn raw(family_of: IpAddr) -> io::Result<Socket> {
 fn on_link(address: IpAddr, link: u32) -> SockAddr {
     match address {
         IpAddr::V4(_) => SocketAddr::new(address, 0).into(),
-        IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_multicast() => SocketAddrV6::new(v6, 0, 0, link).into(),
+        IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_multicast() => {
+            SocketAddrV6::new(v6, 0, 0, link).into()
+        }
         IpAddr::V6(_) => SocketAddr::new(address, 0).into(),
     }
 }
 
 /// `None` if it cannot be made sense of.
-fn receive(socket: &Socket, family_of: &SockAddr, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+fn receive(
+    socket: &Socket,
+    family_of: &SockAddr,
+    buffer: &mut [u8],
+) -> io::Result<Option<Received>> {
     if family_of.is_ipv4() {
         let length = (&*socket).read(buffer)?;
         return Ok(buffer.get(..length).and_then(received_v4));
     }
     let mut control = [0; 128];
     let (length, control_length, from) = receive_message(socket, buffer, &mut control)?;
-    let Some((to, hops)) = control.get(..control_length).and_then(ancillary) else { return Ok(None) };
-    Ok(Some(Received { from: from.into(), to: to.into(), hops, payload: 0..length }))
+    let Some((to, hops)) = control.get(..control_length).and_then(ancillary) else {
+        return Ok(None);
+    };
+    Ok(Some(Received {
+        from: from.into(),
+        to: to.into(),
+        hops,
+        payload: 0..length,
+    }))
 }
 
 /// IPv4 comes with its header.
@@ -175,7 +200,12 @@ fn received_v4(packet: &[u8]) -> Option<Received> {
     let header = usize::from(packet.first()? & 0xf) * 4;
     packet.get(header..)?;
     let address = |at| chunk::<4>(packet, at).map(IpAddr::from);
-    Some(Received { from: address(12)?, to: address(16)?, hops: *packet.get(8)?, payload: header..packet.len() })
+    Some(Received {
+        from: address(12)?,
+        to: address(16)?,
+        hops: *packet.get(8)?,
+        payload: header..packet.len(),
+    })
 }
 
 /// Destination and hop limit, which come beside an IPv6 packet.
@@ -187,11 +217,17 @@ fn ancillary(mut control: &[u8]) -> Option<(Ipv6Addr, u8)> {
         let kind = i32::from_ne_bytes(chunk(control, LENGTH + 4)?);
         let data = control.get(HEADER..length)?;
         match (i32::from_ne_bytes(chunk(control, LENGTH)?), kind) {
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => to = chunk::<16>(data, 0).map(Ipv6Addr::from),
-            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => hops = chunk(data, 0).map(i32::from_ne_bytes),
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                to = chunk::<16>(data, 0).map(Ipv6Addr::from)
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                hops = chunk(data, 0).map(i32::from_ne_bytes)
+            }
             _ => {}
         }
-        control = control.get(length.next_multiple_of(LENGTH)..).unwrap_or_default();
+        control = control
+            .get(length.next_multiple_of(LENGTH)..)
+            .unwrap_or_default();
     }
     Some((to?, u8::try_from(hops?).ok()?))
 }
@@ -209,17 +245,31 @@ fn want_destination_v6(socket: &Socket) -> io::Result<()> {
             length,
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// The lengths of what was written to the two buffers, and the sender.
-#[expect(unsafe_code, reason = "the standard library does not give out what comes beside a packet")]
-fn receive_message(socket: &Socket, buffer: &mut [u8], control: &mut [u8]) -> io::Result<(usize, usize, Ipv6Addr)> {
-    // SAFETY: all zero is valid for both structs. Every pointer comes with the length of what it points to, which outlives the
-    // call and which the kernel writes no further than.
+#[expect(
+    unsafe_code,
+    reason = "the standard library does not give out what comes beside a packet"
+)]
+fn receive_message(
+    socket: &Socket,
+    buffer: &mut [u8],
+    control: &mut [u8],
+) -> io::Result<(usize, usize, Ipv6Addr)> {
+    // SAFETY: all zero is valid for both structs. Every pointer comes with the length of what it
+    // points to, which outlives the call and which the kernel writes no further than.
     unsafe {
         let mut from: libc::sockaddr_in6 = std::mem::zeroed();
-        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut part = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_name = (&raw mut from).cast();
         message.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
@@ -229,7 +279,11 @@ fn receive_message(socket: &Socket, buffer: &mut [u8], control: &mut [u8]) -> io
         message.msg_controllen = control.len() as _;
         let length = libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0);
         let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
-        Ok((length, message.msg_controllen as usize, from.sin6_addr.s6_addr.into()))
+        Ok((
+            length,
+            message.msg_controllen as usize,
+            from.sin6_addr.s6_addr.into(),
+        ))
     }
 }
 

@@ -1,5 +1,5 @@
-//! When the addresses are announced: a few times after a take-over, since any of these packets may be lost, then now and then,
-//! for those that forgot.
+//! When the addresses are announced: a few times after a take-over, since any of these packets may
+//! be lost, then now and then, for those that forgot.
 
 use portico_vrrp::Time;
 use std::time::Duration;
@@ -16,7 +16,13 @@ pub struct Announcing {
 
 impl Announcing {
     pub fn new(times: u32, gap: Duration, every: Option<Duration>) -> Announcing {
-        Announcing { times, gap, every, left: 0, next: None }
+        Announcing {
+            times,
+            gap,
+            every,
+            left: 0,
+            next: None,
+        }
     }
 
     /// One is due now.
@@ -38,7 +44,11 @@ impl Announcing {
             return false;
         }
         self.left = self.left.saturating_sub(1);
-        self.next = if self.left > 0 { Some(now + self.gap) } else { self.every.map(|every| now + every) };
+        self.next = if self.left > 0 {
+            Some(now + self.gap)
+        } else {
+            self.every.map(|every| now + every)
+        };
         true
     }
 }
@@ -65,7 +75,10 @@ mod tests {
 
     #[test]
     fn a_few_times_and_then_now_and_then() {
-        assert_eq!(times(Announcing::new(3, ms(50), Some(ms(900)))), [100, 150, 200, 1100, 2000]);
+        assert_eq!(
+            times(Announcing::new(3, ms(50), Some(ms(900)))),
+            [100, 150, 200, 1100, 2000]
+        );
         assert_eq!(times(Announcing::new(2, ms(50), None)), [100, 150]);
         assert_eq!(times(Announcing::new(0, ms(50), None)), [100]);
     }
@@ -75,7 +88,10 @@ mod tests {
         let mut announcing = Announcing::new(2, ms(10), Some(ms(100)));
         announcing.begin(ms(0));
         announcing.stop();
-        assert_eq!((announcing.deadline(), announcing.due(ms(1000))), (None, false));
+        assert_eq!(
+            (announcing.deadline(), announcing.due(ms(1000))),
+            (None, false)
+        );
         announcing.begin(ms(2000));
         assert!(announcing.due(ms(2500)));
         assert_eq!(announcing.deadline(), Some(ms(2510)));

@@ -1,4 +1,5 @@
-//! The few ARP packets that an owner of an address sends and listens for (RFC 826, RFC 5227), as bytes.
+//! The few ARP packets that an owner of an address sends and listens for (RFC 826, RFC 5227), as
+//! bytes.
 
 use super::filter;
 use super::wire::{BROADCAST, Mac, chunk};
@@ -15,7 +16,8 @@ const LENGTH: usize = 28;
 const SENDER_HARDWARE: usize = 8;
 const SENDER: usize = 14;
 
-/// "I have it": as a request, which every stack takes note of, and as a reply, for those that look at nothing else.
+/// "I have it": as a request, which every stack takes note of, and as a reply, for those that look
+/// at nothing else.
 pub fn announcements(mac: Mac, address: Ipv4Addr) -> [Vec<u8>; 2] {
     [REQUEST, REPLY].map(|operation| frame(operation, (mac, address), (BROADCAST, address)))
 }
@@ -27,14 +29,21 @@ pub fn probe(mac: Mac, address: Ipv4Addr) -> Vec<u8> {
 
 /// Who says to have which address, in a packet without its link header.
 pub fn claim(packet: &[u8]) -> Option<(Ipv4Addr, Mac)> {
-    let packet = packet.get(..LENGTH).filter(|packet| packet.starts_with(&HEADER))?;
-    Some((chunk::<4>(packet, SENDER)?.into(), chunk(packet, SENDER_HARDWARE)?))
+    let packet = packet
+        .get(..LENGTH)
+        .filter(|packet| packet.starts_with(&HEADER))?;
+    Some((
+        chunk::<4>(packet, SENDER)?.into(),
+        chunk(packet, SENDER_HARDWARE)?,
+    ))
 }
 
 /// Lets through what [`claim`] would find of these addresses.
 pub fn filter(addresses: impl Iterator<Item = Ipv4Addr>) -> Vec<SockFilter> {
     let mut steps = vec![filter::word(SENDER as u32)];
-    steps.extend(addresses.flat_map(|address| [filter::equals(address.into(), 1), filter::accept()]));
+    steps.extend(
+        addresses.flat_map(|address| [filter::equals(address.into(), 1), filter::accept()]),
+    );
     steps.push(filter::refuse());
     steps
 }

@@ -22,24 +22,44 @@ impl Attached {
     pub fn open(settings: &Settings, link: &Link) -> Result<Attached, ElectionError> {
         let config = &settings.router;
         let v4 = config.own.is_ipv4();
-        let adverts = Adverts::open(config, &link.name, link.index)
-            .map_err(ElectionError::doing(format!("open sockets for VRRP on {} (needs CAP_NET_RAW)", link.name)))?;
-        let wire = Wire::open(link.index, &config.addresses)
-            .map_err(ElectionError::doing(format!("open sockets for ARP on {} (needs CAP_NET_RAW)", link.name)))?;
-        let virtual_link = settings.virtual_mac.then(|| VirtualLink::create(link, config.vrid, v4)).transpose();
-        let virtual_link = virtual_link
-            .map_err(ElectionError::doing(format!("make the link {}", virtual_link::name(config.vrid, v4))))?;
+        let adverts =
+            Adverts::open(config, &link.name, link.index).map_err(ElectionError::doing(
+                format!("open sockets for VRRP on {} (needs CAP_NET_RAW)", link.name),
+            ))?;
+        let wire = Wire::open(link.index, &config.addresses).map_err(ElectionError::doing(
+            format!("open sockets for ARP on {} (needs CAP_NET_RAW)", link.name),
+        ))?;
+        let virtual_link = settings
+            .virtual_mac
+            .then(|| VirtualLink::create(link, config.vrid, v4))
+            .transpose();
+        let virtual_link = virtual_link.map_err(ElectionError::doing(format!(
+            "make the link {}",
+            virtual_link::name(config.vrid, v4)
+        )))?;
         if v4 && settings.prefix < 32 {
-            // Whoever came first in a network would take all others with it when it goes: our own address with a virtual one.
-            let _ = std::fs::write(format!("/proc/sys/net/ipv4/conf/{}/promote_secondaries", link.name), "1");
+            // Whoever came first in a network would take all others with it when it goes: our own
+            // address with a virtual one.
+            let _ = std::fs::write(
+                format!("/proc/sys/net/ipv4/conf/{}/promote_secondaries", link.name),
+                "1",
+            );
         }
         let virtual_mac = virtual_link::mac(config.vrid, v4);
-        Ok(Attached { link: link.clone(), adverts, wire, virtual_link, virtual_mac })
+        Ok(Attached {
+            link: link.clone(),
+            adverts,
+            wire,
+            virtual_link,
+            virtual_mac,
+        })
     }
 
     /// The link that is to have the addresses.
     pub fn holder(&self) -> u32 {
-        self.virtual_link.as_ref().map_or(self.link.index, |link| link.index)
+        self.virtual_link
+            .as_ref()
+            .map_or(self.link.index, |link| link.index)
     }
 
     pub fn is_on(&self, link: &Link) -> bool {
@@ -72,8 +92,13 @@ impl Attached {
 
     /// How many packets that took.
     pub fn announce(&self, addresses: &[IpAddr]) -> u64 {
-        let mac = self.virtual_link.as_ref().map_or(self.link.mac, |link| link.mac);
-        let frames = addresses.iter().flat_map(|address| wire::announcements(mac, *address));
+        let mac = self
+            .virtual_link
+            .as_ref()
+            .map_or(self.link.mac, |link| link.mac);
+        let frames = addresses
+            .iter()
+            .flat_map(|address| wire::announcements(mac, *address));
         frames.filter(|frame| self.send(frame)).count() as u64
     }
 

@@ -1,4 +1,5 @@
-//! The loop: what happens goes into the state machine, and what it says is done (`act`). `link` follows the link.
+//! The loop: what happens goes into the state machine, and what it says is done (`act`). `link`
+//! follows the link.
 
 mod act;
 mod link;
@@ -19,11 +20,13 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
-/// Who takes over announces itself just before its advert comes: a claim is looked at when it has had the time to come.
+/// Who takes over announces itself just before its advert comes: a claim is looked at when it has
+/// had the time to come.
 const CLAIM_RESTS: Duration = Duration::from_millis(20);
 /// What was on its way to us when another took over still gets its answer, after a planned end.
 const LINGER: Duration = Duration::from_millis(10);
-/// After so many packets the others on this host get a chance: nobody on the link can keep a processor busy.
+/// After so many packets the others on this host get a chance: nobody on the link can keep a
+/// processor busy.
 const BURST: u32 = 64;
 const BREATH: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_secs(3600);
@@ -77,7 +80,11 @@ impl Driver {
     ) -> Result<Driver, ElectionError> {
         let netlink = ElectionError::doing("listen to what happens to links and addresses");
         let config = &settings.router;
-        let prefix = if settings.virtual_mac { super::longest_prefix(config.own) } else { settings.prefix };
+        let prefix = if settings.virtual_mac {
+            super::longest_prefix(config.own)
+        } else {
+            settings.prefix
+        };
         let opened = Hold::open(config.addresses.clone(), prefix).and_then(|hold| {
             let watch = Watch::open(hold.port())?;
             let mut lister = Socket::open(libc::NETLINK_ROUTE)?;
@@ -90,7 +97,11 @@ impl Driver {
             hold,
             attached: None,
             router: Router::new(config.clone()),
-            announcing: Announcing::new(settings.announcements, settings.announcement_gap, settings.announce_every),
+            announcing: Announcing::new(
+                settings.announcements,
+                settings.announcement_gap,
+                settings.announce_every,
+            ),
             settings,
             view,
             watch,
@@ -146,17 +157,37 @@ impl Driver {
 
     async fn next(&mut self, buffer: &mut [u8]) -> Wake {
         let claim_at = self.claim.map(|(at, ..)| at);
-        let deadlines = [self.router.deadline(), self.announcing.deadline(), self.retry_at, claim_at];
-        let wait = deadlines.into_iter().flatten().min().map_or(FAR, |at| at.saturating_sub(thread::now()));
+        let deadlines = [
+            self.router.deadline(),
+            self.announcing.deadline(),
+            self.retry_at,
+            claim_at,
+        ];
+        let wait = deadlines
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(FAR, |at| at.saturating_sub(thread::now()));
         if wait.is_zero() {
             return Wake::Timer;
         }
-        let Driver { attached, watch, view, hold, settings, priority, stop, leaving, .. } = self;
+        let Driver {
+            attached,
+            watch,
+            view,
+            hold,
+            settings,
+            priority,
+            stop,
+            leaving,
+            ..
+        } = self;
         let attached = attached.as_ref();
         let wanted = |event: &Event| match event {
             Event::Link { link, .. } => view.concerns(link) || hold.link() == Some(link.index),
             Event::Address { held, .. } => {
-                held.address == settings.router.own || settings.router.addresses.contains(&held.address)
+                held.address == settings.router.own
+                    || settings.router.addresses.contains(&held.address)
             }
             Event::Lost => true,
         };
@@ -179,8 +210,13 @@ impl Driver {
             Wake::Timer => self.catch_up(buffer),
             Wake::Packet(Ok(received)) => self.hear(&received, buffer),
             Wake::Claim(Ok((address, by))) => {
-                if self.attached.as_ref().is_some_and(|attached| !attached.is_ours(by)) {
-                    self.claim.get_or_insert_with(|| (thread::now() + CLAIM_RESTS, address, by));
+                if self
+                    .attached
+                    .as_ref()
+                    .is_some_and(|attached| !attached.is_ours(by))
+                {
+                    self.claim
+                        .get_or_insert_with(|| (thread::now() + CLAIM_RESTS, address, by));
                 }
             }
             Wake::Events(Ok(events)) => {
@@ -188,10 +224,14 @@ impl Driver {
                 self.notice(&events);
             }
             // That is told as an event as well, but maybe later.
-            Wake::Packet(Err(error)) | Wake::Claim(Err(error)) if error.raw_os_error() == Some(libc::ENETDOWN) => {
+            Wake::Packet(Err(error)) | Wake::Claim(Err(error))
+                if error.raw_os_error() == Some(libc::ENETDOWN) =>
+            {
                 self.notice(&[Event::Lost]);
             }
-            Wake::Packet(Err(error)) | Wake::Claim(Err(error)) => self.suspend(format!("cannot receive: {error}")),
+            Wake::Packet(Err(error)) | Wake::Claim(Err(error)) => {
+                self.suspend(format!("cannot receive: {error}"))
+            }
             Wake::Events(Err(error)) => {
                 tracing::error!(%error, "cannot hear what happens to links and addresses");
                 self.notice(&[Event::Lost]);
@@ -207,13 +247,21 @@ impl Driver {
                 self.released |= !planned;
             }
         }
-        if self.released { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.released {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     /// What is due is done, after the packets that came before.
     fn catch_up(&mut self, buffer: &mut [u8]) {
         for _ in 0..BURST {
-            let Some(received) = self.attached.as_ref().and_then(|attached| attached.adverts.waiting(buffer)) else {
+            let Some(received) = self
+                .attached
+                .as_ref()
+                .and_then(|attached| attached.adverts.waiting(buffer))
+            else {
                 break;
             };
             self.hear(&received, buffer);
@@ -234,7 +282,15 @@ impl Driver {
     fn hear(&mut self, received: &Received, buffer: &[u8]) {
         let payload = buffer.get(received.payload.clone()).unwrap_or_default();
         let (from, to, hops) = (received.from, received.to, received.hops);
-        self.feed(thread::now(), Input::Packet { from, to, hops, payload });
+        self.feed(
+            thread::now(),
+            Input::Packet {
+                from,
+                to,
+                hops,
+                payload,
+            },
+        );
     }
 
     fn feed(&mut self, now: Time, input: Input<'_>) {

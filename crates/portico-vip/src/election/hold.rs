@@ -1,4 +1,5 @@
-//! The virtual addresses on a link of this host: putting them there, for a time, and taking them off.
+//! The virtual addresses on a link of this host: putting them there, for a time, and taking them
+//! off.
 
 use super::rtnetlink;
 use portico_dataplane::netlink::{Messages, Socket};
@@ -6,10 +7,12 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// For what takes a tenth of a millisecond on a host that has nothing else to do. The others wait for our advert meanwhile.
+/// For what takes a tenth of a millisecond on a host that has nothing else to do. The others wait
+/// for our advert meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// Takes the addresses off when it is dropped. Belongs to the network namespace of the thread that opened it.
+/// Takes the addresses off when it is dropped. Belongs to the network namespace of the thread that
+/// opened it.
 pub struct Hold {
     kernel: Socket,
     addresses: Vec<IpAddr>,
@@ -21,7 +24,13 @@ pub struct Hold {
 
 impl Hold {
     pub fn open(addresses: Vec<IpAddr>, prefix: u8) -> io::Result<Hold> {
-        Ok(Hold { kernel: Socket::open(libc::NETLINK_ROUTE)?, addresses, prefix, link: None, held: false })
+        Ok(Hold {
+            kernel: Socket::open(libc::NETLINK_ROUTE)?,
+            addresses,
+            prefix,
+            link: None,
+            held: false,
+        })
     }
 
     /// By which the kernel names us when it tells others of changes.
@@ -41,20 +50,33 @@ impl Hold {
         }
     }
 
-    /// Takes off what an earlier process left on this link, and returns what somebody else put there, which stays: it neither
-    /// goes by itself nor says that it is ours. Fails if we may not change addresses at all.
+    /// Takes off what an earlier process left on this link, and returns what somebody else put
+    /// there, which stays: it neither goes by itself nor says that it is ours. Fails if we may not
+    /// change addresses at all.
     pub fn clean(&mut self, link: u32) -> io::Result<Vec<IpAddr>> {
-        let Some(&first) = self.addresses.first() else { return Ok(Vec::new()) };
-        let all = self.kernel.query(&rtnetlink::get_addresses(first), |message| rtnetlink::address(&message))?;
+        let Some(&first) = self.addresses.first() else {
+            return Ok(Vec::new());
+        };
+        let all = self
+            .kernel
+            .query(&rtnetlink::get_addresses(first), |message| {
+                rtnetlink::address(&message)
+            })?;
         let (mut request, mut foreign) = (Messages::new(), Vec::new());
         for (held, _) in all {
             match held.link == link && self.addresses.contains(&held.address) {
-                true if held.ours => rtnetlink::drop_address(&mut request, link, (held.address, held.prefix)),
+                true if held.ours => {
+                    rtnetlink::drop_address(&mut request, link, (held.address, held.prefix))
+                }
                 true => foreign.push(held.address),
                 false => {}
             }
         }
-        for &address in self.addresses.iter().filter(|address| !foreign.contains(address)) {
+        for &address in self
+            .addresses
+            .iter()
+            .filter(|address| !foreign.contains(address))
+        {
             rtnetlink::drop_address(&mut request, link, (address, self.prefix));
         }
         drop_all(&mut self.kernel, &request)?;
@@ -76,15 +98,19 @@ impl Hold {
         Ok(())
     }
 
-    /// An IPv6 address is there at once, but what comes to it is taken for ours only when a worker of the kernel has been there.
-    /// Who is told too early that we have it sends to nobody.
+    /// An IPv6 address is there at once, but what comes to it is taken for ours only when a worker
+    /// of the kernel has been there. Who is told too early that we have it sends to nobody.
     fn wait_until_they_answer(&mut self, link: u32) {
         let deadline = Instant::now() + LONGEST_WAIT;
         for &address in self.addresses.iter().filter(|address| address.is_ipv6()) {
             let request = rtnetlink::get_route(link, address);
-            let is_local = |kernel: &mut Socket| kernel.query(&request, |message| rtnetlink::is_local(&message));
+            let is_local = |kernel: &mut Socket| {
+                kernel.query(&request, |message| rtnetlink::is_local(&message))
+            };
             // Until it is, there may be no way at all.
-            while !is_local(&mut self.kernel).is_ok_and(|found| found == [true]) && Instant::now() < deadline {
+            while !is_local(&mut self.kernel).is_ok_and(|found| found == [true])
+                && Instant::now() < deadline
+            {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }
@@ -98,7 +124,9 @@ impl Hold {
     }
 
     fn try_give_up(&mut self) -> io::Result<()> {
-        let Some(link) = self.link.filter(|_| self.held) else { return Ok(()) };
+        let Some(link) = self.link.filter(|_| self.held) else {
+            return Ok(());
+        };
         let mut request = Messages::new();
         for &address in &self.addresses {
             rtnetlink::drop_address(&mut request, link, (address, self.prefix));
@@ -121,7 +149,12 @@ fn drop_all(kernel: &mut Socket, request: &Messages) -> io::Result<()> {
         return Ok(());
     }
     let mut replies = kernel.exchange(request)?;
-    let gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV));
+    let gone = |error: &io::Error| {
+        matches!(
+            error.raw_os_error(),
+            Some(libc::EADDRNOTAVAIL | libc::ENODEV)
+        )
+    };
     replies.refused.retain(|refusal| !gone(&refusal.error));
     replies.into_result().map(drop)
 }

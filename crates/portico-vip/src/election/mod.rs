@@ -1,11 +1,13 @@
 //! Who has the address: drives `portico-vrrp` with real packets, and puts the address on the link.
 //!
-//! An [`Election`] runs on a thread of its own, before all ordinary threads where that is allowed, and needs nobody: no API
-//! server, no other part of the process. The addresses are given to the kernel for a few seconds at a time, so that they go
-//! when the process does, whatever it goes of.
+//! An [`Election`] runs on a thread of its own, before all ordinary threads where that is allowed,
+//! and needs nobody: no API server, no other part of the process. The addresses are given to the
+//! kernel for a few seconds at a time, so that they go when the process does, whatever it goes of.
 //!
-//! `driver` is the loop; `adverts` has the sockets of VRRP, `wire` those of ARP and neighbour discovery (`arp`, `neighbour`: the
-//! bytes; `announcing`: when); `hold` has the addresses and `virtual_link` the link with the virtual hardware address; `view` knows the link; `report` keeps the [`State`].
+//! `driver` is the loop; `adverts` has the sockets of VRRP, `wire` those of ARP and neighbour
+//! discovery (`arp`, `neighbour`: the bytes; `announcing`: when); `hold` has the addresses and
+//! `virtual_link` the link with the virtual hardware address; `view` knows the link; `report` keeps
+//! the [`State`].
 
 mod adverts;
 mod announcing;
@@ -40,10 +42,12 @@ pub struct Settings {
     pub router: portico_vrrp::Config,
     /// The link that has the addresses, for example `eth0`. Our own address has to be on it.
     pub interface: String,
-    /// Prefix length with which the addresses are added: that of our own address where they are in one IPv4 network, otherwise
-    /// 32 or 128, unless the host has no other address in their network.
+    /// Prefix length with which the addresses are added: that of our own address where they are in
+    /// one IPv4 network, otherwise 32 or 128, unless the host has no other address in their
+    /// network.
     pub prefix: u8,
-    /// Announcements are repeated so often after a take-over, and so far apart; then at `announce_every` while it is owned.
+    /// Announcements are repeated so often after a take-over, and so far apart; then at
+    /// `announce_every` while it is owned.
     pub announcements: u32,
     pub announcement_gap: Duration,
     pub announce_every: Option<Duration>,
@@ -88,8 +92,8 @@ pub struct Election {
 }
 
 impl Election {
-    /// Begins. A link that is not there yet is waited for; what is wrong with the settings, or not allowed, is an error now.
-    /// Belongs to the network namespace of the calling thread.
+    /// Begins. A link that is not there yet is waited for; what is wrong with the settings, or not
+    /// allowed, is an error now. Belongs to the network namespace of the calling thread.
     pub fn start(settings: Settings) -> Result<Election, ElectionError> {
         check(&settings)?;
         let (report, state) = Report::new(settings.router.priority);
@@ -100,11 +104,14 @@ impl Election {
         let run = move || {
             let _end: oneshot::Sender<()> = end;
             thread::run_on_time();
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = match runtime.map_err(ElectionError::doing("start the runtime of the election")) {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(begin.send(Err(error))),
-            };
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let runtime =
+                match runtime.map_err(ElectionError::doing("start the runtime of the election")) {
+                    Ok(runtime) => runtime,
+                    Err(error) => return drop(begin.send(Err(error))),
+                };
             runtime.block_on(async {
                 match Driver::open(settings, report, priorities, stopped) {
                     Err(error) => drop(begin.send(Err(error))),
@@ -115,27 +122,40 @@ impl Election {
                 }
             });
         };
-        let thread = std::thread::Builder::new().name("election".to_owned()).spawn(run);
+        let thread = std::thread::Builder::new()
+            .name("election".to_owned())
+            .spawn(run);
         let thread = thread.map_err(ElectionError::doing("start the thread of the election"))?;
-        let died = || Err(ElectionError::Settings("the thread of the election died".to_owned()));
+        let died = || {
+            Err(ElectionError::Settings(
+                "the thread of the election died".to_owned(),
+            ))
+        };
         begun.recv().unwrap_or_else(|_| died())?;
-        Ok(Election { state, priority, stop: Some(stop), ended, thread })
+        Ok(Election {
+            state,
+            priority,
+            stop: Some(stop),
+            ended,
+            thread,
+        })
     }
 
-    /// What is known now, at any time; counters included. Who waits for changes is woken by those of role, owner, priority,
-    /// peers, trouble and by conflicts, not by each packet. It is closed when the thread died, which is a reason to end the
-    /// process: the address is gone by itself.
+    /// What is known now, at any time; counters included. Who waits for changes is woken by those
+    /// of role, owner, priority, peers, trouble and by conflicts, not by each packet. It is closed
+    /// when the thread died, which is a reason to end the process: the address is gone by itself.
     pub fn state(&self) -> watch::Receiver<State> {
         self.state.clone()
     }
 
     /// 1 to 254: how good we are compared to the others. Takes effect at once.
     pub fn set_priority(&self, priority: u8) {
-        self.priority.send_if_modified(|known| std::mem::replace(known, priority) != priority);
+        self.priority
+            .send_if_modified(|known| std::mem::replace(known, priority) != priority);
     }
 
-    /// Gives the address to another, who answers before we stop to, and takes no more part. Without another this ends after
-    /// a few intervals.
+    /// Gives the address to another, who answers before we stop to, and takes no more part. Without
+    /// another this ends after a few intervals.
     pub async fn release(mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
@@ -160,12 +180,17 @@ fn check(settings: &Settings) -> Result<(), ElectionError> {
     settings.router.check()?;
     let longest = longest_prefix(settings.router.own);
     if !(1..=longest).contains(&settings.prefix) {
-        let text = format!("a prefix length of {} is not possible, only 1 to {longest}", settings.prefix);
+        let text = format!(
+            "a prefix length of {} is not possible, only 1 to {longest}",
+            settings.prefix
+        );
         return Err(ElectionError::Settings(text));
     }
     let name = &settings.interface;
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['/', '\0']) {
-        return Err(ElectionError::Settings(format!("{name:?} cannot be the name of a link")));
+        return Err(ElectionError::Settings(format!(
+            "{name:?} cannot be the name of a link"
+        )));
     }
     Ok(())
 }

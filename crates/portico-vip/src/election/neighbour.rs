@@ -1,5 +1,5 @@
-//! The same as ARP, for IPv6: unsolicited neighbour advertisements and a solicitation that asks who has an address (RFC 4861,
-//! RFC 4862), as bytes.
+//! The same as ARP, for IPv6: unsolicited neighbour advertisements and a solicitation that asks who
+//! has an address (RFC 4861, RFC 4862), as bytes.
 
 use super::filter;
 use super::wire::{Mac, chunk};
@@ -35,7 +35,12 @@ pub fn announcement(mac: Mac, address: Ipv6Addr) -> Vec<u8> {
 
 /// "Who has it?", of nobody, so that it changes nobody's mind. Everybody hears the answer.
 pub fn probe(mac: Mac, address: Ipv6Addr) -> Vec<u8> {
-    frame(mac, Ipv6Addr::UNSPECIFIED, solicited_node(address), message(SOLICITATION, 0, address))
+    frame(
+        mac,
+        Ipv6Addr::UNSPECIFIED,
+        solicited_node(address),
+        message(SOLICITATION, 0, address),
+    )
 }
 
 /// Who says to have which address, in a packet without its link header.
@@ -51,7 +56,9 @@ pub fn claim(packet: &[u8]) -> Option<(Ipv6Addr, Mac)> {
     loop {
         match *options {
             [TARGET_LINK_ADDRESS, 1, ..] => return Some((address, chunk(options, 2)?)),
-            [_, units, ..] if units > 0 => options = options.get(OPTION_UNIT * usize::from(units)..)?,
+            [_, units, ..] if units > 0 => {
+                options = options.get(OPTION_UNIT * usize::from(units)..)?
+            }
             _ => return None,
         }
     }
@@ -99,7 +106,12 @@ fn message(kind: u8, flags: u8, target: Ipv6Addr) -> Vec<u8> {
 
 fn frame(mac: Mac, from: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
     let length = message.len() as u8; // some 30 bytes
-    let sum = checksum(&[&from.octets(), &to.octets(), &[0, length, 0, ICMP], &message]);
+    let sum = checksum(&[
+        &from.octets(),
+        &to.octets(),
+        &[0, length, 0, ICMP],
+        &message,
+    ]);
     if let Some(place) = message.get_mut(2..4) {
         place.copy_from_slice(&sum.to_be_bytes());
     }

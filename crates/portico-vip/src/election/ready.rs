@@ -12,7 +12,10 @@ impl Owning for socket2::Socket {}
 impl Owning for portico_dataplane::netlink::Socket {}
 
 /// To be called in an async runtime.
-#[expect(unsafe_code, reason = "the runtime has to be promised that the descriptor stays open")]
+#[expect(
+    unsafe_code,
+    reason = "the runtime has to be promised that the descriptor stays open"
+)]
 pub fn readable<T: Owning>(socket: T) -> io::Result<AsyncFd<T>> {
     // SAFETY: that is what `Owning` means.
     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)

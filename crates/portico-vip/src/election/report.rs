@@ -32,7 +32,11 @@ impl Report {
             state.counters.became_owner += u64::from(role == Role::Owner);
             state.role = role;
             state.counters.transitions += 1;
-            state.transitions.push(Transition { at: SystemTime::now(), role, reason });
+            state.transitions.push(Transition {
+                at: SystemTime::now(),
+                role,
+                reason,
+            });
             let old = state.transitions.len().saturating_sub(TRANSITIONS);
             state.transitions.drain(..old);
         });
@@ -41,11 +45,23 @@ impl Report {
     pub fn heard(&self, from: IpAddr, advert: &Advert) {
         self.0.send_if_modified(|state| {
             state.counters.adverts_received += 1;
-            let said = Peer { address: from, priority: advert.priority, last_heard: SystemTime::now() };
-            // An owner that hears one of lower priority stays the owner, and one that leaves still has it.
-            let owner = if state.role == Role::Owner { state.owner } else { Some(from) };
+            let said = Peer {
+                address: from,
+                priority: advert.priority,
+                last_heard: SystemTime::now(),
+            };
+            // An owner that hears one of lower priority stays the owner, and one that leaves still
+            // has it.
+            let owner = if state.role == Role::Owner {
+                state.owner
+            } else {
+                Some(from)
+            };
             let known = state.peers.iter_mut().find(|peer| peer.address == from);
-            let news = owner != state.owner || known.as_ref().is_none_or(|peer| peer.priority != said.priority);
+            let news = owner != state.owner
+                || known
+                    .as_ref()
+                    .is_none_or(|peer| peer.priority != said.priority);
             match known {
                 Some(peer) => *peer = said,
                 None => remember(&mut state.peers, said),
@@ -77,7 +93,10 @@ impl Report {
 
 fn remember(peers: &mut Vec<Peer>, new: Peer) {
     if peers.len() >= PEERS {
-        let longest_silent = (0..).zip(peers.iter()).min_by_key(|(_, peer)| peer.last_heard).map(|(index, _)| index);
+        let longest_silent = (0..)
+            .zip(peers.iter())
+            .min_by_key(|(_, peer)| peer.last_heard)
+            .map(|(index, _)| index);
         longest_silent.map(|index: usize| peers.swap_remove(index));
     }
     peers.push(new);

@@ -1,4 +1,5 @@
-//! What is known of an election at one moment: who owns the address, who takes part, what happened, how often.
+//! What is known of an election at one moment: who owns the address, who takes part, what happened,
+//! how often.
 
 use portico_vrrp::{Conflict, Reason, Role};
 use std::collections::BTreeMap;
@@ -7,7 +8,8 @@ use std::time::SystemTime;
 
 /// Changes of role that are remembered.
 pub const TRANSITIONS: usize = 16;
-/// Others that are remembered; on a link with more of them the one that was silent longest is forgotten.
+/// Others that are remembered; on a link with more of them the one that was silent longest is
+/// forgotten.
 pub const PEERS: usize = 32;
 
 /// What is known of the election now.

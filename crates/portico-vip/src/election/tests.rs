@@ -7,7 +7,11 @@ fn read(bytes: &[u8]) {
     let _ = (arp::claim(bytes), neighbour::claim(bytes));
     adverts::read(bytes);
     for message in messages(bytes) {
-        let _ = (rtnetlink::link(&message), rtnetlink::address(&message), rtnetlink::is_local(&message));
+        let _ = (
+            rtnetlink::link(&message),
+            rtnetlink::address(&message),
+            rtnetlink::is_local(&message),
+        );
     }
 }
 

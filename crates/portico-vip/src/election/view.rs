@@ -1,4 +1,5 @@
-//! What there is to know of the host: the link and our own address on it. Kept up to date from what the kernel tells.
+//! What there is to know of the host: the link and our own address on it. Kept up to date from what
+//! the kernel tells.
 
 use super::ready::readable;
 use super::rtnetlink::{self, GROUP_LINK, GROUP_V4_ADDRESS, GROUP_V6_ADDRESS, Held, Link};
@@ -34,18 +35,32 @@ pub struct View {
 impl View {
     /// Nothing is there yet.
     pub fn new(interface: &str, own: IpAddr) -> View {
-        View { interface: interface.to_owned(), own, link: None, has_own: false }
+        View {
+            interface: interface.to_owned(),
+            own,
+            link: None,
+            has_own: false,
+        }
     }
 
     /// Asks the kernel.
     pub fn read(&mut self, kernel: &mut Socket) -> io::Result<()> {
-        self.link = match kernel.query(&rtnetlink::get_link(&self.interface), |message| rtnetlink::link(&message)) {
-            Ok(links) => links.into_iter().map(|(link, _)| link).find(|link| link.name == self.interface),
+        self.link = match kernel.query(&rtnetlink::get_link(&self.interface), |message| {
+            rtnetlink::link(&message)
+        }) {
+            Ok(links) => links
+                .into_iter()
+                .map(|(link, _)| link)
+                .find(|link| link.name == self.interface),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => None,
             Err(error) => return Err(error),
         };
-        let addresses = kernel.query(&rtnetlink::get_addresses(self.own), |message| rtnetlink::address(&message))?;
-        self.has_own = addresses.iter().any(|(held, _)| self.is_own(held) && held.usable);
+        let addresses = kernel.query(&rtnetlink::get_addresses(self.own), |message| {
+            rtnetlink::address(&message)
+        })?;
+        self.has_own = addresses
+            .iter()
+            .any(|(held, _)| self.is_own(held) && held.usable);
         Ok(())
     }
 
@@ -59,13 +74,23 @@ impl View {
                 }
                 false
             }
-            Event::Link { link, present: true } if link.name == self.interface => {
-                let is_other = self.link.as_ref().is_none_or(|known| known.index != link.index);
+            Event::Link {
+                link,
+                present: true,
+            } if link.name == self.interface => {
+                let is_other = self
+                    .link
+                    .as_ref()
+                    .is_none_or(|known| known.index != link.index);
                 self.link = Some(link.clone());
                 is_other
             }
             Event::Link { link, .. } => {
-                if self.link.as_ref().is_some_and(|known| known.index == link.index) {
+                if self
+                    .link
+                    .as_ref()
+                    .is_some_and(|known| known.index == link.index)
+                {
                     (self.link, self.has_own) = (None, false);
                 }
                 false
@@ -77,7 +102,9 @@ impl View {
     pub fn usable(&self) -> Result<&Link, String> {
         match &self.link {
             None => Err(format!("there is no link {}", self.interface)),
-            Some(link) if !link.running => Err(format!("{} is down or has no carrier", self.interface)),
+            Some(link) if !link.running => {
+                Err(format!("{} is down or has no carrier", self.interface))
+            }
             Some(_) if !self.has_own => Err(format!("{} is not on {}", self.own, self.interface)),
             Some(link) => Ok(link),
         }
@@ -85,19 +112,29 @@ impl View {
 
     /// This is the link, or was until now.
     pub fn concerns(&self, link: &Link) -> bool {
-        link.name == self.interface || self.link.as_ref().is_some_and(|known| known.index == link.index)
+        link.name == self.interface
+            || self
+                .link
+                .as_ref()
+                .is_some_and(|known| known.index == link.index)
     }
 
     fn is_own(&self, held: &Held) -> bool {
-        held.address == self.own && self.link.as_ref().is_some_and(|link| link.index == held.link)
+        held.address == self.own
+            && self
+                .link
+                .as_ref()
+                .is_some_and(|link| link.index == held.link)
     }
 }
 
-/// Tells what happens to links and addresses. Belongs to the network namespace of the thread that opened it.
+/// Tells what happens to links and addresses. Belongs to the network namespace of the thread that
+/// opened it.
 pub struct Watch(AsyncFd<Socket>);
 
 impl Watch {
-    /// From here on no change is missed, but for those that this port made. To be called in an async runtime.
+    /// From here on no change is missed, but for those that this port made. To be called in an
+    /// async runtime.
     pub fn open(except: u32) -> io::Result<Watch> {
         let socket = Socket::open(libc::NETLINK_ROUTE)?;
         socket.ignore_sender(except)?;
@@ -112,9 +149,13 @@ impl Watch {
         let mut ready = self.0.readable_mut().await?;
         let mut events = Vec::new();
         loop {
-            let read = ready.get_inner_mut().notifications(|message| events.extend(event(&message).filter(&wanted)));
+            let read = ready
+                .get_inner_mut()
+                .notifications(|message| events.extend(event(&message).filter(&wanted)));
             match read {
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => events.push(Event::Lost),
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    events.push(Event::Lost)
+                }
                 read => {
                     ready.clear_ready();
                     return read.map(|()| events);
@@ -126,7 +167,9 @@ impl Watch {
 
 fn event(message: &Message) -> Option<Event> {
     let link = rtnetlink::link(message).map(|(link, present)| Event::Link { link, present });
-    link.or_else(|| rtnetlink::address(message).map(|(held, present)| Event::Address { held, present }))
+    link.or_else(|| {
+        rtnetlink::address(message).map(|(held, present)| Event::Address { held, present })
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! The link with the hardware address of the virtual router (RFC 9568, section 7.3), which has the addresses in place of the
-//! host's own link. Whoever owns the address, its hardware address stays the same.
+//! The link with the hardware address of the virtual router (RFC 9568, section 7.3), which has the
+//! addresses in place of the host's own link. Whoever owns the address, its hardware address stays
+//! the same.
 //!
-//! It is up only while we own the address: what a switch sends to everybody for want of knowledge is none of a standby's
-//! business. After a crash the link stays without its addresses, and the next start removes it.
+//! It is up only while we own the address: what a switch sends to everybody for want of knowledge
+//! is none of a standby's business. After a crash the link stays without its addresses, and the
+//! next start removes it.
 
 use super::rtnetlink::{self, Link};
 use super::wire::Mac;
@@ -43,13 +45,31 @@ impl VirtualLink {
         let (name, mac) = (name(vrid, v4), mac(vrid, v4));
         let mut kernel = Socket::open(libc::NETLINK_ROUTE)?;
         match find(&mut kernel, &name)? {
-            Some(old) if old.mac == mac => drop(kernel.exchange(&rtnetlink::delete_link(old.index))?.into_result()?),
-            Some(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{name} is somebody else's"))),
+            Some(old) if old.mac == mac => drop(
+                kernel
+                    .exchange(&rtnetlink::delete_link(old.index))?
+                    .into_result()?,
+            ),
+            Some(_) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    format!("{name} is somebody else's"),
+                ));
+            }
             None => {}
         }
-        kernel.exchange(&rtnetlink::new_macvlan(&name, parent.index, mac))?.into_result()?;
+        kernel
+            .exchange(&rtnetlink::new_macvlan(&name, parent.index, mac))?
+            .into_result()?;
         let link = find(&mut kernel, &name)?.ok_or(io::ErrorKind::NotFound)?;
-        let mut made = VirtualLink { kernel, name, index: link.index, mac, up: false, before: Vec::new() };
+        let mut made = VirtualLink {
+            kernel,
+            name,
+            index: link.index,
+            mac,
+            up: false,
+            before: Vec::new(),
+        };
         made.settle(&parent.name)?;
         Ok(made)
     }
@@ -60,14 +80,17 @@ impl VirtualLink {
 
     pub fn set_up(&mut self, up: bool) -> io::Result<()> {
         if self.up != up {
-            self.kernel.exchange(&rtnetlink::set_up(self.index, up))?.into_result()?;
+            self.kernel
+                .exchange(&rtnetlink::set_up(self.index, up))?
+                .into_result()?;
             self.up = up;
         }
         Ok(())
     }
 
-    /// Of two links on one wire each is to speak and to answer for its own addresses only. What comes in here and is answered
-    /// through the parent is right, and the link needs no addresses but those it is given.
+    /// Of two links on one wire each is to speak and to answer for its own addresses only. What
+    /// comes in here and is answered through the parent is right, and the link needs no addresses
+    /// but those it is given.
     fn settle(&mut self, parent: &str) -> io::Result<()> {
         for (family, setting, value) in SETTINGS {
             match write(&path(family, &self.name, setting), value) {
@@ -90,8 +113,10 @@ impl VirtualLink {
 
 impl Drop for VirtualLink {
     fn drop(&mut self) {
-        let removed =
-            self.kernel.exchange(&rtnetlink::delete_link(self.index)).and_then(|replies| replies.into_result());
+        let removed = self
+            .kernel
+            .exchange(&rtnetlink::delete_link(self.index))
+            .and_then(|replies| replies.into_result());
         match removed {
             Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
                 tracing::warn!(%error, link = self.name, "the link could not be removed");
@@ -105,7 +130,8 @@ impl Drop for VirtualLink {
 }
 
 fn write(path: &str, value: &str) -> io::Result<()> {
-    fs::write(path, value).map_err(|error| io::Error::new(error.kind(), format!("write {value} to {path}: {error}")))
+    fs::write(path, value)
+        .map_err(|error| io::Error::new(error.kind(), format!("write {value} to {path}: {error}")))
 }
 
 fn path(family: &str, link: &str, setting: &str) -> String {
@@ -113,8 +139,13 @@ fn path(family: &str, link: &str, setting: &str) -> String {
 }
 
 fn find(kernel: &mut Socket, name: &str) -> io::Result<Option<Link>> {
-    match kernel.query(&rtnetlink::get_link(name), |message| rtnetlink::link(&message)) {
-        Ok(links) => Ok(links.into_iter().map(|(link, _)| link).find(|link| link.name == name)),
+    match kernel.query(&rtnetlink::get_link(name), |message| {
+        rtnetlink::link(&message)
+    }) {
+        Ok(links) => Ok(links
+            .into_iter()
+            .map(|(link, _)| link)
+            .find(|link| link.name == name)),
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
         Err(error) => Err(error),
     }

@@ -1,5 +1,5 @@
-//! The link below IP: announcements and probes out, what others say to have in. Which bytes they are is for [`arp`] and
-//! [`neighbour`].
+//! The link below IP: announcements and probes out, what others say to have in. Which bytes they
+//! are is for [`arp`] and [`neighbour`].
 
 use super::ready::readable;
 use super::{arp, neighbour};
@@ -38,7 +38,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// The link with this number; claims of these addresses are heard, all of one family. To be called in an async runtime.
+    /// The link with this number; claims of these addresses are heard, all of one family. To be
+    /// called in an async runtime.
     pub fn open(link: u32, addresses: &[IpAddr]) -> io::Result<Wire> {
         // Without a protocol it hears nothing.
         let sender = Socket::new(Domain::PACKET, Type::RAW, None)?;
@@ -49,7 +50,11 @@ impl Wire {
         listener.set_nonblocking(true)?;
         listener.attach_filter(&filter)?;
         listener.bind(&link_address(link, ethertype))?;
-        Ok(Wire { sender, listener: readable(listener)?, read })
+        Ok(Wire {
+            sender,
+            listener: readable(listener)?,
+            read,
+        })
     }
 
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
@@ -60,7 +65,10 @@ impl Wire {
     pub async fn claim(&self) -> io::Result<(IpAddr, Mac)> {
         let mut buffer = [0; 128];
         loop {
-            let length = self.listener.async_io(Interest::READABLE, |mut socket| socket.read(&mut buffer)).await?;
+            let length = self
+                .listener
+                .async_io(Interest::READABLE, |mut socket| socket.read(&mut buffer))
+                .await?;
             if let Some(claim) = buffer.get(..length).and_then(self.read) {
                 return Ok(claim);
             }
@@ -83,6 +91,8 @@ fn listening(addresses: &[IpAddr]) -> (u16, Vec<SockFilter>, Claim) {
         Some(IpAddr::V6(_)) => (neighbour::ETHERTYPE, neighbour::filter(v6), |packet| {
             neighbour::claim(packet).map(|(a, mac)| (a.into(), mac))
         }),
-        _ => (arp::ETHERTYPE, arp::filter(v4), |packet| arp::claim(packet).map(|(a, mac)| (a.into(), mac))),
+        _ => (arp::ETHERTYPE, arp::filter(v4), |packet| {
+            arp::claim(packet).map(|(a, mac)| (a.into(), mac))
+        }),
     }
 }

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// How to forward.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// By what is on the node.
@@ -30,7 +32,13 @@ pub enum Mode {
 
 impl Mode {
     /// All that forward.
-    pub(super) const WAYS: [Mode; 5] = [Mode::Portico, Mode::Iptables, Mode::Ipvs, Mode::Direct, Mode::Haproxy];
+    pub(super) const WAYS: [Mode; 5] = [
+        Mode::Portico,
+        Mode::Iptables,
+        Mode::Ipvs,
+        Mode::Direct,
+        Mode::Haproxy,
+    ];
 }
 
 /// A way and why it fits.
@@ -56,10 +64,17 @@ pub struct Surroundings {
 impl Surroundings {
     pub fn look(wanted: &Wanted, programs: &[Programs], static_services: &Path) -> Surroundings {
         let families: Vec<Family> = wanted.routes().map(|route| route.family).collect();
-        let serving = |programs: &&Programs| families.iter().any(|family| kube_proxy::serves(programs, *family));
+        let serving = |programs: &&Programs| {
+            families
+                .iter()
+                .any(|family| kube_proxy::serves(programs, *family))
+        };
         Surroundings {
             node_daemon: node::daemon(static_services).map(|installed| installed.mode),
-            kube_proxy_chain: programs.iter().find(serving).map(|programs| programs.name(Family::V4, "")),
+            kube_proxy_chain: programs
+                .iter()
+                .find(serving)
+                .map(|programs| programs.name(Family::V4, "")),
             ipvs_link: has_link(IPVS_LINK),
         }
     }
@@ -67,22 +82,39 @@ impl Surroundings {
 
 fn has_link(name: &str) -> bool {
     let links = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    links.lines().any(|line| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))
+    links.lines().any(|line| {
+        line.trim_start()
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with(':'))
+    })
 }
 
 /// The best first. The last one needs nobody.
 pub fn choices(found: &Surroundings) -> Vec<Choice> {
     let mut choices = Vec::new();
     let mut fits = |mode, why: String| choices.push(Choice { mode, why });
-    // In IPVS mode an address that is served is on a link of every node, and the one who is to have it is not the only one.
+    // In IPVS mode an address that is served is on a link of every node, and the one who is to have
+    // it is not the only one.
     if let Some(mode) = found.node_daemon.as_ref().filter(|mode| *mode != "ipvs") {
-        fits(Mode::Portico, format!("Portico's node daemon ({mode}) serves static Services"));
+        fits(
+            Mode::Portico,
+            format!("Portico's node daemon ({mode}) serves static Services"),
+        );
     }
     if let Some(program) = &found.kube_proxy_chain {
-        fits(Mode::Iptables, format!("kube-proxy's chain {} is in {program}", service_chain(Family::V4)));
+        fits(
+            Mode::Iptables,
+            format!(
+                "kube-proxy's chain {} is in {program}",
+                service_chain(Family::V4)
+            ),
+        );
     }
     if found.ipvs_link {
-        fits(Mode::Ipvs, format!("there is a link {IPVS_LINK}, where IPVS serves cluster IPs"));
+        fits(
+            Mode::Ipvs,
+            format!("there is a link {IPVS_LINK}, where IPVS serves cluster IPs"),
+        );
     }
     fits(Mode::Direct, "no proxy was found on this node".to_owned());
     choices
@@ -95,7 +127,9 @@ mod tests {
     #[test]
     fn what_is_there_decides() {
         let found = |node: &str, chain: bool, ipvs_link| Surroundings {
-            node_daemon: Some(node).filter(|node| !node.is_empty()).map(str::to_owned),
+            node_daemon: Some(node)
+                .filter(|node| !node.is_empty())
+                .map(str::to_owned),
             kube_proxy_chain: chain.then(|| "iptables-nft".to_owned()),
             ipvs_link,
         };
@@ -103,12 +137,18 @@ mod tests {
         for (surroundings, expected) in [
             (found("", false, false), vec![Direct]),
             (found("nftables", false, false), vec![Portico, Direct]),
-            (found("iptables", true, false), vec![Portico, Iptables, Direct]),
+            (
+                found("iptables", true, false),
+                vec![Portico, Iptables, Direct],
+            ),
             (found("ipvs", false, true), vec![Ipvs, Direct]),
             (found("", true, false), vec![Iptables, Direct]),
             (found("", false, true), vec![Ipvs, Direct]),
         ] {
-            let modes: Vec<Mode> = choices(&surroundings).iter().map(|choice| choice.mode).collect();
+            let modes: Vec<Mode> = choices(&surroundings)
+                .iter()
+                .map(|choice| choice.mode)
+                .collect();
             assert_eq!(modes, expected, "{surroundings:?}");
         }
         assert_eq!(

@@ -1,15 +1,17 @@
-//! No proxy at all: nftables translates the virtual address straight to the servers, in a table of its own.
+//! No proxy at all: nftables translates the virtual address straight to the servers, in a table of
+//! its own.
 //!
-//! The rules are those of the nftables dataplane, with a table that has one Service: its frontends are the virtual addresses,
-//! its endpoints the servers. Everybody is masqueraded, so nothing has to be known of the node and its pods.
+//! The rules are those of the nftables dataplane, with a table that has one Service: its frontends
+//! are the virtual addresses, its endpoints the servers. Everybody is masqueraded, so nothing has
+//! to be known of the node and its pods.
 
 use super::route::{self, Route};
 use super::{ForwardError, Forwarder, Wanted};
 use portico_dataplane::Dataplane;
 use portico_dataplane::nftables::{Nftables, Table};
 use portico_model::table::{
-    Endpoint, Family, ForwardingTable, Frontend, FrontendKind, Masquerade, NodeRules, Outcome, PortKey, Protocol,
-    ServiceName, ServicePort,
+    Endpoint, Family, ForwardingTable, Frontend, FrontendKind, Masquerade, NodeRules, Outcome,
+    PortKey, Protocol, ServiceName, ServicePort,
 };
 use std::net::SocketAddr;
 use std::process::Command;
@@ -23,7 +25,9 @@ pub struct Direct {
 
 impl Direct {
     pub fn open(masquerade_mark: u32) -> Result<Direct, ForwardError> {
-        Ok(Direct { translation: Translation::open(TABLE, masquerade_mark)? })
+        Ok(Direct {
+            translation: Translation::open(TABLE, masquerade_mark)?,
+        })
     }
 }
 
@@ -35,7 +39,11 @@ impl Forwarder for Direct {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), ForwardError> {
         let routes: Vec<Route> = wanted.open_routes().collect();
         routes.iter().for_each(route::let_packets_pass);
-        self.translation.set(routes.into_iter().map(|route| (route.family, route.frontends, route.eligible)))
+        self.translation.set(
+            routes
+                .into_iter()
+                .map(|route| (route.family, route.frontends, route.eligible)),
+        )
     }
 
     fn rules(&mut self) -> Result<Vec<String>, ForwardError> {
@@ -58,7 +66,12 @@ pub struct Translation {
 impl Translation {
     pub fn open(table: Table, masquerade_mark: u32) -> Result<Translation, ForwardError> {
         let nftables = Nftables::open(table)?;
-        Ok(Translation { table, nftables, masquerade_mark, installed: ForwardingTable::default() })
+        Ok(Translation {
+            table,
+            nftables,
+            masquerade_mark,
+            installed: ForwardingTable::default(),
+        })
     }
 
     /// From these to those, in each family.
@@ -79,14 +92,33 @@ impl Translation {
     pub fn rules(&self) -> Vec<String> {
         let mut rules = Vec::new();
         for (key, port) in self.installed.ports.iter() {
-            let (family, table) = (if key.family == Family::V4 { "ip" } else { "ip6" }, self.table.name);
-            let endpoints = port.cluster.iter().map(|endpoint| SocketAddr::new(endpoint.address, endpoint.port));
-            let endpoints = endpoints.map(|address| address.to_string()).collect::<Vec<_>>().join(", ");
+            let (family, table) = (
+                if key.family == Family::V4 {
+                    "ip"
+                } else {
+                    "ip6"
+                },
+                self.table.name,
+            );
+            let endpoints = port
+                .cluster
+                .iter()
+                .map(|endpoint| SocketAddr::new(endpoint.address, endpoint.port));
+            let endpoints = endpoints
+                .map(|address| address.to_string())
+                .collect::<Vec<_>>()
+                .join(", ");
             for frontend in &port.frontends {
-                let at = frontend.address.map(|address| SocketAddr::new(address, frontend.port));
+                let at = frontend
+                    .address
+                    .map(|address| SocketAddr::new(address, frontend.port));
                 rules.extend(at.map(|at| format!("table {family} {table}: {at} to {endpoints}")));
             }
-            rules.extend(["frontends", "endpoints"].into_iter().flat_map(|map| listed(family, table, map)));
+            rules.extend(
+                ["frontends", "endpoints"]
+                    .into_iter()
+                    .flat_map(|map| listed(family, table, map)),
+            );
         }
         rules
     }
@@ -98,11 +130,23 @@ impl Translation {
 }
 
 fn listed(family: &str, table: &str, map: &str) -> Vec<String> {
-    let printed = Command::new("nft").args(["list", "map", family, table, map]).output();
-    let text = printed.ok().filter(|output| output.status.success()).map(|output| output.stdout).unwrap_or_default();
+    let printed = Command::new("nft")
+        .args(["list", "map", family, table, map])
+        .output();
+    let text = printed
+        .ok()
+        .filter(|output| output.status.success())
+        .map(|output| output.stdout)
+        .unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
-    let elements = text.lines().map(str::trim).skip_while(|line| !line.starts_with("elements"));
-    elements.take_while(|line| *line != "}").map(|line| format!("map {family} {table} {map}: {line}")).collect()
+    let elements = text
+        .lines()
+        .map(str::trim)
+        .skip_while(|line| !line.starts_with("elements"));
+    elements
+        .take_while(|line| *line != "}")
+        .map(|line| format!("map {family} {table} {map}: {line}"))
+        .collect()
 }
 
 /// One Service: the first are its frontends, the second its endpoints.
@@ -111,14 +155,35 @@ fn table(
     masquerade_mark: u32,
 ) -> ForwardingTable {
     let ports = routes.into_iter().map(|(family, frontends, endpoints)| {
-        let service = ServiceName { namespace: "portico".into(), name: "vip".into() };
-        let key = PortKey { service, port: Arc::default(), protocol: Protocol::Tcp, family };
+        let service = ServiceName {
+            namespace: "portico".into(),
+            name: "vip".into(),
+        };
+        let key = PortKey {
+            service,
+            port: Arc::default(),
+            protocol: Protocol::Tcp,
+            family,
+        };
         let mut cluster: Vec<Endpoint> = endpoints.iter().map(endpoint).collect();
         cluster.sort_unstable();
         let frontends = frontends.iter().map(frontend).collect();
-        (key, Arc::new(ServicePort { frontends, cluster: cluster.into(), ..ServicePort::default() }))
+        (
+            key,
+            Arc::new(ServicePort {
+                frontends,
+                cluster: cluster.into(),
+                ..ServicePort::default()
+            }),
+        )
     });
-    ForwardingTable::new(NodeRules { masquerade_mark, ..NodeRules::default() }, ports.collect())
+    ForwardingTable::new(
+        NodeRules {
+            masquerade_mark,
+            ..NodeRules::default()
+        },
+        ports.collect(),
+    )
 }
 
 fn frontend(at: &SocketAddr) -> Frontend {
@@ -134,5 +199,9 @@ fn frontend(at: &SocketAddr) -> Frontend {
 }
 
 fn endpoint(at: &SocketAddr) -> Endpoint {
-    Endpoint { address: at.ip(), port: at.port(), local: false }
+    Endpoint {
+        address: at.ip(),
+        port: at.port(),
+        local: false,
+    }
 }

@@ -1,5 +1,6 @@
-//! Ends connections through a virtual address to servers that are gone. Who has a connection that nobody answers any more would
-//! wait for minutes; this way its next packet is answered with a reset, and it begins anew with a server that lives.
+//! Ends connections through a virtual address to servers that are gone. Who has a connection that
+//! nobody answers any more would wait for minutes; this way its next packet is answered with a
+//! reset, and it begins anew with a server that lives.
 
 use super::Wanted;
 use portico_dataplane::conntrack::Conntrack;
@@ -20,13 +21,18 @@ impl Flows {
     pub fn end(&mut self, wanted: &Wanted) {
         let gone: BTreeSet<SocketAddr> = wanted.gone().into_iter().collect();
         for server in gone.difference(&self.gone) {
-            let same_family = |address: &&std::net::IpAddr| Family::of(**address) == Family::of(server.ip());
+            let same_family =
+                |address: &&std::net::IpAddr| Family::of(**address) == Family::of(server.ip());
             for address in wanted.addresses.iter().filter(same_family) {
                 let frontend = SocketAddr::new(*address, wanted.port);
                 match end(&mut self.conntrack, *server, frontend) {
                     Ok(0) => {}
-                    Ok(ended) => tracing::info!(%server, ended, "ended connections to a server that is gone"),
-                    Err(error) => tracing::warn!(%server, %error, "cannot end connections to a server that is gone"),
+                    Ok(ended) => {
+                        tracing::info!(%server, ended, "ended connections to a server that is gone")
+                    }
+                    Err(error) => {
+                        tracing::warn!(%server, %error, "cannot end connections to a server that is gone")
+                    }
                 }
             }
         }
@@ -34,7 +40,11 @@ impl Flows {
     }
 }
 
-fn end(conntrack: &mut Option<Conntrack>, server: SocketAddr, frontend: SocketAddr) -> std::io::Result<usize> {
+fn end(
+    conntrack: &mut Option<Conntrack>,
+    server: SocketAddr,
+    frontend: SocketAddr,
+) -> std::io::Result<usize> {
     let tracker = match conntrack {
         Some(tracker) => tracker,
         None => conntrack.insert(Conntrack::open()?),

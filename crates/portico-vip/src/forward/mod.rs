@@ -1,8 +1,10 @@
-//! What comes to the virtual address goes to an API server. One way a file; all are chosen at run time.
+//! What comes to the virtual address goes to an API server. One way a file; all are chosen at run
+//! time.
 //!
-//! [`direct`] needs nobody, [`kube_proxy`] stands beside kube-proxy (in iptables and IPVS mode), [`node`] has Portico's node
-//! daemon do it, [`haproxy`] runs HAProxy. [`choose`] decides which way, from what is on the node; [`Forwarding`] is all of it for
-//! who has an address to forward. [`flows`] ends connections to servers that are gone.
+//! [`direct`] needs nobody, [`kube_proxy`] stands beside kube-proxy (in iptables and IPVS mode),
+//! [`node`] has Portico's node daemon do it, [`haproxy`] runs HAProxy. [`choose`] decides which
+//! way, from what is on the node; [`Forwarding`] is all of it for who has an address to forward.
+//! [`flows`] ends connections to servers that are gone.
 
 mod choose;
 mod direct;
@@ -29,18 +31,19 @@ use portico_model::statics;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-/// What is to be forwarded where, on every node that runs `portico vip`, whether it has the address or not: a take-over finds
-/// it ready, and who is on the node needs no owner.
+/// What is to be forwarded where, on every node that runs `portico vip`, whether it has the address
+/// or not: a take-over finds it ready, and who is on the node needs no owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub addresses: Vec<IpAddr>,
     pub port: u16,
-    /// All that are known, in a stable order. [`crate::servers::eligible`] says which of them get connections.
+    /// All that are known, in a stable order. [`crate::servers::eligible`] says which of them get
+    /// connections.
     pub servers: Vec<Server>,
     /// The cluster IPs and the port of `default/kubernetes`, where they are known.
     pub cluster: Vec<SocketAddr>,
-    /// We are about to go: what is open goes on here, what begins is for whoever has the address. For the ways that take
-    /// with them what is open when they go.
+    /// We are about to go: what is open goes on here, what begins is for whoever has the address.
+    /// For the ways that take with them what is open when they go.
     pub closing: bool,
 }
 
@@ -49,7 +52,10 @@ pub enum ForwardError {
     #[error(transparent)]
     Dataplane(#[from] ApplyError),
     #[error("{doing}: {source}")]
-    Io { doing: String, source: std::io::Error },
+    Io {
+        doing: String,
+        source: std::io::Error,
+    },
     #[error("{0}")]
     Unfit(String),
 }
@@ -58,8 +64,8 @@ pub enum ForwardError {
 pub trait Forwarder: Send {
     fn name(&self) -> &'static str;
 
-    /// Make it so; called when something changed, and on a slow timer to put back what others removed. What is right already is
-    /// not touched.
+    /// Make it so; called when something changed, and on a slow timer to put back what others
+    /// removed. What is right already is not touched.
     fn apply(&mut self, wanted: &Wanted) -> Result<(), ForwardError>;
 
     /// The rules in force, as their own tool prints them, for `portico vip status`.
@@ -75,8 +81,8 @@ pub struct ForwardSettings {
     pub mode: Mode,
     /// Where Portico's node daemon looks for static Services.
     pub static_services: PathBuf,
-    /// The bit of the packet mark that asks for masquerading, where we masquerade ourselves. kube-proxy's, which everybody keeps
-    /// clear of.
+    /// The bit of the packet mark that asks for masquerading, where we masquerade ourselves.
+    /// kube-proxy's, which everybody keeps clear of.
     pub masquerade_mark: u32,
     pub haproxy: HaproxySettings,
 }
@@ -103,8 +109,8 @@ pub struct Applied {
     pub problems: Vec<String>,
 }
 
-/// Forwards by the way that fits this node. Everything here waits for the kernel and for programs: it is for a thread of its
-/// own, and for the network namespace of that thread.
+/// Forwards by the way that fits this node. Everything here waits for the kernel and for programs:
+/// it is for a thread of its own, and for the network namespace of that thread.
 pub struct Forwarding {
     settings: ForwardSettings,
     /// iptables, as far as it is installed.
@@ -130,7 +136,10 @@ impl Current {
     fn apply(&mut self, wanted: &Wanted) -> Result<(), Broken> {
         self.way.apply(wanted).map_err(|error| {
             tracing::warn!(way = self.way.name(), %error, "cannot forward this way any more");
-            Broken { mode: self.choice.mode, error }
+            Broken {
+                mode: self.choice.mode,
+                error,
+            }
         })
     }
 }
@@ -146,11 +155,16 @@ impl Forwarding {
         }
     }
 
-    /// Make it so. To be called when anything of it changed, which is then done at once, and on a slow timer with what it was
-    /// before: then what others changed is put back, and it is looked again which way fits.
+    /// Make it so. To be called when anything of it changed, which is then done at once, and on a
+    /// slow timer with what it was before: then what others changed is put back, and it is looked
+    /// again which way fits.
     pub fn apply(&mut self, wanted: &Wanted) -> Result<Applied, ForwardError> {
         let changed = self.wanted.as_ref() != Some(wanted);
-        let urgent = self.current.as_mut().filter(|_| changed).map(|current| current.apply(wanted));
+        let urgent = self
+            .current
+            .as_mut()
+            .filter(|_| changed)
+            .map(|current| current.apply(wanted));
         match urgent {
             Some(Ok(())) => {}
             // There is no time to try twice what just failed.
@@ -164,7 +178,9 @@ impl Forwarding {
 
     /// The rules in force, as their own tool prints them.
     pub fn rules(&mut self) -> Result<Vec<String>, ForwardError> {
-        self.current.as_mut().map_or(Ok(Vec::new()), |current| current.way.rules())
+        self.current
+            .as_mut()
+            .map_or(Ok(Vec::new()), |current| current.way.rules())
     }
 
     /// Remove everything of ours, whichever way installed it, also what an earlier process left.
@@ -174,14 +190,25 @@ impl Forwarding {
             // What other ways had left went when this one came.
             Some(mut current) => current.way.remove(),
             // One that cannot be removed does not keep the others.
-            None => Mode::WAYS.map(|mode| self.remove_way(mode)).into_iter().collect(),
+            None => Mode::WAYS
+                .map(|mode| self.remove_way(mode))
+                .into_iter()
+                .collect(),
         }
     }
 
     /// The first way that fits and works, but for the one that was just found not to.
-    fn choose_and_apply(&mut self, wanted: &Wanted, broken: Option<Broken>) -> Result<(), ForwardError> {
+    fn choose_and_apply(
+        &mut self,
+        wanted: &Wanted,
+        broken: Option<Broken>,
+    ) -> Result<(), ForwardError> {
         let (broken, mut failure) = broken.map(|Broken { mode, error }| (mode, error)).unzip();
-        for mut choice in self.choices(wanted).into_iter().filter(|choice| Some(choice.mode) != broken) {
+        for mut choice in self
+            .choices(wanted)
+            .into_iter()
+            .filter(|choice| Some(choice.mode) != broken)
+        {
             if let Some(failure) = &failure {
                 choice.why = format!("{}; the better way does not work: {failure}", choice.why);
             }
@@ -195,14 +222,25 @@ impl Forwarding {
 
     fn choices(&self, wanted: &Wanted) -> Vec<Choice> {
         match self.settings.mode {
-            Mode::Auto => choose::choices(&Surroundings::look(wanted, &self.programs, &self.settings.static_services)),
-            mode => vec![Choice { mode, why: "the configuration says so".to_owned() }],
+            Mode::Auto => choose::choices(&Surroundings::look(
+                wanted,
+                &self.programs,
+                &self.settings.static_services,
+            )),
+            mode => vec![Choice {
+                mode,
+                why: "the configuration says so".to_owned(),
+            }],
         }
     }
 
     /// Another way is in force before the one it replaces goes.
     fn apply_by(&mut self, choice: Choice, wanted: &Wanted) -> Result<(), ForwardError> {
-        if let Some(current) = self.current.as_mut().filter(|current| current.choice.mode == choice.mode) {
+        if let Some(current) = self
+            .current
+            .as_mut()
+            .filter(|current| current.choice.mode == choice.mode)
+        {
             current.choice = choice;
             return current.way.apply(wanted);
         }
@@ -211,7 +249,11 @@ impl Forwarding {
             _ = way.remove();
             return Err(error);
         }
-        tracing::info!(way = way.name(), why = choice.why, "forwarding the virtual address");
+        tracing::info!(
+            way = way.name(),
+            why = choice.why,
+            "forwarding the virtual address"
+        );
         let mode = choice.mode;
         match self.current.replace(Current { choice, way }) {
             Some(mut old) => note_leftovers(old.choice.mode, old.way.remove()),
@@ -229,7 +271,10 @@ impl Forwarding {
             Mode::Portico => Box::new(Node::new(&self.settings.static_services)),
             Mode::Iptables => Box::new(beside(Kind::Iptables)),
             Mode::Ipvs => Box::new(beside(Kind::Ipvs)),
-            Mode::Haproxy => Box::new(Haproxy::open(self.settings.haproxy.clone(), self.settings.masquerade_mark)?),
+            Mode::Haproxy => Box::new(Haproxy::open(
+                self.settings.haproxy.clone(),
+                self.settings.masquerade_mark,
+            )?),
             Mode::Direct | Mode::Auto => Box::new(Direct::open(self.settings.masquerade_mark)?),
         })
     }
@@ -244,7 +289,11 @@ impl Forwarding {
     fn applied(&self, wanted: &Wanted) -> Result<Applied, ForwardError> {
         let nothing = || ForwardError::Unfit("nothing is in force".to_owned());
         let Choice { mode, why } = self.current.as_ref().ok_or_else(nothing)?.choice.clone();
-        Ok(Applied { mode, why, problems: route::problems(wanted) })
+        Ok(Applied {
+            mode,
+            why,
+            problems: route::problems(wanted),
+        })
     }
 }
 
@@ -256,7 +305,16 @@ fn note_leftovers(mode: Mode, removed: Result<(), ForwardError>) {
 
 /// The kernel does not know what it was asked for: without nftables there are no nftables rules.
 fn is_absent(error: &ApplyError) -> bool {
-    let ApplyError::Kernel { source, .. } = error else { return false };
-    let absent = [libc::EINVAL, libc::EOPNOTSUPP, libc::EPROTONOSUPPORT, libc::EAFNOSUPPORT];
-    source.raw_os_error().is_some_and(|code| absent.contains(&code))
+    let ApplyError::Kernel { source, .. } = error else {
+        return false;
+    };
+    let absent = [
+        libc::EINVAL,
+        libc::EOPNOTSUPP,
+        libc::EPROTONOSUPPORT,
+        libc::EAFNOSUPPORT,
+    ];
+    source
+        .raw_os_error()
+        .is_some_and(|code| absent.contains(&code))
 }

@@ -1,5 +1,5 @@
-//! Portico's node daemon does it: the virtual address is a frontend of the node's own dataplane, as a static Service that is
-//! written into a file for it. It is in force when the node says so.
+//! Portico's node daemon does it: the virtual address is a frontend of the node's own dataplane, as
+//! a static Service that is written into a file for it. It is in force when the node says so.
 
 use super::route::Route;
 use super::{ForwardError, Forwarder, Wanted};
@@ -15,7 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const FILE: &str = "portico-vip.json";
-/// The node takes some milliseconds. Where it takes longer another way is better; there is more time while another is in force.
+/// The node takes some milliseconds. Where it takes longer another way is better; there is more
+/// time while another is in force.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PATIENCE_AT_FIRST: Duration = Duration::from_secs(1);
 
@@ -38,7 +39,10 @@ fn is_served(folder: &Path) -> bool {
 
 impl Node {
     pub fn new(folder: &Path) -> Node {
-        Node { folder: folder.to_owned(), in_force: false }
+        Node {
+            folder: folder.to_owned(),
+            in_force: false,
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -51,7 +55,10 @@ impl Node {
     }
 
     fn failed(&self, doing: &str, source: io::Error) -> ForwardError {
-        ForwardError::Io { doing: format!("{doing} {}", self.path().display()), source }
+        ForwardError::Io {
+            doing: format!("{doing} {}", self.path().display()),
+            source,
+        }
     }
 
     /// All at once: the node never reads half of it.
@@ -65,8 +72,18 @@ impl Node {
     }
 
     fn wait_until_in_force(&self, version: Option<&str>) -> Result<(), ForwardError> {
-        let unfit = |text: &str| Err(ForwardError::Unfit(format!("the node daemon {text} {}", self.path().display())));
-        let deadline = Instant::now() + if self.in_force { PATIENCE } else { PATIENCE_AT_FIRST };
+        let unfit = |text: &str| {
+            Err(ForwardError::Unfit(format!(
+                "the node daemon {text} {}",
+                self.path().display()
+            )))
+        };
+        let deadline = Instant::now()
+            + if self.in_force {
+                PATIENCE
+            } else {
+                PATIENCE_AT_FIRST
+            };
         loop {
             if !is_served(&self.folder) {
                 return unfit("is not there to serve");
@@ -98,13 +115,23 @@ impl Forwarder for Node {
     }
 
     fn rules(&mut self) -> Result<Vec<String>, ForwardError> {
-        let text = fs::read_to_string(self.path()).map_err(|error| self.failed("reading", error))?;
-        let mode = daemon(&self.folder).map(|installed| installed.mode).unwrap_or_else(|| "nobody".to_owned());
-        let about = format!("# {}, served by the node daemon ({mode})", self.path().display());
-        Ok([about].into_iter().chain(text.lines().map(str::to_owned)).collect())
+        let text =
+            fs::read_to_string(self.path()).map_err(|error| self.failed("reading", error))?;
+        let mode = daemon(&self.folder)
+            .map(|installed| installed.mode)
+            .unwrap_or_else(|| "nobody".to_owned());
+        let about = format!(
+            "# {}, served by the node daemon ({mode})",
+            self.path().display()
+        );
+        Ok([about]
+            .into_iter()
+            .chain(text.lines().map(str::to_owned))
+            .collect())
     }
 
-    /// Whoever waits for the rules to go waits for the node; where there is none there is nothing to wait for.
+    /// Whoever waits for the rules to go waits for the node; where there is none there is nothing
+    /// to wait for.
     fn remove(&mut self) -> Result<(), ForwardError> {
         // Only there after a crash.
         _ = fs::remove_file(self.new_path());
@@ -112,23 +139,37 @@ impl Forwarder for Node {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             removed => removed.map_err(|error| self.failed("removing", error))?,
         }
-        if is_served(&self.folder) { self.wait_until_in_force(None) } else { Ok(()) }
+        if is_served(&self.folder) {
+            self.wait_until_in_force(None)
+        } else {
+            Ok(())
+        }
     }
 }
 
-/// A Service with the virtual addresses, and slices with the servers that get connections; an object a line.
+/// A Service with the virtual addresses, and slices with the servers that get connections; an
+/// object a line.
 fn services(routes: &[Route]) -> String {
-    let frontends: Vec<SocketAddr> = routes.iter().flat_map(|route| route.frontends.clone()).collect();
+    let frontends: Vec<SocketAddr> = routes
+        .iter()
+        .flat_map(|route| route.frontends.clone())
+        .collect();
     let addresses: Vec<IpAddr> = frontends.iter().map(SocketAddr::ip).collect();
     let port = frontends.first().map_or(0, SocketAddr::port);
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "vip"},
         "spec": {"externalIPs": addresses, "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}});
     let objects = match addresses.is_empty() {
         true => Vec::new(),
-        false => [service].into_iter().chain(routes.iter().flat_map(slices)).collect(),
+        false => [service]
+            .into_iter()
+            .chain(routes.iter().flat_map(slices))
+            .collect(),
     };
     let lines: Vec<String> = objects.iter().map(Value::to_string).collect();
-    format!("{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n{}\n]}}\n", lines.join(",\n"))
+    format!(
+        "{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n{}\n]}}\n",
+        lines.join(",\n")
+    )
 }
 
 /// A slice has one port.
@@ -137,7 +178,11 @@ fn slices(route: &Route) -> Vec<Value> {
     for server in &route.eligible {
         by_port.entry(server.port()).or_default().push(server.ip());
     }
-    let family = if route.family == Family::V4 { "IPv4" } else { "IPv6" };
+    let family = if route.family == Family::V4 {
+        "IPv4"
+    } else {
+        "IPv6"
+    };
     let slice = |(port, servers): (u16, Vec<IpAddr>)| {
         let endpoint = |server| json!({"addresses": [server], "conditions": {"ready": true}});
         let endpoints: Vec<Value> = servers.into_iter().map(endpoint).collect();
@@ -155,9 +200,15 @@ mod tests {
 
     #[test]
     fn a_service_with_slices_of_who_gets_connections() {
-        let server = |text: &str, healthy| Server { address: text.parse().unwrap(), healthy, gone: !healthy };
+        let server = |text: &str, healthy| Server {
+            address: text.parse().unwrap(),
+            healthy,
+            gone: !healthy,
+        };
         let wanted = Wanted {
-            addresses: ["192.0.2.100", "fd00::100"].map(|text| text.parse().unwrap()).to_vec(),
+            addresses: ["192.0.2.100", "fd00::100"]
+                .map(|text| text.parse().unwrap())
+                .to_vec(),
             port: 6443,
             servers: vec![
                 server("192.0.2.1:6443", true),
@@ -171,16 +222,27 @@ mod tests {
         let text = services(&wanted.routes().collect::<Vec<_>>());
         let value: Value = serde_json::from_str(&text).unwrap();
         let items = value["items"].as_array().unwrap();
-        assert_eq!(items[0]["spec"]["externalIPs"], json!(["192.0.2.100", "fd00::100"]));
+        assert_eq!(
+            items[0]["spec"]["externalIPs"],
+            json!(["192.0.2.100", "fd00::100"])
+        );
         let brief: Vec<Value> = items[1..]
             .iter()
             .map(|slice| {
-                json!([slice["addressType"], slice["ports"][0]["port"], slice["endpoints"][0]["addresses"][0]])
+                json!([
+                    slice["addressType"],
+                    slice["ports"][0]["port"],
+                    slice["endpoints"][0]["addresses"][0]
+                ])
             })
             .collect();
         assert_eq!(
             brief,
-            [json!(["IPv4", 6443, "192.0.2.1"]), json!(["IPv4", 6444, "192.0.2.2"]), json!(["IPv6", 6443, "fd00::1"])]
+            [
+                json!(["IPv4", 6443, "192.0.2.1"]),
+                json!(["IPv4", 6444, "192.0.2.2"]),
+                json!(["IPv6", 6443, "fd00::1"])
+            ]
         );
         assert_eq!(text.lines().count(), 6, "an object a line");
         let nothing: Value = serde_json::from_str(&services(&[])).unwrap();
@@ -192,13 +254,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut node = Node::new(folder.path());
         assert_eq!(daemon(folder.path()), None);
-        let wanted = Wanted { addresses: vec![], port: 6443, servers: vec![], cluster: vec![], closing: false };
+        let wanted = Wanted {
+            addresses: vec![],
+            port: 6443,
+            servers: vec![],
+            cluster: vec![],
+            closing: false,
+        };
         let problem = node.apply(&wanted).unwrap_err().to_string();
-        assert!(problem.starts_with("the node daemon is not there to serve"), "{problem}");
+        assert!(
+            problem.starts_with("the node daemon is not there to serve"),
+            "{problem}"
+        );
         let lock = File::open(folder.path()).unwrap();
         lock.lock().unwrap();
         let problem = node.apply(&wanted).unwrap_err().to_string();
-        assert!(problem.starts_with("the node daemon does not install"), "{problem}");
+        assert!(
+            problem.starts_with("the node daemon does not install"),
+            "{problem}"
+        );
         drop(lock);
         node.remove().unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -24,18 +24,37 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Belongs to the network namespace of the calling thread. What an earlier process left stays until it is known what is
-    /// wanted, so that forwarding does not blink.
+    /// Belongs to the network namespace of the calling thread. What an earlier process left stays
+    /// until it is known what is wanted, so that forwarding does not blink.
     pub fn start(settings: ForwardSettings, check_every: Duration) -> Result<Worker, ForwardError> {
         let (wanted, wanting) = watch::channel(None);
         let (orders, ordered) = mpsc::channel(4);
         let (attempt, attempts) = watch::channel(Attempt::default());
-        let bad = |source| ForwardError::Io { doing: "cannot start the thread that forwards".to_owned(), source };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(bad)?;
-        let work = Work { forwarding: Forwarding::new(settings), wanting, ordered, attempt };
+        let bad = |source| ForwardError::Io {
+            doing: "cannot start the thread that forwards".to_owned(),
+            source,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(bad)?;
+        let work = Work {
+            forwarding: Forwarding::new(settings),
+            wanting,
+            ordered,
+            attempt,
+        };
         let run = move || runtime.block_on(work.run(check_every));
-        let thread = std::thread::Builder::new().name("forward".to_owned()).spawn(run).map_err(bad)?;
-        Ok(Worker { wanted, orders, attempts, _thread: thread })
+        let thread = std::thread::Builder::new()
+            .name("forward".to_owned())
+            .spawn(run)
+            .map_err(bad)?;
+        Ok(Worker {
+            wanted,
+            orders,
+            attempts,
+            _thread: thread,
+        })
     }
 
     /// This is what is to be forwarded from now on.
@@ -49,7 +68,8 @@ impl Worker {
 
     /// From now on connections that begin are another's.
     pub fn close(&self) {
-        self.wanted.send_modify(|wanted| wanted.iter_mut().for_each(|wanted| wanted.closing = true));
+        self.wanted
+            .send_modify(|wanted| wanted.iter_mut().for_each(|wanted| wanted.closing = true));
     }
 
     /// What became of it.
@@ -81,8 +101,16 @@ impl Worker {
             self.orders.send(Order::End(answer)).await.ok()?;
             answered.await.ok()
         };
-        let slow = || Err(ForwardError::Unfit(format!("the rules could not be removed within {REMOVAL:?}")));
-        tokio::time::timeout(REMOVAL, asked).await.ok().flatten().unwrap_or_else(slow)
+        let slow = || {
+            Err(ForwardError::Unfit(format!(
+                "the rules could not be removed within {REMOVAL:?}"
+            )))
+        };
+        tokio::time::timeout(REMOVAL, asked)
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_else(slow)
     }
 
     /// Returns when the thread is gone.
@@ -151,7 +179,11 @@ fn tell(before: Option<&Applied>, now: &Applied) {
         tracing::info!(mode = ?now.mode, why = now.why, "forwarding the address");
     }
     let known = before.map_or(&[][..], |before| &before.problems);
-    for problem in now.problems.iter().filter(|problem| !known.contains(problem)) {
+    for problem in now
+        .problems
+        .iter()
+        .filter(|problem| !known.contains(problem))
+    {
         tracing::warn!(problem, "not all is forwarded");
     }
 }

@@ -34,10 +34,14 @@ struct Tenure {
 
 impl Course {
     pub fn new(relay_for: Duration) -> Course {
-        Course { relay_for, tenure: None }
+        Course {
+            relay_for,
+            tenure: None,
+        }
     }
 
-    /// Who is to get packets of connections that we do not know: for a standby the owner, for an owner the one before it.
+    /// Who is to get packets of connections that we do not know: for a standby the owner, for an
+    /// owner the one before it.
     pub fn follow(&mut self, now: Instant, state: &State) -> Option<IpAddr> {
         if self.relay_for.is_zero() {
             return None;
@@ -64,14 +68,19 @@ impl Course {
         self.tenure.is_some()
     }
 
-    /// The link is to be asked whether the owner of before is still there, and what it answered since the last time counts.
+    /// The link is to be asked whether the owner of before is still there, and what it answered
+    /// since the last time counts.
     pub fn is_to_look(&self, now: Instant) -> bool {
-        self.tenure.as_ref().is_some_and(|tenure| tenure.look_at <= now)
+        self.tenure
+            .as_ref()
+            .is_some_and(|tenure| tenure.look_at <= now)
     }
 
     /// The link was asked; before that it had answered, or not.
     pub fn saw(&mut self, now: Instant, answered: bool) {
-        let Some(tenure) = &mut self.tenure else { return };
+        let Some(tenure) = &mut self.tenure else {
+            return;
+        };
         if tenure.asked {
             tenure.misses = if answered { 0 } else { tenure.misses + 1 };
             tenure.over |= tenure.misses >= if tenure.doubted { 1 } else { MISSES };
@@ -92,7 +101,15 @@ impl Course {
 
 impl Tenure {
     fn begin(now: Instant, number: u64, doubted: bool) -> Tenure {
-        Tenure { number, began: now, look_at: now, asked: false, misses: 0, doubted, over: false }
+        Tenure {
+            number,
+            began: now,
+            look_at: now,
+            asked: false,
+            misses: 0,
+            doubted,
+            over: false,
+        }
     }
 }
 

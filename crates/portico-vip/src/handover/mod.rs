@@ -1,12 +1,13 @@
 //! A hand-over that nobody notices: connections that the owner before us has go on there.
 //!
-//! When the address moves, packets of connections through the owner of before come to the new one, who does not know them. It
-//! sends them to who does ([`relay`](portico_dataplane::nftables::relay)). A standby has the rules ready, for whoever owns the
-//! address now: at the moment of the take-over there is nothing to do, and before it they do nothing, since nobody sends a
-//! standby what is for the address.
+//! When the address moves, packets of connections through the owner of before come to the new one,
+//! who does not know them. It sends them to who does
+//! ([`relay`](portico_dataplane::nftables::relay)). A standby has the rules ready, for whoever owns
+//! the address now: at the moment of the take-over there is nothing to do, and before it they do
+//! nothing, since nobody sends a standby what is for the address.
 //!
-//! [`course`] decides to whom and for how long; [`reach`] asks the link whether that host is still there. What was decided is
-//! done here, on a thread of its own, since it waits for the kernel.
+//! [`course`] decides to whom and for how long; [`reach`] asks the link whether that host is still
+//! there. What was decided is done here, on a thread of its own, since it waits for the kernel.
 
 mod course;
 mod reach;
@@ -33,7 +34,8 @@ pub struct Settings {
     pub interface: String,
     /// The virtual addresses, all of one family, with their port.
     pub frontends: Vec<SocketAddr>,
-    /// For how long after a take-over the owner of before is sent its connections; zero for not at all.
+    /// For how long after a take-over the owner of before is sent its connections; zero for not at
+    /// all.
     pub relay_for: Duration,
 }
 
@@ -53,17 +55,29 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// Belongs to the network namespace of the calling thread. Where the kernel lacks what it needs, that is told, and the
-    /// address is handed over without.
+    /// Belongs to the network namespace of the calling thread. Where the kernel lacks what it
+    /// needs, that is told, and the address is handed over without.
     pub fn start(settings: Settings, election: watch::Receiver<State>) -> io::Result<Handover> {
         let (report, relaying) = watch::channel(Relaying::default());
         let (stop, stopped) = watch::channel(false);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let run = move || {
             let course = Course::new(settings.relay_for);
-            runtime.block_on(Work { settings, course, kernel: None, report }.run(election, stopped));
+            runtime.block_on(
+                Work {
+                    settings,
+                    course,
+                    kernel: None,
+                    report,
+                }
+                .run(election, stopped),
+            );
         };
-        std::thread::Builder::new().name("handover".to_owned()).spawn(run)?;
+        std::thread::Builder::new()
+            .name("handover".to_owned())
+            .spawn(run)?;
         Ok(Handover { relaying, stop })
     }
 
@@ -80,7 +94,9 @@ impl Handover {
 
 /// What a killed process left.
 pub fn remove() -> Result<(), ApplyError> {
-    Family::BOTH.into_iter().try_for_each(|family| RelayTable::open(TABLE, family)?.set(None))
+    Family::BOTH
+        .into_iter()
+        .try_for_each(|family| RelayTable::open(TABLE, family)?.set(None))
 }
 
 struct Work {
@@ -92,7 +108,11 @@ struct Work {
 }
 
 impl Work {
-    async fn run(mut self, mut election: watch::Receiver<State>, mut stopped: watch::Receiver<bool>) {
+    async fn run(
+        mut self,
+        mut election: watch::Receiver<State>,
+        mut stopped: watch::Receiver<bool>,
+    ) {
         loop {
             let state = election.borrow_and_update().clone();
             self.apply(Some(&state));
@@ -112,9 +132,15 @@ impl Work {
         if done.is_err() {
             self.kernel = None;
         }
-        let relaying = done.as_ref().ok().copied().flatten().filter(|_| self.course.is_owner());
+        let relaying = done
+            .as_ref()
+            .ok()
+            .copied()
+            .flatten()
+            .filter(|_| self.course.is_owner());
         let trouble = done.err().map(|error| error.to_string());
-        self.report.send_if_modified(|known| tell(known, relaying, trouble));
+        self.report
+            .send_if_modified(|known| tell(known, relaying, trouble));
     }
 
     /// Who is sent what comes, in the end.
@@ -132,7 +158,11 @@ impl Work {
         }
         let relay = state.and_then(|state| course.follow(now, state)).zip(link);
         let frontends = || self.settings.frontends.clone();
-        let relay = relay.map(|(to, link)| Relay { frontends: frontends(), to, link });
+        let relay = relay.map(|(to, link)| Relay {
+            frontends: frontends(),
+            to,
+            link,
+        });
         kernel.table.set(relay.as_ref())?;
         Ok(relay.map(|relay| relay.to))
     }
@@ -145,15 +175,21 @@ struct Kernel {
 
 impl Kernel {
     fn open(settings: &Settings) -> Result<Kernel, ApplyError> {
-        let v4 = settings.frontends.first().is_none_or(|first| first.is_ipv4());
+        let v4 = settings
+            .frontends
+            .first()
+            .is_none_or(|first| first.is_ipv4());
         let table = RelayTable::open(TABLE, if v4 { Family::V4 } else { Family::V6 })?;
-        let routes = Socket::open(libc::NETLINK_ROUTE).map_err(failed("opening a netlink socket"))?;
+        let routes =
+            Socket::open(libc::NETLINK_ROUTE).map_err(failed("opening a netlink socket"))?;
         Ok(Kernel { table, routes })
     }
 
     /// Its index, if it is there.
     fn link(&mut self, name: &str) -> Result<Option<u32>, ApplyError> {
-        match self.routes.query(&rtnetlink::get_link(name), |message| rtnetlink::link(&message)) {
+        match self.routes.query(&rtnetlink::get_link(name), |message| {
+            rtnetlink::link(&message)
+        }) {
             Ok(found) => Ok(found.first().map(|(link, _)| link.index)),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
             Err(error) => Err(failed("looking up a link")(error)),
@@ -173,14 +209,17 @@ fn tell(known: &mut Relaying, relaying: Option<IpAddr>, trouble: Option<String>)
         Some(trouble) if !had_trouble => {
             tracing::warn!(
                 trouble,
-                "a hand-over will end connections: what is in flight cannot be sent to the owner before us"
+                "a hand-over will end connections: what is in flight cannot be sent to the owner \
+                 before us"
             );
         }
         _ => {}
     }
     if before != relaying {
         match (before, relaying) {
-            (_, Some(to)) => tracing::info!(%to, "connections that the owner before us has are sent there"),
+            (_, Some(to)) => {
+                tracing::info!(%to, "connections that the owner before us has are sent there")
+            }
             (Some(to), None) => tracing::info!(%to, "connections are no longer sent there"),
             (None, None) => {}
         }

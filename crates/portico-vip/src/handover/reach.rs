@@ -1,4 +1,5 @@
-//! Whether a host on the link is there: the kernel asks (ARP, neighbour discovery), and we ask the kernel.
+//! Whether a host on the link is there: the kernel asks (ARP, neighbour discovery), and we ask the
+//! kernel.
 
 use portico_dataplane::netlink::{Message, Messages, Socket, flags};
 use std::io;
@@ -15,7 +16,10 @@ const FIXED: u16 = 0x40 | 0x80;
 
 /// Has the kernel ask now, and says whether the host has answered since it was last asked to.
 pub fn look_and_ask(kernel: &mut Socket, link: u32, host: IpAddr) -> bool {
-    match kernel.query(&get(link, host), |message| state(&message)).map(|found| found.first().copied()) {
+    match kernel
+        .query(&get(link, host), |message| state(&message))
+        .map(|found| found.first().copied())
+    {
         Ok(Some(state)) if state & FIXED != 0 => true,
         Ok(Some(state)) => {
             note(ask(kernel, link, host));
@@ -31,11 +35,27 @@ pub fn look_and_ask(kernel: &mut Socket, link: u32, host: IpAddr) -> bool {
 /// One that is not known yet is looked up; one that is must prove itself.
 fn ask(kernel: &mut Socket, link: u32, host: IpAddr) -> io::Result<()> {
     let mut request = Messages::new();
-    entry(&mut request, libc::RTM_NEWNEIGH, flags::ACK | flags::CREATE, link, host, (0, NTF_USE));
-    entry(&mut request, libc::RTM_NEWNEIGH, flags::ACK, link, host, (PROBE, 0));
+    entry(
+        &mut request,
+        libc::RTM_NEWNEIGH,
+        flags::ACK | flags::CREATE,
+        link,
+        host,
+        (0, NTF_USE),
+    );
+    entry(
+        &mut request,
+        libc::RTM_NEWNEIGH,
+        flags::ACK,
+        link,
+        host,
+        (PROBE, 0),
+    );
     let mut replies = kernel.exchange(&request)?;
     // One that is being looked up has nothing to prove.
-    replies.refused.retain(|refusal| refusal.error.raw_os_error() != Some(libc::EINVAL));
+    replies
+        .refused
+        .retain(|refusal| refusal.error.raw_os_error() != Some(libc::EINVAL));
     replies.into_result().map(drop)
 }
 
@@ -51,8 +71,19 @@ fn get(link: u32, host: IpAddr) -> Messages {
     request
 }
 
-fn entry(request: &mut Messages, kind: u16, flags: u16, link: u32, host: IpAddr, (state, flag): (u16, u8)) {
-    let family = if host.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
+fn entry(
+    request: &mut Messages,
+    kind: u16,
+    flags: u16,
+    link: u32,
+    host: IpAddr,
+    (state, flag): (u16, u8),
+) {
+    let family = if host.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    } as u8;
     request.message(kind, flags, |m| {
         m.raw(&[family, 0, 0, 0]);
         m.raw(&link.to_ne_bytes());
@@ -66,6 +97,9 @@ fn entry(request: &mut Messages, kind: u16, flags: u16, link: u32, host: IpAddr,
 }
 
 fn state(message: &Message) -> Option<u16> {
-    let header = message.payload.first_chunk::<HEADER>().filter(|_| message.kind == libc::RTM_NEWNEIGH)?;
+    let header = message
+        .payload
+        .first_chunk::<HEADER>()
+        .filter(|_| message.kind == libc::RTM_NEWNEIGH)?;
     Some(u16::from_ne_bytes([header[8], header[9]]))
 }

@@ -35,16 +35,29 @@ impl Health {
     /// The first probe decides at once.
     pub fn new(finding: &Finding, now: SystemTime) -> Health {
         let (healthy, last) = read(finding);
-        Health { healthy, since: now, last, gone: is_gone(finding), against: 0 }
+        Health {
+            healthy,
+            since: now,
+            last,
+            gone: is_gone(finding),
+            against: 0,
+        }
     }
 
-    /// Something else says that it is gone: until the next good probe it counts as that. Whether that is new.
+    /// Something else says that it is gone: until the next good probe it counts as that. Whether
+    /// that is new.
     pub fn doubt(&mut self, why: &str, thresholds: Thresholds, now: SystemTime) -> bool {
         if !self.healthy {
             return false;
         }
         let against = thresholds.healthy_after.saturating_sub(1);
-        *self = Health { healthy: false, since: now, last: Some(why.to_owned()), gone: true, against };
+        *self = Health {
+            healthy: false,
+            since: now,
+            last: Some(why.to_owned()),
+            gone: true,
+            against,
+        };
         true
     }
 
@@ -53,8 +66,16 @@ impl Health {
         let before = (self.healthy, self.gone, self.last.is_some());
         let (good, last) = read(finding);
         self.last = last;
-        self.against = if good == self.healthy { 0 } else { self.against + 1 };
-        let limit = if good { thresholds.healthy_after } else { thresholds.unhealthy_after };
+        self.against = if good == self.healthy {
+            0
+        } else {
+            self.against + 1
+        };
+        let limit = if good {
+            thresholds.healthy_after
+        } else {
+            thresholds.unhealthy_after
+        };
         if self.against >= limit.max(1) {
             self.healthy = good;
             self.since = now;
@@ -83,7 +104,10 @@ mod tests {
 
     #[test]
     fn it_takes_as_many_as_it_takes() {
-        let thresholds = Thresholds { healthy_after: 3, unhealthy_after: 2 };
+        let thresholds = Thresholds {
+            healthy_after: 3,
+            unhealthy_after: 2,
+        };
         let (ready, bad) = (Finding::Ready, Finding::NotReady("500".to_owned()));
         let mut health = Health::new(&ready, SystemTime::UNIX_EPOCH);
         let told = [
@@ -106,7 +130,10 @@ mod tests {
 
     #[test]
     fn a_doubt_lasts_until_the_next_good_probe() {
-        let thresholds = Thresholds { healthy_after: 3, unhealthy_after: 1 };
+        let thresholds = Thresholds {
+            healthy_after: 3,
+            unhealthy_after: 1,
+        };
         let mut health = Health::new(&Finding::Ready, SystemTime::UNIX_EPOCH);
         assert!(health.doubt("silent", thresholds, SystemTime::UNIX_EPOCH));
         assert!(!health.doubt("silent", thresholds, SystemTime::UNIX_EPOCH));
@@ -117,12 +144,23 @@ mod tests {
 
     #[test]
     fn only_who_takes_no_connections_is_gone() {
-        let thresholds = Thresholds { healthy_after: 1, unhealthy_after: 1 };
+        let thresholds = Thresholds {
+            healthy_after: 1,
+            unhealthy_after: 1,
+        };
         let mut health = Health::new(&Finding::Silent("401".to_owned()), SystemTime::UNIX_EPOCH);
         assert!(health.healthy);
-        assert!(health.record(&Finding::NotReady("500".to_owned()), thresholds, SystemTime::UNIX_EPOCH));
+        assert!(health.record(
+            &Finding::NotReady("500".to_owned()),
+            thresholds,
+            SystemTime::UNIX_EPOCH
+        ));
         assert!(!health.healthy && !health.gone);
-        assert!(health.record(&Finding::Unreachable("refused".to_owned()), thresholds, SystemTime::UNIX_EPOCH));
+        assert!(health.record(
+            &Finding::Unreachable("refused".to_owned()),
+            thresholds,
+            SystemTime::UNIX_EPOCH
+        ));
         assert!(!health.healthy && health.gone);
         assert!(health.record(&Finding::Ready, thresholds, SystemTime::UNIX_EPOCH));
         assert!(health.healthy && !health.gone && health.last.is_none());

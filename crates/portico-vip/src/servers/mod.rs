@@ -1,7 +1,8 @@
 //! The API servers: which there are, and which of them answer.
 //!
-//! [`follow`] keeps a [`Known`] up to date: [`discover`] finds out who there is, a task for each of them [`probe`]s it, and
-//! [`health`] decides what that means. What was found is [`remembered`] for a start at which nobody answers.
+//! [`follow`] keeps a [`Known`] up to date: [`discover`] finds out who there is, a task for each of
+//! them [`probe`]s it, and [`health`] decides what that means. What was found is [`remembered`] for
+//! a start at which nobody answers.
 
 pub mod discover;
 pub mod health;
@@ -31,8 +32,16 @@ pub struct Server {
 /// The servers that are to get connections: the healthy ones, and all of them where none is.
 pub fn eligible(servers: &[Server]) -> Vec<SocketAddr> {
     let all = || servers.iter().map(|server| server.address);
-    let healthy: Vec<_> = servers.iter().filter(|server| server.healthy).map(|server| server.address).collect();
-    if healthy.is_empty() { all().collect() } else { healthy }
+    let healthy: Vec<_> = servers
+        .iter()
+        .filter(|server| server.healthy)
+        .map(|server| server.address)
+        .collect();
+    if healthy.is_empty() {
+        all().collect()
+    } else {
+        healthy
+    }
 }
 
 /// All that is known of API servers at one moment.
@@ -50,8 +59,11 @@ pub struct Known {
 
 impl Known {
     pub fn list(&self) -> Vec<Server> {
-        let server =
-            |(&address, health): (&SocketAddr, &Health)| Server { address, healthy: health.healthy, gone: health.gone };
+        let server = |(&address, health): (&SocketAddr, &Health)| Server {
+            address,
+            healthy: health.healthy,
+            gone: health.gone,
+        };
         self.servers.iter().map(server).collect()
     }
 }
@@ -73,14 +85,39 @@ pub struct Following {
 
 /// Keep `known` up to date until dropped.
 pub async fn follow(following: Following, known: watch::Sender<Known>) {
-    let Following { fixed, discovery, remembered, prober, interval, thresholds, rediscover, mut doubts } = following;
+    let Following {
+        fixed,
+        discovery,
+        remembered,
+        prober,
+        interval,
+        thresholds,
+        rediscover,
+        mut doubts,
+    } = following;
     let (findings, mut found) = mpsc::channel(64);
     let (discovered, mut discoveries) = mpsc::channel(1);
-    let last = remembered.as_ref().map(Remembered::read).unwrap_or_default();
-    let mut crowd = Crowd { probes: JoinSet::new(), members: BTreeMap::new(), prober, interval, findings };
-    crowd.set(fixed.iter().copied().chain(last.servers.iter().copied()).collect());
+    let last = remembered
+        .as_ref()
+        .map(Remembered::read)
+        .unwrap_or_default();
+    let mut crowd = Crowd {
+        probes: JoinSet::new(),
+        members: BTreeMap::new(),
+        prober,
+        interval,
+        findings,
+    };
+    crowd.set(
+        fixed
+            .iter()
+            .copied()
+            .chain(last.servers.iter().copied())
+            .collect(),
+    );
     known.send_modify(|known| known.cluster = last.cluster);
-    let looking = discovery.map(|discovery| tokio::spawn(look(discovery, rediscover, known.subscribe(), discovered)));
+    let looking = discovery
+        .map(|discovery| tokio::spawn(look(discovery, rediscover, known.subscribe(), discovered)));
     let _looking = looking.map(AbortOnDrop);
     loop {
         tokio::select! {
@@ -121,7 +158,11 @@ async fn look(
 ) {
     loop {
         let servers: Vec<SocketAddr> = known.borrow().servers.keys().copied().collect();
-        if discovered.send(discovery.find(&servers).await).await.is_err() {
+        if discovered
+            .send(discovery.find(&servers).await)
+            .await
+            .is_err()
+        {
             return;
         }
         tokio::time::sleep(every).await;
@@ -148,7 +189,12 @@ impl Crowd {
         });
         for server in servers {
             if !self.members.contains_key(&server) {
-                let work = keep_probing(self.prober.clone(), server, self.interval, self.findings.clone());
+                let work = keep_probing(
+                    self.prober.clone(),
+                    server,
+                    self.interval,
+                    self.findings.clone(),
+                );
                 self.members.insert(server, self.probes.spawn(work));
             }
         }
@@ -166,13 +212,23 @@ async fn keep_probing(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if findings.send((server, prober.probe(server).await)).await.is_err() {
+        if findings
+            .send((server, prober.probe(server).await))
+            .await
+            .is_err()
+        {
             return;
         }
     }
 }
 
-fn record(known: &watch::Sender<Known>, crowd: &Crowd, server: SocketAddr, finding: &Finding, thresholds: Thresholds) {
+fn record(
+    known: &watch::Sender<Known>,
+    crowd: &Crowd,
+    server: SocketAddr,
+    finding: &Finding,
+    thresholds: Thresholds,
+) {
     let now = SystemTime::now();
     known.send_if_modified(|known| {
         let changed = match known.servers.get_mut(&server) {
@@ -192,17 +248,25 @@ fn record(known: &watch::Sender<Known>, crowd: &Crowd, server: SocketAddr, findi
             }
         };
         let complete = known.complete;
-        known.complete = crowd.members.keys().all(|member| known.servers.contains_key(member));
+        known.complete = crowd
+            .members
+            .keys()
+            .all(|member| known.servers.contains_key(member));
         changed || complete != known.complete
     });
 }
 
-/// A probe would find out as well, later: what is sent to a machine that is gone until then is lost.
+/// A probe would find out as well, later: what is sent to a machine that is gone until then is
+/// lost.
 fn doubt(known: &watch::Sender<Known>, machine: IpAddr, thresholds: Thresholds) {
     let now = SystemTime::now();
     known.send_if_modified(|known| {
         let mut changed = false;
-        for (server, health) in known.servers.iter_mut().filter(|(server, _)| server.ip() == machine) {
+        for (server, health) in known
+            .servers
+            .iter_mut()
+            .filter(|(server, _)| server.ip() == machine)
+        {
             if health.doubt("its machine went silent", thresholds, now) {
                 tell(*server, health);
                 changed = true;
@@ -220,16 +284,28 @@ fn tell(server: SocketAddr, health: &Health) {
     }
 }
 
-fn settle(known: &watch::Sender<Known>, crowd: &Crowd, cluster: Option<Vec<SocketAddr>>, trouble: Option<String>) {
+fn settle(
+    known: &watch::Sender<Known>,
+    crowd: &Crowd,
+    cluster: Option<Vec<SocketAddr>>,
+    trouble: Option<String>,
+) {
     known.send_if_modified(|known| {
         let mut now = known.clone();
-        now.servers.retain(|server, _| crowd.members.contains_key(server));
+        now.servers
+            .retain(|server, _| crowd.members.contains_key(server));
         now.cluster = cluster.unwrap_or(now.cluster);
-        now.complete = crowd.members.keys().all(|member| now.servers.contains_key(member));
+        now.complete = crowd
+            .members
+            .keys()
+            .all(|member| now.servers.contains_key(member));
         if now.trouble.is_none()
             && let Some(problem) = &trouble
         {
-            tracing::warn!(problem, "cannot find out which API servers there are, going on with those that are known");
+            tracing::warn!(
+                problem,
+                "cannot find out which API servers there are, going on with those that are known"
+            );
         }
         now.trouble = trouble;
         let changed = *known != now;
@@ -244,9 +320,21 @@ mod tests {
 
     #[test]
     fn without_a_healthy_one_all_are_eligible() {
-        let server = |port, healthy| Server { address: ([127, 0, 0, 1], port).into(), healthy, gone: !healthy };
-        let ports = |servers: &[Server]| eligible(servers).iter().map(SocketAddr::port).collect::<Vec<_>>();
-        assert_eq!(ports(&[server(1, true), server(2, false), server(3, true)]), [1, 3]);
+        let server = |port, healthy| Server {
+            address: ([127, 0, 0, 1], port).into(),
+            healthy,
+            gone: !healthy,
+        };
+        let ports = |servers: &[Server]| {
+            eligible(servers)
+                .iter()
+                .map(SocketAddr::port)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            ports(&[server(1, true), server(2, false), server(3, true)]),
+            [1, 3]
+        );
         assert_eq!(ports(&[server(1, false), server(2, false)]), [1, 2]);
         assert_eq!(ports(&[]), [0_u16; 0]);
     }

@@ -1,4 +1,5 @@
-//! Asks one API server whether it is ready: a new connection each time, TLS verified, `GET /readyz`.
+//! Asks one API server whether it is ready: a new connection each time, TLS verified,
+//! `GET /readyz`.
 
 use super::health::Finding;
 use crate::error::chain;
@@ -38,7 +39,13 @@ impl Prober {
     ) -> Prober {
         let mut tls = tls;
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Prober { tls: TlsConnector::from(Arc::new(tls)), name, token, path: "/readyz".to_owned(), limit }
+        Prober {
+            tls: TlsConnector::from(Arc::new(tls)),
+            name,
+            token,
+            path: "/readyz".to_owned(),
+            limit,
+        }
     }
 
     pub async fn probe(&self, server: SocketAddr) -> Finding {
@@ -46,7 +53,9 @@ impl Prober {
         let stream = match timeout_at(limit, TcpStream::connect(server)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Finding::Unreachable(format!("cannot connect: {error}")),
-            Err(_) => return Finding::Unreachable(format!("no connection within {:?}", self.limit)),
+            Err(_) => {
+                return Finding::Unreachable(format!("no connection within {:?}", self.limit));
+            }
         };
         match timeout_at(limit, self.ask(server, stream)).await {
             Ok(finding) => finding,
@@ -55,18 +64,27 @@ impl Prober {
     }
 
     async fn ask(&self, server: SocketAddr, stream: TcpStream) -> Finding {
-        let name = self.name.clone().unwrap_or_else(|| ServerName::IpAddress(server.ip().into()));
+        let name = self
+            .name
+            .clone()
+            .unwrap_or_else(|| ServerName::IpAddress(server.ip().into()));
         let stream = match self.tls.connect(name, stream).await {
             Ok(stream) => stream,
             Err(error) => return Finding::NotReady(tls_problem(&error)),
         };
         match self.request(server, stream).await {
             Ok((StatusCode::OK, _)) => Finding::Ready,
-            Ok((code @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) => Finding::Silent(format!(
-                "{} is answered {code}: give --kubeconfig with credentials that may read it",
-                self.path
+            Ok((code @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) => {
+                Finding::Silent(format!(
+                    "{} is answered {code}: give --kubeconfig with credentials that may read it",
+                    self.path
+                ))
+            }
+            Ok((code, body)) => Finding::NotReady(format!(
+                "{} is answered {code}{}",
+                self.path,
+                failed_checks(&body)
             )),
-            Ok((code, body)) => Finding::NotReady(format!("{} is answered {code}{}", self.path, failed_checks(&body))),
             Err(error) => Finding::NotReady(chain(&*error)),
         }
     }
@@ -76,17 +94,23 @@ impl Prober {
         server: SocketAddr,
         stream: tokio_rustls::client::TlsStream<TcpStream>,
     ) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);
         let mut request = Request::get(&self.path).header(HOST, server.to_string());
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token);
         }
-        let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await;
+        let answer = sender
+            .send_request(request.body(Empty::<Bytes>::new())?)
+            .await;
         let answer = match answer {
             Ok(answer) => {
                 let status = answer.status();
-                Limited::new(answer.into_body(), MOST_BYTES).collect().await.map(|body| (status, body.to_bytes()))
+                Limited::new(answer.into_body(), MOST_BYTES)
+                    .collect()
+                    .await
+                    .map(|body| (status, body.to_bytes()))
             }
             Err(error) => Err(error.into()),
         };
@@ -95,7 +119,8 @@ impl Prober {
     }
 }
 
-/// What is wrong with a certificate is for the operator of this program as often as for the server's.
+/// What is wrong with a certificate is for the operator of this program as often as for the
+/// server's.
 fn tls_problem(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.contains("NotValidForName") || text.contains("not valid for name") {
@@ -112,7 +137,11 @@ fn failed_checks(body: &[u8]) -> String {
         .filter_map(|line| line.strip_prefix("[-]"))
         .map(|line| line.split(' ').next().unwrap_or(line))
         .collect();
-    if failed.is_empty() { String::new() } else { format!(" ({} failed)", failed.join(", ")) }
+    if failed.is_empty() {
+        String::new()
+    } else {
+        format!(" ({} failed)", failed.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +150,9 @@ mod tests {
 
     #[test]
     fn names_the_checks_that_failed() {
-        let body = b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]informer-sync failed: x\nreadyz check failed\n";
+        let body =
+            b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]informer-sync failed: x\nreadyz \
+              check failed\n";
         assert_eq!(failed_checks(body), " (etcd, informer-sync failed)");
         assert_eq!(failed_checks(b"no"), "");
     }

@@ -1,4 +1,5 @@
-//! The servers that were there last, on disk: a machine that boots while no API server answers forwards to them all the same.
+//! The servers that were there last, on disk: a machine that boots while no API server answers
+//! forwards to them all the same.
 
 use super::discover::Found;
 use serde::{Deserialize, Serialize};
@@ -34,25 +35,33 @@ impl Remembered {
             tracing::warn!(path = %self.path.display(), %error, "cannot read which API servers there were");
             File::default()
         });
-        Found { servers: file.servers, cluster: file.cluster }
+        Found {
+            servers: file.servers,
+            cluster: file.cluster,
+        }
     }
 
     /// Only where something changed.
     pub fn write(&self, found: &Found) {
         let before = fs::read(&self.path).ok();
-        let file = File { servers: found.servers.clone(), cluster: found.cluster.clone() };
-        let result = serde_json::to_vec_pretty(&file).map_err(io::Error::from).and_then(|bytes| {
-            if before.as_ref() == Some(&bytes) {
-                return Ok(());
-            }
-            let folder = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-            fs::create_dir_all(folder)?;
-            let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
-            temporary.write_all(&bytes)?;
-            temporary.as_file().sync_all()?;
-            temporary.persist(&self.path)?;
-            Ok(())
-        });
+        let file = File {
+            servers: found.servers.clone(),
+            cluster: found.cluster.clone(),
+        };
+        let result = serde_json::to_vec_pretty(&file)
+            .map_err(io::Error::from)
+            .and_then(|bytes| {
+                if before.as_ref() == Some(&bytes) {
+                    return Ok(());
+                }
+                let folder = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+                fs::create_dir_all(folder)?;
+                let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+                temporary.write_all(&bytes)?;
+                temporary.as_file().sync_all()?;
+                temporary.persist(&self.path)?;
+                Ok(())
+            });
         if let Err(error) = result {
             tracing::warn!(path = %self.path.display(), %error, "cannot remember which API servers there are");
         }

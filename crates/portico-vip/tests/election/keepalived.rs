@@ -20,11 +20,20 @@ impl Keepalived {
         let path = |name: &str| folder.path().join(name).display().to_string();
         fs::write(path("conf"), configuration(number, dialect, priority)).unwrap();
         let mut command = Command::new("keepalived");
-        command.args(["--dont-fork", "--log-console", "--log-detail", "--vrrp", "--use-file", &path("conf")]);
+        command.args([
+            "--dont-fork",
+            "--log-console",
+            "--log-detail",
+            "--vrrp",
+            "--use-file",
+            &path("conf"),
+        ]);
         command.args(["--pid", &path("pid"), "--vrrp_pid", &path("vrrp.pid")]);
         let log = File::create(path("log")).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log);
-        let process = host.spawn(command).expect("keepalived starts (Debian's package `keepalived`, see `make deps`)");
+        let process = host
+            .spawn(command)
+            .expect("keepalived starts (Debian's package `keepalived`, see `make deps`)");
         Keepalived { process, folder }
     }
 
@@ -35,8 +44,19 @@ impl Keepalived {
     /// It found nothing wrong with what we sent.
     fn is_content(&self) {
         let log = self.log();
-        let complaints = ["bogus", "invalid", "mismatch", "incorrect", "expected", "Unknown", "error"];
-        assert!(!complaints.iter().any(|complaint| log.contains(complaint)), "{log}");
+        let complaints = [
+            "bogus",
+            "invalid",
+            "mismatch",
+            "incorrect",
+            "expected",
+            "Unknown",
+            "error",
+        ];
+        assert!(
+            !complaints.iter().any(|complaint| log.contains(complaint)),
+            "{log}"
+        );
     }
 
     fn kill(&mut self) {
@@ -54,9 +74,16 @@ fn configuration(number: usize, dialect: Dialect, priority: u8) -> String {
     let own = dialect.own(number);
     let talk = match dialect.unicast {
         false => format!("mcast_src_ip {own}"),
-        true => format!("unicast_src_ip {own}\n unicast_peer {{\n {}\n }}", dialect.own(3 - number)),
+        true => format!(
+            "unicast_src_ip {own}\n unicast_peer {{\n {}\n }}",
+            dialect.own(3 - number)
+        ),
     };
-    let addresses: Vec<_> = dialect.addresses().iter().map(ToString::to_string).collect();
+    let addresses: Vec<_> = dialect
+        .addresses()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     format!(
         "global_defs {{\n vrrp_version {version}\n vrrp_garp_master_delay 0\n}}\n\
          vrrp_instance portico {{\n state BACKUP\n interface eth0\n virtual_router_id {VRID}\n priority {priority}\n \
@@ -77,7 +104,10 @@ async fn it_yields_to_us(dialect: Dialect) {
 
     let portico = dialect.start(&segment, 2, 150);
     let state = until_role(&portico, Role::Owner).await;
-    assert_eq!(state.transitions.last().unwrap().reason, Reason::Preempted(dialect.own(1)));
+    assert_eq!(
+        state.transitions.last().unwrap().reason,
+        Reason::Preempted(dialect.own(1))
+    );
     assert_eq!(state.counters.adverts_ignored, Default::default());
     timeline.wait_for(&[PORTICO], PATIENCE);
 
@@ -95,24 +125,36 @@ async fn we_yield_to_it(dialect: Dialect) {
 
     let mut keepalived = Keepalived::start(&segment.hosts[0], 1, dialect, 150);
     let state = until_role(&portico, Role::Standby).await;
-    let outranked = Reason::Outranked { by: dialect.own(1), priority: 150 };
+    let outranked = Reason::Outranked {
+        by: dialect.own(1),
+        priority: 150,
+    };
     assert_eq!(state.transitions.last().unwrap().reason, outranked);
     timeline.wait_for(&[KEEPALIVED], PATIENCE);
     short_hand_overs(&timeline, dialect);
 
     keepalived.terminate();
     let state = until_role(&portico, Role::Owner).await;
-    assert_eq!(state.transitions.last().unwrap().reason, Reason::OwnerLeft(dialect.own(1)));
+    assert_eq!(
+        state.transitions.last().unwrap().reason,
+        Reason::OwnerLeft(dialect.own(1))
+    );
     assert_eq!(state.counters.adverts_ignored, Default::default());
     timeline.wait_for(&[PORTICO], PATIENCE);
     let (overlap, _) = timeline.longest_overlap_and_gap();
-    assert!(overlap < HAND_OVER, "{dialect:?}: {overlap:?} of both: {timeline:?}");
+    assert!(
+        overlap < HAND_OVER,
+        "{dialect:?}: {overlap:?} of both: {timeline:?}"
+    );
     keepalived.is_content();
 }
 
 fn short_hand_overs(timeline: &Timeline, dialect: Dialect) {
     let (overlap, gap) = timeline.longest_overlap_and_gap();
-    assert!(overlap < HAND_OVER && gap < HAND_OVER, "{dialect:?}: {overlap:?} of both, {gap:?} of none: {timeline:?}");
+    assert!(
+        overlap < HAND_OVER && gap < HAND_OVER,
+        "{dialect:?}: {overlap:?} of both, {gap:?} of none: {timeline:?}"
+    );
 }
 
 macro_rules! in_every_dialect {
@@ -135,7 +177,8 @@ macro_rules! in_every_dialect {
 
 in_every_dialect!(v3: 0, v3_unicast: 1, v3_ipv6: 2, v3_ipv6_unicast: 3, v2: 4, v2_unicast: 5);
 
-/// A keepalived that is killed leaves its address behind for good: there is no way to have one owner then, but one to know.
+/// A keepalived that is killed leaves its address behind for good: there is no way to have one
+/// owner then, but one to know.
 #[tokio::test]
 async fn what_a_killed_keepalived_leaves_is_noticed() {
     let segment = Segment::new(2);
@@ -146,7 +189,15 @@ async fn what_a_killed_keepalived_leaves_is_noticed() {
     until_role(&portico, Role::Standby).await;
     keepalived.kill();
     let state = until_role(&portico, Role::Owner).await;
-    assert_eq!(state.transitions.last().unwrap().reason, Reason::OwnerSilent { last: Some(MULTICAST.own(1)) });
-    assert_eq!(state.conflict.map(|(_, conflict)| conflict.address), Some(V4.parse().unwrap()));
+    assert_eq!(
+        state.transitions.last().unwrap().reason,
+        Reason::OwnerSilent {
+            last: Some(MULTICAST.own(1))
+        }
+    );
+    assert_eq!(
+        state.conflict.map(|(_, conflict)| conflict.address),
+        Some(V4.parse().unwrap())
+    );
     timeline.wait_for(&[KEEPALIVED, PORTICO], PATIENCE);
 }

@@ -1,4 +1,5 @@
-//! Elections on a link of network namespaces: who owns the address, what of it the kernel and the others see.
+//! Elections on a link of network namespaces: who owns the address, what of it the kernel and the
+//! others see.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod keepalived;

@@ -23,7 +23,12 @@ async fn takes_part() {
     let election = portico_vip::election::Election::start(settings).unwrap();
     let mut state = election.state();
     loop {
-        let lines: Vec<_> = state.borrow_and_update().transitions.iter().map(|it| format!("{:?}", it.reason)).collect();
+        let lines: Vec<_> = state
+            .borrow_and_update()
+            .transitions
+            .iter()
+            .map(|it| format!("{:?}", it.reason))
+            .collect();
         std::fs::write(&log, lines.join("\n")).unwrap();
         state.changed().await.unwrap();
     }
@@ -31,7 +36,9 @@ async fn takes_part() {
 
 fn owner(host: &Host, log: &Path) -> Process {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "processes::takes_part", "--ignored"]).env(LOG, log);
+    command
+        .args(["--exact", "processes::takes_part", "--ignored"])
+        .env(LOG, log);
     host.spawn(command).unwrap()
 }
 
@@ -42,10 +49,18 @@ async fn the_address_of_a_process_that_is_killed_goes_by_itself() {
     let mut killed = owner(&segment.hosts[0], &folder.path().join("log"));
     timeline.wait_for(&[0], PATIENCE);
     let other = MULTICAST.start(&segment, 2, 100);
-    until(other.state(), "aware of the owner", |state| state.owner == Some(MULTICAST.own(1))).await;
+    until(other.state(), "aware of the owner", |state| {
+        state.owner == Some(MULTICAST.own(1))
+    })
+    .await;
     killed.kill();
     let state = until_role(&other, Role::Owner).await;
-    assert_eq!(state.transitions.last().unwrap().reason, Reason::OwnerSilent { last: Some(MULTICAST.own(1)) });
+    assert_eq!(
+        state.transitions.last().unwrap().reason,
+        Reason::OwnerSilent {
+            last: Some(MULTICAST.own(1))
+        }
+    );
     timeline.wait_for(&[1], KERNEL_REMOVES);
 }
 
@@ -58,7 +73,10 @@ async fn a_process_that_was_paused_owns_nothing_any_more() {
         let mut paused = owner(&segment.hosts[0], &log);
         timeline.wait_for(&[0], PATIENCE);
         let other = MULTICAST.start(&segment, 2, 100);
-        until(other.state(), "aware of the owner", |state| state.owner == Some(MULTICAST.own(1))).await;
+        until(other.state(), "aware of the owner", |state| {
+            state.owner == Some(MULTICAST.own(1))
+        })
+        .await;
 
         paused.signal(libc::SIGSTOP);
         until_role(&other, Role::Owner).await;
@@ -70,6 +88,10 @@ async fn a_process_that_was_paused_owns_nothing_any_more() {
         eventually("aware that it was paused", || reasons().contains("Paused")).await;
         timeline.wait_for(&[1], PATIENCE);
         let state = other.state().borrow().clone();
-        assert_eq!((state.role, state.counters.became_owner), (Role::Owner, 1), "it kept the address: {timeline:?}");
+        assert_eq!(
+            (state.role, state.counters.became_owner),
+            (Role::Owner, 1),
+            "it kept the address: {timeline:?}"
+        );
     }
 }

@@ -19,17 +19,30 @@ async fn the_better_of_two_owns_the_address_in_every_dialect() {
         until_role(&better, Role::Owner).await;
         until_role(&worse, Role::Standby).await;
         timeline.wait_for(&[1], PATIENCE);
-        let seen = until(worse.state(), "heard", |state| state.owner == Some(dialect.own(2))).await;
+        let seen = until(worse.state(), "heard", |state| {
+            state.owner == Some(dialect.own(2))
+        })
+        .await;
         assert_eq!(
-            seen.peers.iter().map(|peer| (peer.address, peer.priority)).collect::<Vec<_>>(),
+            seen.peers
+                .iter()
+                .map(|peer| (peer.address, peer.priority))
+                .collect::<Vec<_>>(),
             [(dialect.own(2), 200)]
         );
-        assert_eq!(seen.counters.adverts_ignored, Default::default(), "{dialect:?}");
+        assert_eq!(
+            seen.counters.adverts_ignored,
+            Default::default(),
+            "{dialect:?}"
+        );
 
         for address in dialect.addresses() {
             let shown = shown(&segment.hosts[1], "eth0", &address.to_string());
             assert!(shown.contains("deprecated"), "{dialect:?}: {shown}");
-            assert!(shown.contains("valid_lft") && !shown.contains("valid_lft forever"), "{dialect:?}: {shown}");
+            assert!(
+                shown.contains("valid_lft") && !shown.contains("valid_lft forever"),
+                "{dialect:?}: {shown}"
+            );
         }
 
         // The other one takes over when this one goes at once.
@@ -42,7 +55,10 @@ async fn the_better_of_two_owns_the_address_in_every_dialect() {
             );
         }
         let state = until_role(&worse, Role::Owner).await;
-        assert_eq!(state.transitions.last().unwrap().reason, Reason::OwnerLeft(dialect.own(2)));
+        assert_eq!(
+            state.transitions.last().unwrap().reason,
+            Reason::OwnerLeft(dialect.own(2))
+        );
         timeline.wait_for(&[0], PATIENCE);
         let (overlap, _) = timeline.longest_overlap_and_gap();
         assert!(overlap < HAND_OVER, "{dialect:?}: {overlap:?} {timeline:?}");
@@ -53,15 +69,22 @@ async fn the_better_of_two_owns_the_address_in_every_dialect() {
 async fn of_three_the_next_best_takes_over_when_the_link_of_the_owner_is_cut() {
     let segment = Segment::new(3);
     let timeline = Timeline::watch(&segment.hosts, V4.parse().unwrap());
-    let elections = [(1, 50), (2, 100), (3, 150)].map(|(number, priority)| MULTICAST.start(&segment, number, priority));
+    let elections = [(1, 50), (2, 100), (3, 150)]
+        .map(|(number, priority)| MULTICAST.start(&segment, number, priority));
     timeline.wait_for(&[2], PATIENCE);
 
     ip(&segment.switch, "link set port3 down");
     let state = until_role(&elections[2], Role::Stopped).await;
     assert_eq!(state.transitions.last().unwrap().reason, Reason::LinkDown);
-    assert_eq!(state.trouble.as_deref(), Some("eth0 is down or has no carrier"));
+    assert_eq!(
+        state.trouble.as_deref(),
+        Some("eth0 is down or has no carrier")
+    );
     timeline.wait_for(&[1], PATIENCE);
-    until(elections[0].state(), "told of the new owner", |state| state.owner == Some(MULTICAST.own(2))).await;
+    until(elections[0].state(), "told of the new owner", |state| {
+        state.owner == Some(MULTICAST.own(2))
+    })
+    .await;
 
     // Back again, it takes over again: it is the better one.
     ip(&segment.switch, "link set port3 up");
@@ -75,14 +98,23 @@ async fn of_three_the_next_best_takes_over_when_the_link_of_the_owner_is_cut() {
 
 #[tokio::test]
 async fn an_owner_whose_link_is_set_down_owns_nothing_until_it_is_up() {
-    for dialect in [MULTICAST, Dialect { v6: true, ..MULTICAST }] {
+    for dialect in [
+        MULTICAST,
+        Dialect {
+            v6: true,
+            ..MULTICAST
+        },
+    ] {
         let segment = Segment::new(1);
         let host = &segment.hosts[0];
         let election = dialect.start(&segment, 1, 100);
         until_role(&election, Role::Owner).await;
         ip(host, "link set eth0 down");
         let state = until_role(&election, Role::Stopped).await;
-        assert_eq!(state.trouble.as_deref(), Some("eth0 is down or has no carrier"));
+        assert_eq!(
+            state.trouble.as_deref(),
+            Some("eth0 is down or has no carrier")
+        );
         assert_eq!(shown(host, "eth0", &dialect.addresses()[0].to_string()), "");
         ip(host, "link set eth0 up");
         if dialect.v6 {
@@ -102,14 +134,21 @@ async fn who_gets_worse_than_another_gives_way() {
     timeline.wait_for(&[0], PATIENCE);
     first.set_priority(50);
     let state = until_role(&second, Role::Owner).await;
-    assert_eq!(state.transitions.last().unwrap().reason, Reason::Preempted(MULTICAST.own(1)));
+    assert_eq!(
+        state.transitions.last().unwrap().reason,
+        Reason::Preempted(MULTICAST.own(1))
+    );
     let state = until_role(&first, Role::Standby).await;
     assert_eq!((state.priority, state.owner), (50, Some(MULTICAST.own(2))));
     timeline.wait_for(&[1], PATIENCE);
     first.set_priority(150);
     timeline.wait_for(&[0], PATIENCE);
     for election in [&first, &second] {
-        assert_eq!(election.state().borrow().counters.conflicts, 0, "who takes over in turn is no conflict");
+        assert_eq!(
+            election.state().borrow().counters.conflicts,
+            0,
+            "who takes over in turn is no conflict"
+        );
     }
 }
 
@@ -128,15 +167,27 @@ async fn without_an_address_to_send_from_nobody_owns_another() {
     until_role(&first, Role::Owner).await;
 }
 
-/// A question is one packet there and one back, to a port where nobody listens: whoever has the address says so.
+/// A question is one packet there and one back, to a port where nobody listens: whoever has the
+/// address says so.
 fn answers(client: &portico_testbed::Host, address: IpAddr) -> bool {
-    let asked = client.enter(|| TcpStream::connect_timeout(&(address, 9).into(), Duration::from_millis(500)));
+    let asked = client
+        .enter(|| TcpStream::connect_timeout(&(address, 9).into(), Duration::from_millis(500)));
     matches!(asked, Err(error) if error.kind() == ErrorKind::ConnectionRefused)
 }
 
 #[tokio::test]
 async fn a_planned_end_leaves_no_moment_without_an_answer() {
-    for dialect in [MULTICAST, Dialect { v6: true, ..MULTICAST }, Dialect { unicast: true, ..MULTICAST }] {
+    for dialect in [
+        MULTICAST,
+        Dialect {
+            v6: true,
+            ..MULTICAST
+        },
+        Dialect {
+            unicast: true,
+            ..MULTICAST
+        },
+    ] {
         let segment = Segment::new(3);
         let address = *dialect.addresses().last().unwrap();
         let timeline = Timeline::watch(&segment.hosts, address);
@@ -159,15 +210,31 @@ async fn a_planned_end_leaves_no_moment_without_an_answer() {
         leaving.release().await;
         timeline.wait_for(&[1], PATIENCE);
         let state = until_role(&staying, Role::Owner).await;
-        assert_eq!(state.transitions.last().unwrap().reason, Reason::OwnerLeft(dialect.own(1)));
+        assert_eq!(
+            state.transitions.last().unwrap().reason,
+            Reason::OwnerLeft(dialect.own(1))
+        );
         stop.store(true, Ordering::Relaxed);
         let answered = asking.join().unwrap();
-        let failed: Vec<_> = (0..answered.len()).filter(|index| !answered[*index]).collect();
-        assert!(answered.len() > 10, "{dialect:?}: only {} questions", answered.len());
-        assert!(failed.is_empty(), "{dialect:?}: of {} questions not {failed:?}", answered.len());
+        let failed: Vec<_> = (0..answered.len())
+            .filter(|index| !answered[*index])
+            .collect();
+        assert!(
+            answered.len() > 10,
+            "{dialect:?}: only {} questions",
+            answered.len()
+        );
+        assert!(
+            failed.is_empty(),
+            "{dialect:?}: of {} questions not {failed:?}",
+            answered.len()
+        );
         let (overlap, gap) = timeline.longest_overlap_and_gap();
         assert!(overlap < HAND_OVER, "{dialect:?}: {overlap:?} {timeline:?}");
-        assert!(gap < Duration::from_millis(20), "{dialect:?}: {gap:?} {timeline:?}");
+        assert!(
+            gap < Duration::from_millis(20),
+            "{dialect:?}: {gap:?} {timeline:?}"
+        );
     }
 }
 
@@ -177,32 +244,59 @@ async fn a_planned_end_of_the_only_one_ends_too() {
     let election = MULTICAST.start(&segment, 1, 150);
     until_role(&election, Role::Owner).await;
     let state = election.state();
-    tokio::time::timeout(Duration::from_secs(5), election.release()).await.expect("it comes to an end");
+    tokio::time::timeout(Duration::from_secs(5), election.release())
+        .await
+        .expect("it comes to an end");
     assert_eq!(state.borrow().role, Role::Stopped);
     assert_eq!(shown(&segment.hosts[0], "eth0", V4), "");
 }
 
 #[tokio::test]
 async fn somebody_else_with_the_address_is_noticed() {
-    for dialect in [MULTICAST, Dialect { v6: true, ..MULTICAST }] {
+    for dialect in [
+        MULTICAST,
+        Dialect {
+            v6: true,
+            ..MULTICAST
+        },
+    ] {
         let segment = Segment::new(2);
         let address = *dialect.addresses().last().unwrap();
         let stranger = &segment.hosts[1];
         // Before it is taken: the stranger answers when it is asked.
-        stranger.address("eth0", &format!("{address}/{}", if dialect.v6 { 64 } else { 24 })).unwrap();
+        stranger
+            .address(
+                "eth0",
+                &format!("{address}/{}", if dialect.v6 { 64 } else { 24 }),
+            )
+            .unwrap();
         let election = dialect.start(&segment, 1, 150);
-        let state = until(election.state(), "noticed", |state| state.counters.conflicts > 0).await;
+        let state = until(election.state(), "noticed", |state| {
+            state.counters.conflicts > 0
+        })
+        .await;
         let (_, conflict) = state.conflict.clone().unwrap();
         assert_eq!(conflict.address, address);
         let mac = conflict.by.map(|byte| format!("{byte:02x}")).join(":");
         assert!(ip(stranger, "link show dev eth0").contains(&mac), "{mac}");
-        assert!(state.transitions.iter().all(|transition| transition.role != Role::Owner), "{state:#?}");
+        assert!(
+            state
+                .transitions
+                .iter()
+                .all(|transition| transition.role != Role::Owner),
+            "{state:#?}"
+        );
 
-        // While it is owned: the stranger speaks up by itself. The owner keeps what it has, and says so.
+        // While it is owned: the stranger speaks up by itself. The owner keeps what it has, and
+        // says so.
         until_role(&election, Role::Owner).await;
         let before = election.state().borrow().counters.clone();
-        stranger.sysctl("net/ipv4/conf/eth0/arp_notify", "1").unwrap();
-        stranger.sysctl("net/ipv6/conf/eth0/ndisc_notify", "1").unwrap();
+        stranger
+            .sysctl("net/ipv4/conf/eth0/arp_notify", "1")
+            .unwrap();
+        stranger
+            .sysctl("net/ipv6/conf/eth0/ndisc_notify", "1")
+            .unwrap();
         let noticed = || election.state().borrow().counters.conflicts > before.conflicts;
         eventually("noticed again", || {
             for mac in ["02:00:00:00:00:98", "02:00:00:00:00:99"] {

@@ -14,11 +14,13 @@ pub const V6_LINK: &str = "fe80::100";
 pub const VRID: u8 = 101;
 /// For what takes less than a second when nothing else runs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// For how long two may have the address, or nobody, when it goes from one that works to another that works: a few
-/// milliseconds, and as much again as a busy machine needs to notice. Nobody takes over from silence in that time.
+/// For how long two may have the address, or nobody, when it goes from one that works to another
+/// that works: a few milliseconds, and as much again as a busy machine needs to notice. Nobody
+/// takes over from silence in that time.
 pub const HAND_OVER: Duration = Duration::from_millis(200);
 
-/// Hosts on one switch; each has `eth0` with `10.0.0.N/24`, `fd00::N/64` and `fe80::N/64`, where N is 1, 2, ….
+/// Hosts on one switch; each has `eth0` with `10.0.0.N/24`, `fd00::N/64` and `fe80::N/64`, where N
+/// is 1, 2, ….
 pub struct Segment {
     pub hosts: Vec<Host>,
     pub switch: Host,
@@ -30,11 +32,20 @@ impl Segment {
         let bed = Testbed::new().unwrap();
         let switch = bed.host("switch").unwrap();
         switch.bridge("br0").unwrap();
-        let mut segment = Segment { hosts: Vec::new(), switch, _bed: bed };
+        let mut segment = Segment {
+            hosts: Vec::new(),
+            switch,
+            _bed: bed,
+        };
         for number in 1..=hosts {
             let host = segment._bed.host(&format!("host{number}")).unwrap();
-            host.cable_to_switch("eth0", &segment.switch, &format!("port{number}"), "br0").unwrap();
-            for address in [format!("10.0.0.{number}/24"), format!("fd00::{number}/64"), format!("fe80::{number}/64")] {
+            host.cable_to_switch("eth0", &segment.switch, &format!("port{number}"), "br0")
+                .unwrap();
+            for address in [
+                format!("10.0.0.{number}/24"),
+                format!("fd00::{number}/64"),
+                format!("fe80::{number}/64"),
+            ] {
                 host.address("eth0", &address).unwrap();
             }
             segment.hosts.push(host);
@@ -58,15 +69,36 @@ pub struct Dialect {
     pub unicast: bool,
 }
 
-pub const MULTICAST: Dialect = Dialect { version: Version::V3, v6: false, unicast: false };
+pub const MULTICAST: Dialect = Dialect {
+    version: Version::V3,
+    v6: false,
+    unicast: false,
+};
 
 pub const DIALECTS: [Dialect; 6] = [
     MULTICAST,
-    Dialect { unicast: true, ..MULTICAST },
-    Dialect { v6: true, ..MULTICAST },
-    Dialect { v6: true, unicast: true, ..MULTICAST },
-    Dialect { version: Version::V2, ..MULTICAST },
-    Dialect { version: Version::V2, unicast: true, ..MULTICAST },
+    Dialect {
+        unicast: true,
+        ..MULTICAST
+    },
+    Dialect {
+        v6: true,
+        ..MULTICAST
+    },
+    Dialect {
+        v6: true,
+        unicast: true,
+        ..MULTICAST
+    },
+    Dialect {
+        version: Version::V2,
+        ..MULTICAST
+    },
+    Dialect {
+        version: Version::V2,
+        unicast: true,
+        ..MULTICAST
+    },
 ];
 
 impl Dialect {
@@ -80,12 +112,19 @@ impl Dialect {
 
     pub fn addresses(self) -> Vec<IpAddr> {
         let addresses: &[&str] = if self.v6 { &[V6_LINK, V6] } else { &[V4] };
-        addresses.iter().map(|address| address.parse().unwrap()).collect()
+        addresses
+            .iter()
+            .map(|address| address.parse().unwrap())
+            .collect()
     }
 
     /// The address of host 1, 2, … that it sends from.
     pub fn own(self, number: usize) -> IpAddr {
-        let text = if self.v6 { format!("fe80::{number}") } else { format!("10.0.0.{number}") };
+        let text = if self.v6 {
+            format!("fe80::{number}")
+        } else {
+            format!("10.0.0.{number}")
+        };
         text.parse().unwrap()
     }
 
@@ -101,7 +140,11 @@ impl Dialect {
             preempt: true,
             preempt_delay: Duration::ZERO,
             password: None,
-            peers: if self.unicast { vec![self.own(3 - number)] } else { Vec::new() },
+            peers: if self.unicast {
+                vec![self.own(3 - number)]
+            } else {
+                Vec::new()
+            },
         };
         Settings {
             router,
@@ -125,20 +168,30 @@ pub fn start(host: &Host, settings: Settings) -> Election {
 }
 
 /// Waits for a state that fits, and returns it.
-pub async fn until(mut state: watch::Receiver<State>, what: &str, fits: impl Fn(&State) -> bool) -> State {
+pub async fn until(
+    mut state: watch::Receiver<State>,
+    what: &str,
+    fits: impl Fn(&State) -> bool,
+) -> State {
     let found = tokio::time::timeout(PATIENCE, state.wait_for(|state| fits(state))).await;
     let found = found.map(|found| found.expect("the election runs").clone());
     found.unwrap_or_else(|_| panic!("not {what}: {:#?}", *state.borrow()))
 }
 
 pub async fn until_role(election: &Election, role: Role) -> State {
-    until(election.state(), &format!("{role:?}"), |state| state.role == role).await
+    until(election.state(), &format!("{role:?}"), |state| {
+        state.role == role
+    })
+    .await
 }
 
 /// What `ip` shows of an address on a link of a host, or nothing.
 pub fn shown(host: &Host, link: &str, address: &str) -> String {
     let all = ip(host, &format!("-o addr show dev {link}"));
-    all.lines().find(|line| line.contains(&format!(" {address}/"))).unwrap_or_default().to_owned()
+    all.lines()
+        .find(|line| line.contains(&format!(" {address}/")))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Waits until something is so.

@@ -38,14 +38,20 @@ impl Timeline {
             let (changes, stop, sender) = (changes.clone(), stop.clone(), sender.clone());
             std::thread::spawn(move || listen(socket, number, address, &changes, &stop, &sender));
         }
-        Timeline { changes, stop, news: Mutex::new(news) }
+        Timeline {
+            changes,
+            stop,
+            news: Mutex::new(news),
+        }
     }
 
     /// Who has it now, by their place in the list.
     pub fn holders(&self) -> Vec<usize> {
         let changes = self.changes.lock().unwrap();
         let mut holders = Vec::new();
-        changes.iter().for_each(|change| apply(&mut holders, change));
+        changes
+            .iter()
+            .for_each(|change| apply(&mut holders, change));
         holders
     }
 
@@ -56,15 +62,24 @@ impl Timeline {
         while self.holders() != wanted {
             let left = deadline.saturating_duration_since(Instant::now());
             let told = news.recv_timeout(left);
-            assert!(told.is_ok() || self.holders() == wanted, "{:?} have it, not {wanted:?}: {self:?}", self.holders());
+            assert!(
+                told.is_ok() || self.holders() == wanted,
+                "{:?} have it, not {wanted:?}: {self:?}",
+                self.holders()
+            );
         }
     }
 
-    /// The longest times, between the first owner and now, for which more than one had it, and for which none did.
+    /// The longest times, between the first owner and now, for which more than one had it, and for
+    /// which none did.
     pub fn longest_overlap_and_gap(&self) -> (Duration, Duration) {
         let changes = self.changes.lock().unwrap();
         let (mut holders, mut overlap, mut gap) = (Vec::new(), Duration::ZERO, Duration::ZERO);
-        let ends = changes.iter().skip(1).map(|change| change.at).chain([Instant::now()]);
+        let ends = changes
+            .iter()
+            .skip(1)
+            .map(|change| change.at)
+            .chain([Instant::now()]);
         for (change, end) in changes.iter().zip(ends) {
             apply(&mut holders, change);
             let time = end - change.at;
@@ -87,10 +102,17 @@ impl Drop for Timeline {
 impl std::fmt::Debug for Timeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let changes = self.changes.lock().unwrap();
-        let Some(first) = changes.first() else { return f.write_str("nobody ever had it") };
+        let Some(first) = changes.first() else {
+            return f.write_str("nobody ever had it");
+        };
         changes.iter().try_for_each(|change| {
             let verb = if change.has { "has" } else { "lost" };
-            write!(f, "\n{:?}: host {} {verb} it", change.at - first.at, change.host + 1)
+            write!(
+                f,
+                "\n{:?}: host {} {verb} it",
+                change.at - first.at,
+                change.host + 1
+            )
         })
     }
 }
@@ -116,7 +138,11 @@ fn listen(
         let read = socket.notifications(|message| {
             if let Some(has) = change_of(&message, address).filter(|has| *has != had) {
                 had = has;
-                changes.lock().unwrap().push(Change { at: Instant::now(), host, has });
+                changes.lock().unwrap().push(Change {
+                    at: Instant::now(),
+                    host,
+                    has,
+                });
                 let _ = news.send(());
             }
         });
@@ -130,7 +156,9 @@ fn change_of(message: &Message, address: IpAddr) -> Option<bool> {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     };
-    let is_it = message.attributes(8).any(|attribute| attribute.kind == libc::IFA_ADDRESS && attribute.data == octets);
+    let is_it = message
+        .attributes(8)
+        .any(|attribute| attribute.kind == libc::IFA_ADDRESS && attribute.data == octets);
     match message.kind {
         libc::RTM_NEWADDR => is_it.then_some(true),
         libc::RTM_DELADDR => is_it.then_some(false),

@@ -1,12 +1,12 @@
-//! Beside the rules that kube-proxy installs in iptables mode. Portico's own iptables dataplane stands in for it: it has the same
-//! chains.
+//! Beside the rules that kube-proxy installs in iptables mode. Portico's own iptables dataplane
+//! stands in for it: it has the same chains.
 
 use crate::lab::{Daemons, Lab, PORT, alone, cluster_ip, go_all_the_way, master, run, wanted};
 use portico_dataplane::Dataplane;
 use portico_dataplane::iptables::{Iptables, Options, Variant};
 use portico_model::table::{
-    Endpoint, Family, ForwardingTable, Frontend, FrontendKind, Masquerade, NodeRules, Outcome, PortKey, Protocol,
-    ServiceName, ServicePort,
+    Endpoint, Family, ForwardingTable, Frontend, FrontendKind, Masquerade, NodeRules, Outcome,
+    PortKey, Protocol, ServiceName, ServicePort,
 };
 use portico_testbed::Host;
 use portico_vip::forward::{ForwardSettings, Forwarding, Mode};
@@ -19,7 +19,11 @@ const OWN: &str = "PORTICO-VIP-IPTABLES";
 fn kubernetes(masters: &[usize]) -> ForwardingTable {
     let port = |family: Family| {
         let v6 = family == Family::V6;
-        let endpoint = |n: &usize| Endpoint { address: master(*n, v6), port: PORT, local: false };
+        let endpoint = |n: &usize| Endpoint {
+            address: master(*n, v6),
+            port: PORT,
+            local: false,
+        };
         let frontend = Frontend {
             kind: FrontendKind::ClusterIp,
             address: Some(cluster_ip(v6).ip()),
@@ -29,13 +33,28 @@ fn kubernetes(masters: &[usize]) -> ForwardingTable {
             masquerade: Masquerade::Always,
             sources: None,
         };
-        let service = ServiceName { namespace: "default".into(), name: "kubernetes".into() };
-        let key = PortKey { service, port: "https".into(), protocol: Protocol::Tcp, family };
+        let service = ServiceName {
+            namespace: "default".into(),
+            name: "kubernetes".into(),
+        };
+        let key = PortKey {
+            service,
+            port: "https".into(),
+            protocol: Protocol::Tcp,
+            family,
+        };
         let cluster: Vec<Endpoint> = masters.iter().map(endpoint).collect();
-        let port = ServicePort { frontends: vec![frontend], cluster: cluster.into(), ..ServicePort::default() };
+        let port = ServicePort {
+            frontends: vec![frontend],
+            cluster: cluster.into(),
+            ..ServicePort::default()
+        };
         (key, Arc::new(port))
     };
-    let rules = NodeRules { masquerade_mark: 0x4000, ..NodeRules::default() };
+    let rules = NodeRules {
+        masquerade_mark: 0x4000,
+        ..NodeRules::default()
+    };
     ForwardingTable::new(rules, Family::BOTH.map(port).into_iter().collect())
 }
 
@@ -45,7 +64,16 @@ struct KubeProxies<'a>(Vec<(&'a Host, Iptables)>);
 impl<'a> KubeProxies<'a> {
     fn start(lab: &'a Lab, variant: Variant) -> KubeProxies<'a> {
         let open = |host: &'a Host| {
-            (host, host.enter(|| Iptables::new(Options { variant: Some(variant), liberal: false }).unwrap()))
+            (
+                host,
+                host.enter(|| {
+                    Iptables::new(Options {
+                        variant: Some(variant),
+                        liberal: false,
+                    })
+                    .unwrap()
+                }),
+            )
         };
         let mut proxies = KubeProxies(lab.masters.iter().map(open).collect());
         proxies.sync(&[1, 2, 3]);
@@ -66,15 +94,23 @@ impl<'a> KubeProxies<'a> {
 }
 
 fn nat(host: &Host, variant: Variant) -> String {
-    let infix = if variant == Variant::Nft { "nft" } else { "legacy" };
-    run(host, &format!("iptables-{infix}-save -t nat")) + &run(host, &format!("ip6tables-{infix}-save -t nat"))
+    let infix = if variant == Variant::Nft {
+        "nft"
+    } else {
+        "legacy"
+    };
+    run(host, &format!("iptables-{infix}-save -t nat"))
+        + &run(host, &format!("ip6tables-{infix}-save -t nat"))
 }
 
 /// The targets of our rules in a chain of the owner.
 fn jumps(lab: &Lab, variant: Variant, chain: &str) -> Vec<String> {
     let nat = nat(lab.owner(), variant);
-    let ours = nat.lines().filter(|line| line.starts_with(&format!("-A {chain} ")) && line.contains("portico vip"));
-    ours.map(|line| line.split("-j ").nth(1).unwrap().to_owned()).collect()
+    let ours = nat
+        .lines()
+        .filter(|line| line.starts_with(&format!("-A {chain} ")) && line.contains("portico vip"));
+    ours.map(|line| line.split("-j ").nth(1).unwrap().to_owned())
+        .collect()
 }
 
 async fn all_the_way(variant: Variant) {
@@ -89,14 +125,28 @@ async fn all_the_way(variant: Variant) {
         assert_eq!(jumps(&lab, variant, chain), both, "{chain}, IPv4 and IPv6");
     }
     daemons.apply(&wanted(&[1, 3]));
-    assert_eq!(jumps(&lab, variant, "PREROUTING"), ["KUBE-MARK-MASQ", OWN, "KUBE-MARK-MASQ", OWN]);
+    assert_eq!(
+        jumps(&lab, variant, "PREROUTING"),
+        ["KUBE-MARK-MASQ", OWN, "KUBE-MARK-MASQ", OWN]
+    );
     assert_eq!(jumps(&lab, variant, OWN).len(), 4);
     daemons.apply(&wanted(&[1, 2, 3]));
-    assert_eq!(jumps(&lab, variant, "OUTPUT"), ["KUBE-MARK-MASQ", CHAIN, "KUBE-MARK-MASQ", CHAIN]);
+    assert_eq!(
+        jumps(&lab, variant, "OUTPUT"),
+        ["KUBE-MARK-MASQ", CHAIN, "KUBE-MARK-MASQ", CHAIN]
+    );
     go_all_the_way(&lab, &mut daemons).await;
-    assert!(daemons.rules().iter().any(|rule| rule.contains("-A PREROUTING -d 172.16.64.58/32 -p tcp")));
+    assert!(
+        daemons
+            .rules()
+            .iter()
+            .any(|rule| rule.contains("-A PREROUTING -d 172.16.64.58/32 -p tcp"))
+    );
     daemons.remove();
-    assert_eq!(without_counters(&nat(lab.owner(), variant)), without_counters(&before));
+    assert_eq!(
+        without_counters(&nat(lab.owner(), variant)),
+        without_counters(&before)
+    );
 }
 
 fn without_counters(save: &str) -> Vec<String> {
@@ -143,7 +193,11 @@ async fn rules_stay_where_others_change_theirs() {
 
     proxies.sync(&[1, 2]);
     daemons.apply(&wanted(&[1, 2, 3]));
-    assert_eq!(targets("PREROUTING"), ["KUBE-MARK-MASQ", OWN, "KUBE-MARK-MASQ", OWN], "kube-proxy lacks one");
+    assert_eq!(
+        targets("PREROUTING"),
+        ["KUBE-MARK-MASQ", OWN, "KUBE-MARK-MASQ", OWN],
+        "kube-proxy lacks one"
+    );
     lab.check(&[1, 2, 3], "kube-proxy lacks one").await;
     proxies.sync(&[1, 2, 3]);
     daemons.apply(&wanted(&[1, 2, 3]));
@@ -151,7 +205,8 @@ async fn rules_stay_where_others_change_theirs() {
     lab.check(&[1, 2, 3], "it has them all again").await;
 }
 
-/// kube-proxy removes the chain of a Service that has lost its last endpoint, which it cannot while somebody else leads there.
+/// kube-proxy removes the chain of a Service that has lost its last endpoint, which it cannot while
+/// somebody else leads there.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_leads_to_a_chain_that_may_have_to_go() {
     let lab = Lab::new();
@@ -161,7 +216,10 @@ async fn nobody_leads_to_a_chain_that_may_have_to_go() {
     let mut one = wanted(&[1]);
     one.servers.retain(|server| server.healthy);
     assert_eq!(daemons.apply(&one).mode, Mode::Iptables);
-    assert_eq!(jumps(&lab, Variant::Nft, "PREROUTING"), ["KUBE-MARK-MASQ", OWN, "KUBE-MARK-MASQ", OWN]);
+    assert_eq!(
+        jumps(&lab, Variant::Nft, "PREROUTING"),
+        ["KUBE-MARK-MASQ", OWN, "KUBE-MARK-MASQ", OWN]
+    );
     lab.check(&[1], "a single server").await;
 }
 
@@ -185,11 +243,16 @@ async fn the_way_follows_what_is_on_the_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_kube_proxy_iptables_forwards_all_the_same() {
     let lab = Lab::new();
-    let settings = |_| ForwardSettings { mode: Mode::Iptables, ..alone() };
+    let settings = |_| ForwardSettings {
+        mode: Mode::Iptables,
+        ..alone()
+    };
     let mut daemons = Daemons::new(&lab, settings);
     go_all_the_way(&lab, &mut daemons).await;
     drop(daemons);
     // After a crash.
-    lab.owner().enter(|| Forwarding::new(settings(1)).remove()).unwrap();
+    lab.owner()
+        .enter(|| Forwarding::new(settings(1)).remove())
+        .unwrap();
     assert!(!nat(lab.owner(), Variant::Nft).contains("portico"));
 }

@@ -43,15 +43,24 @@ impl NodeDaemon {
             "--conntrack-max-per-core=0".to_owned(),
         ];
         let matches = Arguments::augment_args(clap::Command::new("node")).get_matches_from(flags);
-        let config = config::load(&Arguments::from_arg_matches(&matches).unwrap()).unwrap().config;
+        let config = config::load(&Arguments::from_arg_matches(&matches).unwrap())
+            .unwrap()
+            .config;
         let (stop, stopped) = oneshot::channel();
         let host = host.clone();
         let work = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             let stopped = async { _ = stopped.await };
-            host.enter(|| runtime.block_on(portico_node::run(config, || {}, stopped))).unwrap();
+            host.enter(|| runtime.block_on(portico_node::run(config, || {}, stopped)))
+                .unwrap();
         };
-        NodeDaemon { stop: Some(stop), thread: Some(std::thread::spawn(work)) }
+        NodeDaemon {
+            stop: Some(stop),
+            thread: Some(std::thread::spawn(work)),
+        }
     }
 }
 
@@ -67,16 +76,26 @@ fn folder(dir: &Path, host: &str) -> PathBuf {
 }
 
 fn settings(dir: &Path) -> impl Fn(usize) -> ForwardSettings {
-    move |number| ForwardSettings { static_services: folder(dir, &format!("master{number}")), ..alone() }
+    move |number| ForwardSettings {
+        static_services: folder(dir, &format!("master{number}")),
+        ..alone()
+    }
 }
 
 /// Until every daemon has its folder.
 fn start_all(lab: &Lab, mode: &str, dir: &Path) -> Vec<NodeDaemon> {
-    let daemons = lab.masters.iter().map(|host| NodeDaemon::start(host, mode, dir)).collect();
+    let daemons = lab
+        .masters
+        .iter()
+        .map(|host| NodeDaemon::start(host, mode, dir))
+        .collect();
     let deadline = Instant::now() + Duration::from_secs(20);
     let is_there = |host: &Host| folder(dir, host.name()).join(".installed").exists();
     while !lab.masters.iter().all(is_there) {
-        assert!(Instant::now() < deadline, "the node daemons serve their folders");
+        assert!(
+            Instant::now() < deadline,
+            "the node daemons serve their folders"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
     daemons
@@ -89,13 +108,24 @@ async fn all_the_way(mode: &str) {
     let applied = daemons.apply(&wanted(&[1, 2, 3]));
     assert_eq!(
         (applied.mode, applied.why),
-        (Mode::Portico, format!("Portico's node daemon ({mode}) serves static Services"))
+        (
+            Mode::Portico,
+            format!("Portico's node daemon ({mode}) serves static Services")
+        )
     );
     go_all_the_way(&lab, &mut daemons).await;
-    assert!(daemons.rules().join("\n").contains("\"externalIPs\":[\"172.16.64.58\",\"fd00:64::58\"]"));
+    assert!(
+        daemons
+            .rules()
+            .join("\n")
+            .contains("\"externalIPs\":[\"172.16.64.58\",\"fd00:64::58\"]")
+    );
     daemons.remove();
     let rules = run(lab.owner(), "nft list ruleset");
-    assert!(!rules.contains("172.16.64.58") && !rules.contains("fd00:64::58"), "{rules}");
+    assert!(
+        !rules.contains("172.16.64.58") && !rules.contains("fd00:64::58"),
+        "{rules}"
+    );
     drop(nodes);
 }
 
@@ -109,7 +139,8 @@ async fn packets_by_the_node_daemon_with_iptables() {
     all_the_way("iptables").await;
 }
 
-/// A daemon that comes takes over; one that goes does so unnoticed, and a server that dies then is out all the same.
+/// A daemon that comes takes over; one that goes does so unnoticed, and a server that dies then is
+/// out all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_is_gone_keeps_nobody_from_being_served() {
     let (lab, dir) = (Lab::new(), TempDir::new().unwrap());
@@ -124,6 +155,9 @@ async fn a_daemon_that_is_gone_keeps_nobody_from_being_served() {
     lab.check(&[1, 2, 3], "its rules stay").await;
     let applied = daemons.apply(&wanted(&[2, 3]));
     assert_eq!(applied.mode, Mode::Direct, "{}", applied.why);
-    assert!(run(lab.owner(), "nft list map ip portico frontends").contains("172.16.64.58"), "its rules are there too");
+    assert!(
+        run(lab.owner(), "nft list map ip portico frontends").contains("172.16.64.58"),
+        "its rules are there too"
+    );
     lab.check(&[2, 3], "but ours come first").await;
 }

@@ -11,7 +11,12 @@ async fn packets_reach_the_servers_directly() {
     assert_eq!((applied.mode, applied.problems), (Mode::Direct, vec![]));
     go_all_the_way(&lab, &mut daemons).await;
     println!("{}", daemons.rules().join("\n"));
-    assert!(daemons.rules().join("\n").contains("172.16.64.58:6443 to 172.16.64.31:6443, 172.16.64.32:6443"));
+    assert!(
+        daemons
+            .rules()
+            .join("\n")
+            .contains("172.16.64.58:6443 to 172.16.64.31:6443, 172.16.64.32:6443")
+    );
     close_one(&lab, &mut daemons).await;
     daemons.remove();
     assert_eq!(run(lab.owner(), "nft list tables"), "");
@@ -44,7 +49,11 @@ async fn what_a_crashed_process_left_is_adopted_or_removed() {
     let left = run(owner, "nft -s -a list ruleset");
     let mut next = Daemons::new(&lab, |_| alone());
     next.apply(&wanted(&[1, 2]));
-    assert_eq!(run(owner, "nft -s -a list ruleset"), left, "nothing was written anew");
+    assert_eq!(
+        run(owner, "nft -s -a list ruleset"),
+        left,
+        "nothing was written anew"
+    );
     drop(next);
     owner.enter(|| Forwarding::new(alone()).remove()).unwrap();
     assert_eq!(run(owner, "nft list tables"), "");

@@ -1,6 +1,8 @@
 //! Through HAProxy, the real one.
 
-use crate::lab::{Daemons, Lab, MASTERS, alone, close_one, go_all_the_way, master, run, vip, wanted};
+use crate::lab::{
+    Daemons, Lab, MASTERS, alone, close_one, go_all_the_way, master, run, vip, wanted,
+};
 use portico_testbed::{Flow, Host, Protocol};
 use portico_vip::forward::{ForwardSettings, HaproxySettings, Mode};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -30,17 +32,28 @@ fn settings(dir: &Path) -> impl Fn(usize) -> ForwardSettings {
 
 /// The workers of the first master, by their process numbers.
 fn workers(dir: &Path) -> BTreeSet<String> {
-    let config = dir.join("master1").join("haproxy.cfg").display().to_string();
+    let config = dir
+        .join("master1")
+        .join("haproxy.cfg")
+        .display()
+        .to_string();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let is_one = |entry: &std::fs::DirEntry| {
-        std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(&config))
+        std::fs::read(entry.path().join("cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&config))
     };
-    processes.filter(is_one).map(|entry| entry.file_name().into_string().unwrap()).collect()
+    processes
+        .filter(is_one)
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect()
 }
 
 fn kill(processes: BTreeSet<String>) {
     let all = processes.into_iter().collect::<Vec<_>>().join(" ");
-    std::process::Command::new("sh").args(["-c", &format!("kill -9 {all}")]).status().unwrap();
+    std::process::Command::new("sh")
+        .args(["-c", &format!("kill -9 {all}")])
+        .status()
+        .unwrap();
 }
 
 async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -51,15 +64,21 @@ async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// The servers of the lab speak no TLS and fail HAProxy's checks, which is what happens when all of them are unhealthy: everybody
-/// gets connections but who is known to be out. Until they have failed, they are taken for good.
+/// The servers of the lab speak no TLS and fail HAProxy's checks, which is what happens when all of
+/// them are unhealthy: everybody gets connections but who is known to be out. Until they have
+/// failed, they are taken for good.
 fn daemons<'a>(lab: &'a Lab, dir: &'a Path) -> Daemons<'a> {
     let mut daemons = Daemons::new(lab, settings(dir));
     daemons.settle = Box::new(|| {
         let deadline = Instant::now() + Duration::from_secs(20);
         let settled = |dir: &Path| {
-            let (config, states) = (std::fs::read_to_string(dir.join("haproxy.cfg")).unwrap(), states(dir));
-            let is_new = states.as_ref().is_ok_and(|states| config.matches("    server ").count() == 2 * states.len());
+            let (config, states) = (
+                std::fs::read_to_string(dir.join("haproxy.cfg")).unwrap(),
+                states(dir),
+            );
+            let is_new = states
+                .as_ref()
+                .is_ok_and(|states| config.matches("    server ").count() == 2 * states.len());
             is_new && states.is_ok_and(|states| states.iter().all(|up| !up))
         };
         while !MASTERS.iter().all(|master| settled(&dir.join(master))) {
@@ -80,10 +99,15 @@ async fn packets_through_haproxy() {
     go_all_the_way(&lab, &mut daemons).await;
     assert_eq!(workers(dir.path()), before, "health takes no reload");
     let rules = daemons.rules().join("\n");
-    assert!(rules.contains("172.16.64.58:6443 to 172.16.64.31:16443") && rules.contains("bind 172.16.64.31:16443"));
+    assert!(
+        rules.contains("172.16.64.58:6443 to 172.16.64.31:16443")
+            && rules.contains("bind 172.16.64.31:16443")
+    );
 
     let mut fewer = wanted(&[1, 2, 3]);
-    fewer.servers.retain(|server| server.address.ip() != master(3, false) && server.address.ip() != master(3, true));
+    fewer.servers.retain(|server| {
+        server.address.ip() != master(3, false) && server.address.ip() != master(3, true)
+    });
     daemons.apply(&fewer);
     lab.check(&[1, 2], "after a reload").await;
     assert_ne!(workers(dir.path()), before, "other servers take one");
@@ -92,7 +116,10 @@ async fn packets_through_haproxy() {
     daemons.remove();
     assert_eq!(run(lab.owner(), "nft list tables"), "");
     assert_eq!(workers(dir.path()), BTreeSet::new());
-    assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "nothing is left");
+    assert!(
+        std::fs::read_dir(dir.path()).unwrap().next().is_none(),
+        "nothing is left"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,14 +129,21 @@ async fn a_haproxy_that_dies_is_started_again_and_missed_by_nobody() {
     daemons.apply(&wanted(&[1, 2, 3]));
     let before = workers(dir.path());
     kill(before.clone());
-    soon("it is there again", async || workers(dir.path()).difference(&before).count() >= 2).await;
+    soon("it is there again", async || {
+        workers(dir.path()).difference(&before).count() >= 2
+    })
+    .await;
     (daemons.settle)();
     lab.check(&[1, 2, 3], "started again").await;
 
     // One that cannot start.
     std::fs::write(dir.path().join("master1/haproxy.cfg"), "nonsense").unwrap();
     kill(workers(dir.path()));
-    let listens = || lab.owner().enter(|| std::net::TcpStream::connect((master(1, false), 16443))).is_ok();
+    let listens = || {
+        lab.owner()
+            .enter(|| std::net::TcpStream::connect((master(1, false), 16443)))
+            .is_ok()
+    };
     soon("it is gone", async || !listens()).await;
     daemons.settle = Box::new(|| ());
     daemons.apply(&wanted(&[2, 3]));
@@ -125,7 +159,11 @@ async fn a_configuration_that_haproxy_does_not_take_is_not_used() {
         settings
     };
     let mut daemons = Daemons::new(&lab, bad);
-    let problem = lab.owner().enter(|| daemons.each[0].apply(&wanted(&[1]))).unwrap_err().to_string();
+    let problem = lab
+        .owner()
+        .enter(|| daemons.each[0].apply(&wanted(&[1])))
+        .unwrap_err()
+        .to_string();
     assert!(problem.contains("/nowhere/ca.crt"), "{problem}");
     assert!(!dir.path().join("master1").exists());
 }
@@ -139,7 +177,10 @@ fn certificate(dir: &Path) -> (Vec<rcgen::Certificate>, rcgen::KeyPair) {
     let masters = (1..=3).map(|number| master(number, false).to_string());
     let names: Vec<String> = masters.chain([vip(false).ip().to_string()]).collect();
     let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+    let certificate = rcgen::CertificateParams::new(names)
+        .unwrap()
+        .self_signed(&key)
+        .unwrap();
     std::fs::write(dir.join("ca.crt"), certificate.pem()).unwrap();
     (vec![certificate], key)
 }
@@ -147,23 +188,37 @@ fn certificate(dir: &Path) -> (Vec<rcgen::Certificate>, rcgen::KeyPair) {
 impl ApiServer {
     fn start(host: &Host, address: std::net::IpAddr, tls: TlsAcceptor) -> ApiServer {
         let ready = Arc::new(AtomicBool::new(true));
-        let listener = host.enter(|| std::net::TcpListener::bind((address, 6444))).unwrap();
+        let listener = host
+            .enter(|| std::net::TcpListener::bind((address, 6444)))
+            .unwrap();
         listener.set_nonblocking(true).unwrap();
         let listener = TcpListener::from_std(listener).unwrap();
         let (name, is_ready) = (host.name().to_owned(), ready.clone());
         tokio::spawn(async move {
             loop {
-                let Ok((stream, _)) = listener.accept().await else { continue };
+                let Ok((stream, _)) = listener.accept().await else {
+                    continue;
+                };
                 let (tls, name, is_ready) = (tls.clone(), name.clone(), is_ready.clone());
                 tokio::spawn(async move {
-                    let Ok(mut stream) = tls.accept(stream).await else { return };
+                    let Ok(mut stream) = tls.accept(stream).await else {
+                        return;
+                    };
                     let mut request = [0; 1024];
-                    let Ok(length) = stream.read(&mut request).await else { return };
+                    let Ok(length) = stream.read(&mut request).await else {
+                        return;
+                    };
                     let asks_health = request[..length].starts_with(b"GET /readyz");
-                    let status = if asks_health && !is_ready.load(Ordering::SeqCst) { "500 no" } else { "200 ok" };
+                    let status = if asks_health && !is_ready.load(Ordering::SeqCst) {
+                        "500 no"
+                    } else {
+                        "200 ok"
+                    };
                     let length = name.len();
-                    let answer =
-                        format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{name}");
+                    let answer = format!(
+                        "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: \
+                         close\r\n\r\n{name}"
+                    );
                     let _ = stream.write_all(answer.as_bytes()).await;
                     let _ = stream.shutdown().await;
                 });
@@ -173,16 +228,28 @@ impl ApiServer {
     }
 }
 
-async fn open(from: &Host, client: &TlsConnector) -> Result<TlsStream<TcpStream>, Box<dyn std::error::Error>> {
-    let stream = from.connect(&Flow::new(Protocol::Tcp, vip(false))).await.map_err(|failure| failure.to_string())?;
-    Ok(client.connect(ServerName::IpAddress(vip(false).ip().into()), stream).await?)
+async fn open(
+    from: &Host,
+    client: &TlsConnector,
+) -> Result<TlsStream<TcpStream>, Box<dyn std::error::Error>> {
+    let stream = from
+        .connect(&Flow::new(Protocol::Tcp, vip(false)))
+        .await
+        .map_err(|failure| failure.to_string())?;
+    Ok(client
+        .connect(ServerName::IpAddress(vip(false).ip().into()), stream)
+        .await?)
 }
 
 async fn ask(mut stream: TlsStream<TcpStream>) -> Result<String, Box<dyn std::error::Error>> {
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
-    Ok(String::from_utf8(answer)?.lines().last().unwrap_or_default().to_owned())
+    Ok(String::from_utf8(answer)?
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .to_owned())
 }
 
 /// Whether HAProxy takes each server for healthy.
@@ -192,7 +259,9 @@ fn states(dir: &Path) -> std::io::Result<Vec<bool>> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let of_servers = answer.lines().filter(|line| line.contains(" apiservers "));
-    Ok(of_servers.map(|line| line.split(' ').nth(5) != Some("0")).collect())
+    Ok(of_servers
+        .map(|line| line.split(' ').nth(5) != Some("0"))
+        .collect())
 }
 
 /// HAProxy's own checks, over TLS that is verified, take a server out before anybody tells.
@@ -211,13 +280,17 @@ async fn haproxy_checks_for_itself() {
         )
         .unwrap();
     let tls = TlsAcceptor::from(Arc::new(tls));
-    let start = |(number, host): (usize, &Host)| ApiServer::start(host, master(number, false), tls.clone());
+    let start =
+        |(number, host): (usize, &Host)| ApiServer::start(host, master(number, false), tls.clone());
     let servers: Vec<ApiServer> = (1..).zip(&lab.masters).map(start).collect();
 
     let mut wanted = wanted(&[1, 2, 3]);
     wanted.addresses.truncate(1);
     wanted.servers.truncate(3);
-    wanted.servers.iter_mut().for_each(|server| server.address.set_port(6444));
+    wanted
+        .servers
+        .iter_mut()
+        .for_each(|server| server.address.set_port(6444));
     let settings = |number| {
         let mut settings = settings(dir.path())(number);
         settings.haproxy.ca_file = Some(dir.path().join("ca.crt"));
@@ -226,9 +299,17 @@ async fn haproxy_checks_for_itself() {
     let mut daemons = Daemons::new(&lab, settings);
     daemons.apply(&wanted);
     let mut roots = rustls::RootCertStore::empty();
-    chain.iter().for_each(|one| roots.add(one.der().clone()).unwrap());
-    let client = rustls::ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
-    let client = TlsConnector::from(Arc::new(client.unwrap().with_root_certificates(roots).with_no_client_auth()));
+    chain
+        .iter()
+        .for_each(|one| roots.add(one.der().clone()).unwrap());
+    let client = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions();
+    let client = TlsConnector::from(Arc::new(
+        client
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth(),
+    ));
     let who = async || -> BTreeSet<String> {
         let mut seen = BTreeSet::new();
         for _ in 0..12 {
@@ -246,10 +327,24 @@ async fn haproxy_checks_for_itself() {
     soon("it is back", async || who().await.contains("master3")).await;
     let opened = [(); 3].map(|()| open(&lab.outside, &client));
     let opened = futures_util::future::try_join_all(opened).await.unwrap();
-    servers.iter().for_each(|server| server.ready.store(false, Ordering::SeqCst));
-    soon("all are out", async || states(&dir.path().join("master1")).unwrap().iter().all(|up| !up)).await;
-    assert_eq!(who().await.into_iter().collect::<Vec<_>>(), all, "none is ready: all get connections");
+    servers
+        .iter()
+        .for_each(|server| server.ready.store(false, Ordering::SeqCst));
+    soon("all are out", async || {
+        states(&dir.path().join("master1"))
+            .unwrap()
+            .iter()
+            .all(|up| !up)
+    })
+    .await;
+    assert_eq!(
+        who().await.into_iter().collect::<Vec<_>>(),
+        all,
+        "none is ready: all get connections"
+    );
     for stream in opened {
-        ask(stream).await.expect("checks that fail end nothing that is open");
+        ask(stream)
+            .await
+            .expect("checks that fail end nothing that is open");
     }
 }

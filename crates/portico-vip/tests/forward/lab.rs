@@ -1,5 +1,5 @@
-//! Three masters with an API server each (which says who it is), a pod on the first, a host outside, and a virtual address that
-//! the first master has. Every master forwards.
+//! Three masters with an API server each (which says who it is), a pod on the first, a host
+//! outside, and a virtual address that the first master has. Every master forwards.
 
 use portico_testbed::{Failure, Flow, Host, Protocol, Route, Testbed};
 use portico_vip::forward::{Applied, ForwardSettings, Forwarding, HaproxySettings, Wanted};
@@ -21,24 +21,43 @@ pub struct Lab {
 
 /// One of the masters, counted from one.
 pub fn master(number: usize, v6: bool) -> IpAddr {
-    let text = if v6 { format!("fd00:64::3{number}") } else { format!("172.16.64.3{number}") };
+    let text = if v6 {
+        format!("fd00:64::3{number}")
+    } else {
+        format!("172.16.64.3{number}")
+    };
     text.parse().unwrap()
 }
 
 pub fn vip(v6: bool) -> SocketAddr {
-    let address: IpAddr = if v6 { "fd00:64::58" } else { "172.16.64.58" }.parse().unwrap();
+    let address: IpAddr = if v6 { "fd00:64::58" } else { "172.16.64.58" }
+        .parse()
+        .unwrap();
     SocketAddr::new(address, PORT)
 }
 
 pub fn cluster_ip(v6: bool) -> SocketAddr {
-    if v6 { "[fd00:10:244:ff::1]:443" } else { "10.244.255.1:443" }.parse().unwrap()
+    if v6 {
+        "[fd00:10:244:ff::1]:443"
+    } else {
+        "10.244.255.1:443"
+    }
+    .parse()
+    .unwrap()
 }
 
 /// Settings that know nobody: what else is on this machine uses the usual folders.
 pub fn alone() -> ForwardSettings {
     let nowhere = "/nonexistent/portico";
-    let haproxy = HaproxySettings { folder: nowhere.into(), ..HaproxySettings::default() };
-    ForwardSettings { static_services: nowhere.into(), haproxy, ..ForwardSettings::default() }
+    let haproxy = HaproxySettings {
+        folder: nowhere.into(),
+        ..HaproxySettings::default()
+    };
+    ForwardSettings {
+        static_services: nowhere.into(),
+        haproxy,
+        ..ForwardSettings::default()
+    }
 }
 
 /// All masters serve, these of them in good health; the others do not answer.
@@ -46,7 +65,13 @@ pub fn wanted(healthy: &[usize]) -> Wanted {
     let server = |v6: bool| {
         let at = move |n| SocketAddr::new(master(n, v6), PORT);
         let health = |n| (healthy.contains(&n), !healthy.contains(&n));
-        (1..=3).map(move |n| (at(n), health(n))).map(|(address, (healthy, gone))| Server { address, healthy, gone })
+        (1..=3)
+            .map(move |n| (at(n), health(n)))
+            .map(|(address, (healthy, gone))| Server {
+                address,
+                healthy,
+                gone,
+            })
     };
     Wanted {
         addresses: vec![vip(false).ip(), vip(true).ip()],
@@ -60,25 +85,40 @@ pub fn wanted(healthy: &[usize]) -> Wanted {
 impl Lab {
     pub fn new() -> Lab {
         let bed = Testbed::new().unwrap();
-        let [switch, outside, pod] = ["switch", "outside", "pod"].map(|name| bed.host(name).unwrap());
+        let [switch, outside, pod] =
+            ["switch", "outside", "pod"].map(|name| bed.host(name).unwrap());
         let masters: Vec<Host> = MASTERS.iter().map(|name| bed.host(name).unwrap()).collect();
         switch.bridge("br0").unwrap();
         let plug = |host: &Host, v4: String, v6: String| {
-            host.cable_to_switch("eth0", &switch, host.name(), "br0").unwrap();
+            host.cable_to_switch("eth0", &switch, host.name(), "br0")
+                .unwrap();
             host.address("eth0", &format!("{v4}/24")).unwrap();
             host.address("eth0", &format!("{v6}/64")).unwrap();
         };
         plug(&outside, "172.16.64.9".to_owned(), "fd00:64::9".to_owned());
         for (number, host) in (1..).zip(&masters) {
-            plug(host, master(number, false).to_string(), master(number, true).to_string());
+            plug(
+                host,
+                master(number, false).to_string(),
+                master(number, true).to_string(),
+            );
             host.sysctl("net/ipv4/ip_forward", "1").unwrap();
             host.sysctl("net/ipv6/conf/all/forwarding", "1").unwrap();
             host.serve(PORT).unwrap();
         }
-        let lab = Lab { outside, pod, masters, _bed: bed };
+        let lab = Lab {
+            outside,
+            pod,
+            masters,
+            _bed: bed,
+        };
         lab.build_pod();
-        lab.owner().address("eth0", &vip(false).ip().to_string()).unwrap();
-        lab.owner().address("eth0", &vip(true).ip().to_string()).unwrap();
+        lab.owner()
+            .address("eth0", &vip(false).ip().to_string())
+            .unwrap();
+        lab.owner()
+            .address("eth0", &vip(true).ip().to_string())
+            .unwrap();
         lab
     }
 
@@ -90,23 +130,35 @@ impl Lab {
     fn build_pod(&self) {
         let node = self.owner();
         node.bridge("cni0").unwrap();
-        self.pod.cable_to_switch("eth0", node, "veth1", "cni0").unwrap();
+        self.pod
+            .cable_to_switch("eth0", node, "veth1", "cni0")
+            .unwrap();
         for (of_node, of_pod, default) in [
             ("10.244.1.1/24", "10.244.1.11/24", "default"),
             ("fd00:10:244:1::1/64", "fd00:10:244:1::11/64", "default6"),
         ] {
             node.address("cni0", of_node).unwrap();
             self.pod.address("eth0", of_pod).unwrap();
-            self.pod.route(Route::to(default).via(of_node.split('/').next().unwrap())).unwrap();
+            self.pod
+                .route(Route::to(default).via(of_node.split('/').next().unwrap()))
+                .unwrap();
         }
     }
 
     /// Who answers, asked until all of these have, and often enough to hear of others.
-    pub async fn who(&self, from: &Host, to: SocketAddr, expected: &BTreeSet<String>) -> BTreeSet<String> {
+    pub async fn who(
+        &self,
+        from: &Host,
+        to: SocketAddr,
+        expected: &BTreeSet<String>,
+    ) -> BTreeSet<String> {
         let mut seen = BTreeSet::new();
         for round in 0..200 {
             let answer = from.ask(&Flow::new(Protocol::Tcp, to)).await;
-            seen.insert(answer.map_or_else(|failure: Failure| failure.to_string(), |answer| answer.seen.host));
+            seen.insert(answer.map_or_else(
+                |failure: Failure| failure.to_string(),
+                |answer| answer.seen.host,
+            ));
             if round >= 8 && seen.is_superset(expected) {
                 break;
             }
@@ -116,10 +168,19 @@ impl Lab {
 
     /// From outside, from the pod, from its owner and from another master, in both families.
     pub async fn check(&self, expected: &[usize], when: &str) {
-        let names: BTreeSet<String> = expected.iter().map(|number| MASTERS[number - 1].to_owned()).collect();
+        let names: BTreeSet<String> = expected
+            .iter()
+            .map(|number| MASTERS[number - 1].to_owned())
+            .collect();
         for v6 in [false, true] {
             for from in [&self.outside, &self.pod, self.owner(), &self.masters[1]] {
-                assert_eq!(self.who(from, vip(v6), &names).await, names, "{when}: from {} to {}", from.name(), vip(v6));
+                assert_eq!(
+                    self.who(from, vip(v6), &names).await,
+                    names,
+                    "{when}: from {} to {}",
+                    from.name(),
+                    vip(v6)
+                );
             }
         }
     }
@@ -127,7 +188,11 @@ impl Lab {
     /// A connection from outside through the virtual address to one of the masters.
     pub async fn connection_to(&self, name: &str, v6: bool) -> portico_testbed::flow::Conversation {
         for _ in 0..200 {
-            let (answer, conversation) = self.outside.open(&Flow::new(Protocol::Tcp, vip(v6))).await.unwrap();
+            let (answer, conversation) = self
+                .outside
+                .open(&Flow::new(Protocol::Tcp, vip(v6)))
+                .await
+                .unwrap();
             if answer.seen.host == name {
                 return conversation;
             }
@@ -154,14 +219,21 @@ pub struct Daemons<'a> {
 
 impl<'a> Daemons<'a> {
     pub fn new(lab: &'a Lab, settings: impl Fn(usize) -> ForwardSettings) -> Daemons<'a> {
-        let each = (1..=3).map(|number| Forwarding::new(settings(number))).collect();
-        Daemons { lab, each, settle: Box::new(|| ()) }
+        let each = (1..=3)
+            .map(|number| Forwarding::new(settings(number)))
+            .collect();
+        Daemons {
+            lab,
+            each,
+            settle: Box::new(|| ()),
+        }
     }
 
     pub fn apply(&mut self, wanted: &Wanted) -> Applied {
         let all = self.each.iter_mut().zip(&self.lab.masters);
-        let mut applied: Vec<Applied> =
-            all.map(|(daemon, host)| host.enter(|| daemon.apply(wanted)).unwrap()).collect();
+        let mut applied: Vec<Applied> = all
+            .map(|(daemon, host)| host.enter(|| daemon.apply(wanted)).unwrap())
+            .collect();
         (self.settle)();
         applied.remove(0)
     }
@@ -183,22 +255,43 @@ pub async fn go_all_the_way(lab: &Lab, daemons: &mut Daemons<'_>) {
     daemons.apply(&wanted(&[1, 2, 3]));
     lab.check(&[1, 2, 3], "all healthy").await;
 
-    let mut cut = [lab.connection_to("master3", false).await, lab.connection_to("master3", true).await];
-    let mut kept = [lab.connection_to("master2", false).await, lab.connection_to("master1", true).await];
+    let mut cut = [
+        lab.connection_to("master3", false).await,
+        lab.connection_to("master3", true).await,
+    ];
+    let mut kept = [
+        lab.connection_to("master2", false).await,
+        lab.connection_to("master1", true).await,
+    ];
     let mut unready = wanted(&[1, 2]);
-    unready.servers.iter_mut().for_each(|server| server.gone = false);
+    unready
+        .servers
+        .iter_mut()
+        .for_each(|server| server.gone = false);
     daemons.apply(&unready);
     lab.check(&[1, 2], "one is not ready").await;
     for conversation in &mut cut {
-        conversation.again(SOON).await.expect("it goes on with what it has");
+        conversation
+            .again(SOON)
+            .await
+            .expect("it goes on with what it has");
     }
     daemons.apply(&wanted(&[1, 2]));
     lab.check(&[1, 2], "it is gone").await;
     for conversation in &mut cut {
-        assert!(matches!(conversation.again(SOON).await, Err(Failure::Reset | Failure::Closed)), "it begins anew");
+        assert!(
+            matches!(
+                conversation.again(SOON).await,
+                Err(Failure::Reset | Failure::Closed)
+            ),
+            "it begins anew"
+        );
     }
     for conversation in &mut kept {
-        conversation.again(SOON).await.expect("nobody else is disturbed");
+        conversation
+            .again(SOON)
+            .await
+            .expect("nobody else is disturbed");
     }
     daemons.apply(&wanted(&[1, 2, 3]));
     lab.check(&[1, 2, 3], "it is back").await;
@@ -207,23 +300,40 @@ pub async fn go_all_the_way(lab: &Lab, daemons: &mut Daemons<'_>) {
     daemons.apply(&wanted(&[]));
     lab.check(&[1, 2, 3], "none is healthy").await;
     for conversation in &mut kept[..1] {
-        conversation.again(SOON).await.expect("nobody is cut where nobody is better");
+        conversation
+            .again(SOON)
+            .await
+            .expect("nobody is cut where nobody is better");
     }
 }
 
-/// A master that is about to go, for who is on it: what is open goes on, what begins goes to the owner, and nothing is cut at its end.
+/// A master that is about to go, for who is on it: what is open goes on, what begins goes to the
+/// owner, and nothing is cut at its end.
 pub async fn close_one(lab: &Lab, daemons: &mut Daemons<'_>) {
     const SOON: Duration = Duration::from_secs(5);
     let (host, everybody) = (&lab.masters[1], MASTERS.map(str::to_owned).into());
     daemons.apply(&wanted(&[1, 2, 3]));
-    let (_, mut open) = host.open(&Flow::new(Protocol::Tcp, vip(false))).await.unwrap();
-    let closing = Wanted { closing: true, ..wanted(&[1, 2, 3]) };
+    let (_, mut open) = host
+        .open(&Flow::new(Protocol::Tcp, vip(false)))
+        .await
+        .unwrap();
+    let closing = Wanted {
+        closing: true,
+        ..wanted(&[1, 2, 3])
+    };
     host.enter(|| daemons.each[1].apply(&closing)).unwrap();
     open.again(SOON).await.expect("it goes on with what it has");
     let rules = host.enter(|| daemons.each[1].rules()).unwrap().join("\n");
     assert!(!rules.contains("172.16.64.58:6443 to"), "{rules}");
-    let (_, mut new) = host.open(&Flow::new(Protocol::Tcp, vip(false))).await.unwrap();
-    assert_eq!(lab.who(host, vip(false), &everybody).await, everybody, "through the owner");
+    let (_, mut new) = host
+        .open(&Flow::new(Protocol::Tcp, vip(false)))
+        .await
+        .unwrap();
+    assert_eq!(
+        lab.who(host, vip(false), &everybody).await,
+        everybody,
+        "through the owner"
+    );
     drop(open);
     host.enter(|| daemons.each[1].remove()).unwrap();
     new.again(SOON).await.expect("it is with the owner");

@@ -1,4 +1,5 @@
-//! Requests all the time, each on a connection of its own that lasts some milliseconds, and a few connections that stay.
+//! Requests all the time, each on a connection of its own that lasts some milliseconds, and a few
+//! connections that stay.
 
 use crate::masters::{Lab, PORT};
 use portico_testbed::{Flow, Host, Protocol};
@@ -19,10 +20,13 @@ const LINE: Duration = Duration::from_millis(4);
 const PATIENCE: Duration = Duration::from_secs(10);
 const LONG_LIVED: usize = 8;
 
-/// Every server answers a line with a number of milliseconds after that time, and ends the connection if it is told to.
+/// Every server answers a line with a number of milliseconds after that time, and ends the
+/// connection if it is told to.
 pub fn serve(lab: &Lab) {
     for host in &lab.servers {
-        let bound = host.enter(|| std::net::TcpListener::bind(("::", PORT))).unwrap();
+        let bound = host
+            .enter(|| std::net::TcpListener::bind(("::", PORT)))
+            .unwrap();
         bound.set_nonblocking(true).unwrap();
         let listener = TcpListener::from_std(bound).unwrap();
         let name: Arc<str> = host.name().into();
@@ -58,7 +62,10 @@ struct Counts {
 
 impl Counts {
     fn failed(&self, what: &str, error: &io::Error) {
-        self.failures.lock().unwrap().push((Instant::now(), format!("{what}: {error}")));
+        self.failures
+            .lock()
+            .unwrap()
+            .push((Instant::now(), format!("{what}: {error}")));
     }
 }
 
@@ -87,7 +94,12 @@ impl Load {
             tasks.spawn(talk(stream, counts.clone(), stop.clone()));
         }
         tasks.spawn(requests(client.clone(), to, counts.clone(), stop.clone()));
-        Load { counts, stop, tasks, began: Instant::now() }
+        Load {
+            counts,
+            stop,
+            tasks,
+            began: Instant::now(),
+        }
     }
 
     /// Waits until so many more requests were answered.
@@ -95,7 +107,11 @@ impl Load {
         let wanted = self.counts.done.load(Ordering::Relaxed) + requests;
         let deadline = Instant::now() + 2 * PATIENCE;
         while self.counts.done.load(Ordering::Relaxed) < wanted {
-            assert!(Instant::now() < deadline, "requests are not answered: {:?}", self.counts.failures.lock().unwrap());
+            assert!(
+                Instant::now() < deadline,
+                "requests are not answered: {:?}",
+                self.counts.failures.lock().unwrap()
+            );
             tokio::time::sleep(EVERY).await;
         }
     }
@@ -104,7 +120,9 @@ impl Load {
         self.stop.store(true, Ordering::Relaxed);
         while self.tasks.join_next().await.is_some() {}
         let failures = self.counts.failures.lock().unwrap();
-        let told = failures.iter().map(|(at, what)| format!("after {:?}: {what}", *at - self.began));
+        let told = failures
+            .iter()
+            .map(|(at, what)| format!("after {:?}: {what}", *at - self.began));
         Outcome {
             requests: self.counts.done.load(Ordering::Relaxed),
             lines: self.counts.lines.load(Ordering::Relaxed),
@@ -135,11 +153,18 @@ async fn requests(client: Host, to: SocketAddr, counts: Arc<Counts>, stop: Arc<A
 }
 
 async fn within<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    tokio::time::timeout(PATIENCE, work)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 async fn connect(client: &Host, to: SocketAddr) -> io::Result<BufStream<TcpStream>> {
-    let stream = client.connect(&Flow { patience: PATIENCE, ..Flow::new(Protocol::Tcp, to) }).await;
+    let stream = client
+        .connect(&Flow {
+            patience: PATIENCE,
+            ..Flow::new(Protocol::Tcp, to)
+        })
+        .await;
     let stream = stream.map_err(|failure| io::Error::other(format!("connect: {failure}")))?;
     stream.set_nodelay(true)?;
     Ok(BufStream::new(stream))

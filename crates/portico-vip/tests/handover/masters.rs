@@ -1,4 +1,5 @@
-//! Two masters that share an address and do what the daemon does, a third server, and a client, on one switch.
+//! Two masters that share an address and do what the daemon does, a third server, and a client, on
+//! one switch.
 
 use portico_testbed::{Host, Testbed};
 use portico_vip::election::{Election, Settings, State};
@@ -26,12 +27,18 @@ pub struct Lab {
 
 /// Of the servers, counted from one; the first two are the masters.
 pub fn address(number: usize, v6: bool) -> IpAddr {
-    let text = if v6 { format!("fd00:64::3{number}") } else { format!("172.16.64.3{number}") };
+    let text = if v6 {
+        format!("fd00:64::3{number}")
+    } else {
+        format!("172.16.64.3{number}")
+    };
     text.parse().unwrap()
 }
 
 pub fn vip(v6: bool) -> SocketAddr {
-    let address: IpAddr = if v6 { "fd00:64::58" } else { "172.16.64.58" }.parse().unwrap();
+    let address: IpAddr = if v6 { "fd00:64::58" } else { "172.16.64.58" }
+        .parse()
+        .unwrap();
     SocketAddr::new(address, PORT)
 }
 
@@ -41,14 +48,21 @@ impl Lab {
         let [switch, client] = ["switch", "client"].map(|name| bed.host(name).unwrap());
         switch.bridge("br0").unwrap();
         let plug = |host: &Host, v4: String, v6: String| {
-            host.cable_to_switch("eth0", &switch, host.name(), "br0").unwrap();
+            host.cable_to_switch("eth0", &switch, host.name(), "br0")
+                .unwrap();
             host.address("eth0", &format!("{v4}/24")).unwrap();
             host.address("eth0", &format!("{v6}/64")).unwrap();
         };
         plug(&client, "172.16.64.9".to_owned(), "fd00:64::9".to_owned());
-        let servers: Vec<Host> = (1..=3).map(|number| bed.host(&format!("server{number}")).unwrap()).collect();
+        let servers: Vec<Host> = (1..=3)
+            .map(|number| bed.host(&format!("server{number}")).unwrap())
+            .collect();
         for (number, host) in (1..).zip(&servers) {
-            plug(host, address(number, false).to_string(), address(number, true).to_string());
+            plug(
+                host,
+                address(number, false).to_string(),
+                address(number, true).to_string(),
+            );
             // As strict as hosts are.
             for (setting, value) in [
                 ("net/ipv4/ip_forward", "1"),
@@ -61,7 +75,12 @@ impl Lab {
                 host.sysctl(setting, value).unwrap();
             }
         }
-        Lab { client, switch, servers, _bed: bed }
+        Lab {
+            client,
+            switch,
+            servers,
+            _bed: bed,
+        }
     }
 }
 
@@ -74,11 +93,18 @@ pub fn run(host: &Host, line: &str) -> String {
 }
 
 pub fn forwarding() -> Forwarding {
-    Forwarding::new(ForwardSettings { mode: Mode::Direct, ..ForwardSettings::default() })
+    Forwarding::new(ForwardSettings {
+        mode: Mode::Direct,
+        ..ForwardSettings::default()
+    })
 }
 
 pub fn wanted(v6: bool) -> Wanted {
-    let server = |number| Server { address: SocketAddr::new(address(number, v6), PORT), healthy: true, gone: false };
+    let server = |number| Server {
+        address: SocketAddr::new(address(number, v6), PORT),
+        healthy: true,
+        gone: false,
+    };
     Wanted {
         addresses: vec![vip(v6).ip()],
         port: PORT,
@@ -127,7 +153,15 @@ pub struct Master {
 impl Master {
     pub fn new(lab: &Lab, number: usize, v6: bool, relay_for: Duration) -> Master {
         let host = lab.servers[number - 1].clone();
-        Master { host, virtual_mac: false, number, v6, relay_for, forwarding: forwarding(), running: None }
+        Master {
+            host,
+            virtual_mac: false,
+            number,
+            v6,
+            relay_for,
+            forwarding: forwarding(),
+            running: None,
+        }
     }
 
     pub fn own(&self) -> IpAddr {
@@ -136,13 +170,18 @@ impl Master {
 
     pub fn start(&mut self, priority: u8) {
         let wanted = wanted(self.v6);
-        let settings = Settings { virtual_mac: self.virtual_mac, ..election(self.number, self.v6, priority) };
+        let settings = Settings {
+            virtual_mac: self.virtual_mac,
+            ..election(self.number, self.v6, priority)
+        };
         let over = handover::Settings {
             interface: "eth0".to_owned(),
             frontends: vec![vip(self.v6)],
             relay_for: self.relay_for,
         };
-        let Master { host, forwarding, .. } = self;
+        let Master {
+            host, forwarding, ..
+        } = self;
         self.running = Some(tokio::task::block_in_place(|| {
             host.enter(|| {
                 forwarding.apply(&wanted).unwrap();
@@ -171,7 +210,9 @@ impl Master {
         let mut state = self.parts().0.state();
         let found = tokio::time::timeout(PATIENCE, state.wait_for(|state| fits(state))).await;
         let found = found.map(|found| found.unwrap().clone());
-        found.unwrap_or_else(|_| panic!("{} is not {what}: {:#?}", self.host.name(), *state.borrow()))
+        found.unwrap_or_else(|_| {
+            panic!("{} is not {what}: {:#?}", self.host.name(), *state.borrow())
+        })
     }
 
     pub async fn until_owner(&self) -> State {
@@ -180,22 +221,34 @@ impl Master {
 
     /// It stands by, and is ready for a hand-over of this owner.
     pub async fn until_ready(&self, owner: IpAddr) {
-        self.until("standby", |state| state.role == Role::Standby && state.owner == Some(owner)).await;
+        self.until("standby", |state| {
+            state.role == Role::Standby && state.owner == Some(owner)
+        })
+        .await;
         if !self.relay_for.is_zero() {
-            eventually("ready for a hand-over", || self.rules().contains(&format!("dup to {owner}"))).await;
+            eventually("ready for a hand-over", || {
+                self.rules().contains(&format!("dup to {owner}"))
+            })
+            .await;
         }
     }
 
     /// Those of the hand-over.
     pub fn rules(&self) -> String {
         let family = if self.v6 { "ip6" } else { "ip" };
-        run(&self.host, &format!("nft list table {family} portico-vip-handover"))
+        run(
+            &self.host,
+            &format!("nft list table {family} portico-vip-handover"),
+        )
     }
 
     /// Packets that were sent on, as long as it is to the same host.
     pub fn relayed(&self) -> u64 {
         let rules = self.rules();
-        let count = rules.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());
+        let count = rules
+            .split("packets ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
         count.map_or(0, |count| count.parse().unwrap())
     }
 
@@ -203,8 +256,12 @@ impl Master {
     pub async fn stop(&mut self) {
         let (election, handover) = self.running.take().unwrap();
         election.release().await;
-        let closing = Wanted { closing: true, ..wanted(self.v6) };
-        tokio::task::block_in_place(|| self.host.enter(|| self.forwarding.apply(&closing))).unwrap();
+        let closing = Wanted {
+            closing: true,
+            ..wanted(self.v6)
+        };
+        tokio::task::block_in_place(|| self.host.enter(|| self.forwarding.apply(&closing)))
+            .unwrap();
         tokio::time::sleep(DRAIN).await;
         handover.end().await;
         tokio::task::block_in_place(|| self.host.enter(|| self.forwarding.remove())).unwrap();

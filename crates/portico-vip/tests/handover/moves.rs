@@ -10,7 +10,10 @@ const REQUESTS: u64 = 100;
 
 /// There and back so often. More for those who measure: `PORTICO_HANDOVERS=10`.
 fn rounds() -> usize {
-    std::env::var("PORTICO_HANDOVERS").ok().and_then(|count| count.parse().ok()).unwrap_or(2)
+    std::env::var("PORTICO_HANDOVERS")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(2)
 }
 
 struct Scene {
@@ -38,11 +41,18 @@ impl Scene {
 
     /// Another proxy on the masters, whose rules stay when ours go.
     fn beside_a_proxy(&self, v6: bool) {
-        let (family, to) = if v6 { ("ip6", "[fd00:10::1]:443") } else { ("ip", "10.1.0.1:443") };
+        let (family, to) = if v6 {
+            ("ip6", "[fd00:10::1]:443")
+        } else {
+            ("ip", "10.1.0.1:443")
+        };
         for master in &self.masters {
             for line in [
                 format!("nft add table {family} proxy"),
-                format!("nft add chain {family} proxy services {{ type nat hook prerouting priority -100; }}"),
+                format!(
+                    "nft add chain {family} proxy services {{ type nat hook prerouting priority \
+                     -100; }}"
+                ),
                 format!("nft add rule {family} proxy services tcp dport 443 dnat to {to}"),
             ] {
                 run(&master.host, &line);
@@ -53,8 +63,15 @@ impl Scene {
 }
 
 fn check(outcome: &Outcome, what: &str, relayed: u64) {
-    let Outcome { requests, lines, failures } = outcome;
-    println!("{what}: {requests} requests, {lines} lines, {} failed, {relayed} packets sent on", failures.len());
+    let Outcome {
+        requests,
+        lines,
+        failures,
+    } = outcome;
+    println!(
+        "{what}: {requests} requests, {lines} lines, {} failed, {relayed} packets sent on",
+        failures.len()
+    );
     assert!(failures.is_empty(), "{what}: {failures:#?}");
     assert!(relayed > 0, "{what}: nothing was in flight");
 }
@@ -69,17 +86,24 @@ async fn preempt_there_and_back(v6: bool, scene: Scene) {
         to.set_priority(200);
         from.set_priority(100);
         let state = to.until_owner().await;
-        assert_eq!(state.transitions.last().unwrap().reason, Reason::Preempted(from.own()));
+        assert_eq!(
+            state.transitions.last().unwrap().reason,
+            Reason::Preempted(from.own())
+        );
         to.until_relaying(Some(from.own())).await;
         from.until_ready(to.own()).await;
     }
     load.go_on(REQUESTS).await;
     let relayed = masters.iter().map(Master::relayed).sum();
-    check(&load.stop().await, &format!("{} moves by priority", 2 * rounds()), relayed);
+    check(
+        &load.stop().await,
+        &format!("{} moves by priority", 2 * rounds()),
+        relayed,
+    );
 }
 
-/// The owner is asked to stop, and comes back as a standby. Connections outlive that where something else keeps the kernel
-/// translating.
+/// The owner is asked to stop, and comes back as a standby. Connections outlive that where
+/// something else keeps the kernel translating.
 async fn release_there_and_back(v6: bool, beside_a_proxy: bool) {
     let mut scene = Scene::new(v6, RELAY_FOR).await;
     if beside_a_proxy {
@@ -89,18 +113,29 @@ async fn release_there_and_back(v6: bool, beside_a_proxy: bool) {
     let mut relayed = 0;
     for round in 0..2 * rounds() {
         let [first, second] = &mut scene.masters;
-        let (from, to) = if round % 2 == 0 { (first, second) } else { (second, first) };
+        let (from, to) = if round % 2 == 0 {
+            (first, second)
+        } else {
+            (second, first)
+        };
         load.go_on(REQUESTS).await;
         from.stop().await;
         let state = to.until_owner().await;
-        assert_eq!(state.transitions.last().unwrap().reason, Reason::OwnerLeft(from.own()));
+        assert_eq!(
+            state.transitions.last().unwrap().reason,
+            Reason::OwnerLeft(from.own())
+        );
         to.until_relaying(Some(from.own())).await;
         load.go_on(REQUESTS).await;
         relayed += to.relayed();
         from.start(100);
         from.until_ready(to.own()).await;
     }
-    check(&load.stop().await, &format!("{} moves by a stop", 2 * rounds()), relayed);
+    check(
+        &load.stop().await,
+        &format!("{} moves by a stop", 2 * rounds()),
+        relayed,
+    );
     for mut master in scene.masters {
         master.stop().await;
         assert_eq!(master.rules(), "", "nothing is left");

@@ -1,4 +1,5 @@
-//! The owner says nothing any more. Where only its process died, connections go on; where the host did, nobody waits for it.
+//! The owner says nothing any more. Where only its process died, connections go on; where the host
+//! did, nobody waits for it.
 
 use crate::load::{Load, serve};
 use crate::masters::*;
@@ -14,7 +15,9 @@ const REQUESTS: u64 = 100;
 #[tokio::test]
 #[ignore = "runs as a process of other tests"]
 async fn owns_the_address() {
-    let Ok(family) = std::env::var(FAMILY) else { return };
+    let Ok(family) = std::env::var(FAMILY) else {
+        return;
+    };
     let v6 = family == "v6";
     forwarding().apply(&wanted(v6)).unwrap();
     let _election = Election::start(election(1, v6, 150)).unwrap();
@@ -23,7 +26,9 @@ async fn owns_the_address() {
 
 fn owner(lab: &Lab, v6: bool) -> Process {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "silence::owns_the_address", "--ignored"]).env(FAMILY, if v6 { "v6" } else { "v4" });
+    command
+        .args(["--exact", "silence::owns_the_address", "--ignored"])
+        .env(FAMILY, if v6 { "v6" } else { "v4" });
     lab.servers[0].spawn(command).unwrap()
 }
 
@@ -33,7 +38,8 @@ async fn scene(v6: bool) -> (Lab, Process, Master) {
     serve(&lab);
     let process = owner(&lab, v6);
     let mut other = Master::new(&lab, 2, v6, RELAY_FOR);
-    let has_it = || run(&lab.servers[0], "ip addr show dev eth0").contains(&vip(v6).ip().to_string());
+    let has_it =
+        || run(&lab.servers[0], "ip addr show dev eth0").contains(&vip(v6).ip().to_string());
     eventually("an owner", has_it).await;
     other.start(100);
     other.until_ready(address(1, v6)).await;
@@ -49,7 +55,10 @@ async fn connections_go_on_when_the_process_of_the_owner_is_killed_and_end_when_
         process.kill();
         let state = other.until_owner().await;
         let first = address(1, v6);
-        assert_eq!(state.transitions.last().unwrap().reason, Reason::OwnerSilent { last: Some(first) });
+        assert_eq!(
+            state.transitions.last().unwrap().reason,
+            Reason::OwnerSilent { last: Some(first) }
+        );
         other.until_relaying(Some(first)).await;
         load.go_on(5 * REQUESTS).await;
         other.until_relaying(Some(first)).await;

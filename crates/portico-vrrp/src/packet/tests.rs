@@ -7,7 +7,10 @@ fn ip(text: &str) -> IpAddr {
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
 }
 
 struct Captured {
@@ -17,7 +20,8 @@ struct Captured {
     advert: Advert,
 }
 
-/// What keepalived 2.2.7 sends, as it was seen on the link. The last is RFC 9568's: without a pseudo header.
+/// What keepalived 2.2.7 sends, as it was seen on the link. The last is RFC 9568's: without a
+/// pseudo header.
 fn captured() -> Vec<Captured> {
     let v2 = |millis, addresses: &[&str], password| Advert {
         version: Version::V2,
@@ -27,7 +31,10 @@ fn captured() -> Vec<Captured> {
         addresses: addresses.iter().map(|text| ip(text)).collect(),
         password,
     };
-    let v3 = |millis, addresses| Advert { version: Version::V3, ..v2(millis, addresses, None) };
+    let v3 = |millis, addresses| Advert {
+        version: Version::V3,
+        ..v2(millis, addresses, None)
+    };
     vec![
         Captured {
             name: "version 2, two addresses",
@@ -56,20 +63,35 @@ fn captured() -> Vec<Captured> {
         Captured {
             name: "version 3, IPv6",
             to: "ff02::12",
-            hex: "313b 9602 0032 0d71 fe80 0000 0000 0000 0000 0000 0000 0058 2001 0db8 0000 0000 0000 0000 0000 0058",
+            hex: "313b 9602 0032 0d71 fe80 0000 0000 0000 0000 0000 0000 0058 2001 0db8 0000 0000 \
+                  0000 0000 0000 0058",
             advert: v3(500, &["fe80::58", "2001:db8::58"]),
         },
     ]
 }
 
 fn from(to: &str) -> IpAddr {
-    if ip(to).is_ipv4() { ip("192.0.2.7") } else { ip("fe80::7") }
+    if ip(to).is_ipv4() {
+        ip("192.0.2.7")
+    } else {
+        ip("fe80::7")
+    }
 }
 
 #[test]
 fn what_keepalived_sends_is_read_and_written() {
-    for Captured { name, to, hex, advert } in captured() {
-        assert_eq!(Advert::decode(&bytes(hex), from(to), ip(to)), Ok(advert.clone()), "{name}");
+    for Captured {
+        name,
+        to,
+        hex,
+        advert,
+    } in captured()
+    {
+        assert_eq!(
+            Advert::decode(&bytes(hex), from(to), ip(to)),
+            Ok(advert.clone()),
+            "{name}"
+        );
         assert_eq!(advert.encode(from(to), ip(to)), bytes(hex), "{name}");
     }
 }
@@ -81,9 +103,15 @@ fn version_3_over_ipv4_is_read_however_it_was_summed() {
     let to_the_group = advert.encode(from, GROUP_V4.into());
     assert!(Advert::decode(&to_the_group, from, peer).is_ok());
     let without_pseudo_header = bytes("313b 9601 0019 766f c000023a");
-    assert_eq!(Advert::decode(&without_pseudo_header, from, peer).as_ref(), Ok(advert));
+    assert_eq!(
+        Advert::decode(&without_pseudo_header, from, peer).as_ref(),
+        Ok(advert)
+    );
     let to_another = advert.encode(from, ip("192.0.2.9"));
-    assert!(matches!(Advert::decode(&to_another, from, peer), Err(Malformed::Checksum(_))));
+    assert!(matches!(
+        Advert::decode(&to_another, from, peer),
+        Err(Malformed::Checksum(_))
+    ));
 }
 
 #[test]
@@ -94,12 +122,21 @@ fn what_is_wrong_is_named() {
         ("", Length { have: 0, need: 8 }),
         ("313b 9601 0019", Length { have: 6, need: 8 }),
         ("313b 9601 0019 d3d8", Length { have: 8, need: 12 }),
-        ("313b 9601 0019 d3d8 c000023a 00", Length { have: 13, need: 12 }),
-        ("213b 9601 0001 0000 c000023a", Length { have: 12, need: 20 }),
+        (
+            "313b 9601 0019 d3d8 c000023a 00",
+            Length { have: 13, need: 12 },
+        ),
+        (
+            "213b 9601 0001 0000 c000023a",
+            Length { have: 12, need: 20 },
+        ),
         ("113b 9601 0019 d3d8 c000023a", Version(1)),
         ("323b 9601 0019 d3d8 c000023a", Type(2)),
         ("313b 9601 0019 d3d9 c000023a", Checksum(0xd3d9)),
-        ("213b 9601 0102 496c c000023a 73336372 65740001", Checksum(0x496c)),
+        (
+            "213b 9601 0102 496c c000023a 73336372 65740001",
+            Checksum(0x496c),
+        ),
         ("313b 9601 0000 7688 c000023a", Interval),
         ("313b 9600 0019 38ab", NoAddress),
     ];
@@ -108,9 +145,15 @@ fn what_is_wrong_is_named() {
     }
     let mut authentication = bytes("213b 9601 0102 496c c000023a 73336372 65740000");
     (authentication[4], authentication[6]) = (2, 0x48);
-    assert_eq!(Advert::decode(&authentication, from, to), Err(Authentication(2)));
+    assert_eq!(
+        Advert::decode(&authentication, from, to),
+        Err(Authentication(2))
+    );
     let version_2 = bytes("213b 9601 0102 496c c000023a 73336372 65740000");
-    assert_eq!(Advert::decode(&version_2, ip("fe80::7"), GROUP_V6.into()), Err(Family));
+    assert_eq!(
+        Advert::decode(&version_2, ip("fe80::7"), GROUP_V6.into()),
+        Err(Family)
+    );
 }
 
 #[test]
@@ -134,13 +177,31 @@ fn adverts() -> impl Strategy<Value = (Advert, IpAddr, IpAddr)> {
     let v6 = || any::<[u8; 16]>().prop_map(IpAddr::from);
     let in_v4 = (proptest::collection::vec(v4(), 1..256), v4(), v4());
     let in_v6 = (proptest::collection::vec(v6(), 1..256), v6(), v6());
-    let version_2 = (in_v4.clone(), 1..256u64, any::<Option<[u8; 8]>>())
-        .prop_map(|(places, seconds, password)| (places, Version::V2, Duration::from_secs(seconds), password));
-    let version_3 = (prop_oneof![in_v4, in_v6], 1..4096u64)
-        .prop_map(|(places, centis)| (places, Version::V3, Duration::from_millis(centis * 10), None));
+    let version_2 = (in_v4.clone(), 1..256u64, any::<Option<[u8; 8]>>()).prop_map(
+        |(places, seconds, password)| (places, Version::V2, Duration::from_secs(seconds), password),
+    );
+    let version_3 = (prop_oneof![in_v4, in_v6], 1..4096u64).prop_map(|(places, centis)| {
+        (
+            places,
+            Version::V3,
+            Duration::from_millis(centis * 10),
+            None,
+        )
+    });
     (prop_oneof![version_2, version_3], any::<u8>(), any::<u8>()).prop_map(
         |(((addresses, from, to), version, interval, password), vrid, priority)| {
-            (Advert { version, vrid, priority, interval, addresses, password }, from, to)
+            (
+                Advert {
+                    version,
+                    vrid,
+                    priority,
+                    interval,
+                    addresses,
+                    password,
+                },
+                from,
+                to,
+            )
         },
     )
 }

@@ -35,7 +35,9 @@ impl Refused {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Malformed(Malformed::Length { .. }) => "length",
-            Self::Malformed(Malformed::Version(_) | Malformed::Family) | Self::Version(_) => "version",
+            Self::Malformed(Malformed::Version(_) | Malformed::Family) | Self::Version(_) => {
+                "version"
+            }
             Self::Malformed(Malformed::Type(_)) => "type",
             Self::Malformed(Malformed::Checksum(_)) => "checksum",
             Self::Malformed(Malformed::Authentication(_)) | Self::Password => "authentication",
@@ -50,9 +52,16 @@ impl Refused {
     }
 }
 
-/// The advert in a packet, if it is for us. Who shares only some of our addresses takes part: two owners of those would be
-/// worse. Who shares none has our id by accident, and the two do not disturb each other.
-pub fn accept(config: &Config, from: IpAddr, to: IpAddr, hops: u8, payload: &[u8]) -> Result<Advert, Refused> {
+/// The advert in a packet, if it is for us. Who shares only some of our addresses takes part: two
+/// owners of those would be worse. Who shares none has our id by accident, and the two do not
+/// disturb each other.
+pub fn accept(
+    config: &Config,
+    from: IpAddr,
+    to: IpAddr,
+    hops: u8,
+    payload: &[u8],
+) -> Result<Advert, Refused> {
     let unicast = !config.peers.is_empty();
     if unicast && !config.peers.contains(&from) {
         return Err(Refused::UnknownPeer);
@@ -80,7 +89,11 @@ pub fn accept(config: &Config, from: IpAddr, to: IpAddr, hops: u8, payload: &[u8
     if advert.version == Version::V2 && advert.interval != config.sent_interval() {
         return Err(Refused::Interval(advert.interval));
     }
-    if !advert.addresses.iter().any(|address| config.addresses.contains(address)) {
+    if !advert
+        .addresses
+        .iter()
+        .any(|address| config.addresses.contains(address))
+    {
         return Err(Refused::OtherAddresses(advert.addresses));
     }
     Ok(advert)

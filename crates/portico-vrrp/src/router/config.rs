@@ -24,7 +24,8 @@ pub struct Config {
     pub peers: Vec<IpAddr>,
 }
 
-/// Why a [`Config`] cannot work. A router that is driven with it all the same does not panic, and finds nobody to talk to.
+/// Why a [`Config`] cannot work. A router that is driven with it all the same does not panic, and
+/// finds nobody to talk to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     #[error("a virtual router id is 1 to 255")]
@@ -38,7 +39,8 @@ pub enum Unfit {
     #[error("version 2 of VRRP is for IPv4 only; take version 3")]
     Version2,
     #[error(
-        "an interval of {0:?} cannot be told: version 2 has whole seconds up to 255, version 3 steps of 10ms up to 40.95s"
+        "an interval of {0:?} cannot be told: version 2 has whole seconds up to 255, version 3 \
+         steps of 10ms up to 40.95s"
     )]
     Interval(Duration),
     #[error("version 3 of VRRP has no password; take version 2 or none")]
@@ -53,11 +55,26 @@ impl Config {
         let stranger = self.addresses.iter().chain(&self.peers).find(other_family);
         match self {
             Self { vrid: 0, .. } => Err(Unfit::Vrid),
-            Self { priority: priority @ (0 | 255), .. } => Err(Unfit::Priority(*priority)),
-            _ if !(1..=255).contains(&self.addresses.len()) => Err(Unfit::Addresses(self.addresses.len())),
-            _ if stranger.is_some() => Err(Unfit::Family { address: *stranger.unwrap_or(&self.own), own: self.own }),
-            Self { version: Version::V2, .. } if self.own.is_ipv6() => Err(Unfit::Version2),
-            Self { version: Version::V3, password: Some(_), .. } => Err(Unfit::Password),
+            Self {
+                priority: priority @ (0 | 255),
+                ..
+            } => Err(Unfit::Priority(*priority)),
+            _ if !(1..=255).contains(&self.addresses.len()) => {
+                Err(Unfit::Addresses(self.addresses.len()))
+            }
+            _ if stranger.is_some() => Err(Unfit::Family {
+                address: *stranger.unwrap_or(&self.own),
+                own: self.own,
+            }),
+            Self {
+                version: Version::V2,
+                ..
+            } if self.own.is_ipv6() => Err(Unfit::Version2),
+            Self {
+                version: Version::V3,
+                password: Some(_),
+                ..
+            } => Err(Unfit::Password),
             _ if self.sent_interval() != self.interval => Err(Unfit::Interval(self.interval)),
             _ if self.peers.contains(&self.own) => Err(Unfit::Peer(self.own)),
             _ => Ok(()),

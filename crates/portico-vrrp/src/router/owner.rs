@@ -1,4 +1,5 @@
-//! What an owner does: it says so in time, keeps the kernel from removing the address, and leaves without a gap.
+//! What an owner does: it says so in time, keeps the kernel from removing the address, and leaves
+//! without a gap.
 
 use super::{Config, Output, Reason, Time, send, timing};
 use std::net::IpAddr;
@@ -20,14 +21,27 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// First the address, then everybody is told where it is, and then comes the advert on which the owner of before drops it:
-    /// nobody still sends to who does not answer any more.
+    /// First the address, then everybody is told where it is, and then comes the advert on which
+    /// the owner of before drops it: nobody still sends to who does not answer any more.
     pub fn begin(now: Time, reason: &Reason, config: &Config, out: &mut Vec<Output>) -> Self {
-        out.push(Output::Take { lifetime: timing::lifetime(config.version, config.sent_interval()) });
+        out.push(Output::Take {
+            lifetime: timing::lifetime(config.version, config.sent_interval()),
+        });
         out.push(Output::Announce);
         send(config, config.priority, out);
-        let predecessor = if let Reason::OwnerLeft(owner) = reason { Some(*owner) } else { None };
-        Self { began: now, predecessor, sent: now, asserted: None, refreshed: now, leaves_by: None }
+        let predecessor = if let Reason::OwnerLeft(owner) = reason {
+            Some(*owner)
+        } else {
+            None
+        };
+        Self {
+            began: now,
+            predecessor,
+            sent: now,
+            asserted: None,
+            refreshed: now,
+            leaves_by: None,
+        }
     }
 
     pub fn deadline(&self, config: &Config) -> Time {
@@ -51,7 +65,8 @@ impl Owner {
         self.leaves_by.is_some()
     }
 
-    /// What it says: 0 if it leaves, so that everybody outranks it who does not, and of two who leave one stays for now.
+    /// What it says: 0 if it leaves, so that everybody outranks it who does not, and of two who
+    /// leave one stays for now.
     pub fn priority(&self, config: &Config) -> u8 {
         if self.leaves() { 0 } else { config.priority }
     }
@@ -83,7 +98,10 @@ impl Owner {
     /// An advert out of turn, at most four in an interval: nobody can make us flood the link.
     pub fn assert(&mut self, now: Time, config: &Config, out: &mut Vec<Output>) {
         let gap = config.sent_interval() / 4;
-        if self.asserted.is_none_or(|last| now.saturating_sub(last) >= gap) {
+        if self
+            .asserted
+            .is_none_or(|last| now.saturating_sub(last) >= gap)
+        {
             self.asserted = Some(now);
             self.advertise(now, config, out);
         }

@@ -1,4 +1,5 @@
-//! What a standby waits for: the owner's silence, its leave, or the right to take over from one of lower priority.
+//! What a standby waits for: the owner's silence, its leave, or the right to take over from one of
+//! lower priority.
 
 use super::{Config, Reason, Time, timing};
 use crate::packet::Advert;
@@ -30,7 +31,14 @@ impl Standby {
     pub fn begin(now: Time, config: &Config) -> Self {
         let interval = config.sent_interval();
         let silent_at = now + timing::silence(config.version, interval, config.priority);
-        Self { owner: None, interval, silent_at, preempt_at: None, probed: false, ran: now }
+        Self {
+            owner: None,
+            interval,
+            silent_at,
+            preempt_at: None,
+            probed: false,
+            ran: now,
+        }
     }
 
     /// The link was asked who has the address, and the owner is still silent.
@@ -40,10 +48,13 @@ impl Standby {
 
     /// Between adverts we run only to know that we did.
     pub fn deadline(&self) -> Time {
-        self.probe_at().unwrap_or(self.take_over_at()).min(self.ran + timing::attention(self.interval))
+        self.probe_at()
+            .unwrap_or(self.take_over_at())
+            .min(self.ran + timing::attention(self.interval))
     }
 
-    /// For how long we did not run does not count: the owner's adverts of that time may be lost, or not read yet.
+    /// For how long we did not run does not count: the owner's adverts of that time may be lost, or
+    /// not read yet.
     pub fn notice_pause(&mut self, now: Time) {
         let missed = now.saturating_sub(std::mem::replace(&mut self.ran, now));
         if missed > timing::inattention(self.interval) {
@@ -53,11 +64,12 @@ impl Standby {
     }
 
     fn take_over_at(&self) -> Time {
-        self.preempt_at.map_or(self.silent_at, |at| at.min(self.silent_at))
+        self.preempt_at
+            .map_or(self.silent_at, |at| at.min(self.silent_at))
     }
 
-    /// One interval before the end of the silence, so that there is time for an answer. Who leaves or is preempted has the
-    /// address, and is not asked.
+    /// One interval before the end of the silence, so that there is time for an answer. Who leaves
+    /// or is preempted has the address, and is not asked.
     fn probe_at(&self) -> Option<Time> {
         let silent = !self.probed && !self.owner_left() && self.take_over_at() == self.silent_at;
         silent.then(|| self.silent_at.saturating_sub(self.interval))
@@ -82,7 +94,9 @@ impl Standby {
         match self.owner {
             Some((owner, 0)) => Reason::OwnerLeft(owner),
             Some((owner, _)) if self.take_over_at() != self.silent_at => Reason::Preempted(owner),
-            owner => Reason::OwnerSilent { last: owner.map(|(owner, _)| owner) },
+            owner => Reason::OwnerSilent {
+                last: owner.map(|(owner, _)| owner),
+            },
         }
     }
 
@@ -95,20 +109,30 @@ impl Standby {
         }
         let skew = timing::skew(config.version, advert.interval, config.priority);
         self.preempt_at = match config.preempt && advert.priority < config.priority {
-            true => self.preempt_at.or(Some(self.silent_at.max((now + skew).saturating_add(config.preempt_delay)))),
+            true => self.preempt_at.or(Some(
+                self.silent_at
+                    .max((now + skew).saturating_add(config.preempt_delay)),
+            )),
             false => None,
         };
         let silent_at = now + timing::silence(config.version, advert.interval, config.priority);
-        // Of two owners the lesser one is about to yield, and its word must not shorten the wait for the other.
-        let lesser = self.owner.is_some_and(|(owner, priority)| (priority, owner) > (advert.priority, from));
-        self.silent_at = if lesser { silent_at.max(self.silent_at) } else { silent_at };
+        // Of two owners the lesser one is about to yield, and its word must not shorten the wait
+        // for the other.
+        let lesser = self
+            .owner
+            .is_some_and(|(owner, priority)| (priority, owner) > (advert.priority, from));
+        self.silent_at = if lesser {
+            silent_at.max(self.silent_at)
+        } else {
+            silent_at
+        };
         self.owner = Some((from, advert.priority));
         self.interval = advert.interval;
         self.probed = false;
     }
 
-    /// Only the owner's own leave counts: one of somebody else's, or of before, says nothing about who has it now. It may be
-    /// told again, and that must not put off the end.
+    /// Only the owner's own leave counts: one of somebody else's, or of before, says nothing about
+    /// who has it now. It may be told again, and that must not put off the end.
     fn hear_leave(&mut self, now: Time, from: IpAddr, interval: Duration, config: &Config) {
         if self.owner.is_some_and(|(owner, _)| owner != from) {
             return;
@@ -116,14 +140,19 @@ impl Standby {
         self.owner = Some((from, 0));
         self.interval = interval;
         self.preempt_at = None;
-        self.silent_at = self.silent_at.min(now + timing::skew(config.version, interval, config.priority));
+        self.silent_at = self
+            .silent_at
+            .min(now + timing::skew(config.version, interval, config.priority));
     }
 
     /// The wait for silence is as long as it would have been with this priority from the start.
     pub fn priority_changed(&mut self, before: u8, config: &Config) {
         let skew = |priority| timing::skew(config.version, self.interval, priority);
         self.silent_at = (self.silent_at + skew(config.priority)).saturating_sub(skew(before));
-        if self.owner.is_some_and(|(_, priority)| priority >= config.priority) {
+        if self
+            .owner
+            .is_some_and(|(_, priority)| priority >= config.priority)
+        {
             self.preempt_at = None;
         }
     }

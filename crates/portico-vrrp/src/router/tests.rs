@@ -26,15 +26,41 @@ fn config() -> Config {
 }
 
 fn advert(priority: u8) -> Advert {
-    let Config { version, vrid, addresses, interval, password, .. } = config();
-    Advert { version, vrid, priority, interval, addresses, password }
+    let Config {
+        version,
+        vrid,
+        addresses,
+        interval,
+        password,
+        ..
+    } = config();
+    Advert {
+        version,
+        vrid,
+        priority,
+        interval,
+        addresses,
+        password,
+    }
 }
 
 /// What a node says, as an input.
 fn hear(router: &mut Router, now: Time, from: u8, advert: &Advert) -> Vec<Output> {
-    let to = router.config().peers.first().map_or(packet::GROUP_V4.into(), |_| router.config().own);
+    let to = router
+        .config()
+        .peers
+        .first()
+        .map_or(packet::GROUP_V4.into(), |_| router.config().own);
     let payload = advert.encode(ip(from), to);
-    router.handle(now, Input::Packet { from: ip(from), to, hops: 255, payload: &payload })
+    router.handle(
+        now,
+        Input::Packet {
+            from: ip(from),
+            to,
+            hops: 255,
+            payload: &payload,
+        },
+    )
 }
 
 /// Outputs in short, without what was heard.
@@ -49,7 +75,11 @@ fn short(outputs: &[Output]) -> String {
         Output::Heard { .. } => None,
         other => Some(format!("{other:?}").to_lowercase()),
     };
-    outputs.iter().filter_map(one).collect::<Vec<_>>().join(", ")
+    outputs
+        .iter()
+        .filter_map(one)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Runs until `end`, never late, and tells what came of it: milliseconds since noon and outputs.
@@ -229,7 +259,10 @@ fn every_transition() {
                 (Lower(50), "send 50"),
                 (Claimed, "conflict, announce"),
                 (Release, "send 0"),
-                (Hear(6, 200), "drop, Standby: 172.16.64.6 has it with priority 200"),
+                (
+                    Hear(6, 200),
+                    "drop, Standby: 172.16.64.6 has it with priority 200",
+                ),
                 (Hear(6, 100), outranked_by_6),
                 (Hear(4, 100), "send 100, announce"),
                 (Hear(6, 50), "send 100, announce"),
@@ -266,18 +299,30 @@ fn every_transition() {
                 LinkDown => router.handle(now, Input::LinkDown),
                 LinkUp => router.handle(now, Input::LinkUp),
                 Lower(priority) => router.handle(now, Input::Priority(priority)),
-                Claimed => router.handle(now, Input::Claimed { address: ip(58), by: [2; 6] }),
+                Claimed => router.handle(
+                    now,
+                    Input::Claimed {
+                        address: ip(58),
+                        by: [2; 6],
+                    },
+                ),
                 Release => router.handle(now, Input::Release),
                 Hear(from, priority) => hear(&mut router, now, from, &advert(priority)),
                 Pause => router.handle(now + 751 * MS, Input::Tick),
             };
-            let got = short(&outputs).replace("take 1s, ", "").replace("take 2s, ", "");
+            let got = short(&outputs)
+                .replace("take 1s, ", "")
+                .replace("take 2s, ", "");
             assert_eq!(got, *expected, "{name} {does:?}");
             let told = outputs.iter().rev().find_map(|output| match output {
                 Output::Became(role, _) => Some(*role),
                 _ => None,
             });
-            assert_eq!(told.unwrap_or(state().role()), router.role(), "{name} {does:?}: the role that was told");
+            assert_eq!(
+                told.unwrap_or(state().role()),
+                router.role(),
+                "{name} {does:?}: the role that was told"
+            );
         }
     }
 }
@@ -288,9 +333,16 @@ fn the_first_owner_probes_then_takes_then_says_so() {
     let silence = 3 * 250 + 152;
     let timeline = run(&mut router, NOON + 1500 * MS);
     let take = "take 2s, announce, send 100, Owner: no advert from anybody";
-    let expected =
-        [(silence - 250, "probe"), (silence, take), (silence + 250, "send 100"), (silence + 500, "take 2s, send 100")];
-    assert_eq!(timeline, expected.map(|(time, text)| (time, text.to_owned())));
+    let expected = [
+        (silence - 250, "probe"),
+        (silence, take),
+        (silence + 250, "send 100"),
+        (silence + 500, "take 2s, send 100"),
+    ];
+    assert_eq!(
+        timeline,
+        expected.map(|(time, text)| (time, text.to_owned()))
+    );
 }
 
 #[test]
@@ -306,7 +358,11 @@ fn skew_and_silence_by_version() {
         (V3, 10_000, 1, 9960, 39_960),
     ] {
         let interval = interval * MS;
-        assert_eq!(timing::skew(version, interval, priority).as_millis(), skew, "{version:?} {interval:?} {priority}");
+        assert_eq!(
+            timing::skew(version, interval, priority).as_millis(),
+            skew,
+            "{version:?} {interval:?} {priority}"
+        );
         assert_eq!(
             timing::silence(version, interval, priority).as_millis(),
             silence,
@@ -315,22 +371,46 @@ fn skew_and_silence_by_version() {
     }
 }
 
-/// The kernel counts in seconds, may be a quarter of one early, and must not be too early for an owner that is late.
+/// The kernel counts in seconds, may be a quarter of one early, and must not be too early for an
+/// owner that is late.
 #[test]
 fn lifetimes_outlast_the_slowest_and_the_latest() {
-    for (millis, seconds) in [(10, 1), (100, 1), (200, 1), (250, 2), (500, 2), (1000, 4), (2000, 8), (10_000, 40)] {
-        assert_eq!(timing::lifetime(Version::V3, millis * MS).as_secs(), seconds, "{millis}");
+    for (millis, seconds) in [
+        (10, 1),
+        (100, 1),
+        (200, 1),
+        (250, 2),
+        (500, 2),
+        (1000, 4),
+        (2000, 8),
+        (10_000, 40),
+    ] {
+        assert_eq!(
+            timing::lifetime(Version::V3, millis * MS).as_secs(),
+            seconds,
+            "{millis}"
+        );
     }
     for (interval, seconds) in [(1, 4), (2, 7), (10, 31), (255, 766)] {
-        assert_eq!(timing::lifetime(Version::V2, Duration::from_secs(interval)).as_secs(), seconds, "{interval}");
+        assert_eq!(
+            timing::lifetime(Version::V2, Duration::from_secs(interval)).as_secs(),
+            seconds,
+            "{interval}"
+        );
     }
     for version in [Version::V2, Version::V3] {
         for millis in 1..5000 {
             let interval = version.interval(millis * 10 * MS);
             let lifetime = timing::lifetime(version, interval);
-            assert!(lifetime >= timing::silence(version, interval, 1), "{interval:?}");
+            assert!(
+                lifetime >= timing::silence(version, interval, 1),
+                "{interval:?}"
+            );
             let refreshed_before = (lifetime / 4).max(interval) - interval;
-            assert!(lifetime - 250 * MS > refreshed_before + timing::patience(interval), "{interval:?}");
+            assert!(
+                lifetime - 250 * MS > refreshed_before + timing::patience(interval),
+                "{interval:?}"
+            );
         }
     }
 }
@@ -338,10 +418,21 @@ fn lifetimes_outlast_the_slowest_and_the_latest() {
 #[test]
 fn an_owner_with_a_longer_interval_is_waited_for() {
     let mut router = standby();
-    hear(&mut router, NOON, 9, &Advert { interval: 1000 * MS, ..advert(100) });
+    hear(
+        &mut router,
+        NOON,
+        9,
+        &Advert {
+            interval: 1000 * MS,
+            ..advert(100)
+        },
+    );
     let timeline = run(&mut router, NOON + 3700 * MS);
     let text = "take 2s, announce, send 100, Owner: no advert from 172.16.64.9 any more";
-    assert_eq!(timeline, [(2609, "probe".to_owned()), (3609, text.to_owned())]);
+    assert_eq!(
+        timeline,
+        [(2609, "probe".to_owned()), (3609, text.to_owned())]
+    );
 }
 
 #[test]
@@ -351,7 +442,13 @@ fn who_leaves_is_followed_after_the_skew() {
     hear(&mut router, NOON + 251 * MS, 9, &advert(100)); // was overtaken
     hear(&mut router, NOON + 300 * MS, 9, &advert(0)); // said again: nothing is put off
     let timeline = run(&mut router, NOON + 500 * MS);
-    assert_eq!(timeline, [(402, "take 2s, announce, send 100, Owner: 172.16.64.9 gave it up".to_owned())]);
+    assert_eq!(
+        timeline,
+        [(
+            402,
+            "take 2s, announce, send 100, Owner: 172.16.64.9 gave it up".to_owned()
+        )]
+    );
     let mut router = following();
     hear(&mut router, NOON + 250 * MS, 6, &advert(0));
     assert_eq!(run(&mut router, NOON + 500 * MS), [], "6 is not the owner");
@@ -362,28 +459,62 @@ fn an_advert_that_was_overtaken_by_the_leave_changes_nothing() {
     let mut router = following();
     hear(&mut router, NOON + 250 * MS, 9, &advert(0));
     run(&mut router, NOON + 403 * MS);
-    assert_eq!(short(&hear(&mut router, NOON + 410 * MS, 9, &advert(200))), "");
-    assert_eq!(short(&hear(&mut router, NOON + 420 * MS, 9, &advert(0))), "send 100", "it has not heard of us");
+    assert_eq!(
+        short(&hear(&mut router, NOON + 410 * MS, 9, &advert(200))),
+        ""
+    );
+    assert_eq!(
+        short(&hear(&mut router, NOON + 420 * MS, 9, &advert(0))),
+        "send 100",
+        "it has not heard of us"
+    );
     let outputs = hear(&mut router, NOON + 653 * MS, 9, &advert(200));
-    assert_eq!(short(&outputs), "drop, Standby: 172.16.64.9 has it with priority 200", "it has come back");
+    assert_eq!(
+        short(&outputs),
+        "drop, Standby: 172.16.64.9 has it with priority 200",
+        "it has come back"
+    );
 }
 
 #[test]
 fn of_two_owners_the_lesser_one_does_not_shorten_the_wait() {
     let mut router = standby();
-    hear(&mut router, NOON, 9, &Advert { interval: 1000 * MS, ..advert(200) });
+    hear(
+        &mut router,
+        NOON,
+        9,
+        &Advert {
+            interval: 1000 * MS,
+            ..advert(200)
+        },
+    );
     hear(&mut router, NOON + 100 * MS, 4, &advert(150));
-    assert_eq!(run(&mut router, NOON + 3600 * MS).last(), Some(&(3359, "probe".to_owned())));
+    assert_eq!(
+        run(&mut router, NOON + 3600 * MS).last(),
+        Some(&(3359, "probe".to_owned()))
+    );
     assert_eq!(run(&mut router, NOON + 3610 * MS).len(), 1);
     assert_eq!(router.role(), Role::Owner);
 }
 
 #[test]
 fn who_is_worse_is_preempted_when_it_may_be() {
-    let preempted =
-        |millis| vec![(millis, "take 2s, announce, send 100, Owner: 172.16.64.9 has a lower priority".to_owned())];
-    for (preempt, delay, expected) in [(true, 0, preempted(902)), (true, 2000, preempted(2252)), (false, 0, vec![])] {
-        let mut router = Router::new(Config { preempt, preempt_delay: delay * MS, ..config() });
+    let preempted = |millis| {
+        vec![(
+            millis,
+            "take 2s, announce, send 100, Owner: 172.16.64.9 has a lower priority".to_owned(),
+        )]
+    };
+    for (preempt, delay, expected) in [
+        (true, 0, preempted(902)),
+        (true, 2000, preempted(2252)),
+        (false, 0, vec![]),
+    ] {
+        let mut router = Router::new(Config {
+            preempt,
+            preempt_delay: delay * MS,
+            ..config()
+        });
         router.handle(NOON, Input::Start);
         let mut timeline = vec![];
         for millis in (100..2600).step_by(250) {
@@ -403,13 +534,22 @@ fn priority_changes_while_it_waits() {
     hear(&mut router, NOON, 9, &advert(50));
     router.handle(NOON, Input::Priority(50));
     let silent = "take 2s, announce, send 50, Owner: no advert from 172.16.64.9 any more";
-    assert_eq!(run(&mut router, NOON + 2000 * MS).get(1), Some(&(951, silent.to_owned())), "not better any more");
+    assert_eq!(
+        run(&mut router, NOON + 2000 * MS).get(1),
+        Some(&(951, silent.to_owned())),
+        "not better any more"
+    );
     let mut router = following();
     router.handle(NOON, Input::Priority(0));
     assert_eq!(router.config().priority, 1);
     router.handle(NOON, Input::Priority(255));
     assert_eq!(router.config().priority, 254);
-    assert_eq!(run(&mut router, NOON + 760 * MS).last().map(|(millis, _)| *millis), Some(751));
+    assert_eq!(
+        run(&mut router, NOON + 760 * MS)
+            .last()
+            .map(|(millis, _)| *millis),
+        Some(751)
+    );
 }
 
 #[test]
@@ -424,7 +564,10 @@ fn nobody_comes_when_it_leaves() {
         (since(750), "send 0"),
         (since(1000), "drop, Stopped: asked to stop, released"),
     ];
-    assert_eq!(timeline, expected.map(|(time, text)| (time, text.to_owned())));
+    assert_eq!(
+        timeline,
+        expected.map(|(time, text)| (time, text.to_owned()))
+    );
     router.handle(start + 6000 * MS, Input::LinkUp);
     assert_eq!(router.role(), Role::Stopped, "it takes no more part");
     router.handle(start + 6000 * MS, Input::Start);
@@ -449,7 +592,11 @@ fn an_owner_that_did_not_run_says_nothing_and_waits() {
     assert_eq!(short(&outputs), "drop, Standby: did not run for 751.0ms");
     let mut router = owner();
     let outputs = router.handle(awake - MS, Input::Tick);
-    assert_eq!(short(&outputs), "take 2s, send 100", "late, but nobody has taken over yet");
+    assert_eq!(
+        short(&outputs),
+        "take 2s, send 100",
+        "late, but nobody has taken over yet"
+    );
 }
 
 #[test]
@@ -459,23 +606,55 @@ fn nobody_makes_us_flood_the_link() {
     let (mut sent, mut announced, mut conflicts) = (0, 0, 0);
     for millis in 0..2000 {
         let mut outputs = hear(&mut router, now + millis * MS, 4, &advert(50));
-        outputs.extend(router.handle(now + millis * MS, Input::Claimed { address: ip(58), by: [2; 6] }));
+        outputs.extend(router.handle(
+            now + millis * MS,
+            Input::Claimed {
+                address: ip(58),
+                by: [2; 6],
+            },
+        ));
         outputs.extend(router.handle(now + millis * MS, Input::Tick));
-        sent += outputs.iter().filter(|output| matches!(output, Output::Send(_))).count();
-        announced += outputs.iter().filter(|output| matches!(output, Output::Announce)).count();
-        conflicts += outputs.iter().filter(|output| matches!(output, Output::Conflict(_))).count();
+        sent += outputs
+            .iter()
+            .filter(|output| matches!(output, Output::Send(_)))
+            .count();
+        announced += outputs
+            .iter()
+            .filter(|output| matches!(output, Output::Announce))
+            .count();
+        conflicts += outputs
+            .iter()
+            .filter(|output| matches!(output, Output::Conflict(_)))
+            .count();
     }
     assert!((8..=32).contains(&sent), "{sent} adverts in 8 intervals");
-    assert!((2..=3).contains(&announced) && conflicts <= announced, "{announced} announcements in two seconds");
-    assert_eq!(router.handle(now, Input::Claimed { address: ip(77), by: [2; 6] }), [], "not ours");
+    assert!(
+        (2..=3).contains(&announced) && conflicts <= announced,
+        "{announced} announcements in two seconds"
+    );
+    assert_eq!(
+        router.handle(
+            now,
+            Input::Claimed {
+                address: ip(77),
+                by: [2; 6]
+            }
+        ),
+        [],
+        "not ours"
+    );
 }
 
 #[test]
 fn peers_get_an_advert_each() {
-    let mut router = Router::new(Config { peers: vec![ip(6), ip(9)], ..config() });
+    let mut router = Router::new(Config {
+        peers: vec![ip(6), ip(9)],
+        ..config()
+    });
     router.handle(NOON, Input::Start);
     let timeline = run(&mut router, NOON + 903 * MS);
-    let sent = "take 2s, announce, send 100 to 172.16.64.6, send 100 to 172.16.64.9, Owner: no advert from anybody";
+    let sent = "take 2s, announce, send 100 to 172.16.64.6, send 100 to 172.16.64.9, Owner: no \
+                advert from anybody";
     assert_eq!(timeline.last(), Some(&(902, sent.to_owned())));
     let outputs = router.handle(NOON + 1153 * MS, Input::Tick);
     let payloads: Vec<_> = outputs
@@ -492,33 +671,137 @@ fn peers_get_an_advert_each() {
 fn what_is_not_for_us_is_named() {
     let group = packet::GROUP_V4.into();
     let from = ip(9);
-    let unicast = Config { peers: vec![ip(6)], ..config() };
-    let secret = Config { version: Version::V2, password: Some(*b"password"), interval: 1000 * MS, ..config() };
-    let v2 = Advert { version: Version::V2, interval: 1000 * MS, ..advert(50) };
-    let signed = Advert { password: Some(*b"password"), ..v2.clone() };
+    let unicast = Config {
+        peers: vec![ip(6)],
+        ..config()
+    };
+    let secret = Config {
+        version: Version::V2,
+        password: Some(*b"password"),
+        interval: 1000 * MS,
+        ..config()
+    };
+    let v2 = Advert {
+        version: Version::V2,
+        interval: 1000 * MS,
+        ..advert(50)
+    };
+    let signed = Advert {
+        password: Some(*b"password"),
+        ..v2.clone()
+    };
     let both = vec![ip(77), ip(58)];
-    type Case<'a> = (&'a str, &'a Config, IpAddr, IpAddr, u8, Advert, Option<Refused>);
+    type Case<'a> = (
+        &'a str,
+        &'a Config,
+        IpAddr,
+        IpAddr,
+        u8,
+        Advert,
+        Option<Refused>,
+    );
     let cases: [Case<'_>; 14] = [
         ("fine", &config(), from, group, 255, advert(50), None),
-        ("routed", &config(), from, group, 254, advert(50), Some(Refused::Hops(254))),
-        ("to us alone", &config(), from, ip(5), 255, advert(50), Some(Refused::Destination(ip(5)))),
-        ("our own", &config(), ip(5), group, 255, advert(50), Some(Refused::OwnAddress)),
-        ("version", &config(), from, group, 255, v2.clone(), Some(Refused::Version(Version::V2))),
-        ("id", &config(), from, group, 255, Advert { vrid: 60, ..advert(50) }, Some(Refused::OtherRouter(60))),
+        (
+            "routed",
+            &config(),
+            from,
+            group,
+            254,
+            advert(50),
+            Some(Refused::Hops(254)),
+        ),
+        (
+            "to us alone",
+            &config(),
+            from,
+            ip(5),
+            255,
+            advert(50),
+            Some(Refused::Destination(ip(5))),
+        ),
+        (
+            "our own",
+            &config(),
+            ip(5),
+            group,
+            255,
+            advert(50),
+            Some(Refused::OwnAddress),
+        ),
+        (
+            "version",
+            &config(),
+            from,
+            group,
+            255,
+            v2.clone(),
+            Some(Refused::Version(Version::V2)),
+        ),
+        (
+            "id",
+            &config(),
+            from,
+            group,
+            255,
+            Advert {
+                vrid: 60,
+                ..advert(50)
+            },
+            Some(Refused::OtherRouter(60)),
+        ),
         (
             "accident",
             &config(),
             from,
             group,
             255,
-            Advert { addresses: vec![ip(77)], ..advert(50) },
+            Advert {
+                addresses: vec![ip(77)],
+                ..advert(50)
+            },
             Some(Refused::OtherAddresses(vec![ip(77)])),
         ),
-        ("one address more", &config(), from, group, 255, Advert { addresses: both, ..advert(50) }, None),
-        ("stranger", &unicast, from, ip(5), 255, advert(50), Some(Refused::UnknownPeer)),
+        (
+            "one address more",
+            &config(),
+            from,
+            group,
+            255,
+            Advert {
+                addresses: both,
+                ..advert(50)
+            },
+            None,
+        ),
+        (
+            "stranger",
+            &unicast,
+            from,
+            ip(5),
+            255,
+            advert(50),
+            Some(Refused::UnknownPeer),
+        ),
         ("peer, routed", &unicast, ip(6), ip(5), 60, advert(50), None),
-        ("peer, to all", &unicast, ip(6), group, 255, advert(50), Some(Refused::Destination(group))),
-        ("no password", &secret, from, group, 255, v2, Some(Refused::Password)),
+        (
+            "peer, to all",
+            &unicast,
+            ip(6),
+            group,
+            255,
+            advert(50),
+            Some(Refused::Destination(group)),
+        ),
+        (
+            "no password",
+            &secret,
+            from,
+            group,
+            255,
+            v2,
+            Some(Refused::Password),
+        ),
         ("password", &secret, from, group, 255, signed.clone(), None),
         (
             "interval",
@@ -526,7 +809,10 @@ fn what_is_not_for_us_is_named() {
             from,
             group,
             255,
-            Advert { interval: 2000 * MS, ..signed },
+            Advert {
+                interval: 2000 * MS,
+                ..signed
+            },
             Some(Refused::Interval(2000 * MS)),
         ),
     ];
@@ -534,12 +820,31 @@ fn what_is_not_for_us_is_named() {
         let mut router = Router::new(config.clone());
         router.handle(NOON, Input::Start);
         let payload = advert.encode(from, to);
-        let outputs = router.handle(NOON, Input::Packet { from, to, hops, payload: &payload });
-        let expected = why.map_or(Output::Heard { from, advert }, |why| Output::Ignored { from, why });
+        let outputs = router.handle(
+            NOON,
+            Input::Packet {
+                from,
+                to,
+                hops,
+                payload: &payload,
+            },
+        );
+        let expected = why.map_or(Output::Heard { from, advert }, |why| Output::Ignored {
+            from,
+            why,
+        });
         assert_eq!(outputs, [expected], "{name}");
     }
     let mut router = standby();
-    let outputs = router.handle(NOON, Input::Packet { from, to: group, hops: 255, payload: &[0x31] });
+    let outputs = router.handle(
+        NOON,
+        Input::Packet {
+            from,
+            to: group,
+            hops: 255,
+            payload: &[0x31],
+        },
+    );
     let why = Refused::Malformed(Malformed::Length { have: 1, need: 8 });
     assert_eq!(outputs, [Output::Ignored { from, why }]);
 }
@@ -549,17 +854,91 @@ fn configurations_that_cannot_work_are_named() {
     let v6 = "fe80::5".parse().unwrap();
     assert_eq!(config().check(), Ok(()));
     let cases = [
-        (Config { vrid: 0, ..config() }, Unfit::Vrid),
-        (Config { priority: 0, ..config() }, Unfit::Priority(0)),
-        (Config { priority: 255, ..config() }, Unfit::Priority(255)),
-        (Config { addresses: vec![], ..config() }, Unfit::Addresses(0)),
-        (Config { own: v6, ..config() }, Unfit::Family { address: ip(58), own: v6 }),
-        (Config { peers: vec![v6], ..config() }, Unfit::Family { address: v6, own: ip(5) }),
-        (Config { version: Version::V2, own: v6, addresses: vec![v6], ..config() }, Unfit::Version2),
-        (Config { password: Some([0; 8]), ..config() }, Unfit::Password),
-        (Config { interval: 5 * MS, ..config() }, Unfit::Interval(5 * MS)),
-        (Config { version: Version::V2, ..config() }, Unfit::Interval(250 * MS)),
-        (Config { peers: vec![ip(5)], ..config() }, Unfit::Peer(ip(5))),
+        (
+            Config {
+                vrid: 0,
+                ..config()
+            },
+            Unfit::Vrid,
+        ),
+        (
+            Config {
+                priority: 0,
+                ..config()
+            },
+            Unfit::Priority(0),
+        ),
+        (
+            Config {
+                priority: 255,
+                ..config()
+            },
+            Unfit::Priority(255),
+        ),
+        (
+            Config {
+                addresses: vec![],
+                ..config()
+            },
+            Unfit::Addresses(0),
+        ),
+        (
+            Config {
+                own: v6,
+                ..config()
+            },
+            Unfit::Family {
+                address: ip(58),
+                own: v6,
+            },
+        ),
+        (
+            Config {
+                peers: vec![v6],
+                ..config()
+            },
+            Unfit::Family {
+                address: v6,
+                own: ip(5),
+            },
+        ),
+        (
+            Config {
+                version: Version::V2,
+                own: v6,
+                addresses: vec![v6],
+                ..config()
+            },
+            Unfit::Version2,
+        ),
+        (
+            Config {
+                password: Some([0; 8]),
+                ..config()
+            },
+            Unfit::Password,
+        ),
+        (
+            Config {
+                interval: 5 * MS,
+                ..config()
+            },
+            Unfit::Interval(5 * MS),
+        ),
+        (
+            Config {
+                version: Version::V2,
+                ..config()
+            },
+            Unfit::Interval(250 * MS),
+        ),
+        (
+            Config {
+                peers: vec![ip(5)],
+                ..config()
+            },
+            Unfit::Peer(ip(5)),
+        ),
     ];
     for (config, unfit) in cases {
         assert_eq!(config.check(), Err(unfit));

@@ -3,9 +3,11 @@
 use crate::packet::Version;
 use std::time::Duration;
 
-/// How early the kernel may remove an address (a quarter of a second), and how late an advert may be that still saves it.
+/// How early the kernel may remove an address (a quarter of a second), and how late an advert may
+/// be that still saves it.
 const KERNEL_MARGIN: Duration = Duration::from_millis(350);
-/// On a busy machine who is to take over may be late, however short the interval; who leaves serves until then.
+/// On a busy machine who is to take over may be late, however short the interval; who leaves serves
+/// until then.
 const SHORTEST_LEAVE: Duration = Duration::from_secs(1);
 
 /// So that of several who wait, the one with the highest priority is first.
@@ -32,22 +34,26 @@ pub fn attention(interval: Duration) -> Duration {
     interval * 5 / 4
 }
 
-/// A standby that did not run for longer than this has missed something; with less, it missed one advert at most.
+/// A standby that did not run for longer than this has missed something; with less, it missed one
+/// advert at most.
 pub fn inattention(interval: Duration) -> Duration {
     interval * 7 / 4
 }
 
-/// For how long the kernel keeps the address without a word from us, in whole seconds: until the slowest of the others has
-/// taken over, and not so short that an owner which is late but within its patience loses it. With a refresh every quarter of
-/// it, that is two intervals and a quarter.
+/// For how long the kernel keeps the address without a word from us, in whole seconds: until the
+/// slowest of the others has taken over, and not so short that an owner which is late but within
+/// its patience loses it. With a refresh every quarter of it, that is two intervals and a quarter.
 pub fn lifetime(version: Version, interval: Duration) -> Duration {
     let late = patience(interval) + KERNEL_MARGIN;
     let late_after_refresh = (2 * interval + KERNEL_MARGIN) * 4 / 3;
-    let enough = silence(version, interval, 1).max(late).max(late_after_refresh);
+    let enough = silence(version, interval, 1)
+        .max(late)
+        .max(late_after_refresh);
     Duration::from_secs(enough.as_nanos().div_ceil(1_000_000_000) as u64)
 }
 
-/// Who leaves says so this often, should one get lost: everybody who heard it has taken over before the next.
+/// Who leaves says so this often, should one get lost: everybody who heard it has taken over before
+/// the next.
 pub fn leave_again(version: Version, interval: Duration) -> Duration {
     match version {
         Version::V2 => Duration::from_secs(1),

@@ -1,4 +1,5 @@
-//! One machine: a process with a router in it, a kernel that has the address for a time, a link and a clock.
+//! One machine: a process with a router in it, a kernel that has the address for a time, a link and
+//! a clock.
 
 use portico_vrrp::{Config, Role, Router, Time};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What happens to the machines: storms in which anything goes, calms in which they must settle, and one planned event at a
-//! time of which the outcome is known.
+//! What happens to the machines: storms in which anything goes, calms in which they must settle,
+//! and one planned event at a time of which the outcome is known.
 
 use crate::node::Process;
 use crate::random::Random;
@@ -35,7 +35,11 @@ pub fn run(seed: u64, traced: bool) -> World {
 }
 
 fn configs(random: &mut Random) -> Vec<Config> {
-    let version = if random.percent(20) { Version::V2 } else { Version::V3 };
+    let version = if random.percent(20) {
+        Version::V2
+    } else {
+        Version::V3
+    };
     let v6 = version == Version::V3 && random.percent(30);
     let millis = match version {
         Version::V2 => random.pick(&[1000, 2000]),
@@ -67,9 +71,17 @@ fn configs(random: &mut Random) -> Vec<Config> {
             },
             interval,
             preempt: if preempt { true } else { random.percent(50) },
-            preempt_delay: if random.percent(70) { Duration::ZERO } else { random.upto(10 * interval) },
+            preempt_delay: if random.percent(70) {
+                Duration::ZERO
+            } else {
+                random.upto(10 * interval)
+            },
             password: (version == Version::V2).then_some(*b"password"),
-            peers: if unicast { (0..count).filter(|peer| *peer != node).map(own).collect() } else { vec![] },
+            peers: if unicast {
+                (0..count).filter(|peer| *peer != node).map(own).collect()
+            } else {
+                vec![]
+            },
         }
     };
     (0..count).map(one).collect()
@@ -77,19 +89,42 @@ fn configs(random: &mut Random) -> Vec<Config> {
 
 /// Delays are small against the interval, or it would be chosen too short.
 fn network(random: &mut Random, configs: &[Config]) -> Network {
-    let interval = configs.iter().map(|config| config.interval).min().unwrap_or_default();
+    let interval = configs
+        .iter()
+        .map(|config| config.interval)
+        .min()
+        .unwrap_or_default();
     let exact = random.percent(40);
     let least_delay = random.upto(interval / 100);
-    let most_delay = if exact { least_delay } else { least_delay + random.upto(interval / 4) };
-    let late = if exact { Duration::ZERO } else { random.upto(interval / 20) };
-    Network { least_delay, most_delay, loss: 0, in_a_row: 0, twice: 0, late }
+    let most_delay = if exact {
+        least_delay
+    } else {
+        least_delay + random.upto(interval / 4)
+    };
+    let late = if exact {
+        Duration::ZERO
+    } else {
+        random.upto(interval / 20)
+    };
+    Network {
+        least_delay,
+        most_delay,
+        loss: 0,
+        in_a_row: 0,
+        twice: 0,
+        late,
+    }
 }
 
 fn storm(world: &mut World) {
     world.note(|| "--- storm".into());
     world.guarded.clear();
     let heavy = world.random.percent(50);
-    (world.network.loss, world.network.in_a_row) = if heavy { (world.random.below(90), HEAVY) } else { (30, 2) };
+    (world.network.loss, world.network.in_a_row) = if heavy {
+        (world.random.below(90), HEAVY)
+    } else {
+        (30, 2)
+    };
     world.network.twice = world.random.pick(&[0, 20]);
     for _ in 0..5 + world.random.below(20) {
         fault(world);
@@ -142,7 +177,11 @@ fn jump(world: &mut World, node: usize, by: Duration) {
 /// Everybody is in one of up to three parts, and hears exactly the others in it.
 fn part(world: &mut World) {
     let parts = world.random.pick(&[1, 1, 1, 2, 3]);
-    let of: Vec<usize> = world.nodes.iter().map(|_| world.random.below(parts)).collect();
+    let of: Vec<usize> = world
+        .nodes
+        .iter()
+        .map(|_| world.random.below(parts))
+        .collect();
     for a in 0..of.len() {
         for b in 0..of.len() {
             world.cut[a][b] = of[a] != of[b];
@@ -155,7 +194,10 @@ fn part(world: &mut World) {
 fn parts(world: &World) -> Vec<Vec<usize>> {
     let mut parts: Vec<Vec<usize>> = vec![];
     for node in (0..world.nodes.len()).filter(|node| world.nodes[*node].takes_part()) {
-        match parts.iter_mut().find(|part| world.hear_each_other(part[0], node)) {
+        match parts
+            .iter_mut()
+            .find(|part| world.hear_each_other(part[0], node))
+        {
             Some(part) => part.push(node),
             None => parts.push(vec![node]),
         }
@@ -166,7 +208,8 @@ fn parts(world: &World) -> Vec<Vec<usize>> {
 fn calm(world: &mut World) {
     world.note(|| "--- calm".into());
     world.guarded.clear();
-    let exact = world.network.most_delay == world.network.least_delay && world.network.late.is_zero();
+    let exact =
+        world.network.most_delay == world.network.least_delay && world.network.late.is_zero();
     world.network.in_a_row = world.random.below(if exact { 3 } else { 2 });
     world.network.loss = 40;
     world.forget_overlaps();
@@ -220,7 +263,11 @@ fn settled(world: &mut World) {
             other.router.config().preempt && other.priority > world.nodes[owner].priority
         });
         if let Some(better) = better {
-            return world.fail(format!("in the end {} has it, not {}", name(owner), name(*better)));
+            return world.fail(format!(
+                "in the end {} has it, not {}",
+                name(owner),
+                name(*better)
+            ));
         }
     }
 }
@@ -233,7 +280,9 @@ fn planned(world: &mut World) {
     }
     let part = world.random.pick(&(0..all.len()).collect::<Vec<_>>());
     let part = &all[part];
-    let Some(owner) = part.iter().copied().find(|node| world.nodes[*node].owns()) else { return };
+    let Some(owner) = part.iter().copied().find(|node| world.nodes[*node].owns()) else {
+        return;
+    };
     let others: Vec<usize> = part.iter().copied().filter(|node| *node != owner).collect();
     world.became_owner.clear();
     world.released.clear();
@@ -257,22 +306,34 @@ fn planned(world: &mut World) {
     }
 }
 
-/// The owner is gone without a word: somebody follows in time, and if there is a first one, only that one.
+/// The owner is gone without a word: somebody follows in time, and if there is a first one, only
+/// that one.
 fn lose(world: &mut World, owner: usize, others: &[usize], how: fn(&mut World, usize)) {
     world.note(|| format!("--- {} is lost", name(owner)));
     world.count("owner lost");
     world.guarded.clear();
-    let part: Vec<u8> = others.iter().map(|node| world.nodes[*node].priority).collect();
+    let part: Vec<u8> = others
+        .iter()
+        .map(|node| world.nodes[*node].priority)
+        .collect();
     how(world, owner);
     settle(world);
     let first = part.iter().max().copied().unwrap_or_default();
-    let clear = part.iter().filter(|priority| !world.is_clearly_first(first, **priority)).count() <= 1;
+    let clear = part
+        .iter()
+        .filter(|priority| !world.is_clearly_first(first, **priority))
+        .count()
+        <= 1;
     if world.network.in_a_row == 0 && clear && world.became_owner.len() > 1 {
-        world.fail(format!("{:?} took over, where one was clearly first", world.became_owner));
+        world.fail(format!(
+            "{:?} took over, where one was clearly first",
+            world.became_owner
+        ));
     }
 }
 
-/// The owner's process stops, or its machine: when it goes on, another has the address and keeps it for now.
+/// The owner's process stops, or its machine: when it goes on, another has the address and keeps it
+/// for now.
 fn sleep(world: &mut World, owner: usize, others: &[usize]) {
     world.note(|| format!("--- {} sleeps", name(owner)));
     world.count("owner slept");
@@ -290,9 +351,16 @@ fn sleep(world: &mut World, owner: usize, others: &[usize]) {
     world.resume(owner);
     let woke_as_owner = world.nodes[owner].owns();
     if woke_as_owner {
-        world.fail(format!("{} slept, and still is the owner: {before:?}", name(owner)));
+        world.fail(format!(
+            "{} slept, and still is the owner: {before:?}",
+            name(owner)
+        ));
     }
-    if others.is_empty() { settle(world) } else { keep(world) }
+    if others.is_empty() {
+        settle(world)
+    } else {
+        keep(world)
+    }
 }
 
 fn release(world: &mut World, owner: usize, others: &[usize]) {
@@ -310,11 +378,18 @@ fn release(world: &mut World, owner: usize, others: &[usize]) {
     };
     world.run_for(bound + 3 * world.network.late);
     match world.released.first().copied() {
-        None => world.fail(format!("{} did not come to an end within {bound:?}", name(owner))),
+        None => world.fail(format!(
+            "{} did not come to an end within {bound:?}",
+            name(owner)
+        )),
         Some(time) => world.note(|| format!("given up within {:?}", time - start)),
     }
     world.kill(owner);
-    if world.guarded.is_empty() { settle(world) } else { keep(world) }
+    if world.guarded.is_empty() {
+        settle(world)
+    } else {
+        keep(world)
+    }
 }
 
 /// One that has not the address does not run for a while: nobody else notices.
@@ -364,11 +439,17 @@ fn claim(world: &mut World) {
 
 /// One more takes part: it takes over only if it may.
 fn join(world: &mut World) {
-    let Some(node) = (0..world.nodes.len()).find(|node| !world.nodes[*node].takes_part()) else { return };
+    let Some(node) = (0..world.nodes.len()).find(|node| !world.nodes[*node].takes_part()) else {
+        return;
+    };
     let newcomer = world.nodes[node].router.config().clone();
     let up = !world.nodes[node].link;
-    let mut part = parts(world).into_iter().filter(|part| !world.cut[part[0]][node]);
-    let owner = part.next().and_then(|part| part.into_iter().find(|node| world.nodes[*node].owns()));
+    let mut part = parts(world)
+        .into_iter()
+        .filter(|part| !world.cut[part[0]][node]);
+    let owner = part
+        .next()
+        .and_then(|part| part.into_iter().find(|node| world.nodes[*node].owns()));
     world.note(|| format!("--- {} joins", name(node)));
     world.count("joined");
     if up {
@@ -376,23 +457,34 @@ fn join(world: &mut World) {
         world.run_for(world.network.late);
     }
     world.start(node);
-    let Some(owner) = owner else { return settle(world) };
+    let Some(owner) = owner else {
+        return settle(world);
+    };
     let may = newcomer.preempt && newcomer.priority > world.nodes[owner].priority;
     world.became_owner.clear();
     world.guarded = parts(world);
-    // One with a shorter interval does not wait long enough for the first advert of an owner with a longer one, and losses
-    // of two owners, one after the other, add up.
+    // One with a shorter interval does not wait long enough for the first advert of an owner with a
+    // longer one, and losses of two owners, one after the other, add up.
     let sure = world.network.in_a_row == 0
-        && world.nodes.iter().all(|other| other.router.config().interval == newcomer.interval);
+        && world
+            .nodes
+            .iter()
+            .all(|other| other.router.config().interval == newcomer.interval);
     world.run_for(newcomer.preempt_delay);
     if sure && !newcomer.preempt_delay.is_zero() && !world.became_owner.is_empty() {
-        world.fail(format!("{:?} did not wait for {:?}", world.became_owner, newcomer.preempt_delay));
+        world.fail(format!(
+            "{:?} did not wait for {:?}",
+            world.became_owner, newcomer.preempt_delay
+        ));
     }
     world.run_for(world.settle_bound());
     settled(world);
     let expected: &[usize] = if may { &[node] } else { &[] };
     if sure && world.became_owner != expected {
-        world.fail(format!("{:?} took over, not {expected:?}", world.became_owner));
+        world.fail(format!(
+            "{:?} took over, not {expected:?}",
+            world.became_owner
+        ));
     }
     hold_still(world);
 }

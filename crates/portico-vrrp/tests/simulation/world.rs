@@ -18,12 +18,32 @@ pub const HEAVY: usize = usize::MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    Tick { node: usize, generation: u64 },
-    Arrive { node: usize, from: IpAddr, to: IpAddr, payload: Rc<[u8]> },
-    Claimed { node: usize, by: usize },
-    Link { node: usize, up: bool },
-    Expire { node: usize, generation: u64 },
-    Resume { node: usize, generation: u64 },
+    Tick {
+        node: usize,
+        generation: u64,
+    },
+    Arrive {
+        node: usize,
+        from: IpAddr,
+        to: IpAddr,
+        payload: Rc<[u8]>,
+    },
+    Claimed {
+        node: usize,
+        by: usize,
+    },
+    Link {
+        node: usize,
+        up: bool,
+    },
+    Expire {
+        node: usize,
+        generation: u64,
+    },
+    Resume {
+        node: usize,
+        generation: u64,
+    },
 }
 
 /// What the network does to packets.
@@ -147,7 +167,8 @@ impl World {
             }
             Event::Arrive { node, .. } | Event::Claimed { node, .. } | Event::Link { node, .. } => {
                 let machine = &mut self.nodes[node];
-                let keeps = matches!(event, Event::Link { .. }) || machine.process == Process::Stopped;
+                let keeps =
+                    matches!(event, Event::Link { .. }) || machine.process == Process::Stopped;
                 match machine.process {
                     Process::Running => self.deliver(event),
                     Process::Stopped | Process::Frozen if keeps && machine.inbox.len() < 200 => {
@@ -161,12 +182,31 @@ impl World {
 
     fn deliver(&mut self, event: Event) {
         match event {
-            Event::Arrive { node, from, to, payload } if self.nodes[node].link => {
-                self.handle(node, Input::Packet { from, to, hops: 255, payload: &payload });
+            Event::Arrive {
+                node,
+                from,
+                to,
+                payload,
+            } if self.nodes[node].link => {
+                self.handle(
+                    node,
+                    Input::Packet {
+                        from,
+                        to,
+                        hops: 255,
+                        payload: &payload,
+                    },
+                );
             }
             Event::Claimed { node, by } => {
                 let address = self.nodes[node].router.config().addresses[0];
-                self.handle(node, Input::Claimed { address, by: [2, 0, 0, 0, 0, by as u8] });
+                self.handle(
+                    node,
+                    Input::Claimed {
+                        address,
+                        by: [2, 0, 0, 0, 0, by as u8],
+                    },
+                );
             }
             Event::Link { node, up: true } => self.handle(node, Input::LinkUp),
             Event::Link { node, up: false } => self.handle(node, Input::LinkDown),
@@ -176,7 +216,10 @@ impl World {
 
     fn expire(&mut self, node: usize, generation: u64) {
         let (now, machine) = (self.now, &mut self.nodes[node]);
-        let due = machine.address.as_ref().is_some_and(|held| held.generation == generation && now >= held.until);
+        let due = machine
+            .address
+            .as_ref()
+            .is_some_and(|held| held.generation == generation && now >= held.until);
         if !due || machine.process == Process::Frozen {
             return; // a machine that stands still looks at it when it goes on
         }
@@ -185,7 +228,10 @@ impl World {
         self.count("kernel removed the address");
         self.note(|| format!("{} its kernel removes the address", name(node)));
         if owns {
-            self.fail(format!("the kernel removed the address of {}, an owner that runs", name(node)));
+            self.fail(format!(
+                "the kernel removed the address of {}, an owner that runs",
+                name(node)
+            ));
         }
     }
 
@@ -215,7 +261,12 @@ impl World {
         if !self.nodes[node].runs() {
             return;
         }
-        self.note(|| format!("{} is {how:?} for {time:?}, clock goes on: {clock_goes_on}", name(node)));
+        self.note(|| {
+            format!(
+                "{} is {how:?} for {time:?}, clock goes on: {clock_goes_on}",
+                name(node)
+            )
+        });
         let machine = &mut self.nodes[node];
         machine.process = how;
         machine.clock_goes_on = clock_goes_on || how == Process::Stopped;
@@ -235,7 +286,11 @@ impl World {
         }
         machine.process = Process::Running;
         machine.pauses += 1;
-        let stood = if machine.clock_goes_on { Duration::ZERO } else { now - machine.paused_at };
+        let stood = if machine.clock_goes_on {
+            Duration::ZERO
+        } else {
+            now - machine.paused_at
+        };
         machine.stand_still(stood);
         if frozen && let Some(held) = &mut machine.address {
             held.until += stood;
@@ -282,13 +337,19 @@ impl World {
         self.order_tick(node);
         let machine = &self.nodes[node];
         if (machine.router.role() == Role::Owner) != machine.address.is_some() {
-            self.fail(format!("{} is {:?}, and the address is not so", name(node), machine.router.role()));
+            self.fail(format!(
+                "{} is {:?}, and the address is not so",
+                name(node),
+                machine.router.role()
+            ));
         }
     }
 
     fn order_tick(&mut self, node: usize) {
         self.nodes[node].tick += 1;
-        let Some(deadline) = self.nodes[node].router.deadline() else { return };
+        let Some(deadline) = self.nodes[node].router.deadline() else {
+            return;
+        };
         let late = self.random.upto(self.network.late);
         let time = self.nodes[node].when(deadline).max(self.now) + late;
         let generation = self.nodes[node].tick;
@@ -304,15 +365,21 @@ impl World {
                 }
             }
             Output::SendTo(peer, payload) => {
-                let to = self.nodes.iter().position(|other| other.router.config().own == *peer);
-                to.into_iter().for_each(|to| self.transmit(node, to, *peer, payload));
+                let to = self
+                    .nodes
+                    .iter()
+                    .position(|other| other.router.config().own == *peer);
+                to.into_iter()
+                    .for_each(|to| self.transmit(node, to, *peer, payload));
             }
             Output::Take { lifetime } => self.take(node, *lifetime),
             Output::Drop => self.nodes[node].address = None,
             Output::Announce => self.announce(node, all),
             Output::Probe => {
                 self.count("probe");
-                let answers = |to: &usize| self.nodes[*to].holds() && *to != node && self.hear_each_other(node, *to);
+                let answers = |to: &usize| {
+                    self.nodes[*to].holds() && *to != node && self.hear_each_other(node, *to)
+                };
                 let holders: Vec<_> = (0..self.nodes.len()).filter(answers).collect();
                 for by in holders {
                     let time = self.now + 2 * self.network.most_delay;
@@ -326,7 +393,10 @@ impl World {
                     self.became_owner.push(node);
                 }
                 if self.quiet {
-                    self.fail(format!("{} became {role:?} without cause: {reason}", name(node)));
+                    self.fail(format!(
+                        "{} became {role:?} without cause: {reason}",
+                        name(node)
+                    ));
                 }
             }
             Output::Conflict(_) => {
@@ -337,7 +407,9 @@ impl World {
                     self.fail(format!("{} tells of conflicts too often", name(node)));
                 }
             }
-            Output::Ignored { why, .. } => self.fail(format!("{} ignored a packet: {why}", name(node))),
+            Output::Ignored { why, .. } => {
+                self.fail(format!("{} ignored a packet: {why}", name(node)))
+            }
             Output::Released => self.released.push(self.now),
             Output::Heard { .. } => {}
         }
@@ -352,12 +424,16 @@ impl World {
     }
 
     fn announce(&mut self, node: usize, all: &[Output]) {
-        let others = (0..self.nodes.len()).filter(|to| *to != node && self.hear_each_other(node, *to));
+        let others =
+            (0..self.nodes.len()).filter(|to| *to != node && self.hear_each_other(node, *to));
         for to in others.collect::<Vec<_>>() {
             let time = self.now + self.network.most_delay;
             self.at(time, Event::Claimed { node: to, by: node });
         }
-        if all.iter().any(|output| matches!(output, Output::Became(..))) {
+        if all
+            .iter()
+            .any(|output| matches!(output, Output::Became(..)))
+        {
             return;
         }
         self.count("defended");
@@ -381,9 +457,19 @@ impl World {
         let source = self.nodes[from].router.config().own;
         let copies = 1 + usize::from(self.random.percent(self.network.twice));
         for _ in 0..copies {
-            let jitter = self.random.upto(self.network.most_delay - self.network.least_delay);
+            let jitter = self
+                .random
+                .upto(self.network.most_delay - self.network.least_delay);
             let time = self.now + self.network.least_delay + jitter;
-            self.at(time, Event::Arrive { node: to, from: source, to: destination, payload: payload.into() });
+            self.at(
+                time,
+                Event::Arrive {
+                    node: to,
+                    from: source,
+                    to: destination,
+                    payload: payload.into(),
+                },
+            );
         }
     }
 
@@ -398,7 +484,10 @@ impl World {
                 self.observe_pair(a, b);
             }
         }
-        let unowned = self.guarded.iter().find(|part| !part.iter().any(|node| self.nodes[*node].owns()));
+        let unowned = self
+            .guarded
+            .iter()
+            .find(|part| !part.iter().any(|node| self.nodes[*node].owns()));
         if let Some(part) = unowned {
             let part: String = part.iter().map(|node| name(*node)).collect();
             self.fail(format!("nobody of {part} owns the address"));
@@ -412,16 +501,28 @@ impl World {
             return;
         }
         let now = self.now;
-        let overlap = self.overlaps.entry((a, b)).or_insert(Overlap { since: now, both_run_since: now });
+        let overlap = self.overlaps.entry((a, b)).or_insert(Overlap {
+            since: now,
+            both_run_since: now,
+        });
         if !self.nodes[a].runs() || !self.nodes[b].runs() {
             overlap.both_run_since = now;
         }
         let overlap = *overlap;
         if now - overlap.both_run_since > self.yield_bound() {
             let longer = now - overlap.both_run_since;
-            self.fail(format!("{} and {} both own the address for {longer:?}", name(a), name(b)));
+            self.fail(format!(
+                "{} and {} both own the address for {longer:?}",
+                name(a),
+                name(b)
+            ));
         } else if now - overlap.since > self.yield_bound() + self.kernel_bound() {
-            self.fail(format!("{} and {} both have the address for {:?}", name(a), name(b), now - overlap.since));
+            self.fail(format!(
+                "{} and {} both have the address for {:?}",
+                name(a),
+                name(b),
+                now - overlap.since
+            ));
         }
     }
 
@@ -431,7 +532,11 @@ impl World {
     }
 
     fn longest(&self, of: impl Fn(&Config) -> Duration) -> Duration {
-        self.nodes.iter().map(|node| of(node.router.config())).max().unwrap_or_default()
+        self.nodes
+            .iter()
+            .map(|node| of(node.router.config()))
+            .max()
+            .unwrap_or_default()
     }
 
     pub fn interval(&self) -> Duration {
@@ -454,7 +559,8 @@ impl World {
         self.silence() + self.network.most_delay + 3 * self.network.late
     }
 
-    /// For who has the lowest priority. The skew is less than a second in version 2, and than an interval in version 3.
+    /// For who has the lowest priority. The skew is less than a second in version 2, and than an
+    /// interval in version 3.
     fn silence(&self) -> Duration {
         3 * self.interval() + self.skew()
     }
@@ -469,7 +575,10 @@ impl World {
     /// Nothing changes any more after so long, if nothing happens.
     pub fn settle_bound(&self) -> Duration {
         let delay = self.longest(|config| config.preempt_delay) + self.skew();
-        let preempted = self.owner_bound() + self.yield_bound() + delay.max(self.silence()) + 2 * self.network.late;
+        let preempted = self.owner_bound()
+            + self.yield_bound()
+            + delay.max(self.silence())
+            + 2 * self.network.late;
         preempted.max(self.kernel_bound()) + self.yield_bound()
     }
 
@@ -477,11 +586,16 @@ impl World {
     pub fn is_clearly_first(&self, first: u8, other: u8) -> bool {
         let config = self.nodes[0].router.config();
         let skew = |priority| timing::skew(config.version, self.least_interval(), priority);
-        skew(other).saturating_sub(skew(first)) > 2 * self.network.most_delay + 4 * self.network.late
+        skew(other).saturating_sub(skew(first))
+            > 2 * self.network.most_delay + 4 * self.network.late
     }
 
     fn least_interval(&self) -> Duration {
-        self.nodes.iter().map(|node| node.router.config().sent_interval()).min().unwrap_or_default()
+        self.nodes
+            .iter()
+            .map(|node| node.router.config().sent_interval())
+            .min()
+            .unwrap_or_default()
     }
 }
 
@@ -507,7 +621,10 @@ fn reason_name(reason: &portico_vrrp::Reason) -> &'static str {
 fn describe(input: &Input<'_>, outputs: &[Output]) -> String {
     let input = match input {
         Input::Packet { from, .. } => format!("hears {from}"),
-        Input::Claimed { by, .. } => format!("sees a claim of {}", if by[5] == 99 { '?' } else { name(by[5].into()) }),
+        Input::Claimed { by, .. } => format!(
+            "sees a claim of {}",
+            if by[5] == 99 { '?' } else { name(by[5].into()) }
+        ),
         other => format!("{other:?}"),
     };
     let outputs: Vec<String> = outputs

@@ -47,15 +47,28 @@ pub struct Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "With {} Services, on this machine, in nftables mode:\n", self.services)?;
+        writeln!(
+            f,
+            "With {} Services, on this machine, in nftables mode:\n",
+            self.services
+        )?;
         let mut table = Table::new(["", "median", "99%", "the kernel's own"]);
         for figure in &self.figures {
             let kernel = figure.kernel_seconds.map(shown).unwrap_or_default();
-            table.row([figure.what.clone(), shown(figure.median_seconds), shown(figure.p99_seconds), kernel]);
+            table.row([
+                figure.what.clone(),
+                shown(figure.median_seconds),
+                shown(figure.p99_seconds),
+                kernel,
+            ]);
         }
         write!(f, "{table}")?;
         if !self.optimised {
-            write!(f, "\nThis program was built without optimisation: `cargo build --release` is some times faster.")?;
+            write!(
+                f,
+                "\nThis program was built without optimisation: `cargo build --release` is some \
+                 times faster."
+            )?;
         }
         Ok(())
     }
@@ -78,8 +91,16 @@ mod tests {
         let times: Vec<Duration> = (1..=100).rev().map(Duration::from_millis).collect();
         let figure = Figure::new("new Service live", &times, Some(Duration::from_micros(90)));
         assert_eq!((figure.median_seconds, figure.p99_seconds), (0.05, 0.099));
-        let text = Figures { services: 1000, optimised: false, figures: vec![figure] }.to_string();
-        assert!(text.contains("new Service live   50.00 ms   99.00 ms   90.0 µs"), "{text}");
+        let text = Figures {
+            services: 1000,
+            optimised: false,
+            figures: vec![figure],
+        }
+        .to_string();
+        assert!(
+            text.contains("new Service live   50.00 ms   99.00 ms   90.0 µs"),
+            "{text}"
+        );
         assert!(text.contains("without optimisation"));
         assert_eq!(Figure::new("nothing", &[], None).median_seconds, 0.0);
     }

@@ -1,4 +1,5 @@
-//! `portico bench`: how soon connections follow the API on this machine, in network namespaces of its own. `make bench-node` measures more.
+//! `portico bench`: how soon connections follow the API on this machine, in network namespaces of
+//! its own. `make bench-node` measures more.
 
 mod figures;
 mod rig;
@@ -35,14 +36,25 @@ fn time(text: &str) -> Result<Duration, String> {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if !crate::up::is_root() {
-        bail!("portico bench makes network namespaces, which only root may: run it again with sudo");
+        bail!(
+            "portico bench makes network namespaces, which only root may: run it again with sudo"
+        );
     }
     let services = arguments.services as usize;
     let figures = crate::runtime()?.block_on(async {
         let measured = tokio::time::timeout(arguments.at_most, measure(services)).await;
-        measured.with_context(|| format!("not done within {:?}: try fewer --services", arguments.at_most))?
+        measured.with_context(|| {
+            format!(
+                "not done within {:?}: try fewer --services",
+                arguments.at_most
+            )
+        })?
     })?;
-    arguments.output.print(&Figures { services, optimised: !cfg!(debug_assertions), figures })
+    arguments.output.print(&Figures {
+        services,
+        optimised: !cfg!(debug_assertions),
+        figures,
+    })
 }
 
 async fn measure(services: usize) -> anyhow::Result<Vec<Figure>> {
@@ -64,18 +76,30 @@ async fn measure(services: usize) -> anyhow::Result<Vec<Figure>> {
         times.push(rig.new_service(times.len()).await?);
         tokio::time::sleep(PAUSE).await;
     }
-    figures.push(Figure::new("new Service live", &times, Some(each(rig.kernel().await? - before, times.len()))));
+    figures.push(Figure::new(
+        "new Service live",
+        &times,
+        Some(each(rig.kernel().await? - before, times.len())),
+    ));
     times.clear();
     let (started, before) = (Instant::now(), rig.kernel().await?);
     while times.len() < CHANGES && started.elapsed() < TIME_FOR_CHANGES {
         times.push(rig.move_endpoint((times.len() + 1) % 2).await?);
         tokio::time::sleep(PAUSE).await;
     }
-    figures.push(Figure::new("moved endpoint live", &times, Some(each(rig.kernel().await? - before, times.len()))));
+    figures.push(Figure::new(
+        "moved endpoint live",
+        &times,
+        Some(each(rig.kernel().await? - before, times.len())),
+    ));
     let (through, mut direct) = rig.connections(CONNECTIONS).await?;
     direct.sort();
     let without = direct.get(direct.len() / 2).copied();
-    figures.push(Figure::new("connection through a Service", &through, without));
+    figures.push(Figure::new(
+        "connection through a Service",
+        &through,
+        without,
+    ));
     Ok(figures)
 }
 

@@ -37,65 +37,111 @@ pub struct Rig {
 
 impl Rig {
     pub async fn start() -> anyhow::Result<Rig> {
-        let folder = tempfile::Builder::new().prefix("portico-bench-").tempdir()?;
-        let lab = Lab::new().context("cannot make the network: are network namespaces, veth and bridges there?")?;
+        let folder = tempfile::Builder::new()
+            .prefix("portico-bench-")
+            .tempdir()?;
+        let lab = Lab::new()
+            .context("cannot make the network: are network namespaces, veth and bridges there?")?;
         let node = lab.host(PLACES[0].node).context("there is a node")?.clone();
         let mut demo = Demo::new(lab, folder.path().to_owned())?;
         let client = demo.start_api(relay::Relay::bind(0).await?).await?;
         objects::apply_all(&client).await?;
-        create(&client, SLICES, &slice(SENTINEL, &[PLACES[0].pod_address.into()])).await?;
+        create(
+            &client,
+            SLICES,
+            &slice(SENTINEL, &[PLACES[0].pod_address.into()]),
+        )
+        .await?;
         let sentinel = address(&create(&client, SERVICES, &service(SENTINEL)).await?)?;
-        Ok(Rig { demo, client, node, sentinel, _folder: folder })
+        Ok(Rig {
+            demo,
+            client,
+            node,
+            sentinel,
+            _folder: folder,
+        })
     }
 
     /// So many Services, whose endpoints do not exist: they cost rules, not traffic.
     pub async fn load(&self, services: usize) -> anyhow::Result<()> {
         let one = |n: usize| async move {
             let name = format!("bulk-{n}");
-            let addresses: Vec<IpAddr> = (0..ENDPOINTS).map(|e| nobody(n * ENDPOINTS + e)).collect();
+            let addresses: Vec<IpAddr> =
+                (0..ENDPOINTS).map(|e| nobody(n * ENDPOINTS + e)).collect();
             create(&self.client, SLICES, &slice(&name, &addresses)).await?;
-            create(&self.client, SERVICES, &service(&name)).await.map(drop)
+            create(&self.client, SERVICES, &service(&name))
+                .await
+                .map(drop)
         };
-        stream::iter(0..services).map(one).buffer_unordered(AT_A_TIME).try_collect().await
+        stream::iter(0..services)
+            .map(one)
+            .buffer_unordered(AT_A_TIME)
+            .try_collect()
+            .await
     }
 
     /// Until the first connection.
     pub async fn start_node(&mut self) -> anyhow::Result<Duration> {
         let started = Instant::now();
         self.demo.start_node(PLACES[0].node)?;
-        self.until_answered(self.sentinel, PLACES[0].pod, started).await
+        self.until_answered(self.sentinel, PLACES[0].pod, started)
+            .await
     }
 
     /// Of all installations so far.
     pub async fn kernel(&self) -> anyhow::Result<Duration> {
         let at: SocketAddr = METRICS.parse()?;
-        let stream = relay::connect(&self.node, at).await.context("cannot reach the node's metrics")?;
+        let stream = relay::connect(&self.node, at)
+            .await
+            .context("cannot reach the node's metrics")?;
         let text = fetch::over(stream, at, "/metrics", PATIENCE).await?.body;
-        let sum = text.lines().find_map(|line| line.strip_prefix("portico_kernel_duration_seconds_sum "));
-        Ok(Duration::from_secs_f64(sum.context("the node does not tell the kernel's part")?.parse()?))
+        let sum = text
+            .lines()
+            .find_map(|line| line.strip_prefix("portico_kernel_duration_seconds_sum "));
+        Ok(Duration::from_secs_f64(
+            sum.context("the node does not tell the kernel's part")?
+                .parse()?,
+        ))
     }
 
     /// From the API server's answer to the first connection.
     pub async fn new_service(&self, number: usize) -> anyhow::Result<Duration> {
         let name = format!("new-{number}");
-        create(&self.client, SLICES, &slice(&name, &[PLACES[0].pod_address.into()])).await?;
+        create(
+            &self.client,
+            SLICES,
+            &slice(&name, &[PLACES[0].pod_address.into()]),
+        )
+        .await?;
         let made = create(&self.client, SERVICES, &service(&name)).await?;
-        self.until_answered(address(&made)?, PLACES[0].pod, Instant::now()).await
+        self.until_answered(address(&made)?, PLACES[0].pod, Instant::now())
+            .await
     }
 
-    /// To the pod at this place; from the API server's answer to the first connection that gets there.
+    /// To the pod at this place; from the API server's answer to the first connection that gets
+    /// there.
     pub async fn move_endpoint(&self, place: usize) -> anyhow::Result<Duration> {
         let place = PLACES.get(place).context("there is such a place")?;
         let body = serde_json::to_vec(&slice(SENTINEL, &[place.pod_address.into()]))?;
-        let request = http::Request::put(format!("{SLICES}/{SENTINEL}-s")).header("content-type", "application/json");
+        let request = http::Request::put(format!("{SLICES}/{SENTINEL}-s"))
+            .header("content-type", "application/json");
         self.client.request::<Value>(request.body(body)?).await?;
-        self.until_answered(self.sentinel, place.pod, Instant::now()).await
+        self.until_answered(self.sentinel, place.pod, Instant::now())
+            .await
     }
 
-    async fn until_answered(&self, at: SocketAddr, pod: &'static str, since: Instant) -> anyhow::Result<Duration> {
+    async fn until_answered(
+        &self,
+        at: SocketAddr,
+        pod: &'static str,
+        since: Instant,
+    ) -> anyhow::Result<Duration> {
         let node = self.node.clone();
         let wait = move || loop {
-            if node.enter(|| ask(at, ATTEMPT)).is_ok_and(|answer| answer.contains(pod)) {
+            if node
+                .enter(|| ask(at, ATTEMPT))
+                .is_ok_and(|answer| answer.contains(pod))
+            {
                 return Ok(since.elapsed());
             }
             if since.elapsed() > PATIENCE {
@@ -106,16 +152,24 @@ impl Rig {
     }
 
     /// Times of new connections through a Service, and straight to its endpoint, by turns.
-    pub async fn connections(&self, count: usize) -> anyhow::Result<(Vec<Duration>, Vec<Duration>)> {
+    pub async fn connections(
+        &self,
+        count: usize,
+    ) -> anyhow::Result<(Vec<Duration>, Vec<Duration>)> {
         self.move_endpoint(0).await?;
         let (node, through) = (self.node.clone(), self.sentinel);
         let direct = SocketAddr::new(PLACES[0].pod_address.into(), POD_PORT);
         let measure = move || {
             let mut times = (Vec::new(), Vec::new());
             for n in 0..2 * count {
-                let (at, times) = if n % 2 == 0 { (through, &mut times.0) } else { (direct, &mut times.1) };
+                let (at, times) = if n % 2 == 0 {
+                    (through, &mut times.0)
+                } else {
+                    (direct, &mut times.1)
+                };
                 let started = Instant::now();
-                // One in thousands meets a port whose last connection is not forgotten yet; it counts as slow.
+                // One in thousands meets a port whose last connection is not forgotten yet; it
+                // counts as slow.
                 let _ = node.enter(|| ask(at, Duration::from_secs(1)));
                 times.push(started.elapsed());
             }
@@ -137,12 +191,16 @@ fn ask(at: SocketAddr, patience: Duration) -> std::io::Result<String> {
 
 async fn create(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
     let request = http::Request::post(path).header("content-type", "application/json");
-    let made = client.request(request.body(serde_json::to_vec(object)?)?).await;
+    let made = client
+        .request(request.body(serde_json::to_vec(object)?)?)
+        .await;
     made.with_context(|| format!("cannot make {}", object["metadata"]["name"]))
 }
 
 fn address(service: &Value) -> anyhow::Result<SocketAddr> {
-    let text = service["spec"]["clusterIP"].as_str().context("the Service has a cluster IP")?;
+    let text = service["spec"]["clusterIP"]
+        .as_str()
+        .context("the Service has a cluster IP")?;
     Ok(SocketAddr::new(text.parse()?, 80))
 }
 
@@ -157,7 +215,8 @@ fn service(name: &str) -> Value {
 }
 
 fn slice(service: &str, addresses: &[IpAddr]) -> Value {
-    let endpoint = |address: &IpAddr| json!({"addresses": [address], "conditions": {"ready": true}});
+    let endpoint =
+        |address: &IpAddr| json!({"addresses": [address], "conditions": {"ready": true}});
     json!({
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",

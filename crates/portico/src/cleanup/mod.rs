@@ -1,5 +1,5 @@
-//! `portico cleanup`: removes what Portico left on this machine, and nothing that is not its own. [`plan`] decides; looking and removing
-//! is here.
+//! `portico cleanup`: removes what Portico left on this machine, and nothing that is not its own.
+//! [`plan`] decides; looking and removing is here.
 
 mod plan;
 
@@ -35,7 +35,10 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let (found, running) = look();
-    let things = plan::plan(found, running).iter().map(|item| deal_with(item, arguments.dry_run)).collect();
+    let things = plan::plan(found, running)
+        .iter()
+        .map(|item| deal_with(item, arguments.dry_run))
+        .collect();
     let account = Account { things };
     arguments.output.print(&account)?;
     if account.failed() {
@@ -83,26 +86,42 @@ fn look() -> (Vec<Thing>, Running) {
     let lines: Vec<_> = command_lines().collect();
     found.extend(demo_folders().into_iter().map(|path| {
         let text = path.display().to_string();
-        let used = lines.iter().any(|(_, words)| words.iter().any(|word| word.contains(&text)));
+        let used = lines
+            .iter()
+            .any(|(_, words)| words.iter().any(|word| word.contains(&text)));
         Thing::DemoFolder(path, used)
     }));
     let programs = running();
-    let first = |role: Role| programs.iter().find(|program| program.role == role).map(|program| program.process);
+    let first = |role: Role| {
+        programs
+            .iter()
+            .find(|program| program.role == role)
+            .map(|program| program.process)
+    };
     let is_up = |words: &[String]| {
-        words.first().is_some_and(|program| program.ends_with("portico"))
+        words
+            .first()
+            .is_some_and(|program| program.ends_with("portico"))
             && words.get(1).is_some_and(|word| word == "up")
     };
     let running = Running {
         node: first(Role::PorticoNode),
         vip: first(Role::PorticoVip),
         kube_proxy: first(Role::KubeProxy),
-        up: lines.iter().find(|(_, words)| is_up(words)).map(|(process, _)| *process),
+        up: lines
+            .iter()
+            .find(|(_, words)| is_up(words))
+            .map(|(process, _)| *process),
     };
     (found, running)
 }
 
 fn rules() -> Vec<Thing> {
-    let table = |name: &str| Family::BOTH.into_iter().any(|family| has_table(family, name).unwrap_or(false));
+    let table = |name: &str| {
+        Family::BOTH
+            .into_iter()
+            .any(|family| has_table(family, name).unwrap_or(false))
+    };
     let vip = table("portico-vip") || table("portico-vip-handover") || has_vip_chains();
     let all = [
         (table("portico"), Thing::NodeTables),
@@ -111,36 +130,69 @@ fn rules() -> Vec<Thing> {
         (ipvs::present(), Thing::ProxyServers),
         (vip, Thing::VipRules),
     ];
-    all.into_iter().filter(|(there, _)| *there).map(|(_, thing)| thing).collect()
+    all.into_iter()
+        .filter(|(there, _)| *there)
+        .map(|(_, thing)| thing)
+        .collect()
 }
 
 /// Beside kube-proxy the address of the control plane is forwarded by chains of our own.
 fn has_vip_chains() -> bool {
-    let saved =
-        |program: &str| Command::new(program).args(["-t", "nat"]).stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let has = |program: &&str| {
-        saved(program).is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(":PORTICO-VIP-"))
+    let saved = |program: &str| {
+        Command::new(program)
+            .args(["-t", "nat"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()
     };
-    ["iptables-save", "ip6tables-save", "iptables-legacy-save", "ip6tables-legacy-save"].iter().any(has)
+    let has = |program: &&str| {
+        saved(program)
+            .is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(":PORTICO-VIP-"))
+    };
+    [
+        "iptables-save",
+        "ip6tables-save",
+        "iptables-legacy-save",
+        "ip6tables-legacy-save",
+    ]
+    .iter()
+    .any(has)
 }
 
 fn virtual_links() -> Vec<String> {
     let table = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    let names = table.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned());
+    let names = table
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name.trim().to_owned());
     let is_ours = |name: &String| {
-        name.strip_prefix("vrrp6.").or(name.strip_prefix("vrrp.")).is_some_and(|id| id.parse::<u8>().is_ok())
+        name.strip_prefix("vrrp6.")
+            .or(name.strip_prefix("vrrp."))
+            .is_some_and(|id| id.parse::<u8>().is_ok())
     };
     names.filter(is_ours).collect()
 }
 
 fn sockets() -> Vec<Thing> {
-    let files = fs::read_dir(control::FOLDER).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = fs::read_dir(control::FOLDER)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
     let labs = files.filter(|path| control::is_socket(path));
-    labs.map(|path| Thing::LabSocket(path.clone(), UnixStream::connect(&path).is_ok())).collect()
+    labs.map(|path| Thing::LabSocket(path.clone(), UnixStream::connect(&path).is_ok()))
+        .collect()
 }
 
 fn demo_folders() -> Vec<PathBuf> {
-    let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    let entries = fs::read_dir(std::env::temp_dir())
+        .into_iter()
+        .flatten()
+        .flatten();
     let is_demo = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(DEMO));
-    entries.filter(|entry| is_demo(&entry.file_name())).map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+    entries
+        .filter(|entry| is_demo(&entry.file_name()))
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect()
 }

@@ -43,27 +43,37 @@ pub struct Item {
 }
 
 pub fn plan(found: Vec<Thing>, running: Running) -> Vec<Item> {
-    found.into_iter().map(|thing| Item { keep: keep(&thing, running), thing }).collect()
+    found
+        .into_iter()
+        .map(|thing| Item {
+            keep: keep(&thing, running),
+            thing,
+        })
+        .collect()
 }
 
 fn keep(thing: &Thing, running: Running) -> Option<String> {
-    let runs =
-        |who: Option<u32>, name: &str| who.map(|process| format!("{name} runs (process {process}): stop it first"));
+    let runs = |who: Option<u32>, name: &str| {
+        who.map(|process| format!("{name} runs (process {process}): stop it first"))
+    };
     match thing {
         Thing::NodeTables => runs(running.node, "portico node"),
         Thing::ProxyChains | Thing::ProxyServers => {
-            let kube_proxy =
-                running.kube_proxy.map(|process| format!("they are kube-proxy's, which runs (process {process})"));
+            let kube_proxy = running
+                .kube_proxy
+                .map(|process| format!("they are kube-proxy's, which runs (process {process})"));
             kube_proxy.or_else(|| runs(running.node, "portico node"))
         }
         Thing::VipRules | Thing::VipFile(_) => runs(running.vip, "portico vip"),
-        Thing::VirtualLink(name) => {
-            Some(format!("keepalived makes such links too; if it is nobody's: ip link delete {name}"))
+        Thing::VirtualLink(name) => Some(format!(
+            "keepalived makes such links too; if it is nobody's: ip link delete {name}"
+        )),
+        Thing::LabSocket(_, listening) => {
+            listening.then(|| "a demo runs: end it with Ctrl-C".to_owned())
         }
-        Thing::LabSocket(_, listening) => listening.then(|| "a demo runs: end it with Ctrl-C".to_owned()),
-        Thing::DemoFolder(_, used) => {
-            used.then(|| "a process uses it".to_owned()).or_else(|| runs(running.up, "portico up"))
-        }
+        Thing::DemoFolder(_, used) => used
+            .then(|| "a process uses it".to_owned())
+            .or_else(|| runs(running.up, "portico up")),
     }
 }
 
@@ -71,9 +81,14 @@ impl fmt::Display for Thing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Thing::NodeTables => write!(f, "nftables tables ip portico, ip6 portico"),
-            Thing::ProxyChains => write!(f, "iptables chains KUBE-SERVICES, KUBE-SVC-…, KUBE-SEP-…"),
+            Thing::ProxyChains => {
+                write!(f, "iptables chains KUBE-SERVICES, KUBE-SVC-…, KUBE-SEP-…")
+            }
             Thing::ProxyServers => write!(f, "IPVS: link kube-ipvs0, its virtual servers and sets"),
-            Thing::VipRules => write!(f, "rules of portico vip (tables portico-vip…, chains PORTICO-VIP-…)"),
+            Thing::VipRules => write!(
+                f,
+                "rules of portico vip (tables portico-vip…, chains PORTICO-VIP-…)"
+            ),
             Thing::VipFile(path) | Thing::LabSocket(path, _) => write!(f, "{}", path.display()),
             Thing::VirtualLink(name) => write!(f, "link {name}"),
             Thing::DemoFolder(path, _) => write!(f, "{}/", path.display()),
@@ -108,7 +123,9 @@ pub struct Account {
 
 impl Account {
     pub fn failed(&self) -> bool {
-        self.things.iter().any(|line| line.outcome == Outcome::Failed)
+        self.things
+            .iter()
+            .any(|line| line.outcome == Outcome::Failed)
     }
 }
 
@@ -149,20 +166,57 @@ mod tests {
     }
 
     fn kept(running: Running) -> Vec<bool> {
-        plan(everything(), running).iter().map(|item| item.keep.is_some()).collect()
+        plan(everything(), running)
+            .iter()
+            .map(|item| item.keep.is_some())
+            .collect()
     }
 
     #[test]
     fn what_somebody_uses_stays() {
         let (none, one) = (Running::default(), Some(7));
-        assert_eq!(kept(none), [false, false, false, false, false, true, false, false]);
-        assert_eq!(kept(Running { node: one, ..none }), [true, true, true, false, false, true, false, false]);
-        assert_eq!(kept(Running { kube_proxy: one, ..none }), [false, true, true, false, false, true, false, false]);
-        assert_eq!(kept(Running { vip: one, ..none }), [false, false, false, true, true, true, false, false]);
-        assert_eq!(kept(Running { up: one, ..none }), [false, false, false, false, false, true, false, true]);
-        let busy = vec![Thing::LabSocket("/a".into(), true), Thing::DemoFolder("/b".into(), true)];
+        assert_eq!(
+            kept(none),
+            [false, false, false, false, false, true, false, false]
+        );
+        assert_eq!(
+            kept(Running { node: one, ..none }),
+            [true, true, true, false, false, true, false, false]
+        );
+        assert_eq!(
+            kept(Running {
+                kube_proxy: one,
+                ..none
+            }),
+            [false, true, true, false, false, true, false, false]
+        );
+        assert_eq!(
+            kept(Running { vip: one, ..none }),
+            [false, false, false, true, true, true, false, false]
+        );
+        assert_eq!(
+            kept(Running { up: one, ..none }),
+            [false, false, false, false, false, true, false, true]
+        );
+        let busy = vec![
+            Thing::LabSocket("/a".into(), true),
+            Thing::DemoFolder("/b".into(), true),
+        ];
         assert!(plan(busy, none).iter().all(|item| item.keep.is_some()));
-        let items = plan(vec![Thing::ProxyChains], Running { kube_proxy: one, node: one, ..none });
-        assert!(items[0].keep.as_ref().unwrap().contains("kube-proxy's, which runs (process 7)"));
+        let items = plan(
+            vec![Thing::ProxyChains],
+            Running {
+                kube_proxy: one,
+                node: one,
+                ..none
+            },
+        );
+        assert!(
+            items[0]
+                .keep
+                .as_ref()
+                .unwrap()
+                .contains("kube-proxy's, which runs (process 7)")
+        );
     }
 }

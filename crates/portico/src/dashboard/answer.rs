@@ -1,4 +1,5 @@
-//! What the dashboard answers: its files, the few lists and watches that the page needs, and explanations.
+//! What the dashboard answers: its files, the few lists and watches that the page needs, and
+//! explanations.
 
 use super::door::{Door, Visitor};
 use crate::client::Reader;
@@ -17,12 +18,24 @@ type Answer = Response<Body>;
 
 /// The page and what belongs to it.
 const FILES: [(&str, &str, &str); 6] = [
-    ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
+    (
+        "/",
+        "text/html; charset=utf-8",
+        include_str!("page/index.html"),
+    ),
     ("/style.css", "text/css", include_str!("page/style.css")),
     ("/main.js", "text/javascript", include_str!("page/main.js")),
     ("/api.js", "text/javascript", include_str!("page/api.js")),
-    ("/model.js", "text/javascript", include_str!("page/model.js")),
-    ("/picture.js", "text/javascript", include_str!("page/picture.js")),
+    (
+        "/model.js",
+        "text/javascript",
+        include_str!("page/model.js"),
+    ),
+    (
+        "/picture.js",
+        "text/javascript",
+        include_str!("page/picture.js"),
+    ),
 ];
 
 /// What may be read through here, and nothing else: no Secret, no ConfigMap.
@@ -55,7 +68,9 @@ impl Site {
     pub async fn answer(&self, request: &Request<Incoming>) -> Answer {
         let mut answer = self.find(request).await;
         for (name, value) in HEADERS {
-            answer.headers_mut().insert(name, HeaderValue::from_static(value));
+            answer
+                .headers_mut()
+                .insert(name, HeaderValue::from_static(value));
         }
         answer
     }
@@ -68,16 +83,32 @@ impl Site {
         if let Some((_, kind, content)) = FILES.iter().find(|(name, ..)| *name == path) {
             return with_kind(text(StatusCode::OK, content), kind);
         }
-        let authorization = match self.door.visitor(request.headers().get(header::AUTHORIZATION)) {
+        let authorization = match self
+            .door
+            .visitor(request.headers().get(header::AUTHORIZATION))
+        {
             Visitor::Owner => None,
             Visitor::Bearer(value) => Some(value),
             Visitor::Unknown => return text(StatusCode::UNAUTHORIZED, self.door.advice()),
         };
-        let reader = Reader { client: self.client.clone(), authorization };
+        let reader = Reader {
+            client: self.client.clone(),
+            authorization,
+        };
         match path {
-            "/explain" => self.explain(&reader, request.uri().query().unwrap_or_default()).await,
+            "/explain" => {
+                self.explain(&reader, request.uri().query().unwrap_or_default())
+                    .await
+            }
             _ if LISTS.contains(&path) => {
-                pass(&reader, request.uri().path_and_query().map_or(path, |all| all.as_str())).await
+                pass(
+                    &reader,
+                    request
+                        .uri()
+                        .path_and_query()
+                        .map_or(path, |all| all.as_str()),
+                )
+                .await
             }
             _ => text(StatusCode::NOT_FOUND, "there is nothing here"),
         }
@@ -85,14 +116,23 @@ impl Site {
 
     async fn explain(&self, reader: &Reader, query: &str) -> Answer {
         let fields: BTreeMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
-        let field = |name: &str| fields.get(name).map(|value| value.trim()).unwrap_or_default();
+        let field = |name: &str| {
+            fields
+                .get(name)
+                .map(|value| value.trim())
+                .unwrap_or_default()
+        };
         let (from, to) = match (field("from").parse(), field("to").parse()) {
             (Ok(from), Ok(to)) => (from, to),
             (Err(problem), _) => return text(StatusCode::BAD_REQUEST, &format!("from: {problem}")),
             (_, Err(problem)) => return text(StatusCode::BAD_REQUEST, &format!("to: {problem}")),
         };
         let node = Some(field("node")).filter(|name| !name.is_empty());
-        let question = Question { from, to, node: node.map(str::to_owned) };
+        let question = Question {
+            from,
+            to,
+            node: node.map(str::to_owned),
+        };
         match explain::answer(reader, &self.settings, &question).await {
             Ok(told) => text(StatusCode::OK, &told.to_string()),
             Err(problem) => text(StatusCode::UNPROCESSABLE_ENTITY, &format!("{problem:#}")),
@@ -108,22 +148,30 @@ async fn pass(reader: &Reader, path: &str) -> Answer {
             let mut passed = Response::new(body.map_err(Into::into).boxed_unsync());
             *passed.status_mut() = head.status;
             if let Some(kind) = head.headers.get(header::CONTENT_TYPE) {
-                passed.headers_mut().insert(header::CONTENT_TYPE, kind.clone());
+                passed
+                    .headers_mut()
+                    .insert(header::CONTENT_TYPE, kind.clone());
             }
             passed
         }
-        Err(problem) => text(StatusCode::BAD_GATEWAY, &format!("the API server does not answer: {problem}")),
+        Err(problem) => text(
+            StatusCode::BAD_GATEWAY,
+            &format!("the API server does not answer: {problem}"),
+        ),
     }
 }
 
 fn text(status: StatusCode, content: &str) -> Answer {
-    let body = Full::new(Bytes::copy_from_slice(content.as_bytes())).map_err(|never| match never {});
+    let body =
+        Full::new(Bytes::copy_from_slice(content.as_bytes())).map_err(|never| match never {});
     let mut answer = Response::new(body.boxed_unsync());
     *answer.status_mut() = status;
     with_kind(answer, "text/plain; charset=utf-8")
 }
 
 fn with_kind(mut answer: Answer, kind: &'static str) -> Answer {
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
 }

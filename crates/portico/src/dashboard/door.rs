@@ -1,4 +1,5 @@
-//! Who may look: whoever has the key in the address that was printed, or everybody whom the API server knows.
+//! Who may look: whoever has the key in the address that was printed, or everybody whom the API
+//! server knows.
 
 use anyhow::Context;
 use hyper::header::HeaderValue;
@@ -26,7 +27,9 @@ pub enum Visitor {
 impl Door {
     pub fn new_key() -> anyhow::Result<Door> {
         let mut bytes = [0; KEY_BYTES];
-        File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).context("no random numbers")?;
+        File::open("/dev/urandom")
+            .and_then(|mut source| source.read_exact(&mut bytes))
+            .context("no random numbers")?;
         Ok(Door::Key(bytes.map(|byte| format!("{byte:02x}")).concat()))
     }
 
@@ -43,16 +46,21 @@ impl Door {
         match (self, bearer) {
             (_, None) => Visitor::Unknown,
             (Door::Token, Some(value)) => Visitor::Bearer(value.clone()),
-            (Door::Key(key), Some(value)) => match equal(&value.as_bytes()[b"Bearer ".len()..], key.as_bytes()) {
-                true => Visitor::Owner,
-                false => Visitor::Unknown,
-            },
+            (Door::Key(key), Some(value)) => {
+                match equal(&value.as_bytes()[b"Bearer ".len()..], key.as_bytes()) {
+                    true => Visitor::Owner,
+                    false => Visitor::Unknown,
+                }
+            }
         }
     }
 
     pub fn advice(&self) -> &'static str {
         match self {
-            Door::Key(_) => "open the address that portico dashboard printed when it started: it ends with a key",
+            Door::Key(_) => {
+                "open the address that portico dashboard printed when it started: it ends with a \
+                 key"
+            }
             Door::Token => "the API server wants a token",
         }
     }
@@ -60,7 +68,12 @@ impl Door {
 
 /// Takes as long for every wrong key of the right length.
 fn equal(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other)
+            .fold(0, |difference, (a, b)| difference | (a ^ b))
+            == 0
 }
 
 #[cfg(test)]
@@ -69,11 +82,20 @@ mod tests {
 
     #[test]
     fn only_the_key_opens() {
-        let Door::Key(key) = Door::new_key().unwrap() else { panic!("a key was asked for") };
+        let Door::Key(key) = Door::new_key().unwrap() else {
+            panic!("a key was asked for")
+        };
         let door = Door::Key(key.clone());
         let visitor = |text: &str| door.visitor(Some(&HeaderValue::from_str(text).unwrap()));
         assert_eq!(visitor(&format!("Bearer {key}")), Visitor::Owner);
-        for wrong in ["", "Bearer ", "Basic x", &key, &format!("Bearer {key}0"), &format!("Bearer {}", &key[1..])] {
+        for wrong in [
+            "",
+            "Bearer ",
+            "Basic x",
+            &key,
+            &format!("Bearer {key}0"),
+            &format!("Bearer {}", &key[1..]),
+        ] {
             assert_eq!(visitor(wrong), Visitor::Unknown, "{wrong}");
         }
         assert_eq!(door.visitor(None), Visitor::Unknown);

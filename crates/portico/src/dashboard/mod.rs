@@ -1,5 +1,6 @@
-//! `portico dashboard`: one page that shows Services and where their traffic goes, for the browser of whoever runs it. It reads with
-//! the credentials of a kubeconfig, or of each visitor, from any API server; it writes nothing.
+//! `portico dashboard`: one page that shows Services and where their traffic goes, for the browser
+//! of whoever runs it. It reads with the credentials of a kubeconfig, or of each visitor, from any
+//! API server; it writes nothing.
 
 mod answer;
 mod door;
@@ -32,10 +33,12 @@ pub struct Arguments {
     /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Where to listen. Without TLS, so other machines should come through something that has it, such as kubectl port-forward.
+    /// Where to listen. Without TLS, so other machines should come through something that has it,
+    /// such as kubectl port-forward.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9443")]
     listen: SocketAddr,
-    /// Every visitor brings a token of the API server, instead of seeing what the kubeconfig may see.
+    /// Every visitor brings a token of the API server, instead of seeing what the kubeconfig may
+    /// see.
     #[arg(long)]
     ask_for_token: bool,
     #[command(flatten)]
@@ -55,18 +58,34 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     if !arguments.ask_for_token && !arguments.listen.ip().is_loopback() {
         bail!(
-            "--listen={} is open to others, who would see what the kubeconfig may see: add --ask-for-token",
+            "--listen={} is open to others, who would see what the kubeconfig may see: add \
+             --ask-for-token",
             arguments.listen
         );
     }
     let (client, door) = match arguments.ask_for_token {
         true => (client::anonymous(arguments.kubeconfig).await?, Door::Token),
-        false => (client::from_kubeconfig(arguments.kubeconfig).await?, Door::new_key()?),
+        false => (
+            client::from_kubeconfig(arguments.kubeconfig).await?,
+            Door::new_key()?,
+        ),
     };
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", arguments.listen))?;
-    crate::print(&format!("http://{}/{}\n", listener.local_addr()?, door.link()));
-    accept(listener, Arc::new(Site { client, door, settings: arguments.settings })).await;
+    crate::print(&format!(
+        "http://{}/{}\n",
+        listener.local_addr()?,
+        door.link()
+    ));
+    accept(
+        listener,
+        Arc::new(Site {
+            client,
+            door,
+            settings: arguments.settings,
+        }),
+    )
+    .await;
     Ok(())
 }
 

@@ -26,7 +26,10 @@ pub async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, Stri
         Err(_) if !asked_for => return None,
         Err(error) => return Some(Err(format!("{error:#}"))),
     };
-    let reader = Reader { client, authorization: None };
+    let reader = Reader {
+        client,
+        authorization: None,
+    };
     let asked = tokio::time::timeout(10 * PATIENCE, look(&reader));
     Some(match asked.await {
         Ok(found) => found.map_err(|error| format!("{error:#}")),
@@ -36,7 +39,10 @@ pub async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, Stri
 
 async fn look(reader: &Reader) -> anyhow::Result<Cluster> {
     let answer = reader.get("/version").await?;
-    let date = answer.headers().get(DATE).and_then(|date| date.to_str().ok());
+    let date = answer
+        .headers()
+        .get(DATE)
+        .and_then(|date| date.to_str().ok());
     let theirs = date.and_then(|date| rfc2822::parse(date).ok());
     let ahead = theirs.map(|theirs| theirs.timestamp().as_second() - Timestamp::now().as_second());
     let nodes: Vec<objects::Node> = reader.list("/api/v1/nodes").await?;
@@ -53,18 +59,32 @@ async fn look(reader: &Reader) -> anyhow::Result<Cluster> {
 
 async fn look_at(node: objects::Node, report: Option<NodeReport>) -> Node {
     let addresses = node.status.addresses.iter();
-    let internal =
-        addresses.filter(|address| address.type_ == "InternalIP").find_map(|address| address.address.parse().ok());
-    let port = report.as_ref().and_then(|report| report.healthz_port).unwrap_or(HEALTHZ_PORT);
+    let internal = addresses
+        .filter(|address| address.type_ == "InternalIP")
+        .find_map(|address| address.address.parse().ok());
+    let port = report
+        .as_ref()
+        .and_then(|report| report.healthz_port)
+        .unwrap_or(HEALTHZ_PORT);
     let healthz = internal.map(|address| SocketAddr::new(address, port));
     let answer = match healthz {
         None => Err("the Node has no InternalIP".to_owned()),
-        Some(at) => {
-            fetch::get(at, "/healthz", PATIENCE).await.map(|answer| answer.code).map_err(|error| format!("{error:#}"))
-        }
+        Some(at) => fetch::get(at, "/healthz", PATIENCE)
+            .await
+            .map(|answer| answer.code)
+            .map_err(|error| format!("{error:#}")),
     };
-    let trouble = report.as_ref().map(|report| report.trouble.clone()).unwrap_or_default();
-    Node { name: node.metadata.name.to_string(), healthz, answer, reports: report.is_some(), trouble }
+    let trouble = report
+        .as_ref()
+        .map(|report| report.trouble.clone())
+        .unwrap_or_default();
+    Node {
+        name: node.metadata.name.to_string(),
+        healthz,
+        answer,
+        reports: report.is_some(),
+        trouble,
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -90,16 +110,25 @@ struct LeaseSpec {
 
 /// What nodes told lately. Where Leases cannot be read nobody did.
 async fn reports(reader: &Reader) -> BTreeMap<String, NodeReport> {
-    let path =
-        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases?labelSelector={}", report::NAMESPACE, report::LABEL);
+    let path = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/{}/leases?labelSelector={}",
+        report::NAMESPACE,
+        report::LABEL
+    );
     let leases: Vec<Lease> = reader.list(&path).await.unwrap_or_default();
     let now = Timestamp::now().as_second();
     let fresh = leases.iter().filter(|lease| {
-        lease.spec.renew_time.is_some_and(|time| now - time.as_second() <= lease.spec.lease_duration_seconds)
+        lease
+            .spec
+            .renew_time
+            .is_some_and(|time| now - time.as_second() <= lease.spec.lease_duration_seconds)
     });
     let of = |lease: &Lease| {
         let node = report::node_of_lease(&lease.metadata.name)?.to_owned();
-        Some((node, serde_json::from_str(lease.metadata.annotations.get(report::ANNOTATION)?).ok()?))
+        Some((
+            node,
+            serde_json::from_str(lease.metadata.annotations.get(report::ANNOTATION)?).ok()?,
+        ))
     };
     fresh.filter_map(of).collect()
 }

@@ -1,4 +1,5 @@
-//! Looks at this machine. What can be tried is tried, in a network namespace of its own, so that nothing here changes.
+//! Looks at this machine. What can be tried is tried, in a network namespace of its own, so that
+//! nothing here changes.
 
 use super::facts::{Disk, Link, Machine, Rules, Tried};
 use super::programs;
@@ -49,18 +50,28 @@ pub fn machine(data_dir: &Path) -> Machine {
 /// nftables, iptables, IPVS and the connection tracker, each used as `portico node` uses it.
 fn tries() -> [Tried; 4] {
     let bed = Testbed::new().map_err(|error| error.to_string());
-    let host = bed
-        .as_ref()
-        .map_err(String::clone)
-        .and_then(|bed| bed.host("doctor").map_err(|error| format!("{error}: {}", error.source)));
+    let host = bed.as_ref().map_err(String::clone).and_then(|bed| {
+        bed.host("doctor")
+            .map_err(|error| format!("{error}: {}", error.source))
+    });
     match host {
         Err(problem) => [(); 4].map(|()| Tried::Unknown(problem.clone())),
         Ok(host) => host.enter(|| {
             [
                 tried(|| install(Nftables::open(Table::NODE)?)),
-                tried(|| install(iptables::Iptables::new(iptables::Options { variant: None, liberal: false })?)),
+                tried(|| {
+                    install(iptables::Iptables::new(iptables::Options {
+                        variant: None,
+                        liberal: false,
+                    })?)
+                }),
                 tried(|| install(ipvs::Ipvs::open(&ipvs::Options::default())?)),
-                tried(|| track().map_err(|source| ApplyError::Kernel { doing: "listing flows".to_owned(), source })),
+                tried(|| {
+                    track().map_err(|source| ApplyError::Kernel {
+                        doing: "listing flows".to_owned(),
+                        source,
+                    })
+                }),
             ]
         }),
     }
@@ -69,7 +80,14 @@ fn tries() -> [Tried; 4] {
 fn tried(what: impl FnOnce() -> Result<(), ApplyError>) -> Tried {
     match what() {
         Ok(()) => Tried::Works,
-        Err(error) => Tried::Fails(error.to_string().lines().next().unwrap_or_default().to_owned()),
+        Err(error) => Tried::Fails(
+            error
+                .to_string()
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        ),
     }
 }
 
@@ -91,7 +109,9 @@ fn install(mut dataplane: impl Dataplane) -> Result<(), ApplyError> {
 }
 
 fn track() -> io::Result<()> {
-    portico_dataplane::conntrack::Conntrack::open()?.translated().map(drop)
+    portico_dataplane::conntrack::Conntrack::open()?
+        .translated()
+        .map(drop)
 }
 
 fn settings() -> BTreeMap<String, String> {
@@ -103,7 +123,11 @@ fn settings() -> BTreeMap<String, String> {
 }
 
 fn rules() -> Rules {
-    let table = |name: &str| Family::BOTH.into_iter().any(|family| nftables::has_table(family, name).unwrap_or(false));
+    let table = |name: &str| {
+        Family::BOTH
+            .into_iter()
+            .any(|family| nftables::has_table(family, name).unwrap_or(false))
+    };
     Rules {
         portico_nftables: table("portico"),
         kube_proxy_nftables: table("kube-proxy"),
@@ -114,12 +138,18 @@ fn rules() -> Rules {
 
 /// Nothing where there is no iptables, or no table of its. Saving makes none, unlike listing.
 fn forward_policy() -> Option<String> {
-    let output = Command::new("iptables-save").args(["-t", "filter"]).stdin(Stdio::null()).output().ok()?;
+    let output = Command::new("iptables-save")
+        .args(["-t", "filter"])
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
     policy(&String::from_utf8_lossy(&output.stdout))
 }
 
 fn policy(rules: &str) -> Option<String> {
-    let line = rules.lines().find_map(|line| line.strip_prefix(":FORWARD "))?;
+    let line = rules
+        .lines()
+        .find_map(|line| line.strip_prefix(":FORWARD "))?;
     line.split_whitespace().next().map(str::to_owned)
 }
 
@@ -129,11 +159,16 @@ fn links() -> io::Result<Vec<Link>> {
     request.message(libc::RTM_GETLINK, flags::DUMP, |m| m.raw(&[0; HEADER]));
     Socket::open(libc::NETLINK_ROUTE)?.query(&request, |message| {
         let attribute = |kind| message.attributes(HEADER).find_kind(kind);
-        let about = attribute(libc::IFLA_LINKINFO).and_then(|about| about.nested().find_kind(libc::IFLA_INFO_KIND));
-        let flags = portico_dataplane::link::chunk::<4>(message.payload, 8).map(u32::from_ne_bytes).unwrap_or_default();
+        let about = attribute(libc::IFLA_LINKINFO)
+            .and_then(|about| about.nested().find_kind(libc::IFLA_INFO_KIND));
+        let flags = portico_dataplane::link::chunk::<4>(message.payload, 8)
+            .map(u32::from_ne_bytes)
+            .unwrap_or_default();
         Some(Link {
             name: attribute(libc::IFLA_IFNAME)?.text()?.to_owned(),
-            kind: about.and_then(|kind| kind.text().map(str::to_owned)).unwrap_or_default(),
+            kind: about
+                .and_then(|kind| kind.text().map(str::to_owned))
+                .unwrap_or_default(),
             mtu: attribute(libc::IFLA_MTU)?.u32()?,
             up: flags & 1 != 0,
         })
@@ -146,7 +181,10 @@ fn default_link() -> Option<String> {
 
 /// The link of the route to everywhere.
 fn route(table: &str) -> Option<String> {
-    let mut lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut lines = table
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines
         .find(|words| words.get(1) == Some(&"00000000") && words.get(7) == Some(&"00000000"))
         .map(|words| words[0].to_owned())
@@ -155,20 +193,37 @@ fn route(table: &str) -> Option<String> {
 /// The disk that the folder is on, or will be.
 fn disk(folder: &Path) -> Option<Disk> {
     let there = folder.ancestors().find(|path| path.exists())?;
-    let output = Command::new("stat").args(["-f", "-c", "%a %S"]).arg(there).stdin(Stdio::null()).output().ok()?;
+    let output = Command::new("stat")
+        .args(["-f", "-c", "%a %S"])
+        .arg(there)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut numbers = text.split_whitespace().filter_map(|number| number.parse::<u64>().ok());
+    let mut numbers = text
+        .split_whitespace()
+        .filter_map(|number| number.parse::<u64>().ok());
     let free = numbers.next()?.saturating_mul(numbers.next()?);
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    Some(Disk { path: folder.display().to_string(), free, read_only: is_read_only(&mounts, there) })
+    Some(Disk {
+        path: folder.display().to_string(),
+        free,
+        read_only: is_read_only(&mounts, there),
+    })
 }
 
 /// Whether the innermost mount that has the path says so.
 fn is_read_only(mounts: &str, path: &Path) -> bool {
-    let lines = mounts.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let lines = mounts
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
     let holding = lines.filter(|words| words.get(1).is_some_and(|at| path.starts_with(at)));
     let innermost = holding.max_by_key(|words| words[1].len());
-    innermost.is_some_and(|words| words.get(3).is_some_and(|options| options.split(',').any(|option| option == "ro")))
+    innermost.is_some_and(|words| {
+        words
+            .get(3)
+            .is_some_and(|options| options.split(',').any(|option| option == "ro"))
+    })
 }
 
 #[cfg(test)]
@@ -178,17 +233,28 @@ mod tests {
     #[test]
     fn files_of_the_kernel_are_read() {
         assert_eq!(
-            policy("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [12:700]\n-A FORWARD -j DOCKER-USER\n").as_deref(),
+            policy(
+                "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [12:700]\n-A FORWARD -j DOCKER-USER\n"
+            )
+            .as_deref(),
             Some("DROP")
         );
-        let table = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU\neth1 0000FEA9 0 1 0 0 0 0000FFFF 0\neth0 00000000 0102 3 0 0 0 00000000 0\n";
+        let table = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU\neth1 0000FEA9 0 1 0 \
+                     0 0 0000FFFF 0\neth0 00000000 0102 3 0 0 0 00000000 0\n";
         assert_eq!(route(table).as_deref(), Some("eth0"));
         let mounts = "/dev/a / ext4 ro,x 0 0\n/dev/b /var ext4 rw 0 0\n";
-        assert!(!is_read_only(mounts, Path::new("/var/lib")) && is_read_only(mounts, Path::new("/etc")));
+        assert!(
+            !is_read_only(mounts, Path::new("/var/lib")) && is_read_only(mounts, Path::new("/etc"))
+        );
     }
 
     #[test]
     fn every_machine_has_a_loopback() {
-        assert!(links().unwrap().iter().any(|link| link.name == "lo" && link.mtu > 0));
+        assert!(
+            links()
+                .unwrap()
+                .iter()
+                .any(|link| link.name == "lo" && link.mtu > 0)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What was found, without an opinion. Everything that [`super::judge`] needs and nothing that has to be asked.
+//! What was found, without an opinion. Everything that [`super::judge`] needs and nothing that has
+//! to be asked.
 
 pub use super::programs::{Program, Role};
 use std::collections::BTreeMap;

@@ -47,7 +47,12 @@ pub struct Finding {
 impl Finding {
     fn new(severity: Severity, check: &str, found: impl Into<String>, fix: &str) -> Finding {
         let fix = Some(fix.to_owned()).filter(|fix| !fix.is_empty());
-        Finding { severity, check: check.to_owned(), found: found.into(), fix }
+        Finding {
+            severity,
+            check: check.to_owned(),
+            found: found.into(),
+            fix,
+        }
     }
 
     fn good(check: &str, found: impl Into<String>) -> Finding {
@@ -88,27 +93,42 @@ impl Diagnosis {
     }
 
     pub fn is_broken(&self) -> bool {
-        self.findings.iter().any(|finding| finding.severity == Severity::Broken)
+        self.findings
+            .iter()
+            .any(|finding| finding.severity == Severity::Broken)
     }
 
     fn count(&self, severity: Severity) -> usize {
-        self.findings.iter().filter(|finding| finding.severity == severity).count()
+        self.findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
     }
 }
 
 impl fmt::Display for Diagnosis {
     /// Below each finding stands what mends it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.findings.iter().map(|finding| finding.check.chars().count()).max().unwrap_or_default();
+        let width = self
+            .findings
+            .iter()
+            .map(|finding| finding.check.chars().count())
+            .max()
+            .unwrap_or_default();
         for finding in &self.findings {
             // Padding is for texts alone.
             let severity = finding.severity.to_string();
-            writeln!(f, "{severity:<9}{:<width$}   {}", finding.check, finding.found)?;
+            writeln!(
+                f,
+                "{severity:<9}{:<width$}   {}",
+                finding.check, finding.found
+            )?;
             if let Some(fix) = &finding.fix {
                 writeln!(f, "{:<9}{:<width$}   # {fix}", "", "")?;
             }
         }
-        let [broken, warnings, good] = [Severity::Broken, Severity::Warning, Severity::Good].map(|s| self.count(s));
+        let [broken, warnings, good] =
+            [Severity::Broken, Severity::Warning, Severity::Good].map(|s| self.count(s));
         writeln!(f, "\n{broken} broken, {warnings} to look at, {good} good")
     }
 }

@@ -1,5 +1,5 @@
-//! `portico doctor`: whether a node can forward, what stands in its way, and the command that mends it. [`collect`] and [`ask`] look,
-//! [`judge`] decides.
+//! `portico doctor`: whether a node can forward, what stands in its way, and the command that mends
+//! it. [`collect`] and [`ask`] look, [`judge`] decides.
 
 mod ask;
 mod collect;
@@ -19,7 +19,8 @@ pub struct Arguments {
     /// Look at this machine alone.
     #[arg(long, conflicts_with = "kubeconfig")]
     node: bool,
-    /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own; without any only this machine is looked at].
+    /// How to reach the API server [default: $KUBECONFIG, ~/.kube/config or the pod's own; without
+    /// any only this machine is looked at].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// How the node forwards, or will.
@@ -38,8 +39,15 @@ pub struct Arguments {
 fn ports(text: &str) -> Result<(u16, u16), String> {
     let form = || format!("{text:?} is no range: write it like 30000-32767");
     let (first, last) = text.split_once('-').ok_or_else(form)?;
-    let (first, last) = (first.parse().map_err(|_| form())?, last.parse().map_err(|_| form())?);
-    if first > last { Err(form()) } else { Ok((first, last)) }
+    let (first, last) = (
+        first.parse().map_err(|_| form())?,
+        last.parse().map_err(|_| form())?,
+    );
+    if first > last {
+        Err(form())
+    } else {
+        Ok((first, last))
+    }
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -48,8 +56,12 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         true => None,
         false => crate::runtime()?.block_on(ask::cluster(arguments.kubeconfig)),
     };
-    let facts =
-        Facts { mode: arguments.proxy_mode, node_ports: arguments.node_port_range, machine: Some(machine), cluster };
+    let facts = Facts {
+        mode: arguments.proxy_mode,
+        node_ports: arguments.node_port_range,
+        machine: Some(machine),
+        cluster,
+    };
     let diagnosis = Diagnosis::of(&facts);
     arguments.output.print(&diagnosis)?;
     if diagnosis.is_broken() {

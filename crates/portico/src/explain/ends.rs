@@ -19,7 +19,11 @@ pub enum From {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum To {
     Address(SocketAddr, Protocol),
-    Service { namespace: String, name: String, port: u16 },
+    Service {
+        namespace: String,
+        name: String,
+        port: u16,
+    },
 }
 
 impl FromStr for From {
@@ -30,7 +34,10 @@ impl FromStr for From {
             return Ok(From::Address(address));
         }
         match *text.split('/').collect::<Vec<_>>().as_slice() {
-            ["pod", namespace, name] => Ok(From::Pod { namespace: namespace.to_owned(), name: name.to_owned() }),
+            ["pod", namespace, name] => Ok(From::Pod {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            }),
             ["node", name] => Ok(From::Node(name.to_owned())),
             _ => Err("write an address, pod/NAMESPACE/NAME or node/NAME".to_owned()),
         }
@@ -41,17 +48,26 @@ impl FromStr for To {
     type Err = String;
 
     fn from_str(text: &str) -> Result<To, String> {
-        let wrong = || "write ADDRESS:PORT, ADDRESS:PORT/udp or service/NAMESPACE/NAME:PORT".to_owned();
+        let wrong =
+            || "write ADDRESS:PORT, ADDRESS:PORT/udp or service/NAMESPACE/NAME:PORT".to_owned();
         if let Some(rest) = text.strip_prefix("service/") {
             let (namespace, rest) = rest.split_once('/').ok_or_else(wrong)?;
             let (name, port) = rest.split_once(':').ok_or_else(wrong)?;
             let port = port.parse().map_err(|_| wrong())?;
-            return Ok(To::Service { namespace: namespace.to_owned(), name: name.to_owned(), port });
+            return Ok(To::Service {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                port,
+            });
         }
         let (address, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
-        let protocol =
-            [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].into_iter().find(|known| known.lower() == protocol);
-        Ok(To::Address(address.parse().map_err(|_| wrong())?, protocol.ok_or_else(wrong)?))
+        let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp]
+            .into_iter()
+            .find(|known| known.lower() == protocol);
+        Ok(To::Address(
+            address.parse().map_err(|_| wrong())?,
+            protocol.ok_or_else(wrong)?,
+        ))
     }
 }
 
@@ -92,7 +108,12 @@ pub struct Cluster {
 
 impl Cluster {
     /// The node that a packet reaches first, and the packet.
-    pub fn packet(&self, from: &From, to: &To, node: Option<&str>) -> anyhow::Result<(String, Packet)> {
+    pub fn packet(
+        &self,
+        from: &From,
+        to: &To,
+        node: Option<&str>,
+    ) -> anyhow::Result<(String, Packet)> {
         let (destination, protocol) = self.destination(to)?;
         let v6 = destination.is_ipv6();
         let (source, home, origin) = match from {
@@ -100,8 +121,17 @@ impl Cluster {
             From::Pod { namespace, name } => self.source_by_pod(namespace, name, v6)?,
             From::Node(name) => (self.address_of(name, v6)?, Some(name.clone()), Origin::Node),
         };
-        let for_node = || self.nodes.iter().find(|node| addresses(node).contains(&destination.ip()));
-        let first = || self.nodes.iter().map(|node| node.metadata.name.clone()).min();
+        let for_node = || {
+            self.nodes
+                .iter()
+                .find(|node| addresses(node).contains(&destination.ip()))
+        };
+        let first = || {
+            self.nodes
+                .iter()
+                .map(|node| node.metadata.name.clone())
+                .min()
+        };
         let node = match (node, home, for_node()) {
             (Some(chosen), _, _) => self.node(chosen)?.metadata.name.clone(),
             (None, Some(home), _) => home,
@@ -109,60 +139,119 @@ impl Cluster {
             (None, None, None) => first().context("the API server knows no nodes")?,
         };
         let local: Arc<[IpAddr]> = addresses(self.node(&node)?).into();
-        let packet =
-            Packet { origin, source, destination: destination.ip(), port: destination.port(), protocol, local };
+        let packet = Packet {
+            origin,
+            source,
+            destination: destination.ip(),
+            port: destination.port(),
+            protocol,
+            local,
+        };
         Ok((node, packet))
     }
 
     fn destination(&self, to: &To) -> anyhow::Result<(SocketAddr, Protocol)> {
         let (namespace, name, wanted) = match to {
             To::Address(address, protocol) => return Ok((*address, *protocol)),
-            To::Service { namespace, name, port } => (namespace, name, *port),
+            To::Service {
+                namespace,
+                name,
+                port,
+            } => (namespace, name, *port),
         };
-        let found = self.services.iter().find(|one| one.metadata.namespace == *namespace && one.metadata.name == *name);
+        let found = self
+            .services
+            .iter()
+            .find(|one| one.metadata.namespace == *namespace && one.metadata.name == *name);
         let service = found.with_context(|| format!("there is no Service {namespace}/{name}"))?;
         let port = service.spec.ports.iter().find(|port| port.port == wanted);
         let port = port.with_context(|| format!("{namespace}/{name} has no port {wanted}"))?;
         let address = service.spec.cluster_ip.parse().ok();
-        let address =
-            address.with_context(|| format!("{namespace}/{name} has no cluster IP: name an endpoint's address"))?;
+        let address = address.with_context(|| {
+            format!("{namespace}/{name} has no cluster IP: name an endpoint's address")
+        })?;
         let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].into_iter();
-        let protocol = protocol.clone().find(|known| known.lower().eq_ignore_ascii_case(&port.protocol));
-        Ok((SocketAddr::new(address, wanted), protocol.unwrap_or(Protocol::Tcp)))
+        let protocol = protocol
+            .clone()
+            .find(|known| known.lower().eq_ignore_ascii_case(&port.protocol));
+        Ok((
+            SocketAddr::new(address, wanted),
+            protocol.unwrap_or(Protocol::Tcp),
+        ))
     }
 
     fn source_by_address(&self, address: IpAddr) -> (IpAddr, Option<String>, Origin) {
-        if let Some(node) = self.nodes.iter().find(|node| addresses(node).contains(&address)) {
+        if let Some(node) = self
+            .nodes
+            .iter()
+            .find(|node| addresses(node).contains(&address))
+        {
             return (address, Some(node.metadata.name.clone()), Origin::Node);
         }
-        let has = |pod: &&Pod| pod.status.pod_ips.iter().any(|own| own.ip.parse() == Ok(address));
-        let home = self.pods.iter().find(has).map(|pod| pod.spec.node_name.clone()).filter(|home| !home.is_empty());
+        let has = |pod: &&Pod| {
+            pod.status
+                .pod_ips
+                .iter()
+                .any(|own| own.ip.parse() == Ok(address))
+        };
+        let home = self
+            .pods
+            .iter()
+            .find(has)
+            .map(|pod| pod.spec.node_name.clone())
+            .filter(|home| !home.is_empty());
         (address, home, from_outside())
     }
 
-    fn source_by_pod(&self, namespace: &str, name: &str, v6: bool) -> anyhow::Result<(IpAddr, Option<String>, Origin)> {
-        let found = self.pods.iter().find(|one| one.metadata.namespace == namespace && one.metadata.name == name);
+    fn source_by_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        v6: bool,
+    ) -> anyhow::Result<(IpAddr, Option<String>, Origin)> {
+        let found = self
+            .pods
+            .iter()
+            .find(|one| one.metadata.namespace == namespace && one.metadata.name == name);
         let pod = found.with_context(|| format!("there is no Pod {namespace}/{name}"))?;
-        let own =
-            pod.status.pod_ips.iter().filter_map(|own| own.ip.parse::<IpAddr>().ok()).find(|own| own.is_ipv6() == v6);
-        let address =
-            own.with_context(|| format!("Pod {namespace}/{name} has no address of the destination's family"))?;
+        let own = pod
+            .status
+            .pod_ips
+            .iter()
+            .filter_map(|own| own.ip.parse::<IpAddr>().ok())
+            .find(|own| own.is_ipv6() == v6);
+        let address = own.with_context(|| {
+            format!("Pod {namespace}/{name} has no address of the destination's family")
+        })?;
         if pod.spec.node_name.is_empty() {
             bail!("Pod {namespace}/{name} is on no node yet");
         }
-        let origin = if pod.spec.host_network { Origin::Node } else { from_outside() };
+        let origin = if pod.spec.host_network {
+            Origin::Node
+        } else {
+            from_outside()
+        };
         Ok((address, Some(pod.spec.node_name.clone()), origin))
     }
 
     fn node(&self, name: &str) -> anyhow::Result<&Node> {
-        self.nodes.iter().find(|node| node.metadata.name == name).with_context(|| {
-            let names: Vec<&str> = self.nodes.iter().map(|node| node.metadata.name.as_str()).collect();
-            format!("there is no node {name}: there are {}", names.join(", "))
-        })
+        self.nodes
+            .iter()
+            .find(|node| node.metadata.name == name)
+            .with_context(|| {
+                let names: Vec<&str> = self
+                    .nodes
+                    .iter()
+                    .map(|node| node.metadata.name.as_str())
+                    .collect();
+                format!("there is no node {name}: there are {}", names.join(", "))
+            })
     }
 
     fn address_of(&self, node: &str, v6: bool) -> anyhow::Result<IpAddr> {
-        let own = addresses(self.node(node)?).into_iter().find(|own| own.is_ipv6() == v6);
+        let own = addresses(self.node(node)?)
+            .into_iter()
+            .find(|own| own.is_ipv6() == v6);
         own.with_context(|| format!("node {node} has no address of the destination's family"))
     }
 }
@@ -173,7 +262,11 @@ fn from_outside() -> Origin {
 }
 
 fn addresses(node: &Node) -> Vec<IpAddr> {
-    node.status.addresses.iter().filter_map(|own| own.address.parse().ok()).collect()
+    node.status
+        .addresses
+        .iter()
+        .filter_map(|own| own.address.parse().ok())
+        .collect()
 }
 
 #[cfg(test)]

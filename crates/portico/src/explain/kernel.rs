@@ -1,4 +1,5 @@
-//! The kernel of the node that is asked about: where it can be looked at, who forwards there, how it differs from the table.
+//! The kernel of the node that is asked about: where it can be looked at, who forwards there, how
+//! it differs from the table.
 
 use super::Settings;
 use crate::lab::control::{self, Order};
@@ -28,9 +29,14 @@ impl Place {
         let asked = control::socket(lab.unwrap_or(control::DEFAULT))
             .and_then(|socket| control::ask(&socket, &Order::Namespace(node.to_owned())));
         match (asked, lab) {
-            (Ok(path), _) => Place::open(Some(path.trim().into())).and_then(|place| match is_it(&place.addresses) {
-                true => Ok(place),
-                false => Err(format!("the lab's {node} is another node: {}", advice(node))),
+            (Ok(path), _) => Place::open(Some(path.trim().into())).and_then(|place| {
+                match is_it(&place.addresses) {
+                    true => Ok(place),
+                    false => Err(format!(
+                        "the lab's {node} is another node: {}",
+                        advice(node)
+                    )),
+                }
             }),
             (Err(error), Some(_)) => Err(format!("{error:#}")),
             (Err(_), None) => Err(format!("this is not {node}: {}", advice(node))),
@@ -38,9 +44,14 @@ impl Place {
     }
 
     fn open(namespace: Option<PathBuf>) -> Result<Place, String> {
-        let mut place = Place { namespace, addresses: Vec::new(), daemon: None };
+        let mut place = Place {
+            namespace,
+            addresses: Vec::new(),
+            daemon: None,
+        };
         let (addresses, daemon) = place.on_node(|| (look::addresses(), look::daemon()))?;
-        place.addresses = addresses.map_err(|error| format!("cannot list the addresses of the node: {error}"))?;
+        place.addresses =
+            addresses.map_err(|error| format!("cannot list the addresses of the node: {error}"))?;
         place.daemon = daemon;
         Ok(place)
     }
@@ -53,15 +64,28 @@ impl Place {
         self.daemon.is_some()
     }
 
-    /// That of the daemon; where none runs, what its rules and the flags say. `None`: there are no rules either.
+    /// That of the daemon; where none runs, what its rules and the flags say. `None`: there are no
+    /// rules either.
     pub fn config(&self, node: &str, settings: &Settings) -> Result<Option<Config>, String> {
         if let Some(config) = &self.daemon {
             return Ok(Some(config.clone()));
         }
-        let Some(mode) = self.on_node(look::installed)?.map_err(explained)? else { return Ok(None) };
-        let Settings { cluster_cidr, masquerade_all } = settings;
-        let known = Known { node, mode, cluster_cidr, masquerade_all: *masquerade_all };
-        look::assumed(&known).map(Some).map_err(|error| error.to_string())
+        let Some(mode) = self.on_node(look::installed)?.map_err(explained)? else {
+            return Ok(None);
+        };
+        let Settings {
+            cluster_cidr,
+            masquerade_all,
+        } = settings;
+        let known = Known {
+            node,
+            mode,
+            cluster_cidr,
+            masquerade_all: *masquerade_all,
+        };
+        look::assumed(&known)
+            .map(Some)
+            .map_err(|error| error.to_string())
     }
 
     /// What differs, and what others have in the way.
@@ -71,7 +95,12 @@ impl Place {
         table: &ForwardingTable,
         frontend: &FrontendKey,
     ) -> Result<(Differences, Vec<String>), String> {
-        let look = || (look::compare(config, table, frontend), look::in_the_way(config.mode, frontend.family));
+        let look = || {
+            (
+                look::compare(config, table, frontend),
+                look::in_the_way(config.mode, frontend.family),
+            )
+        };
         let (differences, in_the_way) = self.on_node(look)?;
         Ok((differences.map_err(explained)?, in_the_way))
     }
@@ -79,8 +108,12 @@ impl Place {
     fn on_node<T: Send>(&self, job: impl FnOnce() -> T + Send) -> Result<T, String> {
         match &self.namespace {
             None => Ok(job()),
-            Some(path) => portico_testbed::inside(path, job)
-                .map_err(|error| format!("cannot enter the node's network ({}): {error}; use sudo", path.display())),
+            Some(path) => portico_testbed::inside(path, job).map_err(|error| {
+                format!(
+                    "cannot enter the node's network ({}): {error}; use sudo",
+                    path.display()
+                )
+            }),
         }
     }
 }
@@ -90,7 +123,10 @@ fn advice(node: &str) -> String {
 }
 
 pub fn nothing_installed(node: &str) -> String {
-    format!("there is nothing of Portico in it, and portico node does not answer: start portico node on {node}")
+    format!(
+        "there is nothing of Portico in it, and portico node does not answer: start portico node \
+         on {node}"
+    )
 }
 
 fn explained(error: impl std::fmt::Display) -> String {

@@ -1,5 +1,5 @@
-//! `portico explain`: where a packet would go, and why, by the table that a node would make from what the API server knows; and
-//! whether the node's kernel has what the table says.
+//! `portico explain`: where a packet would go, and why, by the table that a node would make from
+//! what the API server knows; and whether the node's kernel has what the table says.
 
 mod ends;
 mod kernel;
@@ -22,7 +22,8 @@ use std::time::Duration;
 pub use told::Told;
 use told::{Kernel, Seen};
 
-/// A daemon that runs has what changed just now in the kernel a moment later: so often it is looked again, so long apart.
+/// A daemon that runs has what changed just now in the kernel a moment later: so often it is looked
+/// again, so long apart.
 const LOOKS: usize = 4;
 const A_MOMENT: Duration = Duration::from_millis(500);
 
@@ -60,12 +61,14 @@ pub struct Question {
     pub node: Option<String>,
 }
 
-/// How the nodes were started, which the API server does not know; a daemon that runs where this does is asked instead.
+/// How the nodes were started, which the API server does not know; a daemon that runs where this
+/// does is asked instead.
 #[derive(Args, Clone)]
 #[command(rename_all = "kebab-case")]
 #[group(id = "settings")]
 pub struct Settings {
-    /// The addresses of pods, as the nodes were told with the flag of this name [default: each node's own pod CIDRs].
+    /// The addresses of pods, as the nodes were told with the flag of this name [default: each
+    /// node's own pod CIDRs].
     #[arg(long, value_name = "CIDR[,CIDR]", value_delimiter = ',')]
     cluster_cidr: Vec<IpNet>,
     /// Whether the nodes were told so.
@@ -85,32 +88,59 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 /// The way of a packet as the table of a node has it.
-pub async fn answer(reader: &Reader, settings: &Settings, question: &Question) -> anyhow::Result<Told> {
+pub async fn answer(
+    reader: &Reader,
+    settings: &Settings,
+    question: &Question,
+) -> anyhow::Result<Told> {
     let known = Known::read(reader).await?;
-    let (node, packet) = known.cluster.packet(&question.from, &question.to, question.node.as_deref())?;
+    let (node, packet) =
+        known
+            .cluster
+            .packet(&question.from, &question.to, question.node.as_deref())?;
     let index = known.index(settings.of(&node), packet.local.to_vec());
-    Ok(Told { explanation: explain(index.table(), &packet), node, homes: known.homes(), kernel: None })
+    Ok(Told {
+        explanation: explain(index.table(), &packet),
+        node,
+        homes: known.homes(),
+        kernel: None,
+    })
 }
 
 /// The same, and whether the node's kernel has it. Where a daemon runs there, by its own settings.
 async fn answer_with_kernel(reader: &Reader, arguments: &Arguments) -> anyhow::Result<Told> {
-    let Arguments { question, settings, .. } = arguments;
+    let Arguments {
+        question, settings, ..
+    } = arguments;
     let mut looks = 1;
     loop {
         let known = Known::read(reader).await?;
-        let (node, packet) = known.cluster.packet(&question.from, &question.to, question.node.as_deref())?;
-        let (explanation, kernel) = match Place::find(&node, &packet.local, arguments.lab.as_deref()) {
-            Err(why) => {
-                let index = known.index(settings.of(&node), packet.local.to_vec());
-                (explain(index.table(), &packet), Kernel::NotSeen(why))
-            }
-            Ok(place) => look(&place, &known, settings, (&node, packet)),
-        };
+        let (node, packet) =
+            known
+                .cluster
+                .packet(&question.from, &question.to, question.node.as_deref())?;
+        let (explanation, kernel) =
+            match Place::find(&node, &packet.local, arguments.lab.as_deref()) {
+                Err(why) => {
+                    let index = known.index(settings.of(&node), packet.local.to_vec());
+                    (explain(index.table(), &packet), Kernel::NotSeen(why))
+                }
+                Ok(place) => look(&place, &known, settings, (&node, packet)),
+            };
         let behind = matches!(&kernel, Kernel::Seen(seen) if seen.daemon && !seen.agrees());
         if !behind || looks == LOOKS {
-            let report = if behind { node_report(reader, &node).await } else { None };
+            let report = if behind {
+                node_report(reader, &node).await
+            } else {
+                None
+            };
             let kernel = Some(kernel.with_report(report.as_ref()));
-            return Ok(Told { explanation, node, homes: known.homes(), kernel });
+            return Ok(Told {
+                explanation,
+                node,
+                homes: known.homes(),
+                kernel,
+            });
         }
         looks += 1;
         tokio::time::sleep(A_MOMENT).await;
@@ -118,13 +148,23 @@ async fn answer_with_kernel(reader: &Reader, arguments: &Arguments) -> anyhow::R
 }
 
 /// Everything there is to see on the node.
-fn look(place: &Place, known: &Known, settings: &Settings, (node, packet): (&str, Packet)) -> (Explanation, Kernel) {
-    let packet = Packet { local: place.addresses().into(), ..packet };
+fn look(
+    place: &Place,
+    known: &Known,
+    settings: &Settings,
+    (node, packet): (&str, Packet),
+) -> (Explanation, Kernel) {
+    let packet = Packet {
+        local: place.addresses().into(),
+        ..packet
+    };
     let config = match place.config(node, settings) {
         Ok(Some(config)) => config,
         nothing => {
             let index = known.index(settings.of(node), packet.local.to_vec());
-            let why = nothing.err().unwrap_or_else(|| kernel::nothing_installed(node));
+            let why = nothing
+                .err()
+                .unwrap_or_else(|| kernel::nothing_installed(node));
             return (explain(index.table(), &packet), Kernel::NotSeen(why));
         }
     };
@@ -134,7 +174,13 @@ fn look(place: &Place, known: &Known, settings: &Settings, (node, packet): (&str
         Err(why) => Kernel::NotSeen(why),
         Ok((differences, in_the_way)) => {
             let (mode, daemon) = (config.mode.name(), place.daemon_runs());
-            Kernel::Seen(Seen { mode, daemon, differences, in_the_way, reported: String::new() })
+            Kernel::Seen(Seen {
+                mode,
+                daemon,
+                differences,
+                in_the_way,
+                reported: String::new(),
+            })
         }
     };
     (explanation, kernel)
@@ -143,9 +189,16 @@ fn look(place: &Place, known: &Known, settings: &Settings, (node, packet): (&str
 /// What the node tells of itself.
 async fn node_report(reader: &Reader, node: &str) -> Option<NodeReport> {
     use portico_model::report::{ANNOTATION, NAMESPACE, lease_name};
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{}", lease_name(node));
+    let path = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{}",
+        lease_name(node)
+    );
     let lease: serde_json::Value = reader.find(&path).await.ok()??;
-    let text = lease.get("metadata")?.get("annotations")?.get(ANNOTATION)?.as_str()?;
+    let text = lease
+        .get("metadata")?
+        .get("annotations")?
+        .get(ANNOTATION)?
+        .as_str()?;
     serde_json::from_str(text).ok()
 }
 
@@ -163,27 +216,57 @@ impl Known {
             pods: reader.list("/api/v1/pods").await?,
             services: reader.list("/api/v1/services").await?,
         };
-        let slices = reader.list("/apis/discovery.k8s.io/v1/endpointslices").await?;
+        let slices = reader
+            .list("/apis/discovery.k8s.io/v1/endpointslices")
+            .await?;
         // Not every API server has them.
-        let cidrs = reader.list("/apis/networking.k8s.io/v1/servicecidrs").await.unwrap_or_default();
-        Ok(Known { cluster, slices, cidrs })
+        let cidrs = reader
+            .list("/apis/networking.k8s.io/v1/servicecidrs")
+            .await
+            .unwrap_or_default();
+        Ok(Known {
+            cluster,
+            slices,
+            cidrs,
+        })
     }
 
     /// On which node each endpoint is.
     fn homes(&self) -> BTreeMap<IpAddr, String> {
-        let endpoints = self.slices.iter().filter_map(|slice| slice.endpoints.as_ref()).flatten();
-        let placed = endpoints.filter_map(|endpoint| Some((endpoint, endpoint.node_name.as_ref()?)));
-        let each = placed.flat_map(|(endpoint, node)| endpoint.addresses.iter().map(move |address| (address, node)));
-        each.filter_map(|(address, node)| Some((address.parse().ok()?, node.to_string()))).collect()
+        let endpoints = self
+            .slices
+            .iter()
+            .filter_map(|slice| slice.endpoints.as_ref())
+            .flatten();
+        let placed =
+            endpoints.filter_map(|endpoint| Some((endpoint, endpoint.node_name.as_ref()?)));
+        let each = placed.flat_map(|(endpoint, node)| {
+            endpoint
+                .addresses
+                .iter()
+                .map(move |address| (address, node))
+        });
+        each.filter_map(|(address, node)| Some((address.parse().ok()?, node.to_string())))
+            .collect()
     }
 
     /// With the table of a node.
     fn index(&self, settings: index::Settings, addresses: Vec<IpAddr>) -> Index {
         let mut index = Index::new(settings);
-        self.cluster.services.iter().for_each(|service| index.apply_service(service));
-        self.slices.iter().for_each(|slice| index.apply_slice(slice));
-        self.cidrs.iter().for_each(|cidr| index.apply_service_cidr(cidr));
-        self.cluster.nodes.iter().for_each(|node| index.apply_node(node));
+        self.cluster
+            .services
+            .iter()
+            .for_each(|service| index.apply_service(service));
+        self.slices
+            .iter()
+            .for_each(|slice| index.apply_slice(slice));
+        self.cidrs
+            .iter()
+            .for_each(|cidr| index.apply_service_cidr(cidr));
+        self.cluster
+            .nodes
+            .iter()
+            .for_each(|node| index.apply_node(node));
         index.set_addresses(addresses);
         index.take();
         index

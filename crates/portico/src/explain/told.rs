@@ -59,9 +59,16 @@ impl Seen {
 impl Kernel {
     pub fn with_report(mut self, report: Option<&NodeReport>) -> Kernel {
         if let (Kernel::Seen(seen), Some(report)) = (&mut self, report) {
-            let behind = report.behind.iter().map(|behind| format!("{}: {}", behind.service, behind.reason));
+            let behind = report
+                .behind
+                .iter()
+                .map(|behind| format!("{}: {}", behind.service, behind.reason));
             let trouble = Some(report.trouble.clone()).filter(|text| !text.is_empty());
-            seen.reported = trouble.into_iter().chain(behind).collect::<Vec<_>>().join("; ");
+            seen.reported = trouble
+                .into_iter()
+                .chain(behind)
+                .collect::<Vec<_>>()
+                .join("; ");
         }
         self
     }
@@ -71,21 +78,41 @@ impl Kernel {
             Kernel::NotSeen(why) => return vec![format!("the kernel was not looked at: {why}")],
             Kernel::Seen(seen) => seen,
         };
-        let Differences { of_frontend, of_all, of_others } = &seen.differences;
+        let Differences {
+            of_frontend,
+            of_all,
+            of_others,
+        } = &seen.differences;
         let mut lines = match seen.agrees() {
             true => vec![format!("the kernel agrees ({})", seen.mode)],
-            false => vec![format!("the kernel differs from the table ({}):", seen.mode)],
+            false => vec![format!(
+                "the kernel differs from the table ({}):",
+                seen.mode
+            )],
         };
-        lines.extend(of_frontend.iter().chain(of_all).map(|words| format!("  {words}")));
+        lines.extend(
+            of_frontend
+                .iter()
+                .chain(of_all)
+                .map(|words| format!("  {words}")),
+        );
         if !seen.agrees() {
             lines.push(format!("  {}", seen.advice(node)));
         } else if !seen.daemon {
-            lines.push(format!("  portico node does not answer on {node}: its rules stay, but nobody changes them"));
+            lines.push(format!(
+                "  portico node does not answer on {node}: its rules stay, but nobody changes them"
+            ));
         }
         if *of_others > 0 {
-            lines.push(format!("  {of_others} more differences are in what serves other packets"));
+            lines.push(format!(
+                "  {of_others} more differences are in what serves other packets"
+            ));
         }
-        lines.extend(seen.in_the_way.iter().map(|words| format!("  in the way may be: {words}")));
+        lines.extend(
+            seen.in_the_way
+                .iter()
+                .map(|words| format!("  in the way may be: {words}")),
+        );
         lines
     }
 
@@ -119,18 +146,28 @@ pub fn frontend_key(explanation: &Explanation) -> FrontendKey {
 impl Told {
     /// Where the packet goes from here: each other node, with the endpoints that are there.
     fn hops(&self) -> Vec<(Vec<String>, &str)> {
-        let Verdict::Forward { candidates, .. } = &self.explanation.verdict else { return Vec::new() };
+        let Verdict::Forward { candidates, .. } = &self.explanation.verdict else {
+            return Vec::new();
+        };
         let mut hops: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for Candidate { endpoint, .. } in candidates.iter().filter(|candidate| !candidate.endpoint.local) {
+        for Candidate { endpoint, .. } in candidates
+            .iter()
+            .filter(|candidate| !candidate.endpoint.local)
+        {
             if let Some(home) = self.homes.get(&endpoint.address) {
-                hops.entry(home).or_default().push(SocketAddr::new(endpoint.address, endpoint.port).to_string());
+                hops.entry(home)
+                    .or_default()
+                    .push(SocketAddr::new(endpoint.address, endpoint.port).to_string());
             }
         }
         hops.into_iter().map(|(home, to)| (to, home)).collect()
     }
 
     fn candidate_tree(&self, candidate: &Candidate) -> Value {
-        let Candidate { endpoint, masquerade } = candidate;
+        let Candidate {
+            endpoint,
+            masquerade,
+        } = candidate;
         let at = SocketAddr::new(endpoint.address, endpoint.port);
         let home = self.homes.get(&endpoint.address);
         json!({"endpoint": at, "node": home, "onThisNode": endpoint.local, "masquerade": masquerade})
@@ -138,8 +175,14 @@ impl Told {
 
     fn verdict_tree(&self) -> Value {
         match &self.explanation.verdict {
-            Verdict::Forward { candidates, affinity } => {
-                let candidates: Vec<Value> = candidates.iter().map(|one| self.candidate_tree(one)).collect();
+            Verdict::Forward {
+                candidates,
+                affinity,
+            } => {
+                let candidates: Vec<Value> = candidates
+                    .iter()
+                    .map(|one| self.candidate_tree(one))
+                    .collect();
                 json!({"kind": "forward", "candidates": candidates, "affinitySeconds": affinity})
             }
             Verdict::Reject => json!({"kind": "reject"}),
@@ -152,15 +195,25 @@ impl Told {
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "on {}: {}", self.node, self.explanation)?;
-        self.hops().into_iter().try_for_each(|(to, home)| writeln!(f, "then to {home} for {}", to.join(", ")))?;
-        let lines = self.kernel.iter().flat_map(|kernel| kernel.lines(&self.node));
+        self.hops()
+            .into_iter()
+            .try_for_each(|(to, home)| writeln!(f, "then to {home} for {}", to.join(", ")))?;
+        let lines = self
+            .kernel
+            .iter()
+            .flat_map(|kernel| kernel.lines(&self.node));
         lines.into_iter().try_for_each(|line| writeln!(f, "{line}"))
     }
 }
 
 impl Serialize for Told {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Explanation { packet, frontend, steps, .. } = &self.explanation;
+        let Explanation {
+            packet,
+            frontend,
+            steps,
+            ..
+        } = &self.explanation;
         let destination = SocketAddr::new(packet.destination, packet.port);
         let mut tree = json!({
             "node": self.node,

@@ -1,4 +1,5 @@
-//! `portico expose`: servers at given addresses as a Service, with health checks; for those without Pods, or without Kubernetes.
+//! `portico expose`: servers at given addresses as a Service, with health checks; for those without
+//! Pods, or without Kubernetes.
 
 mod objects;
 
@@ -29,7 +30,8 @@ pub struct Arguments {
     /// Who serves it: ADDRESS:PORT, or [ADDRESS]:PORT for IPv6.
     #[arg(long, value_name = "ADDRESS:PORT,...", value_delimiter = ',', required_unless_present = "delete", value_parser = target)]
     to: Vec<SocketAddr>,
-    /// How to find out whether one is fit: tcp, http:/path or https:/path [default: they are taken for fit].
+    /// How to find out whether one is fit: tcp, http:/path or https:/path [default: they are taken
+    /// for fit].
     #[arg(long, value_name = "CHECK")]
     health: Option<How>,
     /// How often.
@@ -63,14 +65,14 @@ pub struct Arguments {
 }
 
 fn target(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text
-        .parse()
-        .map_err(|_| "write ADDRESS:PORT such as 10.0.0.5:8080 or [2001:db8::5]:8080, not a name".to_owned())?;
+    let address: SocketAddr = text.parse().map_err(|_| {
+        "write ADDRESS:PORT such as 10.0.0.5:8080 or [2001:db8::5]:8080, not a name".to_owned()
+    })?;
     match address.ip() {
         _ if address.port() == 0 => Err("0 is no port".to_owned()),
-        ip if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() => {
-            Err(format!("nodes cannot send packets to {ip}: name an address that every node reaches"))
-        }
+        ip if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() => Err(format!(
+            "nodes cannot send packets to {ip}: name an address that every node reaches"
+        )),
         _ => Ok(address),
     }
 }
@@ -86,7 +88,11 @@ struct Shown {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     crate::runtime()?.block_on(async {
         let reader = arguments.access.reader().await?;
-        let place = Place { reader: &reader, namespace: &arguments.namespace, name: &arguments.name };
+        let place = Place {
+            reader: &reader,
+            namespace: &arguments.namespace,
+            name: &arguments.name,
+        };
         match arguments.wanted()? {
             Some(wanted) => arguments.output.print(&place.make(&wanted).await?),
             None => place.delete().await,
@@ -97,7 +103,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 impl Arguments {
     /// `None` where it shall go.
     fn wanted(&self) -> anyhow::Result<Option<Exposed>> {
-        let Some(front) = self.port.filter(|_| !self.delete) else { return Ok(None) };
+        let Some(front) = self.port.filter(|_| !self.delete) else {
+            return Ok(None);
+        };
         let check = self.health.clone().map(|how| Check {
             how,
             interval: self.interval,
@@ -106,14 +114,24 @@ impl Arguments {
             fall: self.fall,
         });
         // As the controller will read it, so that what is wrong is told here.
-        let check = check.map(|check| check.to_string().parse::<Check>()).transpose().context("--health")?;
+        let check = check
+            .map(|check| check.to_string().parse::<Check>())
+            .transpose()
+            .context("--health")?;
         let visibility = match (self.public, self.load_balancer) {
             (true, _) => Visibility::NodePort,
             (_, true) => Visibility::LoadBalancer,
             _ => Visibility::ClusterIp,
         };
         let (namespace, name) = (self.namespace.clone(), self.name.clone());
-        Ok(Some(Exposed { namespace, name, front, targets: self.to.clone(), check, visibility }))
+        Ok(Some(Exposed {
+            namespace,
+            name,
+            front,
+            targets: self.to.clone(),
+            check,
+            visibility,
+        }))
     }
 }
 
@@ -125,14 +143,23 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn service(&self) -> String {
-        format!("{}/{}", path("/api/v1", Some(self.namespace), "services"), self.name)
+        format!(
+            "{}/{}",
+            path("/api/v1", Some(self.namespace), "services"),
+            self.name
+        )
     }
 
     fn slices(&self) -> String {
-        path("/apis/discovery.k8s.io/v1", Some(self.namespace), "endpointslices")
+        path(
+            "/apis/discovery.k8s.io/v1",
+            Some(self.namespace),
+            "endpointslices",
+        )
     }
 
-    /// Slices come first, so that the Service is never without endpoints; those that it no longer needs go last.
+    /// Slices come first, so that the Service is never without endpoints; those that it no longer
+    /// needs go last.
     async fn make(&self, wanted: &Exposed) -> anyhow::Result<Shown> {
         self.check_owner().await?;
         let before = self.own_slices().await?;
@@ -141,20 +168,33 @@ impl Place<'_> {
             let path = format!("{}/{}", self.slices(), objects::name(&slice));
             endpoint_slices.push(self.reader.apply(&path, MANAGER, "", &slice).await?);
         }
-        let service = self.reader.apply(&self.service(), MANAGER, "", &wanted.service()).await?;
+        let service = self
+            .reader
+            .apply(&self.service(), MANAGER, "", &wanted.service())
+            .await?;
         for old in before.iter().map(objects::name) {
-            if !endpoint_slices.iter().any(|slice| objects::name(slice) == old) {
-                self.reader.delete(&format!("{}/{old}", self.slices())).await?;
+            if !endpoint_slices
+                .iter()
+                .any(|slice| objects::name(slice) == old)
+            {
+                self.reader
+                    .delete(&format!("{}/{old}", self.slices()))
+                    .await?;
             }
         }
-        Ok(Shown { service, endpoint_slices })
+        Ok(Shown {
+            service,
+            endpoint_slices,
+        })
     }
 
     async fn delete(&self) -> anyhow::Result<()> {
         let is_there = self.check_owner().await?;
         self.reader.delete(&self.service()).await?;
         for slice in self.own_slices().await? {
-            self.reader.delete(&format!("{}/{}", self.slices(), objects::name(&slice))).await?;
+            self.reader
+                .delete(&format!("{}/{}", self.slices(), objects::name(&slice)))
+                .await?;
         }
         match is_there {
             true => crate::print(&format!("{}/{} is gone\n", self.namespace, self.name)),
@@ -165,11 +205,14 @@ impl Place<'_> {
 
     /// What others made is left alone. Whether there is one.
     async fn check_owner(&self) -> anyhow::Result<bool> {
-        let Some(service) = self.reader.find::<Value>(&self.service()).await? else { return Ok(false) };
+        let Some(service) = self.reader.find::<Value>(&self.service()).await? else {
+            return Ok(false);
+        };
         let (label, value) = made_here();
         if service["metadata"]["labels"][label] != *value {
             bail!(
-                "Service {}/{} was not made by portico expose: choose another name, or change it by kubectl",
+                "Service {}/{} was not made by portico expose: choose another name, or change it \
+                 by kubectl",
                 self.namespace,
                 self.name
             );
@@ -178,7 +221,11 @@ impl Place<'_> {
     }
 
     async fn own_slices(&self) -> anyhow::Result<Vec<Value>> {
-        let path = format!("{}?labelSelector={MANAGED_BY}%3D{MANAGER},{SERVICE_NAME}%3D{}", self.slices(), self.name);
+        let path = format!(
+            "{}?labelSelector={MANAGED_BY}%3D{MANAGER},{SERVICE_NAME}%3D{}",
+            self.slices(),
+            self.name
+        );
         self.reader.list(&path).await
     }
 }
@@ -187,12 +234,28 @@ impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (spec, metadata) = (&self.service["spec"], &self.service["metadata"]);
-        let mut table = Table::new(["service", "type", "address", "port", "node port", "endpoint", "state"]);
+        let mut table = Table::new([
+            "service",
+            "type",
+            "address",
+            "port",
+            "node port",
+            "endpoint",
+            "state",
+        ]);
         for endpoint in objects::endpoints(&self.endpoint_slices) {
-            let number =
-                |field: &str| spec["ports"][0][field].as_u64().map(|port| port.to_string()).unwrap_or_default();
+            let number = |field: &str| {
+                spec["ports"][0][field]
+                    .as_u64()
+                    .map(|port| port.to_string())
+                    .unwrap_or_default()
+            };
             table.row([
-                format!("{}/{}", text(&metadata["namespace"]), text(&metadata["name"])),
+                format!(
+                    "{}/{}",
+                    text(&metadata["namespace"]),
+                    text(&metadata["name"])
+                ),
                 text(&spec["type"]),
                 text(&spec["clusterIP"]),
                 number("port"),

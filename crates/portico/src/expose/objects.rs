@@ -32,10 +32,15 @@ impl FromStr for Front {
     fn from_str(text: &str) -> Result<Front, String> {
         let (port, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
         let all = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
-        let protocol = all.into_iter().find(|known| known.lower() == protocol.to_lowercase());
+        let protocol = all
+            .into_iter()
+            .find(|known| known.lower() == protocol.to_lowercase());
         match (port.parse(), protocol) {
             (Ok(port), Some(protocol)) if port > 0 => Ok(Front { port, protocol }),
-            _ => Err("write a port from 1 to 65535, with /udp or /sctp behind it if it is not TCP".to_owned()),
+            _ => Err(
+                "write a port from 1 to 65535, with /udp or /sctp behind it if it is not TCP"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -77,11 +82,15 @@ impl Exposed {
             "metadata": {"name": self.name, "namespace": self.namespace, "labels": {label: value}}})
     }
 
-    /// Endpoints that are there already stay as ready as they were found; others wait for their first check.
+    /// Endpoints that are there already stay as ready as they were found; others wait for their
+    /// first check.
     pub fn slices(&self, before: &[Value]) -> Vec<Value> {
         let mut groups: BTreeMap<(bool, u16), Vec<IpAddr>> = BTreeMap::new();
         for target in &self.targets {
-            groups.entry((target.is_ipv6(), target.port())).or_default().push(target.ip());
+            groups
+                .entry((target.is_ipv6(), target.port()))
+                .or_default()
+                .push(target.ip());
         }
         let mut slices = Vec::new();
         for ((v6, port), mut addresses) in groups {
@@ -94,9 +103,20 @@ impl Exposed {
         slices
     }
 
-    fn slice(&self, before: &[Value], v6: bool, port: u16, at: usize, addresses: &[IpAddr]) -> Value {
+    fn slice(
+        &self,
+        before: &[Value],
+        v6: bool,
+        port: u16,
+        at: usize,
+        addresses: &[IpAddr],
+    ) -> Value {
         let family = if v6 { "ipv6" } else { "ipv4" };
-        let number = if at == 0 { String::new() } else { format!("-{}", at + 1) };
+        let number = if at == 0 {
+            String::new()
+        } else {
+            format!("-{}", at + 1)
+        };
         let name = format!("{}-{family}-{port}{number}", self.name);
         let known = known(before, port);
         let ready = |address: &IpAddr| match self.check {
@@ -110,13 +130,20 @@ impl Exposed {
                 json!({"addresses": [address.to_string()], "conditions": {"ready": ready, "serving": ready}})
             })
             .collect();
-        let (mut labels, mut annotations) = (json!({SERVICE_NAME: self.name, MANAGED_BY: MANAGER}), Map::new());
+        let (mut labels, mut annotations) = (
+            json!({SERVICE_NAME: self.name, MANAGED_BY: MANAGER}),
+            Map::new(),
+        );
         if let Some(check) = &self.check {
             merge(&mut labels, json!({LABEL: "true"}));
             annotations.insert(CHECK.to_owned(), check.to_string().into());
             let same = before.iter().find(|slice| self::name(slice) == name);
             let failing = same.map(|slice| slice["metadata"]["annotations"][FAILING].clone());
-            annotations.extend(failing.filter(Value::is_string).map(|failing| (FAILING.to_owned(), failing)));
+            annotations.extend(
+                failing
+                    .filter(Value::is_string)
+                    .map(|failing| (FAILING.to_owned(), failing)),
+            );
         }
         json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": if v6 { "IPv6" } else { "IPv4" },
@@ -143,10 +170,16 @@ pub fn name(object: &Value) -> &str {
 pub fn endpoints(slices: &[Value]) -> Vec<(String, bool)> {
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let each = |slice: &Value| -> Vec<(String, bool)> {
-        let port = slice["ports"][0]["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
+        let port = slice["ports"][0]["port"]
+            .as_u64()
+            .and_then(|port| u16::try_from(port).ok())
+            .unwrap_or_default();
         let show = |endpoint: &Value| {
             let address: IpAddr = endpoint["addresses"][0].as_str()?.parse().ok()?;
-            Some((SocketAddr::new(address, port).to_string(), endpoint["conditions"]["ready"] == true))
+            Some((
+                SocketAddr::new(address, port).to_string(),
+                endpoint["conditions"]["ready"] == true,
+            ))
         };
         items(&slice["endpoints"]).iter().filter_map(show).collect()
     };
@@ -155,9 +188,15 @@ pub fn endpoints(slices: &[Value]) -> Vec<(String, bool)> {
 
 /// How ready each address was found at a port.
 fn known(before: &[Value], port: u16) -> BTreeMap<IpAddr, bool> {
-    let same_port: Vec<Value> = before.iter().filter(|slice| slice["ports"][0]["port"] == port).cloned().collect();
+    let same_port: Vec<Value> = before
+        .iter()
+        .filter(|slice| slice["ports"][0]["port"] == port)
+        .cloned()
+        .collect();
     let parsed = endpoints(&same_port).into_iter();
-    parsed.filter_map(|(address, ready)| Some((address.parse::<SocketAddr>().ok()?.ip(), ready))).collect()
+    parsed
+        .filter_map(|(address, ready)| Some((address.parse::<SocketAddr>().ok()?.ip(), ready)))
+        .collect()
 }
 
 fn merge(into: &mut Value, more: Value) {
@@ -175,7 +214,10 @@ mod tests {
             namespace: "default".into(),
             name: "web".into(),
             front: "80".parse().unwrap(),
-            targets: targets.iter().map(|target| target.parse().unwrap()).collect(),
+            targets: targets
+                .iter()
+                .map(|target| target.parse().unwrap())
+                .collect(),
             check: check.map(|check| check.parse().unwrap()),
             visibility: Visibility::NodePort,
         }
@@ -183,22 +225,50 @@ mod tests {
 
     #[test]
     fn a_slice_for_each_family_and_port() {
-        let wanted = exposed(&["10.0.0.6:80", "10.0.0.5:80", "[2001:db8::1]:80", "10.0.0.5:81", "10.0.0.5:80"], None);
+        let wanted = exposed(
+            &[
+                "10.0.0.6:80",
+                "10.0.0.5:80",
+                "[2001:db8::1]:80",
+                "10.0.0.5:81",
+                "10.0.0.5:80",
+            ],
+            None,
+        );
         let slices = wanted.slices(&[]);
         let names: Vec<&str> = slices.iter().map(name).collect();
         assert_eq!(names, ["web-ipv4-80", "web-ipv4-81", "web-ipv6-80"]);
-        let all: Vec<String> = endpoints(&slices).into_iter().map(|(address, _)| address).collect();
-        assert_eq!(all, ["10.0.0.5:80", "10.0.0.6:80", "10.0.0.5:81", "[2001:db8::1]:80"]);
-        assert_eq!(wanted.service()["spec"]["ipFamilyPolicy"], "PreferDualStack");
+        let all: Vec<String> = endpoints(&slices)
+            .into_iter()
+            .map(|(address, _)| address)
+            .collect();
+        assert_eq!(
+            all,
+            [
+                "10.0.0.5:80",
+                "10.0.0.6:80",
+                "10.0.0.5:81",
+                "[2001:db8::1]:80"
+            ]
+        );
+        assert_eq!(
+            wanted.service()["spec"]["ipFamilyPolicy"],
+            "PreferDualStack"
+        );
         assert_eq!(wanted.service()["spec"]["type"], "NodePort");
     }
 
     #[test]
     fn many_endpoints_are_several_slices() {
-        let targets: Vec<String> = (0..250).map(|at| format!("10.0.{}.{}:80", at / 200, at % 200 + 1)).collect();
+        let targets: Vec<String> = (0..250)
+            .map(|at| format!("10.0.{}.{}:80", at / 200, at % 200 + 1))
+            .collect();
         let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
         let slices = exposed(&targets, None).slices(&[]);
-        assert_eq!(slices.iter().map(name).collect::<Vec<_>>(), ["web-ipv4-80", "web-ipv4-80-2", "web-ipv4-80-3"]);
+        assert_eq!(
+            slices.iter().map(name).collect::<Vec<_>>(),
+            ["web-ipv4-80", "web-ipv4-80-2", "web-ipv4-80-3"]
+        );
     }
 
     #[test]
@@ -209,17 +279,32 @@ mod tests {
         assert!(!endpoints(&before)[0].1);
         before[0]["endpoints"][0]["conditions"]["ready"] = true.into();
         let after = exposed(&["10.0.0.5:80", "10.0.0.6:80"], Some("http:/ fall=1")).slices(&before);
-        let ready: Vec<bool> = endpoints(&after).into_iter().map(|(_, ready)| ready).collect();
+        let ready: Vec<bool> = endpoints(&after)
+            .into_iter()
+            .map(|(_, ready)| ready)
+            .collect();
         assert_eq!(ready, [true, false]);
-        assert_eq!(after[0]["metadata"]["annotations"][CHECK], "http:/ interval=5s timeout=2s rise=2 fall=1");
+        assert_eq!(
+            after[0]["metadata"]["annotations"][CHECK],
+            "http:/ interval=5s timeout=2s rise=2 fall=1"
+        );
         assert_eq!(after[0]["metadata"]["labels"][LABEL], "true");
     }
 
     #[test]
     fn ports_with_their_protocol() {
-        assert_eq!("53/udp".parse(), Ok(Front { port: 53, protocol: Protocol::Udp }));
+        assert_eq!(
+            "53/udp".parse(),
+            Ok(Front {
+                port: 53,
+                protocol: Protocol::Udp
+            })
+        );
         for wrong in ["0", "70000", "http", "80/icmp", ""] {
-            assert!(wrong.parse::<Front>().unwrap_err().contains("1 to 65535"), "{wrong}");
+            assert!(
+                wrong.parse::<Front>().unwrap_err().contains("1 to 65535"),
+                "{wrong}"
+            );
         }
     }
 }

@@ -41,7 +41,17 @@ impl EndpointView {
         let ports = slice.ports.as_deref().unwrap_or_default();
         let endpoints = slice.endpoints.as_deref().unwrap_or_default();
         let each = |endpoint: &Endpoint| -> Vec<EndpointView> {
-            ports.iter().map(|port| view(slice, endpoint, port.name.clone().unwrap_or_default(), port.port)).collect()
+            ports
+                .iter()
+                .map(|port| {
+                    view(
+                        slice,
+                        endpoint,
+                        port.name.clone().unwrap_or_default(),
+                        port.port,
+                    )
+                })
+                .collect()
         };
         endpoints.iter().flat_map(each).collect()
     }
@@ -58,26 +68,54 @@ impl EndpointView {
 
 /// The Service that a slice is for.
 pub fn service_of(slice: &EndpointSlice) -> &str {
-    slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME)).map_or("", String::as_str)
+    slice
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(SERVICE_NAME))
+        .map_or("", String::as_str)
 }
 
-fn view(slice: &EndpointSlice, endpoint: &Endpoint, port_name: String, port: Option<i32>) -> EndpointView {
-    let annotation = |name: &str| slice.metadata.annotations.as_ref().and_then(|all| all.get(name)).cloned();
+fn view(
+    slice: &EndpointSlice,
+    endpoint: &Endpoint,
+    port_name: String,
+    port: Option<i32>,
+) -> EndpointView {
+    let annotation = |name: &str| {
+        slice
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(name))
+            .cloned()
+    };
     let address = endpoint.addresses.first().cloned().unwrap_or_default();
     let conditions = endpoint.conditions.as_ref();
     let failing = annotation(health::FAILING).unwrap_or_default();
-    let trouble = failing.lines().find_map(|line| line.strip_prefix(&format!("{address}: "))).unwrap_or_default();
+    let trouble = failing
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{address}: ")))
+        .unwrap_or_default();
     // What is not said is that it is ready.
-    let ready = conditions.and_then(|conditions| conditions.ready).unwrap_or(true);
+    let ready = conditions
+        .and_then(|conditions| conditions.ready)
+        .unwrap_or(true);
     EndpointView {
         namespace: slice.metadata.namespace.clone().unwrap_or_default(),
         service: service_of(slice).to_owned(),
         port_name,
         node: endpoint.node_name.clone().unwrap_or_default(),
         zone: endpoint.zone.clone().unwrap_or_default(),
-        terminating: conditions.and_then(|conditions| conditions.terminating).unwrap_or(false),
+        terminating: conditions
+            .and_then(|conditions| conditions.terminating)
+            .unwrap_or(false),
         check: annotation(health::CHECK).unwrap_or_default(),
-        trouble: if ready { String::new() } else { trouble.to_owned() },
+        trouble: if ready {
+            String::new()
+        } else {
+            trouble.to_owned()
+        },
         address: with_port(&address, port),
         ready,
     }

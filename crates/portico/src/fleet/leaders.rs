@@ -27,8 +27,17 @@ impl LeaderView {
             return None;
         }
         let (ago, fresh) = renewal(lease, now);
-        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
-        Some(LeaderView { lease: name, leads: fresh && !holder.is_empty(), holder, renewed_seconds_ago: ago })
+        let holder = lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.holder_identity.clone())
+            .unwrap_or_default();
+        Some(LeaderView {
+            lease: name,
+            leads: fresh && !holder.is_empty(),
+            holder,
+            renewed_seconds_ago: ago,
+        })
     }
 }
 
@@ -45,8 +54,12 @@ impl std::fmt::Display for LeaderView {
 /// How many seconds ago a Lease was renewed, and whether it still holds.
 pub fn renewal(lease: &Lease, now: Timestamp) -> (i64, bool) {
     let spec = lease.spec.as_ref();
-    let renewed = spec.and_then(|spec| spec.renew_time.as_ref()).map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    let renewed = spec
+        .and_then(|spec| spec.renew_time.as_ref())
+        .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
     let ago = now.as_second() - renewed.as_second();
-    let lasts = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
+    let lasts = spec
+        .and_then(|spec| spec.lease_duration_seconds)
+        .unwrap_or(0);
     (ago, ago <= i64::from(lasts) + SLACK)
 }

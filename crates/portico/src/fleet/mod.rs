@@ -1,5 +1,5 @@
-//! What the API server knows of Services, nodes and those who work for them, put together for people. `get`, `status` and others show parts
-//! of it.
+//! What the API server knows of Services, nodes and those who work for them, put together for
+//! people. `get`, `status` and others show parts of it.
 
 mod endpoints;
 mod leaders;
@@ -36,20 +36,34 @@ impl Fleet {
     pub async fn read(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
         Ok(Fleet {
             services: reader.list(&path("/api/v1", scope, "services")).await?,
-            slices: reader.list(&path("/apis/discovery.k8s.io/v1", scope, "endpointslices")).await?,
+            slices: reader
+                .list(&path("/apis/discovery.k8s.io/v1", scope, "endpointslices"))
+                .await?,
             nodes: reader.list("/api/v1/nodes").await?,
-            leases: reader.list(&path("/apis/coordination.k8s.io/v1", Some(report::NAMESPACE), "leases")).await?,
+            leases: reader
+                .list(&path(
+                    "/apis/coordination.k8s.io/v1",
+                    Some(report::NAMESPACE),
+                    "leases",
+                ))
+                .await?,
         })
     }
 
     pub fn nodes(&self, now: Timestamp) -> Vec<NodeView> {
         let newest = self.newest();
-        self.nodes.iter().map(|node| NodeView::of(node, &self.leases, newest, now)).collect()
+        self.nodes
+            .iter()
+            .map(|node| NodeView::of(node, &self.leases, newest, now))
+            .collect()
     }
 
     pub fn services(&self, now: Timestamp) -> Vec<ServiceView> {
         let nodes = self.nodes(now);
-        self.services.iter().map(|service| ServiceView::of(service, &self.slices, &nodes)).collect()
+        self.services
+            .iter()
+            .map(|service| ServiceView::of(service, &self.slices, &nodes))
+            .collect()
     }
 
     /// In the order of Services.
@@ -58,12 +72,19 @@ impl Fleet {
     }
 
     pub fn leaders(&self, now: Timestamp) -> Vec<LeaderView> {
-        self.leases.iter().filter_map(|lease| LeaderView::of(lease, now)).collect()
+        self.leases
+            .iter()
+            .filter_map(|lease| LeaderView::of(lease, now))
+            .collect()
     }
 
     /// The version of the Service that was changed last: what nodes should have reached.
     fn newest(&self) -> u64 {
-        self.services.iter().map(|service| version(service.metadata.resource_version.as_deref())).max().unwrap_or(0)
+        self.services
+            .iter()
+            .map(|service| version(service.metadata.resource_version.as_deref()))
+            .max()
+            .unwrap_or(0)
     }
 }
 

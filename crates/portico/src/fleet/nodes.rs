@@ -48,17 +48,26 @@ impl NodeView {
     pub fn of(node: &Node, leases: &[Lease], newest: u64, now: Timestamp) -> NodeView {
         let name = node.metadata.name.clone().unwrap_or_default();
         let lease_name = report::lease_name(&name);
-        let lease = leases.iter().find(|lease| lease.metadata.name.as_deref() == Some(&lease_name));
+        let lease = leases
+            .iter()
+            .find(|lease| lease.metadata.name.as_deref() == Some(&lease_name));
         let status = node.status.as_ref();
-        let addresses = status.and_then(|status| status.addresses.as_deref()).unwrap_or_default();
-        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let addresses = status
+            .and_then(|status| status.addresses.as_deref())
+            .unwrap_or_default();
+        let conditions = status
+            .and_then(|status| status.conditions.as_deref())
+            .unwrap_or_default();
         NodeView {
             addresses: addresses
                 .iter()
                 .filter(|own| own.type_.ends_with("IP"))
                 .map(|own| own.address.clone())
                 .collect(),
-            ready: conditions.iter().find(|held| held.type_ == "Ready").map(|held| held.status == "True"),
+            ready: conditions
+                .iter()
+                .find(|held| held.type_ == "Ready")
+                .map(|held| held.status == "True"),
             draining: draining(node),
             report: lease.and_then(|lease| ReportView::of(lease, newest, now)),
             name,
@@ -74,24 +83,47 @@ impl NodeView {
     pub fn trouble(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
         if self.ready == Some(false) {
-            all.push(("is not ready".to_owned(), format!("kubectl describe node {}", self.name)));
+            all.push((
+                "is not ready".to_owned(),
+                format!("kubectl describe node {}", self.name),
+            ));
         }
-        let Some(report) = &self.report else { return all };
-        let NodeReport { trouble, behind, more_behind, .. } = &report.content;
+        let Some(report) = &self.report else {
+            return all;
+        };
+        let NodeReport {
+            trouble,
+            behind,
+            more_behind,
+            ..
+        } = &report.content;
         if !report.fresh {
             let since = super::age(report.seconds_ago);
-            let way_out = "look whether `portico node` runs there and reaches the API server".to_owned();
+            let way_out =
+                "look whether `portico node` runs there and reaches the API server".to_owned();
             all.push((format!("has not reported for {since}"), way_out));
             return all;
         }
         if !trouble.is_empty() {
-            all.push((format!("cannot install anything: {trouble}"), "portico doctor, on that node".to_owned()));
+            all.push((
+                format!("cannot install anything: {trouble}"),
+                "portico doctor, on that node".to_owned(),
+            ));
         } else if report.lags {
             let way_out = "read the log of `portico node` there".to_owned();
-            all.push((format!("lags: it has installed Services up to version {}", report.revision), way_out));
+            all.push((
+                format!(
+                    "lags: it has installed Services up to version {}",
+                    report.revision
+                ),
+                way_out,
+            ));
         }
         for one in behind {
-            all.push((format!("does not forward {}: {}", one.service, one.reason), "change that Service".to_owned()));
+            all.push((
+                format!("does not forward {}: {}", one.service, one.reason),
+                "change that Service".to_owned(),
+            ));
         }
         if *more_behind > 0 {
             all.push((
@@ -99,10 +131,21 @@ impl NodeView {
                 "change those that it names".to_owned(),
             ));
         }
-        for session in report.content.announcing.iter().flat_map(|announcing| &announcing.sessions) {
+        for session in report
+            .content
+            .announcing
+            .iter()
+            .flat_map(|announcing| &announcing.sessions)
+        {
             if !session.established {
-                let what = format!("has no BGP session with {}: {}", session.peer, session.trouble);
-                all.push((what, format!("kubectl get bgppeer {} -o yaml", session.peer)));
+                let what = format!(
+                    "has no BGP session with {}: {}",
+                    session.peer, session.trouble
+                );
+                all.push((
+                    what,
+                    format!("kubectl get bgppeer {} -o yaml", session.peer),
+                ));
             }
         }
         all
@@ -124,11 +167,21 @@ impl NodeView {
 
 impl ReportView {
     fn of(lease: &Lease, newest: u64, now: Timestamp) -> Option<ReportView> {
-        let text = lease.metadata.annotations.as_ref()?.get(report::ANNOTATION)?;
+        let text = lease
+            .metadata
+            .annotations
+            .as_ref()?
+            .get(report::ANNOTATION)?;
         let content: NodeReport = serde_json::from_str(text).ok()?;
         let revision = version(Some(&content.services));
         let (seconds_ago, fresh) = renewal(lease, now);
-        Some(ReportView { seconds_ago, fresh, revision, lags: fresh && revision < newest, content })
+        Some(ReportView {
+            seconds_ago,
+            fresh,
+            revision,
+            lags: fresh && revision < newest,
+            content,
+        })
     }
 
     /// Whether a Service is forwarded there in its present form; why not.
@@ -136,7 +189,12 @@ impl ReportView {
         if !self.fresh {
             return Some(SILENT.to_owned());
         }
-        if let Some(behind) = self.content.behind.iter().find(|behind| behind.service == service) {
+        if let Some(behind) = self
+            .content
+            .behind
+            .iter()
+            .find(|behind| behind.service == service)
+        {
             return Some(behind.reason.clone());
         }
         (self.revision < version).then(|| match self.content.trouble.as_str() {
@@ -147,13 +205,19 @@ impl ReportView {
 
     /// In which ways it announces addresses.
     pub fn announces(&self) -> String {
-        let Some(announcing) = &self.content.announcing else { return String::new() };
+        let Some(announcing) = &self.content.announcing else {
+            return String::new();
+        };
         let mut ways = Vec::new();
         if !announcing.members.is_empty() {
             ways.push(format!("layer 2 of {}", announcing.members.len()));
         }
         if !announcing.sessions.is_empty() {
-            let up = announcing.sessions.iter().filter(|session| session.established).count();
+            let up = announcing
+                .sessions
+                .iter()
+                .filter(|session| session.established)
+                .count();
             ways.push(format!("BGP {up} of {}", announcing.sessions.len()));
         }
         ways.join(", ")
@@ -162,13 +226,22 @@ impl ReportView {
 
 fn draining(node: &Node) -> Option<&'static str> {
     let spec = node.spec.as_ref();
-    let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    let taints = spec
+        .and_then(|spec| spec.taints.as_deref())
+        .unwrap_or_default();
     match () {
         () if node.metadata.deletion_timestamp.is_some() => Some("is being deleted"),
-        () if node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(EXCLUDED)) => {
+        () if node
+            .metadata
+            .labels
+            .as_ref()
+            .is_some_and(|labels| labels.contains_key(EXCLUDED)) =>
+        {
             Some("is excluded from load balancers")
         }
-        () if taints.iter().any(|taint| taint.key == TO_BE_DELETED) => Some("will be deleted by the autoscaler"),
+        () if taints.iter().any(|taint| taint.key == TO_BE_DELETED) => {
+            Some("will be deleted by the autoscaler")
+        }
         () if spec.and_then(|spec| spec.unschedulable) == Some(true) => Some("is cordoned"),
         () => None,
     }

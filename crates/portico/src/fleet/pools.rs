@@ -58,7 +58,11 @@ pub struct PoolView {
 
 impl PoolView {
     pub fn of(pool: &AddressPool) -> PoolView {
-        let bad = pool.status.conditions.iter().filter(|held| held.status == "False");
+        let bad = pool
+            .status
+            .conditions
+            .iter()
+            .filter(|held| held.status == "False");
         PoolView {
             name: pool.metadata.name.clone(),
             addresses: pool.spec.addresses.clone(),
@@ -66,7 +70,12 @@ impl PoolView {
             assigned: pool.status.assigned,
             free_ipv4: pool.status.ipv4.available,
             free_ipv6: pool.status.ipv6.available,
-            announce: pool.spec.announce.iter().map(|way| format!("{way:?}")).collect(),
+            announce: pool
+                .spec
+                .announce
+                .iter()
+                .map(|way| format!("{way:?}"))
+                .collect(),
             trouble: bad.map(|held| held.message.clone()).collect(),
         }
     }

@@ -71,12 +71,19 @@ pub struct Condition {
 impl ServiceView {
     pub fn of(service: &Service, slices: &[EndpointSlice], nodes: &[NodeView]) -> ServiceView {
         let (spec, metadata) = (service.spec.clone().unwrap_or_default(), &service.metadata);
-        let (namespace, name) =
-            (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
+        let (namespace, name) = (
+            metadata.namespace.clone().unwrap_or_default(),
+            metadata.name.clone().unwrap_or_default(),
+        );
         let own = slices.iter().filter(|slice| {
-            service_of(slice) == name && slice.metadata.namespace.as_deref().unwrap_or_default() == namespace
+            service_of(slice) == name
+                && slice.metadata.namespace.as_deref().unwrap_or_default() == namespace
         });
-        let selector = spec.selector.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+        let selector = spec
+            .selector
+            .iter()
+            .flatten()
+            .map(|(key, value)| format!("{key}={value}"));
         let type_ = spec.type_.clone().unwrap_or_default();
         let forwarded = type_ != "ExternalName" && spec.cluster_ip.as_deref() != Some(HEADLESS);
         let key = format!("{namespace}/{name}");
@@ -85,7 +92,9 @@ impl ServiceView {
             balanced: !ingress(service).is_empty(),
             ports: spec.ports.iter().flatten().map(port).collect(),
             endpoints: Endpoints::of(own),
-            live: forwarded.then(|| Live::of(&key, version(metadata.resource_version.as_deref()), nodes)).flatten(),
+            live: forwarded
+                .then(|| Live::of(&key, version(metadata.resource_version.as_deref()), nodes))
+                .flatten(),
             conditions: conditions(service),
             selector: selector.collect::<Vec<_>>().join(","),
             exposed: metadata
@@ -110,19 +119,27 @@ impl ServiceView {
 
     /// What of its conditions is not good, in a few words; `ok` where all are.
     pub fn state(&self) -> String {
-        let bad: Vec<&Condition> = self.conditions.iter().filter(|held| held.status != "True").collect();
+        let bad: Vec<&Condition> = self
+            .conditions
+            .iter()
+            .filter(|held| held.status != "True")
+            .collect();
         match (self.conditions.is_empty(), bad.as_slice()) {
             (true, _) => String::new(),
             (false, []) => "ok".to_owned(),
             (false, bad) => {
-                let words = bad.iter().map(|held| format!("{} {}: {}", held.type_, held.status, held.reason));
+                let words = bad
+                    .iter()
+                    .map(|held| format!("{} {}: {}", held.type_, held.status, held.reason));
                 words.collect::<Vec<_>>().join(", ")
             }
         }
     }
 
     pub fn live(&self) -> String {
-        self.live.as_ref().map_or(String::new(), |live| format!("{} of {}", live.on, live.of))
+        self.live
+            .as_ref()
+            .map_or(String::new(), |live| format!("{} of {}", live.on, live.of))
     }
 }
 
@@ -131,18 +148,35 @@ impl Endpoints {
     fn of<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Endpoints {
         let all: Vec<EndpointView> = slices.flat_map(EndpointView::of).collect();
         let failing = all.iter().filter(|one| !one.trouble.is_empty());
-        let failing: BTreeSet<String> = failing.map(|one| format!("{}: {}", one.address, one.trouble)).collect();
+        let failing: BTreeSet<String> = failing
+            .map(|one| format!("{}: {}", one.address, one.trouble))
+            .collect();
         let count = |ready: bool| {
-            let host = |one: &EndpointView| one.address.rsplit_once(':').map(|(host, _)| host.to_owned());
-            all.iter().filter(|one| one.ready || !ready).filter_map(host).collect::<BTreeSet<_>>().len()
+            let host = |one: &EndpointView| {
+                one.address
+                    .rsplit_once(':')
+                    .map(|(host, _)| host.to_owned())
+            };
+            all.iter()
+                .filter(|one| one.ready || !ready)
+                .filter_map(host)
+                .collect::<BTreeSet<_>>()
+                .len()
         };
-        Endpoints { ready: count(true), total: count(false), failing: failing.into_iter().collect() }
+        Endpoints {
+            ready: count(true),
+            total: count(false),
+            failing: failing.into_iter().collect(),
+        }
     }
 }
 
 impl Live {
     fn of(service: &str, version: u64, nodes: &[NodeView]) -> Option<Live> {
-        let reports: Vec<_> = nodes.iter().filter_map(|node| Some((node, node.report.as_ref()?))).collect();
+        let reports: Vec<_> = nodes
+            .iter()
+            .filter_map(|node| Some((node, node.report.as_ref()?)))
+            .collect();
         if reports.is_empty() {
             return None;
         }
@@ -151,30 +185,63 @@ impl Live {
             Some(format!("{}: {why}", node.name))
         });
         let missing: Vec<String> = missing.collect();
-        Some(Live { on: reports.len() - missing.len(), of: reports.len(), missing })
+        Some(Live {
+            on: reports.len() - missing.len(),
+            of: reports.len(),
+            missing,
+        })
     }
 }
 
 fn ingress(service: &Service) -> &[LoadBalancerIngress] {
-    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default()
+    let balancer = service
+        .status
+        .as_ref()
+        .and_then(|status| status.load_balancer.as_ref());
+    balancer
+        .and_then(|balancer| balancer.ingress.as_deref())
+        .unwrap_or_default()
 }
 
 fn addresses(service: &Service, spec: &ServiceSpec) -> Vec<String> {
-    let given = ingress(service).iter().filter_map(|one| one.ip.clone().or_else(|| one.hostname.clone()));
+    let given = ingress(service)
+        .iter()
+        .filter_map(|one| one.ip.clone().or_else(|| one.hostname.clone()));
     let external = spec.external_ips.iter().flatten().cloned();
-    let cluster = spec.cluster_ips.iter().flatten().filter(|address| *address != HEADLESS).cloned();
-    given.chain(external).chain(cluster).chain(spec.external_name.clone()).collect()
+    let cluster = spec
+        .cluster_ips
+        .iter()
+        .flatten()
+        .filter(|address| *address != HEADLESS)
+        .cloned();
+    given
+        .chain(external)
+        .chain(cluster)
+        .chain(spec.external_name.clone())
+        .collect()
 }
 
 fn port(port: &ServicePort) -> String {
-    let node_port = port.node_port.filter(|number| *number > 0).map_or(String::new(), |number| format!(":{number}"));
-    format!("{}{node_port}/{}", port.port, port.protocol.as_deref().unwrap_or("TCP").to_lowercase())
+    let node_port = port
+        .node_port
+        .filter(|number| *number > 0)
+        .map_or(String::new(), |number| format!(":{number}"));
+    format!(
+        "{}{node_port}/{}",
+        port.port,
+        port.protocol.as_deref().unwrap_or("TCP").to_lowercase()
+    )
 }
 
 fn conditions(service: &Service) -> Vec<Condition> {
-    let all = service.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let ours = ASPECTS.iter().filter_map(|aspect| all.iter().find(|held| held.type_ == *aspect));
+    let all = service
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    let ours = ASPECTS
+        .iter()
+        .filter_map(|aspect| all.iter().find(|held| held.type_ == *aspect));
     ours.map(|held| Condition {
         type_: held.type_.clone(),
         status: held.status.clone(),

@@ -43,7 +43,8 @@ pub fn slice(of: &str, endpoints: Value) -> EndpointSlice {
 pub fn node(name: &str, spec: Value) -> Node {
     let status = json!({"addresses": [{"type": "InternalIP", "address": "172.30.0.11"}, {"type": "Hostname", "address": name}],
         "conditions": [{"type": "Ready", "status": "True"}]});
-    serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec, "status": status})).unwrap()
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec, "status": status}))
+        .unwrap()
 }
 
 pub fn lease(name: &str, holder: &str, renewed: &str) -> Lease {
@@ -64,10 +65,20 @@ fn a_service_and_where_it_is_live() {
     let mut fleet = fleet();
     let view = &fleet.services(NOW.parse().unwrap())[0];
     assert_eq!(view.ports, ["80:30080/tcp", "53/udp"]);
-    assert_eq!((view.endpoints.ready, view.endpoints.total, view.live()), (1, 1, "2 of 2".to_owned()));
-    assert_eq!((view.state().as_str(), view.addresses.as_slice()), ("", &["10.96.0.1".to_owned()][..]));
+    assert_eq!(
+        (view.endpoints.ready, view.endpoints.total, view.live()),
+        (1, 1, "2 of 2".to_owned())
+    );
+    assert_eq!(
+        (view.state().as_str(), view.addresses.as_slice()),
+        ("", &["10.96.0.1".to_owned()][..])
+    );
     fleet.leases.truncate(0);
-    assert_eq!(fleet.services(NOW.parse().unwrap())[0].live, None, "nobody reports");
+    assert_eq!(
+        fleet.services(NOW.parse().unwrap())[0].live,
+        None,
+        "nobody reports"
+    );
 }
 
 #[test]
@@ -76,20 +87,35 @@ fn only_controllers_of_portico_lead() {
     assert_eq!(leaders.len(), 1);
     assert!(leaders[0].leads && leaders[0].renewed_seconds_ago == 2);
     let later: Timestamp = "2026-01-01T00:00:30Z".parse().unwrap();
-    assert_eq!(fleet().leaders(later)[0].to_string(), "portico-controller: nobody since 30s");
+    assert_eq!(
+        fleet().leaders(later)[0].to_string(),
+        "portico-controller: nobody since 30s"
+    );
 }
 
 #[test]
 fn an_endpoint_tells_why_it_is_not_ready() {
     let endpoints = json!([{"addresses": ["10.0.0.5"], "conditions": {"ready": false}}, {"addresses": ["10.0.0.6"]}]);
     let views = EndpointView::of(&slice("web", endpoints));
-    assert_eq!((views[0].state(), views[0].trouble.as_str()), ("not ready", "connection refused"));
-    assert_eq!((views[1].state(), views[1].address.as_str()), ("ready", "10.0.0.6:8080"));
+    assert_eq!(
+        (views[0].state(), views[0].trouble.as_str()),
+        ("not ready", "connection refused")
+    );
+    assert_eq!(
+        (views[1].state(), views[1].address.as_str()),
+        ("ready", "10.0.0.6:8080")
+    );
 }
 
 #[test]
 fn ages_are_short() {
-    for (seconds, text) in [(-3, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d")] {
+    for (seconds, text) in [
+        (-3, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (7200, "2h"),
+        (200_000, "2d"),
+    ] {
         assert_eq!(age(seconds), text);
     }
 }

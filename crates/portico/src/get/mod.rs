@@ -1,4 +1,5 @@
-//! `portico get`: Services, nodes, endpoints, pools and balancers with what only Portico knows of them.
+//! `portico get`: Services, nodes, endpoints, pools and balancers with what only Portico knows of
+//! them.
 
 mod tables;
 
@@ -75,12 +76,18 @@ async fn get(arguments: &Arguments) -> anyhow::Result<()> {
         What::Nodes => arguments.show(fleet.await?.nodes(now), |node| &node.name),
         What::Endpoints => arguments.show(fleet.await?.endpoints(), |endpoint| &endpoint.service),
         What::Balancers => {
-            let balancers = fleet.await?.services(now).into_iter().filter(|service| service.is_balancer());
+            let balancers = fleet
+                .await?
+                .services(now)
+                .into_iter()
+                .filter(|service| service.is_balancer());
             let balancers: Vec<tables::Balancer> = balancers.map(tables::Balancer).collect();
             arguments.show(balancers, |balancer| &balancer.0.name)
         }
         What::Pools => {
-            let pools: Vec<_> = reader.list_if_known("/apis/portico.dev/v1/addresspools").await?;
+            let pools: Vec<_> = reader
+                .list_if_known("/apis/portico.dev/v1/addresspools")
+                .await?;
             arguments.show(pools.iter().map(PoolView::of).collect(), |pool| &pool.name)
         }
     }
@@ -94,19 +101,28 @@ impl Arguments {
     {
         let items: Vec<T> = match &self.name {
             None => items,
-            Some(wanted) => items.into_iter().filter(|item| name(item) == wanted).collect(),
+            Some(wanted) => items
+                .into_iter()
+                .filter(|item| name(item) == wanted)
+                .collect(),
         };
         if let (true, Some(name)) = (items.is_empty(), &self.name) {
             bail!("{}", self.not_there(name));
         }
-        self.output.print(&Shown { items, wide: self.all_namespaces })
+        self.output.print(&Shown {
+            items,
+            wide: self.all_namespaces,
+        })
     }
 
     fn not_there(&self, name: &str) -> String {
         let place = match self.what {
             What::Nodes | What::Pools => String::new(),
             _ if self.all_namespaces => " in any namespace".to_owned(),
-            _ => format!(" in namespace {}: name another with --namespace", self.namespace),
+            _ => format!(
+                " in namespace {}: name another with --namespace",
+                self.namespace
+            ),
         };
         match self.what {
             What::Services => format!("there is no Service {name}{place}"),

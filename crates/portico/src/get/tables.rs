@@ -16,7 +16,11 @@ pub struct Balancer(pub ServiceView);
 
 /// With the namespace, where several are shown.
 fn named(wide: bool, namespace: &str, name: &str) -> String {
-    if wide { format!("{namespace}/{name}") } else { name.to_owned() }
+    if wide {
+        format!("{namespace}/{name}")
+    } else {
+        name.to_owned()
+    }
 }
 
 fn table<T>(f: &mut fmt::Formatter<'_>, what: &str, items: &[T], table: &Table) -> fmt::Result {
@@ -28,7 +32,15 @@ fn table<T>(f: &mut fmt::Formatter<'_>, what: &str, items: &[T], table: &Table) 
 
 impl fmt::Display for Shown<ServiceView> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows = Table::new(["name", "type", "addresses", "ports", "ready", "live", "conditions"]);
+        let mut rows = Table::new([
+            "name",
+            "type",
+            "addresses",
+            "ports",
+            "ready",
+            "live",
+            "conditions",
+        ]);
         for service in &self.items {
             rows.row([
                 named(self.wide, &service.namespace, &service.name),
@@ -46,8 +58,16 @@ impl fmt::Display for Shown<ServiceView> {
 
 impl fmt::Display for Shown<NodeView> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows =
-            Table::new(["name", "addresses", "health", "mode", "revision", "reported", "announces", "trouble"]);
+        let mut rows = Table::new([
+            "name",
+            "addresses",
+            "health",
+            "mode",
+            "revision",
+            "reported",
+            "announces",
+            "trouble",
+        ]);
         for node in &self.items {
             let report = node.report.as_ref();
             let trouble: Vec<String> = node.trouble().into_iter().map(|(what, _)| what).collect();
@@ -56,11 +76,20 @@ impl fmt::Display for Shown<NodeView> {
                 node.name.clone(),
                 few(&node.addresses, FEW),
                 node.health().to_owned(),
-                report.map(|report| report.content.mode.clone()).unwrap_or_default(),
-                report.map(|report| report.revision.to_string()).unwrap_or_default(),
-                report.map(|report| format!("{} ago", age(report.seconds_ago))).unwrap_or_default(),
+                report
+                    .map(|report| report.content.mode.clone())
+                    .unwrap_or_default(),
+                report
+                    .map(|report| report.revision.to_string())
+                    .unwrap_or_default(),
+                report
+                    .map(|report| format!("{} ago", age(report.seconds_ago)))
+                    .unwrap_or_default(),
                 report.map(|report| report.announces()).unwrap_or_default(),
-                few(&trouble.into_iter().chain(draining).collect::<Vec<_>>(), FEW),
+                few(
+                    &trouble.into_iter().chain(draining).collect::<Vec<_>>(),
+                    FEW,
+                ),
             ]);
         }
         table(f, "nodes", &self.items, &rows)
@@ -69,7 +98,9 @@ impl fmt::Display for Shown<NodeView> {
 
 impl fmt::Display for Shown<EndpointView> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows = Table::new(["service", "port", "address", "state", "node", "zone", "check", "trouble"]);
+        let mut rows = Table::new([
+            "service", "port", "address", "state", "node", "zone", "check", "trouble",
+        ]);
         for endpoint in &self.items {
             rows.row([
                 named(self.wide, &endpoint.namespace, &endpoint.service),
@@ -78,7 +109,12 @@ impl fmt::Display for Shown<EndpointView> {
                 endpoint.state().to_owned(),
                 endpoint.node.clone(),
                 endpoint.zone.clone(),
-                endpoint.check.split(' ').next().unwrap_or_default().to_owned(),
+                endpoint
+                    .check
+                    .split(' ')
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
                 endpoint.trouble.clone(),
             ]);
         }
@@ -88,8 +124,16 @@ impl fmt::Display for Shown<EndpointView> {
 
 impl fmt::Display for Shown<PoolView> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows =
-            Table::new(["name", "addresses", "auto", "assigned", "free-ipv4", "free-ipv6", "announce", "trouble"]);
+        let mut rows = Table::new([
+            "name",
+            "addresses",
+            "auto",
+            "assigned",
+            "free-ipv4",
+            "free-ipv6",
+            "announce",
+            "trouble",
+        ]);
         let number = |free: Option<i64>| free.map(|free| free.to_string()).unwrap_or_default();
         for pool in &self.items {
             rows.row([
@@ -110,14 +154,34 @@ impl fmt::Display for Shown<PoolView> {
 impl fmt::Display for Shown<Balancer> {
     /// What a condition that is not true says stands under the table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows =
-            Table::new(["name", "class", "addresses", "ports", "allocated", "programmed", "announced", "reachable"]);
+        let mut rows = Table::new([
+            "name",
+            "class",
+            "addresses",
+            "ports",
+            "allocated",
+            "programmed",
+            "announced",
+            "reachable",
+        ]);
         let mut notes = String::new();
         for Balancer(service) in &self.items {
             let name = named(self.wide, &service.namespace, &service.name);
-            let held = |aspect: &str| service.condition(aspect).map(|held| held.reason.clone()).unwrap_or_default();
-            for bad in service.conditions.iter().filter(|held| held.status != "True") {
-                notes.push_str(&format!("{name}: {} is {}: {}\n", bad.type_, bad.status, bad.message));
+            let held = |aspect: &str| {
+                service
+                    .condition(aspect)
+                    .map(|held| held.reason.clone())
+                    .unwrap_or_default()
+            };
+            for bad in service
+                .conditions
+                .iter()
+                .filter(|held| held.status != "True")
+            {
+                notes.push_str(&format!(
+                    "{name}: {} is {}: {}\n",
+                    bad.type_, bad.status, bad.message
+                ));
             }
             rows.row([
                 name,
@@ -125,7 +189,10 @@ impl fmt::Display for Shown<Balancer> {
                 few(&service.addresses, FEW),
                 few(&service.ports, FEW),
                 held("Allocated"),
-                service.condition("Programmed").map(|held| held.message.clone()).unwrap_or_else(|| service.live()),
+                service
+                    .condition("Programmed")
+                    .map(|held| held.message.clone())
+                    .unwrap_or_else(|| service.live()),
                 held("Announced"),
                 held("Reachable"),
             ]);

@@ -1,5 +1,5 @@
-//! `portico install`: what a machine needs around the program. Also shell completion and manual pages, which are made from the
-//! flags themselves.
+//! `portico install`: what a machine needs around the program. Also shell completion and manual
+//! pages, which are made from the flags themselves.
 
 use anyhow::Context;
 use clap::{Args, Command, Subcommand};
@@ -17,9 +17,11 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// A unit that runs `portico up`, or `portico join` on a machine that has joined, with the arguments after `--`.
+    /// A unit that runs `portico up`, or `portico join` on a machine that has joined, with the
+    /// arguments after `--`.
     Systemd {
-        /// The machine is a node of the cluster with this API server: `portico join` was run on it once.
+        /// The machine is a node of the cluster with this API server: `portico join` was run on it
+        /// once.
         #[arg(long, value_name = "URL")]
         join: Option<http::Uri>,
         /// Where to.
@@ -32,7 +34,8 @@ enum What {
         #[arg(last = true, value_name = "ARGUMENTS")]
         arguments: Vec<String>,
     },
-    /// Completion of commands and flags, on the standard output: portico install completion bash > /etc/bash_completion.d/portico
+    /// Completion of commands and flags, on the standard output: portico install completion bash >
+    /// /etc/bash_completion.d/portico
     Completion { shell: Shell },
     /// Manual pages, one for each command.
     Man {
@@ -43,15 +46,22 @@ enum What {
 
 pub fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<()> {
     match arguments.what {
-        What::Systemd { join, unit, print, arguments } => {
+        What::Systemd {
+            join,
+            unit,
+            print,
+            arguments,
+        } => {
             let text = systemd_unit(&std::env::current_exe()?, join.as_ref(), &arguments)?;
             match print {
                 true => crate::print(&text),
                 false => {
-                    fs::write(&unit, text)
-                        .with_context(|| format!("cannot write {}: are you root?", unit.display()))?;
+                    fs::write(&unit, text).with_context(|| {
+                        format!("cannot write {}: are you root?", unit.display())
+                    })?;
                     crate::print(&format!(
-                        "{} is written; next: systemctl daemon-reload && systemctl enable --now portico\n",
+                        "{} is written; next: systemctl daemon-reload && systemctl enable --now \
+                         portico\n",
                         unit.display()
                     ));
                 }
@@ -64,20 +74,30 @@ pub fn run(arguments: Arguments, mut command: Command) -> anyhow::Result<()> {
         }
         What::Man { dir } => {
             fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-            clap_mangen::generate_to(command, &dir).with_context(|| format!("cannot write to {}", dir.display()))?;
+            clap_mangen::generate_to(command, &dir)
+                .with_context(|| format!("cannot write to {}", dir.display()))?;
         }
     }
     Ok(())
 }
 
-fn systemd_unit(program: &Path, join: Option<&http::Uri>, arguments: &[String]) -> anyhow::Result<String> {
+fn systemd_unit(
+    program: &Path,
+    join: Option<&http::Uri>,
+    arguments: &[String],
+) -> anyhow::Result<String> {
     let mut words = vec![program.display().to_string()];
     match join {
         None => words.push("up".to_owned()),
-        Some(server) => words.extend(["join".to_owned(), server.to_string(), "--joined".to_owned()]),
+        Some(server) => {
+            words.extend(["join".to_owned(), server.to_string(), "--joined".to_owned()])
+        }
     }
     words.extend_from_slice(arguments);
-    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect::<anyhow::Result<_>>()?;
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| quoted(word))
+        .collect::<anyhow::Result<_>>()?;
     Ok(include_str!("portico.service").replace("@COMMAND@", &words.join(" ")))
 }
 
@@ -86,11 +106,16 @@ fn quoted(word: &str) -> anyhow::Result<String> {
     if word.chars().any(char::is_control) {
         anyhow::bail!("{word:?} has a control character in it, which a unit cannot have");
     }
-    let plain = |character: char| character.is_ascii_alphanumeric() || "/-_.,:=+@[]".contains(character);
+    let plain =
+        |character: char| character.is_ascii_alphanumeric() || "/-_.,:=+@[]".contains(character);
     if !word.is_empty() && word.chars().all(plain) {
         return Ok(word.to_owned());
     }
-    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    let escaped = word
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('%', "%%")
+        .replace('$', "$$");
     Ok(format!("\"{escaped}\""))
 }
 

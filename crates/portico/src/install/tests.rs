@@ -12,7 +12,11 @@ fn a_unit_runs_the_command_as_given() {
     let program = Path::new("/usr/local/bin/portico");
     let server: http::Uri = "https://192.0.2.11:6443".parse().unwrap();
     for (join, arguments, command) in [
-        (None, words(&["--pool", "192.0.2.1-192.0.2.9"]), "up --pool 192.0.2.1-192.0.2.9"),
+        (
+            None,
+            words(&["--pool", "192.0.2.1-192.0.2.9"]),
+            "up --pool 192.0.2.1-192.0.2.9",
+        ),
         (None, words(&[]), "up"),
         (
             Some(&server),
@@ -21,7 +25,10 @@ fn a_unit_runs_the_command_as_given() {
         ),
     ] {
         let unit = systemd_unit(program, join, &arguments).unwrap();
-        assert!(unit.contains(&format!("ExecStart=/usr/local/bin/portico {command}\n")), "{unit}");
+        assert!(
+            unit.contains(&format!("ExecStart=/usr/local/bin/portico {command}\n")),
+            "{unit}"
+        );
         assert!(!unit.contains('@'));
     }
 }
@@ -38,8 +45,16 @@ fn nothing_in_an_argument_means_something_to_systemd() {
 fn there_is_completion_for_every_shell_and_a_page_for_every_command() {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         let mut text = Vec::new();
-        clap_complete::generate(shell, &mut crate::Arguments::command(), "portico", &mut text);
-        assert!(String::from_utf8_lossy(&text).contains("explain"), "{shell}");
+        clap_complete::generate(
+            shell,
+            &mut crate::Arguments::command(),
+            "portico",
+            &mut text,
+        );
+        assert!(
+            String::from_utf8_lossy(&text).contains("explain"),
+            "{shell}"
+        );
     }
     let dir = tempfile::tempdir().unwrap();
     clap_mangen::generate_to(crate::Arguments::command(), dir.path()).unwrap();

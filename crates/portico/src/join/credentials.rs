@@ -1,4 +1,5 @@
-//! What a machine that joined keeps: how it reaches the API server, and its token. For its owner alone.
+//! What a machine that joined keeps: how it reaches the API server, and its token. For its owner
+//! alone.
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -48,7 +49,13 @@ impl Folder {
         self.0.join("token")
     }
 
-    pub fn keep(&self, server: &str, authority: &[u8], node: &str, token: &str) -> anyhow::Result<()> {
+    pub fn keep(
+        &self,
+        server: &str,
+        authority: &[u8],
+        node: &str,
+        token: &str,
+    ) -> anyhow::Result<()> {
         self.keep_token(token)?;
         let pem = pem(authority);
         write(&self.0.join("ca.crt"), pem.as_bytes())?;
@@ -58,8 +65,15 @@ impl Folder {
             "users": [{"name": node, "user": {"tokenFile": self.token()}}],
             "contexts": [{"name": "joined", "context": {"cluster": "joined", "user": node}}],
         });
-        write(&self.kubeconfig(), serde_json::to_string_pretty(&kubeconfig)?.as_bytes())?;
-        let joined = Joined { server: server.to_owned(), node: node.to_owned(), authority: authority.to_vec() };
+        write(
+            &self.kubeconfig(),
+            serde_json::to_string_pretty(&kubeconfig)?.as_bytes(),
+        )?;
+        let joined = Joined {
+            server: server.to_owned(),
+            node: node.to_owned(),
+            authority: authority.to_vec(),
+        };
         write(&self.joined(), serde_json::to_string(&joined)?.as_bytes())
     }
 
@@ -69,7 +83,12 @@ impl Folder {
     }
 
     pub fn token_age(&self) -> Option<Duration> {
-        fs::metadata(self.token()).ok()?.modified().ok()?.elapsed().ok()
+        fs::metadata(self.token())
+            .ok()?
+            .modified()
+            .ok()?
+            .elapsed()
+            .ok()
     }
 
     pub fn node_name(&self) -> anyhow::Result<String> {
@@ -79,14 +98,20 @@ impl Folder {
     /// The API server's URL, its CA, and this node's token.
     pub fn access(&self) -> anyhow::Result<(String, Vec<u8>, String)> {
         let joined = self.read()?;
-        let token = fs::read_to_string(self.token()).context("cannot read the token of this node")?;
+        let token =
+            fs::read_to_string(self.token()).context("cannot read the token of this node")?;
         Ok((joined.server, joined.authority, token))
     }
 
     fn read(&self) -> anyhow::Result<Joined> {
         let path = self.joined();
         let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let advice = || format!("{} is damaged: remove it, delete the Node, and join again", path.display());
+        let advice = || {
+            format!(
+                "{} is damaged: remove it, delete the Node, and join again",
+                path.display()
+            )
+        };
         serde_json::from_slice(&text).with_context(advice)
     }
 }
@@ -95,7 +120,12 @@ impl Folder {
 fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let new = path.with_extension("new");
     let write = || {
-        let mut file: File = File::options().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+        let mut file: File = File::options()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&new)?;
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&new, path)
@@ -106,9 +136,15 @@ fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
 fn pem(der: &[u8]) -> String {
     use base64::Engine;
     let text = base64::engine::general_purpose::STANDARD.encode(der);
-    let lines: Vec<String> =
-        text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned()).collect();
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+    let lines: Vec<String> = text
+        .as_bytes()
+        .chunks(64)
+        .map(|line| String::from_utf8_lossy(line).into_owned())
+        .collect();
+    format!(
+        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+        lines.join("\n")
+    )
 }
 
 #[cfg(test)]
@@ -121,18 +157,34 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::open(&dir.path().join("joined")).unwrap();
         assert!(!folder.has_joined() && folder.node_name().is_err());
-        folder.keep("https://192.0.2.1:6443", b"der", "n2", "secret").unwrap();
+        folder
+            .keep("https://192.0.2.1:6443", b"der", "n2", "secret")
+            .unwrap();
         assert!(folder.has_joined());
         assert_eq!(
             folder.access().unwrap(),
-            ("https://192.0.2.1:6443".to_owned(), b"der".to_vec(), "secret".to_owned())
+            (
+                "https://192.0.2.1:6443".to_owned(),
+                b"der".to_vec(),
+                "secret".to_owned()
+            )
         );
         folder.keep_token("newer").unwrap();
         assert_eq!(folder.access().unwrap().2, "newer");
         for file in fs::read_dir(&folder.0).unwrap() {
             let file = file.unwrap();
-            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.path());
+            assert_eq!(
+                file.metadata().unwrap().permissions().mode() & 0o777,
+                0o600,
+                "{:?}",
+                file.path()
+            );
         }
-        assert!(!fs::read_to_string(folder.kubeconfig()).unwrap().contains("newer"), "it names the file of the token");
+        assert!(
+            !fs::read_to_string(folder.kubeconfig())
+                .unwrap()
+                .contains("newer"),
+            "it names the file of the token"
+        );
     }
 }

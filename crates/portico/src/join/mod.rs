@@ -1,5 +1,6 @@
-//! `portico join`: this machine becomes a node of the cluster that `portico up` runs on another. What it needs is in the command that
-//! `portico token create` prints there. What it gets is a token that is good for this node alone, and only while its Node is there.
+//! `portico join`: this machine becomes a node of the cluster that `portico up` runs on another.
+//! What it needs is in the command that `portico token create` prints there. What it gets is a
+//! token that is good for this node alone, and only while its Node is there.
 
 mod credentials;
 mod pin;
@@ -51,7 +52,8 @@ pub struct Arguments {
     /// The name of this machine's Node [default: its hostname].
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
-    /// The address of this machine for other nodes [default: the one that it uses towards the API server].
+    /// The address of this machine for other nodes [default: the one that it uses towards the API
+    /// server].
     #[arg(long, value_name = "IP")]
     node_address: Option<IpAddr>,
     /// Where the credentials, and what the node remembers, are kept.
@@ -64,7 +66,10 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     if !up::is_root() {
-        bail!("portico join changes rules of this machine, which only root may: run it again with sudo");
+        bail!(
+            "portico join changes rules of this machine, which only root may: run it again with \
+             sudo"
+        );
     }
     crate::logging::start();
     crate::runtime()?.block_on(async {
@@ -86,7 +91,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 /// Once: make sure who the server is, make the Node, get its token.
 async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<()> {
     let (Some(token), Some(hash)) = (&arguments.token, arguments.ca_hash) else {
-        bail!("this machine has not joined: {} has no credentials", arguments.data_dir.display())
+        bail!(
+            "this machine has not joined: {} has no credentials",
+            arguments.data_dir.display()
+        )
     };
     let name = node_name(arguments)?;
     let url = arguments.server.clone();
@@ -96,17 +104,26 @@ async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<(
     let id = token.split('.').next().unwrap_or_default();
     match reader.create(NODES, &node_object(&name, own, id)).await {
         Ok(_) => tracing::info!(node = %name, address = %own, "made the Node"),
-        // It may be of an attempt with the same token that ended half way, which is for the API server to say.
+        // It may be of an attempt with the same token that ended half way, which is for the API
+        // server to say.
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => return Err(refused(error)).context("cannot make the Node"),
     }
-    let node_token = request_token(&reader, &name).await.map_err(|error| match error {
-        kube::Error::Api(status) if status.code == 403 => anyhow::anyhow!(
-            "a Node {name} is there already: choose another --node-name, or delete it first (kubectl delete node {name})"
-        ),
-        error => refused(error).context("cannot get a token for the node"),
-    })?;
-    folder.keep(&arguments.server.to_string(), &pinned.authority, &name, &node_token)?;
+    let node_token = request_token(&reader, &name)
+        .await
+        .map_err(|error| match error {
+            kube::Error::Api(status) if status.code == 403 => anyhow::anyhow!(
+                "a Node {name} is there already: choose another --node-name, or delete it first \
+                 (kubectl delete node {name})"
+            ),
+            error => refused(error).context("cannot get a token for the node"),
+        })?;
+    folder.keep(
+        &arguments.server.to_string(),
+        &pinned.authority,
+        &name,
+        &node_token,
+    )?;
     tracing::info!(node = %name, "joined");
     Ok(())
 }
@@ -115,7 +132,8 @@ fn refused(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if status.code == 401 => {
             anyhow::anyhow!(
-                "the API server does not take the token: it is wrong, or has expired. Make another with portico token create"
+                "the API server does not take the token: it is wrong, or has expired. Make \
+                 another with portico token create"
             )
         }
         error => plain(error),
@@ -125,7 +143,9 @@ fn refused(error: kube::Error) -> anyhow::Error {
 fn node_name(arguments: &Arguments) -> anyhow::Result<String> {
     match &arguments.node_name {
         Some(name) => Ok(name.clone()),
-        None => Ok(std::fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_lowercase()),
+        None => Ok(std::fs::read_to_string("/proc/sys/kernel/hostname")?
+            .trim()
+            .to_lowercase()),
     }
 }
 
@@ -147,7 +167,10 @@ async fn request_token(reader: &Reader, node: &str) -> Result<String, kube::Erro
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
         "spec": {"boundObjectRef": bound, "expirationSeconds": LASTS.as_secs()}});
     let answer = reader.create(NODE_TOKEN, &request).await?;
-    Ok(answer["status"]["token"].as_str().unwrap_or_default().to_owned())
+    Ok(answer["status"]["token"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned())
 }
 
 /// Who holds this token, towards the server with this CA.
@@ -155,16 +178,29 @@ fn reader(server: &http::Uri, authority: &[u8], token: &str) -> anyhow::Result<R
     let mut config = Config::new(server.clone());
     config.root_cert = Some(vec![authority.to_vec()]);
     config.auth_info.token = Some(token.to_owned().into());
-    Ok(Reader { client: Client::try_from(config)?, authorization: None })
+    Ok(Reader {
+        client: Client::try_from(config)?,
+        authorization: None,
+    })
 }
 
 fn command(arguments: &Arguments, folder: &Folder) -> anyhow::Result<Vec<String>> {
-    let (kubeconfig, name) = (folder.kubeconfig().display().to_string(), folder.node_name()?);
+    let (kubeconfig, name) = (
+        folder.kubeconfig().display().to_string(),
+        folder.node_name()?,
+    );
     let data = folder.node_data().display().to_string();
-    let mut command: Vec<String> =
-        [NODE, "--kubeconfig", &kubeconfig, "--hostname-override", &name, "--data-dir", &data]
-            .map(str::to_owned)
-            .into();
+    let mut command: Vec<String> = [
+        NODE,
+        "--kubeconfig",
+        &kubeconfig,
+        "--hostname-override",
+        &name,
+        "--data-dir",
+        &data,
+    ]
+    .map(str::to_owned)
+    .into();
     command.extend(arguments.node_flags.iter().cloned());
     Ok(command)
 }
@@ -182,7 +218,10 @@ async fn keep(keeper: &mut Keeper, folder: &Folder) -> anyhow::Result<()> {
         }
         next = Instant::now() + RETRY;
         if let Err(error) = renew(folder).await {
-            tracing::warn!(error = format!("{error:#}"), "cannot renew the token of this node, will try again");
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "cannot renew the token of this node, will try again"
+            );
         }
     }
 }
@@ -190,7 +229,9 @@ async fn keep(keeper: &mut Keeper, folder: &Folder) -> anyhow::Result<()> {
 async fn renew(folder: &Folder) -> anyhow::Result<()> {
     let (server, authority, token) = folder.access()?;
     let reader = reader(&server.parse()?, &authority, &token)?;
-    let token = request_token(&reader, &folder.node_name()?).await.map_err(plain)?;
+    let token = request_token(&reader, &folder.node_name()?)
+        .await
+        .map_err(plain)?;
     folder.keep_token(&token)?;
     tracing::info!("renewed the token of this node");
     Ok(())

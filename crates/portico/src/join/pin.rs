@@ -1,5 +1,5 @@
-//! The CA of an API server of which only the hash is known: whoever has the server's certificate signed by a CA with that hash is the
-//! server. Nothing secret is sent before that is certain.
+//! The CA of an API server of which only the hash is known: whoever has the server's certificate
+//! signed by a CA with that hash is the server. Nothing secret is sent before that is certain.
 
 use anyhow::{Context, bail};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -23,7 +23,10 @@ impl Hash {
     pub fn of(certificate: &[u8]) -> Hash {
         let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
         let mut bytes = [0; 32];
-        bytes.iter_mut().zip(digest.as_ref()).for_each(|(byte, found)| *byte = *found);
+        bytes
+            .iter_mut()
+            .zip(digest.as_ref())
+            .for_each(|(byte, found)| *byte = *found);
         Hash(bytes)
     }
 }
@@ -45,9 +48,13 @@ impl FromStr for Hash {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Hash, String> {
-        let wrong = || format!("write {PREFIX} and 64 hexadecimal digits, as portico token create prints it");
-        let digits =
-            text.strip_prefix(PREFIX).filter(|digits| digits.len() == 64 && digits.is_ascii()).ok_or_else(wrong)?;
+        let wrong = || {
+            format!("write {PREFIX} and 64 hexadecimal digits, as portico token create prints it")
+        };
+        let digits = text
+            .strip_prefix(PREFIX)
+            .filter(|digits| digits.len() == 64 && digits.is_ascii())
+            .ok_or_else(wrong)?;
         let mut bytes = [0; 32];
         for (byte, two) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
             let two = std::str::from_utf8(two).map_err(|_| wrong())?;
@@ -68,13 +75,19 @@ pub struct Pinned {
 
 /// The CA with this hash. Its certificate is among those that the server presents.
 pub fn find(url: &http::Uri, wanted: Hash) -> anyhow::Result<Pinned> {
-    let host =
-        url.host().context("the URL names no host: write https://ADDRESS:6443")?.trim_matches(['[', ']']).to_owned();
+    let host = url
+        .host()
+        .context("the URL names no host: write https://ADDRESS:6443")?
+        .trim_matches(['[', ']'])
+        .to_owned();
     if url.scheme_str() != Some("https") {
         bail!("the URL must begin with https://");
     }
     let (chain, own) = presented(&host, url.port_u16().unwrap_or(443))?;
-    match chain.into_iter().find(|certificate| Hash::of(certificate) == wanted) {
+    match chain
+        .into_iter()
+        .find(|certificate| Hash::of(certificate) == wanted)
+    {
         Some(authority) => Ok(Pinned { authority, own }),
         None => bail!(
             "the API server at {host} is not the one that --ca-hash names: none of its certificates has that hash; \
@@ -83,25 +96,37 @@ pub fn find(url: &http::Uri, wanted: Hash) -> anyhow::Result<Pinned> {
     }
 }
 
-/// The certificates that a server presents, whatever they are, and the address that it was asked from.
+/// The certificates that a server presents, whatever they are, and the address that it was asked
+/// from.
 fn presented(host: &str, port: u16) -> anyhow::Result<(Vec<Vec<u8>>, IpAddr)> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let recorder = Arc::new(Recorder { seen: Mutex::default(), provider: Arc::clone(&provider) });
+    let recorder = Arc::new(Recorder {
+        seen: Mutex::default(),
+        provider: Arc::clone(&provider),
+    });
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::clone(&recorder) as Arc<dyn ServerCertVerifier>)
         .with_no_client_auth();
-    let mut stream = connect(host, port).with_context(|| format!("cannot reach the API server at {host}:{port}"))?;
+    let mut stream = connect(host, port)
+        .with_context(|| format!("cannot reach the API server at {host}:{port}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let own = stream.local_addr()?.ip();
-    let name = ServerName::try_from(host.to_owned()).with_context(|| format!("{host} is no name of a server"))?;
+    let name = ServerName::try_from(host.to_owned())
+        .with_context(|| format!("{host} is no name of a server"))?;
     let mut connection = ClientConnection::new(Arc::new(config), name)?;
     while connection.is_handshaking() {
-        connection.complete_io(&mut stream).with_context(|| format!("{host}:{port} does not speak TLS"))?;
+        connection
+            .complete_io(&mut stream)
+            .with_context(|| format!("{host}:{port} does not speak TLS"))?;
     }
-    let seen = recorder.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let seen = recorder
+        .seen
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
     Ok((seen, own))
 }
 
@@ -133,7 +158,9 @@ impl ServerCertVerifier for Recorder {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let all = std::iter::once(end_entity).chain(intermediates).map(|certificate| certificate.to_vec());
+        let all = std::iter::once(end_entity)
+            .chain(intermediates)
+            .map(|certificate| certificate.to_vec());
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = all.collect();
         Ok(ServerCertVerified::assertion())
     }
@@ -144,7 +171,12 @@ impl ServerCertVerifier for Recorder {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -153,11 +185,18 @@ impl ServerCertVerifier for Recorder {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 

@@ -1,4 +1,5 @@
-//! `portico token`: join tokens, each good for a while, with which another machine becomes a node (`portico join`).
+//! `portico token`: join tokens, each good for a while, with which another machine becomes a node
+//! (`portico join`).
 
 use super::pin::Hash;
 use crate::client::{Access, Reader, plain};
@@ -70,7 +71,9 @@ struct Delete {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).filter(|found| !found.is_zero()).ok_or_else(|| "write it like 30m or 2h".to_owned())
+    parse_duration(text)
+        .filter(|found| !found.is_zero())
+        .ok_or_else(|| "write it like 30m or 2h".to_owned())
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -80,10 +83,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
                 crate::print(&format!("{}\n", create.run().await?));
                 Ok(())
             }
-            TokenCommand::List(list) => list.output.print(&tokens(&list.access.reader().await?).await?),
+            TokenCommand::List(list) => list
+                .output
+                .print(&tokens(&list.access.reader().await?).await?),
             TokenCommand::Delete(delete) => {
                 let reader = delete.access.reader().await?;
-                match reader.delete(&format!("{SECRETS}/{PREFIX}{}", delete.id)).await? {
+                match reader
+                    .delete(&format!("{SECRETS}/{PREFIX}{}", delete.id))
+                    .await?
+                {
                     true => Ok(()),
                     false => bail!("there is no token {}: see portico token list", delete.id),
                 }
@@ -97,7 +105,9 @@ impl Create {
     async fn run(&self) -> anyhow::Result<String> {
         let reader = self.access.reader().await?;
         let authority = self.access.authority().await?;
-        let authority = authority.first().context("the kubeconfig has no certificate-authority-data to pin")?;
+        let authority = authority
+            .first()
+            .context("the kubeconfig has no certificate-authority-data to pin")?;
         let server = match &self.server {
             Some(url) => url.clone(),
             None => advertised(&reader).await?,
@@ -112,7 +122,10 @@ impl Create {
             .await
             .map_err(plain)
             .context("cannot keep the token")?;
-        Ok(format!("portico join {server} --token {id}.{secret} --ca-hash {}", Hash::of(authority)))
+        Ok(format!(
+            "portico join {server} --token {id}.{secret} --ca-hash {}",
+            Hash::of(authority)
+        ))
     }
 }
 
@@ -125,18 +138,28 @@ fn secret_object(id: &str, secret: &str, end: Timestamp) -> Value {
         ("usage-bootstrap-authentication", "true"),
         ("description", "made by portico token create"),
     ];
-    let data: BTreeMap<&str, String> = data.into_iter().map(|(key, text)| (key, STANDARD.encode(text))).collect();
+    let data: BTreeMap<&str, String> = data
+        .into_iter()
+        .map(|(key, text)| (key, STANDARD.encode(text)))
+        .collect();
     json!({"apiVersion": "v1", "kind": "Secret", "type": TYPE, "data": data,
         "metadata": {"name": format!("{PREFIX}{id}"), "namespace": "kube-system"}})
 }
 
 /// As the Service `kubernetes` leads there.
 async fn advertised(reader: &Reader) -> anyhow::Result<String> {
-    let found: Option<Value> = reader.find("/api/v1/namespaces/default/endpoints/kubernetes").await?;
+    let found: Option<Value> = reader
+        .find("/api/v1/namespaces/default/endpoints/kubernetes")
+        .await?;
     let found = found.unwrap_or_default();
     let subset = &found["subsets"][0];
-    match (subset["addresses"][0]["ip"].as_str(), subset["ports"][0]["port"].as_u64()) {
-        (Some(address), Some(port)) if address.contains(':') => Ok(format!("https://[{address}]:{port}")),
+    match (
+        subset["addresses"][0]["ip"].as_str(),
+        subset["ports"][0]["port"].as_u64(),
+    ) {
+        (Some(address), Some(port)) if address.contains(':') => {
+            Ok(format!("https://[{address}]:{port}"))
+        }
         (Some(address), Some(port)) => Ok(format!("https://{address}:{port}")),
         _ => bail!("the API server does not say where it is: give --server https://ADDRESS:PORT"),
     }
@@ -155,7 +178,10 @@ struct Secret {
 
 impl Secret {
     fn expiration(&self) -> Option<Timestamp> {
-        String::from_utf8(STANDARD.decode(self.data.get("expiration")?).ok()?).ok()?.parse().ok()
+        String::from_utf8(STANDARD.decode(self.data.get("expiration")?).ok()?)
+            .ok()?
+            .parse()
+            .ok()
     }
 }
 
@@ -172,8 +198,17 @@ struct Token {
 impl fmt::Display for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new(["id", "expiration", "usable"]);
-        for Token { id, expiration, usable } in &self.0 {
-            table.row([id.clone(), expiration.clone(), if *usable { "yes" } else { "no" }.to_owned()]);
+        for Token {
+            id,
+            expiration,
+            usable,
+        } in &self.0
+        {
+            table.row([
+                id.clone(),
+                expiration.clone(),
+                if *usable { "yes" } else { "no" }.to_owned(),
+            ]);
         }
         write!(f, "{table}")
     }
@@ -184,16 +219,32 @@ async fn tokens(reader: &Reader) -> anyhow::Result<Tokens> {
     let secrets: Vec<Secret> = reader.list(SECRETS).await?;
     let token = |secret: &Secret| {
         let end = secret.expiration();
-        let id = secret.metadata.name.strip_prefix(PREFIX).filter(|_| secret.type_ == TYPE)?.to_owned();
+        let id = secret
+            .metadata
+            .name
+            .strip_prefix(PREFIX)
+            .filter(|_| secret.type_ == TYPE)?
+            .to_owned();
         let expiration = end.map(|end| end.to_string()).unwrap_or_default();
-        Some(Token { id, expiration, usable: end.is_some_and(|end| now < end) })
+        Some(Token {
+            id,
+            expiration,
+            usable: end.is_some_and(|end| now < end),
+        })
     };
     Ok(Tokens(secrets.iter().filter_map(token).collect()))
 }
 
 async fn remove_expired(reader: &Reader) -> anyhow::Result<()> {
-    for token in tokens(reader).await?.0.into_iter().filter(|token| !token.usable) {
-        reader.delete(&format!("{SECRETS}/{PREFIX}{}", token.id)).await?;
+    for token in tokens(reader)
+        .await?
+        .0
+        .into_iter()
+        .filter(|token| !token.usable)
+    {
+        reader
+            .delete(&format!("{SECRETS}/{PREFIX}{}", token.id))
+            .await?;
     }
     Ok(())
 }
@@ -208,7 +259,9 @@ fn random(length: usize) -> anyhow::Result<String> {
     while text.len() < length {
         let mut byte = [0];
         source.read_exact(&mut byte).context("no random numbers")?;
-        let character = ALPHABET.get(usize::from(byte[0]) % ALPHABET.len()).filter(|_| byte[0] < FAIR);
+        let character = ALPHABET
+            .get(usize::from(byte[0]) % ALPHABET.len())
+            .filter(|_| byte[0] < FAIR);
         text.extend(character.map(|character| char::from(*character)));
     }
     Ok(text)
@@ -220,18 +273,28 @@ mod tests {
 
     #[test]
     fn tokens_have_their_form() {
-        let (one, other) = (random(SECRET_LENGTH).unwrap(), random(SECRET_LENGTH).unwrap());
+        let (one, other) = (
+            random(SECRET_LENGTH).unwrap(),
+            random(SECRET_LENGTH).unwrap(),
+        );
         assert_ne!(one, other);
         assert!(
-            one.len() == SECRET_LENGTH && one.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+            one.len() == SECRET_LENGTH
+                && one
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
         );
     }
 
     #[test]
     fn the_end_of_a_token_is_kept_in_its_secret() {
         let end: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
-        let secret: Secret = serde_json::from_value(secret_object("abcdef", "0123456789abcdef", end)).unwrap();
-        assert_eq!((secret.expiration(), secret.type_.as_str()), (Some(end), TYPE));
+        let secret: Secret =
+            serde_json::from_value(secret_object("abcdef", "0123456789abcdef", end)).unwrap();
+        assert_eq!(
+            (secret.expiration(), secret.type_.as_str()),
+            (Some(end), TYPE)
+        );
         assert_eq!(secret.metadata.name, "bootstrap-token-abcdef");
     }
 }

@@ -1,4 +1,5 @@
-//! How `portico lab` talks to the lab: one line to a socket that only root may open, and the answer.
+//! How `portico lab` talks to the lab: one line to a socket that only root may open, and the
+//! answer.
 
 use anyhow::{Context, bail};
 use std::fmt;
@@ -47,7 +48,10 @@ const ACTIONS: [(&str, Action); 6] = [
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = ACTIONS.iter().find(|(_, action)| action == self).map_or("", |(name, _)| name);
+        let name = ACTIONS
+            .iter()
+            .find(|(_, action)| action == self)
+            .map_or("", |(name, _)| name);
         f.write_str(name)
     }
 }
@@ -82,7 +86,11 @@ impl FromStr for Order {
 
 /// Of the lab with this name.
 pub fn socket(lab: &str) -> anyhow::Result<PathBuf> {
-    if lab.is_empty() || !lab.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+    if lab.is_empty()
+        || !lab
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    {
         bail!("--lab={lab:?}: use letters, digits and dashes");
     }
     Ok(Path::new(FOLDER).join(format!("lab-{lab}.sock")))
@@ -97,7 +105,10 @@ pub fn is_socket(path: &Path) -> bool {
 
 /// The folder of the sockets, for root alone.
 pub fn make_folder() -> anyhow::Result<()> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(FOLDER);
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(FOLDER);
     made.with_context(|| format!("cannot make {FOLDER}"))
 }
 
@@ -105,15 +116,22 @@ pub fn make_folder() -> anyhow::Result<()> {
 pub fn ask(socket: &Path, order: &Order) -> anyhow::Result<String> {
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => anyhow::anyhow!("only root may play with the lab: use sudo"),
-        _ => anyhow::anyhow!("no lab runs ({}: {error}): start one with `portico up --demo`", socket.display()),
+        _ => anyhow::anyhow!(
+            "no lab runs ({}: {error}): start one with `portico up --demo`",
+            socket.display()
+        ),
     })?;
     stream.set_read_timeout(Some(PATIENCE))?;
     writeln!(stream, "{order}")?;
     let mut answer = BufReader::new(stream);
     let mut verdict = String::new();
-    answer.read_line(&mut verdict).context("the lab does not answer")?;
+    answer
+        .read_line(&mut verdict)
+        .context("the lab does not answer")?;
     let mut text = String::new();
-    answer.read_to_string(&mut text).context("the lab does not answer")?;
+    answer
+        .read_to_string(&mut text)
+        .context("the lab does not answer")?;
     match verdict.trim() {
         "ok" => Ok(text),
         _ => bail!("{}", text.trim()),
@@ -126,7 +144,9 @@ mod tests {
 
     #[test]
     fn orders_are_read_as_they_are_written() {
-        let acts = ACTIONS.iter().map(|(_, action)| Order::Act(*action, "node1".to_owned()));
+        let acts = ACTIONS
+            .iter()
+            .map(|(_, action)| Order::Act(*action, "node1".to_owned()));
         for order in acts.chain([Order::Show, Order::Namespace("client".to_owned())]) {
             assert_eq!(order.to_string().parse::<Order>().ok(), Some(order));
         }

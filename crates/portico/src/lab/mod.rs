@@ -25,7 +25,12 @@ enum LabCommand {
     Exec {
         /// client, router, cp, node1, web-1, ...
         host: String,
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+        #[arg(
+            required = true,
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "COMMAND"
+        )]
         command: Vec<String>,
     },
     /// End the daemon of a node without notice (SIGKILL).
@@ -46,7 +51,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let socket = control::socket(&arguments.lab)?;
     let act = |action, node| control::ask(&socket, &Order::Act(action, node));
     let answer = match arguments.command {
-        LabCommand::Exec { host, command } => return exec(&control::ask(&socket, &Order::Namespace(host))?, &command),
+        LabCommand::Exec { host, command } => {
+            return exec(&control::ask(&socket, &Order::Namespace(host))?, &command);
+        }
         LabCommand::Show => control::ask(&socket, &Order::Show)?,
         LabCommand::Kill { node } => act(Action::Kill, node)?,
         LabCommand::Pause { node } => act(Action::Pause, node)?,

@@ -1,4 +1,5 @@
-//! A tree of values that is taken apart field by field, so that in the end it is known which fields nobody asked for. Pure.
+//! A tree of values that is taken apart field by field, so that in the end it is known which fields
+//! nobody asked for. Pure.
 
 use serde_json::Value;
 
@@ -15,7 +16,10 @@ impl Fields {
         let (folders, last) = path.rsplit_once('.').unwrap_or(("", path));
         let mut folders = folders.split('.').filter(|folder| !folder.is_empty());
         let parent = folders.try_fold(&mut self.0, |value, key| value.get_mut(key));
-        parent.and_then(Value::as_object_mut).and_then(|map| map.remove(last)).unwrap_or_default()
+        parent
+            .and_then(Value::as_object_mut)
+            .and_then(|map| map.remove(last))
+            .unwrap_or_default()
     }
 
     /// Take a text; numbers and switches as people write them.
@@ -68,11 +72,21 @@ fn leaves(value: &Value, path: String, out: &mut Vec<String>) {
     match value {
         Value::Null => {}
         Value::Object(map) => {
-            let at = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-            map.iter().for_each(|(key, value)| leaves(value, at(key), out));
+            let at = |key: &str| {
+                if path.is_empty() {
+                    key.to_owned()
+                } else {
+                    format!("{path}.{key}")
+                }
+            };
+            map.iter()
+                .for_each(|(key, value)| leaves(value, at(key), out));
         }
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
-            items.iter().enumerate().for_each(|(index, item)| leaves(item, format!("{path}[{index}]"), out));
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, item)| leaves(item, format!("{path}[{index}]"), out));
         }
         value => out.push(format!("{path}: {value}")),
     }
@@ -85,9 +99,13 @@ mod tests {
 
     #[test]
     fn what_nobody_took_is_left() {
-        let mut fields =
-            Fields::new(json!({"a": {"b": 1, "c": "x"}, "d": [1, 2], "e": [{"f": true}], "g": null, "h": {}}));
-        assert_eq!((fields.number("a.b"), fields.text("a.x"), fields.take("a.b")), (Some(1), None, Value::Null));
+        let mut fields = Fields::new(
+            json!({"a": {"b": 1, "c": "x"}, "d": [1, 2], "e": [{"f": true}], "g": null, "h": {}}),
+        );
+        assert_eq!(
+            (fields.number("a.b"), fields.text("a.x"), fields.take("a.b")),
+            (Some(1), None, Value::Null)
+        );
         assert_eq!(fields.left(), ["a.c: \"x\"", "d: [1,2]", "e[0].f: true"]);
     }
 }

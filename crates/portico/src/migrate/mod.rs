@@ -1,4 +1,5 @@
-//! `portico migrate`: what others were configured with, as Portico's objects and files. Reading files is here; the rest is pure.
+//! `portico migrate`: what others were configured with, as Portico's objects and files. Reading
+//! files is here; the rest is pure.
 
 mod fields;
 mod keepalived;
@@ -19,10 +20,13 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// MetalLB's resources (`kubectl -n metallb-system get ipaddresspools,l2advertisements,… -o yaml`), or its old ConfigMap.
+    /// MetalLB's resources
+    /// (`kubectl -n metallb-system get ipaddresspools,l2advertisements,… -o yaml`), or its old
+    /// ConfigMap.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     metallb: Vec<PathBuf>,
-    /// A KubeProxyConfiguration, or the ConfigMap that has it (`kubectl -n kube-system get cm kube-proxy -o yaml`).
+    /// A KubeProxyConfiguration, or the ConfigMap that has it
+    /// (`kubectl -n kube-system get cm kube-proxy -o yaml`).
     #[arg(long, value_name = "FILE")]
     kube_proxy: Option<PathBuf>,
     /// A keepalived.conf.
@@ -54,7 +58,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let files = translate(&arguments)?;
     match (&arguments.to, arguments.output) {
         (Some(folder), _) => write(folder, &files)?,
-        (None, Output::Json) => crate::print(&format!("{}\n", serde_json::to_string_pretty(&files)?)),
+        (None, Output::Json) => {
+            crate::print(&format!("{}\n", serde_json::to_string_pretty(&files)?))
+        }
         (None, Output::Yaml) => {
             let texts: Vec<String> = files.iter().map(File::print).collect();
             crate::print(&texts.join("---\n"));
@@ -62,7 +68,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
     let warnings: usize = files.iter().map(File::warnings).sum();
     if warnings > 0 {
-        let text = format!("{warnings} settings have no equivalent: look for WARNING in what was written");
+        let text =
+            format!("{warnings} settings have no equivalent: look for WARNING in what was written");
         ensure!(!arguments.strict, "{text}");
         eprintln!("portico: {text}");
     }
@@ -76,17 +83,26 @@ fn translate(arguments: &Arguments) -> anyhow::Result<Vec<File>> {
     }
     if let Some(path) = &arguments.kube_proxy {
         let read = documents(std::slice::from_ref(path))?;
-        files.push(kube_proxy::translate(&read).map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display()))?);
+        files.push(
+            kube_proxy::translate(&read)
+                .map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display()))?,
+        );
     }
     if let Some(path) = &arguments.keepalived {
         let text = read(path)?;
-        files.extend(keepalived::translate(&text).map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display()))?);
+        files.extend(
+            keepalived::translate(&text)
+                .map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display()))?,
+        );
     }
     if !arguments.kube_vip.is_empty() {
         files.extend(kube_vip::translate(documents(&arguments.kube_vip)?));
     }
     if files.is_empty() {
-        bail!("say what to read: --metallb FILE, --kube-proxy FILE, --keepalived FILE or --kube-vip FILE");
+        bail!(
+            "say what to read: --metallb FILE, --kube-proxy FILE, --keepalived FILE or --kube-vip \
+             FILE"
+        );
     }
     Ok(told_apart(files))
 }
@@ -95,8 +111,13 @@ fn translate(arguments: &Arguments) -> anyhow::Result<Vec<File>> {
 fn told_apart(mut files: Vec<File>) -> Vec<File> {
     for at in 1..files.len() {
         let (before, rest) = files.split_at_mut(at);
-        let Some(file) = rest.first_mut() else { continue };
-        let same = before.iter().filter(|other| other.name == file.name).count();
+        let Some(file) = rest.first_mut() else {
+            continue;
+        };
+        let same = before
+            .iter()
+            .filter(|other| other.name == file.name)
+            .count();
         if same > 0 {
             file.name = format!("{}-{}.yaml", file.name.trim_end_matches(".yaml"), same + 1);
         }
@@ -107,7 +128,9 @@ fn told_apart(mut files: Vec<File>) -> Vec<File> {
 fn read(path: &Path) -> anyhow::Result<String> {
     match path == Path::new("-") {
         true => std::io::read_to_string(std::io::stdin()).context("cannot read the standard input"),
-        false => fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display())),
+        false => {
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        }
     }
 }
 
@@ -116,11 +139,16 @@ fn documents(paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     let mut out = Vec::new();
     for path in paths {
         let text = read(path)?;
-        let found: Vec<Value> =
-            serde_saphyr::from_multiple(&text).with_context(|| format!("{} is no YAML", path.display()))?;
+        let found: Vec<Value> = serde_saphyr::from_multiple(&text)
+            .with_context(|| format!("{} is no YAML", path.display()))?;
         for document in found {
-            match (document.get("kind").and_then(Value::as_str), document.get("items")) {
-                (Some(kind), Some(Value::Array(items))) if kind.ends_with("List") => out.extend(items.clone()),
+            match (
+                document.get("kind").and_then(Value::as_str),
+                document.get("items"),
+            ) {
+                (Some(kind), Some(Value::Array(items))) if kind.ends_with("List") => {
+                    out.extend(items.clone())
+                }
                 _ => out.push(document),
             }
         }
@@ -135,7 +163,12 @@ fn write(folder: &Path, files: &[File]) -> anyhow::Result<()> {
         let path = folder.join(&file.name);
         // There may be passwords in it.
         let mut options = fs::OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let opened = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path);
         let written = opened.and_then(|mut opened| opened.write_all(file.print().as_bytes()));
         written.with_context(|| format!("cannot write {}", path.display()))?;
         crate::print(&format!("{}: {}\n", path.display(), file.usage));

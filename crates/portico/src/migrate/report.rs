@@ -1,4 +1,5 @@
-//! What a migration comes to: files with documents, and remarks on everything that is not as it was. Pure.
+//! What a migration comes to: files with documents, and remarks on everything that is not as it
+//! was. Pure.
 
 use portico_api::field::Error;
 use portico_api::gates::Gates;
@@ -59,7 +60,11 @@ impl File {
 
     pub fn warnings(&self) -> usize {
         let of_documents = self.documents.iter().flat_map(|document| &document.remarks);
-        self.remarks.iter().chain(of_documents).filter(|remark| remark.is_warning()).count()
+        self.remarks
+            .iter()
+            .chain(of_documents)
+            .filter(|remark| remark.is_warning())
+            .count()
     }
 
     /// As YAML with comments.
@@ -84,9 +89,9 @@ impl File {
     pub fn check_objects(&mut self) {
         for document in &mut self.documents {
             let problems = problems(&document.content);
-            document.remarks.extend(
-                problems.iter().map(|problem| Remark::Warning(format!("the API server will refuse this: {problem}"))),
-            );
+            document.remarks.extend(problems.iter().map(|problem| {
+                Remark::Warning(format!("the API server will refuse this: {problem}"))
+            }));
         }
     }
 }
@@ -94,20 +99,36 @@ impl File {
 fn problems(object: &Value) -> Vec<String> {
     let known = kinds::all().into_iter().find(|kind| {
         let info = kind.info();
-        let version =
-            if info.group.is_empty() { info.version.to_owned() } else { format!("{}/{}", info.group, info.version) };
-        object.get("kind") == Some(&json!(info.kind)) && object.get("apiVersion") == Some(&json!(version))
+        let version = if info.group.is_empty() {
+            info.version.to_owned()
+        } else {
+            format!("{}/{}", info.group, info.version)
+        };
+        object.get("kind") == Some(&json!(info.kind))
+            && object.get("apiVersion") == Some(&json!(version))
     });
     let Some(kind) = known else { return Vec::new() };
     let (gates, mut object) = (Gates::default(), object.clone());
     kind.default(&mut object, &gates);
-    kind.validate_create(&object, &gates).iter().map(Error::to_string).collect()
+    kind.validate_create(&object, &gates)
+        .iter()
+        .map(Error::to_string)
+        .collect()
 }
 
 /// A name that the API takes, from one that people gave.
 pub fn object_name(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
-    let kept: String = lower.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let kept: String = lower
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
     kept.trim_matches(['-', '.']).to_owned()
 }
 
@@ -120,7 +141,11 @@ pub fn password_secret(name: &str, password: &str) -> Document {
         "stringData": {"password": password},
     });
     let remark = Remark::Note(
-        "the password was in plain text: it belongs into a Secret, and this file to nobody else".to_owned(),
+        "the password was in plain text: it belongs into a Secret, and this file to nobody else"
+            .to_owned(),
     );
-    Document { remarks: vec![remark], content }
+    Document {
+        remarks: vec![remark],
+        content,
+    }
 }

@@ -28,12 +28,21 @@ pub fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
 
 pub fn parse(text: &str) -> Result<Vec<Document>, String> {
     // Every JSON is YAML.
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
-    let objects: Vec<&Value> = documents.iter().filter(|document| !document.is_null()).flat_map(items).collect();
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
+    let objects: Vec<&Value> = documents
+        .iter()
+        .filter(|document| !document.is_null())
+        .flat_map(items)
+        .collect();
     if objects.is_empty() {
         return Err("there is no object in it".to_owned());
     }
-    objects.into_iter().enumerate().map(|(at, value)| read(at + 1, value)).collect()
+    objects
+        .into_iter()
+        .enumerate()
+        .map(|(at, value)| read(at + 1, value))
+        .collect()
 }
 
 fn items(document: &Value) -> Vec<&Value> {
@@ -45,10 +54,16 @@ fn items(document: &Value) -> Vec<&Value> {
 
 fn read(at: usize, value: &Value) -> Result<Document, String> {
     let text = |path: &str| {
-        let found = value.pointer(path).and_then(Value::as_str).filter(|text| !text.is_empty());
-        found
-            .map(str::to_owned)
-            .ok_or_else(|| format!("object {at} has no {}", path.trim_start_matches('/').replace('/', ".")))
+        let found = value
+            .pointer(path)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty());
+        found.map(str::to_owned).ok_or_else(|| {
+            format!(
+                "object {at} has no {}",
+                path.trim_start_matches('/').replace('/', ".")
+            )
+        })
     };
     Ok(Document {
         api_version: text("/apiVersion")?,
@@ -76,8 +91,14 @@ mod tests {
         for (text, says) in [
             ("", "no object"),
             ("a: [", ""),
-            ("kind: Service\nmetadata: {name: web}", "object 1 has no apiVersion"),
-            ("apiVersion: v1\nkind: Service\n", "object 1 has no metadata.name"),
+            (
+                "kind: Service\nmetadata: {name: web}",
+                "object 1 has no apiVersion",
+            ),
+            (
+                "apiVersion: v1\nkind: Service\n",
+                "object 1 has no metadata.name",
+            ),
         ] {
             let problem = parse(text).unwrap_err();
             assert!(problem.contains(says), "{text:?}: {problem}");

@@ -47,16 +47,22 @@ impl Lines {
             '~' => 1,
             _ => 2,
         };
-        self.0.entry((port.to_string(), order, what.into(), sign)).or_default().insert(node.to_owned());
+        self.0
+            .entry((port.to_string(), order, what.into(), sign))
+            .or_default()
+            .insert(node.to_owned());
     }
 
     fn effects(self) -> Vec<Effect> {
-        let each = |((port, _, what, sign), nodes): ((String, u8, String, char), BTreeSet<String>)| Effect {
-            port,
-            sign,
-            what,
-            nodes: nodes.into_iter().collect(),
-        };
+        let each =
+            |((port, _, what, sign), nodes): ((String, u8, String, char), BTreeSet<String>)| {
+                Effect {
+                    port,
+                    sign,
+                    what,
+                    nodes: nodes.into_iter().collect(),
+                }
+            };
         self.0.into_iter().map(each).collect()
     }
 }
@@ -64,13 +70,24 @@ impl Lines {
 /// On every node of either world.
 pub fn diff(before: &World, changes: &Changes, settings: impl Fn(&str) -> Settings) -> Forwarding {
     let after = before.with(changes);
-    let (mut rules, mut flows, mut announcements) = (Lines::default(), Lines::default(), Lines::default());
+    let (mut rules, mut flows, mut announcements) =
+        (Lines::default(), Lines::default(), Lines::default());
     let mut problems = BTreeSet::new();
-    let nodes: BTreeSet<&str> = before.of(Kind::Node).chain(after.of(Kind::Node)).filter_map(node_name).collect();
+    let nodes: BTreeSet<&str> = before
+        .of(Kind::Node)
+        .chain(after.of(Kind::Node))
+        .filter_map(node_name)
+        .collect();
     for node in nodes {
         let mut index = Index::new(settings(node)).with_announcing();
-        Kind::ALL.iter().for_each(|kind| before.of(*kind).for_each(|object| feed(&mut index, *kind, object)));
-        index.set_addresses(addresses(before.get(Kind::Node, &(String::new(), node.to_owned()))));
+        Kind::ALL.iter().for_each(|kind| {
+            before
+                .of(*kind)
+                .for_each(|object| feed(&mut index, *kind, object))
+        });
+        index.set_addresses(addresses(
+            before.get(Kind::Node, &(String::new(), node.to_owned())),
+        ));
         index.take();
         let announced = index.announceables().clone();
         for (kind, (namespace, name), object) in changes {
@@ -79,7 +96,9 @@ pub fn diff(before: &World, changes: &Changes, settings: impl Fn(&str) -> Settin
                 None => forget(&mut index, *kind, namespace, name),
             }
         }
-        index.set_addresses(addresses(after.get(Kind::Node, &(String::new(), node.to_owned()))));
+        index.set_addresses(addresses(
+            after.get(Kind::Node, &(String::new(), node.to_owned())),
+        ));
         let update = index.take();
         for change in &update.changes {
             of_change(node, change, &mut rules);
@@ -87,7 +106,13 @@ pub fn diff(before: &World, changes: &Changes, settings: impl Fn(&str) -> Settin
         }
         for (service, now) in &update.announceables {
             let was = announced.get(service);
-            of_announcement(node, &service.to_string(), was.map(|was| &**was), now.as_deref(), &mut announcements);
+            of_announcement(
+                node,
+                &service.to_string(),
+                was.map(|was| &**was),
+                now.as_deref(),
+                &mut announcements,
+            );
         }
         problems.extend(update.problems.iter().map(ToString::to_string));
     }
@@ -105,15 +130,26 @@ fn node_name(node: &Value) -> Option<&str> {
 
 fn addresses(node: Option<&Value>) -> Vec<IpAddr> {
     let all = node.and_then(|node| node["status"]["addresses"].as_array());
-    all.into_iter().flatten().filter_map(|own| own["address"].as_str()?.parse().ok()).collect()
+    all.into_iter()
+        .flatten()
+        .filter_map(|own| own["address"].as_str()?.parse().ok())
+        .collect()
 }
 
 fn feed(index: &mut Index, kind: Kind, object: &Value) {
     match kind {
-        Kind::Service => read(object).into_iter().for_each(|one| index.apply_service(&one)),
-        Kind::Slice => read(object).into_iter().for_each(|one| index.apply_slice(&one)),
-        Kind::Node => read(object).into_iter().for_each(|one| index.apply_node(&one)),
-        Kind::ServiceCidr => read(object).into_iter().for_each(|one| index.apply_service_cidr(&one)),
+        Kind::Service => read(object)
+            .into_iter()
+            .for_each(|one| index.apply_service(&one)),
+        Kind::Slice => read(object)
+            .into_iter()
+            .for_each(|one| index.apply_slice(&one)),
+        Kind::Node => read(object)
+            .into_iter()
+            .for_each(|one| index.apply_node(&one)),
+        Kind::ServiceCidr => read(object)
+            .into_iter()
+            .for_each(|one| index.apply_service_cidr(&one)),
         Kind::Pod => {}
     }
 }
@@ -137,31 +173,67 @@ fn of_change(node: &str, change: &Change, lines: &mut Lines) {
     let before = change.before.as_deref().unwrap_or(&nothing);
     let after = change.after.as_deref().unwrap_or(&nothing);
     let find = |port: &'_ ServicePort, wanted: &Frontend| -> Option<Frontend> {
-        port.frontends.iter().find(|one| (one.address, one.port) == (wanted.address, wanted.port)).cloned()
+        port.frontends
+            .iter()
+            .find(|one| (one.address, one.port) == (wanted.address, wanted.port))
+            .cloned()
     };
-    for old in before.frontends.iter().filter(|old| find(after, old).is_none()) {
-        lines.add(node, &change.key, '-', format!("{} no longer answers", named(old, &change.key)));
+    for old in before
+        .frontends
+        .iter()
+        .filter(|old| find(after, old).is_none())
+    {
+        lines.add(
+            node,
+            &change.key,
+            '-',
+            format!("{} no longer answers", named(old, &change.key)),
+        );
     }
     for new in &after.frontends {
         match find(before, new) {
-            None => {
-                lines.add(node, &change.key, '+', format!("{} answers: {}", named(new, &change.key), fate(new, after)))
-            }
-            Some(old) => differences(&old, new)
-                .into_iter()
-                .for_each(|what| lines.add(node, &change.key, '~', format!("{}: {what}", named(new, &change.key)))),
+            None => lines.add(
+                node,
+                &change.key,
+                '+',
+                format!("{} answers: {}", named(new, &change.key), fate(new, after)),
+            ),
+            Some(old) => differences(&old, new).into_iter().for_each(|what| {
+                lines.add(
+                    node,
+                    &change.key,
+                    '~',
+                    format!("{}: {what}", named(new, &change.key)),
+                )
+            }),
         }
     }
     let (had, has) = (serving(before), serving(after));
     for lost in had.difference(&has) {
-        lines.add(node, &change.key, '-', format!("endpoint {lost} gets no new connections"));
+        lines.add(
+            node,
+            &change.key,
+            '-',
+            format!("endpoint {lost} gets no new connections"),
+        );
     }
     for gained in has.difference(&had) {
-        lines.add(node, &change.key, '+', format!("endpoint {gained} gets connections"));
+        lines.add(
+            node,
+            &change.key,
+            '+',
+            format!("endpoint {gained} gets connections"),
+        );
     }
     if before.affinity != after.affinity && change.before.is_some() && change.after.is_some() {
-        let shown = |affinity: Option<u32>| affinity.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
-        let what = format!("clients stay with their endpoint: {} → {}", shown(before.affinity), shown(after.affinity));
+        let shown = |affinity: Option<u32>| {
+            affinity.map_or("none".to_owned(), |seconds| format!("{seconds} s"))
+        };
+        let what = format!(
+            "clients stay with their endpoint: {} → {}",
+            shown(before.affinity),
+            shown(after.affinity)
+        );
         lines.add(node, &change.key, '~', what);
     }
 }
@@ -195,52 +267,95 @@ fn differences(old: &Frontend, new: &Frontend) -> Vec<String> {
     };
     let sources = |sources: &Option<Arc<[IpNet]>>| match sources {
         None => "everywhere".to_owned(),
-        Some(ranges) => ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        Some(ranges) => ranges
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", "),
     };
     let mut found = Vec::new();
     if old.outside != new.outside {
-        found.push(format!("served by {} → {}", outcome(old.outside), outcome(new.outside)));
+        found.push(format!(
+            "served by {} → {}",
+            outcome(old.outside),
+            outcome(new.outside)
+        ));
     }
     if old.inside != new.inside && (old.inside, new.inside) != (old.outside, new.outside) {
-        found.push(format!("for the node and its pods, served by {} → {}", outcome(old.inside), outcome(new.inside)));
+        found.push(format!(
+            "for the node and its pods, served by {} → {}",
+            outcome(old.inside),
+            outcome(new.inside)
+        ));
     }
     if old.masquerade != new.masquerade {
-        found.push(format!("source address replaced: {:?} → {:?}", old.masquerade, new.masquerade));
+        found.push(format!(
+            "source address replaced: {:?} → {:?}",
+            old.masquerade, new.masquerade
+        ));
     }
     if old.sources != new.sources {
-        found.push(format!("open to {} → {}", sources(&old.sources), sources(&new.sources)));
+        found.push(format!(
+            "open to {} → {}",
+            sources(&old.sources),
+            sources(&new.sources)
+        ));
     }
     found
 }
 
 /// Those that get new connections.
 fn serving(port: &ServicePort) -> BTreeSet<SocketAddr> {
-    port.cluster.iter().chain(port.local.iter()).map(socket).collect()
+    port.cluster
+        .iter()
+        .chain(port.local.iter())
+        .map(socket)
+        .collect()
 }
 
 fn socket(endpoint: &Endpoint) -> SocketAddr {
     SocketAddr::new(endpoint.address, endpoint.port)
 }
 
-/// What becomes of connections that there are: those to an endpoint that leaves, or through a frontend that goes.
+/// What becomes of connections that there are: those to an endpoint that leaves, or through a
+/// frontend that goes.
 fn of_flows(node: &str, change: &Change, lines: &mut Lines) {
-    let Some(before) = change.before.as_deref() else { return };
+    let Some(before) = change.before.as_deref() else {
+        return;
+    };
     let nothing = ServicePort::default();
     let after = change.after.as_deref().unwrap_or(&nothing);
-    let lasting: BTreeSet<SocketAddr> = after.lingering.iter().map(socket).chain(serving(after)).collect();
-    let leaving = before.lingering.iter().map(socket).chain(serving(before)).collect::<BTreeSet<SocketAddr>>();
+    let lasting: BTreeSet<SocketAddr> = after
+        .lingering
+        .iter()
+        .map(socket)
+        .chain(serving(after))
+        .collect();
+    let leaving = before
+        .lingering
+        .iter()
+        .map(socket)
+        .chain(serving(before))
+        .collect::<BTreeSet<SocketAddr>>();
     for lost in leaving.difference(&lasting) {
         let protocol = change.key.protocol.lower().to_uppercase();
         // As the daemon of a node ends them.
         let what = match change.key.protocol {
             Protocol::Tcp => format!("{protocol} connections to {lost} last only while it answers"),
-            _ if lasting.is_empty() => format!("{protocol} flows to {lost} end after 10 s; nobody else serves them"),
+            _ if lasting.is_empty() => {
+                format!("{protocol} flows to {lost} end after 10 s; nobody else serves them")
+            }
             _ => format!("{protocol} flows to {lost} end at once and go on with another endpoint"),
         };
         lines.add(node, &change.key, '-', what);
     }
     for lingering in serving(before).intersection(&after.lingering.iter().map(socket).collect()) {
-        lines.add(node, &change.key, '~', format!("connections to {lingering} live on, new ones go elsewhere"));
+        lines.add(
+            node,
+            &change.key,
+            '~',
+            format!("connections to {lingering} live on, new ones go elsewhere"),
+        );
     }
 }
 
@@ -252,7 +367,9 @@ fn of_announcement(
     lines: &mut Lines,
 ) {
     let addresses = |one: Option<&Announceable>| -> BTreeSet<IpAddr> {
-        one.into_iter().flat_map(|one| one.addresses.iter().copied()).collect()
+        one.into_iter()
+            .flat_map(|one| one.addresses.iter().copied())
+            .collect()
     };
     let (had, has) = (addresses(before), addresses(after));
     for lost in had.difference(&has) {
@@ -261,20 +378,46 @@ fn of_announcement(
     for gained in has.difference(&had) {
         lines.add(node, service, '+', format!("{gained} is announced"));
     }
-    let (Some(before), Some(after)) = (before, after) else { return };
+    let (Some(before), Some(after)) = (before, after) else {
+        return;
+    };
     if before.local != after.local {
-        let who = if after.local { "only nodes with an endpoint announce it" } else { "every node may announce it" };
+        let who = if after.local {
+            "only nodes with an endpoint announce it"
+        } else {
+            "every node may announce it"
+        };
         lines.add(node, service, '~', who);
     }
     if after.local && before.nodes != after.nodes {
         let shown = |one: &Announceable| {
-            let all: BTreeSet<&str> = one.nodes.v4.iter().chain(one.nodes.v6.iter()).map(|name| &**name).collect();
-            if all.is_empty() { "nobody".to_owned() } else { all.into_iter().collect::<Vec<_>>().join(", ") }
+            let all: BTreeSet<&str> = one
+                .nodes
+                .v4
+                .iter()
+                .chain(one.nodes.v6.iter())
+                .map(|name| &**name)
+                .collect();
+            if all.is_empty() {
+                "nobody".to_owned()
+            } else {
+                all.into_iter().collect::<Vec<_>>().join(", ")
+            }
         };
-        lines.add(node, service, '~', format!("announced from {} → {}", shown(before), shown(after)));
+        lines.add(
+            node,
+            service,
+            '~',
+            format!("announced from {} → {}", shown(before), shown(after)),
+        );
     }
     if before.served != after.served && !after.served.v4 && !after.served.v6 {
-        lines.add(node, service, '-', "nobody announces it, there is no endpoint");
+        lines.add(
+            node,
+            service,
+            '-',
+            "nobody announces it, there is no endpoint",
+        );
     }
 }
 

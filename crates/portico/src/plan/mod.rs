@@ -1,5 +1,5 @@
-//! `portico plan`: what a change would do, without doing it. The API server tries it (a dry run), then the tables of all nodes are
-//! made as they are and as they would be.
+//! `portico plan`: what a change would do, without doing it. The API server tries it (a dry run),
+//! then the tables of all nodes are made as they are and as they would be.
 
 mod documents;
 mod forwarding;
@@ -65,7 +65,8 @@ pub struct Plan {
 
 impl Plan {
     fn is_empty(&self) -> bool {
-        self.objects.iter().all(|object| object.what == What::Same) && self.forwarding == Forwarding::default()
+        self.objects.iter().all(|object| object.what == What::Same)
+            && self.forwarding == Forwarding::default()
     }
 }
 
@@ -74,7 +75,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     let documents = arguments.documents()?;
     crate::runtime()?.block_on(async {
         let reader = arguments.access.reader().await?;
-        let trial = Trial { reader: &reader, arguments, kinds: BTreeMap::new() };
+        let trial = Trial {
+            reader: &reader,
+            arguments,
+            kinds: BTreeMap::new(),
+        };
         let plan = trial.plan(documents).await?;
         arguments.output.print(&plan)?;
         Ok(if plan.is_empty() { 0 } else { CHANGES })
@@ -94,7 +99,9 @@ impl Arguments {
             };
             let text = read.with_context(|| format!("cannot read {}", file.display()))?;
             all.extend(
-                documents::parse(&text).map_err(anyhow::Error::msg).with_context(|| file.display().to_string())?,
+                documents::parse(&text)
+                    .map_err(anyhow::Error::msg)
+                    .with_context(|| file.display().to_string())?,
             );
         }
         Ok(all)
@@ -124,30 +131,46 @@ struct Trial<'a> {
 impl Trial<'_> {
     async fn plan(mut self, documents: Vec<Document>) -> anyhow::Result<Plan> {
         let world = self.world().await?;
-        let namespaces: Vec<String> =
-            documents.iter().filter(|one| one.kind == "Namespace").map(|one| one.name.clone()).collect();
+        let namespaces: Vec<String> = documents
+            .iter()
+            .filter(|one| one.kind == "Namespace")
+            .map(|one| one.name.clone())
+            .collect();
         let (mut objects, mut changes) = (Vec::new(), Changes::new());
         for mut document in documents {
             let path = self.path(&mut document).await?;
             let before: Option<Value> = self.reader.find(&path).await?;
             let (after, note) = self.after(&document, &path, &namespaces).await?;
             let change = ObjectChange::of(document.title(), before.as_ref(), after.as_ref());
-            if let Some(kind) = Kind::of(&document.api_version, &document.kind).filter(|_| change.what != What::Same) {
-                changes.push((kind, (document.namespace.unwrap_or_default(), document.name), after));
+            if let Some(kind) = Kind::of(&document.api_version, &document.kind)
+                .filter(|_| change.what != What::Same)
+            {
+                changes.push((
+                    kind,
+                    (document.namespace.unwrap_or_default(), document.name),
+                    after,
+                ));
             }
             objects.push(ObjectChange { note, ..change });
         }
         let changes = world.consequences(changes);
         let nodes = world.of(Kind::Node).count();
-        let forwarding = forwarding::diff(&world, &changes, |node| self.arguments.settings.of(node));
-        Ok(Plan { objects, forwarding, outside: outside::diff(&world, &changes), nodes })
+        let forwarding =
+            forwarding::diff(&world, &changes, |node| self.arguments.settings.of(node));
+        Ok(Plan {
+            objects,
+            forwarding,
+            outside: outside::diff(&world, &changes),
+            nodes,
+        })
     }
 
     async fn world(&self) -> anyhow::Result<World> {
         let mut world = World::default();
         for kind in Kind::ALL {
             let list: Vec<Value> = self.reader.list_if_known(kind.path()).await?;
-            list.into_iter().for_each(|object| world.insert(kind, object));
+            list.into_iter()
+                .for_each(|object| world.insert(kind, object));
         }
         Ok(world)
     }
@@ -166,13 +189,22 @@ impl Trial<'_> {
         let known = self.kinds.get(&document.api_version).into_iter().flatten();
         let mut fitting = known.filter(|one| one.kind == document.kind && !one.name.contains('/'));
         let Some(resource) = fitting.next() else {
-            bail!("{}: the API server has no {} in {}", document.title(), document.kind, document.api_version);
+            bail!(
+                "{}: the API server has no {} in {}",
+                document.title(),
+                document.kind,
+                document.api_version
+            );
         };
         document.namespace = match (resource.namespaced, document.namespace.take()) {
             (true, given) => given.or_else(|| Some(self.arguments.namespace.clone())),
             (false, _) => None,
         };
-        Ok(format!("{}/{}", path(&api, document.namespace.as_deref(), &resource.name), document.name))
+        Ok(format!(
+            "{}/{}",
+            path(&api, document.namespace.as_deref(), &resource.name),
+            document.name
+        ))
     }
 
     /// The object as it would be, and what could not be tried.
@@ -186,13 +218,26 @@ impl Trial<'_> {
             return Ok((None, String::new()));
         }
         let manager = &self.arguments.field_manager;
-        match self.reader.apply(path, manager, "dryRun=All", &document.value).await {
+        match self
+            .reader
+            .apply(path, manager, "dryRun=All", &document.value)
+            .await
+        {
             Ok(object) => Ok((Some(object), String::new())),
-            // It comes with the namespace that the same change makes, and which is not there for the trial.
-            Err(_) if document.namespace.as_ref().is_some_and(|name| new_namespaces.contains(name)) => {
+            // It comes with the namespace that the same change makes, and which is not there for
+            // the trial.
+            Err(_)
+                if document
+                    .namespace
+                    .as_ref()
+                    .is_some_and(|name| new_namespaces.contains(name)) =>
+            {
                 let mut value = document.value.clone();
                 value["metadata"]["namespace"] = document.namespace.clone().into();
-                Ok((Some(value), "not tried, since its namespace is not there yet".to_owned()))
+                Ok((
+                    Some(value),
+                    "not tried, since its namespace is not there yet".to_owned(),
+                ))
             }
             Err(error) => Err(error.context(format!("{} would be refused", document.title()))),
         }

@@ -48,7 +48,12 @@ impl ObjectChange {
             (Some(_), Some(_)) if !fields.is_empty() => What::Changed,
             _ => What::Same,
         };
-        ObjectChange { object, what, fields, note: String::new() }
+        ObjectChange {
+            object,
+            what,
+            fields,
+            note: String::new(),
+        }
     }
 }
 
@@ -59,15 +64,27 @@ fn fields(before: &Value, after: &Value) -> Vec<String> {
 }
 
 fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
-    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    let below = |key: &str| {
+        if path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{path}.{key}")
+        }
+    };
     if before == after || OWN.contains(&path) {
         return;
     }
     match (before, after) {
         (Value::Object(left), Value::Object(right)) => {
-            let keys: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+            let keys: std::collections::BTreeSet<&String> =
+                left.keys().chain(right.keys()).collect();
             for key in keys {
-                compare(&below(key), &before[key.as_str()], &after[key.as_str()], found);
+                compare(
+                    &below(key),
+                    &before[key.as_str()],
+                    &after[key.as_str()],
+                    found,
+                );
             }
         }
         (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
@@ -95,16 +112,31 @@ mod tests {
     #[test]
     fn only_what_people_wrote_is_told() {
         let before = json!({"metadata": {"name": "a", "resourceVersion": "1", "managedFields": [1]}, "spec": {"ports": [{"port": 80}], "x": 1}});
-        let after =
-            json!({"metadata": {"name": "a", "resourceVersion": "2"}, "spec": {"ports": [{"port": 81}], "y": ["z"]}});
+        let after = json!({"metadata": {"name": "a", "resourceVersion": "2"}, "spec": {"ports": [{"port": 81}], "y": ["z"]}});
         let change = ObjectChange::of("Service a".into(), Some(&before), Some(&after));
         assert_eq!(change.what, What::Changed);
-        assert_eq!(change.fields, ["spec.ports[0].port: 80 → 81", "spec.x: 1 → unset", "spec.y: unset → [\"z\"]"]);
+        assert_eq!(
+            change.fields,
+            [
+                "spec.ports[0].port: 80 → 81",
+                "spec.x: 1 → unset",
+                "spec.y: unset → [\"z\"]"
+            ]
+        );
         let mut same = before.clone();
         same["metadata"]["resourceVersion"] = "9".into();
-        assert_eq!(ObjectChange::of(String::new(), Some(&before), Some(&same)).what, What::Same);
-        assert_eq!(ObjectChange::of(String::new(), None, Some(&after)).what, What::Created);
-        assert_eq!(ObjectChange::of(String::new(), Some(&after), None).what, What::Deleted);
+        assert_eq!(
+            ObjectChange::of(String::new(), Some(&before), Some(&same)).what,
+            What::Same
+        );
+        assert_eq!(
+            ObjectChange::of(String::new(), None, Some(&after)).what,
+            What::Created
+        );
+        assert_eq!(
+            ObjectChange::of(String::new(), Some(&after), None).what,
+            What::Deleted
+        );
         assert_eq!(ObjectChange::of(String::new(), None, None).what, What::Same);
     }
 }

@@ -37,9 +37,18 @@ pub fn diff(before: &World, changes: &Changes) -> Outside {
     for (kind, name, after) in changes {
         match kind {
             Kind::Service => {
-                outside.service(&format!("{}/{}", name.0, name.1), before.get(Kind::Service, name), after.as_ref());
+                outside.service(
+                    &format!("{}/{}", name.0, name.1),
+                    before.get(Kind::Service, name),
+                    after.as_ref(),
+                );
             }
-            Kind::Node => outside.node(&name.1, before, before.get(Kind::Node, name).is_some(), after.is_some()),
+            Kind::Node => outside.node(
+                &name.1,
+                before,
+                before.get(Kind::Node, name).is_some(),
+                after.is_some(),
+            ),
             _ => {}
         }
     }
@@ -49,23 +58,40 @@ pub fn diff(before: &World, changes: &Changes) -> Outside {
 impl Outside {
     fn service(&mut self, service: &str, before: Option<&Value>, after: Option<&Value>) {
         let (had, has) = (claims(before), claims(after));
-        let need = |what: &String| Need { service: service.to_owned(), what: what.clone() };
+        let need = |what: &String| Need {
+            service: service.to_owned(),
+            what: what.clone(),
+        };
         self.released.extend(had.difference(&has).map(need));
         self.taken.extend(has.difference(&had).map(need));
         let provider = |one: Option<&Value>| one.filter(|one| is_balancer(one)).map(provider);
-        let call = |verb: &str, of: &str| Need { service: service.to_owned(), what: format!("{verb} by {of}") };
+        let call = |verb: &str, of: &str| Need {
+            service: service.to_owned(),
+            what: format!("{verb} by {of}"),
+        };
         match (provider(before), provider(after)) {
             (None, Some(new)) => {
                 self.balancers.push(call("a load balancer is made", &new));
-                self.taken.push(Need { service: service.to_owned(), what: wish(after) });
+                self.taken.push(Need {
+                    service: service.to_owned(),
+                    what: wish(after),
+                });
             }
-            (Some(old), None) => self.balancers.push(call("the load balancer is deleted", &old)),
+            (Some(old), None) => self
+                .balancers
+                .push(call("the load balancer is deleted", &old)),
             (Some(old), Some(new)) if old != new => {
-                self.balancers.push(call("the load balancer is deleted", &old));
+                self.balancers
+                    .push(call("the load balancer is deleted", &old));
                 self.balancers.push(call("a load balancer is made", &new));
             }
-            (Some(old), Some(_)) if OF_BALANCER.iter().any(|at| pointer(before, at) != pointer(after, at)) => {
-                self.balancers.push(call("the load balancer is changed", &old));
+            (Some(old), Some(_))
+                if OF_BALANCER
+                    .iter()
+                    .any(|at| pointer(before, at) != pointer(after, at)) =>
+            {
+                self.balancers
+                    .push(call("the load balancer is changed", &old));
             }
             _ => {}
         }
@@ -76,17 +102,29 @@ impl Outside {
         if was == is {
             return;
         }
-        let verb = if is { "leads also to" } else { "no longer leads to" };
-        for service in before.of(Kind::Service).filter(|service| is_balancer(service)) {
+        let verb = if is {
+            "leads also to"
+        } else {
+            "no longer leads to"
+        };
+        for service in before
+            .of(Kind::Service)
+            .filter(|service| is_balancer(service))
+        {
             let text = |field: &str| service["metadata"][field].as_str().unwrap_or_default();
             let name = format!("{}/{}", text("namespace"), text("name"));
-            self.balancers.push(Need { service: name, what: format!("the load balancer {verb} node {node}") });
+            self.balancers.push(Need {
+                service: name,
+                what: format!("the load balancer {verb} node {node}"),
+            });
         }
     }
 }
 
 fn pointer<'a>(object: Option<&'a Value>, at: &str) -> &'a Value {
-    object.and_then(|object| object.pointer(at)).unwrap_or(&Value::Null)
+    object
+        .and_then(|object| object.pointer(at))
+        .unwrap_or(&Value::Null)
 }
 
 fn is_balancer(service: &Value) -> bool {
@@ -106,7 +144,10 @@ fn provider(service: &Value) -> String {
 
 /// What a new load balancer will take.
 fn wish(service: Option<&Value>) -> String {
-    match pointer(service, "/spec/loadBalancerIP").as_str().filter(|address| !address.is_empty()) {
+    match pointer(service, "/spec/loadBalancerIP")
+        .as_str()
+        .filter(|address| !address.is_empty())
+    {
         Some(address) => format!("the load-balancer address {address}, which it asks for"),
         None => "a load-balancer address of the provider's choice".to_owned(),
     }
@@ -117,15 +158,23 @@ fn claims(service: Option<&Value>) -> BTreeSet<String> {
     let list = |at: &str| pointer(service, at).as_array().cloned().unwrap_or_default();
     let mut all = BTreeSet::new();
     let addresses = list("/spec/clusterIPs");
-    let given = addresses.iter().filter_map(Value::as_str).filter(|address| *address != "None");
+    let given = addresses
+        .iter()
+        .filter_map(Value::as_str)
+        .filter(|address| *address != "None");
     all.extend(given.map(|address| format!("cluster IP {address}")));
     for port in list("/spec/ports") {
         let protocol = port["protocol"].as_str().unwrap_or("TCP").to_lowercase();
         all.extend(
-            port["nodePort"].as_u64().filter(|port| *port > 0).map(|port| format!("node port {port}/{protocol}")),
+            port["nodePort"]
+                .as_u64()
+                .filter(|port| *port > 0)
+                .map(|port| format!("node port {port}/{protocol}")),
         );
     }
-    let health = pointer(service, "/spec/healthCheckNodePort").as_u64().filter(|port| *port > 0);
+    let health = pointer(service, "/spec/healthCheckNodePort")
+        .as_u64()
+        .filter(|port| *port > 0);
     all.extend(health.map(|port| format!("health-check node port {port}")));
     if service.is_some_and(is_balancer) {
         for ingress in list("/status/loadBalancer/ingress") {
@@ -142,31 +191,54 @@ mod tests {
     use serde_json::json;
 
     fn service(more: Value) -> Value {
-        let mut spec =
-            json!({"type": "ClusterIP", "clusterIPs": ["10.96.0.1"], "ports": [{"port": 80, "protocol": "TCP"}]});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut spec = json!({"type": "ClusterIP", "clusterIPs": ["10.96.0.1"], "ports": [{"port": 80, "protocol": "TCP"}]});
+        spec.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": spec,
             "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}}})
     }
 
     fn told(before: Option<Value>, after: Option<Value>) -> Vec<String> {
         let mut world = World::default();
-        before.into_iter().for_each(|before| world.insert(Kind::Service, before));
-        let outside = diff(&world, &vec![(Kind::Service, ("shop".into(), "web".into()), after)]);
+        before
+            .into_iter()
+            .for_each(|before| world.insert(Kind::Service, before));
+        let outside = diff(
+            &world,
+            &vec![(Kind::Service, ("shop".into(), "web".into()), after)],
+        );
         let signed = |sign: &str, needs: &[Need]| -> Vec<String> {
-            needs.iter().map(|need| format!("{sign} {} {}", need.service, need.what)).collect()
+            needs
+                .iter()
+                .map(|need| format!("{sign} {} {}", need.service, need.what))
+                .collect()
         };
-        [signed("+", &outside.taken), signed("-", &outside.released), signed("!", &outside.balancers)].concat()
+        [
+            signed("+", &outside.taken),
+            signed("-", &outside.released),
+            signed("!", &outside.balancers),
+        ]
+        .concat()
     }
 
     #[test]
     fn addresses_and_ports_are_taken_and_given_back() {
         let public = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}]});
-        assert_eq!(told(None, Some(service(json!({})))), ["+ shop/web cluster IP 10.96.0.1"]);
-        assert_eq!(told(Some(service(json!({}))), Some(service(public.clone()))), ["+ shop/web node port 30080/tcp"]);
+        assert_eq!(
+            told(None, Some(service(json!({})))),
+            ["+ shop/web cluster IP 10.96.0.1"]
+        );
+        assert_eq!(
+            told(Some(service(json!({}))), Some(service(public.clone()))),
+            ["+ shop/web node port 30080/tcp"]
+        );
         assert_eq!(
             told(Some(service(public)), None),
-            ["- shop/web cluster IP 10.96.0.1", "- shop/web node port 30080/tcp"]
+            [
+                "- shop/web cluster IP 10.96.0.1",
+                "- shop/web node port 30080/tcp"
+            ]
         );
         assert_eq!(told(None, None), Vec::<String>::new());
     }
@@ -176,29 +248,47 @@ mod tests {
         let plain = || Some(service(json!({})));
         let balancer = |more: Value| {
             let mut spec = json!({"type": "LoadBalancer"});
-            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            spec.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
             Some(service(spec))
         };
-        let made =
-            told(plain(), balancer(json!({"loadBalancerClass": "portico.dev/aws", "loadBalancerIP": "192.0.2.9"})));
-        assert!(made.contains(&"! shop/web a load balancer is made by provider aws".to_owned()), "{made:?}");
+        let made = told(
+            plain(),
+            balancer(
+                json!({"loadBalancerClass": "portico.dev/aws", "loadBalancerIP": "192.0.2.9"}),
+            ),
+        );
         assert!(
-            made.contains(&"+ shop/web the load-balancer address 192.0.2.9, which it asks for".to_owned()),
+            made.contains(&"! shop/web a load balancer is made by provider aws".to_owned()),
+            "{made:?}"
+        );
+        assert!(
+            made.contains(
+                &"+ shop/web the load-balancer address 192.0.2.9, which it asks for".to_owned()
+            ),
             "{made:?}"
         );
         assert_eq!(
-            told(balancer(json!({})), balancer(json!({"externalTrafficPolicy": "Local"}))),
+            told(
+                balancer(json!({})),
+                balancer(json!({"externalTrafficPolicy": "Local"}))
+            ),
             ["! shop/web the load balancer is changed by the provider of Services without a class"]
         );
         assert_eq!(
-            told(balancer(json!({})), balancer(json!({"internalTrafficPolicy": "Local"}))),
+            told(
+                balancer(json!({})),
+                balancer(json!({"internalTrafficPolicy": "Local"}))
+            ),
             Vec::<String>::new()
         );
         assert_eq!(
             told(balancer(json!({})), plain()),
             [
                 "- shop/web load-balancer address 192.0.2.10",
-                "! shop/web the load balancer is deleted by the provider of Services without a class"
+                "! shop/web the load balancer is deleted by the provider of Services without a \
+                 class"
             ]
         );
     }
@@ -208,7 +298,13 @@ mod tests {
         let mut world = World::default();
         world.insert(Kind::Service, service(json!({"type": "LoadBalancer"})));
         world.insert(Kind::Node, json!({"metadata": {"name": "n1"}}));
-        let outside = diff(&world, &vec![(Kind::Node, (String::new(), "n1".into()), None)]);
-        assert_eq!(outside.balancers[0].what, "the load balancer no longer leads to node n1");
+        let outside = diff(
+            &world,
+            &vec![(Kind::Node, (String::new(), "n1".into()), None)],
+        );
+        assert_eq!(
+            outside.balancers[0].what,
+            "the load balancer no longer leads to node n1"
+        );
     }
 }

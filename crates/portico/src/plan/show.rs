@@ -23,18 +23,32 @@ impl fmt::Display for Plan {
                 What::Deleted => '-',
                 What::Same => ' ',
             };
-            let note = if change.note.is_empty() { String::new() } else { format!(" ({})", change.note) };
+            let note = if change.note.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", change.note)
+            };
             writeln!(f, "  {sign} {}{note}", change.object)?;
-            change.fields.iter().try_for_each(|field| writeln!(f, "      {field}"))?;
+            change
+                .fields
+                .iter()
+                .try_for_each(|field| writeln!(f, "      {field}"))?;
         }
         self.effects(f, "Rules of nodes", &self.forwarding.rules)?;
-        needs(f, "Addresses and ports", &[('-', &self.outside.released), ('+', &self.outside.taken)])?;
+        needs(
+            f,
+            "Addresses and ports",
+            &[('-', &self.outside.released), ('+', &self.outside.taken)],
+        )?;
         self.effects(f, "Announcements", &self.forwarding.announcements)?;
         needs(f, "Load balancers", &[('!', &self.outside.balancers)])?;
         self.effects(f, "Connections that there are", &self.forwarding.flows)?;
         if !self.forwarding.problems.is_empty() {
             writeln!(f, "\nNodes could not use:")?;
-            self.forwarding.problems.iter().try_for_each(|problem| writeln!(f, "  ! {problem}"))?;
+            self.forwarding
+                .problems
+                .iter()
+                .try_for_each(|problem| writeln!(f, "  ! {problem}"))?;
         }
         Ok(())
     }
@@ -46,7 +60,13 @@ impl Plan {
             return Ok(());
         }
         writeln!(f, "\n{title}:")?;
-        for Effect { port, sign, what, nodes } in effects {
+        for Effect {
+            port,
+            sign,
+            what,
+            nodes,
+        } in effects
+        {
             let place = match nodes.len() == self.nodes {
                 true => "on every node".to_owned(),
                 false => format!("on {}", few(nodes, FEW)),
@@ -63,7 +83,9 @@ fn needs(f: &mut fmt::Formatter<'_>, title: &str, groups: &[(char, &Vec<Need>)])
     }
     writeln!(f, "\n{title}:")?;
     for (sign, needs) in groups {
-        needs.iter().try_for_each(|need| writeln!(f, "  {sign} {}: {}", need.service, need.what))?;
+        needs
+            .iter()
+            .try_for_each(|need| writeln!(f, "  {sign} {}: {}", need.service, need.what))?;
     }
     Ok(())
 }

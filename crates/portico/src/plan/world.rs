@@ -1,4 +1,5 @@
-//! Everything that forwarding follows from, before and after: objects by kind and name, and the EndpointSlices that follow from Pods.
+//! Everything that forwarding follows from, before and after: objects by kind and name, and the
+//! EndpointSlices that follow from Pods.
 
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -20,7 +21,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 5] = [Kind::Node, Kind::Pod, Kind::Service, Kind::Slice, Kind::ServiceCidr];
+    pub const ALL: [Kind; 5] = [
+        Kind::Node,
+        Kind::Pod,
+        Kind::Service,
+        Kind::Slice,
+        Kind::ServiceCidr,
+    ];
 
     pub fn path(self) -> &'static str {
         match self {
@@ -49,7 +56,12 @@ impl Kind {
 pub type Name = (String, String);
 
 pub fn name_of(object: &Value) -> Name {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let text = |field: &str| {
+        object["metadata"][field]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     (text("namespace"), text("name"))
 }
 
@@ -63,11 +75,17 @@ pub struct World {
 
 impl World {
     pub fn insert(&mut self, kind: Kind, object: Value) {
-        self.objects.entry(kind).or_default().insert(name_of(&object), object);
+        self.objects
+            .entry(kind)
+            .or_default()
+            .insert(name_of(&object), object);
     }
 
     pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Value> {
-        self.objects.get(&kind).into_iter().flat_map(BTreeMap::values)
+        self.objects
+            .get(&kind)
+            .into_iter()
+            .flat_map(BTreeMap::values)
     }
 
     pub fn get(&self, kind: Kind, name: &Name) -> Option<&Value> {
@@ -90,14 +108,18 @@ impl World {
     pub fn consequences(&self, changes: Changes) -> Changes {
         let mut index = endpoints::Index::default();
         for kind in Kind::ALL {
-            self.of(kind).for_each(|object| feed(&mut index, kind, object, true));
+            self.of(kind)
+                .for_each(|object| feed(&mut index, kind, object, true));
         }
         // What is not in step already is not a consequence.
         index.take_touched();
         for (kind, name, object) in &changes {
             match object {
                 Some(object) => feed(&mut index, *kind, object, true),
-                None => self.get(*kind, name).into_iter().for_each(|object| feed(&mut index, *kind, object, false)),
+                None => self
+                    .get(*kind, name)
+                    .into_iter()
+                    .for_each(|object| feed(&mut index, *kind, object, false)),
             }
         }
         let mut all = changes;
@@ -107,8 +129,16 @@ impl World {
                 slice.metadata.name = Some(format!("{}-planned-{}", key.name, at + 1));
                 all.extend(written(slice, true));
             }
-            all.extend(plan.update.into_iter().filter_map(|slice| written(slice, true)));
-            all.extend(plan.delete.into_iter().filter_map(|slice| written(slice, false)));
+            all.extend(
+                plan.update
+                    .into_iter()
+                    .filter_map(|slice| written(slice, true)),
+            );
+            all.extend(
+                plan.delete
+                    .into_iter()
+                    .filter_map(|slice| written(slice, false)),
+            );
         }
         all
     }
@@ -121,13 +151,25 @@ fn written(slice: EndpointSlice, stays: bool) -> Option<(Kind, Name, Option<Valu
 
 fn feed(index: &mut endpoints::Index, kind: Kind, object: &Value, stays: bool) {
     match (kind, stays) {
-        (Kind::Node, true) => read::<Node>(object).into_iter().for_each(|node| index.apply_node(&node)),
-        (Kind::Pod, true) => read::<Pod>(object).into_iter().for_each(|pod| index.apply_pod(&pod)),
-        (Kind::Pod, false) => read::<Pod>(object).into_iter().for_each(|pod| index.delete_pod(&pod)),
-        (Kind::Service, true) => read::<Service>(object).into_iter().for_each(|one| index.apply_service(one)),
-        (Kind::Service, false) => read::<Service>(object).into_iter().for_each(|one| index.delete_service(&one)),
+        (Kind::Node, true) => read::<Node>(object)
+            .into_iter()
+            .for_each(|node| index.apply_node(&node)),
+        (Kind::Pod, true) => read::<Pod>(object)
+            .into_iter()
+            .for_each(|pod| index.apply_pod(&pod)),
+        (Kind::Pod, false) => read::<Pod>(object)
+            .into_iter()
+            .for_each(|pod| index.delete_pod(&pod)),
+        (Kind::Service, true) => read::<Service>(object)
+            .into_iter()
+            .for_each(|one| index.apply_service(one)),
+        (Kind::Service, false) => read::<Service>(object)
+            .into_iter()
+            .for_each(|one| index.delete_service(&one)),
         (Kind::Slice, true) if is_made_from_pods(object) => {
-            read::<EndpointSlice>(object).into_iter().for_each(|slice| index.apply_slice(slice));
+            read::<EndpointSlice>(object)
+                .into_iter()
+                .for_each(|slice| index.apply_slice(slice));
         }
         _ => {}
     }

@@ -41,10 +41,15 @@ pub struct Trouble {
 
 impl Status {
     pub fn of(version: &str, fleet: &Fleet, now: Timestamp) -> Status {
-        let (nodes, services, leaders) = (fleet.nodes(now), fleet.services(now), fleet.leaders(now));
+        let (nodes, services, leaders) =
+            (fleet.nodes(now), fleet.services(now), fleet.leaders(now));
         let mut trouble = of_nodes(&nodes);
         trouble.extend(leaders.iter().filter_map(of_leader));
-        trouble.extend(services.iter().flat_map(|service| of_service(service, &leaders)));
+        trouble.extend(
+            services
+                .iter()
+                .flat_map(|service| of_service(service, &leaders)),
+        );
         Status {
             well: trouble.is_empty(),
             api_server: version.to_owned(),
@@ -64,7 +69,11 @@ impl Status {
 impl Nodes {
     fn of(nodes: &[NodeView]) -> Nodes {
         let names = |is: &dyn Fn(&NodeView) -> bool| -> Vec<String> {
-            nodes.iter().filter(|node| is(node)).map(|node| node.name.clone()).collect()
+            nodes
+                .iter()
+                .filter(|node| is(node))
+                .map(|node| node.name.clone())
+                .collect()
         };
         Nodes {
             total: nodes.len(),
@@ -80,11 +89,19 @@ fn of_nodes(nodes: &[NodeView]) -> Vec<Trouble> {
     let mut all: Vec<Trouble> = Vec::new();
     for node in nodes {
         let of = format!("node/{}", node.name);
-        all.extend(node.trouble().into_iter().map(|(what, way_out)| Trouble { of: of.clone(), what, way_out }));
+        all.extend(node.trouble().into_iter().map(|(what, way_out)| Trouble {
+            of: of.clone(),
+            what,
+            way_out,
+        }));
         // Where no node does, none of them forwards by Portico.
         if node.report.is_none() && nodes.iter().any(|other| other.report.is_some()) {
             let way_out = "start `portico node` there".to_owned();
-            all.push(Trouble { of, what: "has never reported, and others do".to_owned(), way_out });
+            all.push(Trouble {
+                of,
+                what: "has never reported, and others do".to_owned(),
+                way_out,
+            });
         }
     }
     all
@@ -93,8 +110,12 @@ fn of_nodes(nodes: &[NodeView]) -> Vec<Trouble> {
 fn of_leader(leader: &LeaderView) -> Option<Trouble> {
     (!leader.leads).then(|| Trouble {
         of: format!("lease/{}", leader.lease),
-        what: format!("nobody leads since {}", crate::fleet::age(leader.renewed_seconds_ago)),
-        way_out: "look whether `portico controller` runs; kubectl delete the Lease in kube-system if it shall not"
+        what: format!(
+            "nobody leads since {}",
+            crate::fleet::age(leader.renewed_seconds_ago)
+        ),
+        way_out: "look whether `portico controller` runs; kubectl delete the Lease in kube-system \
+                  if it shall not"
             .to_owned(),
     })
 }
@@ -102,42 +123,96 @@ fn of_leader(leader: &LeaderView) -> Option<Trouble> {
 fn of_service(service: &ServiceView, leaders: &[LeaderView]) -> Vec<Trouble> {
     let of = format!("service/{}/{}", service.namespace, service.name);
     let mut all = Vec::new();
-    for held in service.conditions.iter().filter(|held| held.status == "False") {
-        let what = format!("{} is False ({}): {}", held.type_, held.reason, held.message);
-        all.push(Trouble { of: of.clone(), what, way_out: way_out(&held.type_, service) });
+    for held in service
+        .conditions
+        .iter()
+        .filter(|held| held.status == "False")
+    {
+        let what = format!(
+            "{} is False ({}): {}",
+            held.type_, held.reason, held.message
+        );
+        all.push(Trouble {
+            of: of.clone(),
+            what,
+            way_out: way_out(&held.type_, service),
+        });
     }
-    let told = |aspect: &str| service.condition(aspect).is_some_and(|held| held.status == "False");
+    let told = |aspect: &str| {
+        service
+            .condition(aspect)
+            .is_some_and(|held| held.status == "False")
+    };
     // A node that is silent is told once, and not for every Service.
-    let known = service.live.iter().flat_map(|live| &live.missing).filter(|why| !why.ends_with(SILENT));
+    let known = service
+        .live
+        .iter()
+        .flat_map(|live| &live.missing)
+        .filter(|why| !why.ends_with(SILENT));
     let missing: Vec<&String> = known.collect();
-    if let Some(live) = service.live.as_ref().filter(|_| !missing.is_empty() && !told("Programmed")) {
-        let what = format!("live on {} of {} nodes; not on {}", live.on, live.of, few(&missing, FEW));
-        all.push(Trouble { of: of.clone(), what, way_out: way_out("Programmed", service) });
+    if let Some(live) = service
+        .live
+        .as_ref()
+        .filter(|_| !missing.is_empty() && !told("Programmed"))
+    {
+        let what = format!(
+            "live on {} of {} nodes; not on {}",
+            live.on,
+            live.of,
+            few(&missing, FEW)
+        );
+        all.push(Trouble {
+            of: of.clone(),
+            what,
+            way_out: way_out("Programmed", service),
+        });
     }
-    let is_served = service.type_ == "ExternalName" || service.ports.is_empty() || service.endpoints.ready > 0;
+    let is_served =
+        service.type_ == "ExternalName" || service.ports.is_empty() || service.endpoints.ready > 0;
     if !is_served && !told("Reachable") {
         let failing = match service.endpoints.failing.as_slice() {
             [] => String::new(),
             failing => format!(": {}", few(failing, FEW)),
         };
-        let what = format!("none of {} endpoints is ready{failing}", service.endpoints.total);
-        all.push(Trouble { of: of.clone(), what, way_out: way_out("Reachable", service) });
+        let what = format!(
+            "none of {} endpoints is ready{failing}",
+            service.endpoints.total
+        );
+        all.push(Trouble {
+            of: of.clone(),
+            what,
+            way_out: way_out("Reachable", service),
+        });
     }
     if service.is_balancer() && service.conditions.is_empty() && !service.balanced {
-        let leads = leaders.iter().any(|leader| leader.lease == "portico-controller" && leader.leads);
+        let leads = leaders
+            .iter()
+            .any(|leader| leader.lease == "portico-controller" && leader.leads);
         let way_out = match leads {
-            true => "see its class: portico get balancers; the controller serves those of its own and without one",
+            true => {
+                "see its class: portico get balancers; the controller serves those of its own and \
+                 without one"
+            }
             false => "start `portico controller --cloud-provider ...`",
         };
         let what = "waits for a load balancer, and no controller has taken it up".to_owned();
-        all.push(Trouble { of, what, way_out: way_out.to_owned() });
+        all.push(Trouble {
+            of,
+            what,
+            way_out: way_out.to_owned(),
+        });
     }
     all
 }
 
 /// What to do first.
 fn way_out(aspect: &str, service: &ServiceView) -> String {
-    let ServiceView { namespace, name, selector, .. } = service;
+    let ServiceView {
+        namespace,
+        name,
+        selector,
+        ..
+    } = service;
     match aspect {
         "Allocated" => "portico get pools".to_owned(),
         "Programmed" | "Announced" => "portico get nodes".to_owned(),
@@ -151,7 +226,15 @@ impl fmt::Display for Status {
         writeln!(f, "API server   answers, {}", self.api_server)?;
         writeln!(f, "Nodes        {}", self.nodes)?;
         for (at, leader) in self.leaders.iter().enumerate() {
-            writeln!(f, "{}{leader}", if at == 0 { "Leaders      " } else { "             " })?;
+            writeln!(
+                f,
+                "{}{leader}",
+                if at == 0 {
+                    "Leaders      "
+                } else {
+                    "             "
+                }
+            )?;
         }
         writeln!(f, "Services     {}", self.services)?;
         if self.well {
@@ -159,7 +242,11 @@ impl fmt::Display for Status {
         }
         writeln!(f, "\nTrouble ({}):", self.trouble.len())?;
         for trouble in self.trouble.iter().take(SCREEN) {
-            writeln!(f, "  {}: {}\n    → {}", trouble.of, trouble.what, trouble.way_out)?;
+            writeln!(
+                f,
+                "  {}: {}\n    → {}",
+                trouble.of, trouble.what, trouble.way_out
+            )?;
         }
         match self.trouble.len().saturating_sub(SCREEN) {
             0 => Ok(()),
@@ -171,7 +258,11 @@ impl fmt::Display for Status {
 impl fmt::Display for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} report", self.total, self.reporting.len())?;
-        for (word, names) in [("lag", &self.lagging), ("unhealthy", &self.unhealthy), ("draining", &self.draining)] {
+        for (word, names) in [
+            ("lag", &self.lagging),
+            ("unhealthy", &self.unhealthy),
+            ("draining", &self.draining),
+        ] {
             if !names.is_empty() {
                 write!(f, ", {} {word} ({})", names.len(), few(names, FEW))?;
             }
@@ -214,10 +305,17 @@ mod tests {
         let status = judged(|fleet| fleet.slices.clear());
         assert_eq!(
             only(&status),
-            ("service/shop/web", "none of 0 endpoints is ready", "kubectl get pods -n shop -l app=web")
+            (
+                "service/shop/web",
+                "none of 0 endpoints is ready",
+                "kubectl get pods -n shop -l app=web"
+            )
         );
         let status = judged(|fleet| {
-            fleet.slices = vec![slice("web", json!([{"addresses": ["10.0.0.5"], "conditions": {"ready": false}}]))];
+            fleet.slices = vec![slice(
+                "web",
+                json!([{"addresses": ["10.0.0.5"], "conditions": {"ready": false}}]),
+            )];
             fleet.services[0].spec.as_mut().unwrap().selector = None;
         });
         assert_eq!(
@@ -232,11 +330,25 @@ mod tests {
 
     #[test]
     fn laggards_and_silent_nodes_are_named() {
-        let status = judged(|fleet| fleet.leases[0] = report("n1", 90, "2026-01-01T00:00:00.000000Z", json!([])));
+        let status = judged(|fleet| {
+            fleet.leases[0] = report("n1", 90, "2026-01-01T00:00:00.000000Z", json!([]))
+        });
         assert!(status.lags());
-        let told: Vec<&str> = status.trouble.iter().map(|trouble| trouble.what.as_str()).collect();
-        assert_eq!(told, ["lags: it has installed Services up to version 90", "live on 1 of 2 nodes; not on n1: lags"]);
-        let status = judged(|fleet| fleet.leases[0] = report("n1", 100, "2025-12-31T23:00:00.000000Z", json!([])));
+        let told: Vec<&str> = status
+            .trouble
+            .iter()
+            .map(|trouble| trouble.what.as_str())
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "lags: it has installed Services up to version 90",
+                "live on 1 of 2 nodes; not on n1: lags"
+            ]
+        );
+        let status = judged(|fleet| {
+            fleet.leases[0] = report("n1", 100, "2025-12-31T23:00:00.000000Z", json!([]))
+        });
         assert_eq!(only(&status).1, "has not reported for 60m");
         let status = judged(|fleet| drop(fleet.leases.remove(0)));
         assert_eq!(only(&status).1, "has never reported, and others do");
@@ -251,7 +363,11 @@ mod tests {
         let status = judged(|fleet| fleet.services = vec![service("LoadBalancer", conditions)]);
         assert_eq!(
             only(&status),
-            ("service/shop/web", "Allocated is False (PoolExhausted): no address is left", "portico get pools")
+            (
+                "service/shop/web",
+                "Allocated is False (PoolExhausted): no address is left",
+                "portico get pools"
+            )
         );
     }
 
@@ -264,7 +380,12 @@ mod tests {
             fleet.leases[2] = lease("portico-controller", "", "2025-12-31T00:00:00.000000Z");
         });
         assert_eq!(status.trouble[0].of, "lease/portico-controller");
-        assert!(status.trouble[1].way_out.contains("start `portico controller"), "{status}");
+        assert!(
+            status.trouble[1]
+                .way_out
+                .contains("start `portico controller"),
+            "{status}"
+        );
     }
 
     #[test]
@@ -272,7 +393,12 @@ mod tests {
         let status = judged(|fleet| fleet.nodes[1] = node("n2", json!({"unschedulable": true})));
         assert!(status.well && status.nodes.draining == ["n2"]);
         let behind = json!([{"service": "shop/other", "reason": "its address is taken"}]);
-        let status = judged(|fleet| fleet.leases[0] = report("n1", 100, "2026-01-01T00:00:00.000000Z", behind));
-        assert_eq!(only(&status).1, "does not forward shop/other: its address is taken");
+        let status = judged(|fleet| {
+            fleet.leases[0] = report("n1", 100, "2026-01-01T00:00:00.000000Z", behind)
+        });
+        assert_eq!(
+            only(&status).1,
+            "does not forward shop/other: its address is taken"
+        );
     }
 }

@@ -29,10 +29,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     crate::runtime()?.block_on(async {
         let reader = arguments.access.reader().await?;
         let version = version(&reader).await?;
-        let mut status = Status::of(&version, &Fleet::read(&reader, None).await?, Timestamp::now());
+        let mut status = Status::of(
+            &version,
+            &Fleet::read(&reader, None).await?,
+            Timestamp::now(),
+        );
         if status.lags() {
             tokio::time::sleep(GRACE).await;
-            status = Status::of(&version, &Fleet::read(&reader, None).await?, Timestamp::now());
+            status = Status::of(
+                &version,
+                &Fleet::read(&reader, None).await?,
+                Timestamp::now(),
+            );
         }
         arguments.output.print(&status)?;
         Ok(u8::from(!status.well))
@@ -40,7 +48,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
 }
 
 async fn version(reader: &Reader) -> anyhow::Result<String> {
-    let version: Option<Value> = reader.find("/version").await.context("the fleet cannot be looked at")?;
-    let text = version.as_ref().and_then(|version| version["gitVersion"].as_str());
+    let version: Option<Value> = reader
+        .find("/version")
+        .await
+        .context("the fleet cannot be looked at")?;
+    let text = version
+        .as_ref()
+        .and_then(|version| version["gitVersion"].as_str());
     Ok(text.unwrap_or("of unknown version").to_owned())
 }

@@ -19,15 +19,19 @@ impl Measured {
     pub fn parse(text: &str) -> Measured {
         let mut measured = Measured::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let Some((name, value)) = line.rsplit_once(' ') else { continue };
+            let Some((name, value)) = line.rsplit_once(' ') else {
+                continue;
+            };
             let (name, labels) = name.split_once('{').unwrap_or((name, ""));
             match name {
                 PROGRAMMING => {
-                    let bound = label(labels, "le").and_then(|bound| bound.replace("+Inf", "inf").parse().ok());
+                    let bound = label(labels, "le")
+                        .and_then(|bound| bound.replace("+Inf", "inf").parse().ok());
                     measured.buckets.extend(bound.zip(value.parse().ok()));
                 }
                 CONNECTIONS => {
-                    let endpoint = label(labels, "endpoint").and_then(|endpoint| endpoint.parse().ok());
+                    let endpoint =
+                        label(labels, "endpoint").and_then(|endpoint| endpoint.parse().ok());
                     if let (Some(endpoint), Ok(count)) = (endpoint, value.parse::<u64>()) {
                         *measured.connections.entry(endpoint).or_default() += count;
                     }
@@ -41,14 +45,23 @@ impl Measured {
     /// The time within which this share of changes was installed: the end of its bucket.
     pub fn programmed_within(&self, share: f64) -> Option<f64> {
         let all = self.buckets.last()?.1;
-        let (bound, _) = self.buckets.iter().find(|(_, count)| all > 0 && *count as f64 >= share * all as f64)?;
+        let (bound, _) = self
+            .buckets
+            .iter()
+            .find(|(_, count)| all > 0 && *count as f64 >= share * all as f64)?;
         Some(*bound)
     }
 }
 
 /// `a="x",b="y"}`
 fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
-    labels.split(',').find_map(|label| label.strip_prefix(name)?.strip_prefix("=\"")?.split('"').next())
+    labels.split(',').find_map(|label| {
+        label
+            .strip_prefix(name)?
+            .strip_prefix("=\"")?
+            .split('"')
+            .next()
+    })
 }
 
 /// A time in the unit that suits it.
@@ -84,7 +97,10 @@ mod tests {
 
     #[test]
     fn times_have_a_fitting_unit() {
-        let shown: Vec<String> = [0.0004, 0.0032, 1.6, f64::INFINITY].into_iter().map(seconds).collect();
+        let shown: Vec<String> = [0.0004, 0.0032, 1.6, f64::INFINITY]
+            .into_iter()
+            .map(seconds)
+            .collect();
         assert_eq!(shown, ["400µs", "3.2ms", "1.6s", ">26s"]);
     }
 }

@@ -1,4 +1,5 @@
-//! `portico top`: the fleet in a terminal. The API server is watched, not polled; nodes are asked for their metrics where they can be reached.
+//! `portico top`: the fleet in a terminal. The API server is watched, not polled; nodes are asked
+//! for their metrics where they can be reached.
 
 mod fleet;
 mod metrics;
@@ -55,7 +56,10 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let screen = Screen { filter: arguments.filter.clone(), ..Screen::default() };
+    let screen = Screen {
+        filter: arguments.filter.clone(),
+        ..Screen::default()
+    };
     let machine_readable = arguments.output.output != Format::Table;
     crate::runtime()?.block_on(async {
         let client = client::from_kubeconfig(arguments.kubeconfig.clone()).await?;
@@ -63,9 +67,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         let fleet = first(&mut news).await?;
         if arguments.once || machine_readable {
             let fleet = measured(fleet, arguments.metrics_port).await;
-            return arguments.output.print(&Picture { services: screen.services(&fleet), nodes: screen.nodes(&fleet) });
+            return arguments.output.print(&Picture {
+                services: screen.services(&fleet),
+                nodes: screen.nodes(&fleet),
+            });
         }
-        ensure!(std::io::stdout().is_terminal(), "this is no terminal: use --once");
+        ensure!(
+            std::io::stdout().is_terminal(),
+            "this is no terminal: use --once"
+        );
         let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
         let ended = live(&mut terminal, fleet, screen, news, arguments.metrics_port).await;
         ratatui::restore();
@@ -73,7 +83,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     })
 }
 
-type AllNews = futures_util::stream::SelectAll<futures_util::stream::BoxStream<'static, fleet::News>>;
+type AllNews =
+    futures_util::stream::SelectAll<futures_util::stream::BoxStream<'static, fleet::News>>;
 
 /// Everything that is there, once.
 async fn first(news: &mut AllNews) -> anyhow::Result<Fleet> {
@@ -82,13 +93,18 @@ async fn first(news: &mut AllNews) -> anyhow::Result<Fleet> {
         match timeout_at(deadline, news.next()).await {
             Ok(Some(told)) => fleet.hear(told),
             _ => {
-                let why = fleet.trouble.clone().unwrap_or_else(|| format!("no answer within {PATIENCE:?}"));
+                let why = fleet
+                    .trouble
+                    .clone()
+                    .unwrap_or_else(|| format!("no answer within {PATIENCE:?}"));
                 bail!("cannot list what the API server has: {why}");
             }
         }
     }
     // Reports that are there come as soon as the rest.
-    while let Ok(Some(told)) = timeout_at(Instant::now() + Duration::from_millis(200), news.next()).await {
+    while let Ok(Some(told)) =
+        timeout_at(Instant::now() + Duration::from_millis(200), news.next()).await
+    {
         fleet.hear(told);
     }
     Ok(fleet)
@@ -132,7 +148,9 @@ async fn live(
     let mut again = tokio::time::interval(LOOK);
     again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        terminal.draw(|frame| view::draw(frame, &fleet, &screen)).context("cannot draw")?;
+        terminal
+            .draw(|frame| view::draw(frame, &fleet, &screen))
+            .context("cannot draw")?;
         tokio::select! {
             Some(told) = news.next() => {
                 fleet.hear(told);
@@ -170,7 +188,10 @@ fn keys() -> mpsc::Receiver<Key> {
         while let Ok(event) = event::read() {
             let key = match event {
                 Event::Key(key) if key.kind == KeyEventKind::Release => continue,
-                Event::Key(key) if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') => {
+                Event::Key(key)
+                    if key.modifiers.contains(KeyModifiers::CONTROL)
+                        && key.code == KeyCode::Char('c') =>
+                {
                     Key::Interrupted
                 }
                 Event::Key(key) => Key::Pressed(key.code),
@@ -194,8 +215,16 @@ struct Picture {
 
 impl fmt::Display for Picture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table =
-            Table::new(["service", "type", "address", "ports", "ready", "conditions", "connections", "problem"]);
+        let mut table = Table::new([
+            "service",
+            "type",
+            "address",
+            "ports",
+            "ready",
+            "conditions",
+            "connections",
+            "problem",
+        ]);
         for row in &self.services {
             table.row([
                 row.name.clone(),
@@ -209,7 +238,15 @@ impl fmt::Display for Picture {
             ]);
         }
         writeln!(f, "{table}")?;
-        let mut table = Table::new(["node", "address", "installed", "median", "99%", "connections", "problem"]);
+        let mut table = Table::new([
+            "node",
+            "address",
+            "installed",
+            "median",
+            "99%",
+            "connections",
+            "problem",
+        ]);
         for row in &self.nodes {
             table.row([
                 row.name.clone(),

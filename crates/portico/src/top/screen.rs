@@ -58,7 +58,9 @@ impl Screen {
             (KeyCode::Char('q') | KeyCode::Esc, false) => return Action::Leave,
             (KeyCode::Char('/'), false) => self.typing = true,
             (KeyCode::Char('s'), false) => self.order = self.order.next(),
-            (KeyCode::Up | KeyCode::Char('k'), _) => self.chosen = self.chosen.min(last).saturating_sub(1),
+            (KeyCode::Up | KeyCode::Char('k'), _) => {
+                self.chosen = self.chosen.min(last).saturating_sub(1)
+            }
             (KeyCode::Down | KeyCode::Char('j'), _) => self.chosen = (self.chosen + 1).min(last),
             (KeyCode::PageUp, _) => self.chosen = self.chosen.saturating_sub(10),
             (KeyCode::PageDown, _) => self.chosen = (self.chosen + 10).min(last),
@@ -72,9 +74,13 @@ impl Screen {
     /// Those that are sought, in order.
     pub fn services(&self, fleet: &Fleet) -> Vec<ServiceRow> {
         let sought = |row: &ServiceRow| {
-            let texts = [&row.name, &row.kind, &row.problem].into_iter().chain(&row.addresses);
+            let texts = [&row.name, &row.kind, &row.problem]
+                .into_iter()
+                .chain(&row.addresses);
             self.filter.is_empty()
-                || texts.into_iter().any(|text| text.to_lowercase().contains(&self.filter.to_lowercase()))
+                || texts
+                    .into_iter()
+                    .any(|text| text.to_lowercase().contains(&self.filter.to_lowercase()))
         };
         let mut rows: Vec<ServiceRow> = fleet.services().into_iter().filter(sought).collect();
         match self.order {

@@ -13,7 +13,10 @@ const KEYS: &str = "q quit   ↑↓ choose   / filter   s sort";
 
 pub fn draw(frame: &mut Frame, fleet: &Fleet, screen: &Screen) {
     let nodes = screen.nodes(fleet);
-    let height = u16::try_from(nodes.len()).unwrap_or(u16::MAX).saturating_add(3).min(frame.area().height / 3);
+    let height = u16::try_from(nodes.len())
+        .unwrap_or(u16::MAX)
+        .saturating_add(3)
+        .min(frame.area().height / 3);
     let [head, services, endpoints, below, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(5),
@@ -23,7 +26,10 @@ pub fn draw(frame: &mut Frame, fleet: &Fleet, screen: &Screen) {
     ])
     .areas(frame.area());
     let rows = screen.services(fleet);
-    frame.render_widget(Line::from(title(&rows, &nodes, fleet)).style(Modifier::BOLD), head);
+    frame.render_widget(
+        Line::from(title(&rows, &nodes, fleet)).style(Modifier::BOLD),
+        head,
+    );
     draw_services(frame, services, &rows, screen);
     let chosen = rows.get(screen.chosen.min(rows.len().saturating_sub(1)));
     let name = chosen.map(|row| row.name.as_str()).unwrap_or_default();
@@ -33,16 +39,26 @@ pub fn draw(frame: &mut Frame, fleet: &Fleet, screen: &Screen) {
         (false, "") => String::new(),
         (typing, filter) => format!("   /{filter}{}", if typing { "▏" } else { "" }),
     };
-    frame.render_widget(Line::from(format!("{KEYS} ({}){filter}", screen.order.name())), foot);
+    frame.render_widget(
+        Line::from(format!("{KEYS} ({}){filter}", screen.order.name())),
+        foot,
+    );
 }
 
 fn title(services: &[ServiceRow], nodes: &[NodeRow], fleet: &Fleet) -> String {
-    let sick = services.iter().filter(|row| !row.problem.is_empty()).count();
-    let trouble =
-        fleet.trouble.as_ref().map(|trouble| format!("   the API server is away: {trouble}")).unwrap_or_default();
+    let sick = services
+        .iter()
+        .filter(|row| !row.problem.is_empty())
+        .count();
+    let trouble = fleet
+        .trouble
+        .as_ref()
+        .map(|trouble| format!("   the API server is away: {trouble}"))
+        .unwrap_or_default();
     let reporting = nodes.iter().filter(|node| node.reports).count();
     format!(
-        "portico top   {} Services, {sick} with a problem   {reporting} of {} nodes report{trouble}",
+        "portico top   {} Services, {sick} with a problem   {reporting} of {} nodes \
+         report{trouble}",
         services.len(),
         nodes.len()
     )
@@ -55,7 +71,11 @@ fn head<const N: usize>(names: [&'static str; N]) -> Row<'static> {
 /// Red where something is wrong.
 fn coloured(cells: Vec<String>, wrong: bool) -> Row<'static> {
     let row = Row::new(cells.into_iter().map(Cell::from));
-    if wrong { row.style(Style::new().fg(Color::Red)) } else { row }
+    if wrong {
+        row.style(Style::new().fg(Color::Red))
+    } else {
+        row
+    }
 }
 
 pub fn count(connections: Option<u64>) -> String {
@@ -66,10 +86,18 @@ pub fn count(connections: Option<u64>) -> String {
 pub fn conditions(row: &ServiceRow) -> String {
     let letter = |(name, met): (&String, &bool)| {
         let first = name.chars().next().unwrap_or_default();
-        if *met { first } else { first.to_ascii_lowercase() }
+        if *met {
+            first
+        } else {
+            first.to_ascii_lowercase()
+        }
     };
     let order = ["Allocated", "Programmed", "Announced", "Reachable"];
-    order.iter().filter_map(|name| row.conditions.get_key_value(*name)).map(letter).collect()
+    order
+        .iter()
+        .filter_map(|name| row.conditions.get_key_value(*name))
+        .map(letter)
+        .collect()
 }
 
 fn draw_services(frame: &mut Frame, area: Rect, rows: &[ServiceRow], screen: &Screen) {
@@ -97,19 +125,39 @@ fn draw_services(frame: &mut Frame, area: Rect, rows: &[ServiceRow], screen: &Sc
         Constraint::Fill(3),
     ];
     let table = Table::new(rows.iter().map(cells), widths)
-        .header(head(["SERVICE", "TYPE", "ADDRESS", "PORTS", "READY", "CONDITIONS", "CONNECTIONS", "PROBLEM"]))
+        .header(head([
+            "SERVICE",
+            "TYPE",
+            "ADDRESS",
+            "PORTS",
+            "READY",
+            "CONDITIONS",
+            "CONNECTIONS",
+            "PROBLEM",
+        ]))
         .row_highlight_style(Modifier::REVERSED)
         .block(Block::bordered().title("Services"));
-    let mut state = TableState::default().with_selected((!rows.is_empty()).then(|| screen.chosen.min(rows.len() - 1)));
+    let mut state = TableState::default()
+        .with_selected((!rows.is_empty()).then(|| screen.chosen.min(rows.len() - 1)));
     frame.render_stateful_widget(table, area, &mut state);
 }
 
 fn draw_endpoints(frame: &mut Frame, area: Rect, service: &str, rows: &[EndpointRow]) {
     let cells = |row: &EndpointRow| {
-        let text = vec![row.endpoint.clone(), row.node.clone(), row.state.to_owned(), count(row.connections)];
+        let text = vec![
+            row.endpoint.clone(),
+            row.node.clone(),
+            row.state.to_owned(),
+            count(row.connections),
+        ];
         coloured(text, row.state == "not ready")
     };
-    let widths = [Constraint::Fill(2), Constraint::Fill(2), Constraint::Length(10), Constraint::Length(11)];
+    let widths = [
+        Constraint::Fill(2),
+        Constraint::Fill(2),
+        Constraint::Length(10),
+        Constraint::Length(11),
+    ];
     let table = Table::new(rows.iter().map(cells), widths)
         .header(head(["ENDPOINT", "NODE", "STATE", "CONNECTIONS"]))
         .block(Block::bordered().title(format!("Endpoints of {service}")));
@@ -139,7 +187,15 @@ fn draw_nodes(frame: &mut Frame, area: Rect, rows: &[NodeRow]) {
         Constraint::Fill(3),
     ];
     let table = Table::new(rows.iter().map(cells), widths)
-        .header(head(["NODE", "ADDRESS", "INSTALLED", "MEDIAN", "99%", "CONNECTIONS", "PROBLEM"]))
+        .header(head([
+            "NODE",
+            "ADDRESS",
+            "INSTALLED",
+            "MEDIAN",
+            "99%",
+            "CONNECTIONS",
+            "PROBLEM",
+        ]))
         .block(Block::bordered().title("Nodes"));
     frame.render_widget(table, area);
 }

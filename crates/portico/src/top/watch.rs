@@ -25,7 +25,10 @@ fn news(client: Client, kind: Kind) -> BoxStream<'static, News> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", name));
     let config = watcher::Config::default();
     let (api, config) = match kind {
-        Kind::Report => (Api::namespaced_with(client, report::NAMESPACE, &resource), config.labels(report::LABEL)),
+        Kind::Report => (
+            Api::namespaced_with(client, report::NAMESPACE, &resource),
+            config.labels(report::LABEL),
+        ),
         _ => (Api::<DynamicObject>::all_with(client, &resource), config),
     };
     let object = |object: &DynamicObject| serde_json::to_value(object).unwrap_or(Value::Null);
@@ -36,5 +39,9 @@ fn news(client: Client, kind: Kind) -> BoxStream<'static, News> {
         Ok(Event::InitDone) => News::End(kind),
         Err(error) => News::Failed(error.to_string()),
     };
-    watcher(api, config).default_backoff().map(read).chain(stream::pending()).boxed()
+    watcher(api, config)
+        .default_backoff()
+        .map(read)
+        .chain(stream::pending())
+        .boxed()
 }

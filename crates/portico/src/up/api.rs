@@ -8,22 +8,34 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 pub async fn client(kubeconfig: Kubeconfig) -> anyhow::Result<Client> {
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
 pub async fn is_ready(client: &Client) -> bool {
-    let Ok(request) = http::Request::get("/readyz").body(Vec::new()) else { return false };
-    client.request_text(request).await.is_ok_and(|text| text == "ok")
+    let Ok(request) = http::Request::get("/readyz").body(Vec::new()) else {
+        return false;
+    };
+    client
+        .request_text(request)
+        .await
+        .is_ok_and(|text| text == "ok")
 }
 
-/// Credentials that the server made, in a file of their own, for somebody who reaches it at another address.
+/// Credentials that the server made, in a file of their own, for somebody who reaches it at another
+/// address.
 pub fn write_kubeconfig(made: &Path, server: &str, to: &Path) -> anyhow::Result<Kubeconfig> {
     let mut kubeconfig = Kubeconfig::read_from(made)?;
-    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+    for cluster in kubeconfig
+        .clusters
+        .iter_mut()
+        .filter_map(|named| named.cluster.as_mut())
+    {
         cluster.server = Some(server.to_owned());
     }
-    let text = serde_json::to_string_pretty(&serde_json::to_value(&kubeconfig).map(without_nulls)?)?;
+    let text =
+        serde_json::to_string_pretty(&serde_json::to_value(&kubeconfig).map(without_nulls)?)?;
     fs::write(to, text)?;
     fs::set_permissions(to, fs::Permissions::from_mode(0o600))?;
     Ok(kubeconfig)
@@ -34,9 +46,13 @@ fn without_nulls(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
             fields.retain(|_, field| !field.is_null());
-            fields.values_mut().for_each(|field| *field = without_nulls(field.take()));
+            fields
+                .values_mut()
+                .for_each(|field| *field = without_nulls(field.take()));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| *item = without_nulls(item.take())),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| *item = without_nulls(item.take())),
         _ => {}
     }
     value

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 /// For a program to end in order.
 const FAREWELL: Duration = Duration::from_secs(15);
-/// How long a program that ended waits, at first and at most; one that ran for longer than that starts from the first again.
+/// How long a program that ended waits, at first and at most; one that ran for longer than that
+/// starts from the first again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 pub struct Keeper {
@@ -22,7 +23,12 @@ pub struct Keeper {
 impl Keeper {
     pub fn new(arguments: BTreeMap<&'static str, Vec<String>>) -> anyhow::Result<Keeper> {
         let (waiting, started) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Keeper { programs: Programs::new(None)?, arguments, waiting, started })
+        Ok(Keeper {
+            programs: Programs::new(None)?,
+            arguments,
+            waiting,
+            started,
+        })
     }
 
     pub fn start(&mut self, name: &'static str) -> anyhow::Result<()> {
@@ -35,8 +41,13 @@ impl Keeper {
         let now = Instant::now();
         let names: Vec<&'static str> = self.arguments.keys().copied().collect();
         for (name, status) in self.programs.ended() {
-            let Some(name) = names.iter().copied().find(|known| *known == name) else { continue };
-            let ran = self.started.get(name).map_or(Duration::ZERO, |since| now - *since);
+            let Some(name) = names.iter().copied().find(|known| *known == name) else {
+                continue;
+            };
+            let ran = self
+                .started
+                .get(name)
+                .map_or(Duration::ZERO, |since| now - *since);
             let delay = match self.waiting.get(name) {
                 Some((_, before)) if ran < RETRY.1 => (*before * 2).min(RETRY.1),
                 _ => RETRY.0,
@@ -56,6 +67,8 @@ impl Keeper {
     /// In this order.
     pub fn stop(&mut self, order: &[&str]) {
         tracing::info!("stopping; the rules stay");
-        order.iter().for_each(|name| self.programs.stop(name, FAREWELL));
+        order
+            .iter()
+            .for_each(|name| self.programs.stop(name, FAREWELL));
     }
 }

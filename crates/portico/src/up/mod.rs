@@ -1,4 +1,5 @@
-//! `portico up`: everything at once. On this machine, to be used; or with `--demo` in a network of its own, to be looked at.
+//! `portico up`: everything at once. On this machine, to be used; or with `--demo` in a network of
+//! its own, to be looked at.
 
 mod api;
 pub mod demo;
@@ -19,7 +20,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(rename_all = "kebab-case")]
 pub struct Arguments {
-    /// Three nodes, a router and a client as network namespaces, with servers behind Services, until Ctrl-C. Nothing stays.
+    /// Three nodes, a router and a client as network namespaces, with servers behind Services,
+    /// until Ctrl-C. Nothing stays.
     #[arg(long)]
     demo: bool,
     /// The name of the lab, for `portico lab`.
@@ -31,7 +33,8 @@ pub struct Arguments {
     /// The port of the demo's dashboard on 127.0.0.1; 0 picks a free one.
     #[arg(long, value_name = "PORT", default_value_t = 9443, requires = "demo")]
     dashboard_port: u16,
-    /// Where everything is kept [default: /var/lib/portico; of a demo a folder that is removed at the end].
+    /// Where everything is kept [default: /var/lib/portico; of a demo a folder that is removed at
+    /// the end].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -63,5 +66,8 @@ pub fn is_root() -> bool {
 }
 
 fn text(arguments: &[&str]) -> Vec<String> {
-    arguments.iter().map(|argument| (*argument).to_owned()).collect()
+    arguments
+        .iter()
+        .map(|argument| (*argument).to_owned())
+        .collect()
 }

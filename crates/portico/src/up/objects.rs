@@ -1,4 +1,5 @@
-//! Objects in the API, and those of the demo: nodes, pods, a Service of each visibility, and a pool of addresses.
+//! Objects in the API, and those of the demo: nodes, pods, a Service of each visibility, and a pool
+//! of addresses.
 
 use anyhow::Context;
 use kube::Client;
@@ -26,7 +27,10 @@ pub async fn apply_all(client: &Client) -> anyhow::Result<()> {
     apply(client, "/apis/portico.dev/v1/addresspools/demo", &pool()).await?;
     for (name, more) in [
         (BALANCED, json!({"type": "LoadBalancer"})),
-        (PUBLIC, json!({"type": "NodePort", "ports": [{"port": 80, "targetPort": POD_PORT, "nodePort": NODE_PORT}]})),
+        (
+            PUBLIC,
+            json!({"type": "NodePort", "ports": [{"port": 80, "targetPort": POD_PORT, "nodePort": NODE_PORT}]}),
+        ),
         (INTERNAL, json!({"type": "ClusterIP"})),
     ] {
         apply(client, &service_path(name), &service(name, &more)).await?;
@@ -46,12 +50,18 @@ pub async fn get(client: &Client, path: &str) -> kube::Result<Value> {
 pub async fn apply(client: &Client, path: &str, object: &Value) -> anyhow::Result<()> {
     let target = format!("{path}?fieldManager={MANAGER}&force=true");
     let request = request("PATCH", &target, serde_json::to_vec(object)?)?;
-    client.request::<Value>(request).await.map(drop).with_context(|| format!("cannot apply {path}"))
+    client
+        .request::<Value>(request)
+        .await
+        .map(drop)
+        .with_context(|| format!("cannot apply {path}"))
 }
 
 fn request(method: &str, path: &str, body: Vec<u8>) -> kube::Result<http::Request<Vec<u8>>> {
-    let request =
-        http::Request::builder().method(method).uri(path).header("content-type", "application/apply-patch+yaml");
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/apply-patch+yaml");
     request.body(body).map_err(kube::Error::HttpError)
 }
 
@@ -69,7 +79,8 @@ fn node_status(place: Place) -> Value {
 }
 
 fn pod(place: Place) -> Value {
-    let container = json!({"name": "echo", "image": "echo", "ports": [{"containerPort": POD_PORT}]});
+    let container =
+        json!({"name": "echo", "image": "echo", "ports": [{"containerPort": POD_PORT}]});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": place.pod, "namespace": "default", "labels": {"app": "web"}},
         "spec": {"nodeName": place.node, "containers": [container]}})
 }
@@ -86,7 +97,8 @@ fn pool() -> Value {
 }
 
 fn service(name: &str, more: &Value) -> Value {
-    let mut spec = json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": POD_PORT}]});
+    let mut spec =
+        json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": POD_PORT}]});
     if let (Some(spec), Some(more)) = (spec.as_object_mut(), more.as_object()) {
         spec.extend(more.clone());
     }

@@ -1,4 +1,5 @@
-//! The demo after its start: takes orders, and tells who answers for which address now and what ended.
+//! The demo after its start: takes orders, and tells who answers for which address now and what
+//! ended.
 
 use super::demo::Demo;
 use crate::lab::control::{self, Action, Order};
@@ -34,12 +35,18 @@ impl Drop for Listening {
 pub fn listen(path: &Path) -> anyhow::Result<Listening> {
     control::make_folder()?;
     if control::ask(path, &Order::Show).is_ok() {
-        anyhow::bail!("a lab of this name runs already: end it, or give this one another name with --lab");
+        anyhow::bail!(
+            "a lab of this name runs already: end it, or give this one another name with --lab"
+        );
     }
     let _ = fs::remove_file(path);
-    let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(Listening { listener, path: path.to_owned() })
+    Ok(Listening {
+        listener,
+        path: path.to_owned(),
+    })
 }
 
 /// Until dropped.
@@ -59,7 +66,9 @@ pub async fn follow(mut demo: Demo, listening: Listening) -> anyhow::Result<()> 
 async fn serve(demo: &mut Demo, stream: UnixStream) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut line = String::new();
-    BufReader::new(reading.take(control::LONGEST)).read_line(&mut line).await?;
+    BufReader::new(reading.take(control::LONGEST))
+        .read_line(&mut line)
+        .await?;
     let answer = match line.parse::<Order>().and_then(|order| demo.obey(&order)) {
         Ok(text) => format!("ok\n{text}"),
         Err(error) => format!("failed\n{error:#}\n"),
@@ -73,9 +82,15 @@ impl Demo {
             Order::Show => Ok(self.show()),
             Order::Namespace(host) => {
                 let names = || self.lab.names().collect::<Vec<_>>().join(", ");
-                let found =
-                    self.lab.host(host).with_context(|| format!("there is no host {host}: there are {}", names()))?;
-                Ok(format!("/proc/{}/fd/{}\n", std::process::id(), found.namespace_fd()))
+                let found = self
+                    .lab
+                    .host(host)
+                    .with_context(|| format!("there is no host {host}: there are {}", names()))?;
+                Ok(format!(
+                    "/proc/{}/fd/{}\n",
+                    std::process::id(),
+                    found.namespace_fd()
+                ))
             }
             Order::Act(action, node) => self.act(*action, node),
         }
@@ -84,7 +99,10 @@ impl Demo {
     fn act(&mut self, action: Action, node: &str) -> anyhow::Result<String> {
         let known = PLACES.iter().any(|place| place.node == node);
         if !known {
-            anyhow::bail!("there is no node {node}: there are {}", PLACES.map(|place| place.node).join(", "));
+            anyhow::bail!(
+                "there is no node {node}: there are {}",
+                PLACES.map(|place| place.node).join(", ")
+            );
         }
         match action {
             Action::Kill => self.programs.kill(node)?,
@@ -96,21 +114,42 @@ impl Demo {
         }
         let (done, back) = told(action);
         crate::print(&format!("{node} {done}\n"));
-        let back = back.map(|back| format!("; back with: portico lab {back} {node}")).unwrap_or_default();
+        let back = back
+            .map(|back| format!("; back with: portico lab {back} {node}"))
+            .unwrap_or_default();
         Ok(format!("{node} {done}{back}\n"))
     }
 
     fn show(&self) -> String {
         let mut text = String::new();
         for place in PLACES {
-            let state =
-                if self.programs.is_running(place.node) { "portico node runs" } else { "portico node does not run" };
-            let owned = self.owners.iter().filter(|(_, owner)| *owner == Some(place.node));
+            let state = if self.programs.is_running(place.node) {
+                "portico node runs"
+            } else {
+                "portico node does not run"
+            };
+            let owned = self
+                .owners
+                .iter()
+                .filter(|(_, owner)| *owner == Some(place.node));
             let owned: Vec<String> = owned.map(|(address, _)| address.to_string()).collect();
-            let owned = if owned.is_empty() { String::new() } else { format!(", answers for {}", owned.join(", ")) };
-            let _ = writeln!(text, "{:<8} {:<12} {state}{owned}", place.node, place.address.to_string());
+            let owned = if owned.is_empty() {
+                String::new()
+            } else {
+                format!(", answers for {}", owned.join(", "))
+            };
+            let _ = writeln!(
+                text,
+                "{:<8} {:<12} {state}{owned}",
+                place.node,
+                place.address.to_string()
+            );
         }
-        let _ = writeln!(text, "hosts: {}", self.lab.names().collect::<Vec<_>>().join(", "));
+        let _ = writeln!(
+            text,
+            "hosts: {}",
+            self.lab.names().collect::<Vec<_>>().join(", ")
+        );
         text
     }
 
@@ -121,9 +160,13 @@ impl Demo {
             let _ = writeln!(text, "{name} ended: {status}");
         }
         for (address, owner) in &mut self.owners {
-            let Ok(Some(now)) = self.lab.owner(*address) else { continue };
+            let Ok(Some(now)) = self.lab.owner(*address) else {
+                continue;
+            };
             if *owner != Some(now.node) {
-                let before = owner.map(|before| format!("before: {before}")).unwrap_or_default();
+                let before = owner
+                    .map(|before| format!("before: {before}"))
+                    .unwrap_or_default();
                 let _ = writeln!(text, "{address} is answered for by {} ({before})", now.node);
                 *owner = Some(now.node);
             }

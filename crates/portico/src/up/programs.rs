@@ -1,4 +1,5 @@
-//! Programs of Portico, each a process of its own, so that none goes down with another. They die with this one, whatever it dies of.
+//! Programs of Portico, each a process of its own, so that none goes down with another. They die
+//! with this one, whatever it dies of.
 
 use anyhow::{Context, bail};
 use portico_testbed::{Host, Process};
@@ -29,11 +30,20 @@ impl Programs {
                 .with_context(|| format!("cannot make {}", logs.display()))?;
         }
         let executable = std::env::current_exe().context("cannot find this very program")?;
-        Ok(Programs { executable, logs, running: BTreeMap::new() })
+        Ok(Programs {
+            executable,
+            logs,
+            running: BTreeMap::new(),
+        })
     }
 
     /// Starts `portico` with these arguments, on a host or, without one, where this process is.
-    pub fn start(&mut self, name: &str, host: Option<&Host>, arguments: &[String]) -> anyhow::Result<()> {
+    pub fn start(
+        &mut self,
+        name: &str,
+        host: Option<&Host>,
+        arguments: &[String],
+    ) -> anyhow::Result<()> {
         if self.is_running(name) {
             bail!("{name} runs already");
         }
@@ -57,21 +67,31 @@ impl Programs {
 
     /// Sends it a signal.
     pub fn signal(&mut self, name: &str, signal: i32) -> anyhow::Result<()> {
-        self.running.get_mut(name).with_context(|| format!("{name} does not run"))?.signal(signal);
+        self.running
+            .get_mut(name)
+            .with_context(|| format!("{name} does not run"))?
+            .signal(signal);
         Ok(())
     }
 
     /// Ends it without notice.
     pub fn kill(&mut self, name: &str) -> anyhow::Result<()> {
         // It is killed as it is dropped.
-        self.running.remove(name).map(drop).with_context(|| format!("{name} does not run"))
+        self.running
+            .remove(name)
+            .map(drop)
+            .with_context(|| format!("{name} does not run"))
     }
 
     /// Those that ended since somebody last asked.
     pub fn ended(&mut self) -> Vec<(String, ExitStatus)> {
-        let gone = self.running.iter_mut().filter_map(|(name, process)| Some((name.clone(), process.ended()?)));
+        let gone = self
+            .running
+            .iter_mut()
+            .filter_map(|(name, process)| Some((name.clone(), process.ended()?)));
         let gone: Vec<_> = gone.collect();
-        gone.iter().for_each(|(name, _)| drop(self.running.remove(name)));
+        gone.iter()
+            .for_each(|(name, _)| drop(self.running.remove(name)));
         gone
     }
 
@@ -91,7 +111,9 @@ impl Programs {
     }
 
     fn log(&self, name: &str) -> Option<PathBuf> {
-        self.logs.as_ref().map(|logs| logs.join(format!("{name}.log")))
+        self.logs
+            .as_ref()
+            .map(|logs| logs.join(format!("{name}.log")))
     }
 
     fn last_words(&self, name: &str) -> String {

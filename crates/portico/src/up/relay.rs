@@ -41,7 +41,13 @@ impl Relay {
 
 /// A connection from inside a host.
 pub async fn connect(host: &Host, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = host.enter(|| if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() })?;
+    let socket = host.enter(|| {
+        if to.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }
+    })?;
     socket.connect(to).await
 }
 

@@ -30,7 +30,13 @@ pub fn step(number: usize, all: usize, what: &str, took: Duration) -> String {
 impl Facts<'_> {
     pub fn screen(&self) -> String {
         let mut text = String::new();
-        let Facts { balancer, owner, cluster_ip, node_port, .. } = self;
+        let Facts {
+            balancer,
+            owner,
+            cluster_ip,
+            node_port,
+            ..
+        } = self;
         let nodes = PLACES.map(|place| format!("{} {}", place.node, place.address));
         let _ = write!(
             text,
@@ -73,24 +79,38 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
     /// The load balancer by its name, for who is outside.
     fn dig(&self) -> String {
         let Facts { portico, lab, .. } = self;
-        format!("{portico} lab{lab} exec {CLIENT} -- dig +short @{DNS_SERVER} web.default.lb.{DNS_ZONE}")
+        format!(
+            "{portico} lab{lab} exec {CLIENT} -- dig +short @{DNS_SERVER} web.default.lb.{DNS_ZONE}"
+        )
     }
 
     /// Commands that work as they are printed, and what they show.
     pub fn things_to_try(&self) -> [(String, String); 5] {
-        let Facts { balancer, owner, portico, lab, .. } = self;
+        let Facts {
+            balancer,
+            owner,
+            portico,
+            lab,
+            ..
+        } = self;
         let kubectl = format!("kubectl --kubeconfig {}", self.kubeconfig.display());
         let portico_lab = format!("{portico} lab{lab}");
         [
-            (format!("{kubectl} get services"), "the Services, with the address from the pool".to_owned()),
+            (
+                format!("{kubectl} get services"),
+                "the Services, with the address from the pool".to_owned(),
+            ),
             (
                 format!("{portico_lab} exec {CLIENT} -- curl -s http://{balancer}/"),
-                "from outside, through the load balancer's address: again and again, each pod answers".to_owned(),
+                "from outside, through the load balancer's address: again and again, each pod \
+                 answers"
+                    .to_owned(),
             ),
             (
                 format!("{portico_lab} kill {owner}"),
                 format!(
-                    "its address moves to another node in less than a second; back with: {portico_lab} start {owner}"
+                    "its address moves to another node in less than a second; back with: \
+                     {portico_lab} start {owner}"
                 ),
             ),
             (
@@ -99,7 +119,9 @@ Five things to try, in another terminal (as root; Ctrl-C here ends everything, a
                      --cluster-cidr {POD_RANGE}",
                     self.kubeconfig.display()
                 ),
-                "where a packet of the client goes, and why; and whether the node's kernel has it so".to_owned(),
+                "where a packet of the client goes, and why; and whether the node's kernel has it \
+                 so"
+                .to_owned(),
             ),
             (
                 format!("{kubectl} delete pod {}", PLACES[0].pod),

@@ -1,4 +1,5 @@
-//! The all-in-one server of a machine: API server, controllers and node, each a process that is started again when it ends.
+//! The all-in-one server of a machine: API server, controllers and node, each a process that is
+//! started again when it ends.
 
 use super::keeper::Keeper;
 use super::{api, notify, objects, text};
@@ -29,16 +30,32 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", conflicts_with = "demo")]
     node_name: Option<String>,
     /// The addresses of Services: one range, or two of different families.
-    #[arg(long, value_name = "CIDR[,CIDR]", default_value = "10.96.0.0/16", conflicts_with = "demo")]
+    #[arg(
+        long,
+        value_name = "CIDR[,CIDR]",
+        default_value = "10.96.0.0/16",
+        conflicts_with = "demo"
+    )]
     service_cluster_ip_range: String,
     /// The addresses of pods or containers, whose source address is kept.
     #[arg(long, value_name = "CIDR[,CIDR]", conflicts_with = "demo")]
     cluster_cidr: Option<String>,
     /// nftables, iptables or ipvs.
-    #[arg(long, value_name = "MODE", default_value = "nftables", conflicts_with = "demo")]
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value = "nftables",
+        conflicts_with = "demo"
+    )]
     proxy_mode: String,
-    /// Addresses for load balancers, such as 192.0.2.200-192.0.2.220: kept as the AddressPool `default`.
-    #[arg(long, value_name = "RANGE,...", value_delimiter = ',', conflicts_with = "demo")]
+    /// Addresses for load balancers, such as 192.0.2.200-192.0.2.220: kept as the AddressPool
+    /// `default`.
+    #[arg(
+        long,
+        value_name = "RANGE,...",
+        value_delimiter = ',',
+        conflicts_with = "demo"
+    )]
     pool: Vec<String>,
 }
 
@@ -62,12 +79,20 @@ struct Server {
 
 impl Server {
     fn new(arguments: &super::Arguments) -> anyhow::Result<Server> {
-        let dir = arguments.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA));
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        let dir = arguments
+            .data_dir
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(DATA));
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir);
         made.with_context(|| format!("cannot make {}", dir.display()))?;
         let node = match &arguments.server.node_name {
             Some(name) => name.clone(),
-            None => fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_lowercase(),
+            None => fs::read_to_string("/proc/sys/kernel/hostname")?
+                .trim()
+                .to_lowercase(),
         };
         let kubeconfig = dir.join("api/pki/admin.kubeconfig");
         Ok(Server {
@@ -90,7 +115,8 @@ impl Server {
             self.kubeconfig.display()
         );
         tracing::info!(
-            "another machine becomes a node with what this prints: portico token create --kubeconfig {}",
+            "another machine becomes a node with what this prints: portico token create \
+             --kubeconfig {}",
             self.kubeconfig.display()
         );
         loop {
@@ -119,7 +145,8 @@ impl Server {
 
     /// This machine as a Node, and the pool.
     async fn make_objects(&self, client: &Client) -> anyhow::Result<()> {
-        let endpoints = objects::get(client, "/api/v1/namespaces/default/endpoints/kubernetes").await?;
+        let endpoints =
+            objects::get(client, "/api/v1/namespaces/default/endpoints/kubernetes").await?;
         let own = endpoints["subsets"][0]["addresses"][0]["ip"]
             .as_str()
             .context("the API server does not know its address")?;
@@ -135,7 +162,9 @@ impl Server {
         }
         let pool = json!({"apiVersion": "portico.dev/v1", "kind": "AddressPool", "metadata": {"name": "default"},
             "spec": {"addresses": self.pool}});
-        objects::apply(client, "/apis/portico.dev/v1/addresspools/default", &pool).await.context("--pool")
+        objects::apply(client, "/apis/portico.dev/v1/addresspools/default", &pool)
+            .await
+            .context("--pool")
     }
 }
 
@@ -145,18 +174,54 @@ fn commands(
     kubeconfig: &Path,
     node: &str,
 ) -> BTreeMap<&'static str, Vec<String>> {
-    let (api, data, kubeconfig) = (dir.join("api"), dir.join("node"), kubeconfig.display().to_string());
-    let (api, data, port) = (api.display().to_string(), data.display().to_string(), arguments.port.to_string());
+    let (api, data, kubeconfig) = (
+        dir.join("api"),
+        dir.join("node"),
+        kubeconfig.display().to_string(),
+    );
+    let (api, data, port) = (
+        api.display().to_string(),
+        data.display().to_string(),
+        arguments.port.to_string(),
+    );
     let range = &arguments.server.service_cluster_ip_range;
-    let apiserver = ["apiserver", "--data-dir", &api, "--secure-port", &port, "--service-cluster-ip-range", range];
-    let controller =
-        ["controller", "--kubeconfig", &kubeconfig, "--controllers", "service-lb", "--cloud-provider", "metal"];
+    let apiserver = [
+        "apiserver",
+        "--data-dir",
+        &api,
+        "--secure-port",
+        &port,
+        "--service-cluster-ip-range",
+        range,
+    ];
+    let controller = [
+        "controller",
+        "--kubeconfig",
+        &kubeconfig,
+        "--controllers",
+        "service-lb",
+        "--cloud-provider",
+        "metal",
+    ];
     let mode = &arguments.server.proxy_mode;
-    let node =
-        ["node", "--kubeconfig", &kubeconfig, "--hostname-override", node, "--data-dir", &data, "--proxy-mode", mode];
+    let node = [
+        "node",
+        "--kubeconfig",
+        &kubeconfig,
+        "--hostname-override",
+        node,
+        "--data-dir",
+        &data,
+        "--proxy-mode",
+        mode,
+    ];
     let mut node = text(&node);
     if let Some(pods) = &arguments.server.cluster_cidr {
         node.extend(text(&["--cluster-cidr", pods]));
     }
-    BTreeMap::from([("apiserver", text(&apiserver)), ("controller", text(&controller)), ("node", node)])
+    BTreeMap::from([
+        ("apiserver", text(&apiserver)),
+        ("controller", text(&controller)),
+        ("node", node),
+    ])
 }

@@ -8,27 +8,47 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value};
 
-pub(super) fn message(schema: &Schema, type_name: &str, bytes: &[u8]) -> Result<Map<String, Value>, ProtoError> {
-    let ty = schema.get(type_name).ok_or_else(|| error(format!("no type {type_name:?} in the schema")))?;
+pub(super) fn message(
+    schema: &Schema,
+    type_name: &str,
+    bytes: &[u8],
+) -> Result<Map<String, Value>, ProtoError> {
+    let ty = schema
+        .get(type_name)
+        .ok_or_else(|| error(format!("no type {type_name:?} in the schema")))?;
     let mut object = Map::new();
     read_into(schema, ty, bytes, &mut object)?;
     Ok(object)
 }
 
 /// Fields that the schema does not number are skipped. A message that comes twice is merged.
-fn read_into(schema: &Schema, ty: &TypeDef, bytes: &[u8], object: &mut Map<String, Value>) -> Result<(), ProtoError> {
+fn read_into(
+    schema: &Schema,
+    ty: &TypeDef,
+    bytes: &[u8],
+    object: &mut Map<String, Value>,
+) -> Result<(), ProtoError> {
     let mut reader = Reader::new(bytes);
     while let Some((number, raw)) = reader.field()? {
-        let Some(field) = ty.fields.iter().find(|field| field.number == number) else { continue };
+        let Some(field) = ty.fields.iter().find(|field| field.number == number) else {
+            continue;
+        };
         read_field(schema, field, raw, object)
             .map_err(|ProtoError(text)| error(format!("{}.{}: {text}", ty.local, field.name)))?;
     }
     Ok(())
 }
 
-fn read_field(schema: &Schema, field: &Field, raw: Raw<'_>, object: &mut Map<String, Value>) -> Result<(), ProtoError> {
+fn read_field(
+    schema: &Schema,
+    field: &Field,
+    raw: Raw<'_>,
+    object: &mut Map<String, Value>,
+) -> Result<(), ProtoError> {
     if let (Type::Object(name), true) = (&field.ty, field.inline) {
-        let ty = schema.get(name).ok_or_else(|| error(format!("no type {name:?} in the schema")))?;
+        let ty = schema
+            .get(name)
+            .ok_or_else(|| error(format!("no type {name:?} in the schema")))?;
         return read_into(schema, ty, raw.bytes()?, object);
     }
     let slot = object.entry(field.name.as_str()).or_insert(Value::Null);
@@ -36,7 +56,9 @@ fn read_field(schema: &Schema, field: &Field, raw: Raw<'_>, object: &mut Map<Str
         Type::List(item) => read_items(schema, item, raw, slot),
         Type::Map(item) => read_entry(schema, item, raw.bytes()?, crate::object::map(slot)),
         Type::Object(name) => {
-            let ty = schema.get(name).ok_or_else(|| error(format!("no type {name:?} in the schema")))?;
+            let ty = schema
+                .get(name)
+                .ok_or_else(|| error(format!("no type {name:?} in the schema")))?;
             read_into(schema, ty, raw.bytes()?, crate::object::map(slot))
         }
         ty => {
@@ -47,11 +69,18 @@ fn read_field(schema: &Schema, field: &Field, raw: Raw<'_>, object: &mut Map<Str
 }
 
 /// One item, or many numbers packed into one field.
-fn read_items(schema: &Schema, item: &Type, raw: Raw<'_>, slot: &mut Value) -> Result<(), ProtoError> {
+fn read_items(
+    schema: &Schema,
+    item: &Type,
+    raw: Raw<'_>,
+    slot: &mut Value,
+) -> Result<(), ProtoError> {
     if !slot.is_array() {
         *slot = Value::Array(Vec::new());
     }
-    let Value::Array(items) = slot else { return Ok(()) };
+    let Value::Array(items) = slot else {
+        return Ok(());
+    };
     match (item, raw) {
         (Type::Bool | Type::Int32 | Type::Int64, Raw::Bytes(packed)) => {
             let mut reader = Reader::new(packed);
@@ -64,7 +93,12 @@ fn read_items(schema: &Schema, item: &Type, raw: Raw<'_>, slot: &mut Value) -> R
     Ok(())
 }
 
-fn read_entry(schema: &Schema, item: &Type, bytes: &[u8], object: &mut Map<String, Value>) -> Result<(), ProtoError> {
+fn read_entry(
+    schema: &Schema,
+    item: &Type,
+    bytes: &[u8],
+    object: &mut Map<String, Value>,
+) -> Result<(), ProtoError> {
     let (mut key, mut value) = (String::new(), Value::Null);
     let mut reader = Reader::new(bytes);
     while let Some((number, raw)) = reader.field()? {
@@ -105,15 +139,24 @@ fn scalar(ty: &Type, raw: Raw<'_>) -> Result<Value, ProtoError> {
         Type::Int32 => (raw.varint()? as i32).into(),
         Type::Int64 => (raw.varint()? as i64).into(),
         Type::Double => match raw {
-            Raw::Fixed64(bits) => Number::from_f64(f64::from_bits(bits)).map_or(Value::Null, Value::Number),
-            Raw::Fixed32(bits) => Number::from_f64(f32::from_bits(bits).into()).map_or(Value::Null, Value::Number),
+            Raw::Fixed64(bits) => {
+                Number::from_f64(f64::from_bits(bits)).map_or(Value::Null, Value::Number)
+            }
+            Raw::Fixed32(bits) => {
+                Number::from_f64(f32::from_bits(bits).into()).map_or(Value::Null, Value::Number)
+            }
             _ => return Err(error("proto: wrong wire type, want a double")),
         },
         Type::Bytes => STANDARD.encode(raw.bytes()?).into(),
         Type::IntOrString => int_or_string(raw.bytes()?)?,
-        Type::Quantity => first_field(raw.bytes()?)?.map_or(Ok("0".into()), |raw| raw.text().map(Value::String))?,
-        Type::Time => moment(raw.bytes()?)?.map_or(Value::Null, |moment| moment.to_seconds().into()),
-        Type::MicroTime => moment(raw.bytes()?)?.map_or(Value::Null, |moment| moment.to_micros().into()),
+        Type::Quantity => first_field(raw.bytes()?)?
+            .map_or(Ok("0".into()), |raw| raw.text().map(Value::String))?,
+        Type::Time => {
+            moment(raw.bytes()?)?.map_or(Value::Null, |moment| moment.to_seconds().into())
+        }
+        Type::MicroTime => {
+            moment(raw.bytes()?)?.map_or(Value::Null, |moment| moment.to_micros().into())
+        }
         Type::Any => match first_field(raw.bytes()?)? {
             Some(raw) => serde_json::from_slice(raw.bytes()?).map_err(|e| error(e.to_string()))?,
             None => Value::Null,
@@ -150,12 +193,20 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, ProtoError> {
 
 /// An empty message is the zero time.
 fn moment(bytes: &[u8]) -> Result<Option<Moment>, ProtoError> {
-    let mut moment = Moment { seconds: 0, nanos: 0 };
+    let mut moment = Moment {
+        seconds: 0,
+        nanos: 0,
+    };
     let mut reader = Reader::new(bytes);
     while let Some((number, raw)) = reader.field()? {
         match number {
             1 => moment.seconds = raw.varint()? as i64,
-            2 => moment.nanos = u32::try_from(raw.varint()?).ok().filter(|n| *n < 1_000_000_000).unwrap_or(0),
+            2 => {
+                moment.nanos = u32::try_from(raw.varint()?)
+                    .ok()
+                    .filter(|n| *n < 1_000_000_000)
+                    .unwrap_or(0)
+            }
             _ => {}
         }
     }

@@ -1,4 +1,5 @@
-//! JSON values to messages. Values of a wrong type are left out: objects that went through `conform` have none.
+//! JSON values to messages. Values of a wrong type are left out: objects that went through
+//! `conform` have none.
 
 use super::wire::Writer;
 use crate::codec::time::Moment;
@@ -32,7 +33,9 @@ fn write_fields(schema: &Schema, ty: &TypeDef, object: &Map<String, Value>, out:
 fn write_field(schema: &Schema, number: u32, ty: &Type, value: &Value, out: &mut Writer) {
     match (ty, value) {
         (Type::List(item), Value::Array(items)) => {
-            items.iter().for_each(|value| write_single(schema, number, item, value, out));
+            items
+                .iter()
+                .for_each(|value| write_single(schema, number, item, value, out));
         }
         (Type::Map(item), Value::Object(map)) => {
             for (key, value) in map {
@@ -63,9 +66,15 @@ fn write_single(schema: &Schema, number: u32, ty: &Type, value: &Value, out: &mu
                 out.varint(number, value as u64);
             }
         }
-        (Type::Double, Value::Number(value)) => out.fixed64(number, value.as_f64().unwrap_or_default().to_bits()),
-        (Type::Bytes, Value::String(text)) => out.bytes(number, &STANDARD.decode(text).unwrap_or_default()),
-        (Type::IntOrString, Value::Number(_) | Value::String(_)) => out.bytes(number, &int_or_string(value)),
+        (Type::Double, Value::Number(value)) => {
+            out.fixed64(number, value.as_f64().unwrap_or_default().to_bits())
+        }
+        (Type::Bytes, Value::String(text)) => {
+            out.bytes(number, &STANDARD.decode(text).unwrap_or_default())
+        }
+        (Type::IntOrString, Value::Number(_) | Value::String(_)) => {
+            out.bytes(number, &int_or_string(value))
+        }
         (Type::Quantity, Value::String(text)) => {
             let mut quantity = Writer::default();
             quantity.bytes(1, text.as_bytes());

@@ -1,7 +1,7 @@
 //! Protobuf bodies: the Kubernetes envelope around messages whose fields the schema numbers.
 //!
-//! Decoding makes the JSON value that the same object would have, and sends it through `conform`; encoding is the
-//! inverse. Kinds without protobuf numbers (`portico.dev`) have no such form.
+//! Decoding makes the JSON value that the same object would have, and sends it through `conform`;
+//! encoding is the inverse. Kinds without protobuf numbers (`portico.dev`) have no such form.
 
 mod decode;
 mod encode;
@@ -33,15 +33,24 @@ pub struct Envelope<'a> {
 
 /// Whether objects of this type can be written as protobuf at all.
 pub fn is_supported(schema: &Schema, type_name: &str) -> bool {
-    schema.get(type_name).is_some_and(|ty| ty.fields.iter().any(|field| field.number > 0))
+    schema
+        .get(type_name)
+        .is_some_and(|ty| ty.fields.iter().any(|field| field.number > 0))
 }
 
 /// Open the envelope: which kind is inside, and its bytes.
 pub fn open(body: &[u8]) -> Result<Envelope<'_>, ProtoError> {
     let unknown = body.strip_prefix(MAGIC).ok_or_else(|| {
-        error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+        error(
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 \
+             115 0]",
+        )
     })?;
-    let mut envelope = Envelope { api_version: String::new(), kind: String::new(), message: &[] };
+    let mut envelope = Envelope {
+        api_version: String::new(),
+        kind: String::new(),
+        message: &[],
+    };
     let mut reader = Reader::new(unknown);
     while let Some((number, value)) = reader.field()? {
         match number {
@@ -56,7 +65,9 @@ pub fn open(body: &[u8]) -> Result<Envelope<'_>, ProtoError> {
                 }
             }
             2 => envelope.message = value.bytes()?,
-            3 if !value.bytes()?.is_empty() => return Err(error("encoded content is not supported")),
+            3 if !value.bytes()?.is_empty() => {
+                return Err(error("encoded content is not supported"));
+            }
             _ => {}
         }
     }
@@ -67,12 +78,16 @@ pub fn open(body: &[u8]) -> Result<Envelope<'_>, ProtoError> {
 pub fn decode(schema: &Schema, type_name: &str, body: &[u8]) -> Result<Value, ProtoError> {
     let envelope = open(body)?;
     let mut object = decode::message(schema, type_name, envelope.message)?;
-    for (key, text) in [("apiVersion", envelope.api_version), ("kind", envelope.kind)] {
+    for (key, text) in [
+        ("apiVersion", envelope.api_version),
+        ("kind", envelope.kind),
+    ] {
         if !text.is_empty() {
             object.insert(key.into(), text.into());
         }
     }
-    let (value, _) = conform(schema, type_name, Value::Object(object)).map_err(|e| error(e.to_string()))?;
+    let (value, _) =
+        conform(schema, type_name, Value::Object(object)).map_err(|e| error(e.to_string()))?;
     Ok(value)
 }
 

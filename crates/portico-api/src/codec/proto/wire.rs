@@ -20,7 +20,8 @@ impl<'a> Raw<'a> {
     }
 
     pub(crate) fn text(self) -> Result<String, ProtoError> {
-        let text = std::str::from_utf8(self.bytes()?).map_err(|_| error("proto: text is not UTF-8"))?;
+        let text =
+            std::str::from_utf8(self.bytes()?).map_err(|_| error("proto: text is not UTF-8"))?;
         Ok(text.to_owned())
     }
 
@@ -51,7 +52,10 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let tag = self.varint()?;
-        let number = u32::try_from(tag >> 3).ok().filter(|n| *n > 0).ok_or_else(|| error("proto: illegal tag"))?;
+        let number = u32::try_from(tag >> 3)
+            .ok()
+            .filter(|n| *n > 0)
+            .ok_or_else(|| error("proto: illegal tag"))?;
         let value = match tag & 7 {
             0 => Raw::Varint(self.varint()?),
             1 => Raw::Fixed64(u64::from_le_bytes(self.array()?)),

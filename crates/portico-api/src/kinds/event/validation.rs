@@ -5,7 +5,8 @@ use crate::kinds::checks::{immutable, invalid_all};
 use crate::{names, object};
 use serde_json::Value;
 
-/// What holds in both spellings. Events with an `eventTime` are of the newer sort and must say more about themselves.
+/// What holds in both spellings. Events with an `eventTime` are of the newer sort and must say more
+/// about themselves.
 pub(super) fn any(object: &Value, strict: bool) -> Errors {
     let namespace = object::namespace(object);
     let about = object::text(object, "involvedObject.namespace");
@@ -19,30 +20,55 @@ pub(super) fn any(object: &Value, strict: bool) -> Errors {
     let mut errors = Errors::new();
     if !fits {
         let path = Path::new("involvedObject").child("namespace");
-        errors.push(Error::invalid(&path, about, "does not match event.namespace"));
+        errors.push(Error::invalid(
+            &path,
+            about,
+            "does not match event.namespace",
+        ));
     }
     if newer {
         errors.extend(newer_fields(object, strict));
     }
-    errors.extend(invalid_all(&Path::new("namespace"), namespace, names::dns_subdomain(namespace, false)));
+    errors.extend(invalid_all(
+        &Path::new("namespace"),
+        namespace,
+        names::dns_subdomain(namespace, false),
+    ));
     errors
 }
 
 fn newer_fields(object: &Value, strict: bool) -> Errors {
     let controller = object::text(object, "reportingComponent");
-    let path = Path::new(if strict { "reportingController" } else { "reportingComponent" });
+    let path = Path::new(if strict {
+        "reportingController"
+    } else {
+        "reportingComponent"
+    });
     let mut errors = Errors::new();
     if controller.is_empty() {
         errors.push(Error::required(&path, ""));
     }
-    errors.extend(invalid_all(&path, controller, names::qualified_name(controller)));
-    for (key, most) in [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)] {
+    errors.extend(invalid_all(
+        &path,
+        controller,
+        names::qualified_name(controller),
+    ));
+    for (key, most) in [
+        ("reportingInstance", 128),
+        ("action", 128),
+        ("reason", 128),
+        ("message", 1024),
+    ] {
         let length = object::text(object, key).len();
         if length == 0 && key != "message" {
             errors.push(Error::required(&Path::new(key), ""));
         }
         if length > most {
-            errors.push(Error::invalid(&Path::new(key), "", format!("can have at most {most} characters")));
+            errors.push(Error::invalid(
+                &Path::new(key),
+                "",
+                format!("can have at most {most} characters"),
+            ));
         }
     }
     errors
@@ -54,7 +80,11 @@ fn series(object: &Value) -> Errors {
     };
     let mut errors = Errors::new();
     if object::at(series, "count").as_i64().unwrap_or_default() < 2 {
-        errors.push(Error::invalid(&Path::new("series.count"), "", "should be at least 2"));
+        errors.push(Error::invalid(
+            &Path::new("series.count"),
+            "",
+            "should be at least 2",
+        ));
     }
     if !object::at(series, "lastObservedTime").is_string() {
         errors.push(Error::required(&Path::new("series.lastObservedTime"), ""));
@@ -70,14 +100,27 @@ pub(super) fn strict_create(object: &Value) -> Errors {
     }
     let kind = object::text(object, "type");
     if !["Normal", "Warning"].contains(&kind) {
-        errors.push(Error::invalid(&Path::new("type"), "", format!("has invalid value: {kind}")));
+        errors.push(Error::invalid(
+            &Path::new("type"),
+            "",
+            format!("has invalid value: {kind}"),
+        ));
     }
-    let component =
-        !object::text(object, "source.component").is_empty() || !object::text(object, "source.host").is_empty();
+    let component = !object::text(object, "source.component").is_empty()
+        || !object::text(object, "source.host").is_empty();
     for (key, set) in [
-        ("firstTimestamp", object::at(object, "firstTimestamp").is_string()),
-        ("lastTimestamp", object::at(object, "lastTimestamp").is_string()),
-        ("count", object::at(object, "count").as_i64().unwrap_or_default() != 0),
+        (
+            "firstTimestamp",
+            object::at(object, "firstTimestamp").is_string(),
+        ),
+        (
+            "lastTimestamp",
+            object::at(object, "lastTimestamp").is_string(),
+        ),
+        (
+            "count",
+            object::at(object, "count").as_i64().unwrap_or_default() != 0,
+        ),
         ("source", component),
     ] {
         if set {
@@ -108,7 +151,11 @@ pub(super) fn strict_update(new: &Value, old: &Value) -> Errors {
         ("reportingComponent", "reportingController"),
         ("reportingInstance", "reportingInstance"),
     ] {
-        errors.extend(immutable(object::at(new, key), object::at(old, key), &Path::new(named)));
+        errors.extend(immutable(
+            object::at(new, key),
+            object::at(old, key),
+            &Path::new(named),
+        ));
     }
     errors
 }

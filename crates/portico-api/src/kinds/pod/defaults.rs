@@ -20,32 +20,56 @@ fn spec(spec: &mut Map<String, Value>) {
     fill_absent(spec, "securityContext", json!({}));
     fill_absent(spec, "terminationGracePeriodSeconds", 30);
     fill_absent(spec, "enableServiceLinks", true);
-    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+    if spec
+        .get("terminationGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .is_some_and(|seconds| seconds < 0)
+    {
         spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
     }
     account_alias(spec);
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in CONTAINER_LISTS {
-        for one in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+        for one in spec
+            .get_mut(list)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
             container(one, host_network && list != "ephemeralContainers");
         }
     }
-    for one in spec.get_mut("volumes").and_then(Value::as_array_mut).into_iter().flatten() {
+    for one in spec
+        .get_mut("volumes")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         volume(one);
     }
 }
 
 /// `serviceAccount` is an older name of `serviceAccountName`, which wins.
 fn account_alias(spec: &mut Map<String, Value>) {
-    let name = |key: &str| spec.get(key).filter(|name| name.as_str().is_some_and(|name| !name.is_empty()));
-    if let Some(account) = name("serviceAccountName").or(name("serviceAccount")).cloned() {
+    let name = |key: &str| {
+        spec.get(key)
+            .filter(|name| name.as_str().is_some_and(|name| !name.is_empty()))
+    };
+    if let Some(account) = name("serviceAccountName")
+        .or(name("serviceAccount"))
+        .cloned()
+    {
         spec.insert("serviceAccountName".to_owned(), account.clone());
         spec.insert("serviceAccount".to_owned(), account);
     }
 }
 
 fn container(container: &mut Value, host_network: bool) {
-    let pull = if image_tag(object::text(container, "image")) == "latest" { "Always" } else { "IfNotPresent" };
+    let pull = if image_tag(object::text(container, "image")) == "latest" {
+        "Always"
+    } else {
+        "IfNotPresent"
+    };
     let map = object::map(container);
     fill(map, "imagePullPolicy", pull);
     fill(map, "terminationMessagePath", "/dev/termination-log");
@@ -87,7 +111,10 @@ fn image_tag(image: &str) -> &str {
 
 fn requests_from_limits(container: &mut Value) {
     let limits = object::at(container, "resources.limits").clone();
-    let Some(resources) = container.get_mut("resources").filter(|_| limits.is_object()) else {
+    let Some(resources) = container
+        .get_mut("resources")
+        .filter(|_| limits.is_object())
+    else {
         return;
     };
     let requests = object::child(resources, "requests");
@@ -102,8 +129,12 @@ fn probe(probe: &mut Value) {
         fill_absent(grpc, "service", "");
     }
     let map = object::map(probe);
-    for (key, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
-    {
+    for (key, value) in [
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ] {
         fill(map, key, value);
     }
 }
@@ -131,11 +162,18 @@ fn volume(volume: &mut Value) {
     if let Some(source) = map.get_mut("downwardAPI") {
         downward_items(source);
     }
-    for source in map.get_mut("projected").into_iter().flat_map(|projected| items_mut(projected, "sources")) {
+    for source in map
+        .get_mut("projected")
+        .into_iter()
+        .flat_map(|projected| items_mut(projected, "sources"))
+    {
         if let Some(Value::Object(token)) = source.get_mut("serviceAccountToken") {
             fill_absent(token, "expirationSeconds", 3600);
         }
-        source.get_mut("downwardAPI").into_iter().for_each(downward_items);
+        source
+            .get_mut("downwardAPI")
+            .into_iter()
+            .for_each(downward_items);
     }
 }
 
@@ -147,14 +185,19 @@ fn downward_items(source: &mut Value) {
     }
 }
 
-/// Guaranteed when every container has equal requests and limits of processor and memory, BestEffort when none has any.
+/// Guaranteed when every container has equal requests and limits of processor and memory,
+/// BestEffort when none has any.
 pub(super) fn qos_class(pod: &Value) -> &'static str {
-    let containers = ["spec.containers", "spec.initContainers"].map(|list| object::items(pod, list)).concat();
+    let containers = ["spec.containers", "spec.initContainers"]
+        .map(|list| object::items(pod, list))
+        .concat();
     let amounts = |list: &str| {
         let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
         for container in &containers {
             for name in ["cpu", "memory"] {
-                let amount = object::at(object::at(container, "resources"), list).get(name).and_then(quantity);
+                let amount = object::at(object::at(container, "resources"), list)
+                    .get(name)
+                    .and_then(quantity);
                 if let Some(amount) = amount.filter(|amount| *amount > 0.0) {
                     *sums.entry(name).or_default() += amount;
                 }
@@ -163,11 +206,19 @@ pub(super) fn qos_class(pod: &Value) -> &'static str {
         sums
     };
     let limited = |container: &Value, name: &str| {
-        object::at(container, "resources.limits").get(name).and_then(quantity).is_some_and(|amount| amount > 0.0)
+        object::at(container, "resources.limits")
+            .get(name)
+            .and_then(quantity)
+            .is_some_and(|amount| amount > 0.0)
     };
     let (requests, limits) = (amounts("requests"), amounts("limits"));
-    let all_limited = containers.iter().all(|container| limited(container, "cpu") && limited(container, "memory"));
-    match (requests.is_empty() && limits.is_empty(), all_limited && requests == limits) {
+    let all_limited = containers
+        .iter()
+        .all(|container| limited(container, "cpu") && limited(container, "memory"));
+    match (
+        requests.is_empty() && limits.is_empty(),
+        all_limited && requests == limits,
+    ) {
         (true, _) => "BestEffort",
         (false, true) => "Guaranteed",
         (false, false) => "Burstable",

@@ -8,12 +8,21 @@ pub(super) const COLUMNS: &[Column] = &[
     table::NAME,
     table::column("Ready", "How many containers are ready."),
     table::column("Status", "The state of the containers in one word."),
-    table::column("Restarts", "How often containers were restarted, and how long ago last."),
+    table::column(
+        "Restarts",
+        "How often containers were restarted, and how long ago last.",
+    ),
     table::AGE,
     table::wide("IP", "The first address."),
     table::wide("Node", "The node it runs on."),
-    table::wide("Nominated Node", "The node it will run on once there is room."),
-    table::wide("Readiness Gates", "How many of the extra conditions for readiness are met."),
+    table::wide(
+        "Nominated Node",
+        "The node it will run on once there is room.",
+    ),
+    table::wide(
+        "Readiness Gates",
+        "How many of the extra conditions for readiness are met.",
+    ),
 ];
 
 pub(super) fn row(pod: &Value, now: i64) -> Vec<Value> {
@@ -43,9 +52,15 @@ struct Summary {
 
 impl Summary {
     fn of(pod: &Value) -> Self {
-        let mut summary = Self { reason: phase_reason(pod).to_owned(), ..Self::default() };
+        let mut summary = Self {
+            reason: phase_reason(pod).to_owned(),
+            ..Self::default()
+        };
         summary.total = object::items(pod, "spec.containers").len()
-            + object::items(pod, "spec.initContainers").iter().filter(|one| is_sidecar(one)).count();
+            + object::items(pod, "spec.initContainers")
+                .iter()
+                .filter(|one| is_sidecar(one))
+                .count();
         let initializing = summary.init_containers(pod);
         if !initializing || condition(pod, "Initialized") == Some("True") {
             summary.containers(pod);
@@ -64,10 +79,15 @@ impl Summary {
     /// Go through the init containers up to the first that has not done its part; is there one?
     fn init_containers(&mut self, pod: &Value) -> bool {
         let specs = object::items(pod, "spec.initContainers");
-        for (index, status) in object::items(pod, "status.initContainerStatuses").iter().enumerate() {
+        for (index, status) in object::items(pod, "status.initContainerStatuses")
+            .iter()
+            .enumerate()
+        {
             self.count_restarts(status);
             let name = object::text(status, "name");
-            let sidecar = specs.iter().any(|spec| object::text(spec, "name") == name && is_sidecar(spec));
+            let sidecar = specs
+                .iter()
+                .any(|spec| object::text(spec, "name") == name && is_sidecar(spec));
             let ended = object::at(status, "state.terminated");
             if ended.is_object() && exit_code(ended) == 0 {
                 continue;
@@ -92,7 +112,10 @@ impl Summary {
         let specs = object::items(pod, "spec.initContainers");
         for status in object::items(pod, "status.initContainerStatuses") {
             let name = object::text(status, "name");
-            if specs.iter().any(|spec| object::text(spec, "name") == name && is_sidecar(spec)) {
+            if specs
+                .iter()
+                .any(|spec| object::text(spec, "name") == name && is_sidecar(spec))
+            {
                 self.count_restarts(status);
             }
         }
@@ -108,13 +131,19 @@ impl Summary {
                 if exit_code(ended) != 0 {
                     failure.clone_from(&self.reason);
                 }
-            } else if object::at(status, "ready") == true && object::at(status, "state.running").is_object() {
+            } else if object::at(status, "ready") == true
+                && object::at(status, "state.running").is_object()
+            {
                 running = true;
                 self.ready += 1;
             }
         }
         if self.reason == "Completed" {
-            match (running, condition(pod, "Ready") == Some("True"), failure.is_empty()) {
+            match (
+                running,
+                condition(pod, "Ready") == Some("True"),
+                failure.is_empty(),
+            ) {
                 (true, true, _) => "Running".clone_into(&mut self.reason),
                 (_, _, false) => self.reason = failure,
                 (true, ..) => "NotReady".clone_into(&mut self.reason),
@@ -124,7 +153,9 @@ impl Summary {
     }
 
     fn count_restarts(&mut self, status: &Value) {
-        self.restarts += object::at(status, "restartCount").as_i64().unwrap_or_default();
+        self.restarts += object::at(status, "restartCount")
+            .as_i64()
+            .unwrap_or_default();
         let ended = object::text(status, "lastState.terminated.finishedAt");
         let seconds = table::seconds_since_1970;
         if seconds(ended) > seconds(&self.last_restart) {
@@ -135,12 +166,15 @@ impl Summary {
 
 fn phase_reason(pod: &Value) -> &str {
     const GATED: &str = "SchedulingGated";
-    let gated = object::items(pod, "status.conditions")
-        .iter()
-        .any(|one| object::text(one, "type") == "PodScheduled" && object::text(one, "reason") == GATED);
+    let gated = object::items(pod, "status.conditions").iter().any(|one| {
+        object::text(one, "type") == "PodScheduled" && object::text(one, "reason") == GATED
+    });
     match gated {
         true => GATED,
-        false => table::or(object::text(pod, "status.reason"), object::text(pod, "status.phase")),
+        false => table::or(
+            object::text(pod, "status.reason"),
+            object::text(pod, "status.phase"),
+        ),
     }
 }
 
@@ -153,7 +187,10 @@ fn exit_code(ended: &Value) -> i64 {
 }
 
 fn ended_reason(ended: &Value) -> String {
-    match (object::text(ended, "reason"), object::at(ended, "signal").as_i64().unwrap_or_default()) {
+    match (
+        object::text(ended, "reason"),
+        object::at(ended, "signal").as_i64().unwrap_or_default(),
+    ) {
         ("", 0) => format!("ExitCode:{}", exit_code(ended)),
         ("", signal) => format!("Signal:{signal}"),
         (reason, _) => reason.to_owned(),
@@ -162,12 +199,18 @@ fn ended_reason(ended: &Value) -> String {
 
 fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a str> {
     let conditions = object::items(pod, "status.conditions");
-    conditions.iter().find(|one| object::text(one, "type") == kind).map(|one| object::text(one, "status"))
+    conditions
+        .iter()
+        .find(|one| object::text(one, "type") == kind)
+        .map(|one| object::text(one, "status"))
 }
 
 fn restarts(count: i64, last: &str, now: i64) -> String {
     match table::seconds_since_1970(last) {
-        Some(then) if count != 0 => format!("{count} ({} ago)", table::human_duration(now.saturating_sub(then))),
+        Some(then) if count != 0 => format!(
+            "{count} ({} ago)",
+            table::human_duration(now.saturating_sub(then))
+        ),
         _ => count.to_string(),
     }
 }

@@ -1,4 +1,5 @@
-//! What may change in a pod: images, the deadline, added tolerations, removed scheduling gates; and its status.
+//! What may change in a pod: images, the deadline, added tolerations, removed scheduling gates; and
+//! its status.
 
 use super::{qualified_name, validation};
 use crate::field::{Error, Errors, Path};
@@ -6,7 +7,10 @@ use crate::kinds::checks;
 use crate::object;
 use serde_json::Value;
 
-const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+const CHANGEABLE: &str = "pod updates may not change fields other than \
+         `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` \
+         (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it \
+         to be set to 1 if it was previously negative)";
 
 pub(super) fn validate(new: &Value, old: &Value) -> Errors {
     let path = Path::new("spec");
@@ -30,10 +34,18 @@ fn deadline(spec: &Value, before: &Value, path: &Path) -> Errors {
     let seconds = |spec: &Value| object::at(spec, "activeDeadlineSeconds").as_i64();
     match (seconds(spec), seconds(before)) {
         (Some(now), Some(then)) if then < now => {
-            vec![Error::invalid(path, now, "must be less than or equal to previous value")]
+            vec![Error::invalid(
+                path,
+                now,
+                "must be less than or equal to previous value",
+            )]
         }
         (None, Some(_)) => {
-            vec![Error::invalid(path, Value::Null, "must not update from a positive integer to nil value")]
+            vec![Error::invalid(
+                path,
+                Value::Null,
+                "must not update from a positive integer to nil value",
+            )]
         }
         _ => Errors::new(),
     }
@@ -46,20 +58,33 @@ fn tolerations(spec: &Value, before: &Value, path: &Path) -> Errors {
         object::map(&mut toleration).remove("tolerationSeconds");
         toleration
     };
-    let kept: Vec<Value> = object::items(spec, "tolerations").iter().map(but_seconds).collect();
-    if object::items(before, "tolerations").iter().all(|old| kept.contains(&but_seconds(old))) {
+    let kept: Vec<Value> = object::items(spec, "tolerations")
+        .iter()
+        .map(but_seconds)
+        .collect();
+    if object::items(before, "tolerations")
+        .iter()
+        .all(|old| kept.contains(&but_seconds(old)))
+    {
         return validation::tolerations(spec, path);
     }
-    vec![Error::forbidden(path, "existing toleration can not be modified except its tolerationSeconds")]
+    vec![Error::forbidden(
+        path,
+        "existing toleration can not be modified except its tolerationSeconds",
+    )]
 }
 
 fn gates(spec: &Value, before: &Value, path: &Path) -> Errors {
     let known = object::items(before, "schedulingGates");
-    let added = object::items(spec, "schedulingGates").iter().enumerate().filter(|(_, gate)| !known.contains(gate));
+    let added = object::items(spec, "schedulingGates")
+        .iter()
+        .enumerate()
+        .filter(|(_, gate)| !known.contains(gate));
     added
         .map(|(index, gate)| {
             let name = object::text(gate, "name");
-            let message = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            let message =
+                format!("only deletion is allowed, but found new scheduling gate '{name}'");
             Error::forbidden(&path.index(index).child("name"), message)
         })
         .collect()
@@ -84,7 +109,9 @@ fn same_but_changeable(spec: &Value, before: &Value) -> bool {
 fn narrows(spec: &Value, before: &Value) -> bool {
     let selector = object::at(spec, "nodeSelector");
     let old = object::at(before, "nodeSelector").as_object();
-    old.into_iter().flatten().all(|(key, value)| selector.get(key) == Some(value))
+    old.into_iter()
+        .flatten()
+        .all(|(key, value)| selector.get(key) == Some(value))
 }
 
 pub(super) fn validate_status(new: &Value, old: &Value) -> Errors {
@@ -92,19 +119,35 @@ pub(super) fn validate_status(new: &Value, old: &Value) -> Errors {
     let (status, before) = (object::at(new, "status"), object::at(old, "status"));
     let mut errors = conditions(status, &path.child("conditions"));
     errors.extend(nominated_node(new, old, &path));
-    if object::at(status, "observedGeneration").as_i64().is_some_and(|generation| generation < 0) {
+    if object::at(status, "observedGeneration")
+        .as_i64()
+        .is_some_and(|generation| generation < 0)
+    {
         let generation = object::at(status, "observedGeneration").clone();
-        errors.push(Error::invalid(&path.child("observedGeneration"), generation, "must be a non-negative integer"));
+        errors.push(Error::invalid(
+            &path.child("observedGeneration"),
+            generation,
+            "must be a non-negative integer",
+        ));
     }
     let class = "qosClass";
-    errors.extend(checks::immutable(object::at(status, class), object::at(before, class), &path.child(class)));
+    errors.extend(checks::immutable(
+        object::at(status, class),
+        object::at(before, class),
+        &path.child(class),
+    ));
     for list in ["containerStatuses", "initContainerStatuses"] {
         errors.extend(not_revived(new, old, list, &path.child(list)));
     }
     for list in ["podIPs", "hostIPs"] {
-        errors.extend(checks::one_per_family(object::items(status, list), &path.child(list)));
+        errors.extend(checks::one_per_family(
+            object::items(status, list),
+            &path.child(list),
+        ));
     }
-    if let Some(first) = object::items(status, "hostIPs").first().map(|ip| object::text(ip, "ip"))
+    if let Some(first) = object::items(status, "hostIPs")
+        .first()
+        .map(|ip| object::text(ip, "ip"))
         && first != object::text(status, "hostIP")
     {
         let path = path.child("hostIPs").index(0).child("ip");
@@ -117,12 +160,21 @@ fn conditions(status: &Value, path: &Path) -> Errors {
     let mut errors = Errors::new();
     for (index, condition) in object::items(status, "conditions").iter().enumerate() {
         let path = path.index(index);
-        let generation = object::at(condition, "observedGeneration").as_i64().unwrap_or_default();
+        let generation = object::at(condition, "observedGeneration")
+            .as_i64()
+            .unwrap_or_default();
         if generation < 0 {
             let message = "must be a non-negative integer";
-            errors.push(Error::invalid(&path.child("observedGeneration"), generation, message));
+            errors.push(Error::invalid(
+                &path.child("observedGeneration"),
+                generation,
+                message,
+            ));
         }
-        errors.extend(qualified_name(object::text(condition, "type"), &path.child("Type")));
+        errors.extend(qualified_name(
+            object::text(condition, "type"),
+            &path.child("Type"),
+        ));
     }
     errors
 }
@@ -154,7 +206,9 @@ fn not_revived(new: &Value, old: &Value, list: &str, path: &Path) -> Errors {
             continue;
         }
         let name = object::text(status, "name");
-        let revived = |one: &Value| object::text(one, "name") == name && object::at(one, "state.terminated").is_null();
+        let revived = |one: &Value| {
+            object::text(one, "name") == name && object::at(one, "state.terminated").is_null()
+        };
         if now.iter().any(revived) {
             let message = "may not be transitioned to non-terminated state";
             errors.push(Error::forbidden(&path.index(index).child("state"), message));

@@ -13,23 +13,81 @@ fn slice() -> Value {
 fn endpoints() {
     let good = json!({"subsets": [{"addresses": [{"ip": "10.1.0.1", "nodeName": "n", "hostname": "h"}], "ports": [{"port": 80}]}]});
     let created = create("endpoints", good.clone()).unwrap();
-    assert_eq!(created["subsets"][0]["ports"], json!([{"port": 80, "protocol": "TCP"}]));
+    assert_eq!(
+        created["subsets"][0]["ports"],
+        json!([{"port": 80, "protocol": "TCP"}])
+    );
     refuses(
         "endpoints",
         &good,
         &[
             ("subsets.0.addresses", json!([]), "subsets[0]", REQUIRED),
-            ("subsets.0.addresses.0.ip", json!("web"), "subsets[0].addresses[0].ip", INVALID),
-            ("subsets.0.addresses.0.ip", json!("127.0.0.1"), "subsets[0].addresses[0].ip", INVALID),
-            ("subsets.0.addresses.0.ip", json!("010.1.0.1"), "subsets[0].addresses[0].ip", INVALID),
-            ("subsets.0.addresses.0.nodeName", json!("N"), "subsets[0].addresses[0].nodeName", INVALID),
-            ("subsets.0.addresses.0.hostname", json!("a.b"), "subsets[0].addresses[0].hostname", INVALID),
-            ("subsets.0.notReadyAddresses", json!([{"ip": "::1"}]), "subsets[0].notReadyAddresses[0].ip", INVALID),
-            ("subsets.0.ports.0.port", json!(65536), "subsets[0].ports[0].port", INVALID),
-            ("subsets.0.ports.0.protocol", json!("tcp"), "subsets[0].ports[0].protocol", UNSUPPORTED),
-            ("subsets.0.ports.0.name", json!("A"), "subsets[0].ports[0].name", INVALID),
-            ("subsets.0.ports.0.appProtocol", json!("a b"), "subsets[0].ports[0].appProtocol", INVALID),
-            ("subsets.0.ports", json!([{"port": 80}, {"port": 81, "name": "b"}]), "subsets[0].ports[0].name", REQUIRED),
+            (
+                "subsets.0.addresses.0.ip",
+                json!("web"),
+                "subsets[0].addresses[0].ip",
+                INVALID,
+            ),
+            (
+                "subsets.0.addresses.0.ip",
+                json!("127.0.0.1"),
+                "subsets[0].addresses[0].ip",
+                INVALID,
+            ),
+            (
+                "subsets.0.addresses.0.ip",
+                json!("010.1.0.1"),
+                "subsets[0].addresses[0].ip",
+                INVALID,
+            ),
+            (
+                "subsets.0.addresses.0.nodeName",
+                json!("N"),
+                "subsets[0].addresses[0].nodeName",
+                INVALID,
+            ),
+            (
+                "subsets.0.addresses.0.hostname",
+                json!("a.b"),
+                "subsets[0].addresses[0].hostname",
+                INVALID,
+            ),
+            (
+                "subsets.0.notReadyAddresses",
+                json!([{"ip": "::1"}]),
+                "subsets[0].notReadyAddresses[0].ip",
+                INVALID,
+            ),
+            (
+                "subsets.0.ports.0.port",
+                json!(65536),
+                "subsets[0].ports[0].port",
+                INVALID,
+            ),
+            (
+                "subsets.0.ports.0.protocol",
+                json!("tcp"),
+                "subsets[0].ports[0].protocol",
+                UNSUPPORTED,
+            ),
+            (
+                "subsets.0.ports.0.name",
+                json!("A"),
+                "subsets[0].ports[0].name",
+                INVALID,
+            ),
+            (
+                "subsets.0.ports.0.appProtocol",
+                json!("a b"),
+                "subsets[0].ports[0].appProtocol",
+                INVALID,
+            ),
+            (
+                "subsets.0.ports",
+                json!([{"port": 80}, {"port": 81, "name": "b"}]),
+                "subsets[0].ports[0].name",
+                REQUIRED,
+            ),
         ],
     );
 }
@@ -39,9 +97,15 @@ fn endpoints_row() {
     let addresses = json!([{"ip": "10.1.0.1"}, {"ip": "10.1.0.2"}]);
     for (subsets, text) in [
         (json!([]), "<none>"),
-        (json!([{"notReadyAddresses": [{"ip": "10.1.0.1"}], "ports": [{"port": 80}]}]), ""),
+        (
+            json!([{"notReadyAddresses": [{"ip": "10.1.0.1"}], "ports": [{"port": 80}]}]),
+            "",
+        ),
         (json!([{"addresses": addresses}]), "10.1.0.1,10.1.0.2"),
-        (json!([{"addresses": [{"ip": "fd00::1"}], "ports": [{"port": 80}]}]), "[fd00::1]:80"),
+        (
+            json!([{"addresses": [{"ip": "fd00::1"}], "ports": [{"port": 80}]}]),
+            "[fd00::1]:80",
+        ),
         (
             json!([{"addresses": addresses, "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]}]),
             "10.1.0.1:80,10.1.0.2:80,10.1.0.1:81 + 1 more...",
@@ -55,18 +119,34 @@ fn endpoints_row() {
 #[test]
 fn a_new_slice() {
     let topology = json!({"kubernetes.io/hostname": "n"});
-    let created = create(SLICES, with(&slice(), &[("endpoints.0.deprecatedTopology", topology)])).unwrap();
-    assert_eq!(created["ports"], json!([{"name": "", "port": 80, "protocol": "TCP"}]));
+    let created = create(
+        SLICES,
+        with(&slice(), &[("endpoints.0.deprecatedTopology", topology)]),
+    )
+    .unwrap();
+    assert_eq!(
+        created["ports"],
+        json!([{"name": "", "port": 80, "protocol": "TCP"}])
+    );
     assert_eq!(created["metadata"]["generation"], 1);
-    assert_eq!(created["endpoints"], json!([{"addresses": ["10.1.0.1"], "conditions": {}}]));
-    assert_eq!(cells(SLICES, &created), ["a", "IPv4", "80", "10.1.0.1", "10m"]);
+    assert_eq!(
+        created["endpoints"],
+        json!([{"addresses": ["10.1.0.1"], "conditions": {}}])
+    );
+    assert_eq!(
+        cells(SLICES, &created),
+        ["a", "IPv4", "80", "10.1.0.1", "10m"]
+    );
 }
 
 #[test]
 fn refused_slices() {
-    let hints =
-        |key: &str, names: &[&str]| json!({key: names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()});
-    let addresses = |count: usize| (0..count).map(|index| format!("10.1.1.{index}")).collect::<Vec<_>>();
+    let hints = |key: &str, names: &[&str]| json!({key: names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()});
+    let addresses = |count: usize| {
+        (0..count)
+            .map(|index| format!("10.1.1.{index}"))
+            .collect::<Vec<_>>()
+    };
     let nine = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
     refuses(
         SLICES,
@@ -74,25 +154,115 @@ fn refused_slices() {
         &[
             ("addressType", json!(""), "addressType", REQUIRED),
             ("addressType", json!("IP"), "addressType", UNSUPPORTED),
-            ("endpoints.0.addresses", json!([]), "endpoints[0].addresses", REQUIRED),
-            ("endpoints.0.addresses", json!(["fd01::1"]), "endpoints[0].addresses", INVALID),
-            ("endpoints.0.addresses", json!(["127.0.0.1"]), "endpoints[0].addresses[0]", INVALID),
-            ("endpoints.0.addresses", json!(["::ffff:1.2.3.4"]), "endpoints[0].addresses[0]", INVALID),
-            ("endpoints.0.addresses", json!(addresses(101)), "endpoints[0].addresses", TOO_MANY),
-            ("endpoints", json!(vec![json!({"addresses": ["10.1.0.1"]}); 1001]), "endpoints", TOO_MANY),
-            ("endpoints.0.nodeName", json!("N"), "endpoints[0].nodeName", INVALID),
-            ("endpoints.0.hostname", json!("a.b"), "endpoints[0].hostname", INVALID),
-            ("endpoints.0.hints", hints("forZones", &nine), "endpoints[0].hints.forZones", TOO_MANY),
-            ("endpoints.0.hints", hints("forZones", &["a", "a"]), "endpoints[0].hints.forZones[1].name", DUPLICATE),
-            ("endpoints.0.hints", hints("forZones", &["-"]), "endpoints[0].hints.forZones[0].name", INVALID),
-            ("endpoints.0.hints", hints("forNodes", &nine), "endpoints[0].hints.forNodes", TOO_MANY),
-            ("endpoints.0.hints", hints("forNodes", &["N"]), "endpoints[0].hints.forNodes[0].name", INVALID),
-            ("ports", json!([{"port": 80}, {"port": 81}]), "ports[1].name", DUPLICATE),
+            (
+                "endpoints.0.addresses",
+                json!([]),
+                "endpoints[0].addresses",
+                REQUIRED,
+            ),
+            (
+                "endpoints.0.addresses",
+                json!(["fd01::1"]),
+                "endpoints[0].addresses",
+                INVALID,
+            ),
+            (
+                "endpoints.0.addresses",
+                json!(["127.0.0.1"]),
+                "endpoints[0].addresses[0]",
+                INVALID,
+            ),
+            (
+                "endpoints.0.addresses",
+                json!(["::ffff:1.2.3.4"]),
+                "endpoints[0].addresses[0]",
+                INVALID,
+            ),
+            (
+                "endpoints.0.addresses",
+                json!(addresses(101)),
+                "endpoints[0].addresses",
+                TOO_MANY,
+            ),
+            (
+                "endpoints",
+                json!(vec![json!({"addresses": ["10.1.0.1"]}); 1001]),
+                "endpoints",
+                TOO_MANY,
+            ),
+            (
+                "endpoints.0.nodeName",
+                json!("N"),
+                "endpoints[0].nodeName",
+                INVALID,
+            ),
+            (
+                "endpoints.0.hostname",
+                json!("a.b"),
+                "endpoints[0].hostname",
+                INVALID,
+            ),
+            (
+                "endpoints.0.hints",
+                hints("forZones", &nine),
+                "endpoints[0].hints.forZones",
+                TOO_MANY,
+            ),
+            (
+                "endpoints.0.hints",
+                hints("forZones", &["a", "a"]),
+                "endpoints[0].hints.forZones[1].name",
+                DUPLICATE,
+            ),
+            (
+                "endpoints.0.hints",
+                hints("forZones", &["-"]),
+                "endpoints[0].hints.forZones[0].name",
+                INVALID,
+            ),
+            (
+                "endpoints.0.hints",
+                hints("forNodes", &nine),
+                "endpoints[0].hints.forNodes",
+                TOO_MANY,
+            ),
+            (
+                "endpoints.0.hints",
+                hints("forNodes", &["N"]),
+                "endpoints[0].hints.forNodes[0].name",
+                INVALID,
+            ),
+            (
+                "ports",
+                json!([{"port": 80}, {"port": 81}]),
+                "ports[1].name",
+                DUPLICATE,
+            ),
             ("ports.0.name", json!("A"), "ports[0].name", INVALID),
-            ("ports.0.protocol", json!("tcp"), "ports[0].protocol", UNSUPPORTED),
-            ("ports.0.protocol", json!(""), "ports[0].protocol", UNSUPPORTED),
-            ("ports.0.appProtocol", json!("a b"), "ports[0].appProtocol", INVALID),
-            ("ports", json!(vec![json!({"port": 80}); 20001]), "ports", TOO_MANY),
+            (
+                "ports.0.protocol",
+                json!("tcp"),
+                "ports[0].protocol",
+                UNSUPPORTED,
+            ),
+            (
+                "ports.0.protocol",
+                json!(""),
+                "ports[0].protocol",
+                UNSUPPORTED,
+            ),
+            (
+                "ports.0.appProtocol",
+                json!("a b"),
+                "ports[0].appProtocol",
+                INVALID,
+            ),
+            (
+                "ports",
+                json!(vec![json!({"port": 80}); 20001]),
+                "ports",
+                TOO_MANY,
+            ),
         ],
     );
 }
@@ -111,9 +281,19 @@ fn addresses_by_type() {
     ] {
         let found = create(
             SLICES,
-            with(&slice(), &[("addressType", json!(kind)), ("endpoints.0.addresses", json!([address]))]),
+            with(
+                &slice(),
+                &[
+                    ("addressType", json!(kind)),
+                    ("endpoints.0.addresses", json!([address])),
+                ],
+            ),
         );
-        assert_eq!(found.err(), field.map(|field| vec![(field.to_owned(), INVALID)]), "{kind} {address}");
+        assert_eq!(
+            found.err(),
+            field.map(|field| vec![(field.to_owned(), INVALID)]),
+            "{kind} {address}"
+        );
     }
 }
 
@@ -132,7 +312,13 @@ fn generations_of_slices() {
     }
     let found = update(
         SLICES,
-        with(&old, &[("addressType", json!("IPv6")), ("endpoints.0.addresses", json!(["fd01::1"]))]),
+        with(
+            &old,
+            &[
+                ("addressType", json!("IPv6")),
+                ("endpoints.0.addresses", json!(["fd01::1"])),
+            ],
+        ),
         &old,
     );
     assert_eq!(found, Err(vec![("addressType".to_owned(), INVALID)]));
@@ -140,8 +326,7 @@ fn generations_of_slices() {
 
 #[test]
 fn leases() {
-    let good =
-        json!({"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 0, "strategy": "x"}});
+    let good = json!({"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 0, "strategy": "x"}});
     let created = create(LEASES, good.clone()).unwrap();
     assert_eq!(created["spec"].get("strategy"), None);
     assert_eq!(cells(LEASES, &created), ["a", "me", "10m"]);
@@ -149,8 +334,18 @@ fn leases() {
         LEASES,
         &good,
         &[
-            ("spec.leaseDurationSeconds", json!(0), "spec.leaseDurationSeconds", INVALID),
-            ("spec.leaseTransitions", json!(-1), "spec.leaseTransitions", INVALID),
+            (
+                "spec.leaseDurationSeconds",
+                json!(0),
+                "spec.leaseDurationSeconds",
+                INVALID,
+            ),
+            (
+                "spec.leaseTransitions",
+                json!(-1),
+                "spec.leaseTransitions",
+                INVALID,
+            ),
         ],
     );
 }

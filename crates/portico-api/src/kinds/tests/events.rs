@@ -19,23 +19,59 @@ fn older_events() {
         "events",
         &older(),
         &[
-            ("involvedObject.namespace", json!("other"), "involvedObject.namespace", INVALID),
-            ("involvedObject.namespace", json!(""), "involvedObject.namespace", INVALID),
+            (
+                "involvedObject.namespace",
+                json!("other"),
+                "involvedObject.namespace",
+                INVALID,
+            ),
+            (
+                "involvedObject.namespace",
+                json!(""),
+                "involvedObject.namespace",
+                INVALID,
+            ),
         ],
     );
-    let elsewhere =
-        with(&older(), &[("involvedObject.namespace", json!("")), ("metadata.namespace", json!("default"))]);
+    let elsewhere = with(
+        &older(),
+        &[
+            ("involvedObject.namespace", json!("")),
+            ("metadata.namespace", json!("default")),
+        ],
+    );
     create("events", elsewhere).unwrap();
-    create("events", with(&older(), &[("metadata.name", json!("Any_Name"))])).unwrap();
-    let wanted = json!(["60s", "Normal", "Synced", "service/web", "", "lb", "done", "<unknown>", 2, "a"]);
-    assert_eq!(Value::from(cells("events", &create("events", older()).unwrap())), wanted);
+    create(
+        "events",
+        with(&older(), &[("metadata.name", json!("Any_Name"))]),
+    )
+    .unwrap();
+    let wanted = json!([
+        "60s",
+        "Normal",
+        "Synced",
+        "service/web",
+        "",
+        "lb",
+        "done",
+        "<unknown>",
+        2,
+        "a"
+    ]);
+    assert_eq!(
+        Value::from(cells("events", &create("events", older()).unwrap())),
+        wanted
+    );
 }
 
 #[test]
 fn two_spellings_of_one_object() {
     let stored = create(EVENTS, newer()).unwrap();
     assert_eq!(stored["involvedObject"]["name"], "web");
-    assert_eq!((&stored["message"], &stored["reportingComponent"]), (&json!("done"), &json!("example.com/lb")));
+    assert_eq!(
+        (&stored["message"], &stored["reportingComponent"]),
+        (&json!("done"), &json!("example.com/lb"))
+    );
     let shown = kind(EVENTS).from_stored(stored.clone());
     for (key, value) in newer().as_object().unwrap() {
         assert_eq!(shown[key], *value, "{key}");
@@ -43,7 +79,10 @@ fn two_spellings_of_one_object() {
     assert_eq!(update(EVENTS, shown, &stored), Ok(stored.clone()));
     assert_eq!(kind("events").from_stored(stored.clone()), stored);
     let shown = kind(EVENTS).from_stored(create("events", older()).unwrap());
-    assert_eq!((shown.get("reportingController"), &shown["deprecatedSource"]), (None, &json!({"component": "lb"})));
+    assert_eq!(
+        (shown.get("reportingController"), &shown["deprecatedSource"]),
+        (None, &json!({"component": "lb"}))
+    );
 }
 
 #[test]
@@ -54,21 +93,40 @@ fn newer_events_say_more() {
         &[
             ("metadata.name", json!("Any_Name"), "metadata.name", INVALID),
             ("eventTime", Value::Null, "eventTime", REQUIRED),
-            ("reportingController", json!("a b"), "reportingController", INVALID),
-            ("reportingInstance", json!(""), "reportingInstance", REQUIRED),
+            (
+                "reportingController",
+                json!("a b"),
+                "reportingController",
+                INVALID,
+            ),
+            (
+                "reportingInstance",
+                json!(""),
+                "reportingInstance",
+                REQUIRED,
+            ),
             ("action", json!("x".repeat(129)), "action", INVALID),
             ("reason", json!(""), "reason", REQUIRED),
             ("note", json!("x".repeat(1025)), "message", INVALID),
             ("type", json!("Odd"), "type", INVALID),
             ("deprecatedCount", json!(1), "count", INVALID),
             ("deprecatedSource", json!({"host": "h"}), "source", INVALID),
-            ("series", json!({"count": 1, "lastObservedTime": "2024-01-02T03:04:05.000000Z"}), "series.count", INVALID),
+            (
+                "series",
+                json!({"count": 1, "lastObservedTime": "2024-01-02T03:04:05.000000Z"}),
+                "series.count",
+                INVALID,
+            ),
         ],
     );
     let old = create(EVENTS, newer()).unwrap();
     let series = json!({"count": 2, "lastObservedTime": "2024-01-02T03:04:05.000000Z"});
     update(EVENTS, with(&newer(), &[("series", series)]), &old).unwrap();
-    for (key, field) in [("note", "message"), ("action", "action"), ("reportingController", "reportingController")] {
+    for (key, field) in [
+        ("note", "message"),
+        ("action", "action"),
+        ("reportingController", "reportingController"),
+    ] {
         let found = update(EVENTS, with(&newer(), &[(key, json!("other"))]), &old);
         assert_eq!(found, Err(vec![(field.to_owned(), INVALID)]), "{key}");
     }

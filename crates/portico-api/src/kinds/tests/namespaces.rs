@@ -2,12 +2,24 @@ use super::*;
 
 #[test]
 fn a_new_namespace() {
-    let created =
-        create("namespaces", json!({"metadata": {"labels": {"x": "y"}}, "spec": {"finalizers": ["a.b/c"]}})).unwrap();
-    assert_eq!(created["metadata"]["labels"], json!({"kubernetes.io/metadata.name": "a", "x": "y"}));
-    assert_eq!(created["spec"]["finalizers"], json!(["a.b/c", "kubernetes"]));
+    let created = create(
+        "namespaces",
+        json!({"metadata": {"labels": {"x": "y"}}, "spec": {"finalizers": ["a.b/c"]}}),
+    )
+    .unwrap();
+    assert_eq!(
+        created["metadata"]["labels"],
+        json!({"kubernetes.io/metadata.name": "a", "x": "y"})
+    );
+    assert_eq!(
+        created["spec"]["finalizers"],
+        json!(["a.b/c", "kubernetes"])
+    );
     assert_eq!(created["status"], json!({"phase": "Active"}));
-    assert_eq!(cells("namespaces", &created), [json!("a"), json!("Active"), json!("10m")]);
+    assert_eq!(
+        cells("namespaces", &created),
+        [json!("a"), json!("Active"), json!("10m")]
+    );
 }
 
 #[test]
@@ -16,7 +28,13 @@ fn names_are_labels() {
     assert_eq!(found, Err(vec![("metadata.name".to_owned(), INVALID)]));
     // The name is a label value too.
     let found = create("namespaces", json!({"metadata": {"name": "n".repeat(64)}}));
-    assert_eq!(found, Err(vec![("metadata.name".to_owned(), INVALID), ("metadata.labels".to_owned(), INVALID)]));
+    assert_eq!(
+        found,
+        Err(vec![
+            ("metadata.name".to_owned(), INVALID),
+            ("metadata.labels".to_owned(), INVALID)
+        ])
+    );
 }
 
 #[test]
@@ -34,10 +52,19 @@ fn an_update_keeps_label_finalizers_and_status() {
 fn the_phase_follows_the_deletion() {
     let old = create("namespaces", json!({})).unwrap();
     let terminating = with(&old, &[("status.phase", json!("Terminating"))]);
-    assert_eq!(update_status("namespaces", terminating.clone(), &old), Err(vec![("status.Phase".to_owned(), INVALID)]));
-    let deleted = with(&old, &[("metadata.deletionTimestamp", json!("2024-01-02T03:04:05Z"))]);
+    assert_eq!(
+        update_status("namespaces", terminating.clone(), &old),
+        Err(vec![("status.Phase".to_owned(), INVALID)])
+    );
+    let deleted = with(
+        &old,
+        &[("metadata.deletionTimestamp", json!("2024-01-02T03:04:05Z"))],
+    );
     update_status("namespaces", terminating, &deleted).unwrap();
-    assert_eq!(update_status("namespaces", deleted.clone(), &deleted), Err(vec![("status.Phase".to_owned(), INVALID)]));
+    assert_eq!(
+        update_status("namespaces", deleted.clone(), &deleted),
+        Err(vec![("status.Phase".to_owned(), INVALID)])
+    );
 }
 
 #[test]
@@ -52,6 +79,10 @@ fn deleting_and_finalizing() {
     assert_eq!(finalized["status"]["phase"], "Terminating");
     assert!(!namespace.is_held(&finalized));
     assert_eq!(namespace::validate_finalize(&finalized), []);
-    let errors = namespace::validate_finalize(&json!({"spec": {"finalizers": ["kubernetes", "hold"]}}));
-    assert_eq!(errors.first().map(|error| error.field.as_str()), Some("spec.finalizers[1]"));
+    let errors =
+        namespace::validate_finalize(&json!({"spec": {"finalizers": ["kubernetes", "hold"]}}));
+    assert_eq!(
+        errors.first().map(|error| error.field.as_str()),
+        Some("spec.finalizers[1]")
+    );
 }

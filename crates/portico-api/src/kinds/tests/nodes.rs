@@ -4,11 +4,20 @@ use super::*;
 fn pod_ranges() {
     for (spec, wanted) in [
         (json!({"podCIDR": "10.0.0.0/24"}), json!(["10.0.0.0/24"])),
-        (json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.1.0/24"]}), json!(["10.0.0.0/24"])),
-        (json!({"podCIDRs": ["10.0.1.0/24", "fd00::/64"]}), json!(["10.0.1.0/24", "fd00::/64"])),
+        (
+            json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.1.0/24"]}),
+            json!(["10.0.0.0/24"]),
+        ),
+        (
+            json!({"podCIDRs": ["10.0.1.0/24", "fd00::/64"]}),
+            json!(["10.0.1.0/24", "fd00::/64"]),
+        ),
     ] {
         let node = create("nodes", json!({"spec": spec})).unwrap();
-        assert_eq!((&node["spec"]["podCIDRs"], &node["spec"]["podCIDR"]), (&wanted, &wanted[0]));
+        assert_eq!(
+            (&node["spec"]["podCIDRs"], &node["spec"]["podCIDR"]),
+            (&wanted, &wanted[0])
+        );
     }
 }
 
@@ -20,14 +29,54 @@ fn refused() {
         &good,
         &[
             ("metadata.name", json!("Bad_Node"), "metadata.name", INVALID),
-            ("spec.podCIDRs", json!(["10.244.1.0"]), "spec.podCIDRs[0]", INVALID),
-            ("spec.podCIDRs", json!(["10.244.1.1/24"]), "spec.podCIDRs[0]", INVALID),
-            ("spec.podCIDRs", json!(["10.0.0.0/24", "10.0.1.0/24"]), "spec.podCIDRs", INVALID),
-            ("spec.podCIDRs", json!(["10.0.0.0/24", "fd00::/64", "fd01::/64"]), "spec.podCIDRs", INVALID),
-            ("spec.taints.0.key", json!("a b"), "metadata.taints[0].key", INVALID),
-            ("spec.taints.0.effect", json!("x"), "metadata.taints[0].effect", UNSUPPORTED),
-            ("spec.taints.1.effect", json!("NoExecute"), "metadata.taints[1]", DUPLICATE),
-            ("status.allocatable.cpu", json!("-1"), "status.allocatable.cpu", INVALID),
+            (
+                "spec.podCIDRs",
+                json!(["10.244.1.0"]),
+                "spec.podCIDRs[0]",
+                INVALID,
+            ),
+            (
+                "spec.podCIDRs",
+                json!(["10.244.1.1/24"]),
+                "spec.podCIDRs[0]",
+                INVALID,
+            ),
+            (
+                "spec.podCIDRs",
+                json!(["10.0.0.0/24", "10.0.1.0/24"]),
+                "spec.podCIDRs",
+                INVALID,
+            ),
+            (
+                "spec.podCIDRs",
+                json!(["10.0.0.0/24", "fd00::/64", "fd01::/64"]),
+                "spec.podCIDRs",
+                INVALID,
+            ),
+            (
+                "spec.taints.0.key",
+                json!("a b"),
+                "metadata.taints[0].key",
+                INVALID,
+            ),
+            (
+                "spec.taints.0.effect",
+                json!("x"),
+                "metadata.taints[0].effect",
+                UNSUPPORTED,
+            ),
+            (
+                "spec.taints.1.effect",
+                json!("NoExecute"),
+                "metadata.taints[1]",
+                DUPLICATE,
+            ),
+            (
+                "status.allocatable.cpu",
+                json!("-1"),
+                "status.allocatable.cpu",
+                INVALID,
+            ),
         ],
     );
 }
@@ -41,17 +90,28 @@ fn what_changes() {
     .unwrap();
     for (path, value, field) in [
         ("spec.podCIDR", json!("10.0.1.0/24"), Some("spec.podCIDRs")),
-        ("spec.podCIDRs", json!(["10.0.0.0/24", "fd00::/64"]), Some("spec.podCIDRs")),
+        (
+            "spec.podCIDRs",
+            json!(["10.0.0.0/24", "fd00::/64"]),
+            Some("spec.podCIDRs"),
+        ),
         ("spec.providerID", json!("x://2"), Some("spec.providerID")),
         ("spec.externalID", json!("x"), Some("spec.externalID")),
         ("spec.unschedulable", json!(true), None),
         ("metadata.labels", json!({"a": "b"}), None),
     ] {
         let found = update("nodes", with(&old, &[(path, value)]), &old);
-        assert_eq!(found.err(), field.map(|field| vec![(field.to_owned(), FORBIDDEN)]), "{path}");
+        assert_eq!(
+            found.err(),
+            field.map(|field| vec![(field.to_owned(), FORBIDDEN)]),
+            "{path}"
+        );
     }
     let new = update("nodes", with(&old, &[("status", json!({}))]), &old).unwrap();
-    assert_eq!(new["status"]["phase"], "Running", "a node may be created with a status; an update leaves it");
+    assert_eq!(
+        new["status"]["phase"], "Running",
+        "a node may be created with a status; an update leaves it"
+    );
 }
 
 #[test]
@@ -67,9 +127,15 @@ fn status() {
         ],
     );
     let new = update_status("nodes", new, &old).unwrap();
-    assert_eq!((&new["spec"], &new["status"]["allocatable"]), (&old["spec"], &json!({"cpu": "2"})));
+    assert_eq!(
+        (&new["spec"], &new["status"]["allocatable"]),
+        (&old["spec"], &json!({"cpu": "2"}))
+    );
     let twice = with(&old, &[("status.addresses", json!([address, address]))]);
-    assert_eq!(update_status("nodes", twice, &old), Err(vec![("status.addresses[1]".to_owned(), DUPLICATE)]));
+    assert_eq!(
+        update_status("nodes", twice, &old),
+        Err(vec![("status.addresses[1]".to_owned(), DUPLICATE)])
+    );
 }
 
 #[test]

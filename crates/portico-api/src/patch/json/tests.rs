@@ -6,31 +6,91 @@ fn operations_apply_in_order() {
     let cases = [
         (json!([]), json!({"a": {"b": [1, 2, 3]}, "n": null})),
         (json!(null), json!({"a": {"b": [1, 2, 3]}, "n": null})),
-        (json!([{"op": "add", "path": "/a/c", "value": 1}]), json!({"a": {"b": [1, 2, 3], "c": 1}, "n": null})),
-        (json!([{"op": "add", "path": "/a/b/-", "value": 4}]), json!({"a": {"b": [1, 2, 3, 4]}, "n": null})),
-        (json!([{"op": "add", "path": "/a/b/3", "value": 4}]), json!({"a": {"b": [1, 2, 3, 4]}, "n": null})),
-        (json!([{"op": "add", "path": "/a/b/0", "value": 0}]), json!({"a": {"b": [0, 1, 2, 3]}, "n": null})),
-        (json!([{"op": "add", "path": "/a/b/-1", "value": 4}]), json!({"a": {"b": [1, 2, 3, 4]}, "n": null})),
-        (json!([{"op": "add", "path": "/a/b/-4", "value": 0}]), json!({"a": {"b": [0, 1, 2, 3]}, "n": null})),
-        (json!([{"op": "add", "path": "/x"}]), json!({"a": {"b": [1, 2, 3]}, "n": null, "x": null})),
-        (json!([{"op": "add", "path": "/x~1y~0z", "value": 1}]), json!({"a": {"b": [1, 2, 3]}, "n": null, "x/y~z": 1})),
-        (json!([{"op": "add", "path": "/", "value": 1}]), json!({"a": {"b": [1, 2, 3]}, "n": null, "": 1})),
-        (json!([{"op": "remove", "path": "/a/b/-1"}]), json!({"a": {"b": [1, 2]}, "n": null})),
+        (
+            json!([{"op": "add", "path": "/a/c", "value": 1}]),
+            json!({"a": {"b": [1, 2, 3], "c": 1}, "n": null}),
+        ),
+        (
+            json!([{"op": "add", "path": "/a/b/-", "value": 4}]),
+            json!({"a": {"b": [1, 2, 3, 4]}, "n": null}),
+        ),
+        (
+            json!([{"op": "add", "path": "/a/b/3", "value": 4}]),
+            json!({"a": {"b": [1, 2, 3, 4]}, "n": null}),
+        ),
+        (
+            json!([{"op": "add", "path": "/a/b/0", "value": 0}]),
+            json!({"a": {"b": [0, 1, 2, 3]}, "n": null}),
+        ),
+        (
+            json!([{"op": "add", "path": "/a/b/-1", "value": 4}]),
+            json!({"a": {"b": [1, 2, 3, 4]}, "n": null}),
+        ),
+        (
+            json!([{"op": "add", "path": "/a/b/-4", "value": 0}]),
+            json!({"a": {"b": [0, 1, 2, 3]}, "n": null}),
+        ),
+        (
+            json!([{"op": "add", "path": "/x"}]),
+            json!({"a": {"b": [1, 2, 3]}, "n": null, "x": null}),
+        ),
+        (
+            json!([{"op": "add", "path": "/x~1y~0z", "value": 1}]),
+            json!({"a": {"b": [1, 2, 3]}, "n": null, "x/y~z": 1}),
+        ),
+        (
+            json!([{"op": "add", "path": "/", "value": 1}]),
+            json!({"a": {"b": [1, 2, 3]}, "n": null, "": 1}),
+        ),
+        (
+            json!([{"op": "remove", "path": "/a/b/-1"}]),
+            json!({"a": {"b": [1, 2]}, "n": null}),
+        ),
         (json!([{"op": "remove", "path": "/a"}]), json!({"n": null})),
-        (json!([{"op": "remove", "path": "ignored/a"}]), json!({"n": null})),
-        (json!([{"op": "replace", "path": "/new", "value": 1}]), json!({"a": {"b": [1, 2, 3]}, "n": null, "new": 1})),
-        (json!([{"op": "replace", "path": "/a/b/-2", "value": 9}]), json!({"a": {"b": [1, 9, 3]}, "n": null})),
-        (json!([{"op": "replace", "path": "", "value": {"x": 1}}]), json!({"x": 1})),
-        (json!([{"op": "move", "from": "/a/b", "path": "/c"}]), json!({"a": {}, "n": null, "c": [1, 2, 3]})),
-        (json!([{"op": "copy", "from": "/a/b/0", "path": "/c"}]), json!({"a": {"b": [1, 2, 3]}, "n": null, "c": 1})),
-        (json!([{"op": "copy", "from": "/no", "path": "/c"}]), json!({"a": {"b": [1, 2, 3]}, "n": null, "c": null})),
+        (
+            json!([{"op": "remove", "path": "ignored/a"}]),
+            json!({"n": null}),
+        ),
+        (
+            json!([{"op": "replace", "path": "/new", "value": 1}]),
+            json!({"a": {"b": [1, 2, 3]}, "n": null, "new": 1}),
+        ),
+        (
+            json!([{"op": "replace", "path": "/a/b/-2", "value": 9}]),
+            json!({"a": {"b": [1, 9, 3]}, "n": null}),
+        ),
+        (
+            json!([{"op": "replace", "path": "", "value": {"x": 1}}]),
+            json!({"x": 1}),
+        ),
+        (
+            json!([{"op": "move", "from": "/a/b", "path": "/c"}]),
+            json!({"a": {}, "n": null, "c": [1, 2, 3]}),
+        ),
+        (
+            json!([{"op": "copy", "from": "/a/b/0", "path": "/c"}]),
+            json!({"a": {"b": [1, 2, 3]}, "n": null, "c": 1}),
+        ),
+        (
+            json!([{"op": "copy", "from": "/no", "path": "/c"}]),
+            json!({"a": {"b": [1, 2, 3]}, "n": null, "c": null}),
+        ),
         (
             json!([{"op": "test", "path": "/a/b", "value": [1, 2, 3]}, {"op": "remove", "path": "/a"}]),
             json!({"n": null}),
         ),
-        (json!([{"op": "test", "path": "/no", "value": null}]), json!({"a": {"b": [1, 2, 3]}, "n": null})),
-        (json!([{"op": "test", "path": "/no"}]), json!({"a": {"b": [1, 2, 3]}, "n": null})),
-        (json!([{"op": "test", "path": "/n", "value": null}]), json!({"a": {"b": [1, 2, 3]}, "n": null})),
+        (
+            json!([{"op": "test", "path": "/no", "value": null}]),
+            json!({"a": {"b": [1, 2, 3]}, "n": null}),
+        ),
+        (
+            json!([{"op": "test", "path": "/no"}]),
+            json!({"a": {"b": [1, 2, 3]}, "n": null}),
+        ),
+        (
+            json!([{"op": "test", "path": "/n", "value": null}]),
+            json!({"a": {"b": [1, 2, 3]}, "n": null}),
+        ),
         (
             json!([{"op": "test", "path": "", "value": {"n": null, "a": {"b": [1, 2, 3]}}}]),
             json!({"a": {"b": [1, 2, 3]}, "n": null}),
@@ -76,7 +136,11 @@ fn what_does_not_apply_is_unprocessable() {
         json!({"op": "test", "path": "", "value": {}}),
         json!({"op": "add", "path": "/a/b/99999999999999999999", "value": 1}),
     ] {
-        let error = apply(json!({"a": {"b": [1, 2, 3]}, "n": null}), &json!([operation])).unwrap_err();
+        let error = apply(
+            json!({"a": {"b": [1, 2, 3]}, "n": null}),
+            &json!([operation]),
+        )
+        .unwrap_err();
         assert_eq!((error.code, error.reason), (422, "Invalid"), "{operation}");
         assert!(error.details.is_empty(), "{operation}");
     }
@@ -84,11 +148,18 @@ fn what_does_not_apply_is_unprocessable() {
 
 #[test]
 fn what_is_no_patch_is_a_bad_request() {
-    for patch in [json!({"spec": {}}), json!("x"), json!([1]), json!([{"op": 1}]), json!([{"op": "add", "path": []}])] {
+    for patch in [
+        json!({"spec": {}}),
+        json!("x"),
+        json!([1]),
+        json!([{"op": 1}]),
+        json!([{"op": "add", "path": []}]),
+    ] {
         assert_eq!(apply(json!({}), &patch).unwrap_err().code, 400, "{patch}");
     }
     let error = apply(json!({}), &json!({})).unwrap_err();
-    let message = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp";
+    let message = "error decoding patch: json: cannot unmarshal object into Go value of type \
+                   []handlers.jsonPatchOp";
     assert_eq!(error.message, message);
 }
 
@@ -99,13 +170,19 @@ fn size_is_bounded() {
     assert!(apply(json!({}), &patch(10_000)).is_ok());
     assert_eq!(apply(json!({}), &patch(10_001)).unwrap_err().code, 413);
 
-    let doubling = Value::Array(vec![json!({"op": "copy", "from": "/a", "path": "/a/-"}); 60]);
+    let doubling = Value::Array(vec![
+        json!({"op": "copy", "from": "/a", "path": "/a/-"});
+        60
+    ]);
     assert_eq!(apply(json!({"a": [1]}), &doubling).unwrap_err().code, 422);
 }
 
 #[test]
 fn unknown_members_are_named() {
     let patch = json!([{"op": "add", "path": "/a", "value": 1}, {"op": "add", "pth": "/a"}]);
-    assert_eq!(unknown_members(&patch), ["json patch unknown field \"[1].pth\""]);
+    assert_eq!(
+        unknown_members(&patch),
+        ["json patch unknown field \"[1].pth\""]
+    );
     assert!(unknown_members(&json!({"x": 1})).is_empty());
 }

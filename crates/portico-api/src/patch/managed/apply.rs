@@ -34,10 +34,14 @@ struct Conflict<'a> {
 }
 
 impl<'a> Owners<'a> {
-    /// The live object with `applied` put into it, and with managedFields. If nothing changes, it is the live object.
-    /// `applied` is the object as it was sent; `live` is `None` if the apply creates.
+    /// The live object with `applied` put into it, and with managedFields. If nothing changes, it
+    /// is the live object. `applied` is the object as it was sent; `live` is `None` if the apply
+    /// creates.
     pub fn apply(&self, live: Option<&Value>, applied: &Value, force: bool) -> Result<Value> {
-        let ty = self.schema.get(self.type_name).ok_or_else(|| ApiError::internal("no such type"))?;
+        let ty = self
+            .schema
+            .get(self.type_name)
+            .ok_or_else(|| ApiError::internal("no such type"))?;
         self.check(ty, applied)?;
         let shape = Shape::Struct(ty);
         let empty = shape::empty(self.schema, ty);
@@ -50,9 +54,16 @@ impl<'a> Owners<'a> {
         let me = self.named(self.manager, true);
         let set = fields_of(self.schema, shape, applied).without(self.reset());
         let mut last = Set::default();
-        entries.change(me.clone(), |entry| last = std::mem::replace(&mut entry.set, set));
-        let merged = merge(self.schema, shape, Some(live), Some(applied)).unwrap_or_else(|| json!({}));
-        let new = if last.is_empty() { merged } else { self.prune(shape, merged, last, &entries) };
+        entries.change(me.clone(), |entry| {
+            last = std::mem::replace(&mut entry.set, set)
+        });
+        let merged =
+            merge(self.schema, shape, Some(live), Some(applied)).unwrap_or_else(|| json!({}));
+        let new = if last.is_empty() {
+            merged
+        } else {
+            self.prune(shape, merged, last, &entries)
+        };
 
         let diff = Diff::of(self.schema, shape, live, &new).without(self.reset());
         let changed = diff.modified.union(diff.added);
@@ -79,36 +90,62 @@ impl<'a> Owners<'a> {
     }
 
     fn check(&self, ty: &TypeDef, applied: &Value) -> Result<()> {
-        let (version, kind) = (object::text(applied, "apiVersion"), object::text(applied, "kind"));
-        if version != self.api_version || ty.kind.as_ref().is_some_and(|(_, _, expected)| expected != kind) {
-            return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+        let (version, kind) = (
+            object::text(applied, "apiVersion"),
+            object::text(applied, "kind"),
+        );
+        if version != self.api_version
+            || ty
+                .kind
+                .as_ref()
+                .is_some_and(|(_, _, expected)| expected != kind)
+        {
+            return Err(ApiError::bad_request(format!(
+                "invalid object type: {version}, Kind={kind}"
+            )));
         }
         if object::at(applied, "metadata.managedFields").is_array() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
         let problems = validate::problems(self.schema, self.type_name, applied);
-        if problems.is_empty() { Ok(()) } else { Err(misfit(applied, problems.join(", "))) }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(misfit(applied, problems.join(", ")))
+        }
     }
 
     /// Bring the merged object into the form of its type. Numbers out of range show up only here.
     fn decode(&self, applied: &Value, new: Value) -> Result<Value> {
-        let decoded = conform(self.schema, self.type_name, new).map_err(|error| misfit(applied, error))?;
+        let decoded =
+            conform(self.schema, self.type_name, new).map_err(|error| misfit(applied, error))?;
         Ok(decoded.0)
     }
 
     /// Remove what this manager applied last time and does not now, and what nobody else holds.
     ///
-    /// Three steps: take out all that was applied last; put back what anyone holds, this manager with its new fields
-    /// included; put back what was not this manager's to remove, and went only because it stood in something that did.
-    fn prune<'v>(&self, shape: Shape<'v>, merged: Value, last: Set<'v>, entries: &Entries<'v>) -> Value
+    /// Three steps: take out all that was applied last; put back what anyone holds, this manager
+    /// with its new fields included; put back what was not this manager's to remove, and went only
+    /// because it stood in something that did.
+    fn prune<'v>(
+        &self,
+        shape: Shape<'v>,
+        merged: Value,
+        last: Set<'v>,
+        entries: &Entries<'v>,
+    ) -> Value
     where
         'a: 'v,
     {
         let (schema, merged) = (self.schema, &merged);
         let all = |value| with_parents(schema, shape, fields_of(schema, shape, value));
-        let without = |gone: &Set<'_>| remove(schema, shape, merged, gone).unwrap_or_else(|| json!({}));
+        let without =
+            |gone: &Set<'_>| remove(schema, shape, merged, gone).unwrap_or_else(|| json!({}));
         let last = with_parents(schema, shape, last);
-        let held = entries.0.iter().fold(Set::default(), |held, entry| held.union(entry.set.clone()));
+        let held = entries
+            .0
+            .iter()
+            .fold(Set::default(), |held, entry| held.union(entry.set.clone()));
         let held = with_parents(schema, shape, held);
 
         let bare = without(&last);
@@ -118,22 +155,44 @@ impl<'a> Owners<'a> {
         without(&gone)
     }
 
-    fn conflicts<'v>(&self, entries: &Entries<'v>, me: &Manager<'_>, changed: &Set<'_>) -> Vec<Conflict<'v>> {
-        let mut others: Vec<_> = entries.0.iter().filter(|entry| entry.manager != *me).collect();
+    fn conflicts<'v>(
+        &self,
+        entries: &Entries<'v>,
+        me: &Manager<'_>,
+        changed: &Set<'_>,
+    ) -> Vec<Conflict<'v>> {
+        let mut others: Vec<_> = entries
+            .0
+            .iter()
+            .filter(|entry| entry.manager != *me)
+            .collect();
         others.sort_by(|a, b| a.manager.cmp(&b.manager));
         let conflicts = others.into_iter().flat_map(|entry| {
             let manager = entry.manager.describe(self.api_version);
             let paths = entry.set.clone().intersection(changed).paths();
-            paths.into_iter().map(move |path| Conflict { manager: manager.clone(), path })
+            paths.into_iter().map(move |path| Conflict {
+                manager: manager.clone(),
+                path,
+            })
         });
         conflicts.collect()
     }
 
-    /// Conflicts are an error, but not those of kubectl with what it applied itself on the client's side.
-    fn check_conflicts(&self, shape: Shape<'_>, live: &Value, mut conflicts: Vec<Conflict<'_>>) -> Result<()> {
+    /// Conflicts are an error, but not those of kubectl with what it applied itself on the client's
+    /// side.
+    fn check_conflicts(
+        &self,
+        shape: Shape<'_>,
+        live: &Value,
+        mut conflicts: Vec<Conflict<'_>>,
+    ) -> Result<()> {
         if self.manager == KUBECTL && !conflicts.is_empty() {
-            let annotation = live.pointer("/metadata/annotations").and_then(|all| all.get(LAST_APPLIED));
-            let last = annotation.and_then(Value::as_str).and_then(|last| serde_json::from_str::<Value>(last).ok());
+            let annotation = live
+                .pointer("/metadata/annotations")
+                .and_then(|all| all.get(LAST_APPLIED));
+            let last = annotation
+                .and_then(Value::as_str)
+                .and_then(|last| serde_json::from_str::<Value>(last).ok());
             if let Some(last) = last.filter(|last| self.is_valid(last)) {
                 let diff = Diff::of(self.schema, shape, &last, live);
                 let unchanged = fields_of(self.schema, shape, &last)
@@ -143,7 +202,11 @@ impl<'a> Owners<'a> {
                 conflicts.retain(|conflict| !unchanged.has(&conflict.path));
             }
         }
-        if conflicts.is_empty() { Ok(()) } else { Err(conflict_error(&conflicts)) }
+        if conflicts.is_empty() {
+            Ok(())
+        } else {
+            Err(conflict_error(&conflicts))
+        }
     }
 
     fn is_valid(&self, object: &Value) -> bool {
@@ -154,7 +217,10 @@ impl<'a> Owners<'a> {
 
 fn misfit(applied: &Value, why: impl Display) -> ApiError {
     let (namespace, name) = (object::namespace(applied), object::name(applied));
-    let (version, kind) = (object::text(applied, "apiVersion"), object::text(applied, "kind"));
+    let (version, kind) = (
+        object::text(applied, "apiVersion"),
+        object::text(applied, "kind"),
+    );
     ApiError::bad_request(format!(
         "failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {why}"
     ))
@@ -162,14 +228,30 @@ fn misfit(applied: &Value, why: impl Display) -> ApiError {
 
 fn conflict_error(conflicts: &[Conflict<'_>]) -> ApiError {
     let message = match conflicts {
-        [only] => format!("Apply failed with 1 conflict: conflict with {}: {}", only.manager, display(&only.path)),
+        [only] => format!(
+            "Apply failed with 1 conflict: conflict with {}: {}",
+            only.manager,
+            display(&only.path)
+        ),
         many => {
             let mut lines = Vec::new();
             for group in many.chunk_by(|a, b| a.manager == b.manager) {
-                lines.extend(group.first().map(|first| format!("conflicts with {}:", first.manager)));
-                lines.extend(group.iter().map(|conflict| format!("- {}", display(&conflict.path))));
+                lines.extend(
+                    group
+                        .first()
+                        .map(|first| format!("conflicts with {}:", first.manager)),
+                );
+                lines.extend(
+                    group
+                        .iter()
+                        .map(|conflict| format!("- {}", display(&conflict.path))),
+                );
             }
-            format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
+            format!(
+                "Apply failed with {} conflicts: {}",
+                many.len(),
+                lines.join("\n")
+            )
         }
     };
     let causes: Vec<Value> = conflicts
@@ -187,18 +269,34 @@ fn conflict_error(conflicts: &[Conflict<'_>]) -> ApiError {
     error
 }
 
-/// Keep the annotation of client-side apply true, where there is one, so that a client can go back to it.
+/// Keep the annotation of client-side apply true, where there is one, so that a client can go back
+/// to it.
 fn update_last_applied(object: &mut Value, applied: &Value) {
-    let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else { return };
-    if annotations.get(LAST_APPLIED).and_then(Value::as_str).is_none_or(str::is_empty) {
+    let Some(annotations) = object
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut)
+    else {
+        return;
+    };
+    if annotations
+        .get(LAST_APPLIED)
+        .and_then(Value::as_str)
+        .is_none_or(str::is_empty)
+    {
         return;
     }
     let mut last = applied.clone();
-    if let Some(sent) = last.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+    if let Some(sent) = last
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut)
+    {
         sent.remove(LAST_APPLIED);
     }
     annotations.insert(LAST_APPLIED.to_owned(), format!("{last}\n").into());
-    let length: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    let length: usize = annotations
+        .iter()
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+        .sum();
     if length > LONGEST_ANNOTATIONS {
         annotations.remove(LAST_APPLIED);
     }

@@ -59,8 +59,8 @@ struct Compare<'a> {
     schema: &'a Schema,
 }
 
-/// The items of both sides that go by one name. More than one on a side is a duplicate, which ownership cannot tell
-/// apart and takes as one value.
+/// The items of both sides that go by one name. More than one on a side is a duplicate, which
+/// ownership cannot tell apart and takes as one value.
 #[derive(Default)]
 struct Pair<'a> {
     left: Vec<&'a Value>,
@@ -74,7 +74,10 @@ impl<'a> Compare<'a> {
         let below = match shape {
             Shape::Leaf => return (Diff::default(), leaf(left, right)),
             Shape::Struct(_) | Shape::Map(_) => {
-                let (left_map, right_map) = (left.and_then(Value::as_object), right.and_then(Value::as_object));
+                let (left_map, right_map) = (
+                    left.and_then(Value::as_object),
+                    right.and_then(Value::as_object),
+                );
                 if left_map.is_none_or(Map::is_empty) && right_map.is_none_or(Map::is_empty) {
                     return (Diff::default(), leaf(left, right));
                 }
@@ -103,9 +106,14 @@ impl<'a> Compare<'a> {
         right: Option<&'a Map<String, Value>>,
     ) -> Diff<'a> {
         let mut diff = Diff::default();
-        let both =
-            left.into_iter().flatten().map(|(name, value)| (name, Some(value), right.and_then(|map| map.get(name))));
-        let new = right.into_iter().flatten().filter(|(name, _)| left.is_none_or(|map| !map.contains_key(*name)));
+        let both = left
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name, Some(value), right.and_then(|map| map.get(name))));
+        let new = right
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| left.is_none_or(|map| !map.contains_key(*name)));
         for (name, left, right) in both.chain(new.map(|(name, value)| (name, None, Some(value)))) {
             if shape.skips(name) {
                 continue;
@@ -123,10 +131,14 @@ impl<'a> Compare<'a> {
         let element = |item| items.element(self.schema, item).ok();
         let mut pairs: BTreeMap<Element<'a>, Pair<'a>> = BTreeMap::new();
         for item in left {
-            element(item).into_iter().for_each(|element| pairs.entry(element).or_default().left.push(item));
+            element(item)
+                .into_iter()
+                .for_each(|element| pairs.entry(element).or_default().left.push(item));
         }
         for item in right {
-            element(item).into_iter().for_each(|element| pairs.entry(element).or_default().right.push(item));
+            element(item)
+                .into_iter()
+                .for_each(|element| pairs.entry(element).or_default().right.push(item));
         }
         let mut diff = Diff::default();
         for (element, pair) in pairs {

@@ -1,7 +1,7 @@
 //! Sets of paths into an object, and their JSON form, FieldsV1.
 //!
-//! A set is a tree with sorted branches. Names are borrowed from the objects and the managedFields they come from,
-//! so that computing a set copies nothing.
+//! A set is a tree with sorted branches. Names are borrowed from the objects and the managedFields
+//! they come from, so that computing a set copies nothing.
 
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -50,7 +50,11 @@ impl<'a> Set<'a> {
         if !member && below.is_empty() {
             return;
         }
-        let node = Node { element, member, below };
+        let node = Node {
+            element,
+            member,
+            below,
+        };
         if self.0.last().is_none_or(|last| last.element < node.element) {
             return self.0.push(node);
         }
@@ -115,32 +119,50 @@ impl<'a> Set<'a> {
     pub fn intersection(self, other: &Set<'_>) -> Set<'a> {
         self.filter_map(other, |mut node, other| {
             node.member &= other.is_some_and(|other| other.member);
-            node.below = other.map_or_else(Set::default, |other| node.below.intersection(&other.below));
+            node.below =
+                other.map_or_else(Set::default, |other| node.below.intersection(&other.below));
             node
         })
     }
 
-    /// Change each node by its counterpart in another set, walking both in order, and drop what becomes empty.
-    fn filter_map(self, other: &Set<'_>, change: impl Fn(Node<'a>, Option<&Node<'_>>) -> Node<'a>) -> Set<'a> {
+    /// Change each node by its counterpart in another set, walking both in order, and drop what
+    /// becomes empty.
+    fn filter_map(
+        self,
+        other: &Set<'_>,
+        change: impl Fn(Node<'a>, Option<&Node<'_>>) -> Node<'a>,
+    ) -> Set<'a> {
         let mut others = other.0.iter().peekable();
         let changed = self.0.into_iter().map(|node| {
-            while others.next_if(|other| other.element < node.element).is_some() {}
-            let counterpart = others.peek().filter(|other| other.element == node.element).copied();
+            while others
+                .next_if(|other| other.element < node.element)
+                .is_some()
+            {}
+            let counterpart = others
+                .peek()
+                .filter(|other| other.element == node.element)
+                .copied();
             change(node, counterpart)
         });
-        Set(changed.filter(|node| node.member || !node.below.is_empty()).collect())
+        Set(changed
+            .filter(|node| node.member || !node.below.is_empty())
+            .collect())
     }
 
     /// Without the fields at the top that have these names, and all that is below them.
     pub fn without(mut self, names: &[&str]) -> Set<'a> {
-        self.0.retain(|node| !matches!(&node.element, Element::Field(name) if names.contains(&name.as_ref())));
+        self.0.retain(
+            |node| !matches!(&node.element, Element::Field(name) if names.contains(&name.as_ref())),
+        );
         self
     }
 
     /// Change the set at one field of the top.
     pub fn map_field(mut self, name: &str, change: impl FnOnce(Set<'a>) -> Set<'a>) -> Set<'a> {
-        if let Some(node) =
-            self.0.iter_mut().find(|node| matches!(&node.element, Element::Field(field) if field == name))
+        if let Some(node) = self
+            .0
+            .iter_mut()
+            .find(|node| matches!(&node.element, Element::Field(field) if field == name))
         {
             node.member = false;
             node.below = change(std::mem::take(&mut node.below));
@@ -181,9 +203,16 @@ impl<'a> Set<'a> {
         let below = self.0.iter().map(|node| {
             // A path that has nothing below it needs no dot.
             let with_self = node.member && !node.below.is_empty();
-            (node.element.to_key(), Value::Object(node.below.to_map(with_self)))
+            (
+                node.element.to_key(),
+                Value::Object(node.below.to_map(with_self)),
+            )
         });
-        with_self.then(|| (".".to_owned(), Value::Object(Map::new()))).into_iter().chain(below).collect()
+        with_self
+            .then(|| (".".to_owned(), Value::Object(Map::new())))
+            .into_iter()
+            .chain(below)
+            .collect()
     }
 
     /// Read FieldsV1. Steps of a kind that is not known are left out.
@@ -193,7 +222,9 @@ impl<'a> Set<'a> {
             if key == "." {
                 continue;
             }
-            let Some(element) = Element::from_key(key)? else { continue };
+            let Some(element) = Element::from_key(key)? else {
+                continue;
+            };
             let below = Set::from_json(value)?;
             let member = below.is_empty() || value.get(".").is_some();
             set.insert(element, member, below);
@@ -213,7 +244,9 @@ impl<'a> Element<'a> {
             Self::Value(value) => format!("v:{value}"),
             Self::Index(index) => format!("i:{index}"),
             Self::Key(keys) => {
-                let map = keys.iter().map(|(name, value)| (name.clone().into_owned(), value.clone().into_owned()));
+                let map = keys
+                    .iter()
+                    .map(|(name, value)| (name.clone().into_owned(), value.clone().into_owned()));
                 format!("k:{}", Value::Object(map.collect()))
             }
         }
@@ -231,8 +264,10 @@ impl<'a> Element<'a> {
             "i:" => Some(Self::Index(rest.parse().ok()?)),
             "k:" => {
                 let map: Map<String, Value> = serde_json::from_str(rest).ok()?;
-                let mut keys: Vec<KeyValue<'a>> =
-                    map.into_iter().map(|(k, v)| (Cow::Owned(k), Cow::Owned(v))).collect();
+                let mut keys: Vec<KeyValue<'a>> = map
+                    .into_iter()
+                    .map(|(k, v)| (Cow::Owned(k), Cow::Owned(v)))
+                    .collect();
                 keys.sort_by(|a, b| a.0.cmp(&b.0));
                 Some(Self::Key(keys))
             }
@@ -253,7 +288,10 @@ impl fmt::Display for Element<'_> {
             Self::Value(value) => write!(f, "[={value}]"),
             Self::Index(index) => write!(f, "[{index}]"),
             Self::Key(keys) => {
-                let keys: Vec<String> = keys.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let keys: Vec<String> = keys
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
                 write!(f, "[{}]", keys.join(","))
             }
         }
@@ -298,8 +336,13 @@ impl PartialEq for Element<'_> {
 impl Eq for Element<'_> {}
 
 fn compare_keys(a: &[KeyValue<'_>], b: &[KeyValue<'_>]) -> Ordering {
-    let pairs = a.iter().zip(b).map(|(a, b)| a.0.cmp(&b.0).then_with(|| compare_values(&a.1, &b.1)));
-    pairs.fold(Ordering::Equal, Ordering::then).then(a.len().cmp(&b.len()))
+    let pairs = a
+        .iter()
+        .zip(b)
+        .map(|(a, b)| a.0.cmp(&b.0).then_with(|| compare_values(&a.1, &b.1)));
+    pairs
+        .fold(Ordering::Equal, Ordering::then)
+        .then(a.len().cmp(&b.len()))
 }
 
 /// Numbers first and by size, so that 1 and 1.0 are one key, then text, booleans, the rest.
@@ -317,9 +360,14 @@ fn compare_values(a: &Value, b: &Value) -> Ordering {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
         (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
             (Some(a), Some(b)) => a.cmp(&b),
-            _ => a.as_f64().unwrap_or_default().total_cmp(&b.as_f64().unwrap_or_default()),
+            _ => a
+                .as_f64()
+                .unwrap_or_default()
+                .total_cmp(&b.as_f64().unwrap_or_default()),
         },
-        (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) => a.to_string().cmp(&b.to_string()),
+        (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) => {
+            a.to_string().cmp(&b.to_string())
+        }
         _ => rank(a).cmp(&rank(b)),
     }
 }

@@ -21,18 +21,28 @@ fn fields<'a>(schema: &'a Schema, shape: Shape<'a>, value: &'a Value) -> (Set<'a
                 let member = shape.member(schema, name);
                 let (below, leaf) = fields(schema, member.shape, value);
                 let bare = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-                set.insert(Element::field(name), leaf || bare || !member.declared, below);
+                set.insert(
+                    Element::field(name),
+                    leaf || bare || !member.declared,
+                    below,
+                );
             }
         }
         (Shape::List(items), Value::Array(list)) => {
             let mut seen: BTreeMap<Element<'a>, (&Value, bool)> = BTreeMap::new();
             for item in list {
                 if let Ok(element) = items.element(schema, item) {
-                    seen.entry(element).and_modify(|(_, twice)| *twice = true).or_insert((item, false));
+                    seen.entry(element)
+                        .and_modify(|(_, twice)| *twice = true)
+                        .or_insert((item, false));
                 }
             }
             for (element, (item, twice)) in seen {
-                let below = if twice { Set::default() } else { fields(schema, items.shape(schema), item).0 };
+                let below = if twice {
+                    Set::default()
+                } else {
+                    fields(schema, items.shape(schema), item).0
+                };
                 set.insert(element, true, below);
             }
         }
@@ -41,8 +51,8 @@ fn fields<'a>(schema: &'a Schema, shape: Shape<'a>, value: &'a Value) -> (Set<'a
     (set, false)
 }
 
-/// A set in which every struct field that has something below it is in the set itself, so that removing all parts
-/// of a struct removes the struct.
+/// A set in which every struct field that has something below it is in the set itself, so that
+/// removing all parts of a struct removes the struct.
 pub fn with_parents<'a>(schema: &'a Schema, shape: Shape<'a>, set: Set<'a>) -> Set<'a> {
     set.map(|mut node| {
         let below = match (&node.element, shape) {
@@ -59,17 +69,22 @@ pub fn with_parents<'a>(schema: &'a Schema, shape: Shape<'a>, set: Set<'a>) -> S
     })
 }
 
-/// A set from a time when a field may have been granular that is atomic now: its parts are one value now.
+/// A set from a time when a field may have been granular that is atomic now: its parts are one
+/// value now.
 pub fn reconcile<'a>(schema: &'a Schema, shape: Shape<'a>, set: Set<'a>) -> Set<'a> {
     set.map(|mut node| {
         let below = match (&node.element, shape) {
-            (Element::Field(name), Shape::Struct(ty)) if ty.field(schema, name).is_none() => return node,
+            (Element::Field(name), Shape::Struct(ty)) if ty.field(schema, name).is_none() => {
+                return node;
+            }
             (Element::Field(name), _) => shape.member(schema, name).shape,
             (Element::Key(_), Shape::List(items)) => items.shape(schema),
             _ => return node,
         };
         match below {
-            Shape::Leaf if !node.below.is_empty() => (node.member, node.below) = (true, Set::default()),
+            Shape::Leaf if !node.below.is_empty() => {
+                (node.member, node.below) = (true, Set::default())
+            }
             below => node.below = reconcile(schema, below, node.below),
         }
         node
@@ -85,7 +100,8 @@ pub fn remove(schema: &Schema, shape: Shape<'_>, value: &Value, gone: &Set<'_>) 
     };
     match (shape, value) {
         (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
-            // What has lost all its parts and was not to go itself is null, which means absent to all but ownership.
+            // What has lost all its parts and was not to go itself is null, which means absent to
+            // all but ownership.
             let kept = map.iter().filter_map(|(name, value)| {
                 let element = Element::field(name);
                 let kept = part(shape.member(schema, name).shape, &element, value);
@@ -119,21 +135,36 @@ pub fn merge<'a>(
     match shape {
         Shape::Leaf => whole(),
         Shape::Struct(_) | Shape::Map(_) => {
-            let (left, right) = (live.and_then(Value::as_object), applied.and_then(Value::as_object));
+            let (left, right) = (
+                live.and_then(Value::as_object),
+                applied.and_then(Value::as_object),
+            );
             if left.is_none_or(Map::is_empty) && right.is_none_or(Map::is_empty) {
                 return whole();
             }
-            let names: BTreeSet<&String> = left.into_iter().chain(right).flat_map(Map::keys).collect();
-            let members = names.into_iter().filter(|name| !shape.skips(name)).filter_map(|name| {
-                let value = |map: Option<&'a Map<String, Value>>| map.and_then(|map| map.get(name));
-                let member = shape.member(schema, name).shape;
-                Some((name.clone(), merge(schema, member, value(left), value(right))?))
-            });
+            let names: BTreeSet<&String> =
+                left.into_iter().chain(right).flat_map(Map::keys).collect();
+            let members = names
+                .into_iter()
+                .filter(|name| !shape.skips(name))
+                .filter_map(|name| {
+                    let value =
+                        |map: Option<&'a Map<String, Value>>| map.and_then(|map| map.get(name));
+                    let member = shape.member(schema, name).shape;
+                    Some((
+                        name.clone(),
+                        merge(schema, member, value(left), value(right))?,
+                    ))
+                });
             let members: Map<_, _> = members.collect();
             (!members.is_empty()).then_some(Value::Object(members))
         }
         Shape::List(items) => {
-            let list = |value: Option<&'a Value>| value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            let list = |value: Option<&'a Value>| {
+                value
+                    .and_then(Value::as_array)
+                    .map_or(&[][..], Vec::as_slice)
+            };
             let (left, right) = (list(live), list(applied));
             if left.is_empty() && right.is_empty() {
                 return whole();
@@ -143,8 +174,8 @@ pub fn merge<'a>(
     }
 }
 
-/// Two lists on their way to become one. The applied items keep their order; live items that are not applied stay
-/// where they are among those that are.
+/// Two lists on their way to become one. The applied items keep their order; live items that are
+/// not applied stay where they are among those that are.
 struct Lists<'a> {
     schema: &'a Schema,
     shape: Shape<'a>,
@@ -157,22 +188,40 @@ struct Lists<'a> {
 
 impl<'a> Lists<'a> {
     fn new(schema: &'a Schema, items: Items<'a>, left: &'a [Value], right: &'a [Value]) -> Self {
-        let left: Vec<_> = left.iter().map(|item| (items.element(schema, item).ok(), item)).collect();
-        let right: Vec<_> = right.iter().filter_map(|item| Some((items.element(schema, item).ok()?, item))).collect();
+        let left: Vec<_> = left
+            .iter()
+            .map(|item| (items.element(schema, item).ok(), item))
+            .collect();
+        let right: Vec<_> = right
+            .iter()
+            .filter_map(|item| Some((items.element(schema, item).ok()?, item)))
+            .collect();
         let mut live = BTreeMap::new();
         for (element, item) in &left {
             if let Some(element) = element {
-                live.entry(element.clone()).and_modify(|item| *item = None).or_insert(Some(*item));
+                live.entry(element.clone())
+                    .and_modify(|item| *item = None)
+                    .or_insert(Some(*item));
             }
         }
         let applied = right.iter().map(|(element, _)| element.clone()).collect();
-        Self { schema, shape: items.shape(schema), left, right, live, applied }
+        Self {
+            schema,
+            shape: items.shape(schema),
+            left,
+            right,
+            live,
+            applied,
+        }
     }
 
     fn merge(self) -> Vec<Value> {
         let mut merged = Vec::with_capacity(self.left.len().max(self.right.len()));
-        let mut shared =
-            self.right.iter().map(|(element, _)| element).filter(|element| self.live.contains_key(element));
+        let mut shared = self
+            .right
+            .iter()
+            .map(|(element, _)| element)
+            .filter(|element| self.live.contains_key(element));
         let mut next_shared = shared.next();
         let mut done = BTreeSet::new();
         let (mut left, mut right) = (self.left.iter().peekable(), self.right.iter().peekable());

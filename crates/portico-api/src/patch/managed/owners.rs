@@ -49,7 +49,12 @@ impl Manager<'_> {
 
 impl<'a> Entries<'a> {
     /// Read managedFields; `None` if they are malformed.
-    pub fn decode(schema: &'a Schema, shape: Shape<'a>, api_version: &str, managed: Option<&'a Value>) -> Option<Self> {
+    pub fn decode(
+        schema: &'a Schema,
+        shape: Shape<'a>,
+        api_version: &str,
+        managed: Option<&'a Value>,
+    ) -> Option<Self> {
         let mut entries = Self::default();
         for value in managed.and_then(Value::as_array).into_iter().flatten() {
             let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -69,7 +74,11 @@ impl<'a> Entries<'a> {
             if text("apiVersion") != api_version {
                 continue;
             }
-            let manager = Manager { name: text("manager").into(), applies, subresource: text("subresource").into() };
+            let manager = Manager {
+                name: text("manager").into(),
+                applies,
+                subresource: text("subresource").into(),
+            };
             entries.change(manager, |entry| {
                 entry.time = value.get("time").and_then(Value::as_str).map(Cow::Borrowed);
                 entry.set = reconcile(schema, shape, set);
@@ -87,7 +96,11 @@ impl<'a> Entries<'a> {
                 .then_with(|| a.manager.name.cmp(&b.manager.name))
                 .then_with(|| a.manager.cmp(&b.manager))
         });
-        let entries: Vec<Value> = self.0.iter().map(|entry| entry.encode(api_version)).collect();
+        let entries: Vec<Value> = self
+            .0
+            .iter()
+            .map(|entry| entry.encode(api_version))
+            .collect();
         (!entries.is_empty()).then_some(Value::Array(entries))
     }
 
@@ -100,14 +113,22 @@ impl<'a> Entries<'a> {
         if let Some(entry) = self.0.iter_mut().find(|entry| entry.manager == manager) {
             return change(entry);
         }
-        let mut entry = Entry { manager, time: None, set: Set::default() };
+        let mut entry = Entry {
+            manager,
+            time: None,
+            set: Set::default(),
+        };
         change(&mut entry);
         self.0.push(entry);
     }
 
     /// Take fields from all managers, but for one.
     pub fn take(&mut self, fields: &Set<'_>, except: Option<&Manager<'_>>) {
-        for entry in self.0.iter_mut().filter(|entry| Some(&entry.manager) != except) {
+        for entry in self
+            .0
+            .iter_mut()
+            .filter(|entry| Some(&entry.manager) != except)
+        {
             entry.set = std::mem::take(&mut entry.set).difference(fields);
         }
     }
@@ -123,12 +144,17 @@ impl<'a> Entries<'a> {
         if updaters <= MOST_UPDATERS {
             return;
         }
-        let (mut updates, applies): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.0).into_iter().partition(|entry| !entry.manager.applies);
+        let (mut updates, applies): (Vec<_>, Vec<_>) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|entry| !entry.manager.applies);
         self.0 = applies;
         updates.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| a.manager.cmp(&b.manager)));
         let rest = updates.split_off(updates.len() - MOST_UPDATERS + 1);
-        let ancient = Manager { name: ANCIENT.into(), applies: false, subresource: "".into() };
+        let ancient = Manager {
+            name: ANCIENT.into(),
+            applies: false,
+            subresource: "".into(),
+        };
         let (mut time, mut set) = (None, Set::default());
         for old in updates {
             time = old.time;
@@ -151,7 +177,14 @@ impl Entry<'_> {
             }
         };
         put("manager", &self.manager.name);
-        put("operation", if self.manager.applies { "Apply" } else { "Update" });
+        put(
+            "operation",
+            if self.manager.applies {
+                "Apply"
+            } else {
+                "Update"
+            },
+        );
         put("apiVersion", api_version);
         put("time", self.time.as_deref().unwrap_or_default());
         put("fieldsType", "FieldsV1");

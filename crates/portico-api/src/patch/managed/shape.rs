@@ -1,4 +1,5 @@
-//! How field ownership sees the schema: what is one value, what has parts, and what the parts are called.
+//! How field ownership sees the schema: what is one value, what has parts, and what the parts are
+//! called.
 
 use super::fieldset::Element;
 use crate::codec;
@@ -27,7 +28,10 @@ pub struct Items<'a> {
 impl<'a> Shape<'a> {
     pub fn of_type(schema: &'a Schema, ty: &'a Type) -> Self {
         match ty {
-            Type::Object(name) => schema.get(name).filter(|ty| !ty.atomic).map_or(Self::Leaf, Self::Struct),
+            Type::Object(name) => schema
+                .get(name)
+                .filter(|ty| !ty.atomic)
+                .map_or(Self::Leaf, Self::Struct),
             Type::Map(item) => Self::Map(item),
             _ => Self::Leaf,
         }
@@ -35,21 +39,37 @@ impl<'a> Shape<'a> {
 
     pub fn of_field(schema: &'a Schema, field: &'a Field) -> Self {
         match &field.ty {
-            Type::List(ty) if field.list != ListKind::Atomic => Self::List(Items { ty, kind: &field.list }),
+            Type::List(ty) if field.list != ListKind::Atomic => Self::List(Items {
+                ty,
+                kind: &field.list,
+            }),
             _ if field.atomic_map => Self::Leaf,
             ty => Self::of_type(schema, ty),
         }
     }
 
-    /// The shape of what stands under a name. `declared` is false for the keys of a map, which own themselves.
+    /// The shape of what stands under a name. `declared` is false for the keys of a map, which own
+    /// themselves.
     pub fn member(self, schema: &'a Schema, name: &str) -> Member<'a> {
         match self {
             Self::Struct(ty) => match ty.field(schema, name) {
-                Some(field) => Member { shape: Self::of_field(schema, field), declared: true },
-                None => Member { shape: Self::Leaf, declared: false },
+                Some(field) => Member {
+                    shape: Self::of_field(schema, field),
+                    declared: true,
+                },
+                None => Member {
+                    shape: Self::Leaf,
+                    declared: false,
+                },
             },
-            Self::Map(ty) => Member { shape: Self::of_type(schema, ty), declared: false },
-            Self::Leaf | Self::List(_) => Member { shape: Self::Leaf, declared: false },
+            Self::Map(ty) => Member {
+                shape: Self::of_type(schema, ty),
+                declared: false,
+            },
+            Self::Leaf | Self::List(_) => Member {
+                shape: Self::Leaf,
+                declared: false,
+            },
         }
     }
 
@@ -74,27 +94,43 @@ impl<'a> Items<'a> {
         match self.kind {
             ListKind::Map(keys) => self.keyed(schema, keys, item),
             ListKind::Set | ListKind::Atomic => match item {
-                Value::Object(_) => Err("associative list without keys has an element that's a map type".into()),
-                Value::Array(_) => Err("not supported: associative list with lists as elements".into()),
-                Value::Null => Err("associative list without keys has an element that's an explicit null".into()),
+                Value::Object(_) => {
+                    Err("associative list without keys has an element that's a map type".into())
+                }
+                Value::Array(_) => {
+                    Err("not supported: associative list with lists as elements".into())
+                }
+                Value::Null => Err(
+                    "associative list without keys has an element that's an explicit null".into(),
+                ),
                 scalar => Ok(Element::Value(Cow::Borrowed(scalar))),
             },
         }
     }
 
-    fn keyed(self, schema: &'a Schema, names: &'a [String], item: &'a Value) -> Result<Element<'a>, String> {
+    fn keyed(
+        self,
+        schema: &'a Schema,
+        names: &'a [String],
+        item: &'a Value,
+    ) -> Result<Element<'a>, String> {
         let Value::Object(map) = item else {
             return Err("associative list with keys may not have non-map elements".into());
         };
         let mut keys: Vec<_> = names
             .iter()
             .filter_map(|name| {
-                let value = map.get(name).map(Cow::Borrowed).or_else(|| self.key_default(schema, name))?;
+                let value = map
+                    .get(name)
+                    .map(Cow::Borrowed)
+                    .or_else(|| self.key_default(schema, name))?;
                 Some((Cow::Borrowed(name.as_str()), value))
             })
             .collect();
         if keys.is_empty() {
-            return Err(format!("associative list with keys has an element that omits all key fields {names:?}"));
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields {names:?}"
+            ));
         }
         keys.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(Element::Key(keys))
@@ -102,7 +138,9 @@ impl<'a> Items<'a> {
 
     /// What an absent key means: its default, or zero where it would always be written.
     fn key_default(self, schema: &'a Schema, name: &str) -> Option<Cow<'a, Value>> {
-        let Type::Object(ty) = self.ty else { return None };
+        let Type::Object(ty) = self.ty else {
+            return None;
+        };
         let field = schema.get(ty)?.field(schema, name)?;
         match (&field.default, field.presence) {
             (Some(default), _) => Some(Cow::Borrowed(default)),
@@ -114,7 +152,9 @@ impl<'a> Items<'a> {
 
 /// An object of a type with nothing in it: what a new object is compared with.
 pub fn empty(schema: &Schema, ty: &TypeDef) -> Value {
-    codec::conform(schema, &ty.name, Value::Null).map(|(empty, _)| empty).unwrap_or_default()
+    codec::conform(schema, &ty.name, Value::Null)
+        .map(|(empty, _)| empty)
+        .unwrap_or_default()
 }
 
 fn zero(ty: &Type) -> Option<Value> {

@@ -8,7 +8,14 @@ mod applying;
 mod updating;
 
 fn owners<'a>(manager: &'a str, now: &'a str) -> Owners<'a> {
-    Owners { schema: schema(), type_name: "Service", api_version: "v1", manager, subresource: "", now }
+    Owners {
+        schema: schema(),
+        type_name: "Service",
+        api_version: "v1",
+        manager,
+        subresource: "",
+        now,
+    }
 }
 
 /// A Service as it is stored: with what is always written.
@@ -38,14 +45,22 @@ fn update(manager: &str, now: &str, live: &Value, change: impl FnOnce(&mut Value
 /// The fields of a manager, or null.
 fn owned(object: &Value, manager: &str, operation: &str) -> Value {
     let entries = object::items(object, "metadata.managedFields");
-    let entry = entries.iter().find(|entry| entry["manager"] == manager && entry["operation"] == operation);
+    let entry = entries
+        .iter()
+        .find(|entry| entry["manager"] == manager && entry["operation"] == operation);
     entry.map_or(Value::Null, |entry| entry["fieldsV1"].clone())
 }
 
 fn managers(object: &Value) -> Vec<(&str, &str, &str)> {
     object::items(object, "metadata.managedFields")
         .iter()
-        .map(|entry| (object::text(entry, "manager"), object::text(entry, "operation"), object::text(entry, "time")))
+        .map(|entry| {
+            (
+                object::text(entry, "manager"),
+                object::text(entry, "operation"),
+                object::text(entry, "time"),
+            )
+        })
         .collect()
 }
 
@@ -61,7 +76,10 @@ fn the_manager_is_named_by_parameter_or_agent() {
         assert_eq!(manager_name(parameter, agent), expected);
     }
     assert_eq!(manager_name("", &"é".repeat(100)).len(), 128);
-    assert_eq!(manager_name("", &format!("x{}", "é".repeat(100))).len(), 127);
+    assert_eq!(
+        manager_name("", &format!("x{}", "é".repeat(100))).len(),
+        127
+    );
 }
 
 #[test]

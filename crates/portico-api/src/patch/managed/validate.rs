@@ -8,7 +8,11 @@ use std::collections::BTreeSet;
 
 /// Everything that is wrong, each with its path.
 pub fn problems(schema: &Schema, type_name: &str, object: &Value) -> Vec<String> {
-    let mut check = Check { schema, path: String::new(), found: Vec::new() };
+    let mut check = Check {
+        schema,
+        path: String::new(),
+        found: Vec::new(),
+    };
     check.object(type_name, object);
     check.found
 }
@@ -22,7 +26,8 @@ struct Check<'a> {
 impl<'a> Check<'a> {
     fn report(&mut self, problem: impl AsRef<str>) {
         let separator = if self.path.is_empty() { "" } else { ": " };
-        self.found.push(format!("{}{separator}{}", self.path, problem.as_ref()));
+        self.found
+            .push(format!("{}{separator}{}", self.path, problem.as_ref()));
     }
 
     fn below(&mut self, element: &str, check: impl FnOnce(&mut Self)) {
@@ -58,7 +63,9 @@ impl<'a> Check<'a> {
     }
 
     fn distinct_items(&mut self, field: &'a Field, ty: &'a Type, list: &'a [Value]) {
-        let Shape::List(items) = Shape::of_field(self.schema, field) else { return };
+        let Shape::List(items) = Shape::of_field(self.schema, field) else {
+            return;
+        };
         let mut seen: BTreeSet<Element<'a>> = BTreeSet::new();
         for (index, item) in list.iter().enumerate() {
             match items.element(self.schema, item) {

@@ -1,8 +1,9 @@
 //! Lists in a strategic merge patch: merging by key or by value, and the order of the result.
 //!
-//! The order: items that the patch names stand in the order of the patch (or of `$setElementOrder`), all others in
-//! the order they had. Where the two meet, an item that only the object has goes before the first patch item that
-//! followed it in the object; patch items that are new come as early as that allows.
+//! The order: items that the patch names stand in the order of the patch (or of
+//! `$setElementOrder`), all others in the order they had. Where the two meet, an item that only the
+//! object has goes before the first patch item that followed it in the object; patch items that are
+//! new come as early as that allows.
 
 use super::*;
 use std::collections::{HashMap, HashSet};
@@ -18,7 +19,10 @@ impl<'s> Merge<'s> {
         deletes: bool,
     ) -> Result<Vec<Value>> {
         let Type::List(item) = &field.ty else {
-            return Err(bad(format!("expected slice or array type for the json field {:?}", field.name)));
+            return Err(bad(format!(
+                "expected slice or array type for the json field {:?}",
+                field.name
+            )));
         };
         if field.patch.is_none() && !deletes {
             return Ok(patch);
@@ -27,9 +31,16 @@ impl<'s> Merge<'s> {
             return Ok(original);
         }
         if !of_maps(&[&original, &patch])? {
-            return Ok(if deletes { delete_values(original, &patch) } else { merge_values(original, patch) });
+            return Ok(if deletes {
+                delete_values(original, &patch)
+            } else {
+                merge_values(original, patch)
+            });
         }
-        let key = field.patch.as_ref().and_then(|strategy| strategy.key.as_deref());
+        let key = field
+            .patch
+            .as_ref()
+            .and_then(|strategy| strategy.key.as_deref());
         let key = key.ok_or_else(|| bad("cannot merge lists without merge key"))?;
         self.keyed(original, patch, key, self.struct_of(item))
     }
@@ -41,7 +52,9 @@ impl<'s> Merge<'s> {
         key: &str,
         of: Option<&'s TypeDef>,
     ) -> Result<Vec<Value>> {
-        let (special, mut patch): (Vec<_>, Vec<_>) = patch.into_iter().partition(|item| item.get(DIRECTIVE).is_some());
+        let (special, mut patch): (Vec<_>, Vec<_>) = patch
+            .into_iter()
+            .partition(|item| item.get(DIRECTIVE).is_some());
         if run_directives(&mut original, &special, key)? {
             original = std::mem::take(&mut patch);
         }
@@ -61,30 +74,43 @@ impl<'s> Merge<'s> {
     ) -> Result<Vec<Value>> {
         let mut places = HashMap::new();
         for (place, item) in original.iter().enumerate() {
-            places.entry(key_of(item, Some(key))?.clone()).or_insert(place);
+            places
+                .entry(key_of(item, Some(key))?.clone())
+                .or_insert(place);
         }
         for item in patch {
             let value = key_of(&item, Some(key))?.clone();
             let place = *places.entry(value).or_insert(original.len());
             match (original.get_mut(place), item) {
-                (Some(Value::Object(present)), Value::Object(item)) => self.maps(present, item, of)?,
+                (Some(Value::Object(present)), Value::Object(item)) => {
+                    self.maps(present, item, of)?
+                }
                 (_, item) => original.push(item),
             }
         }
         Ok(original)
     }
 
-    /// Lists that the patch orders with `$setElementOrder/name`. They are done here and taken out of the patch.
+    /// Lists that the patch orders with `$setElementOrder/name`. They are done here and taken out
+    /// of the patch.
     pub(super) fn ordered_lists(
         &self,
         original: &mut Map<String, Value>,
         patch: &mut Map<String, Value>,
         of: Option<&'s TypeDef>,
     ) -> Result<()> {
-        let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(ELEMENT_ORDER)).cloned().collect();
+        let directives: Vec<String> = patch
+            .keys()
+            .filter(|key| key.starts_with(ELEMENT_ORDER))
+            .cloned()
+            .collect();
         for directive in directives {
-            let name = directive.strip_prefix("$setElementOrder/").ok_or_else(bad_element_order)?;
-            let Some(Value::Array(order)) = patch.remove(&directive) else { return Err(bad_element_order()) };
+            let name = directive
+                .strip_prefix("$setElementOrder/")
+                .ok_or_else(bad_element_order)?;
+            let Some(Value::Array(order)) = patch.remove(&directive) else {
+                return Err(bad_element_order());
+            };
             let (present, wanted) = (list(original.remove(name))?, list(patch.remove(name))?);
             if present.is_none() && wanted.is_none() {
                 continue;
@@ -102,7 +128,10 @@ impl<'s> Merge<'s> {
         order: &[Value],
         field: &'s Field,
     ) -> Result<Vec<Value>> {
-        let key = field.patch.as_ref().and_then(|strategy| strategy.key.as_deref());
+        let key = field
+            .patch
+            .as_ref()
+            .and_then(|strategy| strategy.key.as_deref());
         check_order(wanted.as_deref().unwrap_or_default(), order, key)?;
         let server_order = keys(present.as_deref().unwrap_or_default(), key)?;
         let merged = match (present, wanted) {
@@ -125,11 +154,16 @@ fn list(value: Option<Value>) -> Result<Option<Vec<Value>>> {
 /// Whether the items are maps. They must all be of one kind, and none may be a list.
 fn of_maps(lists: &[&[Value]]) -> Result<bool> {
     let mut items = lists.iter().copied().flatten();
-    let Some(first) = items.next() else { return Err(bad("no elements in any of the given slices")) };
+    let Some(first) = items.next() else {
+        return Err(bad("no elements in any of the given slices"));
+    };
     if first.is_array() {
         return Err(does_not_apply());
     }
-    if first.is_null() || items.any(|item| discriminant(item) != discriminant(first) || item.is_f64() != first.is_f64())
+    if first.is_null()
+        || items.any(|item| {
+            discriminant(item) != discriminant(first) || item.is_f64() != first.is_f64()
+        })
     {
         return Err(bad("list element types are not identical"));
     }
@@ -139,9 +173,16 @@ fn of_maps(lists: &[&[Value]]) -> Result<bool> {
 /// What an item is known by: its merge key, or itself.
 fn key_of<'v>(item: &'v Value, key: Option<&str>) -> Result<&'v Value> {
     let Some(key) = key else { return Ok(item) };
-    let map =
-        item.as_object().ok_or_else(|| bad(format!("expected a map with the merge key {key}, but received {item}")))?;
-    map.get(key).ok_or_else(|| bad(format!("map: {item} does not contain declared merge key: {key}")))
+    let map = item.as_object().ok_or_else(|| {
+        bad(format!(
+            "expected a map with the merge key {key}, but received {item}"
+        ))
+    })?;
+    map.get(key).ok_or_else(|| {
+        bad(format!(
+            "map: {item} does not contain declared merge key: {key}"
+        ))
+    })
 }
 
 /// Where each key stands first.
@@ -180,11 +221,20 @@ fn delete_values(mut original: Vec<Value>, gone: &[Value]) -> Vec<Value> {
 
 fn merge_values(original: Vec<Value>, patch: Vec<Value>) -> Vec<Value> {
     let place = |items: &[Value]| -> HashMap<Value, usize> {
-        items.iter().enumerate().rev().map(|(place, item)| (item.clone(), place)).collect()
+        items
+            .iter()
+            .enumerate()
+            .rev()
+            .map(|(place, item)| (item.clone(), place))
+            .collect()
     };
     let (patch_order, server_order) = (place(&patch), place(&original));
     let mut seen = HashSet::new();
-    let merged = original.into_iter().chain(patch).filter(|item| seen.insert(item.clone())).collect();
+    let merged = original
+        .into_iter()
+        .chain(patch)
+        .filter(|item| seen.insert(item.clone()))
+        .collect();
     interleave(merged, &patch_order, &server_order, |item| Some(item))
 }
 
@@ -197,19 +247,25 @@ fn in_order(
     for item in &merged {
         key_of(item, key)?;
     }
-    Ok(interleave(merged, patch_order, server_order, |item| key_of(item, key).ok()))
+    Ok(interleave(merged, patch_order, server_order, |item| {
+        key_of(item, key).ok()
+    }))
 }
 
-/// Split the merged items into those of the patch and those of the object alone, sort both, and join them.
+/// Split the merged items into those of the patch and those of the object alone, sort both, and
+/// join them.
 fn interleave(
     merged: Vec<Value>,
     patch_order: &HashMap<Value, usize>,
     server_order: &HashMap<Value, usize>,
     key_of: impl Fn(&Value) -> Option<&Value>,
 ) -> Vec<Value> {
-    let place = |order: &HashMap<Value, usize>, item: &Value| key_of(item).and_then(|key| order.get(key)).copied();
-    let (mut ours, mut theirs): (Vec<_>, Vec<_>) =
-        merged.into_iter().partition(|item| place(patch_order, item).is_some());
+    let place = |order: &HashMap<Value, usize>, item: &Value| {
+        key_of(item).and_then(|key| order.get(key)).copied()
+    };
+    let (mut ours, mut theirs): (Vec<_>, Vec<_>) = merged
+        .into_iter()
+        .partition(|item| place(patch_order, item).is_some());
     ours.sort_by_key(|item| place(patch_order, item));
     theirs.sort_by_key(|item| place(server_order, item));
 
@@ -217,9 +273,10 @@ fn interleave(
     let mut theirs = theirs.into_iter().peekable();
     for item in ours {
         let here = place(server_order, &item);
-        while let Some(other) =
-            theirs.next_if(|other| here.zip(place(server_order, other)).is_some_and(|(here, other)| other < here))
-        {
+        while let Some(other) = theirs.next_if(|other| {
+            here.zip(place(server_order, other))
+                .is_some_and(|(here, other)| other < here)
+        }) {
             joined.push(other);
         }
         joined.push(item);
@@ -247,7 +304,9 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
             }
         }
         if !found {
-            return Err(bad("The order in patch list doesn't match $setElementOrder list"));
+            return Err(bad(
+                "The order in patch list doesn't match $setElementOrder list",
+            ));
         }
     }
     Ok(())

@@ -3,13 +3,15 @@ use crate::kinds::all;
 use serde_json::json;
 
 fn kind(plural: &str) -> Box<dyn Kind> {
-    all().into_iter().find(|kind| kind.info().plural == plural).unwrap()
+    all()
+        .into_iter()
+        .find(|kind| kind.info().plural == plural)
+        .unwrap()
 }
 
 #[test]
 fn matching() {
-    let pod =
-        json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"phase": "Running"}});
+    let pod = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"phase": "Running"}});
     let node = json!({"metadata": {"name": "a"}, "spec": {"unschedulable": true}});
     for (plural, object, selector, wanted) in [
         ("pods", &pod, "", true),
@@ -35,14 +37,34 @@ fn matching() {
 fn errors() {
     for (plural, selector, message) in [
         ("pods", "spec.x=a", "field label not supported: spec.x"),
-        ("nodes", "metadata.namespace=a", "field label not supported: metadata.namespace"),
-        ("endpoints", "x=a", "\"x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+        (
+            "nodes",
+            "metadata.namespace=a",
+            "field label not supported: metadata.namespace",
+        ),
+        (
+            "endpoints",
+            "x=a",
+            "\"x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        ),
         ("pods", "a", "invalid selector: 'a'; can't understand 'a'"),
-        ("pods", "metadata.name=a=b", "invalid field selector: unescaped character in value: ="),
-        ("pods", "metadata.name=\\a", "invalid field selector: invalid escape sequence: \\a"),
+        (
+            "pods",
+            "metadata.name=a=b",
+            "invalid field selector: unescaped character in value: =",
+        ),
+        (
+            "pods",
+            "metadata.name=\\a",
+            "invalid field selector: invalid escape sequence: \\a",
+        ),
     ] {
         let error = FieldSelector::parse(&*kind(plural), selector).unwrap_err();
-        assert_eq!((error.code, error.message.as_str()), (400, message), "{selector}");
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (400, message),
+            "{selector}"
+        );
     }
 }
 

@@ -7,7 +7,8 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
     Parser { rest: text }.selector()
 }
 
-/// A symbol such as `!=`, or an identifier. `in` and `notin` are identifiers that stand where an operator is expected.
+/// A symbol such as `!=`, or an identifier. `in` and `notin` are identifiers that stand where an
+/// operator is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
     Identifier(&'a str),
@@ -37,10 +38,16 @@ impl<'a> Parser<'a> {
         let length = match text.chars().next() {
             None => return Token::End,
             Some(first) if SYMBOLS.contains(&first) => {
-                let length = if text.starts_with("==") || text.starts_with("!=") { 2 } else { 1 };
+                let length = if text.starts_with("==") || text.starts_with("!=") {
+                    2
+                } else {
+                    1
+                };
                 return Token::Symbol(text.get(..length).unwrap_or_default());
             }
-            Some(_) => text.find(|c| SYMBOLS.contains(&c) || BLANKS.contains(&c)).unwrap_or(text.len()),
+            Some(_) => text
+                .find(|c| SYMBOLS.contains(&c) || BLANKS.contains(&c))
+                .unwrap_or(text.len()),
         };
         Token::Identifier(text.get(..length).unwrap_or_default())
     }
@@ -61,16 +68,31 @@ impl<'a> Parser<'a> {
             match self.peek() {
                 Token::Identifier(_) | Token::Symbol("!") => {}
                 other if requirements.is_empty() => {
-                    return Err(format!("found '{}', expected: !, identifier, or 'end of string'", other.text()));
+                    return Err(format!(
+                        "found '{}', expected: !, identifier, or 'end of string'",
+                        other.text()
+                    ));
                 }
-                other => return Err(format!("found '{}', expected: identifier after ','", other.text())),
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: identifier after ','",
+                        other.text()
+                    ));
+                }
             }
             let requirement = self.requirement();
-            requirements.push(requirement.map_err(|error| format!("unable to parse requirement: {error}"))?);
+            requirements.push(
+                requirement.map_err(|error| format!("unable to parse requirement: {error}"))?,
+            );
             match self.next() {
                 Token::End => return Ok(requirements),
                 Token::Symbol(",") => {}
-                other => return Err(format!("found '{}', expected: ',' or 'end of string'", other.text())),
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: ',' or 'end of string'",
+                        other.text()
+                    ));
+                }
             }
         }
     }
@@ -101,7 +123,10 @@ impl<'a> Parser<'a> {
             Token::Symbol(">") => (Operator::GreaterThan, self.value()?),
             Token::Symbol("<") => (Operator::LessThan, self.value()?),
             other => {
-                return Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.text()));
+                return Err(format!(
+                    "found '{}', expected: in, notin, =, ==, !=, gt, lt",
+                    other.text()
+                ));
             }
         };
         Requirement::new(key, operator, values)
@@ -131,7 +156,12 @@ impl<'a> Parser<'a> {
                     value
                 }
                 Token::Symbol("," | ")") => "",
-                other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.text())),
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: ',', ')' or identifier",
+                        other.text()
+                    ));
+                }
             };
             values.insert(value.to_owned());
             match self.next() {

@@ -2,7 +2,9 @@ use super::*;
 use serde_json::json;
 
 fn matches(selector: &str, labels: Value) -> bool {
-    LabelSelector::parse(selector).unwrap().matches(&json!({"metadata": {"labels": labels}}))
+    LabelSelector::parse(selector)
+        .unwrap()
+        .matches(&json!({"metadata": {"labels": labels}}))
 }
 
 #[test]
@@ -33,9 +35,17 @@ fn matching() {
         ("n<3", json!({}), false),
         ("in in (in)", json!({"in": "in"}), true),
         ("a=notin", json!({"a": "notin"}), true),
-        ("example.com/a in (x),b!=y, !c", json!({"example.com/a": "x"}), true),
+        (
+            "example.com/a in (x),b!=y, !c",
+            json!({"example.com/a": "x"}),
+            true,
+        ),
     ] {
-        assert_eq!(matches(selector, labels.clone()), wanted, "{selector} on {labels}");
+        assert_eq!(
+            matches(selector, labels.clone()),
+            wanted,
+            "{selector} on {labels}"
+        );
     }
     assert!(!LabelSelector::parse("a").unwrap().matches(&json!({})));
 }
@@ -43,34 +53,74 @@ fn matching() {
 #[test]
 fn errors() {
     for (selector, message) in [
-        ("a===b", "unable to parse requirement: found '=', expected: identifier"),
-        (",", "found ',', expected: !, identifier, or 'end of string'"),
+        (
+            "a===b",
+            "unable to parse requirement: found '=', expected: identifier",
+        ),
+        (
+            ",",
+            "found ',', expected: !, identifier, or 'end of string'",
+        ),
         ("a,", "found '', expected: identifier after ','"),
-        ("!", "unable to parse requirement: found '', expected: identifier"),
-        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        (
+            "!",
+            "unable to parse requirement: found '', expected: identifier",
+        ),
+        (
+            "a b",
+            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+        ),
         ("!a=b", "found '=', expected: ',' or 'end of string'"),
-        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
-        ("a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
-        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
-        ("a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'"),
-        ("a in (=)", "unable to parse requirement: found '=', expected: ',', ')' or identifier"),
+        (
+            "a in b",
+            "unable to parse requirement: found 'b' expected: '('",
+        ),
+        (
+            "a in (",
+            "unable to parse requirement: found '', expected: ',', ')' or identifier",
+        ),
+        (
+            "a in (b",
+            "unable to parse requirement: found '', expected: ',' or ')'",
+        ),
+        (
+            "a in (b c)",
+            "unable to parse requirement: found 'c', expected: ',' or ')'",
+        ),
+        (
+            "a in (=)",
+            "unable to parse requirement: found '=', expected: ',', ')' or identifier",
+        ),
         ("a=b=c", "found '=', expected: ',' or 'end of string'"),
         (
             "a>b",
-            "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an integer",
+            "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' \
+             operators, the value must be an integer",
         ),
     ] {
         let error = LabelSelector::parse(selector).unwrap_err();
-        assert_eq!((error.code, error.message.as_str()), (400, message), "{selector}");
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (400, message),
+            "{selector}"
+        );
     }
     for selector in ["-a", "a/b/c", "a=-", "a in (b,-)", "é", "a\0b", "a=ü"] {
-        assert_eq!(LabelSelector::parse(selector).unwrap_err().code, 400, "{selector}");
+        assert_eq!(
+            LabelSelector::parse(selector).unwrap_err().code,
+            400,
+            "{selector}"
+        );
     }
 }
 
 #[test]
 fn printing() {
-    for (selector, text) in [("b, a==x", "a=x,b"), ("a notin (y,x),!b", "a notin (x,y),!b"), ("n > 1", "n>1")] {
+    for (selector, text) in [
+        ("b, a==x", "a=x,b"),
+        ("a notin (y,x),!b", "a notin (x,y),!b"),
+        ("n > 1", "n>1"),
+    ] {
         assert_eq!(LabelSelector::parse(selector).unwrap().to_string(), text);
     }
 }
@@ -83,13 +133,24 @@ fn object_form() {
         (None, false),
         (Some(json!({"matchLabels": {"a": "x"}})), true),
         (Some(json!({"matchLabels": {"a": "y"}})), false),
-        (Some(json!({"matchExpressions": [{"key": "b", "operator": "In", "values": ["y", "z"]}]})), true),
-        (Some(json!({"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]})), false),
+        (
+            Some(
+                json!({"matchExpressions": [{"key": "b", "operator": "In", "values": ["y", "z"]}]}),
+            ),
+            true,
+        ),
+        (
+            Some(json!({"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]})),
+            false,
+        ),
     ] {
         let parsed = LabelSelector::from_object(selector.as_ref()).unwrap();
         assert_eq!(parsed.matches_labels(&labels), wanted, "{selector:?}");
     }
-    for bad in [json!({"matchExpressions": [{"key": "b", "operator": "Is"}]}), json!({"matchLabels": {"-": "x"}})] {
+    for bad in [
+        json!({"matchExpressions": [{"key": "b", "operator": "Is"}]}),
+        json!({"matchLabels": {"-": "x"}}),
+    ] {
         assert!(LabelSelector::from_object(Some(&bad)).is_err(), "{bad}");
     }
 }

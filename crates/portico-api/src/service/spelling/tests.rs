@@ -12,23 +12,56 @@ fn folded(mut object: Value, old: Option<&Value>) -> Value {
 }
 
 fn fields(mut object: Value, old: Option<&Value>) -> Vec<String> {
-    to_core(&mut object, old).into_iter().map(|error| format!("{} {}", error.field, error.problem.reason())).collect()
+    to_core(&mut object, old)
+        .into_iter()
+        .map(|error| format!("{} {}", error.field, error.problem.reason()))
+        .collect()
 }
 
 #[test]
 fn words_become_core_fields() {
     for (words, want) in [
-        (json!({"visibility": "cluster"}), json!({"type": "ClusterIP"})),
+        (
+            json!({"visibility": "cluster"}),
+            json!({"type": "ClusterIP"}),
+        ),
         (json!({"visibility": "public"}), json!({"type": "NodePort"})),
-        (json!({"visibility": "loadbalancer"}), json!({"type": "LoadBalancer"})),
-        (json!({"visibility": "public", "type": "NodePort"}), json!({"type": "NodePort"})),
-        (json!({"createExternalLoadBalancer": true}), json!({"type": "LoadBalancer"})),
-        (json!({"createExternalLoadBalancer": false}), json!({"type": "ClusterIP"})),
-        (json!({"createExternalLoadBalancer": false, "visibility": "public"}), json!({"type": "NodePort"})),
-        (json!({"createExternalLoadBalancer": true, "type": "LoadBalancer"}), json!({"type": "LoadBalancer"})),
-        (json!({"portalIP": "10.0.0.1"}), json!({"clusterIP": "10.0.0.1"})),
-        (json!({"portalIP": "None", "clusterIP": "None"}), json!({"clusterIP": "None"})),
-        (json!({"publicIPs": ["1.2.3.4"]}), json!({"externalIPs": ["1.2.3.4"]})),
+        (
+            json!({"visibility": "loadbalancer"}),
+            json!({"type": "LoadBalancer"}),
+        ),
+        (
+            json!({"visibility": "public", "type": "NodePort"}),
+            json!({"type": "NodePort"}),
+        ),
+        (
+            json!({"createExternalLoadBalancer": true}),
+            json!({"type": "LoadBalancer"}),
+        ),
+        (
+            json!({"createExternalLoadBalancer": false}),
+            json!({"type": "ClusterIP"}),
+        ),
+        (
+            json!({"createExternalLoadBalancer": false, "visibility": "public"}),
+            json!({"type": "NodePort"}),
+        ),
+        (
+            json!({"createExternalLoadBalancer": true, "type": "LoadBalancer"}),
+            json!({"type": "LoadBalancer"}),
+        ),
+        (
+            json!({"portalIP": "10.0.0.1"}),
+            json!({"clusterIP": "10.0.0.1"}),
+        ),
+        (
+            json!({"portalIP": "None", "clusterIP": "None"}),
+            json!({"clusterIP": "None"}),
+        ),
+        (
+            json!({"publicIPs": ["1.2.3.4"]}),
+            json!({"externalIPs": ["1.2.3.4"]}),
+        ),
         (
             json!({"visibility": "public", "ports": [{"port": 80, "hostPort": 30080}, {"port": 81, "hostPort": 0}]}),
             json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}, {"port": 81}]}),
@@ -45,7 +78,11 @@ fn words_become_core_fields() {
 #[test]
 fn disagreements_name_both_fields() {
     for (words, field, other) in [
-        (json!({"visibility": "public", "type": "ClusterIP"}), "spec.visibility", "spec.type"),
+        (
+            json!({"visibility": "public", "type": "ClusterIP"}),
+            "spec.visibility",
+            "spec.type",
+        ),
         (
             json!({"visibility": "public", "createExternalLoadBalancer": true}),
             "spec.createExternalLoadBalancer",
@@ -61,8 +98,16 @@ fn disagreements_name_both_fields() {
             "spec.createExternalLoadBalancer",
             "spec.type",
         ),
-        (json!({"portalIP": "10.0.0.1", "clusterIP": "10.0.0.2"}), "spec.portalIP", "spec.clusterIP"),
-        (json!({"publicIPs": ["1.1.1.1"], "externalIPs": ["1.1.1.2"]}), "spec.publicIPs", "spec.externalIPs"),
+        (
+            json!({"portalIP": "10.0.0.1", "clusterIP": "10.0.0.2"}),
+            "spec.portalIP",
+            "spec.clusterIP",
+        ),
+        (
+            json!({"publicIPs": ["1.1.1.1"], "externalIPs": ["1.1.1.2"]}),
+            "spec.publicIPs",
+            "spec.externalIPs",
+        ),
         (
             json!({"ports": [{"port": 80, "hostPort": 30001, "nodePort": 30002}]}),
             "spec.ports[0].hostPort",
@@ -76,8 +121,14 @@ fn disagreements_name_both_fields() {
     ] {
         let mut object = core(words.clone());
         let errors = to_core(&mut object, None);
-        let [error] = errors.as_slice() else { panic!("{words}: {errors:?}") };
-        assert_eq!((error.field.as_str(), error.problem.reason()), (field, "FieldValueInvalid"), "{words}");
+        let [error] = errors.as_slice() else {
+            panic!("{words}: {errors:?}")
+        };
+        assert_eq!(
+            (error.field.as_str(), error.problem.reason()),
+            (field, "FieldValueInvalid"),
+            "{words}"
+        );
         assert!(error.message.contains(other), "{error}");
     }
 }
@@ -91,18 +142,40 @@ fn planned_words_are_not_supported_yet() {
             (errors[0].field.as_str(), errors[0].problem.reason()),
             ("spec.visibility", "FieldValueNotSupported")
         );
-        assert_eq!(errors[0].message.contains("planned"), word != "world", "{}", errors[0]);
-        assert!(errors[0].message.contains("\"cluster\", \"loadbalancer\", \"public\""), "{}", errors[0]);
+        assert_eq!(
+            errors[0].message.contains("planned"),
+            word != "world",
+            "{}",
+            errors[0]
+        );
+        assert!(
+            errors[0]
+                .message
+                .contains("\"cluster\", \"loadbalancer\", \"public\""),
+            "{}",
+            errors[0]
+        );
     }
 }
 
 #[test]
 fn in_a_patch_the_word_that_was_changed_counts() {
-    let old = core(json!({"type": "ClusterIP", "clusterIP": "10.0.0.1", "ports": [{"port": 80, "nodePort": 30001}]}));
+    let old = core(
+        json!({"type": "ClusterIP", "clusterIP": "10.0.0.1", "ports": [{"port": 80, "nodePort": 30001}]}),
+    );
     for (body, want) in [
-        (json!({"type": "ClusterIP", "visibility": "public"}), json!({"type": "NodePort"})),
-        (json!({"type": "NodePort", "visibility": "cluster"}), json!({"type": "NodePort"})),
-        (json!({"type": "ClusterIP", "createExternalLoadBalancer": true}), json!({"type": "LoadBalancer"})),
+        (
+            json!({"type": "ClusterIP", "visibility": "public"}),
+            json!({"type": "NodePort"}),
+        ),
+        (
+            json!({"type": "NodePort", "visibility": "cluster"}),
+            json!({"type": "NodePort"}),
+        ),
+        (
+            json!({"type": "ClusterIP", "createExternalLoadBalancer": true}),
+            json!({"type": "LoadBalancer"}),
+        ),
         (
             json!({"ports": [{"port": 80, "nodePort": 30001, "hostPort": 30002}]}),
             json!({"ports": [{"port": 80, "nodePort": 30002}]}),
@@ -111,7 +184,10 @@ fn in_a_patch_the_word_that_was_changed_counts() {
         assert_eq!(folded(core(body.clone()), Some(&old)), want, "{body}");
     }
     let both = json!({"type": "NodePort", "visibility": "loadbalancer"});
-    assert_eq!(fields(core(both), Some(&old)), ["spec.visibility FieldValueInvalid"]);
+    assert_eq!(
+        fields(core(both), Some(&old)),
+        ["spec.visibility FieldValueInvalid"]
+    );
 }
 
 fn balancer(ingress: Value, external_ips: Value) -> Value {
@@ -125,8 +201,14 @@ fn public_ips_are_copied_from_status_to_spec_if_set_and_from_spec_to_status_if_n
         json!([{"ip": "1.2.3.4", "ipMode": "VIP"}, {"hostname": "lb.example.com"}]),
         json!(["9.9.9.9"]),
     ));
-    assert_eq!(view["spec"]["publicIPs"], json!(["1.2.3.4", "lb.example.com"]));
-    assert_eq!(view["status"]["publicIPs"], json!(["1.2.3.4", "lb.example.com"]));
+    assert_eq!(
+        view["spec"]["publicIPs"],
+        json!(["1.2.3.4", "lb.example.com"])
+    );
+    assert_eq!(
+        view["status"]["publicIPs"],
+        json!(["1.2.3.4", "lb.example.com"])
+    );
     let view = to_portico(&balancer(json!([]), json!(["9.9.9.9"])));
     assert_eq!(view["spec"]["publicIPs"], json!(["9.9.9.9"]));
     assert_eq!(view["status"]["publicIPs"], json!(["9.9.9.9"]));
@@ -136,8 +218,14 @@ fn public_ips_are_copied_from_status_to_spec_if_set_and_from_spec_to_status_if_n
 fn a_status_write_with_public_ips_sets_the_ingress() {
     let old = balancer(json!([{"ip": "1.2.3.4", "ipMode": "Proxy"}]), json!([]));
     for (status, want) in [
-        (json!({"publicIPs": ["1.2.3.5"]}), json!([{"ip": "1.2.3.5", "ipMode": "VIP"}])),
-        (json!({"publicIPs": ["mylb.amazonaws.com"]}), json!([{"hostname": "mylb.amazonaws.com"}])),
+        (
+            json!({"publicIPs": ["1.2.3.5"]}),
+            json!([{"ip": "1.2.3.5", "ipMode": "VIP"}]),
+        ),
+        (
+            json!({"publicIPs": ["mylb.amazonaws.com"]}),
+            json!([{"hostname": "mylb.amazonaws.com"}]),
+        ),
         // What is known of a point stays.
         (
             json!({"publicIPs": ["1.2.3.4", "1.2.3.5"]}),
@@ -155,19 +243,32 @@ fn a_status_write_with_public_ips_sets_the_ingress() {
     ] {
         let mut object = json!({"metadata": {"name": "a"}, "status": status});
         assert!(from_portico(&mut object, Some(&old)).is_empty(), "{status}");
-        assert_eq!(object["status"], json!({"loadBalancer": {"ingress": want}}), "{status}");
+        assert_eq!(
+            object["status"],
+            json!({"loadBalancer": {"ingress": want}}),
+            "{status}"
+        );
     }
     let mut object = json!({"status": {"publicIPs": ["1.2.3.8"], "loadBalancer": {"ingress": [{"ip": "1.2.3.9"}]}}});
-    assert_eq!(to_core(&mut object, Some(&old))[0].field, "status.publicIPs");
+    assert_eq!(
+        to_core(&mut object, Some(&old))[0].field,
+        "status.publicIPs"
+    );
 }
 
 #[test]
 fn a_view_that_was_read_can_be_edited() {
-    let old = balancer(json!([{"ip": "1.2.3.4", "ipMode": "VIP"}]), json!(["9.9.9.9"]));
+    let old = balancer(
+        json!([{"ip": "1.2.3.4", "ipMode": "VIP"}]),
+        json!(["9.9.9.9"]),
+    );
     let mut view = to_portico(&old);
     view["spec"]["visibility"] = json!("public");
     assert!(from_portico(&mut view, Some(&old)).is_empty());
-    assert_eq!(view["spec"], json!({"type": "NodePort", "externalIPs": ["9.9.9.9"]}));
+    assert_eq!(
+        view["spec"],
+        json!({"type": "NodePort", "externalIPs": ["9.9.9.9"]})
+    );
     // A host port of the time before goes with its visibility.
     let public = core(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30001}]}));
     let mut view = to_portico(&public);
@@ -183,9 +284,13 @@ fn a_view_that_was_read_can_be_edited() {
 
 #[test]
 fn a_name_alone_is_an_external_name() {
-    let mut view = json!({"apiVersion": "portico.dev/v1", "spec": {"externalName": "e.example.com"}});
+    let mut view =
+        json!({"apiVersion": "portico.dev/v1", "spec": {"externalName": "e.example.com"}});
     assert!(from_portico(&mut view, None).is_empty());
-    assert_eq!(view, json!({"apiVersion": "v1", "spec": {"externalName": "e.example.com", "type": "ExternalName"}}));
+    assert_eq!(
+        view,
+        json!({"apiVersion": "v1", "spec": {"externalName": "e.example.com", "type": "ExternalName"}})
+    );
 }
 
 fn some(values: Vec<Value>) -> impl Strategy<Value = Value> {
@@ -194,7 +299,14 @@ fn some(values: Vec<Value>) -> impl Strategy<Value = Value> {
 
 /// A stored Service: null is a field that is not there.
 fn stored_service() -> impl Strategy<Value = Value> {
-    let ips = || some(vec![json!(null), json!(["1.2.3.4"]), json!(["1.2.3.4", "lb.example.com"]), json!(["1.2.3.5"])]);
+    let ips = || {
+        some(vec![
+            json!(null),
+            json!(["1.2.3.4"]),
+            json!(["1.2.3.4", "lb.example.com"]),
+            json!(["1.2.3.5"]),
+        ])
+    };
     let point = some(vec![
         json!({"ip": "1.2.3.4", "ipMode": "VIP"}),
         json!({"ip": "1.2.3.5", "ipMode": "Proxy", "ports": [{"port": 80, "protocol": "TCP"}]}),
@@ -203,10 +315,16 @@ fn stored_service() -> impl Strategy<Value = Value> {
         json!({"ip": "1.2.3.7", "ipMode": "VIP", "hostname": "lb.example.com"}),
         json!({}),
     ]);
-    let port =
-        some(vec![json!({"port": 80, "targetPort": 80}), json!({"port": 81, "targetPort": "x", "nodePort": 30001})]);
+    let port = some(vec![
+        json!({"port": 80, "targetPort": 80}),
+        json!({"port": 81, "targetPort": "x", "nodePort": 30001}),
+    ]);
     (
-        some(["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"].map(Value::from).to_vec()),
+        some(
+            ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"]
+                .map(Value::from)
+                .to_vec(),
+        ),
         some(vec![json!(null), json!("10.0.0.1"), json!("None")]),
         ips(),
         prop::collection::vec(point, 0..3),
@@ -214,15 +332,28 @@ fn stored_service() -> impl Strategy<Value = Value> {
     )
         .prop_map(|(type_, cluster_ip, external_ips, ingress, ports)| {
             let mut service = core(json!({"type": type_, "sessionAffinity": "None"}));
-            let alias = if type_ == "ExternalName" { json!("e.example.com") } else { json!(null) };
-            let fields = [("clusterIP", cluster_ip), ("externalIPs", external_ips), ("externalName", alias)];
+            let alias = if type_ == "ExternalName" {
+                json!("e.example.com")
+            } else {
+                json!(null)
+            };
+            let fields = [
+                ("clusterIP", cluster_ip),
+                ("externalIPs", external_ips),
+                ("externalName", alias),
+            ];
             for (key, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
                 service["spec"][key] = value;
             }
             if !ports.is_empty() {
                 service["spec"]["ports"] = json!(ports);
             }
-            for port in service["spec"]["ports"].as_array_mut().into_iter().flatten().filter(|_| type_ == "ClusterIP") {
+            for port in service["spec"]["ports"]
+                .as_array_mut()
+                .into_iter()
+                .flatten()
+                .filter(|_| type_ == "ClusterIP")
+            {
                 object::map(port).remove("nodePort");
             }
             service["status"] = json!({"loadBalancer": {}});

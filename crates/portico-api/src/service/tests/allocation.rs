@@ -18,12 +18,29 @@ fn small(ports: &str) -> Server {
 fn refused_requests_name_field_and_range_and_leave_nothing() {
     let mut server = Server::dual_stack();
     server.put("a", node_port(80, 30000)).unwrap();
-    server.put("b", json!({"clusterIP": "10.96.0.9", "ports": [{"port": 80}]})).unwrap();
+    server
+        .put(
+            "b",
+            json!({"clusterIP": "10.96.0.9", "ports": [{"port": 80}]}),
+        )
+        .unwrap();
     let before = server.pool.taken.clone();
     for (spec, cause, text) in [
-        (node_port(80, 30000), "spec.ports[0].nodePort Invalid", "provided port is already allocated"),
-        (node_port(80, 29999), "spec.ports[0].nodePort Invalid", "The range of valid ports is 30000-32767"),
-        (node_port(80, 70000), "spec.ports[0].nodePort Invalid", "The range of valid ports is 30000-32767"),
+        (
+            node_port(80, 30000),
+            "spec.ports[0].nodePort Invalid",
+            "provided port is already allocated",
+        ),
+        (
+            node_port(80, 29999),
+            "spec.ports[0].nodePort Invalid",
+            "The range of valid ports is 30000-32767",
+        ),
+        (
+            node_port(80, 70000),
+            "spec.ports[0].nodePort Invalid",
+            "The range of valid ports is 30000-32767",
+        ),
         (
             json!({"clusterIP": "10.96.0.9", "ports": [{"port": 80}]}),
             "spec.clusterIPs Invalid",
@@ -66,13 +83,21 @@ fn a_range_can_be_used_up_and_used_again() {
         server.put(name, node_port(80, 0)).unwrap();
     }
     let error = server.put("d", node_port(80, 0)).unwrap_err();
-    assert!(error.message.contains("range 30000-30002 is full"), "{error}");
+    assert!(
+        error.message.contains("range 30000-30002 is full"),
+        "{error}"
+    );
     assert_eq!(causes(Err(error)), ["spec.ports[0].nodePort Invalid"]);
     for name in ["d", "e", "f"] {
         server.put(name, json!({"ports": [{"port": 80}]})).unwrap();
     }
-    let error = server.put("g", json!({"ports": [{"port": 80}]})).unwrap_err();
-    assert!(error.message.contains("range 10.0.0.0/29 is full"), "{error}");
+    let error = server
+        .put("g", json!({"ports": [{"port": 80}]}))
+        .unwrap_err();
+    assert!(
+        error.message.contains("range 10.0.0.0/29 is full"),
+        "{error}"
+    );
     assert_eq!(causes(Err(error)), ["spec.clusterIPs Invalid"]);
     let freed = server.store["b"]["spec"].clone();
     server.delete("b");
@@ -84,7 +109,11 @@ fn a_range_can_be_used_up_and_used_again() {
 #[test]
 fn a_null_range_prevents_any_public_port() {
     let mut server = small("0-0");
-    for spec in [node_port(80, 0), node_port(80, 30000), json!({"type": "LoadBalancer", "ports": [{"port": 80}]})] {
+    for spec in [
+        node_port(80, 0),
+        node_port(80, 30000),
+        json!({"type": "LoadBalancer", "ports": [{"port": 80}]}),
+    ] {
         let error = server.put("a", spec).unwrap_err();
         assert!(error.message.contains("--public_service_ports"), "{error}");
         assert_eq!(causes(Err(error)), ["spec.ports[0].nodePort Invalid"]);
@@ -97,13 +126,24 @@ fn a_null_range_prevents_any_public_port() {
 #[test]
 fn disjoint_ranges_are_both_used() {
     let mut server = small("30000-30001,40000-40001");
-    let ports =
-        json!([{"name": "a", "port": 1}, {"name": "b", "port": 2}, {"name": "c", "port": 3}, {"name": "d", "port": 4}]);
-    let service = server.put("a", json!({"type": "NodePort", "ports": ports})).unwrap();
-    let got: BTreeSet<i64> =
-        service["spec"]["ports"].as_array().unwrap().iter().filter_map(|port| port["nodePort"].as_i64()).collect();
+    let ports = json!([{"name": "a", "port": 1}, {"name": "b", "port": 2}, {"name": "c", "port": 3}, {"name": "d", "port": 4}]);
+    let service = server
+        .put("a", json!({"type": "NodePort", "ports": ports}))
+        .unwrap();
+    let got: BTreeSet<i64> = service["spec"]["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|port| port["nodePort"].as_i64())
+        .collect();
     assert_eq!(got, BTreeSet::from([30000, 30001, 40000, 40001]));
-    assert!(server.put("b", node_port(80, 35000)).unwrap_err().message.contains("30000-30001,40000-40001"));
+    assert!(
+        server
+            .put("b", node_port(80, 35000))
+            .unwrap_err()
+            .message
+            .contains("30000-30001,40000-40001")
+    );
 }
 
 #[test]
@@ -113,11 +153,22 @@ fn a_dry_run_sees_node_port_conflicts_only_and_keeps_nothing() {
         .put("a", json!({"type": "NodePort", "clusterIP": "10.96.0.9", "ports": [{"port": 80, "nodePort": 30000}]}))
         .unwrap();
     let before = server.pool.taken.clone();
-    server.dry_run("b", json!({"clusterIP": "10.96.0.9", "ports": [{"port": 80}]})).unwrap();
-    assert_eq!(causes(server.dry_run("b", node_port(80, 30000))), ["spec.ports[0].nodePort Invalid"]);
-    let local = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]});
+    server
+        .dry_run(
+            "b",
+            json!({"clusterIP": "10.96.0.9", "ports": [{"port": 80}]}),
+        )
+        .unwrap();
+    assert_eq!(
+        causes(server.dry_run("b", node_port(80, 30000))),
+        ["spec.ports[0].nodePort Invalid"]
+    );
+    let local =
+        json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]});
     let shown = server.dry_run("b", local).unwrap();
-    assert!(shown["spec"]["healthCheckNodePort"].is_i64() && shown["spec"]["clusterIP"].is_string());
+    assert!(
+        shown["spec"]["healthCheckNodePort"].is_i64() && shown["spec"]["clusterIP"].is_string()
+    );
     assert_eq!(server.pool.taken, before);
 }
 
@@ -130,7 +181,10 @@ fn node_ports_of_an_external_name_are_data_and_must_be_claimed_later() {
     server.put("a", alias).unwrap();
     assert!(server.pool.taken.is_empty());
     server.put("b", node_port(80, 30000)).unwrap();
-    assert_eq!(causes(server.patch("a", json!({"type": "NodePort"}))), ["spec.ports[0].nodePort Invalid"]);
+    assert_eq!(
+        causes(server.patch("a", json!({"type": "NodePort"}))),
+        ["spec.ports[0].nodePort Invalid"]
+    );
     server.delete("b");
     server.patch("a", json!({"type": "NodePort"})).unwrap();
     assert!(server.pool.taken.contains(&Claim::NodePort(30000)));
@@ -152,20 +206,35 @@ fn ports_of_one_number_share_a_node_port_on_create() {
         let service = server.put(name, dns(udp, tcp)).unwrap();
         let ports = &service["spec"]["ports"];
         assert_eq!(ports[0]["nodePort"], ports[1]["nodePort"], "{name}");
-        assert!(want.is_none_or(|want| ports[0]["nodePort"] == want), "{name}");
-        assert_eq!(server.kind().owned(&service).len(), 2, "{name}: one address, one port");
+        assert!(
+            want.is_none_or(|want| ports[0]["nodePort"] == want),
+            "{name}"
+        );
+        assert_eq!(
+            server.kind().owned(&service).len(),
+            2,
+            "{name}: one address, one port"
+        );
     }
     // Another Service cannot have the number for its own protocol.
-    let sctp = json!({"type": "NodePort", "ports": [{"port": 53, "protocol": "SCTP", "nodePort": 30003}]});
-    assert_eq!(causes(server.put("e", sctp)), ["spec.ports[0].nodePort Invalid"]);
+    let sctp =
+        json!({"type": "NodePort", "ports": [{"port": 53, "protocol": "SCTP", "nodePort": 30003}]});
+    assert_eq!(
+        causes(server.put("e", sctp)),
+        ["spec.ports[0].nodePort Invalid"]
+    );
 }
 
 #[test]
 fn an_object_that_cannot_be_read_is_refused_and_not_a_panic() {
     let mut server = Server::dual_stack();
-    for spec in
-        [json!([]), json!({"ports": [{"port": "x"}]}), json!({"ports": {}}), json!({"clusterIPs": [1]}), json!(7)]
-    {
+    for spec in [
+        json!([]),
+        json!({"ports": [{"port": "x"}]}),
+        json!({"ports": {}}),
+        json!({"clusterIPs": [1]}),
+        json!(7),
+    ] {
         assert!(server.replace(service("a", spec)).is_err());
     }
     assert!(server.replace(json!("x")).is_err());
@@ -175,7 +244,14 @@ fn an_object_that_cannot_be_read_is_refused_and_not_a_panic() {
 fn a_dry_run_does_not_look_whether_a_node_port_is_one() {
     let mut server = Server::dual_stack();
     for port in [1, 29999, 65536, 70000, -1] {
-        assert_eq!(server.dry_run("a", node_port(80, port)).unwrap()["spec"]["ports"][0]["nodePort"], port);
-        assert_eq!(causes(server.put("a", node_port(80, port))), ["spec.ports[0].nodePort Invalid"], "{port}");
+        assert_eq!(
+            server.dry_run("a", node_port(80, port)).unwrap()["spec"]["ports"][0]["nodePort"],
+            port
+        );
+        assert_eq!(
+            causes(server.put("a", node_port(80, port))),
+            ["spec.ports[0].nodePort Invalid"],
+            "{port}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Drives a kind as the registry does, and checks after each step that what is claimed is what is owned.
+//! Drives a kind as the registry does, and checks after each step that what is claimed is what is
+//! owned.
 
 use crate::gates::Gates;
 use crate::kinds::{Claim, Claims, Kind, Pool};
@@ -21,7 +22,10 @@ impl Pool for FakePool {
     }
 
     fn random(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.seed = self
+            .seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         self.seed >> 16
     }
 }
@@ -55,9 +59,19 @@ impl Server {
     }
 
     pub fn dual_stack() -> Self {
-        let core = kind("10.96.0.0/16,fd00:10:96::/112", "30000-32767", Gates::default());
+        let core = kind(
+            "10.96.0.0/16,fd00:10:96::/112",
+            "30000-32767",
+            Gates::default(),
+        );
         let portico = PorticoServiceKind::new(core.clone());
-        Self { core, portico, gates: Gates::default(), store: BTreeMap::new(), pool: FakePool::default() }
+        Self {
+            core,
+            portico,
+            gates: Gates::default(),
+            store: BTreeMap::new(),
+            pool: FakePool::default(),
+        }
     }
 
     /// Start again with other flags and the same data.
@@ -72,11 +86,24 @@ impl Server {
     }
 
     fn invalid(object: &Value, errors: &[crate::field::Error]) -> Result<(), ApiError> {
-        if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("", "Service", object::name(object), errors)) }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(ApiError::invalid(
+                "",
+                "Service",
+                object::name(object),
+                errors,
+            ))
+        }
     }
 
     fn write(&mut self, in_portico: bool, mut new: Value, patched: bool, dry_run: bool) -> Answer {
-        let kind: &dyn Kind = if in_portico { &self.portico } else { &self.core };
+        let kind: &dyn Kind = if in_portico {
+            &self.portico
+        } else {
+            &self.core
+        };
         let name = object::name(&new).to_owned();
         let old = self.store.get(&name);
         let errors = kind.to_stored(&mut new, old, patched);
@@ -104,7 +131,11 @@ impl Server {
     }
 
     fn check(&self) {
-        let owned: Vec<Claim> = self.store.values().flat_map(|object| self.core.owned(object)).collect();
+        let owned: Vec<Claim> = self
+            .store
+            .values()
+            .flat_map(|object| self.core.owned(object))
+            .collect();
         let distinct: BTreeSet<Claim> = owned.iter().copied().collect();
         assert_eq!(owned.len(), distinct.len(), "owned twice");
         assert_eq!(distinct, self.pool.taken, "claimed and owned differ");
@@ -136,7 +167,11 @@ impl Server {
     }
 
     pub fn put_status(&mut self, in_portico: bool, mut new: Value) -> Answer {
-        let kind: &dyn Kind = if in_portico { &self.portico } else { &self.core };
+        let kind: &dyn Kind = if in_portico {
+            &self.portico
+        } else {
+            &self.core
+        };
         let name = object::name(&new).to_owned();
         let old = self.store[&name].clone();
         let errors = kind.to_stored(&mut new, Some(&old), false);
@@ -202,6 +237,12 @@ pub fn causes(answer: Answer) -> Vec<String> {
     assert_eq!((error.code, error.reason), (422, "Invalid"), "{error}");
     let causes = error.details["causes"].as_array().unwrap().iter();
     causes
-        .map(|cause| format!("{} {}", cause["field"].as_str().unwrap(), &cause["reason"].as_str().unwrap()[10..]))
+        .map(|cause| {
+            format!(
+                "{} {}",
+                cause["field"].as_str().unwrap(),
+                &cause["reason"].as_str().unwrap()[10..]
+            )
+        })
         .collect()
 }

@@ -1,4 +1,5 @@
-//! Whatever is asked for, nothing is owned twice and nothing leaks. The harness checks this after every step.
+//! Whatever is asked for, nothing is owned twice and nothing leaks. The harness checks this after
+//! every step.
 
 use super::harness::Server;
 use crate::gates::Gates;
@@ -10,14 +11,36 @@ fn one_of(values: &[Value]) -> impl Strategy<Value = Value> + use<> {
     prop::sample::select(values.to_vec())
 }
 
-/// A spec that is often valid, from a small world so that conflicts are common. Null is a field left out.
+/// A spec that is often valid, from a small world so that conflicts are common. Null is a field
+/// left out.
 fn spec() -> impl Strategy<Value = Value> {
-    let types =
-        one_of(&[json!("ClusterIP"), json!("NodePort"), json!("LoadBalancer"), json!("ExternalName"), json!(null)]);
-    let addresses =
-        one_of(&[json!(null), json!(null), json!("10.0.0.3"), json!("10.0.0.4"), json!("None"), json!("fd00::5")]);
-    let families = one_of(&[json!(null), json!(["IPv4"]), json!(["IPv6"]), json!(["IPv6", "IPv4"])]);
-    let policies = one_of(&[json!(null), json!("SingleStack"), json!("PreferDualStack"), json!("RequireDualStack")]);
+    let types = one_of(&[
+        json!("ClusterIP"),
+        json!("NodePort"),
+        json!("LoadBalancer"),
+        json!("ExternalName"),
+        json!(null),
+    ]);
+    let addresses = one_of(&[
+        json!(null),
+        json!(null),
+        json!("10.0.0.3"),
+        json!("10.0.0.4"),
+        json!("None"),
+        json!("fd00::5"),
+    ]);
+    let families = one_of(&[
+        json!(null),
+        json!(["IPv4"]),
+        json!(["IPv6"]),
+        json!(["IPv6", "IPv4"]),
+    ]);
+    let policies = one_of(&[
+        json!(null),
+        json!("SingleStack"),
+        json!("PreferDualStack"),
+        json!("RequireDualStack"),
+    ]);
     let traffic = one_of(&[json!(null), json!("Cluster"), json!("Local")]);
     let switch = || one_of(&[json!(null), json!(true), json!(false)]);
     let health = one_of(&[json!(null), json!(null), json!(30001), json!(30003)]);
@@ -28,34 +51,53 @@ fn spec() -> impl Strategy<Value = Value> {
         prop::sample::select(vec![0, 0, 30001, 30002, 30009]),
     );
     let ports = prop::collection::vec(port, 1..3);
-    (types, addresses, families, policies, traffic, (switch(), switch()), health, ports).prop_map(
-        |(type_, address, families, policy, traffic, (node_ports, health_switch), health, ports)| {
-            let mut spec = Map::new();
-            let ports: Vec<Value> = ports
+    (
+        types,
+        addresses,
+        families,
+        policies,
+        traffic,
+        (switch(), switch()),
+        health,
+        ports,
+    )
+        .prop_map(
+            |(
+                type_,
+                address,
+                families,
+                policy,
+                traffic,
+                (node_ports, health_switch),
+                health,
+                ports,
+            )| {
+                let mut spec = Map::new();
+                let ports: Vec<Value> = ports
                 .into_iter()
                 .map(|(name, port, protocol, node_port)| {
                     json!({"name": name, "port": port, "protocol": protocol, "nodePort": node_port})
                 })
                 .collect();
-            for (key, value) in [
-                ("type", type_),
-                ("clusterIP", address),
-                ("ipFamilies", families),
-                ("ipFamilyPolicy", policy),
-                ("externalTrafficPolicy", traffic),
-                ("allocateLoadBalancerNodePorts", node_ports),
-                ("allocateLoadBalancerHCNodePort", health_switch),
-                ("healthCheckNodePort", health),
-                ("ports", json!(ports)),
-            ] {
-                if !value.is_null() {
-                    spec.insert(key.to_owned(), value);
+                for (key, value) in [
+                    ("type", type_),
+                    ("clusterIP", address),
+                    ("ipFamilies", families),
+                    ("ipFamilyPolicy", policy),
+                    ("externalTrafficPolicy", traffic),
+                    ("allocateLoadBalancerNodePorts", node_ports),
+                    ("allocateLoadBalancerHCNodePort", health_switch),
+                    ("healthCheckNodePort", health),
+                    ("ports", json!(ports)),
+                ] {
+                    if !value.is_null() {
+                        spec.insert(key.to_owned(), value);
+                    }
                 }
-            }
-            spec.insert("externalName".to_owned(), json!("e.example.com"));
-            Value::Object(spec)
-        },
-    )
+                spec.insert("externalName".to_owned(), json!("e.example.com"));
+                Value::Object(spec)
+            },
+        )
 }
 
 #[derive(Clone, Debug)]
@@ -70,8 +112,14 @@ fn step() -> impl Strategy<Value = Step> {
     let name = || prop::sample::select(vec!["a", "b", "c", "d"]);
     // A patch changes a few of the fields.
     let patch = (spec(), any::<u16>()).prop_map(|(spec, bits)| {
-        let Value::Object(spec) = spec else { return spec };
-        spec.into_iter().enumerate().filter(|(index, _)| bits >> index & 1 == 1).map(|(_, pair)| pair).collect()
+        let Value::Object(spec) = spec else {
+            return spec;
+        };
+        spec.into_iter()
+            .enumerate()
+            .filter(|(index, _)| bits >> index & 1 == 1)
+            .map(|(_, pair)| pair)
+            .collect()
     });
     prop_oneof![
         4 => (name(), spec()).prop_map(|(name, spec)| Step::Put(name, spec)),

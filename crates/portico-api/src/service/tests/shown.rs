@@ -14,40 +14,90 @@ fn rows_read_as_kubectl_prints_them() {
     for (spec, cells) in [
         (
             json!({"clusterIP": ip, "selector": web, "ports": [{"port": 80}]}),
-            ["ClusterIP", ip, "<none>", "80/TCP", "app=web,tier=1", "cluster"],
+            [
+                "ClusterIP",
+                ip,
+                "<none>",
+                "80/TCP",
+                "app=web,tier=1",
+                "cluster",
+            ],
         ),
         (
             json!({"clusterIP": ip, "type": "NodePort", "ports": ports, "externalIPs": ["1.2.3.4", "1.2.3.5"]}),
-            ["NodePort", ip, "1.2.3.4,1.2.3.5", "80:30001/TCP,53:30002/UDP", "<none>", "public"],
+            [
+                "NodePort",
+                ip,
+                "1.2.3.4,1.2.3.5",
+                "80:30001/TCP,53:30002/UDP",
+                "<none>",
+                "public",
+            ],
         ),
         (
             json!({"clusterIP": ip, "type": "LoadBalancer", "ports": ports}),
-            ["LoadBalancer", ip, "<pending>", "80:30001/TCP,53:30002/UDP", "<none>", "loadbalancer"],
+            [
+                "LoadBalancer",
+                ip,
+                "<pending>",
+                "80:30001/TCP,53:30002/UDP",
+                "<none>",
+                "loadbalancer",
+            ],
         ),
         (
             json!({"type": "ExternalName", "externalName": "e.example.com"}),
-            ["ExternalName", "<none>", "e.example.com", "<none>", "<none>", "<none>"],
+            [
+                "ExternalName",
+                "<none>",
+                "e.example.com",
+                "<none>",
+                "<none>",
+                "<none>",
+            ],
         ),
-        (json!({"clusterIP": "None"}), ["ClusterIP", "None", "<none>", "<none>", "<none>", "cluster"]),
+        (
+            json!({"clusterIP": "None"}),
+            ["ClusterIP", "None", "<none>", "<none>", "<none>", "cluster"],
+        ),
     ] {
         let object = server.put("a", spec).unwrap();
         let row = server.kind().row(&object, 0);
         assert_eq!(row.len(), server.kind().columns().len());
-        assert_eq!([&row[1], &row[2], &row[3], &row[4], &row[6]].map(|cell| cell.as_str().unwrap()), cells[..5]);
+        assert_eq!(
+            [&row[1], &row[2], &row[3], &row[4], &row[6]].map(|cell| cell.as_str().unwrap()),
+            cells[..5]
+        );
         let portico = PorticoServiceKind::new(server.kind().clone());
         assert_eq!(portico.row(&object, 0)[1], cells[5]);
         assert_eq!(
-            portico.selectable_field(&object, "spec.visibility").as_str(),
+            portico
+                .selectable_field(&object, "spec.visibility")
+                .as_str(),
             cells[5].trim_matches(['<', '>']).replace("none", "")
         );
-        assert_eq!(server.kind().selectable_field(&object, "spec.type"), cells[0]);
+        assert_eq!(
+            server.kind().selectable_field(&object, "spec.type"),
+            cells[0]
+        );
         server.delete("a");
     }
-    let object = server.put("b", json!({"type": "LoadBalancer", "ports": ports, "externalIPs": ["1.2.3.4"]})).unwrap();
     let object = server
-        .report(crate::object::name(&object), json!([{"ip": "192.0.2.2"}, {"hostname": "a.example.com"}]))
+        .put(
+            "b",
+            json!({"type": "LoadBalancer", "ports": ports, "externalIPs": ["1.2.3.4"]}),
+        )
         .unwrap();
-    assert_eq!(server.kind().row(&object, 0)[3], "192.0.2.2,a.example.com,1.2.3.4");
+    let object = server
+        .report(
+            crate::object::name(&object),
+            json!([{"ip": "192.0.2.2"}, {"hostname": "a.example.com"}]),
+        )
+        .unwrap();
+    assert_eq!(
+        server.kind().row(&object, 0)[3],
+        "192.0.2.2,a.example.com,1.2.3.4"
+    );
 }
 
 #[test]
@@ -71,9 +121,12 @@ fn warnings() {
         ]
     );
     assert_eq!(
-        of(json!({"ports": [{"port": 80}], "externalIPs": ["2001:DB8::1"], "trafficDistribution": "PreferClose"})),
+        of(
+            json!({"ports": [{"port": 80}], "externalIPs": ["2001:DB8::1"], "trafficDistribution": "PreferClose"})
+        ),
         [
-            "spec.externalIPs[0]: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")",
+            "spec.externalIPs[0]: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical \
+             format (\"2001:db8::1\")",
             "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
             "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"",
         ]
@@ -96,27 +149,49 @@ fn the_other_spelling_end_to_end() {
     let mut server = Server::dual_stack();
     let object = |name: &str, spec: Value| json!({"apiVersion": "portico.dev/v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
     let public = server
-        .put_portico(object("a", json!({"visibility": "public", "ports": [{"port": 80, "hostPort": 30080}]})))
+        .put_portico(object(
+            "a",
+            json!({"visibility": "public", "ports": [{"port": 80, "hostPort": 30080}]}),
+        ))
         .unwrap();
     assert_eq!(public["apiVersion"], "portico.dev/v1");
     assert_eq!(public["spec"]["ports"][0]["hostPort"], 30080);
     assert_eq!(server.store["a"]["spec"]["type"], "NodePort");
 
-    let again =
-        server.put_portico(object("b", json!({"visibility": "public", "ports": [{"port": 80, "hostPort": 30080}]})));
-    assert_eq!(super::harness::causes(again), ["spec.ports[0].hostPort Invalid"]);
+    let again = server.put_portico(object(
+        "b",
+        json!({"visibility": "public", "ports": [{"port": 80, "hostPort": 30080}]}),
+    ));
+    assert_eq!(
+        super::harness::causes(again),
+        ["spec.ports[0].hostPort Invalid"]
+    );
 
-    server.put_portico(object("c", json!({"createExternalLoadBalancer": true, "ports": [{"port": 80}]}))).unwrap();
+    server
+        .put_portico(object(
+            "c",
+            json!({"createExternalLoadBalancer": true, "ports": [{"port": 80}]}),
+        ))
+        .unwrap();
     for (word, point) in [
         ("1.2.3.4", json!({"ip": "1.2.3.4", "ipMode": "VIP"})),
-        ("mylb.amazonaws.com", json!({"hostname": "mylb.amazonaws.com"})),
+        (
+            "mylb.amazonaws.com",
+            json!({"hostname": "mylb.amazonaws.com"}),
+        ),
     ] {
         let report = json!({"apiVersion": "portico.dev/v1", "kind": "Service", "metadata": {"name": "c"}, "status": {"publicIPs": [word]}});
         let view = server.put_status(true, report).unwrap();
-        assert_eq!((&view["status"]["publicIPs"], &view["spec"]["publicIPs"]), (&json!([word]), &json!([word])));
+        assert_eq!(
+            (&view["status"]["publicIPs"], &view["spec"]["publicIPs"]),
+            (&json!([word]), &json!([word]))
+        );
         assert_eq!(view["spec"]["visibility"], "loadbalancer");
         assert!(view["spec"]["ports"][0]["hostPort"].is_i64());
-        assert_eq!(server.get("c")["status"], json!({"loadBalancer": {"ingress": [point]}}));
+        assert_eq!(
+            server.get("c")["status"],
+            json!({"loadBalancer": {"ingress": [point]}})
+        );
     }
 
     // From public to cluster by reading, changing and writing.

@@ -8,12 +8,15 @@ use crate::service::ranges::family_of;
 use crate::service::types::*;
 use std::collections::BTreeSet;
 
-/// An address. One that is already there is not judged again: it may be from a time with other rules.
+/// An address. One that is already there is not judged again: it may be from a time with other
+/// rules.
 pub fn address(text: &str, existing: &[String], path: &Path) -> Option<Error> {
     if existing.iter().any(|known| known == text) {
         return None;
     }
-    names::address(text).err().map(|detail| Error::invalid(path, text, detail))
+    names::address(text)
+        .err()
+        .map(|detail| Error::invalid(path, text, detail))
 }
 
 pub fn external_ips(new: &ServiceSpec, old: Option<&ServiceSpec>) -> Errors {
@@ -21,7 +24,8 @@ pub fn external_ips(new: &ServiceSpec, old: Option<&ServiceSpec>) -> Errors {
     let mut errors = Errors::new();
     for (index, text) in new.external_ips.iter().enumerate() {
         let path = spec("externalIPs").index(index);
-        // One from a time with other rules may stay, but must still be one that can lead to a Service.
+        // One from a time with other rules may stay, but must still be one that can lead to a
+        // Service.
         if names::address(text).is_ok() || address(text, existing, &path).is_some() {
             errors.extend(checks::endpoint_address(text, &path));
         }
@@ -40,20 +44,34 @@ pub fn cluster_ips(new: &ServiceSpec, old: Option<&ServiceSpec>) -> Errors {
     errors.extend(bad);
     let path = spec("clusterIPs");
     if new.cluster_ips.len() > 2 {
-        errors.push(Error::invalid(&path, new.cluster_ips.clone(), "may only hold up to 2 values"));
+        errors.push(Error::invalid(
+            &path,
+            new.cluster_ips.clone(),
+            "may only hold up to 2 values",
+        ));
     }
     if !all_good {
         return errors;
     }
-    let found: Vec<_> = new.cluster_ips.iter().map(|text| names::address(text).map(family_of).ok()).collect();
+    let found: Vec<_> = new
+        .cluster_ips
+        .iter()
+        .map(|text| names::address(text).map(family_of).ok())
+        .collect();
     if found.len() > 1 && found.iter().collect::<BTreeSet<_>>().len() != 2 {
         let detail = "may specify no more than one IP for each IP family";
         errors.push(Error::invalid(&path, new.cluster_ips.clone(), detail));
     }
     for (index, (family, wanted)) in found.iter().zip(&new.ip_families).enumerate() {
-        if family.is_some_and(|family| family != wanted) && [IPV4, IPV6].contains(&wanted.as_str()) {
-            let detail = format!("expected an {wanted} value as indicated by `ipFamilies[{index}]`");
-            errors.push(Error::invalid(&path.index(index), new.cluster_ips.get(index).cloned(), detail));
+        if family.is_some_and(|family| family != wanted) && [IPV4, IPV6].contains(&wanted.as_str())
+        {
+            let detail =
+                format!("expected an {wanted} value as indicated by `ipFamilies[{index}]`");
+            errors.push(Error::invalid(
+                &path.index(index),
+                new.cluster_ips.get(index).cloned(),
+                detail,
+            ));
         }
     }
     errors
@@ -100,7 +118,11 @@ fn each_cluster_ip(new: &ServiceSpec, old: Option<&ServiceSpec>) -> (Errors, boo
         if index > 0 || text != NONE {
             errors.extend(address(text, existing, &path.index(index)));
         } else if new.cluster_ips.len() > 1 {
-            errors.push(Error::invalid(&path, new.cluster_ips.clone(), "'None' must be the first and only value"));
+            errors.push(Error::invalid(
+                &path,
+                new.cluster_ips.clone(),
+                "'None' must be the first and only value",
+            ));
         }
     }
     let all_good = errors.is_empty();
@@ -112,9 +134,19 @@ pub fn changes(new: &ServiceSpec, old: &ServiceSpec) -> Errors {
     if new.is_external_name() || old.is_external_name() || new.is_headless() && old.is_headless() {
         return Errors::new();
     }
-    let mut errors = changed("clusterIPs", &new.cluster_ips, &old.cluster_ips, new.policy());
+    let mut errors = changed(
+        "clusterIPs",
+        &new.cluster_ips,
+        &old.cluster_ips,
+        new.policy(),
+    );
     if new.is_headless() == old.is_headless() {
-        let families = changed("ipFamilies", &new.ip_families, &old.ip_families, new.policy());
+        let families = changed(
+            "ipFamilies",
+            &new.ip_families,
+            &old.ip_families,
+            new.policy(),
+        );
         // A change of any family is reported at the first one.
         errors.extend(families.into_iter().map(|mut error| {
             if error.field == "spec.ipFamilies[1]" {
@@ -134,10 +166,13 @@ fn changed(field: &str, new: &[String], old: &[String], policy: &str) -> Errors 
     }
     let compared = if new.len() == old.len() { old.len() } else { 1 };
     let pairs = old.iter().zip(new).take(compared).enumerate();
-    let mut errors: Errors =
-        pairs.filter(|(_, (old, new))| old != new).map(|(index, _)| wrong(index, "may not change once set")).collect();
+    let mut errors: Errors = pairs
+        .filter(|(_, (old, new))| old != new)
+        .map(|(index, _)| wrong(index, "may not change once set"))
+        .collect();
     if new.len() == 1 && old.len() > 1 && policy != SINGLE_STACK {
-        let detail = format!("must be set to 'SingleStack' when releasing the second of spec.{field}");
+        let detail =
+            format!("must be set to 'SingleStack' when releasing the second of spec.{field}");
         errors.push(Error::invalid(&spec("ipFamilyPolicy"), policy, detail));
     }
     errors

@@ -1,4 +1,5 @@
-//! What belongs to load balancers: source ranges, class, the switches, the health-check port, and the status.
+//! What belongs to load balancers: source ranges, class, the switches, the health-check port, and
+//! the status.
 
 use super::addresses::address;
 use super::spec;
@@ -19,16 +20,31 @@ pub fn source_ranges(service: &Service, old: Option<&Service>) -> Errors {
         let path = spec("LoadBalancerSourceRanges");
         let existing = old.map_or(&[][..], |old| &old.spec.load_balancer_source_ranges);
         let known = |text: &str| existing.iter().any(|known| known.trim() == text);
-        let ranges = ranges.iter().map(|text| text.trim()).enumerate().filter(|(_, text)| !known(text));
+        let ranges = ranges
+            .iter()
+            .map(|text| text.trim())
+            .enumerate()
+            .filter(|(_, text)| !known(text));
         let bad = ranges.filter_map(|(index, text)| bad_cidr(text, &path.index(index)));
-        return not_elsewhere(service, &path).into_iter().chain(bad).collect();
+        return not_elsewhere(service, &path)
+            .into_iter()
+            .chain(bad)
+            .collect();
     }
-    let Some(value) = service.annotation(SOURCE_RANGES) else { return Errors::new() };
-    let path = Path::new("metadata").child("annotations").key(SOURCE_RANGES);
+    let Some(value) = service.annotation(SOURCE_RANGES) else {
+        return Errors::new();
+    };
+    let path = Path::new("metadata")
+        .child("annotations")
+        .key(SOURCE_RANGES);
     let mut errors: Errors = not_elsewhere(service, &path).into_iter().collect();
     let unchanged = old.is_some_and(|old| old.annotation(SOURCE_RANGES) == Some(value));
     if !unchanged && !value.trim().is_empty() {
-        errors.extend(value.split(',').filter_map(|text| bad_cidr(text.trim(), &path)));
+        errors.extend(
+            value
+                .split(',')
+                .filter_map(|text| bad_cidr(text.trim(), &path)),
+        );
     }
     errors
 }
@@ -38,14 +54,22 @@ fn not_elsewhere(service: &Service, path: &Path) -> Option<Error> {
 }
 
 fn bad_cidr(text: &str, path: &Path) -> Option<Error> {
-    checks::cidr(text).err().map(|detail| Error::invalid(path, text, detail))
+    checks::cidr(text)
+        .err()
+        .map(|detail| Error::invalid(path, text, detail))
 }
 
 /// The two switches for ports belong to load balancers.
 pub fn switches(service: &ServiceSpec) -> Errors {
     [
-        ("allocateLoadBalancerNodePorts", service.allocate_load_balancer_node_ports),
-        ("allocateLoadBalancerHCNodePort", service.allocate_load_balancer_hc_node_port),
+        (
+            "allocateLoadBalancerNodePorts",
+            service.allocate_load_balancer_node_ports,
+        ),
+        (
+            "allocateLoadBalancerHCNodePort",
+            service.allocate_load_balancer_hc_node_port,
+        ),
     ]
     .into_iter()
     .filter(|(_, switch)| switch.is_some() && !service.is_load_balancer())
@@ -54,7 +78,9 @@ pub fn switches(service: &ServiceSpec) -> Errors {
 }
 
 pub fn class(service: &ServiceSpec) -> Errors {
-    let Some(class) = &service.load_balancer_class else { return Errors::new() };
+    let Some(class) = &service.load_balancer_class else {
+        return Errors::new();
+    };
     let path = spec("loadBalancerClass");
     if service.is_load_balancer() {
         invalid_all(&path, class, names::qualified_name(class))
@@ -65,10 +91,16 @@ pub fn class(service: &ServiceSpec) -> Errors {
 
 /// While a Service is a load balancer, nobody else may become responsible for it.
 pub fn class_change(new: &ServiceSpec, old: &ServiceSpec) -> Option<Error> {
-    let changed =
-        new.is_load_balancer() && old.is_load_balancer() && new.load_balancer_class != old.load_balancer_class;
-    changed
-        .then(|| Error::invalid(&spec("loadBalancerClass"), new.load_balancer_class.clone(), "may not change once set"))
+    let changed = new.is_load_balancer()
+        && old.is_load_balancer()
+        && new.load_balancer_class != old.load_balancer_class;
+    changed.then(|| {
+        Error::invalid(
+            &spec("loadBalancerClass"),
+            new.load_balancer_class.clone(),
+            "may not change once set",
+        )
+    })
 }
 
 pub fn health_check(service: &ServiceSpec) -> Errors {
@@ -77,18 +109,24 @@ pub fn health_check(service: &ServiceSpec) -> Errors {
         0 if service.assigns_health_check_port() => vec![Error::required(&path, "")],
         0 => Errors::new(),
         _ if !service.needs_health_check() => {
-            let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is \
+                          'Local'";
             vec![Error::invalid(&path, port, detail)]
         }
-        _ => names::port_number(port.into()).into_iter().map(|detail| Error::invalid(&path, port, detail)).collect(),
+        _ => names::port_number(port.into())
+            .into_iter()
+            .map(|detail| Error::invalid(&path, port, detail))
+            .collect(),
     }
 }
 
-/// A load balancer was told this port. It may be given up when assignment is off, and come back, but not change.
+/// A load balancer was told this port. It may be given up when assignment is off, and come back,
+/// but not change.
 pub fn health_check_change(new: &ServiceSpec, old: &ServiceSpec) -> Option<Error> {
     let (had, has) = (old.health_check_node_port, new.health_check_node_port);
     let given_up = has == 0 && !new.assigns_health_check_port();
-    let changed = new.needs_health_check() && old.needs_health_check() && had != has && had != 0 && !given_up;
+    let changed =
+        new.needs_health_check() && old.needs_health_check() && had != has && had != 0 && !given_up;
     changed.then(|| Error::forbidden(&spec("healthCheckNodePort"), "field is immutable"))
 }
 
@@ -97,14 +135,30 @@ pub fn status(new: &Service, old: &Service, gates: &Gates) -> Errors {
     let path = Path::new("status").child("loadBalancer").child("ingress");
     let ingress = &new.status.load_balancer.ingress;
     if !new.spec.is_load_balancer() && !ingress.is_empty() {
-        return vec![Error::forbidden(&path, "may only be used when `spec.type` is 'LoadBalancer'")];
+        return vec![Error::forbidden(
+            &path,
+            "may only be used when `spec.type` is 'LoadBalancer'",
+        )];
     }
-    let existing: Vec<String> = old.status.load_balancer.ingress.iter().map(|point| point.ip.clone()).collect();
+    let existing: Vec<String> = old
+        .status
+        .load_balancer
+        .ingress
+        .iter()
+        .map(|point| point.ip.clone())
+        .collect();
     let points = ingress.iter().enumerate();
-    points.flat_map(|(index, point)| ingress_point(point, &existing, gates, &path.index(index))).collect()
+    points
+        .flat_map(|(index, point)| ingress_point(point, &existing, gates, &path.index(index)))
+        .collect()
 }
 
-fn ingress_point(point: &LoadBalancerIngress, existing: &[String], gates: &Gates, path: &Path) -> Errors {
+fn ingress_point(
+    point: &LoadBalancerIngress,
+    existing: &[String],
+    gates: &Gates,
+    path: &Path,
+) -> Errors {
     let mut errors = Errors::new();
     if !point.ip.is_empty() {
         errors.extend(address(&point.ip, existing, &path.child("ip")));
@@ -112,9 +166,17 @@ fn ingress_point(point: &LoadBalancerIngress, existing: &[String], gates: &Gates
     errors.extend(ip_mode(point, gates, &path.child("ipMode")));
     if !point.hostname.is_empty() {
         let path = path.child("hostname");
-        errors.extend(invalid_all(&path, &point.hostname, names::dns_subdomain(&point.hostname, false)));
+        errors.extend(invalid_all(
+            &path,
+            &point.hostname,
+            names::dns_subdomain(&point.hostname, false),
+        ));
         if is_address(&point.hostname) {
-            errors.push(Error::invalid(&path, point.hostname.as_str(), "must be a DNS name, not an IP address"));
+            errors.push(Error::invalid(
+                &path,
+                point.hostname.as_str(),
+                "must be a DNS name, not an IP address",
+            ));
         }
     }
     errors
@@ -124,7 +186,10 @@ fn ip_mode(point: &LoadBalancerIngress, gates: &Gates, path: &Path) -> Errors {
     match point.ip_mode.as_deref() {
         None if point.ip.is_empty() || !gates.load_balancer_ip_mode => Errors::new(),
         None => vec![Error::required(path, "must be specified when `ip` is set")],
-        Some(_) if point.ip.is_empty() => vec![Error::forbidden(path, "may not be specified when `ip` is not set")],
+        Some(_) if point.ip.is_empty() => vec![Error::forbidden(
+            path,
+            "may not be specified when `ip` is not set",
+        )],
         Some(mode) => checks::given_word(mode, path, &[VIP, PROXY]),
     }
 }

@@ -52,10 +52,19 @@ fn whole(service: &Service, old: Option<&Service>) -> Errors {
 }
 
 fn topology(service: &Service) -> Option<Error> {
-    let (mode, hints) = (service.annotation(TOPOLOGY_MODE)?, service.annotation(TOPOLOGY_HINTS)?);
-    let path = Path::new("metadata").child("annotations").key(TOPOLOGY_MODE);
+    let (mode, hints) = (
+        service.annotation(TOPOLOGY_MODE)?,
+        service.annotation(TOPOLOGY_HINTS)?,
+    );
+    let path = Path::new("metadata")
+        .child("annotations")
+        .key(TOPOLOGY_MODE);
     (mode != hints).then(|| {
-        Error::invalid(&path, mode, format!("must match annotations[{TOPOLOGY_HINTS}] when both are specified"))
+        Error::invalid(
+            &path,
+            mode,
+            format!("must match annotations[{TOPOLOGY_HINTS}] when both are specified"),
+        )
     })
 }
 
@@ -83,12 +92,18 @@ fn external_name(service: &ServiceSpec) -> Errors {
         ("ipFamilyPolicy", service.ip_family_policy.is_some()),
     ] {
         if is_set {
-            errors.push(Error::forbidden(&spec(field), "may not be set for ExternalName services"));
+            errors.push(Error::forbidden(
+                &spec(field),
+                "may not be set for ExternalName services",
+            ));
         }
     }
     let path = spec("externalName");
     // One dot at the end says that the name is complete.
-    let name = service.external_name.strip_suffix('.').unwrap_or(&service.external_name);
+    let name = service
+        .external_name
+        .strip_suffix('.')
+        .unwrap_or(&service.external_name);
     if name.is_empty() {
         errors.push(Error::required(&path, ""));
     } else {
@@ -111,14 +126,26 @@ fn affinity(service: &ServiceSpec) -> Errors {
     if service.session_affinity == CLIENT_IP {
         return affinity_timeout(service).into_iter().collect();
     }
-    word(&service.session_affinity, &spec("sessionAffinity"), &[CLIENT_IP, NONE])
+    word(
+        &service.session_affinity,
+        &spec("sessionAffinity"),
+        &[CLIENT_IP, NONE],
+    )
 }
 
 fn affinity_timeout(service: &ServiceSpec) -> Option<Error> {
-    let path = spec("sessionAffinityConfig").child("clientIP").child("timeoutSeconds");
-    let config = service.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
+    let path = spec("sessionAffinityConfig")
+        .child("clientIP")
+        .child("timeoutSeconds");
+    let config = service
+        .session_affinity_config
+        .as_ref()
+        .and_then(|config| config.client_ip.as_ref());
     match config.and_then(|config| config.timeout_seconds) {
-        None => Some(Error::required(&path, "when session affinity type is ClientIP")),
+        None => Some(Error::required(
+            &path,
+            "when session affinity type is ClientIP",
+        )),
         Some(1..=MOST_AFFINITY_SECONDS) => None,
         Some(other) => {
             let detail = format!("must be greater than 0 and less than {MOST_AFFINITY_SECONDS}");
@@ -128,14 +155,22 @@ fn affinity_timeout(service: &ServiceSpec) -> Option<Error> {
 }
 
 fn service_type(service: &ServiceSpec) -> Errors {
-    word(&service.type_, &spec("type"), &[CLUSTER_IP, NODE_PORT, LOAD_BALANCER, EXTERNAL_NAME])
+    word(
+        &service.type_,
+        &spec("type"),
+        &[CLUSTER_IP, NODE_PORT, LOAD_BALANCER, EXTERNAL_NAME],
+    )
 }
 
 fn traffic(service: &ServiceSpec) -> Errors {
     let mut errors = external_policy(service);
     errors.extend(load_balancer::health_check(service));
     if let Some(policy) = &service.internal_traffic_policy {
-        errors.extend(given_word(policy, &spec("internalTrafficPolicy"), &[CLUSTER, LOCAL]));
+        errors.extend(given_word(
+            policy,
+            &spec("internalTrafficPolicy"),
+            &[CLUSTER, LOCAL],
+        ));
     }
     if let Some(preference) = &service.traffic_distribution {
         let words = ["PreferClose", "PreferSameZone", "PreferSameNode"];
@@ -145,12 +180,19 @@ fn traffic(service: &ServiceSpec) -> Errors {
 }
 
 fn external_policy(service: &ServiceSpec) -> Errors {
-    let (path, policy) = (spec("externalTrafficPolicy"), service.external_traffic_policy.as_str());
+    let (path, policy) = (
+        spec("externalTrafficPolicy"),
+        service.external_traffic_policy.as_str(),
+    );
     if service.is_externally_accessible() {
         word(policy, &path, &[CLUSTER, LOCAL])
     } else if policy.is_empty() {
         Errors::new()
     } else {
-        vec![Error::invalid(&path, policy, "may only be set for externally-accessible services")]
+        vec![Error::invalid(
+            &path,
+            policy,
+            "may only be set for externally-accessible services",
+        )]
     }
 }

@@ -31,7 +31,9 @@ fn record<'a>(id: &'a str, user: &'a User) -> Record<'a> {
 
 fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[tokio::test]
@@ -40,9 +42,18 @@ async fn records_are_events_without_secrets() {
     let path = dir.path().join("audit.log");
     let log = AuditLog::open(&path).unwrap();
     let (ann, bob) = (User::new("ann", &["dev"]), User::new("bob", &[]));
-    log.record(&Record { impersonated: Some(&bob), ..record("id-1", &ann) }).await;
+    log.record(&Record {
+        impersonated: Some(&bob),
+        ..record("id-1", &ann)
+    })
+    .await;
     let refused = ApiError::unauthorized();
-    log.record(&Record { code: 401, error: Some(&refused), ..record("id-2", &ann) }).await;
+    log.record(&Record {
+        code: 401,
+        error: Some(&refused),
+        ..record("id-2", &ann)
+    })
+    .await;
     log.flush().await;
     let events = lines(&path);
     let first = &events[0];
@@ -52,11 +63,20 @@ async fn records_are_events_without_secrets() {
     );
     assert_eq!(first["user"], json!({"username": "ann", "groups": ["dev"]}));
     assert_eq!(first["impersonatedUser"], json!({"username": "bob"}));
-    assert_eq!(first["requestURI"], "/api/v1/namespaces/shop/services/web?token=...&limit=1");
-    assert_eq!(first["requestReceivedTimestamp"], "1970-01-12T13:46:40.000000Z");
+    assert_eq!(
+        first["requestURI"],
+        "/api/v1/namespaces/shop/services/web?token=...&limit=1"
+    );
+    assert_eq!(
+        first["requestReceivedTimestamp"],
+        "1970-01-12T13:46:40.000000Z"
+    );
     assert_eq!(first["responseStatus"]["code"], 200);
     assert_eq!(events[1]["responseStatus"]["reason"], "Unauthorized");
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     assert_eq!(log.lost(), 0);
 }
 
@@ -75,7 +95,12 @@ async fn nothing_is_lost_when_the_queue_is_full_or_the_file_moves() {
     log.flush().await;
     let before = lines(&moved);
     assert_eq!(before.len(), QUEUE + 1000);
-    assert!(before.iter().enumerate().all(|(number, event)| event["auditID"].as_str() == Some(&number.to_string())));
+    assert!(
+        before
+            .iter()
+            .enumerate()
+            .all(|(number, event)| event["auditID"].as_str() == Some(&number.to_string()))
+    );
     assert_eq!(lines(&path).len(), 1);
 }
 

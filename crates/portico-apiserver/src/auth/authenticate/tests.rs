@@ -6,7 +6,8 @@ struct OneAccount;
 
 impl Objects for OneAccount {
     fn get(&self, kind: &str, _: &str, name: &str) -> Option<Arc<Value>> {
-        (kind == "ServiceAccount" && name == "web").then(|| Arc::new(json!({"metadata": {"uid": "u"}})))
+        (kind == "ServiceAccount" && name == "web")
+            .then(|| Arc::new(json!({"metadata": {"uid": "u"}})))
     }
 }
 
@@ -28,29 +29,59 @@ fn now() -> Timestamp {
 }
 
 fn with_header(authenticator: &Authenticator, header: &[u8]) -> Result<User, u16> {
-    let credentials = Credentials { authorization: Some(header), ..Credentials::default() };
-    authenticator.authenticate(&credentials, now()).map_err(|error| error.code)
+    let credentials = Credentials {
+        authorization: Some(header),
+        ..Credentials::default()
+    };
+    authenticator
+        .authenticate(&credentials, now())
+        .map_err(|error| error.code)
 }
 
 #[test]
 fn only_no_credentials_at_all_are_anonymous() {
     let open = authenticator(true);
-    assert_eq!(open.authenticate(&Credentials::default(), now()).unwrap(), User::anonymous());
-    assert_eq!(authenticator(false).authenticate(&Credentials::default(), now()).unwrap_err().code, 401);
-    for wrong in ["Bearer wrong", "Bearer", "Bearer ", "Basic YTpi", "s3cret", "Bearer a.b.c"] {
+    assert_eq!(
+        open.authenticate(&Credentials::default(), now()).unwrap(),
+        User::anonymous()
+    );
+    assert_eq!(
+        authenticator(false)
+            .authenticate(&Credentials::default(), now())
+            .unwrap_err()
+            .code,
+        401
+    );
+    for wrong in [
+        "Bearer wrong",
+        "Bearer",
+        "Bearer ",
+        "Basic YTpi",
+        "s3cret",
+        "Bearer a.b.c",
+    ] {
         assert_eq!(with_header(&open, wrong.as_bytes()), Err(401), "{wrong}");
     }
     assert_eq!(with_header(&open, b"Bearer \xff"), Err(401));
     for wrong in [certificate::Error::Nameless, certificate::Error::Unreadable] {
-        let credentials = Credentials { certificate: Some(&Err(wrong)), authorization: Some(b"Bearer s3cret") };
-        assert_eq!(open.authenticate(&credentials, now()).unwrap_err().code, 401);
+        let credentials = Credentials {
+            certificate: Some(&Err(wrong)),
+            authorization: Some(b"Bearer s3cret"),
+        };
+        assert_eq!(
+            open.authenticate(&credentials, now()).unwrap_err().code,
+            401
+        );
     }
 }
 
 #[test]
 fn the_servers_own_clients_have_a_token_of_their_own() {
     let authenticator = authenticator(true);
-    assert_eq!(with_header(&authenticator, b"Bearer own-secret").map(|user| user.name), Ok("portico:own".to_owned()));
+    assert_eq!(
+        with_header(&authenticator, b"Bearer own-secret").map(|user| user.name),
+        Ok("portico:own".to_owned())
+    );
     assert_eq!(with_header(&authenticator, b"Bearer own-secre"), Err(401));
 }
 
@@ -61,7 +92,10 @@ fn tokens_of_both_kinds() {
         let user = with_header(&authenticator, good.as_bytes()).unwrap();
         assert_eq!(
             (user.name.as_str(), user.groups),
-            ("ann", vec!["dev".to_owned(), "system:authenticated".to_owned()])
+            (
+                "ann",
+                vec!["dev".to_owned(), "system:authenticated".to_owned()]
+            )
         );
     }
     let grant = Grant {
@@ -72,7 +106,12 @@ fn tokens_of_both_kinds() {
         seconds: 600,
         bound: None,
     };
-    let token = authenticator.tokens.as_ref().unwrap().mint(&grant, now()).unwrap();
+    let token = authenticator
+        .tokens
+        .as_ref()
+        .unwrap()
+        .mint(&grant, now())
+        .unwrap();
     let user = with_header(&authenticator, format!("Bearer {token}").as_bytes()).unwrap();
     assert_eq!(user.name, "system:serviceaccount:shop:web");
     assert!(user.is_in("system:authenticated"));
@@ -80,7 +119,13 @@ fn tokens_of_both_kinds() {
 
 #[test]
 fn nothing_printed_holds_a_secret() {
-    let credentials = Credentials { authorization: Some(b"Bearer s3cret"), ..Credentials::default() };
+    let credentials = Credentials {
+        authorization: Some(b"Bearer s3cret"),
+        ..Credentials::default()
+    };
     let printed = format!("{credentials:?} {:?}", authenticator(true));
-    assert!(!printed.contains("s3cret") && !printed.contains("115, 51"), "{printed}");
+    assert!(
+        !printed.contains("s3cret") && !printed.contains("115, 51"),
+        "{printed}"
+    );
 }

@@ -5,16 +5,20 @@ use crate::auth::rbac::{Rule, uncovered};
 use portico_api::object;
 use serde_json::{Map, Value};
 
-/// The object to write so that `existing` has all that `expected` has, or nothing if it does already. What people
-/// added stays. An object with the annotation `autoupdate: "false"` is left alone.
+/// The object to write so that `existing` has all that `expected` has, or nothing if it does
+/// already. What people added stays. An object with the annotation `autoupdate: "false"` is left
+/// alone.
 pub fn reconciled(existing: Option<&Value>, expected: &Value) -> Option<Value> {
-    let Some(existing) = existing else { return Some(expected.clone()) };
+    let Some(existing) = existing else {
+        return Some(expected.clone());
+    };
     let annotations = object::at(existing, "metadata.annotations");
     if annotations.get(AUTO_UPDATE).and_then(Value::as_str) == Some("false") {
         return None;
     }
     if existing.get("roleRef") != expected.get("roleRef") {
-        // A binding's role cannot be changed; the server deletes and creates it when this comes back.
+        // A binding's role cannot be changed; the server deletes and creates it when this comes
+        // back.
         return Some(expected.clone());
     }
     let mut merged = existing.clone();
@@ -28,7 +32,12 @@ pub fn reconciled(existing: Option<&Value>, expected: &Value) -> Option<Value> {
 }
 
 fn add_missing_keys(merged: &mut Value, expected: &Value, key: &str) {
-    let Some(wanted) = object::at(expected, "metadata").get(key).and_then(Value::as_object) else { return };
+    let Some(wanted) = object::at(expected, "metadata")
+        .get(key)
+        .and_then(Value::as_object)
+    else {
+        return;
+    };
     let metadata = object::child(merged, "metadata");
     let target = object::map(metadata.entry(key).or_insert_with(|| Map::new().into()));
     for (key, value) in wanted {
@@ -52,14 +61,26 @@ fn merge_aggregation(merged: &mut Value, expected: &Value) {
         None => {
             object::map(merged).remove("aggregationRule");
         }
-        Some(wanted) => add_missing_items(object::child(merged, "aggregationRule"), wanted, "clusterRoleSelectors"),
+        Some(wanted) => add_missing_items(
+            object::child(merged, "aggregationRule"),
+            wanted,
+            "clusterRoleSelectors",
+        ),
     }
 }
 
 /// Append the items of `expected[key]` that are not in the list yet.
 fn add_missing_items(merged: &mut Map<String, Value>, expected: &Value, key: &str) {
-    let own = merged.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let missing: Vec<Value> = object::items(expected, key).iter().filter(|item| !own.contains(item)).cloned().collect();
+    let own = merged
+        .get(key)
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let missing: Vec<Value> = object::items(expected, key)
+        .iter()
+        .filter(|item| !own.contains(item))
+        .cloned()
+        .collect();
     if !missing.is_empty() {
         merged.insert(key.to_owned(), [own, missing].concat().into());
     }

@@ -7,7 +7,16 @@ use serde_json::{Value, json};
 
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "update", "patch", "delete", "deletecollection"];
-const ALL: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+const ALL: &[&str] = &[
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
 const CHANGE: &[&str] = &["update", "patch"];
 const RECORD: &[&str] = &["create", "update", "patch"];
 
@@ -21,7 +30,8 @@ const AUTHORIZATION: &[&str] = &["authorization.k8s.io"];
 const AUTHENTICATION: &[&str] = &["authentication.k8s.io"];
 const PORTICO: &[&str] = &["portico.dev"];
 
-/// Everything in the core group but secrets, and but subresources that give access to more than the object.
+/// Everything in the core group but secrets, and but subresources that give access to more than the
+/// object.
 const VISIBLE_CORE: &[&str] = &[
     "services",
     "endpoints",
@@ -60,18 +70,36 @@ const VISIBLE_GROUPS: &[&str] = &[
     "scheduling.k8s.io",
     "node.k8s.io",
 ];
-/// Secrets in `kube-system` that nodes may read: passwords of BGP peers, and the key with which nodes know each other.
+/// Secrets in `kube-system` that nodes may read: passwords of BGP peers, and the key with which
+/// nodes know each other.
 const NODE_SECRETS: &[&str] = &["portico-bgp", "portico-announce"];
 const HEALTH: &[&str] = &["/livez", "/readyz", "/healthz"];
-const HEALTH_DETAILS: &[&str] =
-    &["/livez", "/readyz", "/healthz", "/livez/*", "/readyz/*", "/healthz/*", "/metrics", "/metrics/slis"];
+const HEALTH_DETAILS: &[&str] = &[
+    "/livez",
+    "/readyz",
+    "/healthz",
+    "/livez/*",
+    "/readyz/*",
+    "/healthz/*",
+    "/metrics",
+    "/metrics/slis",
+];
 
 const TO_ADMIN: &str = "rbac.authorization.k8s.io/aggregate-to-admin";
 const TO_EDIT: &str = "rbac.authorization.k8s.io/aggregate-to-edit";
 const TO_VIEW: &str = "rbac.authorization.k8s.io/aggregate-to-view";
 
 pub(super) fn cluster_roles() -> Vec<Value> {
-    let discovery = ["/version", "/version/", "/openapi", "/openapi/*", "/api", "/api/*", "/apis", "/apis/*"];
+    let discovery = [
+        "/version",
+        "/version/",
+        "/openapi",
+        "/openapi/*",
+        "/api",
+        "/api/*",
+        "/apis",
+        "/apis/*",
+    ];
     let keys = [
         "/.well-known/openid-configuration",
         "/.well-known/openid-configuration/",
@@ -80,11 +108,30 @@ pub(super) fn cluster_roles() -> Vec<Value> {
     ];
     vec![
         role("cluster-admin", &[], &Rule::everything()),
-        role("system:discovery", &[], &[urls(&[HEALTH, &discovery].concat())]),
-        role("system:monitoring", &[], &[urls(HEALTH_DETAILS), rule(&["get"], CORE, &["nodes/metrics"])]),
+        role(
+            "system:discovery",
+            &[],
+            &[urls(&[HEALTH, &discovery].concat())],
+        ),
+        role(
+            "system:monitoring",
+            &[],
+            &[
+                urls(HEALTH_DETAILS),
+                rule(&["get"], CORE, &["nodes/metrics"]),
+            ],
+        ),
         role("system:basic-user", &[], &basic_user()),
-        role("system:public-info-viewer", &[], &[urls(&[HEALTH, &["/version", "/version/"]].concat())]),
-        role("system:service-account-issuer-discovery", &[], &[urls(&keys)]),
+        role(
+            "system:public-info-viewer",
+            &[],
+            &[urls(&[HEALTH, &["/version", "/version/"]].concat())],
+        ),
+        role(
+            "system:service-account-issuer-discovery",
+            &[],
+            &[urls(&keys)],
+        ),
         role("system:node-proxier", &[], &node_proxier()),
         role("system:auth-delegator", &[], &auth_delegator()),
         gathering("admin", &[], TO_ADMIN),
@@ -103,22 +150,44 @@ pub(super) fn cluster_roles() -> Vec<Value> {
 
 /// In the namespaces for it: a node's heartbeat, and the leases nodes elect an announcer with.
 pub(super) fn node_leases() -> Vec<Rule> {
-    vec![rule(&["get", "list", "watch", "create", "update", "patch", "delete"], COORDINATION, &["leases"])]
+    vec![rule(
+        &[
+            "get", "list", "watch", "create", "update", "patch", "delete",
+        ],
+        COORDINATION,
+        &["leases"],
+    )]
 }
 
-/// In `kube-system`: the report of each node (the decision sees to it that it is its own), and the secrets nodes share.
+/// In `kube-system`: the report of each node (the decision sees to it that it is its own), and the
+/// secrets nodes share.
 pub(super) fn node_in_system() -> Vec<Rule> {
-    let secrets = Rule { names: owned(NODE_SECRETS), ..rule(READ, CORE, &["secrets"]) };
-    vec![rule(&["get", "list", "watch", "create", "update", "patch"], COORDINATION, &["leases"]), secrets, node_token()]
+    let secrets = Rule {
+        names: owned(NODE_SECRETS),
+        ..rule(READ, CORE, &["secrets"])
+    };
+    vec![
+        rule(
+            &["get", "list", "watch", "create", "update", "patch"],
+            COORDINATION,
+            &["leases"],
+        ),
+        secrets,
+        node_token(),
+    ]
 }
 
-/// In `kube-system`: a token for the Node that was made. That it is for no other is for [`join::check_request`] to see.
+/// In `kube-system`: a token for the Node that was made. That it is for no other is for
+/// [`join::check_request`] to see.
 pub(super) fn joiner_in_system() -> Vec<Rule> {
     vec![node_token()]
 }
 
 fn node_token() -> Rule {
-    Rule { names: owned(&[join::ACCOUNT]), ..rule(&["create"], CORE, &["serviceaccounts/token"]) }
+    Rule {
+        names: owned(&[join::ACCOUNT]),
+        ..rule(&["create"], CORE, &["serviceaccounts/token"])
+    }
 }
 
 /// Makes its Node. It may change none, so that it takes none over.
@@ -133,7 +202,11 @@ pub(super) fn controller_in_system() -> Vec<Rule> {
 
 fn basic_user() -> Vec<Rule> {
     vec![
-        rule(&["create"], AUTHORIZATION, &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
+        rule(
+            &["create"],
+            AUTHORIZATION,
+            &["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+        ),
         rule(&["create"], AUTHENTICATION, &["selfsubjectreviews"]),
     ]
 }
@@ -156,7 +229,10 @@ fn auth_delegator() -> Vec<Rule> {
 }
 
 fn namespace_admin() -> Vec<Rule> {
-    vec![rule(&["create"], AUTHORIZATION, &["localsubjectaccessreviews"]), rule(ALL, RBAC, &["roles", "rolebindings"])]
+    vec![
+        rule(&["create"], AUTHORIZATION, &["localsubjectaccessreviews"]),
+        rule(ALL, RBAC, &["roles", "rolebindings"]),
+    ]
 }
 
 /// Writes what users own; status belongs to the system.
@@ -164,7 +240,17 @@ fn namespace_editor() -> Vec<Rule> {
     vec![
         rule(READ, CORE, &["secrets"]),
         rule(&["impersonate"], CORE, &["serviceaccounts"]),
-        rule(WRITE, CORE, &["services", "pods", "serviceaccounts", "configmaps", "secrets"]),
+        rule(
+            WRITE,
+            CORE,
+            &[
+                "services",
+                "pods",
+                "serviceaccounts",
+                "configmaps",
+                "secrets",
+            ],
+        ),
         rule(&["create"], CORE, &["serviceaccounts/token"]),
         rule(WRITE, EVENTS, &["events"]),
         rule(WRITE, NETWORKING, &["ingresses", "networkpolicies"]),
@@ -189,7 +275,11 @@ fn namespace_viewer() -> Vec<Rule> {
         rule(READ, CORE, &core),
         rule(READ, EVENTS, &["events"]),
         rule(READ, DISCOVERY, &["endpointslices"]),
-        rule(READ, NETWORKING, &["ingresses", "ingresses/status", "networkpolicies"]),
+        rule(
+            READ,
+            NETWORKING,
+            &["ingresses", "ingresses/status", "networkpolicies"],
+        ),
         rule(READ, PORTICO, &["services", "services/status"]),
     ]
 }
@@ -215,7 +305,11 @@ fn portico_admin() -> Vec<Rule> {
         rule(ALL, EVENTS, &["events"]),
         rule(ALL, DISCOVERY, &["endpointslices"]),
         rule(ALL, COORDINATION, &["leases"]),
-        rule(ALL, NETWORKING, &["servicecidrs", "servicecidrs/status", "ipaddresses"]),
+        rule(
+            ALL,
+            NETWORKING,
+            &["servicecidrs", "servicecidrs/status", "ipaddresses"],
+        ),
         rule(ALL, PORTICO, &["*"]),
     ];
     rules.extend(viewer());
@@ -225,25 +319,48 @@ fn portico_admin() -> Vec<Rule> {
 /// Gives Services their load balancers and tells so in their status.
 fn controller() -> Vec<Rule> {
     vec![
-        rule(&["get", "list", "watch", "update", "patch"], CORE, &["services"]),
+        rule(
+            &["get", "list", "watch", "update", "patch"],
+            CORE,
+            &["services"],
+        ),
         rule(&["get", "update", "patch"], CORE, &["services/status"]),
         rule(CHANGE, CORE, &["services/finalizers"]),
         rule(READ, CORE, &["nodes", "namespaces", "pods"]),
         rule(ALL, CORE, &["endpoints"]),
         rule(ALL, DISCOVERY, &["endpointslices"]),
         rule(RECORD, EVENTS, &["events"]),
-        rule(&["get", "list", "watch", "create", "update", "patch", "delete"], COORDINATION, &["leases"]),
+        rule(
+            &[
+                "get", "list", "watch", "create", "update", "patch", "delete",
+            ],
+            COORDINATION,
+            &["leases"],
+        ),
         rule(READ, NETWORKING, &["servicecidrs", "ipaddresses"]),
         rule(READ, PORTICO, &["*"]),
-        rule(&["create", "update", "patch", "delete"], PORTICO, &["addressblocks"]),
-        rule(&["get", "update", "patch"], PORTICO, &["addresspools/status"]),
+        rule(
+            &["create", "update", "patch", "delete"],
+            PORTICO,
+            &["addressblocks"],
+        ),
+        rule(
+            &["get", "update", "patch"],
+            PORTICO,
+            &["addresspools/status"],
+        ),
     ]
 }
 
-/// Reads what it forwards. Of nodes it writes only the status, and the decision sees to it that it is its own.
+/// Reads what it forwards. Of nodes it writes only the status, and the decision sees to it that it
+/// is its own.
 fn node() -> Vec<Rule> {
     vec![
-        rule(READ, CORE, &["services", "endpoints", "nodes", "pods", "namespaces"]),
+        rule(
+            READ,
+            CORE,
+            &["services", "endpoints", "nodes", "pods", "namespaces"],
+        ),
         rule(READ, DISCOVERY, &["endpointslices"]),
         rule(READ, NETWORKING, &["servicecidrs"]),
         rule(READ, PORTICO, &["*"]),
@@ -253,7 +370,11 @@ fn node() -> Vec<Rule> {
 }
 
 fn viewer() -> Vec<Rule> {
-    vec![rule(READ, CORE, VISIBLE_CORE), rule(READ, VISIBLE_GROUPS, &["*"]), urls(HEALTH_DETAILS)]
+    vec![
+        rule(READ, CORE, VISIBLE_CORE),
+        rule(READ, VISIBLE_GROUPS, &["*"]),
+        urls(HEALTH_DETAILS),
+    ]
 }
 
 fn role(name: &str, labels: &[&str], rules: &[Rule]) -> Value {
@@ -272,11 +393,20 @@ fn gathering(name: &str, labels: &[&str], label: &str) -> Value {
 }
 
 fn rule(verbs: &[&str], groups: &[&str], resources: &[&str]) -> Rule {
-    Rule { verbs: owned(verbs), groups: owned(groups), resources: owned(resources), ..Rule::default() }
+    Rule {
+        verbs: owned(verbs),
+        groups: owned(groups),
+        resources: owned(resources),
+        ..Rule::default()
+    }
 }
 
 fn urls(urls: &[&str]) -> Rule {
-    Rule { verbs: owned(&["get"]), urls: owned(urls), ..Rule::default() }
+    Rule {
+        verbs: owned(&["get"]),
+        urls: owned(urls),
+        ..Rule::default()
+    }
 }
 
 fn owned(list: &[&str]) -> Vec<String> {

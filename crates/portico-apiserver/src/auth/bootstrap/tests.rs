@@ -11,7 +11,14 @@ fn started() -> Rbac {
 fn may(rbac: &Rbac, user: &User, verb: &str, group: &str, resource: &str, place: &str) -> bool {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let (namespace, name) = place.split_once('/').unwrap_or((place, ""));
-    let request = Request { verb, group, resource, subresource, name, namespace };
+    let request = Request {
+        verb,
+        group,
+        resource,
+        subresource,
+        name,
+        namespace,
+    };
     rbac.decide(user, &request.into()).allowed
 }
 
@@ -47,72 +54,263 @@ fn who_may_do_what_on_a_fresh_server() {
         (&node, "patch", "", "nodes/status", "/n2", false),
         (&node, "patch", "", "nodes", "/n1", false),
         (&node, "create", "", "events", "shop", true),
-        (&node, "update", leases, "leases", "kube-node-lease/n1", true),
+        (
+            &node,
+            "update",
+            leases,
+            "leases",
+            "kube-node-lease/n1",
+            true,
+        ),
         (&node, "create", leases, "leases", "portico-system", true),
-        (&node, "update", leases, "leases", "kube-system/kube-scheduler", false),
-        (&node, "update", leases, "leases", "kube-system/portico-node-n1", true),
-        (&node, "update", leases, "leases", "kube-system/portico-node-n2", false),
+        (
+            &node,
+            "update",
+            leases,
+            "leases",
+            "kube-system/kube-scheduler",
+            false,
+        ),
+        (
+            &node,
+            "update",
+            leases,
+            "leases",
+            "kube-system/portico-node-n1",
+            true,
+        ),
+        (
+            &node,
+            "update",
+            leases,
+            "leases",
+            "kube-system/portico-node-n2",
+            false,
+        ),
         (&node, "create", leases, "leases", "kube-system", true),
         (&node, "get", "portico.dev", "addresspools", "/a", true),
         (&node, "watch", "portico.dev", "bgppeers", "", true),
-        (&node, "update", "portico.dev", "addressblocks", "/192.0.2.0-24", false),
+        (
+            &node,
+            "update",
+            "portico.dev",
+            "addressblocks",
+            "/192.0.2.0-24",
+            false,
+        ),
         (&node, "get", "", "secrets", "kube-system/portico-bgp", true),
-        (&node, "get", "", "secrets", "kube-system/portico-announce", true),
+        (
+            &node,
+            "get",
+            "",
+            "secrets",
+            "kube-system/portico-announce",
+            true,
+        ),
         (&node, "list", "", "secrets", "kube-system", false),
         (&node, "get", "", "secrets", "kube-system/other", false),
-        (&controller, "watch", "portico.dev", "addresspools", "", true),
-        (&controller, "update", "portico.dev", "addresspools", "/a", false),
-        (&controller, "patch", "portico.dev", "addresspools/status", "/a", true),
-        (&controller, "create", "portico.dev", "addressblocks", "", true),
-        (&controller, "delete", "portico.dev", "addressblocks", "/192.0.2.0-24", true),
-        (&controller, "patch", "", "services/status", "shop/web", true),
-        (&controller, "update", "", "services/finalizers", "shop/web", true),
+        (
+            &controller,
+            "watch",
+            "portico.dev",
+            "addresspools",
+            "",
+            true,
+        ),
+        (
+            &controller,
+            "update",
+            "portico.dev",
+            "addresspools",
+            "/a",
+            false,
+        ),
+        (
+            &controller,
+            "patch",
+            "portico.dev",
+            "addresspools/status",
+            "/a",
+            true,
+        ),
+        (
+            &controller,
+            "create",
+            "portico.dev",
+            "addressblocks",
+            "",
+            true,
+        ),
+        (
+            &controller,
+            "delete",
+            "portico.dev",
+            "addressblocks",
+            "/192.0.2.0-24",
+            true,
+        ),
+        (
+            &controller,
+            "patch",
+            "",
+            "services/status",
+            "shop/web",
+            true,
+        ),
+        (
+            &controller,
+            "update",
+            "",
+            "services/finalizers",
+            "shop/web",
+            true,
+        ),
         (&controller, "patch", "", "services", "shop/web", true),
         (&controller, "create", "", "services", "shop", false),
         (&controller, "patch", "", "nodes", "/n1", false),
         (&controller, "get", "", "secrets", "shop/key", false),
         (&controller, "create", "", "secrets", "kube-system", true),
         (&controller, "create", "", "secrets", "shop", false),
-        (&controller, "get", "", "secrets", "kube-system/portico-announce", false),
-        (&controller, "create", slices, "endpointslices", "shop", true),
-        (&node, "create", "", "serviceaccounts/token", "kube-system/portico-node", true),
-        (&node, "create", "", "serviceaccounts/token", "kube-system/other", false),
+        (
+            &controller,
+            "get",
+            "",
+            "secrets",
+            "kube-system/portico-announce",
+            false,
+        ),
+        (
+            &controller,
+            "create",
+            slices,
+            "endpointslices",
+            "shop",
+            true,
+        ),
+        (
+            &node,
+            "create",
+            "",
+            "serviceaccounts/token",
+            "kube-system/portico-node",
+            true,
+        ),
+        (
+            &node,
+            "create",
+            "",
+            "serviceaccounts/token",
+            "kube-system/other",
+            false,
+        ),
         (&joiner, "create", "", "nodes", "", true),
         (&joiner, "patch", "", "nodes", "/n1", false),
         (&joiner, "patch", "", "nodes/status", "/n1", false),
-        (&joiner, "create", "", "serviceaccounts/token", "kube-system/portico-node", true),
-        (&joiner, "create", "", "serviceaccounts/token", "kube-system/other", false),
+        (
+            &joiner,
+            "create",
+            "",
+            "serviceaccounts/token",
+            "kube-system/portico-node",
+            true,
+        ),
+        (
+            &joiner,
+            "create",
+            "",
+            "serviceaccounts/token",
+            "kube-system/other",
+            false,
+        ),
         (&joiner, "list", "", "services", "shop", false),
-        (&joiner, "get", "", "secrets", "kube-system/bootstrap-token-abcdef", false),
+        (
+            &joiner,
+            "get",
+            "",
+            "secrets",
+            "kube-system/bootstrap-token-abcdef",
+            false,
+        ),
         (&admin, "delete", "", "services", "shop/web", true),
         (&admin, "get", "", "secrets", "shop/key", false),
-        (&admin, "create", "rbac.authorization.k8s.io", "clusterrolebindings", "", false),
-        (&admin, "create", "", "serviceaccounts/token", "kube-system/x", false),
+        (
+            &admin,
+            "create",
+            "rbac.authorization.k8s.io",
+            "clusterrolebindings",
+            "",
+            false,
+        ),
+        (
+            &admin,
+            "create",
+            "",
+            "serviceaccounts/token",
+            "kube-system/x",
+            false,
+        ),
         (&proxy, "watch", slices, "endpointslices", "", true),
         (&proxy, "get", "", "services", "shop/web", false),
-        (&plain, "create", "authorization.k8s.io", "selfsubjectaccessreviews", "", true),
+        (
+            &plain,
+            "create",
+            "authorization.k8s.io",
+            "selfsubjectaccessreviews",
+            "",
+            true,
+        ),
         (&plain, "list", "", "services", "shop", false),
-        (&nobody, "create", "authorization.k8s.io", "selfsubjectaccessreviews", "", false),
+        (
+            &nobody,
+            "create",
+            "authorization.k8s.io",
+            "selfsubjectaccessreviews",
+            "",
+            false,
+        ),
         (&nobody, "list", "", "services", "shop", false),
     ];
     for (user, verb, group, resource, place, allowed) in cases {
-        assert_eq!(may(&rbac, user, verb, group, resource, place), allowed, "{} {verb} {resource} {place}", user.name);
+        assert_eq!(
+            may(&rbac, user, verb, group, resource, place),
+            allowed,
+            "{} {verb} {resource} {place}",
+            user.name
+        );
     }
 }
 
 #[test]
 fn anonymous_sees_health_and_version_alone() {
     let rbac = started();
-    let reads = |user: &User, path| rbac.decide(user, &Action::NonResource { verb: "get", path }).allowed;
+    let reads = |user: &User, path| {
+        rbac.decide(user, &Action::NonResource { verb: "get", path })
+            .allowed
+    };
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
         assert!(reads(&User::anonymous(), path), "{path}");
     }
-    for path in ["/", "/api", "/apis", "/metrics", "/openapi/v2", "/livez/etcd", "/openid/v1/jwks"] {
+    for path in [
+        "/",
+        "/api",
+        "/apis",
+        "/metrics",
+        "/openapi/v2",
+        "/livez/etcd",
+        "/openid/v1/jwks",
+    ] {
         assert!(!reads(&User::anonymous(), path), "{path}");
     }
     let plain = User::new("pat", &[]).authenticated();
-    assert!(reads(&plain, "/api") && reads(&plain, "/apis/discovery.k8s.io/v1") && !reads(&plain, "/metrics"));
-    assert!(reads(&User::service_account("shop", "web"), "/openid/v1/jwks"));
+    assert!(
+        reads(&plain, "/api")
+            && reads(&plain, "/apis/discovery.k8s.io/v1")
+            && !reads(&plain, "/metrics")
+    );
+    assert!(reads(
+        &User::service_account("shop", "web"),
+        "/openid/v1/jwks"
+    ));
 }
 
 #[test]
@@ -163,7 +361,10 @@ fn every_binding_names_a_role_that_is_there() {
 
 #[test]
 fn reconciling_adds_and_never_removes() {
-    let expected = objects().into_iter().find(|object| object["metadata"]["name"] == "portico:node").unwrap();
+    let expected = objects()
+        .into_iter()
+        .find(|object| object["metadata"]["name"] == "portico:node")
+        .unwrap();
     assert_eq!(reconciled(None, &expected).as_ref(), Some(&expected));
     assert_eq!(reconciled(Some(&expected), &expected), None);
 
@@ -174,10 +375,16 @@ fn reconciling_adds_and_never_removes() {
     let merged = reconciled(Some(&stripped), &expected).unwrap();
     assert_eq!(merged["rules"][0], own);
     assert!(
-        crate::auth::rbac::uncovered(&Rule::parse_all(&merged["rules"]), &Rule::parse_all(&expected["rules"]))
-            .is_empty()
+        crate::auth::rbac::uncovered(
+            &Rule::parse_all(&merged["rules"]),
+            &Rule::parse_all(&expected["rules"])
+        )
+        .is_empty()
     );
-    assert_eq!(merged["metadata"]["labels"], json!({"mine": "yes", "kubernetes.io/bootstrapping": "rbac-defaults"}));
+    assert_eq!(
+        merged["metadata"]["labels"],
+        json!({"mine": "yes", "kubernetes.io/bootstrapping": "rbac-defaults"})
+    );
     assert_eq!(reconciled(Some(&merged), &expected), None);
 
     stripped["metadata"]["annotations"][AUTO_UPDATE] = "false".into();
@@ -187,7 +394,10 @@ fn reconciling_adds_and_never_removes() {
 #[test]
 fn reconciling_bindings_and_aggregation() {
     let find = |kind: &str, name: &str| {
-        objects().into_iter().find(|o| o["kind"] == kind && o["metadata"]["name"] == name).unwrap()
+        objects()
+            .into_iter()
+            .find(|o| o["kind"] == kind && o["metadata"]["name"] == name)
+            .unwrap()
     };
     let expected = find("ClusterRoleBinding", "system:public-info-viewer");
     let mut existing = expected.clone();
@@ -197,7 +407,10 @@ fn reconciling_bindings_and_aggregation() {
     let expected = find("ClusterRole", "view");
     let mut existing = expected.clone();
     existing.as_object_mut().unwrap().remove("aggregationRule");
-    assert_eq!(reconciled(Some(&existing), &expected).unwrap()["aggregationRule"], expected["aggregationRule"]);
+    assert_eq!(
+        reconciled(Some(&existing), &expected).unwrap()["aggregationRule"],
+        expected["aggregationRule"]
+    );
     let expected = find("ClusterRole", "system:basic-user");
     let mut existing = expected.clone();
     existing["aggregationRule"] = json!({"clusterRoleSelectors": [{}]});

@@ -1,4 +1,5 @@
-//! Nobody may hand out permissions they do not have: the checks when roles and bindings are written.
+//! Nobody may hand out permissions they do not have: the checks when roles and bindings are
+//! written.
 
 use super::index::describe_user;
 use super::{Rbac, Request, Rule, uncovered};
@@ -8,25 +9,61 @@ use portico_api::status::{ApiError, Result, Subject};
 use serde_json::Value;
 
 impl Rbac {
-    /// May `user` write this Role or ClusterRole? `request` is the request being served, with the name as in its path.
-    pub fn check_role(&self, user: &User, request: &Request<'_>, new: &Value, old: Option<&Value>) -> Result<()> {
-        let escalate = Request { verb: "escalate", subresource: "", ..*request };
-        if user.is_in(MASTERS) || self.decide(user, &escalate.into()).allowed || only_bookkeeping(new, old) {
+    /// May `user` write this Role or ClusterRole? `request` is the request being served, with the
+    /// name as in its path.
+    pub fn check_role(
+        &self,
+        user: &User,
+        request: &Request<'_>,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<()> {
+        let escalate = Request {
+            verb: "escalate",
+            subresource: "",
+            ..*request
+        };
+        if user.is_in(MASTERS)
+            || self.decide(user, &escalate.into()).allowed
+            || only_bookkeeping(new, old)
+        {
             return Ok(());
         }
         let name = object::name(new);
-        self.check_held(user, request, name, &Rule::parse_all(object::at(new, "rules")))?;
-        let gathers = |role: &Value| !object::items(role, "aggregationRule.clusterRoleSelectors").is_empty();
-        let may_gather = || self.check_held(user, request, name, &Rule::everything()).is_ok();
+        self.check_held(
+            user,
+            request,
+            name,
+            &Rule::parse_all(object::at(new, "rules")),
+        )?;
+        let gathers =
+            |role: &Value| !object::items(role, "aggregationRule.clusterRoleSelectors").is_empty();
+        let may_gather = || {
+            self.check_held(user, request, name, &Rule::everything())
+                .is_ok()
+        };
         if (gathers(new) || old.is_some_and(gathers)) && !may_gather() {
-            return Err(refused(request, name, "must have cluster-admin privileges to use the aggregationRule"));
+            return Err(refused(
+                request,
+                name,
+                "must have cluster-admin privileges to use the aggregationRule",
+            ));
         }
         Ok(())
     }
 
     /// May `user` write this RoleBinding or ClusterRoleBinding?
-    pub fn check_binding(&self, user: &User, request: &Request<'_>, new: &Value, old: Option<&Value>) -> Result<()> {
-        let (kind, role) = (object::text(new, "roleRef.kind"), object::text(new, "roleRef.name"));
+    pub fn check_binding(
+        &self,
+        user: &User,
+        request: &Request<'_>,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<()> {
+        let (kind, role) = (
+            object::text(new, "roleRef.kind"),
+            object::text(new, "roleRef.name"),
+        );
         let resource = match kind {
             "ClusterRole" => "clusterroles",
             _ => "roles",
@@ -39,7 +76,10 @@ impl Rbac {
             name: role,
             namespace: request.namespace,
         };
-        if user.is_in(MASTERS) || only_bookkeeping(new, old) || self.decide(user, &bind.into()).allowed {
+        if user.is_in(MASTERS)
+            || only_bookkeeping(new, old)
+            || self.decide(user, &bind.into()).allowed
+        {
             return Ok(());
         }
         let group = "rbac.authorization.k8s.io";
@@ -49,20 +89,36 @@ impl Rbac {
         self.check_held(user, request, object::name(new), rules)
     }
 
-    fn check_held(&self, user: &User, request: &Request<'_>, name: &str, rules: &[Rule]) -> Result<()> {
+    fn check_held(
+        &self,
+        user: &User,
+        request: &Request<'_>,
+        name: &str,
+        rules: &[Rule],
+    ) -> Result<()> {
         let missing = uncovered(&self.rules_for(user, request.namespace), rules);
         if missing.is_empty() {
             return Ok(());
         }
         let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
         let who = describe_user(user);
-        let why = format!("{who} is attempting to grant RBAC permissions not currently held:\n{}", missing.join("\n"));
+        let why = format!(
+            "{who} is attempting to grant RBAC permissions not currently held:\n{}",
+            missing.join("\n")
+        );
         Err(refused(request, name, &why))
     }
 }
 
 fn refused(request: &Request<'_>, name: &str, why: &str) -> ApiError {
-    ApiError::forbidden(Subject { group: request.group, resource: request.resource }, name, why)
+    ApiError::forbidden(
+        Subject {
+            group: request.group,
+            resource: request.resource,
+        },
+        name,
+        why,
+    )
 }
 
 /// Does an update change only what garbage collection and the server itself need to change?
@@ -70,7 +126,12 @@ fn only_bookkeeping(new: &Value, old: Option<&Value>) -> bool {
     let bare = |object: &Value| {
         let mut bare = object.clone();
         let metadata = object::child(&mut bare, "metadata");
-        for field in ["ownerReferences", "finalizers", "managedFields", "resourceVersion"] {
+        for field in [
+            "ownerReferences",
+            "finalizers",
+            "managedFields",
+            "resourceVersion",
+        ] {
             metadata.remove(field);
         }
         bare

@@ -33,10 +33,15 @@ impl Rbac {
         match object::text(object, "kind") {
             "Role" => {
                 let (namespace, name) = key(object);
-                self.roles.entry(namespace).or_default().insert(name, Role::parse(object));
+                self.roles
+                    .entry(namespace)
+                    .or_default()
+                    .insert(name, Role::parse(object));
             }
             "ClusterRole" => self.set_cluster_role(object::name(object), Some(Role::parse(object))),
-            "RoleBinding" | "ClusterRoleBinding" => self.set_binding(key(object), Some(Binding::parse(object))),
+            "RoleBinding" | "ClusterRoleBinding" => {
+                self.set_binding(key(object), Some(Binding::parse(object)))
+            }
             _ => {}
         }
     }
@@ -68,7 +73,10 @@ impl Rbac {
         for (binding, subject) in self.bindings_of(user, action.namespace()) {
             match self.rules_of(binding) {
                 Ok(rules) if rules.iter().any(|rule| rule.allows(action)) => {
-                    return Decision::allow(format!("RBAC: allowed by {}", binding.describe(subject)));
+                    return Decision::allow(format!(
+                        "RBAC: allowed by {}",
+                        binding.describe(subject)
+                    ));
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -81,7 +89,11 @@ impl Rbac {
 
     /// All rules the user has in a namespace, or only those for the whole cluster if it is "".
     pub fn rules_for(&self, user: &User, namespace: &str) -> Vec<Rule> {
-        let mut rules = if user.is_in(user::MASTERS) { Rule::everything().to_vec() } else { Vec::new() };
+        let mut rules = if user.is_in(user::MASTERS) {
+            Rule::everything().to_vec()
+        } else {
+            Vec::new()
+        };
         for (binding, _) in self.bindings_of(user, namespace) {
             rules.extend_from_slice(self.rules_of(binding).unwrap_or_default());
         }
@@ -92,14 +104,17 @@ impl Rbac {
     pub fn referenced(&self, kind: &str, name: &str, namespace: &str) -> Result<&[Rule], String> {
         let (namespace, word) = match kind {
             "ClusterRole" => ("", "clusterrole"),
-            // What has no namespace are the ClusterRoles, which a reference to a Role must not reach.
+            // What has no namespace are the ClusterRoles, which a reference to a Role must not
+            // reach.
             "Role" if !namespace.is_empty() => (namespace, "role"),
             "Role" => return Err(format!("role.rbac.authorization.k8s.io {name:?} not found")),
             _ => return Err(format!("unsupported role reference kind: {kind:?}")),
         };
         match self.roles.get(namespace).and_then(|roles| roles.get(name)) {
             Some(role) => Ok(&role.rules),
-            None => Err(format!("{word}.rbac.authorization.k8s.io {name:?} not found")),
+            None => Err(format!(
+                "{word}.rbac.authorization.k8s.io {name:?} not found"
+            )),
         }
     }
 
@@ -124,14 +139,23 @@ impl Rbac {
         user: &'a User,
         namespace: &'a str,
     ) -> impl Iterator<Item = (&'a Binding, &'a Subject)> {
-        let scopes = ["", namespace].into_iter().take(if namespace.is_empty() { 1 } else { 2 });
+        let scopes = ["", namespace]
+            .into_iter()
+            .take(if namespace.is_empty() { 1 } else { 2 });
         scopes.flat_map(move |scope| {
             let groups = user.groups.iter().map(|group| (&self.groups, group));
-            [(&self.users, &user.name)].into_iter().chain(groups).flat_map(move |(index, name)| {
-                let bindings = index.get(name).and_then(|by_namespace| by_namespace.get(scope));
-                let bindings = bindings.into_iter().flat_map(BTreeMap::values);
-                bindings.filter_map(|(binding, at)| Some((binding.as_ref(), binding.subjects.get(*at)?)))
-            })
+            [(&self.users, &user.name)]
+                .into_iter()
+                .chain(groups)
+                .flat_map(move |(index, name)| {
+                    let bindings = index
+                        .get(name)
+                        .and_then(|by_namespace| by_namespace.get(scope));
+                    let bindings = bindings.into_iter().flat_map(BTreeMap::values);
+                    bindings.filter_map(|(binding, at)| {
+                        Some((binding.as_ref(), binding.subjects.get(*at)?))
+                    })
+                })
         })
     }
 
@@ -141,16 +165,27 @@ impl Rbac {
                 remove(self.subjects(subject.is_group), &subject.name, &key);
             }
         }
-        let Some(binding) = binding.map(Arc::new) else { return };
+        let Some(binding) = binding.map(Arc::new) else {
+            return;
+        };
         for (at, subject) in binding.subjects.iter().enumerate() {
-            let by_namespace = self.subjects(subject.is_group).entry(subject.name.clone()).or_default();
-            by_namespace.entry(key.0.clone()).or_default().entry(key.1.clone()).or_insert((binding.clone(), at));
+            let by_namespace = self
+                .subjects(subject.is_group)
+                .entry(subject.name.clone())
+                .or_default();
+            by_namespace
+                .entry(key.0.clone())
+                .or_default()
+                .entry(key.1.clone())
+                .or_insert((binding.clone(), at));
         }
         self.bindings.insert(key, binding);
     }
 
     fn remove_role(&mut self, (namespace, name): &Key) {
-        let Some(roles) = self.roles.get_mut(namespace) else { return };
+        let Some(roles) = self.roles.get_mut(namespace) else {
+            return;
+        };
         roles.remove(name);
         if roles.is_empty() {
             self.roles.remove(namespace);
@@ -158,14 +193,22 @@ impl Rbac {
     }
 
     fn subjects(&mut self, is_group: bool) -> &mut Subjects {
-        if is_group { &mut self.groups } else { &mut self.users }
+        if is_group {
+            &mut self.groups
+        } else {
+            &mut self.users
+        }
     }
 
     fn set_cluster_role(&mut self, name: &str, role: Option<Role>) {
         let labels = role.as_ref().map(|role| role.labels.clone());
         let gathers = role.as_ref().is_some_and(|role| !role.selectors.is_empty());
         let old = match role {
-            Some(role) => self.roles.entry(String::new()).or_default().insert(name.to_owned(), role),
+            Some(role) => self
+                .roles
+                .entry(String::new())
+                .or_default()
+                .insert(name.to_owned(), role),
             None => self.roles.get_mut("").and_then(|roles| roles.remove(name)),
         };
         if gathers {
@@ -173,14 +216,23 @@ impl Rbac {
         } else {
             self.aggregated.remove(name)
         };
-        let seen: Vec<Value> = labels.into_iter().chain(old.map(|old| old.labels)).collect();
-        if gathers || self.gathering().any(|(_, role)| seen.iter().any(|labels| role.chooses(labels))) {
+        let seen: Vec<Value> = labels
+            .into_iter()
+            .chain(old.map(|old| old.labels))
+            .collect();
+        if gathers
+            || self
+                .gathering()
+                .any(|(_, role)| seen.iter().any(|labels| role.chooses(labels)))
+        {
             self.gather();
         }
     }
 
     fn gathering(&self) -> impl Iterator<Item = (&String, &Role)> {
-        self.aggregated.iter().filter_map(|name| Some((name, self.cluster_role(name)?)))
+        self.aggregated
+            .iter()
+            .filter_map(|name| Some((name, self.cluster_role(name)?)))
     }
 
     fn cluster_role(&self, name: &str) -> Option<&Role> {
@@ -189,16 +241,23 @@ impl Rbac {
 
     /// Work out the rules of all aggregated ClusterRoles again.
     fn gather(&mut self) {
-        let gathered: Vec<(String, Vec<Rule>)> =
-            self.gathering().map(|(name, _)| (name.clone(), self.gathered_by(name))).collect();
+        let gathered: Vec<(String, Vec<Rule>)> = self
+            .gathering()
+            .map(|(name, _)| (name.clone(), self.gathered_by(name)))
+            .collect();
         for (name, rules) in gathered {
-            if let Some(role) = self.roles.get_mut("").and_then(|roles| roles.get_mut(&name)) {
+            if let Some(role) = self
+                .roles
+                .get_mut("")
+                .and_then(|roles| roles.get_mut(&name))
+            {
                 role.rules = rules;
             }
         }
     }
 
-    /// The rules of every ClusterRole that `name` chooses, directly or through another aggregated one.
+    /// The rules of every ClusterRole that `name` chooses, directly or through another aggregated
+    /// one.
     fn gathered_by(&self, name: &str) -> Vec<Rule> {
         let mut seen = BTreeSet::from([name]);
         let mut to_visit = vec![name];
@@ -210,7 +269,14 @@ impl Rbac {
                     continue;
                 }
                 if chosen.selectors.is_empty() {
-                    rules.extend(chosen.rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect::<Vec<_>>());
+                    rules.extend(
+                        chosen
+                            .rules
+                            .iter()
+                            .filter(|rule| !rules.contains(rule))
+                            .cloned()
+                            .collect::<Vec<_>>(),
+                    );
                 } else {
                     to_visit.push(name);
                 }
@@ -220,7 +286,8 @@ impl Rbac {
     }
 }
 
-/// A Role or RoleBinding without a namespace is none, and must not pass for one of the whole cluster.
+/// A Role or RoleBinding without a namespace is none, and must not pass for one of the whole
+/// cluster.
 fn is_placed(object: &Value) -> bool {
     let namespaced = matches!(object::text(object, "kind"), "Role" | "RoleBinding");
     !namespaced || !object::namespace(object).is_empty()
@@ -236,7 +303,9 @@ fn unresolved(errors: BTreeSet<String>) -> String {
 }
 
 fn remove(index: &mut Subjects, subject: &str, key: &Key) {
-    let Some(by_namespace) = index.get_mut(subject) else { return };
+    let Some(by_namespace) = index.get_mut(subject) else {
+        return;
+    };
     if let Some(bindings) = by_namespace.get_mut(&key.0) {
         bindings.remove(&key.1);
         if bindings.is_empty() {

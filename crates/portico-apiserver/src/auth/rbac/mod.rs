@@ -1,7 +1,8 @@
 //! Role-based access control: which rules a user has, and whether one of them allows a request.
 //!
-//! [`Rbac`] is an index of the four RBAC kinds, kept up to date object by object. Bindings are found by subject, so a
-//! decision costs what the user's own bindings cost. Pure: it reads no store and writes nothing.
+//! [`Rbac`] is an index of the four RBAC kinds, kept up to date object by object. Bindings are
+//! found by subject, so a decision costs what the user's own bindings cost. Pure: it reads no store
+//! and writes nothing.
 
 mod escalation;
 mod index;
@@ -27,10 +28,16 @@ pub struct Decision {
 
 impl Decision {
     pub(super) fn allow(reason: String) -> Self {
-        Self { allowed: true, reason }
+        Self {
+            allowed: true,
+            reason,
+        }
     }
 
     pub(super) fn deny(reason: String) -> Self {
-        Self { allowed: false, reason }
+        Self {
+            allowed: false,
+            reason,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Nodes write only what is theirs. Their rules speak of nodes in general; this is what rules cannot say.
+//! Nodes write only what is theirs. Their rules speak of nodes in general; this is what rules
+//! cannot say.
 
 use super::Request;
 use crate::auth::user::{NODES, User};
@@ -10,19 +11,28 @@ const NODE_LEASES: &str = "kube-node-lease";
 const SYSTEM: &str = "kube-system";
 const REPORT_PREFIX: &str = "portico-node-";
 
-/// To be asked once more when the body of a create request is known, with the name that stands in it.
+/// To be asked once more when the body of a create request is known, with the name that stands in
+/// it.
 pub fn check_node(user: &User, request: &Request<'_>) -> Result<()> {
     match not_its_own(user, request) {
-        Some(why) => {
-            Err(ApiError::forbidden(Subject { group: request.group, resource: request.resource }, request.name, why))
-        }
+        Some(why) => Err(ApiError::forbidden(
+            Subject {
+                group: request.group,
+                resource: request.resource,
+            },
+            request.name,
+            why,
+        )),
         None => Ok(()),
     }
 }
 
 /// Why a node may not do this. A member of the nodes' group that is no node owns nothing.
 pub(super) fn not_its_own(user: &User, request: &Request<'_>) -> Option<String> {
-    let writes = matches!(request.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
+    let writes = matches!(
+        request.verb,
+        "create" | "update" | "patch" | "delete" | "deletecollection"
+    );
     let prefix = match (request.group, request.resource, request.namespace) {
         ("", "nodes", _) | ("coordination.k8s.io", "leases", NODE_LEASES) => "",
         ("coordination.k8s.io", "leases", SYSTEM) => REPORT_PREFIX,

@@ -4,7 +4,8 @@ use super::Decision;
 use crate::auth::User;
 use portico_api::status::{ApiError, Subject};
 
-/// A request for a resource. `group` is "" for the core group, `namespace` and `name` are "" where there is none.
+/// A request for a resource. `group` is "" for the core group, `namespace` and `name` are "" where
+/// there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request<'a> {
     pub verb: &'a str,
@@ -47,24 +48,40 @@ impl Action<'_> {
             why = format!("{why}: {}", decision.reason);
         }
         match self {
-            Self::Resource(Request { group, resource, name, .. }) => {
-                ApiError::forbidden(Subject { group, resource }, name, why)
+            Self::Resource(Request {
+                group,
+                resource,
+                name,
+                ..
+            }) => ApiError::forbidden(Subject { group, resource }, name, why),
+            Self::NonResource { .. } => {
+                ApiError::new(403, "Forbidden", format!("forbidden: {why}"))
             }
-            Self::NonResource { .. } => ApiError::new(403, "Forbidden", format!("forbidden: {why}")),
         }
     }
 
     fn refusal(&self, user: &str) -> String {
         match self {
-            Self::NonResource { verb, path } => format!("User {user:?} cannot {verb} path {path:?}"),
-            Self::Resource(Request { verb, group, resource, subresource, namespace, .. }) => {
+            Self::NonResource { verb, path } => {
+                format!("User {user:?} cannot {verb} path {path:?}")
+            }
+            Self::Resource(Request {
+                verb,
+                group,
+                resource,
+                subresource,
+                namespace,
+                ..
+            }) => {
                 let slash = if subresource.is_empty() { "" } else { "/" };
                 let place = match *namespace {
                     "" => "at the cluster scope".to_owned(),
                     namespace => format!("in the namespace {namespace:?}"),
                 };
                 let what = format!("{resource}{slash}{subresource}");
-                format!("User {user:?} cannot {verb} resource {what:?} in API group {group:?} {place}")
+                format!(
+                    "User {user:?} cannot {verb} resource {what:?} in API group {group:?} {place}"
+                )
             }
         }
     }
@@ -72,5 +89,7 @@ impl Action<'_> {
 
 /// Names come from the request, and a browser that shows the answer must not take them for HTML.
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }

@@ -10,7 +10,8 @@ use std::fmt;
 pub struct Rule {
     pub verbs: Vec<String>,
     pub groups: Vec<String>,
-    /// `services`, `services/status`, `*/status` (that subresource of everything), `services/*` (every subresource).
+    /// `services`, `services/status`, `*/status` (that subresource of everything), `services/*`
+    /// (every subresource).
     pub resources: Vec<String>,
     /// Empty means every name.
     pub names: Vec<String>,
@@ -19,8 +20,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Nothing if the value is no rule: a list that cannot be read must not be taken for an empty one, since no names
-    /// means all names.
+    /// Nothing if the value is no rule: a list that cannot be read must not be taken for an empty
+    /// one, since no names means all names.
     pub fn parse(value: &Value) -> Option<Self> {
         Some(Self {
             verbs: strings(value, "verbs")?,
@@ -32,15 +33,29 @@ impl Rule {
     }
 
     pub fn parse_all(rules: &Value) -> Vec<Self> {
-        rules.as_array().into_iter().flatten().filter_map(Self::parse).collect()
+        rules
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Self::parse)
+            .collect()
     }
 
     /// All verbs on all resources and all paths.
     pub fn everything() -> [Self; 2] {
         let all = || vec!["*".to_owned()];
         [
-            Self { verbs: all(), groups: all(), resources: all(), ..Self::default() },
-            Self { verbs: all(), urls: all(), ..Self::default() },
+            Self {
+                verbs: all(),
+                groups: all(),
+                resources: all(),
+                ..Self::default()
+            },
+            Self {
+                verbs: all(),
+                urls: all(),
+                ..Self::default()
+            },
         ]
     }
 
@@ -53,7 +68,10 @@ impl Rule {
             ("nonResourceURLs", &self.urls),
         ];
         let mut rule = Map::new();
-        for (key, list) in lists.into_iter().filter(|(key, list)| *key == "verbs" || !list.is_empty()) {
+        for (key, list) in lists
+            .into_iter()
+            .filter(|(key, list)| *key == "verbs" || !list.is_empty())
+        {
             rule.insert(key.into(), list.clone().into());
         }
         Value::Object(rule)
@@ -71,7 +89,10 @@ impl Rule {
     fn allows_request(&self, request: &Request<'_>) -> bool {
         has(&self.verbs, request.verb)
             && has(&self.groups, request.group)
-            && self.resources.iter().any(|own| resource_covers(own, request.resource, request.subresource))
+            && self
+                .resources
+                .iter()
+                .any(|own| resource_covers(own, request.resource, request.subresource))
             && (self.names.is_empty() || self.names.iter().any(|name| name == request.name))
     }
 
@@ -85,7 +106,11 @@ impl Rule {
         let mut atoms = Vec::new();
         for verb in &self.verbs {
             let verbs = vec![verb.clone()];
-            for (group, resource) in self.groups.iter().flat_map(|g| self.resources.iter().map(move |r| (g, r))) {
+            for (group, resource) in self
+                .groups
+                .iter()
+                .flat_map(|g| self.resources.iter().map(move |r| (g, r)))
+            {
                 atoms.extend(names.iter().map(|names| Self {
                     verbs: verbs.clone(),
                     groups: vec![group.clone()],
@@ -107,26 +132,43 @@ impl Rule {
     fn covers(&self, atom: &Self) -> bool {
         let resource = |wanted: &String| {
             let (resource, subresource) = wanted.split_once('/').unwrap_or((wanted, ""));
-            self.resources.iter().any(|own| own == wanted || resource_covers(own, resource, subresource))
+            self.resources
+                .iter()
+                .any(|own| own == wanted || resource_covers(own, resource, subresource))
         };
         atom.verbs.iter().all(|verb| has(&self.verbs, verb))
             && atom.groups.iter().all(|group| has(&self.groups, group))
             && atom.resources.iter().all(resource)
-            && atom.urls.iter().all(|wanted| self.urls.iter().any(|own| url_covers(own, wanted)))
-            && (self.names.is_empty() || (!atom.names.is_empty() && atom.names.iter().all(|n| self.names.contains(n))))
+            && atom
+                .urls
+                .iter()
+                .all(|wanted| self.urls.iter().any(|own| url_covers(own, wanted)))
+            && (self.names.is_empty()
+                || (!atom.names.is_empty() && atom.names.iter().all(|n| self.names.contains(n))))
     }
 }
 
 /// What `wanted` allows and `own` does not, as rules that are easy to read.
 pub fn uncovered(own: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
-    let missing = wanted.iter().flat_map(Rule::atoms).filter(|atom| !own.iter().any(|rule| rule.covers(atom)));
+    let missing = wanted
+        .iter()
+        .flat_map(Rule::atoms)
+        .filter(|atom| !own.iter().any(|rule| rule.covers(atom)));
     let mut by_target: BTreeMap<Rule, Vec<String>> = BTreeMap::new();
     for mut atom in missing {
         let verbs = std::mem::take(&mut atom.verbs);
         let all = by_target.entry(atom).or_default();
-        all.extend(verbs.into_iter().filter(|verb| !all.contains(verb)).collect::<Vec<_>>());
+        all.extend(
+            verbs
+                .into_iter()
+                .filter(|verb| !all.contains(verb))
+                .collect::<Vec<_>>(),
+        );
     }
-    by_target.into_iter().map(|(target, verbs)| Rule { verbs, ..target }).collect()
+    by_target
+        .into_iter()
+        .map(|(target, verbs)| Rule { verbs, ..target })
+        .collect()
 }
 
 fn has(list: &[String], wanted: &str) -> bool {
@@ -137,7 +179,9 @@ fn resource_covers(own: &str, resource: &str, subresource: &str) -> bool {
     match own.split_once('/') {
         None => own == "*" || (own == resource && subresource.is_empty()),
         Some((own, sub)) => {
-            !subresource.is_empty() && (own == "*" || own == resource) && (sub == "*" || sub == subresource)
+            !subresource.is_empty()
+                && (own == "*" || own == resource)
+                && (sub == "*" || sub == subresource)
         }
     }
 }
@@ -149,7 +193,11 @@ fn url_covers(own: &str, path: &str) -> bool {
 fn strings(value: &Value, key: &str) -> Option<Vec<String>> {
     match value.get(key) {
         None | Some(Value::Null) => Some(Vec::new()),
-        Some(list) => list.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
+        Some(list) => list
+            .as_array()?
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect(),
     }
 }
 

@@ -39,12 +39,22 @@ impl Role {
     pub fn parse(object: &Value) -> Self {
         let selectors = object::items(object, "aggregationRule.clusterRoleSelectors").to_vec();
         // Rules written into an aggregated role do not count: the gathered ones take their place.
-        let rules = if selectors.is_empty() { Rule::parse_all(object::at(object, "rules")) } else { Vec::new() };
-        Self { rules, labels: object::at(object, "metadata.labels").clone(), selectors }
+        let rules = if selectors.is_empty() {
+            Rule::parse_all(object::at(object, "rules"))
+        } else {
+            Vec::new()
+        };
+        Self {
+            rules,
+            labels: object::at(object, "metadata.labels").clone(),
+            selectors,
+        }
     }
 
     pub fn chooses(&self, labels: &Value) -> bool {
-        self.selectors.iter().any(|selector| selects(selector, labels))
+        self.selectors
+            .iter()
+            .any(|selector| selects(selector, labels))
     }
 }
 
@@ -65,12 +75,21 @@ impl Binding {
     }
 
     pub fn describe(&self, subject: &Subject) -> String {
-        let Self { namespace, name, role_kind, role_name, .. } = self;
+        let Self {
+            namespace,
+            name,
+            role_kind,
+            role_name,
+            ..
+        } = self;
         let binding = match namespace.as_str() {
             "" => format!("ClusterRoleBinding {name:?}"),
             namespace => format!("RoleBinding {:?}", format!("{name}/{namespace}")),
         };
-        format!("{binding} of {role_kind} {role_name:?} to {}", subject.shown)
+        format!(
+            "{binding} of {role_kind} {role_name:?} to {}",
+            subject.shown
+        )
     }
 }
 
@@ -78,16 +97,28 @@ impl Subject {
     /// A service account without a namespace is one of the binding's namespace.
     pub fn parse(subject: &Value, binding_namespace: &str) -> Option<Self> {
         let (kind, name) = (object::text(subject, "kind"), object::text(subject, "name"));
-        let plain = |is_group| Self { is_group, name: name.to_owned(), shown: format!("{kind} {name:?}") };
+        let plain = |is_group| Self {
+            is_group,
+            name: name.to_owned(),
+            shown: format!("{kind} {name:?}"),
+        };
         match kind {
             "User" => Some(plain(false)),
             "Group" => Some(plain(true)),
             "ServiceAccount" => {
                 let own = object::text(subject, "namespace");
-                let namespace = if own.is_empty() { binding_namespace } else { own };
+                let namespace = if own.is_empty() {
+                    binding_namespace
+                } else {
+                    own
+                };
                 let shown = format!("ServiceAccount {:?}", format!("{name}/{namespace}"));
                 let name = user::service_account_name(namespace, name);
-                (!namespace.is_empty()).then_some(Self { is_group: false, name, shown })
+                (!namespace.is_empty()).then_some(Self {
+                    is_group: false,
+                    name,
+                    shown,
+                })
             }
             _ => None,
         }
@@ -97,6 +128,10 @@ impl Subject {
 /// Cluster-scoped kinds have no namespace, whatever the object says.
 pub(super) fn key(object: &Value) -> Key {
     let namespaced = matches!(object::text(object, "kind"), "Role" | "RoleBinding");
-    let namespace = if namespaced { object::namespace(object) } else { "" };
+    let namespace = if namespaced {
+        object::namespace(object)
+    } else {
+        ""
+    };
     (namespace.to_owned(), object::name(object).to_owned())
 }

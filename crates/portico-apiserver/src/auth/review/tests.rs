@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 fn rbac() -> Rbac {
     let mut rbac = Rbac::default();
-    bootstrap::objects().iter().for_each(|object| rbac.apply(object));
+    bootstrap::objects()
+        .iter()
+        .for_each(|object| rbac.apply(object));
     rbac
 }
 
@@ -21,23 +23,41 @@ fn may_i() {
     assert_eq!(yes["status"]["allowed"], true);
     assert_eq!(
         yes["status"]["reason"],
-        "RBAC: allowed by ClusterRoleBinding \"portico:viewer\" of ClusterRole \"portico:viewer\" to Group \"portico:viewers\""
+        "RBAC: allowed by ClusterRoleBinding \"portico:viewer\" of ClusterRole \"portico:viewer\" \
+         to Group \"portico:viewers\""
     );
     let no = self_subject_access(&rbac(), &viewer, &asking("create", "services")).unwrap();
     assert_eq!(no["status"], json!({"allowed": false}));
     let path = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}});
-    assert_eq!(self_subject_access(&rbac(), &viewer, &path).unwrap()["status"]["allowed"], true);
+    assert_eq!(
+        self_subject_access(&rbac(), &viewer, &path).unwrap()["status"]["allowed"],
+        true
+    );
 }
 
 #[test]
 fn may_that_user() {
     let mut body = asking("get", "services");
     body["spec"]["groups"] = json!([bootstrap::VIEWERS]);
-    assert_eq!(subject_access(&rbac(), &body).unwrap()["status"]["allowed"], true);
+    assert_eq!(
+        subject_access(&rbac(), &body).unwrap()["status"]["allowed"],
+        true
+    );
     body["spec"]["groups"] = json!(["others"]);
-    assert_eq!(subject_access(&rbac(), &body).unwrap()["status"]["allowed"], false);
-    assert_eq!(local_subject_access(&rbac(), "shop", &body).unwrap()["status"]["allowed"], false);
-    assert_eq!(local_subject_access(&rbac(), "bank", &body).unwrap_err().code, 422);
+    assert_eq!(
+        subject_access(&rbac(), &body).unwrap()["status"]["allowed"],
+        false
+    );
+    assert_eq!(
+        local_subject_access(&rbac(), "shop", &body).unwrap()["status"]["allowed"],
+        false
+    );
+    assert_eq!(
+        local_subject_access(&rbac(), "bank", &body)
+            .unwrap_err()
+            .code,
+        422
+    );
 }
 
 #[test]
@@ -46,10 +66,24 @@ fn questions_that_make_no_sense() {
     let both = json!({"spec": {"resourceAttributes": {}, "nonResourceAttributes": {}}});
     let named = json!({"metadata": {"name": "x"}, "spec": {"resourceAttributes": {}}});
     for body in [json!({}), both, named] {
-        assert_eq!(self_subject_access(&rbac(), &user, &body).unwrap_err().code, 422, "{body}");
+        assert_eq!(
+            self_subject_access(&rbac(), &user, &body).unwrap_err().code,
+            422,
+            "{body}"
+        );
     }
-    assert_eq!(subject_access(&rbac(), &asking("get", "services")).unwrap_err().code, 422);
-    assert_eq!(self_subject_rules(&rbac(), &user, &json!({"spec": {}})).unwrap_err().code, 400);
+    assert_eq!(
+        subject_access(&rbac(), &asking("get", "services"))
+            .unwrap_err()
+            .code,
+        422
+    );
+    assert_eq!(
+        self_subject_rules(&rbac(), &user, &json!({"spec": {}}))
+            .unwrap_err()
+            .code,
+        400
+    );
 }
 
 #[test]
@@ -61,9 +95,17 @@ fn my_rules() {
     assert!(rules.contains(
         &json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]})
     ));
-    assert!(!answer["status"]["nonResourceRules"].as_array().unwrap().is_empty());
+    assert!(
+        !answer["status"]["nonResourceRules"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
     let root = self_subject_rules(&rbac(), &User::new("root", &["system:masters"]), &body).unwrap();
-    assert_eq!(root["status"]["resourceRules"][0], json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+    assert_eq!(
+        root["status"]["resourceRules"][0],
+        json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
+    );
 }
 
 struct Nothing;
@@ -92,11 +134,17 @@ fn whose_token() {
         json!({"authenticated": true, "audiences": ["https://me"],
             "user": {"username": "ann", "uid": "1", "groups": ["dev", "system:authenticated"]}})
     );
-    for spec in [json!({"token": "wrong"}), json!({"token": "s3cret", "audiences": ["vault"]})] {
+    for spec in [
+        json!({"token": "wrong"}),
+        json!({"token": "s3cret", "audiences": ["vault"]}),
+    ] {
         let bad = ask(spec.clone()).unwrap();
         assert_eq!(bad["status"].get("authenticated"), None, "{spec}");
         assert!(!bad["status"]["error"].as_str().unwrap().contains("s3cret"));
     }
     assert_eq!(ask(json!({})).unwrap_err().code, 400);
-    assert_eq!(self_subject(&User::new("ann", &[]), &json!({}), now)["status"]["userInfo"]["username"], "ann");
+    assert_eq!(
+        self_subject(&User::new("ann", &[]), &json!({}), now)["status"]["userInfo"]["username"],
+        "ann"
+    );
 }

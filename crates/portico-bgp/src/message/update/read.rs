@@ -1,5 +1,5 @@
-//! Reading an UPDATE. What is wrong with it ends the session only where its prefixes cannot be told (RFC 7606); otherwise they
-//! count as withdrawn, which is `flaw`.
+//! Reading an UPDATE. What is wrong with it ends the session only where its prefixes cannot be told
+//! (RFC 7606); otherwise they count as withdrawn, which is `flaw`.
 
 use super::attributes::*;
 use super::{Path, Reached, Update};
@@ -31,11 +31,15 @@ struct Attributes {
 }
 
 impl Update {
-    pub(in crate::message) fn decode(mut reader: Reader<'_>, four_octets: bool) -> Result<Update, Notification> {
+    pub(in crate::message) fn decode(
+        mut reader: Reader<'_>,
+        four_octets: bool,
+    ) -> Result<Update, Notification> {
         let withdrawn = reader.long_block().ok_or_else(|| error(MALFORMED_LIST))?;
         let attributes = reader.long_block().ok_or_else(|| error(MALFORMED_LIST))?;
         let is_empty = withdrawn.is_empty() && reader.is_empty();
-        let withdrawn = prefixes(Family::V4, Reader(withdrawn)).ok_or_else(|| error(WRONG_PREFIX))?;
+        let withdrawn =
+            prefixes(Family::V4, Reader(withdrawn)).ok_or_else(|| error(WRONG_PREFIX))?;
         let announced = prefixes(Family::V4, reader).ok_or_else(|| error(WRONG_PREFIX))?;
         let mut read = Attributes::default();
         read.all(Reader(attributes), four_octets)?;
@@ -52,7 +56,8 @@ impl Attributes {
     fn all(&mut self, mut reader: Reader<'_>, four_octets: bool) -> Result<(), Notification> {
         while !reader.is_empty() {
             let Some((flags, kind, value)) = one(&mut reader) else {
-                // The attributes end before they should. What they say of other families is lost with the rest.
+                // The attributes end before they should. What they say of other families is lost
+                // with the rest.
                 self.flaw = Some("an attribute is longer than the attributes are");
                 return Ok(());
             };
@@ -61,10 +66,20 @@ impl Attributes {
         Ok(())
     }
 
-    fn attribute(&mut self, flags: u8, kind: u8, value: &[u8], four_octets: bool) -> Result<(), Notification> {
+    fn attribute(
+        &mut self,
+        flags: u8,
+        kind: u8,
+        value: &[u8],
+        four_octets: bool,
+    ) -> Result<(), Notification> {
         if self.seen.contains(&kind) {
             // A second one counts for nothing, but of these two.
-            return if [REACH, UNREACH].contains(&kind) { Err(error(MALFORMED_LIST)) } else { Ok(()) };
+            return if [REACH, UNREACH].contains(&kind) {
+                Err(error(MALFORMED_LIST))
+            } else {
+                Ok(())
+            };
         }
         self.seen.push(kind);
         let expected = self::flags(kind);
@@ -76,7 +91,9 @@ impl Attributes {
         }
         match kind {
             REACH => self.reach = reach(Reader(value)).ok_or_else(|| error(OPTIONAL_ATTRIBUTE))?,
-            UNREACH => self.unreach = unreach(Reader(value)).ok_or_else(|| error(OPTIONAL_ATTRIBUTE))?,
+            UNREACH => {
+                self.unreach = unreach(Reader(value)).ok_or_else(|| error(OPTIONAL_ATTRIBUTE))?
+            }
             _ => {
                 if let Err(flaw) = self.plain(kind, value, four_octets) {
                     self.flaw = Some(flaw);
@@ -89,10 +106,13 @@ impl Attributes {
     fn plain(&mut self, kind: u8, value: &[u8], four_octets: bool) -> Result<(), &'static str> {
         match kind {
             ORIGIN if !matches!(value, [0..=2]) => return Err("a wrong ORIGIN"),
-            AS_PATH => self.path.as_path = as_path(Reader(value), four_octets).ok_or("a wrong AS_PATH")?,
+            AS_PATH => {
+                self.path.as_path = as_path(Reader(value), four_octets).ok_or("a wrong AS_PATH")?
+            }
             // Of use only to who speaks two octets, and not worth a withdrawal where it is wrong.
             AS4_PATH if !four_octets => {
-                self.path.as_path = as_path(Reader(value), true).unwrap_or(std::mem::take(&mut self.path.as_path));
+                self.path.as_path =
+                    as_path(Reader(value), true).unwrap_or(std::mem::take(&mut self.path.as_path));
             }
             NEXT_HOP => {
                 let octets = <[u8; 4]>::try_from(value).map_err(|_| "a wrong NEXT_HOP")?;
@@ -108,14 +128,20 @@ impl Attributes {
                 self.path.communities.small = read.ok_or("wrong COMMUNITIES")?;
             }
             LARGE_COMMUNITIES => {
-                self.path.communities.large = each(value, large).ok_or("wrong LARGE_COMMUNITIES")?;
+                self.path.communities.large =
+                    each(value, large).ok_or("wrong LARGE_COMMUNITIES")?;
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn into_update(mut self, mut withdrawn: Vec<IpNet>, announced: Vec<IpNet>, end_of_rib: Option<Family>) -> Update {
+    fn into_update(
+        mut self,
+        mut withdrawn: Vec<IpNet>,
+        announced: Vec<IpNet>,
+        end_of_rib: Option<Family>,
+    ) -> Update {
         let has_body = !announced.is_empty();
         let missing = |kind: u8| !self.seen.contains(&kind);
         if has_body && self.next_hop.is_none() {
@@ -134,26 +160,43 @@ impl Attributes {
         if self.flaw.is_some() {
             withdrawn.extend(reached.drain(..).flat_map(|reached| reached.prefixes));
         }
-        Update { withdrawn, reached, path: self.path, end_of_rib, flaw: self.flaw }
+        Update {
+            withdrawn,
+            reached,
+            path: self.path,
+            end_of_rib,
+            flaw: self.flaw,
+        }
     }
 }
 
 fn one<'a>(reader: &mut Reader<'a>) -> Option<(u8, u8, &'a [u8])> {
     let (flags, kind) = (reader.u8()?, reader.u8()?);
-    let value = if flags & EXTENDED != 0 { reader.long_block() } else { reader.short_block() };
+    let value = if flags & EXTENDED != 0 {
+        reader.long_block()
+    } else {
+        reader.short_block()
+    };
     Some((flags, kind, value?))
 }
 
 /// Values of one length, at least one.
 fn each<T, const N: usize>(value: &[u8], read: impl Fn([u8; N]) -> Option<T>) -> Option<Vec<T>> {
     let (chunks, rest) = value.as_chunks::<N>();
-    let all = chunks.iter().map(|chunk| read(*chunk)).collect::<Option<Vec<T>>>()?;
+    let all = chunks
+        .iter()
+        .map(|chunk| read(*chunk))
+        .collect::<Option<Vec<T>>>()?;
     Some(all).filter(|all| !all.is_empty() && rest.is_empty())
 }
 
 fn large(value: [u8; 12]) -> Option<LargeCommunity> {
     let mut reader = Reader(&value);
-    Some(LargeCommunity([reader.u32()?, reader.u32()?, reader.u32()?]))
+    Some(LargeCommunity([
+        reader.u32()?,
+        reader.u32()?,
+        reader.u32()?,
+    ]))
 }
 
 /// All AS numbers in order, whatever segments they are in.
@@ -166,7 +209,11 @@ fn as_path(mut reader: Reader<'_>, four_octets: bool) -> Option<Vec<u32>> {
             return None;
         }
         for _ in 0..count {
-            path.push(if four_octets { reader.u32()? } else { reader.u16()?.into() });
+            path.push(if four_octets {
+                reader.u32()?
+            } else {
+                reader.u16()?.into()
+            });
         }
     }
     Some(path)
@@ -177,7 +224,9 @@ fn reach(mut reader: Reader<'_>) -> Option<Option<(Family, Reached)>> {
     let (afi, safi) = (reader.u16()?, reader.u8()?);
     let next_hop = reader.short_block()?;
     let _reserved = reader.u8()?;
-    let Some(family) = Family::from_wire(afi, safi) else { return Some(None) };
+    let Some(family) = Family::from_wire(afi, safi) else {
+        return Some(None);
+    };
     let next_hop = self::next_hop(next_hop)?;
     let prefixes = prefixes(family, reader)?;
     Some(Some((family, Reached { next_hop, prefixes })))
@@ -187,14 +236,18 @@ fn reach(mut reader: Reader<'_>) -> Option<Option<(Family, Reached)>> {
 fn next_hop(octets: &[u8]) -> Option<IpAddr> {
     match octets.len() {
         4 => <[u8; 4]>::try_from(octets).ok().map(IpAddr::from),
-        16 | 32 => octets.first_chunk::<16>().map(|octets| IpAddr::V6(Ipv6Addr::from(*octets))),
+        16 | 32 => octets
+            .first_chunk::<16>()
+            .map(|octets| IpAddr::V6(Ipv6Addr::from(*octets))),
         _ => None,
     }
 }
 
 fn unreach(mut reader: Reader<'_>) -> Option<Option<(Family, Vec<IpNet>)>> {
     let (afi, safi) = (reader.u16()?, reader.u8()?);
-    let Some(family) = Family::from_wire(afi, safi) else { return Some(None) };
+    let Some(family) = Family::from_wire(afi, safi) else {
+        return Some(None);
+    };
     Some(Some((family, prefixes(family, reader)?)))
 }
 
@@ -204,7 +257,10 @@ fn prefixes(family: Family, mut reader: Reader<'_>) -> Option<Vec<IpNet>> {
         let length = reader.u8().filter(|length| *length <= family.bits())?;
         let octets = reader.take(usize::from(length).div_ceil(8))?;
         let mut whole = [0; 16];
-        whole.iter_mut().zip(octets).for_each(|(to, from)| *to = *from);
+        whole
+            .iter_mut()
+            .zip(octets)
+            .for_each(|(to, from)| *to = *from);
         let address = match family {
             Family::V4 => IpAddr::from(*whole.first_chunk::<4>()?),
             Family::V6 => IpAddr::from(whole),

@@ -16,7 +16,8 @@ const FRAME: usize = HEADER + 4;
 const LONG_HEADER: usize = 4;
 const ORIGIN_IGP: u8 = 0;
 
-/// Tells prefixes of one family that go through a next hop. Those that have room are taken away; they are returned beside the message.
+/// Tells prefixes of one family that go through a next hop. Those that have room are taken away;
+/// they are returned beside the message.
 pub fn announce(
     family: Family,
     next_hop: IpAddr,
@@ -42,7 +43,8 @@ pub fn announce(
             let used = FRAME + attributes.len() + LONG_HEADER + reach.len();
             let (prefixes, octets) = take(from, LARGEST.saturating_sub(used));
             reach.extend(octets);
-            // It comes first, so that it is found even where the rest is damaged (RFC 7606 section 5.1).
+            // It comes first, so that it is found even where the rest is damaged (RFC 7606 section
+            // 5.1).
             let mut all = Vec::new();
             put(&mut all, REACH, &reach);
             all.extend(attributes);
@@ -51,7 +53,8 @@ pub fn announce(
     }
 }
 
-/// Takes prefixes of one family back. Those that have room are taken away; they are returned beside the message.
+/// Takes prefixes of one family back. Those that have room are taken away; they are returned beside
+/// the message.
 pub fn withdraw(family: Family, from: &mut BTreeSet<IpNet>) -> (Vec<u8>, Vec<IpNet>) {
     match family {
         Family::V4 => {
@@ -122,7 +125,11 @@ fn common(path: &Path, next_hop: Option<Ipv4Addr>, four_octets: bool) -> Vec<u8>
         put(out, LOCAL_PREF, &preference.to_be_bytes());
     }
     let Communities { small, large } = &path.communities;
-    let small: Vec<u8> = small.iter().take(Communities::MOST).flat_map(|one| one.0.to_be_bytes()).collect();
+    let small: Vec<u8> = small
+        .iter()
+        .take(Communities::MOST)
+        .flat_map(|one| one.0.to_be_bytes())
+        .collect();
     if !small.is_empty() {
         put(out, COMMUNITIES, &small);
     }

@@ -6,7 +6,10 @@ fn net(last: u8) -> IpNet {
 }
 
 fn attributes(preference: u32) -> Said {
-    Some(Arc::new(Attributes { local_preference: Some(preference), ..Attributes::default() }))
+    Some(Arc::new(Attributes {
+        local_preference: Some(preference),
+        ..Attributes::default()
+    }))
 }
 
 /// All that is due, in short; everything has room.
@@ -15,8 +18,17 @@ fn tell(rib: &mut Rib) -> Vec<String> {
     loop {
         let mut one = String::new();
         let told = rib.tell(|family, attributes, prefixes| {
-            let what = attributes.map_or("gone".to_owned(), |said| said.local_preference.unwrap().to_string());
-            one = format!("{what}: {}", prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+            let what = attributes.map_or("gone".to_owned(), |said| {
+                said.local_preference.unwrap().to_string()
+            });
+            one = format!(
+                "{what}: {}",
+                prefixes
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            );
             message::withdraw(family, prefixes)
         });
         if told.is_none() {
@@ -28,7 +40,10 @@ fn tell(rib: &mut Rib) -> Vec<String> {
 
 fn begun() -> Rib {
     let mut rib = Rib::default();
-    rib.begin(PerFamily { v4: true, v6: false });
+    rib.begin(PerFamily {
+        v4: true,
+        v6: false,
+    });
     rib
 }
 
@@ -38,7 +53,10 @@ fn equal_routes_are_told_together_and_once() {
     for (last, preference) in [(1, 5), (2, 6), (3, 5)] {
         rib.want(net(last), attributes(preference));
     }
-    assert_eq!(tell(&mut rib), ["5: 203.0.113.1/32 203.0.113.3/32", "6: 203.0.113.2/32"]);
+    assert_eq!(
+        tell(&mut rib),
+        ["5: 203.0.113.1/32 203.0.113.3/32", "6: 203.0.113.2/32"]
+    );
     assert_eq!((rib.told(), rib.due()), (3, 0));
     assert_eq!(tell(&mut rib), [""; 0]);
 }
@@ -69,7 +87,10 @@ fn who_asks_again_is_told_again_whatever_happens_in_between() {
     rib.want(net(1), attributes(6));
     rib.want(net(1), attributes(5));
     rib.want(net(2), None);
-    assert_eq!(tell(&mut rib), ["gone: 203.0.113.2/32", "5: 203.0.113.1/32"]);
+    assert_eq!(
+        tell(&mut rib),
+        ["gone: 203.0.113.2/32", "5: 203.0.113.1/32"]
+    );
     assert_eq!(rib.told(), 1);
 }
 

@@ -26,12 +26,22 @@ struct World {
 }
 
 fn ingress() -> Vec<Ingress> {
-    vec![Ingress { host: Host::Ip("192.0.2.1".parse().unwrap()), mode: IpMode::Vip }]
+    vec![Ingress {
+        host: Host::Ip("192.0.2.1".parse().unwrap()),
+        mode: IpMode::Vip,
+    }]
 }
 
 fn report(version: u64) -> NodeReport {
-    let announcing = Announcing { members: vec!["a".into()], sessions: Vec::new() };
-    NodeReport { services: version.to_string(), announcing: Some(announcing), ..NodeReport::default() }
+    let announcing = Announcing {
+        members: vec!["a".into()],
+        sessions: Vec::new(),
+    };
+    NodeReport {
+        services: version.to_string(),
+        announcing: Some(announcing),
+        ..NodeReport::default()
+    }
 }
 
 impl World {
@@ -48,19 +58,34 @@ impl World {
         let mut world = World {
             service,
             memory: Memory::default(),
-            abilities: Abilities { announced_by_nodes: true, ..Abilities::default() },
-            served: Served { ready: 2, ending: 0, nodes: BTreeSet::from(["a".into(), "b".into()]) },
+            abilities: Abilities {
+                announced_by_nodes: true,
+                ..Abilities::default()
+            },
+            served: Served {
+                ready: 2,
+                ending: 0,
+                nodes: BTreeSet::from(["a".into(), "b".into()]),
+            },
             nodes,
             reports: ["a", "b", "c"].map(|name| (name, report(10))).into(),
             age: Duration::from_secs(60),
         };
-        world.make(Balancer { ingress: ingress(), pending: None });
+        world.make(Balancer {
+            ingress: ingress(),
+            pending: None,
+        });
         world
     }
 
     fn make(&mut self, balancer: Balancer) {
         let facts = self.facts();
-        self.memory.made = Some(Made { request: facts.request, nodes: [].into(), endpoints: [].into(), balancer });
+        self.memory.made = Some(Made {
+            request: facts.request,
+            nodes: [].into(),
+            endpoints: [].into(),
+            balancer,
+        });
     }
 
     fn fail(&mut self, error: ProviderError) {
@@ -69,8 +94,15 @@ impl World {
 
     fn facts(&self) -> Facts {
         let ownership = Ownership::new("metal", None);
-        let surroundings = Surroundings { cluster: String::new(), node_healthz_port: 1, ownership };
-        Facts::of(&serde_json::from_value(self.service.clone()).unwrap(), &surroundings)
+        let surroundings = Surroundings {
+            cluster: String::new(),
+            node_healthz_port: 1,
+            ownership,
+        };
+        Facts::of(
+            &serde_json::from_value(self.service.clone()).unwrap(),
+            &surroundings,
+        )
     }
 
     fn judge(&self) -> Judgement {
@@ -78,7 +110,11 @@ impl World {
         let began = Instant::now();
         let mut reports = Reports::default();
         for (name, report) in &self.reports {
-            reports.apply(&lease(name, "1970-01-01T00:00:00.000000Z", report), began, Timestamp::UNIX_EPOCH);
+            reports.apply(
+                &lease(name, "1970-01-01T00:00:00.000000Z", report),
+                began,
+                Timestamp::UNIX_EPOCH,
+            );
         }
         let now = began + Duration::from_secs(20);
         judge(&View {
@@ -97,18 +133,31 @@ impl World {
 
     /// The reasons in order.
     fn reasons(&self) -> [String; 4] {
-        self.judge().verdicts.map(|verdict| format!("{}={}", verdict.reason, verdict.status))
+        self.judge()
+            .verdicts
+            .map(|verdict| format!("{}={}", verdict.reason, verdict.status))
     }
 }
 
 #[test]
 fn all_is_well() {
     let judgement = World::new().judge();
-    assert_eq!(World::new().reasons(), ["Allocated=True", "Programmed=True", "Layer2=True", "EndpointsReady=True"]);
+    assert_eq!(
+        World::new().reasons(),
+        [
+            "Allocated=True",
+            "Programmed=True",
+            "Layer2=True",
+            "EndpointsReady=True"
+        ]
+    );
     assert_eq!(judgement.wait, None);
     assert_eq!(judgement.verdicts[0].message, "192.0.2.1 from metal");
     assert_eq!(judgement.verdicts[1].message, "live on 3 of 3 nodes");
-    assert_eq!(judgement.verdicts[2].message, "at layer 2 by one of a, b, c");
+    assert_eq!(
+        judgement.verdicts[2].message,
+        "at layer 2 by one of a, b, c"
+    );
 }
 
 type Make = fn(&mut World);
@@ -117,7 +166,12 @@ type Make = fn(&mut World);
 fn every_reason() {
     const WAITS: &str = "WaitingForAddress=Unknown";
     const UNSEEN: &str = "NotAnnounced=Unknown";
-    const WELL: [&str; 4] = ["Allocated=True", "Programmed=True", "Layer2=True", "EndpointsReady=True"];
+    const WELL: [&str; 4] = [
+        "Allocated=True",
+        "Programmed=True",
+        "Layer2=True",
+        "EndpointsReady=True",
+    ];
     let cases: [(&str, Make, [&str; 4]); 20] = [
         (
             "new",
@@ -131,7 +185,10 @@ fn every_reason() {
             "refused",
             |w| {
                 (w.memory.made, w.service["status"]) = (None, json!({}));
-                w.fail(ProviderError::Refused { reason: "PoolsExhausted", message: "no address is left".into() });
+                w.fail(ProviderError::Refused {
+                    reason: "PoolsExhausted",
+                    message: "no address is left".into(),
+                });
             },
             ["PoolsExhausted=False", WAITS, WAITS, UNSEEN],
         ),
@@ -147,7 +204,10 @@ fn every_reason() {
             "on its way",
             |w| {
                 (w.memory.made, w.service["status"]) = (None, json!({}));
-                w.fail(ProviderError::RetryAfter { after: Duration::from_secs(15), reason: "is being made".into() });
+                w.fail(ProviderError::RetryAfter {
+                    after: Duration::from_secs(15),
+                    reason: "is being made".into(),
+                });
             },
             ["Pending=Unknown", WAITS, WAITS, UNSEEN],
         ),
@@ -166,47 +226,98 @@ fn every_reason() {
         ),
         (
             "pending",
-            |w| w.make(Balancer { ingress: ingress(), pending: Some("draining".into()) }),
+            |w| {
+                w.make(Balancer {
+                    ingress: ingress(),
+                    pending: Some("draining".into()),
+                })
+            },
             [WELL[0], "ProviderPending=False", WELL[2], WELL[3]],
         ),
         (
             "another proxy",
-            |w| w.service["metadata"]["labels"] = json!({"service.kubernetes.io/service-proxy-name": "x"}),
+            |w| {
+                w.service["metadata"]["labels"] =
+                    json!({"service.kubernetes.io/service-proxy-name": "x"})
+            },
             [WELL[0], "OtherProxy=Unknown", WELL[2], WELL[3]],
         ),
-        ("nobody reports", |w| w.reports.clear(), [WELL[0], "NotReported=Unknown", "NotReported=Unknown", UNSEEN]),
+        (
+            "nobody reports",
+            |w| w.reports.clear(),
+            [
+                WELL[0],
+                "NotReported=Unknown",
+                "NotReported=Unknown",
+                UNSEEN,
+            ],
+        ),
         (
             "reports of nodes that are no more",
             |w| w.nodes = Nodes::default(),
-            [WELL[0], "NotReported=Unknown", "NotReported=Unknown", UNSEEN],
+            [
+                WELL[0],
+                "NotReported=Unknown",
+                "NotReported=Unknown",
+                UNSEEN,
+            ],
         ),
         (
             "the address is not written yet",
             |w| w.service["status"] = json!({}),
-            [WELL[0], "WaitingForNodes=Unknown", "WaitingForNodes=Unknown", UNSEEN],
+            [
+                WELL[0],
+                "WaitingForNodes=Unknown",
+                "WaitingForNodes=Unknown",
+                UNSEEN,
+            ],
         ),
-        ("one is behind", |w| w.reports[1].1 = report(9), [WELL[0], "NodesBehind=False", WELL[2], WELL[3]]),
+        (
+            "one is behind",
+            |w| w.reports[1].1 = report(9),
+            [WELL[0], "NodesBehind=False", WELL[2], WELL[3]],
+        ),
         (
             "all are behind",
             |w| w.reports.iter_mut().for_each(|(_, node)| *node = report(9)),
-            [WELL[0], "NodesBehind=False", "WaitingForNodes=Unknown", UNSEEN],
+            [
+                WELL[0],
+                "NodesBehind=False",
+                "WaitingForNodes=Unknown",
+                UNSEEN,
+            ],
         ),
         (
             "nobody announces",
-            |w| w.reports.iter_mut().for_each(|(_, node)| node.announcing = None),
+            |w| {
+                w.reports
+                    .iter_mut()
+                    .for_each(|(_, node)| node.announcing = None)
+            },
             [WELL[0], WELL[1], "NobodyAnnounces=False", UNSEEN],
         ),
         (
             "by BGP",
             |w| {
                 w.reports.iter_mut().for_each(|(_, node)| {
-                    let session = Session { peer: "tor".into(), established: true, ..Session::default() };
-                    node.announcing = Some(Announcing { sessions: vec![session], ..Announcing::default() });
+                    let session = Session {
+                        peer: "tor".into(),
+                        established: true,
+                        ..Session::default()
+                    };
+                    node.announcing = Some(Announcing {
+                        sessions: vec![session],
+                        ..Announcing::default()
+                    });
                 })
             },
             [WELL[0], WELL[1], "BGP=True", WELL[3]],
         ),
-        ("by the provider", |w| w.abilities.announced_by_nodes = false, [WELL[0], WELL[1], "ByProvider=True", WELL[3]]),
+        (
+            "by the provider",
+            |w| w.abilities.announced_by_nodes = false,
+            [WELL[0], WELL[1], "ByProvider=True", WELL[3]],
+        ),
         (
             "no endpoints",
             |w| w.served = Served::default(),
@@ -223,16 +334,30 @@ fn every_reason() {
                 w.service["spec"]["externalTrafficPolicy"] = "Local".into();
                 w.served.nodes = BTreeSet::from(["d".into()]);
             },
-            [WELL[0], WELL[1], "NoLocalEndpoints=False", "NoLocalEndpoints=False"],
+            [
+                WELL[0],
+                WELL[1],
+                "NoLocalEndpoints=False",
+                "NoLocalEndpoints=False",
+            ],
         ),
-        ("Local, with endpoints here", |w| w.service["spec"]["externalTrafficPolicy"] = "Local".into(), WELL),
+        (
+            "Local, with endpoints here",
+            |w| w.service["spec"]["externalTrafficPolicy"] = "Local".into(),
+            WELL,
+        ),
     ];
     for (name, change, expected) in cases {
         let mut world = World::new();
         change(&mut world);
-        if name == "Local, with endpoints here" || name == "another proxy" || name == "Local, with endpoints elsewhere"
+        if name == "Local, with endpoints here"
+            || name == "another proxy"
+            || name == "Local, with endpoints elsewhere"
         {
-            world.make(Balancer { ingress: ingress(), pending: None });
+            world.make(Balancer {
+                ingress: ingress(),
+                pending: None,
+            });
         }
         assert_eq!(world.reasons(), expected, "{name}");
     }
@@ -242,11 +367,15 @@ fn every_reason() {
 fn the_laggards_are_named_with_their_reason() {
     let mut world = World::new();
     world.reports[0].1 = report(9);
-    world.reports[1].1.behind = vec![Behind { service: "shop/web".into(), reason: "192.0.2.1:80 is taken".into() }];
+    world.reports[1].1.behind = vec![Behind {
+        service: "shop/web".into(),
+        reason: "192.0.2.1:80 is taken".into(),
+    }];
     let message = &world.judge().verdicts[1].message;
     assert!(
         message.starts_with(
-            "live on 1 of 3 nodes; behind: a (has installed version 9 and not yet 10), b (192.0.2.1:80 is taken)"
+            "live on 1 of 3 nodes; behind: a (has installed version 9 and not yet 10), b \
+             (192.0.2.1:80 is taken)"
         ),
         "{message}"
     );
@@ -261,7 +390,10 @@ fn nodes_get_a_moment_before_they_are_called_late() {
         "message": "live on 3 of 3 nodes", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
     let judgement = world.judge();
     assert!(judgement.wait.is_some());
-    assert_eq!(judgement.verdicts[1].message, "live on 3 of 3 nodes", "what it says stays until then");
+    assert_eq!(
+        judgement.verdicts[1].message, "live on 3 of 3 nodes",
+        "what it says stays until then"
+    );
     world.age = Duration::from_secs(2);
     assert_eq!(world.judge().wait, None);
     assert_eq!(world.judge().verdicts[1].reason, "NodesBehind");
@@ -271,6 +403,9 @@ fn nodes_get_a_moment_before_they_are_called_late() {
 fn a_try_that_fails_says_which_it_was() {
     let mut world = World::new();
     world.fail(ProviderError::Failed("no route".into()));
-    world.memory.trouble = Trouble::of(&ProviderError::Failed("no route".into()), world.memory.trouble.as_ref());
+    world.memory.trouble = Trouble::of(
+        &ProviderError::Failed("no route".into()),
+        world.memory.trouble.as_ref(),
+    );
     assert_eq!(world.judge().verdicts[1].message, "no route (attempt 2)");
 }

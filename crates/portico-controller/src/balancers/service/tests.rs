@@ -6,47 +6,116 @@ use super::*;
 
 pub fn surroundings(class: Option<&str>) -> Surroundings {
     let ownership = Ownership::new("metal", class.map(str::to_owned));
-    Surroundings { cluster: "kubernetes".to_owned(), node_healthz_port: 10256, ownership }
+    Surroundings {
+        cluster: "kubernetes".to_owned(),
+        node_healthz_port: 10256,
+        ownership,
+    }
 }
 
 pub fn facts(service: Value) -> Facts {
-    Facts::of(&serde_json::from_value(service).unwrap(), &surroundings(None))
+    Facts::of(
+        &serde_json::from_value(service).unwrap(),
+        &surroundings(None),
+    )
 }
 
 #[test]
 fn whose_it_is() {
     const OWN: &str = "portico.dev/metal";
-    let service = |kind: &str, class: Option<&str>, deleting: bool, finalizers: &[&str]| -> Service {
-        let mut service = json!({"metadata": {"name": "web", "finalizers": finalizers},
+    let service =
+        |kind: &str, class: Option<&str>, deleting: bool, finalizers: &[&str]| -> Service {
+            let mut service = json!({"metadata": {"name": "web", "finalizers": finalizers},
             "spec": {"type": kind, "loadBalancerClass": class}});
-        if deleting {
-            service["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        }
-        serde_json::from_value(service).unwrap()
-    };
-    let (lb, ours, theirs) = ("LoadBalancer", Some("portico.dev/metal"), Some("example.com/x"));
+            if deleting {
+                service["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            }
+            serde_json::from_value(service).unwrap()
+        };
+    let (lb, ours, theirs) = (
+        "LoadBalancer",
+        Some("portico.dev/metal"),
+        Some("example.com/x"),
+    );
     let cases = [
         ("no class", service(lb, None, false, &[]), Claim::Wanted),
         ("our class", service(lb, ours, false, &[]), Claim::Wanted),
-        ("another class", service(lb, theirs, false, &[]), Claim::NotOurs),
-        ("another provider of ours", service(lb, Some("portico.dev/haproxy"), false, &[]), Claim::NotOurs),
-        ("another type", service("ClusterIP", None, false, &[]), Claim::NotOurs),
-        ("deleted", service(lb, None, true, &[FINALIZER, OWN]), Claim::CleanUp),
-        ("deleted, held by an older controller", service(lb, None, true, &[FINALIZER]), Claim::CleanUp),
-        ("deleted, and never held", service(lb, None, true, &["x/y"]), Claim::NotOurs),
-        ("deleted, of another class", service(lb, theirs, true, &[FINALIZER]), Claim::NotOurs),
-        ("type changed", service("NodePort", None, false, &[FINALIZER, OWN]), Claim::CleanUp),
-        ("type changed, and it was somebody else's", service("NodePort", None, false, &[FINALIZER]), Claim::NotOurs),
-        ("type changed back, to another class", service(lb, theirs, false, &[FINALIZER, OWN]), Claim::HandOver),
-        ("type changed, shared finalizer removed by another", service("NodePort", None, false, &[OWN]), Claim::CleanUp),
+        (
+            "another class",
+            service(lb, theirs, false, &[]),
+            Claim::NotOurs,
+        ),
+        (
+            "another provider of ours",
+            service(lb, Some("portico.dev/haproxy"), false, &[]),
+            Claim::NotOurs,
+        ),
+        (
+            "another type",
+            service("ClusterIP", None, false, &[]),
+            Claim::NotOurs,
+        ),
+        (
+            "deleted",
+            service(lb, None, true, &[FINALIZER, OWN]),
+            Claim::CleanUp,
+        ),
+        (
+            "deleted, held by an older controller",
+            service(lb, None, true, &[FINALIZER]),
+            Claim::CleanUp,
+        ),
+        (
+            "deleted, and never held",
+            service(lb, None, true, &["x/y"]),
+            Claim::NotOurs,
+        ),
+        (
+            "deleted, of another class",
+            service(lb, theirs, true, &[FINALIZER]),
+            Claim::NotOurs,
+        ),
+        (
+            "type changed",
+            service("NodePort", None, false, &[FINALIZER, OWN]),
+            Claim::CleanUp,
+        ),
+        (
+            "type changed, and it was somebody else's",
+            service("NodePort", None, false, &[FINALIZER]),
+            Claim::NotOurs,
+        ),
+        (
+            "type changed back, to another class",
+            service(lb, theirs, false, &[FINALIZER, OWN]),
+            Claim::HandOver,
+        ),
+        (
+            "type changed, shared finalizer removed by another",
+            service("NodePort", None, false, &[OWN]),
+            Claim::CleanUp,
+        ),
     ];
     for (name, service, expected) in &cases {
-        assert_eq!(Facts::of(service, &surroundings(None)).claim, *expected, "{name}");
+        assert_eq!(
+            Facts::of(service, &surroundings(None)).claim,
+            *expected,
+            "{name}"
+        );
     }
     let only = surroundings(Some("example.com/x"));
-    assert_eq!(Facts::of(&service(lb, None, false, &[]), &only).claim, Claim::NotOurs);
-    assert_eq!(Facts::of(&service(lb, ours, false, &[]), &only).claim, Claim::NotOurs);
-    assert_eq!(Facts::of(&service(lb, theirs, false, &[]), &only).claim, Claim::Wanted);
+    assert_eq!(
+        Facts::of(&service(lb, None, false, &[]), &only).claim,
+        Claim::NotOurs
+    );
+    assert_eq!(
+        Facts::of(&service(lb, ours, false, &[]), &only).claim,
+        Claim::NotOurs
+    );
+    assert_eq!(
+        Facts::of(&service(lb, theirs, false, &[]), &only).claim,
+        Claim::Wanted
+    );
 }
 
 fn full() -> Value {
@@ -67,7 +136,13 @@ fn what_is_asked_for() {
     assert_eq!(request.balancer_name, "a0f9c6a3e11112222333344445555666");
     assert_eq!(request.families, [Family::V6, Family::V4]);
     assert!(request.require_all_families && request.local);
-    assert_eq!(request.health_check, Some(HealthCheck { port: 31000, path: "/healthz".into() }));
+    assert_eq!(
+        request.health_check,
+        Some(HealthCheck {
+            port: 31000,
+            path: "/healthz".into()
+        })
+    );
     assert_eq!(request.source_ranges.len(), 2);
     assert_eq!(request.affinity, Some(10_800));
     assert_eq!(request.ports[0].node_port, 30053);
@@ -81,9 +156,16 @@ fn where_nodes_are_asked_for_their_health() {
         let mut service = full();
         service["spec"]["externalTrafficPolicy"] = policy.into();
         service["spec"]["healthCheckNodePort"] = port.into();
-        facts(service).request.health_check.as_ref().map(|check| check.port)
+        facts(service)
+            .request
+            .health_check
+            .as_ref()
+            .map(|check| check.port)
     };
-    assert_eq!([with("Cluster", 0), with("Local", 31000), with("Local", 0)], [Some(10256), Some(31000), None]);
+    assert_eq!(
+        [with("Cluster", 0), with("Local", 31000), with("Local", 0)],
+        [Some(10256), Some(31000), None]
+    );
 }
 
 #[test]

@@ -20,22 +20,34 @@ impl State {
         let known = self.services.get(&key);
         let before = known.and_then(|entry| entry.facts.clone());
         // Most changes are own writes, which the watch shows after their answer came.
-        if before.as_ref().is_some_and(|before| before.is_not_older(&service.metadata)) {
+        if before
+            .as_ref()
+            .is_some_and(|before| before.is_not_older(&service.metadata))
+        {
             return;
         }
         let facts = Arc::new(Facts::of(service, &self.surroundings));
         if known.is_none() && facts.claim == Claim::NotOurs {
             return;
         }
-        if before.as_ref().is_some_and(|before| before.uid() != facts.uid()) {
+        if before
+            .as_ref()
+            .is_some_and(|before| before.uid() != facts.uid())
+        {
             self.lost(&key);
         }
         let same = before.filter(|before| before.uid() == facts.uid());
-        let entry = self.services.entry(key.clone()).or_insert_with(|| Entry::new(now));
-        let forwards_the_same =
-            same.as_ref().is_some_and(|before| before.request == facts.request && before.ingress == facts.ingress);
+        let entry = self
+            .services
+            .entry(key.clone())
+            .or_insert_with(|| Entry::new(now));
+        let forwards_the_same = same.as_ref().is_some_and(|before| {
+            before.request == facts.request && before.ingress == facts.ingress
+        });
         let calls_for_the_same = forwards_the_same
-            && same.as_ref().is_some_and(|before| before.claim == facts.claim && before.held == facts.held);
+            && same
+                .as_ref()
+                .is_some_and(|before| before.claim == facts.claim && before.held == facts.held);
         if !forwards_the_same {
             self.by_version.remove(&(entry.version, key.clone()));
             self.by_version.insert((facts.version, key.clone()));
@@ -56,27 +68,45 @@ impl State {
 
     /// A list had none but these.
     pub fn retain_services(&mut self, listed: &BTreeSet<ObjectKey>) {
-        let gone: Vec<ObjectKey> = self.services.keys().filter(|key| !listed.contains(*key)).cloned().collect();
+        let gone: Vec<ObjectKey> = self
+            .services
+            .keys()
+            .filter(|key| !listed.contains(*key))
+            .cloned()
+            .collect();
         gone.iter().for_each(|key| self.delete_service(key));
     }
 
     /// The Service is gone. What was made for it, and not deleted, is still to be.
     fn lost(&mut self, key: &ObjectKey) {
-        let Some(entry) = self.services.get_mut(key) else { return };
+        let Some(entry) = self.services.get_mut(key) else {
+            return;
+        };
         let facts = entry.facts.take();
         let memory = std::mem::take(&mut entry.memory);
         // A call under way may make something yet.
         if memory.made.is_some() || entry.run.asked.is_some() {
-            entry.orphans.extend(facts.map(|facts| Arc::clone(&facts.request)));
+            entry
+                .orphans
+                .extend(facts.map(|facts| Arc::clone(&facts.request)));
             self.touched.syncs.insert(key.clone());
         }
     }
 
     /// What is neither ours nor has anything of ours is forgotten.
     pub(super) fn drop_if_done(&mut self, key: &ObjectKey) {
-        let Some(entry) = self.services.get(key) else { return };
-        let ours = entry.facts.as_ref().is_some_and(|facts| facts.claim != Claim::NotOurs);
-        if !ours && entry.memory.made.is_none() && entry.run.asked.is_none() && entry.orphans.is_empty() {
+        let Some(entry) = self.services.get(key) else {
+            return;
+        };
+        let ours = entry
+            .facts
+            .as_ref()
+            .is_some_and(|facts| facts.claim != Claim::NotOurs);
+        if !ours
+            && entry.memory.made.is_none()
+            && entry.run.asked.is_none()
+            && entry.orphans.is_empty()
+        {
             self.by_version.remove(&(entry.version, key.clone()));
             self.services.remove(key);
             self.touched.syncs.remove(key);
@@ -95,7 +125,8 @@ impl State {
     }
 
     pub fn retain_nodes(&mut self, listed: &BTreeSet<ObjectKey>) -> bool {
-        self.nodes.retain(|name| listed.contains(&ObjectKey::new("", name)))
+        self.nodes
+            .retain(|name| listed.contains(&ObjectKey::new("", name)))
     }
 
     pub fn apply_slice(&mut self, slice: &EndpointSlice) {
@@ -115,8 +146,12 @@ impl State {
 
     fn endpoints_changed(&mut self, services: Vec<ObjectKey>) {
         for key in services {
-            let Some(entry) = self.services.get(&key) else { continue };
-            let Some(facts) = entry.facts.as_ref() else { continue };
+            let Some(entry) = self.services.get(&key) else {
+                continue;
+            };
+            let Some(facts) = entry.facts.as_ref() else {
+                continue;
+            };
             let follows = facts.request.local && facts.request.health_check.is_none();
             let made = entry.memory.made.as_ref();
             let outdated = made.is_some_and(|made| {
@@ -143,7 +178,8 @@ impl State {
     }
 
     pub fn retain_reports(&mut self, listed: &BTreeSet<ObjectKey>, now: Instant) {
-        self.reports.retain(|lease| listed.iter().any(|key| &*key.name == lease));
+        self.reports
+            .retain(|lease| listed.iter().any(|key| &*key.name == lease));
         self.hear(now);
     }
 
@@ -155,17 +191,28 @@ impl State {
     fn troubles_changed(&mut self, services: &[String]) {
         let keys = services.iter().filter_map(|name| name.split_once('/'));
         let keys = keys.map(|(namespace, name)| ObjectKey::new(namespace, name));
-        self.touched.conditions.extend(keys.filter(|key| self.services.contains_key(key)));
+        self.touched
+            .conditions
+            .extend(keys.filter(|key| self.services.contains_key(key)));
     }
 
     /// Touch the Services for which the reports now say something else.
     pub(super) fn hear(&mut self, now: Instant) {
-        let alive = self.reports.all().filter(|(name, node)| node.is_alive(now) && self.nodes.exists(name));
+        let alive = self
+            .reports
+            .all()
+            .filter(|(name, node)| node.is_alive(now) && self.nodes.exists(name));
         let mut heard = Heard::default();
         for (name, node) in alive {
-            heard.floor = Some(heard.floor.map_or(node.installed, |floor| floor.min(node.installed)));
+            heard.floor = Some(
+                heard
+                    .floor
+                    .map_or(node.installed, |floor| floor.min(node.installed)),
+            );
             if node.answers() || node.peers() {
-                heard.announcers.push((name.to_owned(), node.answers(), node.peers()));
+                heard
+                    .announcers
+                    .push((name.to_owned(), node.answers(), node.peers()));
             }
         }
         let before = std::mem::replace(&mut self.heard, heard);
@@ -182,11 +229,17 @@ impl State {
         let start = (low.saturating_add(1), ObjectKey::new("", ""));
         let end = (high.saturating_add(1), ObjectKey::new("", ""));
         if start < end {
-            self.touched.conditions.extend(self.by_version.range(start..end).map(|(_, key)| key.clone()));
+            self.touched.conditions.extend(
+                self.by_version
+                    .range(start..end)
+                    .map(|(_, key)| key.clone()),
+            );
         }
     }
 
     fn touch_all_conditions(&mut self) {
-        self.touched.conditions.extend(self.services.keys().cloned());
+        self.touched
+            .conditions
+            .extend(self.services.keys().cloned());
     }
 }

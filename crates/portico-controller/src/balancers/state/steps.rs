@@ -63,27 +63,50 @@ impl State {
 
     /// What to do now for a Service that is worked on, with its provider.
     pub fn next(&mut self, key: &ObjectKey, now: Instant, clock: Timestamp) -> Step {
-        let Some(entry) = self.services.get(key) else { return Step::Rest(End::Done) };
+        let Some(entry) = self.services.get(key) else {
+            return Step::Rest(End::Done);
+        };
         if let Some(end) = entry.run.write_failed {
             return Step::Rest(end);
         }
         if let Some(orphan) = entry.orphans.last() {
             let request = Box::new(Request::clone(orphan));
-            return if entry.run.failed { Step::Rest(End::Failed) } else { Step::Call(Call::DeleteOrphan, request) };
+            return if entry.run.failed {
+                Step::Rest(End::Failed)
+            } else {
+                Step::Call(Call::DeleteOrphan, request)
+            };
         }
-        let Some(facts) = entry.facts.clone() else { return Step::Rest(End::Done) };
+        let Some(facts) = entry.facts.clone() else {
+            return Step::Rest(End::Done);
+        };
         match facts.claim {
             Claim::Wanted => self.next_wanted(key, &facts, now, clock),
-            Claim::CleanUp | Claim::HandOver | Claim::NotOurs => self.next_unwanted(key, &facts, now, clock),
+            Claim::CleanUp | Claim::HandOver | Claim::NotOurs => {
+                self.next_unwanted(key, &facts, now, clock)
+            }
         }
     }
 
-    fn next_wanted(&mut self, key: &ObjectKey, facts: &Facts, now: Instant, clock: Timestamp) -> Step {
-        let Some(entry) = self.services.get(key) else { return Step::Rest(End::Done) };
+    fn next_wanted(
+        &mut self,
+        key: &ObjectKey,
+        facts: &Facts,
+        now: Instant,
+        clock: Timestamp,
+    ) -> Step {
+        let Some(entry) = self.services.get(key) else {
+            return Step::Rest(End::Done);
+        };
         if !facts.held {
             let verdicts = self.judge(entry, facts, now).verdicts;
             let conditions = facts.conditions.patch(&verdicts, facts.generation, clock);
-            return self.write(key, "hold", patch::hold(facts, &self.surroundings.ownership, &conditions), now);
+            return self.write(
+                key,
+                "hold",
+                patch::hold(facts, &self.surroundings.ownership, &conditions),
+                now,
+            );
         }
         if self.is_elsewhere(entry, facts) {
             return Step::Rest(End::Done);
@@ -96,20 +119,36 @@ impl State {
         }
         let memory = &entry.memory;
         Step::Rest(match &memory.trouble {
-            Some(Trouble { kind: Kind::Waiting(after), .. }) => End::Again(*after),
+            Some(Trouble {
+                kind: Kind::Waiting(after),
+                ..
+            }) => End::Again(*after),
             Some(_) => End::Failed,
             None if memory.is_pending() => End::Again(PENDING),
             None => End::Done,
         })
     }
 
-    fn next_unwanted(&mut self, key: &ObjectKey, facts: &Facts, now: Instant, clock: Timestamp) -> Step {
-        let Some(entry) = self.services.get(key) else { return Step::Rest(End::Done) };
+    fn next_unwanted(
+        &mut self,
+        key: &ObjectKey,
+        facts: &Facts,
+        now: Instant,
+        clock: Timestamp,
+    ) -> Step {
+        let Some(entry) = self.services.get(key) else {
+            return Step::Rest(End::Done);
+        };
         if !entry.memory.deleted && !entry.run.failed {
             return self.call(key, facts, Call::Delete, now, clock);
         }
         if entry.memory.deleted && facts.claim != Claim::NotOurs {
-            return self.write(key, "release", patch::release(facts, &self.surroundings.ownership), now);
+            return self.write(
+                key,
+                "release",
+                patch::release(facts, &self.surroundings.ownership),
+                now,
+            );
         }
         if facts.claim == Claim::CleanUp
             && let Some(patch) = self.status(entry, facts, now, clock)
@@ -117,30 +156,54 @@ impl State {
             return self.write(key, "status", patch, now);
         }
         Step::Rest(match &entry.memory.trouble {
-            Some(Trouble { kind: Kind::Waiting(after), .. }) => End::Again(*after),
+            Some(Trouble {
+                kind: Kind::Waiting(after),
+                ..
+            }) => End::Again(*after),
             Some(_) => End::Failed,
             None => End::Done,
         })
     }
 
-    /// What to write for a Service whose conditions may have changed, and when to look again. Its provider is not called.
-    pub fn next_conditions(&mut self, key: &ObjectKey, now: Instant, clock: Timestamp) -> (Step, Option<Instant>) {
+    /// What to write for a Service whose conditions may have changed, and when to look again. Its
+    /// provider is not called.
+    pub fn next_conditions(
+        &mut self,
+        key: &ObjectKey,
+        now: Instant,
+        clock: Timestamp,
+    ) -> (Step, Option<Instant>) {
         let rest = |at| (Step::Rest(End::Done), at);
-        let Some(entry) = self.services.get(key) else { return rest(None) };
+        let Some(entry) = self.services.get(key) else {
+            return rest(None);
+        };
         if let Some(end) = entry.run.write_failed {
             return (Step::Rest(end), None);
         }
-        let Some(facts) = entry.facts.clone() else { return rest(None) };
-        let written = entry.memory.made.as_ref().is_none_or(|made| made.balancer.ingress == facts.ingress);
+        let Some(facts) = entry.facts.clone() else {
+            return rest(None);
+        };
+        let written = entry
+            .memory
+            .made
+            .as_ref()
+            .is_none_or(|made| made.balancer.ingress == facts.ingress);
         // The first conditions come with the finalizer and the address.
-        if facts.claim != Claim::Wanted || !facts.held || entry.memory.elsewhere.is_some() || !written {
+        if facts.claim != Claim::Wanted
+            || !facts.held
+            || entry.memory.elsewhere.is_some()
+            || !written
+        {
             return rest(None);
         }
         let judgement = self.judge(entry, &facts, now);
         if let Some(wait) = judgement.wait {
             return rest(Some(wait));
         }
-        match facts.conditions.differ(&judgement.verdicts, facts.generation) {
+        match facts
+            .conditions
+            .differ(&judgement.verdicts, facts.generation)
+        {
             Difference::None | Difference::Wording => return rest(None),
             Difference::News => {
                 let due = entry.told.map_or(now, |told| told + NEWS);
@@ -150,8 +213,18 @@ impl State {
             }
             Difference::Change => {}
         }
-        let conditions = facts.conditions.patch(&judgement.verdicts, facts.generation, clock);
-        (self.write(key, "conditions", patch::status(&facts, None, &conditions), now), None)
+        let conditions = facts
+            .conditions
+            .patch(&judgement.verdicts, facts.generation, clock);
+        (
+            self.write(
+                key,
+                "conditions",
+                patch::status(&facts, None, &conditions),
+                now,
+            ),
+            None,
+        )
     }
 
     fn is_elsewhere(&self, entry: &Entry, facts: &Facts) -> bool {
@@ -161,9 +234,14 @@ impl State {
     /// The call that makes the load balancer what is wanted.
     fn needed(&self, entry: &Entry, facts: &Facts, now: Instant) -> Option<Call> {
         let memory = &entry.memory;
-        let Some(made) = &memory.made else { return Some(Call::Ensure) };
+        let Some(made) = &memory.made else {
+            return Some(Call::Ensure);
+        };
         match () {
-            () if memory.ensure_again || memory.trouble.is_some() || made.request != facts.request => {
+            () if memory.ensure_again
+                || memory.trouble.is_some()
+                || made.request != facts.request =>
+            {
                 Some(Call::Ensure)
             }
             () if made.nodes != self.nodes_of(facts) => Some(Call::UpdateNodes),
@@ -175,7 +253,14 @@ impl State {
         }
     }
 
-    fn call(&mut self, key: &ObjectKey, facts: &Facts, call: Call, now: Instant, clock: Timestamp) -> Step {
+    fn call(
+        &mut self,
+        key: &ObjectKey,
+        facts: &Facts,
+        call: Call,
+        now: Instant,
+        clock: Timestamp,
+    ) -> Step {
         if matches!(call, Call::Ensure | Call::Resync)
             && self.abilities.needs_health_check_port
             && facts.request.local
@@ -183,12 +268,19 @@ impl State {
         {
             let message = "the provider has to ask nodes for local endpoints: set allocateLoadBalancerHCNodePort or use \
                            externalTrafficPolicy: Cluster";
-            let refused = ProviderError::Refused { reason: "HealthCheckPortNeeded", message: message.to_owned() };
+            let refused = ProviderError::Refused {
+                reason: "HealthCheckPortNeeded",
+                message: message.to_owned(),
+            };
             self.called(key, call, Err(refused), now);
             return self.next(key, now, clock);
         }
         let (nodes, endpoints) = (self.nodes_of(facts), self.endpoints_of(key));
-        let asked = Asked { request: Arc::clone(&facts.request), nodes, endpoints };
+        let asked = Asked {
+            request: Arc::clone(&facts.request),
+            nodes,
+            endpoints,
+        };
         let request = Request {
             nodes: asked.nodes.to_vec(),
             endpoints: asked.endpoints.to_vec(),
@@ -203,7 +295,9 @@ impl State {
     }
 
     fn write(&mut self, key: &ObjectKey, what: &'static str, patch: Value, now: Instant) -> Step {
-        let Some(entry) = self.services.get_mut(key) else { return Step::Rest(End::Done) };
+        let Some(entry) = self.services.get_mut(key) else {
+            return Step::Rest(End::Done);
+        };
         entry.run.writes += 1;
         entry.told = Some(now);
         match entry.run.writes > MOST_WRITES {
@@ -213,9 +307,20 @@ impl State {
     }
 
     /// The status, where it is not what it should be.
-    fn status(&self, entry: &Entry, facts: &Facts, now: Instant, clock: Timestamp) -> Option<Value> {
-        let ingress = entry.memory.made.as_ref().map(|made| made.balancer.ingress.as_slice());
-        let ingress = ingress.filter(|ingress| *ingress != facts.ingress && facts.claim == Claim::Wanted);
+    fn status(
+        &self,
+        entry: &Entry,
+        facts: &Facts,
+        now: Instant,
+        clock: Timestamp,
+    ) -> Option<Value> {
+        let ingress = entry
+            .memory
+            .made
+            .as_ref()
+            .map(|made| made.balancer.ingress.as_slice());
+        let ingress =
+            ingress.filter(|ingress| *ingress != facts.ingress && facts.claim == Claim::Wanted);
         let verdicts: Verdicts = self.judge(entry, facts, now).verdicts;
         let matters = facts.conditions.differ(&verdicts, facts.generation) >= Difference::News;
         let unwanted = facts.claim != Claim::Wanted && entry.memory.trouble.is_none();
@@ -236,10 +341,20 @@ impl State {
     /// A call ended.
     pub fn called(&mut self, key: &ObjectKey, call: Call, result: Called, now: Instant) {
         let pending = matches!(&result, Ok(Some(balancer)) if balancer.pending.is_some());
-        let check = now + if pending { PENDING } else { spread(self.resync, key) };
-        let Some(entry) = self.services.get_mut(key) else { return };
+        let check = now
+            + if pending {
+                PENDING
+            } else {
+                spread(self.resync, key)
+            };
+        let Some(entry) = self.services.get_mut(key) else {
+            return;
+        };
         let asked = entry.run.asked.take().unwrap_or_default();
-        let told = entry.facts.as_ref().is_some_and(|facts| facts.request.service.uid == asked.request.service.uid);
+        let told = entry
+            .facts
+            .as_ref()
+            .is_some_and(|facts| facts.request.service.uid == asked.request.service.uid);
         match (&result, call) {
             (Ok(_) | Err(ProviderError::Elsewhere), Call::DeleteOrphan) => _ = entry.orphans.pop(),
             (Err(_), Call::DeleteOrphan) => entry.run.failed = true,
@@ -269,7 +384,8 @@ impl Entry {
             }
             (Ok(_), Call::UpdateNodes) => {
                 if let Some(made) = &mut memory.made {
-                    (made.nodes, made.endpoints) = (Arc::clone(&asked.nodes), Arc::clone(&asked.endpoints));
+                    (made.nodes, made.endpoints) =
+                        (Arc::clone(&asked.nodes), Arc::clone(&asked.endpoints));
                 }
             }
             (Ok(_) | Err(ProviderError::Elsewhere), Call::Delete | Call::DeleteOrphan) => {
@@ -306,9 +422,13 @@ impl Asked {
     }
 }
 
-/// Only addresses have a mode in the API: one that a provider gives to a name would differ from the status for ever.
+/// Only addresses have a mode in the API: one that a provider gives to a name would differ from the
+/// status for ever.
 fn as_stored(mut balancer: Balancer) -> Balancer {
-    let names = balancer.ingress.iter_mut().filter(|ingress| matches!(ingress.host, Host::Name(_)));
+    let names = balancer
+        .ingress
+        .iter_mut()
+        .filter(|ingress| matches!(ingress.host, Host::Name(_)));
     names.for_each(|ingress| ingress.mode = IpMode::default());
     balancer
 }
@@ -316,6 +436,8 @@ fn as_stored(mut balancer: Balancer) -> Balancer {
 /// Between half and three halves of a time, always the same for a Service: not all at once.
 fn spread(time: Duration, key: &ObjectKey) -> Duration {
     let letters = key.namespace.bytes().chain(key.name.bytes());
-    let hash = letters.fold(2_166_136_261_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619));
+    let hash = letters.fold(2_166_136_261_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
+    });
     time.mul_f64(0.5 + f64::from(hash >> 8) / f64::from(1 << 24))
 }

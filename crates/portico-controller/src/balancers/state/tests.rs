@@ -21,18 +21,33 @@ fn key() -> ObjectKey {
 }
 
 fn balancer() -> Balancer {
-    let ingress = vec![Ingress { host: Host::Ip("192.0.2.1".parse().unwrap()), mode: IpMode::Vip }];
-    Balancer { ingress, pending: None }
+    let ingress = vec![Ingress {
+        host: Host::Ip("192.0.2.1".parse().unwrap()),
+        mode: IpMode::Vip,
+    }];
+    Balancer {
+        ingress,
+        pending: None,
+    }
 }
 
 impl World {
     fn new(abilities: Abilities) -> World {
         let ownership = Ownership::new("metal", None);
-        let surroundings = Surroundings { cluster: "c".into(), node_healthz_port: 10256, ownership };
+        let surroundings = Surroundings {
+            cluster: "c".into(),
+            node_healthz_port: 10256,
+            ownership,
+        };
         let state = State::new(surroundings, "metal", abilities, Duration::from_secs(600));
         let service = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "1", "finalizers": []},
             "spec": {"type": "LoadBalancer"}, "status": {}});
-        let mut world = World { state, service, now: Instant::now(), version: 0 };
+        let mut world = World {
+            state,
+            service,
+            now: Instant::now(),
+            version: 0,
+        };
         world.show(|_| {});
         world
     }
@@ -59,14 +74,16 @@ impl World {
     }
 
     fn node(&mut self, name: &str) {
-        self.state.apply_node(&serde_json::from_value(json!({"metadata": {"name": name}})).unwrap());
+        self.state
+            .apply_node(&serde_json::from_value(json!({"metadata": {"name": name}})).unwrap());
     }
 
     fn next(&mut self) -> Step {
         self.state.next(&key(), self.now, Timestamp::UNIX_EPOCH)
     }
 
-    /// Does what is to be done, with a provider, until the Service rests. Returns the steps and how it ended.
+    /// Does what is to be done, with a provider, until the Service rests. Returns the steps and how
+    /// it ended.
     fn run(&mut self, provider: impl Fn(Call) -> Called) -> (Vec<String>, End) {
         self.state.begin(&key());
         let mut steps = Vec::new();
@@ -89,21 +106,30 @@ impl World {
     /// What the API server makes of a write.
     fn write(&mut self, what: &str) {
         match what {
-            "hold" => self.show(|service| service["metadata"]["finalizers"] = json!([FINALIZER, "portico.dev/metal"])),
+            "hold" => self.show(|service| {
+                service["metadata"]["finalizers"] = json!([FINALIZER, "portico.dev/metal"])
+            }),
             "release" => self.show(|service| {
                 service["metadata"]["finalizers"] = json!([]);
                 service["status"] = json!({});
             }),
             _ => {
                 let entry = &self.state.services[&key()];
-                let verdicts = self.state.judge(entry, entry.facts.as_ref().unwrap(), self.now).verdicts;
-                let conditions =
-                    crate::balancers::conditions::Present::default().patch(&verdicts, None, Timestamp::UNIX_EPOCH);
+                let verdicts = self
+                    .state
+                    .judge(entry, entry.facts.as_ref().unwrap(), self.now)
+                    .verdicts;
+                let conditions = crate::balancers::conditions::Present::default().patch(
+                    &verdicts,
+                    None,
+                    Timestamp::UNIX_EPOCH,
+                );
                 let made = entry.memory.made.is_some();
                 self.show(|service| {
                     service["status"]["conditions"] = json!(conditions);
                     if made {
-                        service["status"]["loadBalancer"] = json!({"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]});
+                        service["status"]["loadBalancer"] =
+                            json!({"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]});
                     }
                 });
             }
@@ -111,7 +137,11 @@ impl World {
     }
 
     fn reasons(&mut self) -> Vec<&'static str> {
-        self.state.take_notes().iter().map(|note| note.reason).collect()
+        self.state
+            .take_notes()
+            .iter()
+            .map(|note| note.reason)
+            .collect()
     }
 }
 
@@ -119,15 +149,28 @@ fn never(call: Call) -> Called {
     panic!("{call:?} should not be needed")
 }
 
-const NODES: Abilities =
-    Abilities { uses_nodes: true, uses_endpoints: false, announced_by_nodes: false, needs_health_check_port: false };
+const NODES: Abilities = Abilities {
+    uses_nodes: true,
+    uses_endpoints: false,
+    announced_by_nodes: false,
+    needs_health_check_port: false,
+};
 
 #[test]
 fn from_nothing_to_an_address() {
     let mut world = World::new(Abilities::default());
     let (steps, end) = world.run(|_| Ok(Some(balancer())));
-    assert_eq!((steps, end), (vec!["hold".into(), "Ensure".into(), "status".into()], End::Done));
-    assert_eq!(world.reasons(), ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    assert_eq!(
+        (steps, end),
+        (
+            vec!["hold".into(), "Ensure".into(), "status".into()],
+            End::Done
+        )
+    );
+    assert_eq!(
+        world.reasons(),
+        ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
+    );
     assert_eq!(world.run(never), (vec![], End::Done));
 }
 
@@ -146,30 +189,57 @@ fn a_start_with_everything_in_place_asks_once_and_tells_nothing() {
 fn failures_are_told_and_tried_again() {
     let mut world = World::new(Abilities::default());
     let (steps, end) = world.run(|_| Err(ProviderError::Failed("no route".into())));
-    assert_eq!((steps, end), (vec!["hold".into(), "Ensure".into(), "status".into()], End::Failed));
-    assert_eq!(world.reasons(), ["EnsuringLoadBalancer", "SyncLoadBalancerFailed"]);
+    assert_eq!(
+        (steps, end),
+        (
+            vec!["hold".into(), "Ensure".into(), "status".into()],
+            End::Failed
+        )
+    );
+    assert_eq!(
+        world.reasons(),
+        ["EnsuringLoadBalancer", "SyncLoadBalancerFailed"]
+    );
     // The own write of the condition is no reason to try again.
     let touched = world.state.take_touched();
     world.show(|_| {});
     assert!(world.state.take_touched().syncs.is_empty(), "{touched:?}");
-    let retry = ProviderError::RetryAfter { after: Duration::from_secs(15), reason: "new".into() };
-    assert_eq!(world.run(|_| Err(retry.clone())).1, End::Again(Duration::from_secs(15)));
+    let retry = ProviderError::RetryAfter {
+        after: Duration::from_secs(15),
+        reason: "new".into(),
+    };
+    assert_eq!(
+        world.run(|_| Err(retry.clone())).1,
+        End::Again(Duration::from_secs(15))
+    );
     assert_eq!(world.run(|_| Ok(Some(balancer()))).1, End::Done);
 }
 
 #[test]
 fn what_is_pending_is_asked_for_again() {
     let mut world = World::new(Abilities::default());
-    let pending = Balancer { pending: Some("warming up".into()), ..balancer() };
+    let pending = Balancer {
+        pending: Some("warming up".into()),
+        ..balancer()
+    };
     let wait = Duration::from_secs(5);
     assert_eq!(world.run(|_| Ok(Some(pending.clone()))).1, End::Again(wait));
     assert_eq!(world.run(never).1, End::Again(wait), "not before its time");
     world.now += wait;
-    assert_eq!(world.run(|_| Ok(Some(pending.clone()))), (vec!["Ensure".into()], End::Again(wait)));
+    assert_eq!(
+        world.run(|_| Ok(Some(pending.clone()))),
+        (vec!["Ensure".into()], End::Again(wait))
+    );
     world.now += wait;
     let (steps, end) = world.run(|_| Ok(Some(balancer())));
-    assert_eq!((steps.first().map(String::as_str), end), (Some("Ensure"), End::Done));
-    assert_eq!(world.reasons(), ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    assert_eq!(
+        (steps.first().map(String::as_str), end),
+        (Some("Ensure"), End::Done)
+    );
+    assert_eq!(
+        world.reasons(),
+        ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
+    );
     world.now += wait;
     assert_eq!(world.run(never).1, End::Done);
 }
@@ -179,7 +249,10 @@ fn deletion_asks_the_provider_first_and_lets_go_last() {
     let mut world = World::settled(Abilities::default());
     world.show(|service| service["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
     let (steps, end) = world.run(|_| Err(ProviderError::Failed("no route".into())));
-    assert_eq!((steps, end), (vec!["Delete".into(), "status".into()], End::Failed));
+    assert_eq!(
+        (steps, end),
+        (vec!["Delete".into(), "status".into()], End::Failed)
+    );
     assert_eq!(world.run(|_| Ok(None)).0, ["Delete", "release"]);
     assert_eq!(world.state.services(), 0);
     assert!(world.state.by_version.is_empty());
@@ -192,13 +265,18 @@ fn another_type_cleans_up_and_back_again_ensures() {
     assert_eq!(world.run(|_| Ok(None)).0, ["Delete", "release"]);
     assert_eq!(world.state.services(), 0);
     world.show(|service| service["spec"]["type"] = "LoadBalancer".into());
-    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["hold", "Ensure", "status"]);
+    assert_eq!(
+        world.run(|_| Ok(Some(balancer()))).0,
+        ["hold", "Ensure", "status"]
+    );
     // Back before the finalizer is gone: what was deleted is made again.
     world.show(|service| service["spec"]["type"] = "NodePort".into());
     world.state.begin(&key());
     assert!(matches!(world.next(), Step::Call(Call::Delete, _)));
     world.show(|service| service["spec"]["type"] = "LoadBalancer".into());
-    world.state.called(&key(), Call::Delete, Ok(None), world.now);
+    world
+        .state
+        .called(&key(), Call::Delete, Ok(None), world.now);
     assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure"]);
 }
 
@@ -214,7 +292,10 @@ fn one_that_was_made_anew_under_its_name_has_a_load_balancer_of_its_own() {
         Call::Ensure => Ok(Some(balancer())),
         _ => Ok(None),
     };
-    assert_eq!(world.run(deleted).0, ["DeleteOrphan", "hold", "Ensure", "status"]);
+    assert_eq!(
+        world.run(deleted).0,
+        ["DeleteOrphan", "hold", "Ensure", "status"]
+    );
 }
 
 #[test]
@@ -224,10 +305,16 @@ fn one_that_vanishes_while_it_is_made_is_deleted() {
     world.write("hold");
     assert!(matches!(world.next(), Step::Call(Call::Ensure, _)));
     world.state.delete_service(&key());
-    world.state.called(&key(), Call::Ensure, Ok(Some(balancer())), world.now);
-    let Step::Call(Call::DeleteOrphan, request) = world.next() else { panic!() };
+    world
+        .state
+        .called(&key(), Call::Ensure, Ok(Some(balancer())), world.now);
+    let Step::Call(Call::DeleteOrphan, request) = world.next() else {
+        panic!()
+    };
     assert_eq!(request.service.uid, "1");
-    world.state.called(&key(), Call::DeleteOrphan, Ok(None), world.now);
+    world
+        .state
+        .called(&key(), Call::DeleteOrphan, Ok(None), world.now);
     assert_eq!(world.state.services(), 0);
 }
 
@@ -243,7 +330,10 @@ fn nodes_count_only_for_who_uses_them_and_only_once_for_many() {
         let (steps, _) = world.run(|_| Ok(None));
         assert_eq!(steps, ["UpdateNodes"; 1][..expected]);
         world.state.settle_nodes(world.now);
-        assert!(world.state.take_touched().syncs.is_empty(), "nothing changed");
+        assert!(
+            world.state.take_touched().syncs.is_empty(),
+            "nothing changed"
+        );
     }
 }
 
@@ -275,9 +365,20 @@ fn local_without_a_health_check_gets_only_nodes_with_endpoints() {
     world.state.apply_slice(&slice("a"));
     world.state.begin(&key());
     world.write("hold");
-    let Step::Call(Call::Ensure, request) = world.next() else { panic!() };
-    assert_eq!(request.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["a"]);
-    world.state.called(&key(), Call::Ensure, Ok(Some(balancer())), world.now);
+    let Step::Call(Call::Ensure, request) = world.next() else {
+        panic!()
+    };
+    assert_eq!(
+        request
+            .nodes
+            .iter()
+            .map(|node| node.name.as_str())
+            .collect::<Vec<_>>(),
+        ["a"]
+    );
+    world
+        .state
+        .called(&key(), Call::Ensure, Ok(Some(balancer())), world.now);
     world.run(never);
     world.state.take_touched();
     world.state.apply_slice(&slice("b"));
@@ -287,9 +388,15 @@ fn local_without_a_health_check_gets_only_nodes_with_endpoints() {
 
 #[test]
 fn a_provider_that_has_to_ask_nodes_refuses_local_without_a_port() {
-    let mut world = World::new(Abilities { needs_health_check_port: true, ..NODES });
+    let mut world = World::new(Abilities {
+        needs_health_check_port: true,
+        ..NODES
+    });
     world.show(|service| service["spec"]["externalTrafficPolicy"] = "Local".into());
-    assert_eq!(world.run(never), (vec!["hold".into(), "status".into()], End::Failed));
+    assert_eq!(
+        world.run(never),
+        (vec!["hold".into(), "status".into()], End::Failed)
+    );
     assert_eq!(world.reasons(), ["SyncLoadBalancerFailed"]);
 }
 
@@ -298,20 +405,32 @@ fn every_while_everything_is_looked_at_and_put_right() {
     let mut world = World::settled(Abilities::default());
     let told = world.reasons();
     world.now += Duration::from_secs(901);
-    assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Resync"], "as it should be");
+    assert_eq!(
+        world.run(|_| Ok(Some(balancer()))).0,
+        ["Resync"],
+        "as it should be"
+    );
     assert_eq!(world.reasons(), told, "which is nothing to tell");
     assert_eq!(world.run(never).0, [""; 0], "until the next time");
     world.now += Duration::from_secs(901);
-    assert_eq!(world.run(|_| Err(ProviderError::Failed("no".to_owned()))).0, ["Resync", "status"]);
+    assert_eq!(
+        world.run(|_| Err(ProviderError::Failed("no".to_owned()))).0,
+        ["Resync", "status"]
+    );
     assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure", "status"]);
 }
 
 #[test]
 fn what_another_program_makes_is_left_to_it() {
     let mut world = World::new(Abilities::default());
-    assert_eq!(world.run(|_| Err(ProviderError::Elsewhere)), (vec!["hold".into(), "Ensure".into()], End::Done));
+    assert_eq!(
+        world.run(|_| Err(ProviderError::Elsewhere)),
+        (vec!["hold".into(), "Ensure".into()], End::Done)
+    );
     assert_eq!(world.run(never).0, [""; 0]);
-    let (step, _) = world.state.next_conditions(&key(), world.now, Timestamp::UNIX_EPOCH);
+    let (step, _) = world
+        .state
+        .next_conditions(&key(), world.now, Timestamp::UNIX_EPOCH);
     assert!(matches!(step, Step::Rest(End::Done)));
     world.show(|service| service["spec"]["loadBalancerIP"] = "192.0.2.9".into());
     assert_eq!(world.run(|_| Ok(Some(balancer()))).0, ["Ensure", "status"]);
@@ -320,7 +439,12 @@ fn what_another_program_makes_is_left_to_it() {
 #[test]
 fn news_of_a_provider_try_again_what_they_concern() {
     let mut world = World::new(Abilities::default());
-    world.run(|_| Err(ProviderError::Refused { reason: "PoolsExhausted", message: "full".into() }));
+    world.run(|_| {
+        Err(ProviderError::Refused {
+            reason: "PoolsExhausted",
+            message: "full".into(),
+        })
+    });
     world.state.take_touched();
     world.state.freed();
     assert_eq!(world.state.take_touched().syncs.len(), 1);
@@ -336,16 +460,35 @@ fn news_of_a_provider_try_again_what_they_concern() {
 #[test]
 fn a_mode_of_a_name_is_not_written_again_and_again() {
     let mut world = World::new(Abilities::default());
-    let named = Ingress { host: Host::Name("lb.example.com".into()), mode: IpMode::Proxy };
-    let named = Balancer { ingress: vec![named], pending: None };
+    let named = Ingress {
+        host: Host::Name("lb.example.com".into()),
+        mode: IpMode::Proxy,
+    };
+    let named = Balancer {
+        ingress: vec![named],
+        pending: None,
+    };
     world.state.begin(&key());
     world.write("hold");
     world.next();
-    world.state.called(&key(), Call::Ensure, Ok(Some(named)), world.now);
+    world
+        .state
+        .called(&key(), Call::Ensure, Ok(Some(named)), world.now);
     assert!(matches!(world.next(), Step::Write(write) if write.what == "status"));
-    world.show(|service| service["status"]["loadBalancer"] = json!({"ingress": [{"hostname": "lb.example.com"}]}));
+    world.show(|service| {
+        service["status"]["loadBalancer"] = json!({"ingress": [{"hostname": "lb.example.com"}]})
+    });
     let facts = world.state.services[&key()].facts.clone().unwrap();
-    assert_eq!(world.state.services[&key()].memory.made.as_ref().unwrap().balancer.ingress, facts.ingress);
+    assert_eq!(
+        world.state.services[&key()]
+            .memory
+            .made
+            .as_ref()
+            .unwrap()
+            .balancer
+            .ingress,
+        facts.ingress
+    );
 }
 
 #[test]
@@ -371,12 +514,17 @@ fn reports_touch_only_what_they_concern() {
     world.state.settle_nodes(world.now);
     world.state.take_touched();
     let report = |version: u64| {
-        let report = NodeReport { services: version.to_string(), ..NodeReport::default() };
+        let report = NodeReport {
+            services: version.to_string(),
+            ..NodeReport::default()
+        };
         lease("a", "1970-01-01T00:00:00.000000Z", &report)
     };
     let version = world.state.services[&key()].version;
     let mut heard = |version: u64| {
-        world.state.apply_report(&report(version), world.now, Timestamp::UNIX_EPOCH);
+        world
+            .state
+            .apply_report(&report(version), world.now, Timestamp::UNIX_EPOCH);
         world.state.take_touched().conditions.len()
     };
     assert_eq!(heard(version - 2), 1, "the first report concerns everybody");

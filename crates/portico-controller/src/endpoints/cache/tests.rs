@@ -27,7 +27,10 @@ fn key(name: &str) -> ObjectKey {
 }
 
 fn version_of(cache: &Cache<Endpoints>, name: &str) -> Option<String> {
-    cache.of_service(&key(name)).next().and_then(|object| object.metadata.resource_version.clone())
+    cache
+        .of_service(&key(name))
+        .next()
+        .and_then(|object| object.metadata.resource_version.clone())
 }
 
 #[test]
@@ -54,7 +57,11 @@ fn an_answer_that_comes_after_its_echo_changes_nothing() {
     cache.observe(object("a", "u", 5));
     cache.observe_deleted(&object("a", "u", 6));
     cache.wrote(object("a", "u", 5), 1);
-    assert_eq!(version_of(&cache, "a"), None, "it was created and deleted before the answer came");
+    assert_eq!(
+        version_of(&cache, "a"),
+        None,
+        "it was created and deleted before the answer came"
+    );
 }
 
 #[test]
@@ -64,8 +71,16 @@ fn an_own_deletion_counts_at_once_and_late_news_does_not_bring_it_back() {
     cache.removed(&object("a", "u", 5));
     assert_eq!(version_of(&cache, "a"), None);
     assert!(cache.observe(object("a", "u", 6)).is_empty());
-    assert_eq!(cache.observe_deleted(&object("a", "u", 7)), None, "expected, so no news");
-    assert_eq!(cache.observe(object("a", "u2", 8)), [key("a")], "another object of the same name");
+    assert_eq!(
+        cache.observe_deleted(&object("a", "u", 7)),
+        None,
+        "expected, so no news"
+    );
+    assert_eq!(
+        cache.observe(object("a", "u2", 8)),
+        [key("a")],
+        "another object of the same name"
+    );
 }
 
 #[test]
@@ -84,7 +99,11 @@ fn a_list_drops_what_it_does_not_contain() {
     cache.wrote(object("b", "u2", 6), 1);
     cache.begin_list();
     cache.observe(object("a", "u1", 5));
-    assert_eq!(cache.finish_list(), [key("b")], "written before the list began, so it was deleted since");
+    assert_eq!(
+        cache.finish_list(),
+        [key("b")],
+        "written before the list began, so it was deleted since"
+    );
 }
 
 #[test]
@@ -116,7 +135,10 @@ fn a_list_that_still_contains_an_own_deletion_does_not_bring_it_back() {
     assert_eq!(version_of(&cache, "a"), None);
     cache.begin_list();
     cache.finish_list();
-    assert!(cache.deleted.is_empty(), "not listed any more, so nothing more will come");
+    assert!(
+        cache.deleted.is_empty(),
+        "not listed any more, so nothing more will come"
+    );
 }
 
 #[test]

@@ -3,7 +3,8 @@ use super::*;
 fn subsets(world: &mut World) -> Value {
     world.sync_endpoints();
     assert_eq!(world.plan_endpoints(), EndpointsPlan::Keep);
-    let subsets = serde_json::to_value(world.endpoints.as_ref().map(|endpoints| &endpoints.subsets)).unwrap();
+    let subsets =
+        serde_json::to_value(world.endpoints.as_ref().map(|endpoints| &endpoints.subsets)).unwrap();
     strip(subsets)
 }
 
@@ -11,7 +12,12 @@ fn subsets(world: &mut World) -> Value {
 fn strip(mut subsets: Value) -> Value {
     for subset in subsets.as_array_mut().into_iter().flatten() {
         for list in ["addresses", "notReadyAddresses"] {
-            for address in subset.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            for address in subset
+                .get_mut(list)
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
                 *address = address["ip"].take();
             }
         }
@@ -22,8 +28,14 @@ fn strip(mut subsets: Value) -> Value {
 #[test]
 fn the_whole_object() {
     let mut world = World::with(json!({"metadata": {"labels": {"team": "x"}}}));
-    world.pod("p1", "10.1.0.1", json!({"spec": {"hostname": "h", "subdomain": "web"}}));
-    let EndpointsPlan::Create(endpoints) = world.plan_endpoints() else { panic!("nothing created") };
+    world.pod(
+        "p1",
+        "10.1.0.1",
+        json!({"spec": {"hostname": "h", "subdomain": "web"}}),
+    );
+    let EndpointsPlan::Create(endpoints) = world.plan_endpoints() else {
+        panic!("nothing created")
+    };
     assert_eq!(
         serde_json::to_value(endpoints).unwrap(),
         json!({
@@ -56,7 +68,10 @@ fn addresses_with_the_same_ports_share_a_subset() {
     let port = |number: u16| json!({"spec": {"containers": [{"name": "c", "ports": [{"name": "a", "containerPort": number}]}]}});
     let mut third = port(12);
     merge(&mut third, not_ready());
-    world.pod("p1", "10.1.0.1", port(11)).pod("p2", "10.1.0.2", port(11)).pod("p3", "10.1.0.3", third);
+    world
+        .pod("p1", "10.1.0.1", port(11))
+        .pod("p2", "10.1.0.2", port(11))
+        .pod("p3", "10.1.0.3", third);
     assert_eq!(
         subsets(&mut world),
         json!([
@@ -83,33 +98,59 @@ fn which_pods_are_listed() {
         ("published: terminating", true, dying, "addresses"),
         ("finished", true, json!({"status": {"phase": "Failed"}}), ""),
         ("no address", true, json!({"status": {"podIPs": []}}), ""),
-        ("node unknown", false, json!({"spec": {"nodeName": "gone"}}), "addresses"),
+        (
+            "node unknown",
+            false,
+            json!({"spec": {"nodeName": "gone"}}),
+            "addresses",
+        ),
     ] {
         let mut world = World::with(json!({"spec": {"publishNotReadyAddresses": publish}}));
         world.pod("p1", "10.1.0.1", patch);
         let subsets = subsets(&mut world);
-        let lists: Vec<_> = subsets[0].as_object().into_iter().flatten().map(|(list, _)| list.as_str()).collect();
+        let lists: Vec<_> = subsets[0]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(list, _)| list.as_str())
+            .collect();
         assert_eq!(lists.first().copied().unwrap_or(""), expected, "{name}");
     }
 }
 
 #[test]
 fn the_first_family_is_listed() {
-    for (families, expected) in [(json!(["IPv4", "IPv6"]), "10.1.0.1"), (json!(["IPv6", "IPv4"]), "fd00::1")] {
+    for (families, expected) in [
+        (json!(["IPv4", "IPv6"]), "10.1.0.1"),
+        (json!(["IPv6", "IPv4"]), "fd00::1"),
+    ] {
         let mut world = World::with(json!({"spec": {"ipFamilies": families}}));
-        world.pod("p1", "", json!({"status": {"podIPs": [{"ip": "10.1.0.1"}, {"ip": "fd00::1"}]}}));
+        world.pod(
+            "p1",
+            "",
+            json!({"status": {"podIPs": [{"ip": "10.1.0.1"}, {"ip": "fd00::1"}]}}),
+        );
         assert_eq!(subsets(&mut world)[0]["addresses"], json!([expected]));
     }
 }
 
 #[test]
 fn without_ports_only_a_headless_service_lists_addresses() {
-    for (cluster_ip, expected) in [("None", json!([{"addresses": ["10.1.0.1"]}])), ("10.0.0.10", json!(null))] {
+    for (cluster_ip, expected) in [
+        ("None", json!([{"addresses": ["10.1.0.1"]}])),
+        ("10.0.0.10", json!(null)),
+    ] {
         let mut world = World::with(json!({"spec": {"clusterIP": cluster_ip, "ports": []}}));
         world.pod("p1", "10.1.0.1", json!({}));
         assert_eq!(subsets(&mut world), expected);
-        let labels = world.endpoints.as_ref().and_then(|endpoints| endpoints.metadata.labels.as_ref());
-        assert_eq!(labels.is_some_and(|labels| labels.contains_key(LABEL_HEADLESS)), cluster_ip == "None");
+        let labels = world
+            .endpoints
+            .as_ref()
+            .and_then(|endpoints| endpoints.metadata.labels.as_ref());
+        assert_eq!(
+            labels.is_some_and(|labels| labels.contains_key(LABEL_HEADLESS)),
+            cluster_ip == "None"
+        );
     }
 }
 
@@ -119,11 +160,18 @@ fn another_order_is_no_change() {
         {"name": "a", "port": 1, "targetPort": 11},
         {"name": "b", "port": 2, "targetPort": 22},
     ]}}));
-    world.pod("p1", "10.1.0.1", json!({})).pod("p2", "10.1.0.2", json!({})).sync_endpoints();
+    world
+        .pod("p1", "10.1.0.1", json!({}))
+        .pod("p2", "10.1.0.2", json!({}))
+        .sync_endpoints();
     let subset = &mut world.endpoints.as_mut().unwrap().subsets.as_mut().unwrap()[0];
     subset.ports.as_mut().unwrap().reverse();
     subset.addresses.as_mut().unwrap().reverse();
-    subset.addresses.as_mut().unwrap()[0].target_ref.as_mut().unwrap().resource_version = Some("9".into());
+    subset.addresses.as_mut().unwrap()[0]
+        .target_ref
+        .as_mut()
+        .unwrap()
+        .resource_version = Some("9".into());
     assert_eq!(world.plan_endpoints(), EndpointsPlan::Keep);
 }
 
@@ -136,7 +184,13 @@ fn foreign_labels_and_marks_are_corrected() {
     assert!(matches!(world.plan_endpoints(), EndpointsPlan::Update(_)));
     world.sync_endpoints();
     let meta = &mut world.endpoints.as_mut().unwrap().metadata;
-    meta.annotations = Some([(ANNOTATION_OVER_CAPACITY.to_string(), "truncated".to_string())].into());
+    meta.annotations = Some(
+        [(
+            ANNOTATION_OVER_CAPACITY.to_string(),
+            "truncated".to_string(),
+        )]
+        .into(),
+    );
     world.sync_endpoints();
     assert_eq!(world.endpoints.as_ref().unwrap().metadata.annotations, None);
 }
@@ -185,29 +239,59 @@ fn no_more_than_a_thousand_addresses() {
         let mut world = World::new();
         for i in 0..ready + not_ready_count {
             let patch = if i < ready { json!({}) } else { not_ready() };
-            world.pod(&format!("p{i:04}"), &format!("10.1.{}.{}", i / 250, i % 250), patch);
+            world.pod(
+                &format!("p{i:04}"),
+                &format!("10.1.{}.{}", i / 250, i % 250),
+                patch,
+            );
         }
         let subsets = subsets(&mut world);
         let count = |list: &str| {
-            let lists = subsets.as_array().unwrap().iter().filter_map(|subset| subset[list].as_array());
+            let lists = subsets
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|subset| subset[list].as_array());
             lists.map(Vec::len).sum::<usize>()
         };
-        let annotations = world.endpoints.as_ref().unwrap().metadata.annotations.clone().unwrap_or_default();
-        let marked = annotations.get(ANNOTATION_OVER_CAPACITY).is_some_and(|value| value == "truncated");
-        assert_eq!((count("addresses"), count("notReadyAddresses"), marked), expected, "{ready} and {not_ready_count}");
+        let annotations = world
+            .endpoints
+            .as_ref()
+            .unwrap()
+            .metadata
+            .annotations
+            .clone()
+            .unwrap_or_default();
+        let marked = annotations
+            .get(ANNOTATION_OVER_CAPACITY)
+            .is_some_and(|value| value == "truncated");
+        assert_eq!(
+            (count("addresses"), count("notReadyAddresses"), marked),
+            expected,
+            "{ready} and {not_ready_count}"
+        );
     }
 }
 
 #[test]
 fn each_subset_gives_its_share() {
-    let mut world = World::with(json!({"spec": {"ports": [{"name": "a", "port": 1, "targetPort": "a"}]}}));
+    let mut world =
+        World::with(json!({"spec": {"ports": [{"name": "a", "port": 1, "targetPort": "a"}]}}));
     for i in 0..1500 {
         let port = if i < 1000 { 11 } else { 12 };
         let patch = json!({"spec": {"containers": [{"name": "c", "ports": [{"name": "a", "containerPort": port}]}]}});
-        world.pod(&format!("p{i:04}"), &format!("10.1.{}.{}", i / 250, i % 250), patch);
+        world.pod(
+            &format!("p{i:04}"),
+            &format!("10.1.{}.{}", i / 250, i % 250),
+            patch,
+        );
     }
     let subsets = subsets(&mut world);
-    let sizes: Vec<_> =
-        subsets.as_array().unwrap().iter().map(|it| it["addresses"].as_array().unwrap().len()).collect();
+    let sizes: Vec<_> = subsets
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["addresses"].as_array().unwrap().len())
+        .collect();
     assert_eq!(sizes, [667, 333]);
 }

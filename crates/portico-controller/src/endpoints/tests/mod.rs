@@ -31,14 +31,22 @@ pub struct World {
 impl World {
     /// A Service on port 80 that selects `app=a`, and two nodes in zones `east` and `west`.
     pub fn new() -> Self {
-        let mut world = Self { max_per_slice: 100, ..Self::default() };
-        world.nodes = [("n1", "east"), ("n2", "west")].map(|(name, zone)| (name.into(), node(name, Some(zone)))).into();
+        let mut world = Self {
+            max_per_slice: 100,
+            ..Self::default()
+        };
+        world.nodes = [("n1", "east"), ("n2", "west")]
+            .map(|(name, zone)| (name.into(), node(name, Some(zone))))
+            .into();
         world.service = Some(service(json!({})));
         world
     }
 
     pub fn with(service_patch: Value) -> Self {
-        Self { service: Some(service(service_patch)), ..Self::new() }
+        Self {
+            service: Some(service(service_patch)),
+            ..Self::new()
+        }
     }
 
     pub fn pod(&mut self, name: &str, ip: &str, patch: Value) -> &mut Self {
@@ -49,17 +57,27 @@ impl World {
     /// Ready Pods with addresses in `10.<net>.0.0/24`.
     pub fn pods(&mut self, net: u8, count: u8) {
         for i in 0..count {
-            self.pod(&format!("p{net}-{i}"), &format!("10.{net}.0.{i}"), json!({}));
+            self.pod(
+                &format!("p{net}-{i}"),
+                &format!("10.{net}.0.{i}"),
+                json!({}),
+            );
         }
     }
 
     pub fn index(&self) -> Index {
         let mut index = Index::default();
-        self.service.iter().for_each(|service| index.apply_service(service.clone()));
+        self.service
+            .iter()
+            .for_each(|service| index.apply_service(service.clone()));
         self.pods.values().for_each(|pod| index.apply_pod(pod));
         self.nodes.values().for_each(|node| index.apply_node(node));
-        self.slices.values().for_each(|slice| index.apply_slice(slice.clone()));
-        self.endpoints.iter().for_each(|endpoints| index.apply_endpoints(endpoints.clone()));
+        self.slices
+            .values()
+            .for_each(|slice| index.apply_slice(slice.clone()));
+        self.endpoints
+            .iter()
+            .for_each(|endpoints| index.apply_endpoints(endpoints.clone()));
         index
     }
 
@@ -76,17 +94,26 @@ impl World {
         let plan = self.plan();
         for slice in &plan.create {
             self.writes += 1;
-            let name = format!("{}{}", slice.metadata.generate_name.as_deref().unwrap(), self.writes);
+            let name = format!(
+                "{}{}",
+                slice.metadata.generate_name.as_deref().unwrap(),
+                self.writes
+            );
             self.store(&name, slice.clone());
         }
         for slice in &plan.update {
             let name = slice.metadata.name.clone().unwrap();
             let stored = &self.slices[&name].metadata;
-            assert_eq!(slice.metadata.resource_version, stored.resource_version, "update without conflict detection");
+            assert_eq!(
+                slice.metadata.resource_version, stored.resource_version,
+                "update without conflict detection"
+            );
             self.store(&name, slice.clone());
         }
         for slice in &plan.delete {
-            self.slices.remove(slice.metadata.name.as_deref().unwrap()).expect("deletes what exists");
+            self.slices
+                .remove(slice.metadata.name.as_deref().unwrap())
+                .expect("deletes what exists");
         }
         plan
     }
@@ -102,7 +129,9 @@ impl World {
     pub fn sync_endpoints(&mut self) {
         match self.plan_endpoints() {
             EndpointsPlan::Keep => {}
-            EndpointsPlan::Create(endpoints) | EndpointsPlan::Update(endpoints) => self.endpoints = Some(*endpoints),
+            EndpointsPlan::Create(endpoints) | EndpointsPlan::Update(endpoints) => {
+                self.endpoints = Some(*endpoints)
+            }
             EndpointsPlan::Delete(_) => self.endpoints = None,
         }
     }
@@ -119,8 +148,11 @@ impl World {
     }
 
     pub fn sizes(&self) -> Vec<usize> {
-        let mut sizes: Vec<_> =
-            self.slices.values().map(|slice| slice.endpoints.as_ref().map_or(0, Vec::len)).collect();
+        let mut sizes: Vec<_> = self
+            .slices
+            .values()
+            .map(|slice| slice.endpoints.as_ref().map_or(0, Vec::len))
+            .collect();
         sizes.sort_unstable();
         sizes
     }
@@ -173,7 +205,9 @@ pub fn terminating() -> Value {
 
 /// A JSON merge patch.
 pub fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else { return *target = patch };
+    let Value::Object(patch) = patch else {
+        return *target = patch;
+    };
     for (key, value) in patch {
         if value.is_null() {
             target.as_object_mut().unwrap().remove(&key);

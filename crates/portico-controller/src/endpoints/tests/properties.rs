@@ -1,4 +1,5 @@
-//! Whatever happens to Pods and settings, one round of writes makes the slices right, and a second finds nothing to do.
+//! Whatever happens to Pods and settings, one round of writes makes the slices right, and a second
+//! finds nothing to do.
 
 use std::collections::BTreeSet;
 
@@ -18,32 +19,67 @@ struct PodState {
 }
 
 fn pod_state() -> impl Strategy<Value = PodState> {
-    let bits = (any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.9));
-    (bits, 0..4u8, 8080..8082u16, any::<bool>()).prop_map(|((ready, terminating, selected), node, port, dual)| {
-        PodState { ready, terminating, selected, node, port, dual }
-    })
+    let bits = (
+        any::<bool>(),
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.9),
+    );
+    (bits, 0..4u8, 8080..8082u16, any::<bool>()).prop_map(
+        |((ready, terminating, selected), node, port, dual)| PodState {
+            ready,
+            terminating,
+            selected,
+            node,
+            port,
+            dual,
+        },
+    )
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     Pods(Vec<(u8, Option<PodState>)>),
-    Service { dual: bool, distribution: Option<&'static str>, publish: bool, team: u8 },
+    Service {
+        dual: bool,
+        distribution: Option<&'static str>,
+        publish: bool,
+        team: u8,
+    },
     Corrupt(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let pods = prop::collection::vec((0..60u8, prop::option::weighted(0.7, pod_state())), 0..40).prop_map(Step::Pods);
-    let distribution = prop::sample::select(vec![None, Some("PreferClose"), Some("PreferSameNode")]);
-    let service = (any::<bool>(), distribution, any::<bool>(), 0..2u8)
-        .prop_map(|(dual, distribution, publish, team)| Step::Service { dual, distribution, publish, team });
+    let pods = prop::collection::vec((0..60u8, prop::option::weighted(0.7, pod_state())), 0..40)
+        .prop_map(Step::Pods);
+    let distribution =
+        prop::sample::select(vec![None, Some("PreferClose"), Some("PreferSameNode")]);
+    let service = (any::<bool>(), distribution, any::<bool>(), 0..2u8).prop_map(
+        |(dual, distribution, publish, team)| Step::Service {
+            dual,
+            distribution,
+            publish,
+            team,
+        },
+    );
     prop_oneof![6 => pods, 1 => service, 1 => any::<u8>().prop_map(Step::Corrupt)]
 }
 
 fn take(world: &mut World, step: Step) {
     match step {
-        Step::Pods(pods) => pods.into_iter().for_each(|(id, state)| set_pod(world, id, state)),
-        Step::Service { dual, distribution, publish, team } => {
-            let families = if dual { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
+        Step::Pods(pods) => pods
+            .into_iter()
+            .for_each(|(id, state)| set_pod(world, id, state)),
+        Step::Service {
+            dual,
+            distribution,
+            publish,
+            team,
+        } => {
+            let families = if dual {
+                json!(["IPv4", "IPv6"])
+            } else {
+                json!(["IPv4"])
+            };
             world.service = Some(service(json!({
                 "metadata": {"labels": {"team": team.to_string()}},
                 "spec": {
@@ -60,7 +96,9 @@ fn take(world: &mut World, step: Step) {
 
 fn set_pod(world: &mut World, id: u8, state: Option<PodState>) {
     let name = format!("p{id}");
-    let Some(state) = state else { return drop(world.pods.remove(&name)) };
+    let Some(state) = state else {
+        return drop(world.pods.remove(&name));
+    };
     let mut ips = vec![json!({"ip": format!("10.1.0.{id}")})];
     ips.extend(state.dual.then(|| json!({"ip": format!("fd00::{id:x}")})));
     let mut patch = json!({
@@ -80,7 +118,9 @@ fn set_pod(world: &mut World, id: u8, state: Option<PodState>) {
 /// What another writer, or a write that was answered too late, may leave behind.
 fn corrupt(world: &mut World, seed: u8) {
     let names: Vec<String> = world.slices.keys().cloned().collect();
-    let Some(name) = names.get(usize::from(seed) % names.len().max(1)) else { return };
+    let Some(name) = names.get(usize::from(seed) % names.len().max(1)) else {
+        return;
+    };
     match seed % 3 {
         0 => drop(world.slices.remove(name)),
         1 => {
@@ -88,7 +128,14 @@ fn corrupt(world: &mut World, seed: u8) {
             copy.metadata.uid = None;
             world.store(&format!("{name}-copy"), copy);
         }
-        _ => world.slices.get_mut(name).unwrap().endpoints.as_mut().unwrap().truncate(1),
+        _ => world
+            .slices
+            .get_mut(name)
+            .unwrap()
+            .endpoints
+            .as_mut()
+            .unwrap()
+            .truncate(1),
     }
 }
 
@@ -97,13 +144,25 @@ fn expected(world: &World) -> BTreeSet<(String, Option<i32>, String, bool)> {
     let spec = world.service.as_ref().unwrap().spec.as_ref().unwrap();
     let publish = spec.publish_not_ready_addresses == Some(true);
     let families = spec.ip_families.as_ref().unwrap();
-    let named = matches!(spec.ports.as_ref().unwrap()[0].target_port, Some(IntOrString::String(_)));
+    let named = matches!(
+        spec.ports.as_ref().unwrap()[0].target_port,
+        Some(IntOrString::String(_))
+    );
     let mut wanted = BTreeSet::new();
-    for pod in world.pods.values().map(PodFacts::of).filter(|pod| pod.labels["app"] == "a") {
+    for pod in world
+        .pods
+        .values()
+        .map(PodFacts::of)
+        .filter(|pod| pod.labels["app"] == "a")
+    {
         if !publish && !world.nodes.contains_key(pod.node.as_deref().unwrap()) {
             continue;
         }
-        let port = if named { pod.named_port("web", "TCP") } else { Some(8080) };
+        let port = if named {
+            pod.named_port("web", "TCP")
+        } else {
+            Some(8080)
+        };
         let ready = publish || (pod.ready && !pod.terminating);
         for ip in &pod.ips {
             let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -118,10 +177,20 @@ fn expected(world: &World) -> BTreeSet<(String, Option<i32>, String, bool)> {
 fn found(world: &World) -> Vec<(String, Option<i32>, String, bool)> {
     let mut all = Vec::new();
     for slice in world.slices.values() {
-        let port = slice.ports.as_ref().unwrap().first().and_then(|port| port.port);
+        let port = slice
+            .ports
+            .as_ref()
+            .unwrap()
+            .first()
+            .and_then(|port| port.port);
         for endpoint in slice.endpoints.iter().flatten() {
             let ready = endpoint.conditions.as_ref().unwrap().ready.unwrap();
-            all.push((slice.address_type.clone(), port, endpoint.addresses[0].clone(), ready));
+            all.push((
+                slice.address_type.clone(),
+                port,
+                endpoint.addresses[0].clone(),
+                ready,
+            ));
         }
     }
     all

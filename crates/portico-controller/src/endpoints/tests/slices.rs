@@ -7,7 +7,8 @@ fn conditions(endpoint: &Endpoint) -> [bool; 3] {
 
 #[test]
 fn a_new_slice_carries_everything() {
-    let mut world = World::with(json!({"metadata": {"labels": {"team": "x", LABEL_SERVICE_NAME: "forged"}}}));
+    let mut world =
+        World::with(json!({"metadata": {"labels": {"team": "x", LABEL_SERVICE_NAME: "forged"}}}));
     let plan = world.pod("p1", "10.1.0.1", json!({})).plan();
     let slice = serde_json::to_value(&plan.create[0]).unwrap();
     assert_eq!(
@@ -39,7 +40,10 @@ fn a_new_slice_carries_everything() {
             }],
         })
     );
-    assert_eq!((plan.create.len(), plan.update.len(), plan.delete.len()), (1, 0, 0));
+    assert_eq!(
+        (plan.create.len(), plan.update.len(), plan.delete.len()),
+        (1, 0, 0)
+    );
 }
 
 #[test]
@@ -50,11 +54,36 @@ fn conditions_follow_readiness_termination_and_publish_not_ready() {
     for (name, publish, patch, expected) in [
         ("ready", false, json!({}), [true, true, false]),
         ("not ready", false, not_ready(), [false, false, false]),
-        ("terminating, still serving", false, ready_and_terminating.clone(), [false, true, true]),
-        ("terminating, not serving", false, dying.clone(), [false, false, true]),
-        ("no condition", false, json!({"status": {"conditions": []}}), [false, false, false]),
-        ("published though not ready", true, not_ready(), [true, false, false]),
-        ("published though terminating", true, ready_and_terminating, [true, true, true]),
+        (
+            "terminating, still serving",
+            false,
+            ready_and_terminating.clone(),
+            [false, true, true],
+        ),
+        (
+            "terminating, not serving",
+            false,
+            dying.clone(),
+            [false, false, true],
+        ),
+        (
+            "no condition",
+            false,
+            json!({"status": {"conditions": []}}),
+            [false, false, false],
+        ),
+        (
+            "published though not ready",
+            true,
+            not_ready(),
+            [true, false, false],
+        ),
+        (
+            "published though terminating",
+            true,
+            ready_and_terminating,
+            [true, true, true],
+        ),
         ("published though dying", true, dying, [true, false, true]),
     ] {
         let mut world = World::with(json!({"spec": {"publishNotReadyAddresses": publish}}));
@@ -67,14 +96,26 @@ fn conditions_follow_readiness_termination_and_publish_not_ready() {
 fn pods_that_cannot_serve_have_no_endpoint() {
     for (name, patch) in [
         ("no address", json!({"status": {"podIPs": []}})),
-        ("garbage for an address", json!({"status": {"podIPs": [{"ip": "nonsense"}]}})),
+        (
+            "garbage for an address",
+            json!({"status": {"podIPs": [{"ip": "nonsense"}]}}),
+        ),
         ("succeeded", json!({"status": {"phase": "Succeeded"}})),
         ("failed", json!({"status": {"phase": "Failed"}})),
-        ("other labels", json!({"metadata": {"labels": {"app": "b"}}})),
-        ("other namespace", json!({"metadata": {"namespace": "other"}})),
+        (
+            "other labels",
+            json!({"metadata": {"labels": {"app": "b"}}}),
+        ),
+        (
+            "other namespace",
+            json!({"metadata": {"namespace": "other"}}),
+        ),
         ("not scheduled", json!({"spec": {"nodeName": null}})),
         ("node does not exist", json!({"spec": {"nodeName": "gone"}})),
-        ("other family", json!({"status": {"podIPs": [{"ip": "fd00::1"}]}})),
+        (
+            "other family",
+            json!({"status": {"podIPs": [{"ip": "fd00::1"}]}}),
+        ),
     ] {
         let mut world = World::new();
         world.pod("p1", "10.1.0.1", patch).sync();
@@ -85,7 +126,9 @@ fn pods_that_cannot_serve_have_no_endpoint() {
 #[test]
 fn a_pod_on_a_missing_node_is_published_where_the_service_asks_for_all() {
     let mut world = World::with(json!({"spec": {"publishNotReadyAddresses": true}}));
-    world.pod("p1", "10.1.0.1", json!({"spec": {"nodeName": "gone"}})).sync();
+    world
+        .pod("p1", "10.1.0.1", json!({"spec": {"nodeName": "gone"}}))
+        .sync();
     assert_eq!(world.only_endpoint().node_name.as_deref(), Some("gone"));
     assert_eq!(world.only_endpoint().zone, None);
 }
@@ -106,7 +149,13 @@ fn addresses_are_written_in_canonical_form() {
 #[test]
 fn the_single_address_field_counts_where_the_list_is_empty() {
     let mut world = World::new();
-    world.pod("p1", "", json!({"status": {"podIPs": null, "podIP": "10.1.0.7"}})).sync();
+    world
+        .pod(
+            "p1",
+            "",
+            json!({"status": {"podIPs": null, "podIP": "10.1.0.7"}}),
+        )
+        .sync();
     assert_eq!(world.only_endpoint().addresses, ["10.1.0.7"]);
 }
 
@@ -116,17 +165,45 @@ fn families_of_a_service() {
     for (name, patch, expected) in [
         ("IPv4", json!({"ipFamilies": ["IPv4"]}), vec!["IPv4"]),
         ("IPv6", json!({"ipFamilies": ["IPv6"]}), vec!["IPv6"]),
-        ("dual", json!({"ipFamilies": ["IPv6", "IPv4"]}), vec!["IPv4", "IPv6"]),
-        ("not listed, IPv4 address", json!({"ipFamilies": null}), vec!["IPv4"]),
-        ("not listed, IPv6 address", json!({"ipFamilies": null, "clusterIP": "fd00:1::1"}), vec!["IPv6"]),
-        ("not listed, headless", json!({"ipFamilies": null, "clusterIP": "None"}), vec!["IPv4", "IPv6"]),
+        (
+            "dual",
+            json!({"ipFamilies": ["IPv6", "IPv4"]}),
+            vec!["IPv4", "IPv6"],
+        ),
+        (
+            "not listed, IPv4 address",
+            json!({"ipFamilies": null}),
+            vec!["IPv4"],
+        ),
+        (
+            "not listed, IPv6 address",
+            json!({"ipFamilies": null, "clusterIP": "fd00:1::1"}),
+            vec!["IPv6"],
+        ),
+        (
+            "not listed, headless",
+            json!({"ipFamilies": null, "clusterIP": "None"}),
+            vec!["IPv4", "IPv6"],
+        ),
     ] {
         let mut world = World::with(json!({"spec": patch}));
-        world.pod("p1", "", json!({"status": {"podIPs": both}})).sync();
-        let mut types: Vec<_> = world.slices.values().map(|slice| slice.address_type.as_str()).collect();
+        world
+            .pod("p1", "", json!({"status": {"podIPs": both}}))
+            .sync();
+        let mut types: Vec<_> = world
+            .slices
+            .values()
+            .map(|slice| slice.address_type.as_str())
+            .collect();
         types.sort_unstable();
         assert_eq!(types, expected, "{name}");
-        assert!(world.slices.values().all(|slice| slice.endpoints.as_ref().unwrap().len() == 1), "{name}");
+        assert!(
+            world
+                .slices
+                .values()
+                .all(|slice| slice.endpoints.as_ref().unwrap().len() == 1),
+            "{name}"
+        );
         assert!(world.plan().is_empty(), "{name}");
     }
 }
@@ -142,10 +219,19 @@ fn a_dual_stack_service_has_no_slice_of_the_family_its_pods_lack() {
 #[test]
 fn slices_of_a_family_the_service_lost_are_deleted() {
     let mut world = World::with(json!({"spec": {"ipFamilies": ["IPv4", "IPv6"]}}));
-    world.pod("p1", "", json!({"status": {"podIPs": [{"ip": "10.1.0.1"}, {"ip": "fd00::1"}]}})).sync();
+    world
+        .pod(
+            "p1",
+            "",
+            json!({"status": {"podIPs": [{"ip": "10.1.0.1"}, {"ip": "fd00::1"}]}}),
+        )
+        .sync();
     world.service = Some(service(json!({})));
     let plan = world.sync();
-    assert_eq!((plan.create.len(), plan.update.len(), plan.delete.len()), (0, 0, 1));
+    assert_eq!(
+        (plan.create.len(), plan.update.len(), plan.delete.len()),
+        (0, 0, 1)
+    );
     assert_eq!(world.only_slice().address_type, "IPv4");
 }
 
@@ -156,10 +242,26 @@ fn named_target_ports_are_resolved_per_pod() {
         {"name": "dns", "port": 53, "targetPort": "dns", "protocol": "UDP"},
     ]}}));
     let ports = |ports: Value| json!({"spec": {"containers": [{"name": "c", "ports": ports}]}});
-    world.pod("p1", "10.1.0.1", ports(json!([{"name": "web", "containerPort": 8080}])));
-    world.pod("p2", "10.1.0.2", ports(json!([{"name": "web", "containerPort": 9090}])));
-    world.pod("p3", "10.1.0.3", ports(json!([{"name": "web", "containerPort": 8080, "protocol": "TCP"}])));
-    world.pod("p4", "10.1.0.4", ports(json!([{"name": "dns", "containerPort": 5353, "protocol": "TCP"}])));
+    world.pod(
+        "p1",
+        "10.1.0.1",
+        ports(json!([{"name": "web", "containerPort": 8080}])),
+    );
+    world.pod(
+        "p2",
+        "10.1.0.2",
+        ports(json!([{"name": "web", "containerPort": 9090}])),
+    );
+    world.pod(
+        "p3",
+        "10.1.0.3",
+        ports(json!([{"name": "web", "containerPort": 8080, "protocol": "TCP"}])),
+    );
+    world.pod(
+        "p4",
+        "10.1.0.4",
+        ports(json!([{"name": "dns", "containerPort": 5353, "protocol": "TCP"}])),
+    );
     world.pod(
         "p5",
         "10.1.0.5",
@@ -173,13 +275,26 @@ fn named_target_ports_are_resolved_per_pod() {
         .slices
         .values()
         .map(|slice| {
-            let ports = slice.ports.iter().flatten().filter_map(|port| port.port).collect();
+            let ports = slice
+                .ports
+                .iter()
+                .flatten()
+                .filter_map(|port| port.port)
+                .collect();
             (ports, slice.endpoints.as_ref().unwrap().len())
         })
         .collect();
     found.sort_unstable();
     // p4 has a port of that name with another protocol: it is listed without ports.
-    assert_eq!(found, [(vec![], 1), (vec![7070], 1), (vec![8080], 2), (vec![9090], 1)]);
+    assert_eq!(
+        found,
+        [
+            (vec![], 1),
+            (vec![7070], 1),
+            (vec![8080], 2),
+            (vec![9090], 1)
+        ]
+    );
     assert!(world.plan().is_empty());
 }
 
@@ -189,7 +304,16 @@ fn a_headless_service_may_have_no_ports() {
     world.pod("p1", "10.1.0.1", json!({})).sync();
     let slice = world.only_slice();
     assert_eq!(slice.ports.as_deref(), Some([].as_slice()));
-    assert_eq!(slice.metadata.labels.as_ref().unwrap().get(LABEL_HEADLESS).map(String::as_str), Some(""));
+    assert_eq!(
+        slice
+            .metadata
+            .labels
+            .as_ref()
+            .unwrap()
+            .get(LABEL_HEADLESS)
+            .map(String::as_str),
+        Some("")
+    );
     assert_eq!(world.only_endpoint().addresses, ["10.1.0.1"]);
     assert!(world.plan().is_empty());
 }
@@ -197,14 +321,26 @@ fn a_headless_service_may_have_no_ports() {
 #[test]
 fn a_hostname_is_published_in_its_subdomain_only() {
     for (name, spec, expected) in [
-        ("subdomain is the service", json!({"hostname": "h", "subdomain": "web"}), Some("h")),
-        ("another subdomain", json!({"hostname": "h", "subdomain": "db"}), None),
+        (
+            "subdomain is the service",
+            json!({"hostname": "h", "subdomain": "web"}),
+            Some("h"),
+        ),
+        (
+            "another subdomain",
+            json!({"hostname": "h", "subdomain": "db"}),
+            None,
+        ),
         ("no subdomain", json!({"hostname": "h"}), None),
         ("no hostname", json!({"subdomain": "web"}), None),
     ] {
         let mut world = World::new();
         world.pod("p1", "10.1.0.1", json!({"spec": spec})).sync();
-        assert_eq!(world.only_endpoint().hostname.as_deref(), expected, "{name}");
+        assert_eq!(
+            world.only_endpoint().hostname.as_deref(),
+            expected,
+            "{name}"
+        );
     }
 }
 
@@ -212,7 +348,10 @@ fn a_hostname_is_published_in_its_subdomain_only() {
 fn host_network_pods_share_an_address() {
     let mut world = World::new();
     let host = json!({"spec": {"hostNetwork": true}});
-    world.pod("p1", "192.0.2.1", host.clone()).pod("p2", "192.0.2.1", host).sync();
+    world
+        .pod("p1", "192.0.2.1", host.clone())
+        .pod("p2", "192.0.2.1", host)
+        .sync();
     assert_eq!(world.sizes(), [2]);
     assert!(world.plan().is_empty());
 }
@@ -224,18 +363,58 @@ fn hints_follow_the_traffic_distribution() {
     let auto = json!({"service.kubernetes.io/topology-mode": "Auto"});
     for (name, distribution, annotations, patch, expected) in [
         ("none", json!(null), json!({}), json!({}), json!(null)),
-        ("PreferClose", json!("PreferClose"), json!({}), json!({}), zone.clone()),
-        ("PreferSameZone", json!("PreferSameZone"), json!({}), json!({}), zone),
-        ("PreferSameNode", json!("PreferSameNode"), json!({}), json!({}), both),
-        ("unknown", json!("PreferFar"), json!({}), json!({}), json!(null)),
-        ("not ready", json!("PreferClose"), json!({}), not_ready(), json!(null)),
-        ("annotation wins", json!("PreferClose"), auto, json!({}), json!(null)),
+        (
+            "PreferClose",
+            json!("PreferClose"),
+            json!({}),
+            json!({}),
+            zone.clone(),
+        ),
+        (
+            "PreferSameZone",
+            json!("PreferSameZone"),
+            json!({}),
+            json!({}),
+            zone,
+        ),
+        (
+            "PreferSameNode",
+            json!("PreferSameNode"),
+            json!({}),
+            json!({}),
+            both,
+        ),
+        (
+            "unknown",
+            json!("PreferFar"),
+            json!({}),
+            json!({}),
+            json!(null),
+        ),
+        (
+            "not ready",
+            json!("PreferClose"),
+            json!({}),
+            not_ready(),
+            json!(null),
+        ),
+        (
+            "annotation wins",
+            json!("PreferClose"),
+            auto,
+            json!({}),
+            json!(null),
+        ),
     ] {
         let mut world = World::with(
             json!({"metadata": {"annotations": annotations}, "spec": {"trafficDistribution": distribution}}),
         );
         world.pod("p1", "10.1.0.1", patch).sync();
-        assert_eq!(serde_json::to_value(&world.only_endpoint().hints).unwrap(), expected, "{name}");
+        assert_eq!(
+            serde_json::to_value(&world.only_endpoint().hints).unwrap(),
+            expected,
+            "{name}"
+        );
         assert!(world.plan().is_empty(), "{name}");
     }
 }
@@ -252,7 +431,9 @@ fn without_a_zone_there_is_no_zone_hint() {
 fn hints_come_and_go_in_one_update() {
     let mut world = World::new();
     world.pod("p1", "10.1.0.1", json!({})).sync();
-    world.service = Some(service(json!({"spec": {"trafficDistribution": "PreferClose"}})));
+    world.service = Some(service(
+        json!({"spec": {"trafficDistribution": "PreferClose"}}),
+    ));
     assert_eq!(world.sync().update.len(), 1);
     assert!(world.only_endpoint().hints.is_some());
     world.service = Some(service(json!({})));
@@ -264,7 +445,10 @@ fn hints_come_and_go_in_one_update() {
 fn services_that_are_left_alone() {
     for (name, patch) in [
         ("no selector", json!({"spec": {"selector": null}})),
-        ("empty selector", json!({"spec": {"selector": {"app": null}}})),
+        (
+            "empty selector",
+            json!({"spec": {"selector": {"app": null}}}),
+        ),
         ("ExternalName", json!({"spec": {"type": "ExternalName"}})),
     ] {
         let mut world = World::new();
@@ -281,7 +465,12 @@ fn slices_of_other_managers_are_not_touched() {
     world.pod("p1", "10.1.0.1", json!({})).sync();
     let mut foreign = world.only_slice().clone();
     foreign.metadata.uid = None;
-    foreign.metadata.labels.as_mut().unwrap().insert(LABEL_SLICE_MANAGED_BY.into(), "me".into());
+    foreign
+        .metadata
+        .labels
+        .as_mut()
+        .unwrap()
+        .insert(LABEL_SLICE_MANAGED_BY.into(), "me".into());
     world.store("foreign", foreign);
     assert!(world.plan().is_empty());
     world.service = None;
@@ -292,7 +481,13 @@ fn slices_of_other_managers_are_not_touched() {
 #[test]
 fn a_deleted_service_takes_its_slices_along() {
     let mut world = World::with(json!({"spec": {"ipFamilies": ["IPv4", "IPv6"]}}));
-    world.pod("p1", "", json!({"status": {"podIPs": [{"ip": "10.1.0.1"}, {"ip": "fd00::1"}]}})).sync();
+    world
+        .pod(
+            "p1",
+            "",
+            json!({"status": {"podIPs": [{"ip": "10.1.0.1"}, {"ip": "fd00::1"}]}}),
+        )
+        .sync();
     world.service = None;
     assert_eq!(world.sync().delete.len(), 2);
     assert!(world.slices.is_empty() && world.plan().is_empty());
@@ -304,7 +499,10 @@ fn slices_of_an_earlier_service_of_the_same_name_are_replaced_not_reused() {
     world.pod("p1", "10.1.0.1", json!({})).sync();
     world.service = Some(service(json!({"metadata": {"uid": "service-2"}})));
     let plan = world.sync();
-    assert_eq!((plan.create.len(), plan.update.len(), plan.delete.len()), (1, 0, 1));
+    assert_eq!(
+        (plan.create.len(), plan.update.len(), plan.delete.len()),
+        (1, 0, 1)
+    );
     assert!(world.plan().is_empty());
 }
 
@@ -319,7 +517,8 @@ fn slices_on_their_way_out_hold_nothing() {
     let mut world = World::new();
     world.pod("p1", "10.1.0.1", json!({})).sync();
     let slice = world.slices.values_mut().next().unwrap();
-    slice.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    slice.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(world.plan().create.len(), 1);
     assert!(world.plan().delete.is_empty());
 }
@@ -336,8 +535,15 @@ fn labels_of_the_service_are_kept_in_step() {
         }
         world.service = Some(service(json!({"metadata": {"labels": {"team": "y"}}})));
         let plan = world.sync();
-        assert_eq!((plan.create.len(), plan.update.len(), plan.delete.len()), (0, 1, 0), "{pods} pods");
-        assert_eq!(world.only_slice().metadata.labels.as_ref().unwrap()["team"], "y");
+        assert_eq!(
+            (plan.create.len(), plan.update.len(), plan.delete.len()),
+            (0, 1, 0),
+            "{pods} pods"
+        );
+        assert_eq!(
+            world.only_slice().metadata.labels.as_ref().unwrap()["team"],
+            "y"
+        );
         assert!(world.plan().is_empty());
     }
 }
@@ -353,10 +559,17 @@ fn a_slice_that_empties_stays_and_is_used_again() {
             false => world.pods.clear(),
         }
         let plan = world.sync();
-        assert_eq!((plan.create.len(), plan.update.len(), plan.delete.len()), (0, 1, 0));
+        assert_eq!(
+            (plan.create.len(), plan.update.len(), plan.delete.len()),
+            (0, 1, 0)
+        );
     }
     assert_eq!(world.sizes(), [0]);
-    assert_eq!(world.only_slice().ports.as_deref(), Some([].as_slice()), "a placeholder has no ports");
+    assert_eq!(
+        world.only_slice().ports.as_deref(),
+        Some([].as_slice()),
+        "a placeholder has no ports"
+    );
     assert!(world.plan().is_empty());
 }
 
@@ -366,9 +579,14 @@ fn a_change_of_ports_updates_slices_in_place() {
     world.max_per_slice = 2;
     world.pods(1, 4);
     world.sync();
-    world.service = Some(service(json!({"spec": {"ports": [{"name": "http", "port": 81, "targetPort": 81}]}})));
+    world.service = Some(service(
+        json!({"spec": {"ports": [{"name": "http", "port": 81, "targetPort": 81}]}}),
+    ));
     let plan = world.sync();
-    assert_eq!((plan.create.len(), plan.update.len(), plan.delete.len()), (0, 2, 0));
+    assert_eq!(
+        (plan.create.len(), plan.update.len(), plan.delete.len()),
+        (0, 2, 0)
+    );
     assert_eq!(world.sizes(), [2, 2]);
 }
 
@@ -376,7 +594,14 @@ fn a_change_of_ports_updates_slices_in_place() {
 fn versions_of_pods_in_references_are_no_change() {
     let mut world = World::new();
     world.pod("p1", "10.1.0.1", json!({})).sync();
-    let endpoint = &mut world.slices.values_mut().next().unwrap().endpoints.as_mut().unwrap()[0];
+    let endpoint = &mut world
+        .slices
+        .values_mut()
+        .next()
+        .unwrap()
+        .endpoints
+        .as_mut()
+        .unwrap()[0];
     endpoint.target_ref.as_mut().unwrap().resource_version = Some("17".into());
     assert!(world.plan().is_empty());
 }
@@ -418,16 +643,86 @@ fn one_endpoint_in_two_slices_is_removed_from_one() {
 fn placement_makes_the_fewest_writes() {
     for (name, sizes, removed, added, writes, after) in [
         ("new", vec![], 0, 25, (3, 0, 0), vec![5, 10, 10]),
-        ("fits into one that is not full", vec![7, 9], 0, 1, (0, 1, 0), vec![7, 10]),
-        ("fits into the fuller one only", vec![3, 7], 0, 3, (0, 1, 0), vec![3, 10]),
-        ("fits into none alone: a new one", vec![8, 8], 0, 3, (1, 0, 0), vec![3, 8, 8]),
-        ("more than a slice: full new ones first", vec![8], 0, 12, (1, 1, 0), vec![10, 10]),
-        ("a removed one leaves a hole", vec![10, 10], 1, 0, (0, 1, 0), vec![9, 10]),
-        ("what changes is filled first", vec![10, 9], 1, 1, (0, 1, 0), vec![9, 10]),
-        ("what changes is filled, the rest is new", vec![10, 10], 1, 4, (1, 1, 0), vec![3, 10, 10]),
-        ("an emptied slice goes", vec![1, 10], 1, 0, (0, 0, 1), vec![10]),
-        ("an emptied slice is reused", vec![10, 10], 10, 3, (0, 1, 0), vec![3, 10]),
-        ("slices are not merged", vec![2, 2, 2], 0, 0, (0, 0, 0), vec![2, 2, 2]),
+        (
+            "fits into one that is not full",
+            vec![7, 9],
+            0,
+            1,
+            (0, 1, 0),
+            vec![7, 10],
+        ),
+        (
+            "fits into the fuller one only",
+            vec![3, 7],
+            0,
+            3,
+            (0, 1, 0),
+            vec![3, 10],
+        ),
+        (
+            "fits into none alone: a new one",
+            vec![8, 8],
+            0,
+            3,
+            (1, 0, 0),
+            vec![3, 8, 8],
+        ),
+        (
+            "more than a slice: full new ones first",
+            vec![8],
+            0,
+            12,
+            (1, 1, 0),
+            vec![10, 10],
+        ),
+        (
+            "a removed one leaves a hole",
+            vec![10, 10],
+            1,
+            0,
+            (0, 1, 0),
+            vec![9, 10],
+        ),
+        (
+            "what changes is filled first",
+            vec![10, 9],
+            1,
+            1,
+            (0, 1, 0),
+            vec![9, 10],
+        ),
+        (
+            "what changes is filled, the rest is new",
+            vec![10, 10],
+            1,
+            4,
+            (1, 1, 0),
+            vec![3, 10, 10],
+        ),
+        (
+            "an emptied slice goes",
+            vec![1, 10],
+            1,
+            0,
+            (0, 0, 1),
+            vec![10],
+        ),
+        (
+            "an emptied slice is reused",
+            vec![10, 10],
+            10,
+            3,
+            (0, 1, 0),
+            vec![3, 10],
+        ),
+        (
+            "slices are not merged",
+            vec![2, 2, 2],
+            0,
+            0,
+            (0, 0, 0),
+            vec![2, 2, 2],
+        ),
     ] {
         let mut world = World::new();
         world.max_per_slice = 10;
@@ -435,7 +730,11 @@ fn placement_makes_the_fewest_writes() {
         (0..removed).for_each(|i| drop(world.pods.remove(&format!("s0-{i}"))));
         world.pods(9, added);
         let plan = world.sync();
-        assert_eq!((plan.create.len(), plan.update.len(), plan.delete.len()), writes, "{name}");
+        assert_eq!(
+            (plan.create.len(), plan.update.len(), plan.delete.len()),
+            writes,
+            "{name}"
+        );
         assert_eq!(world.sizes(), after, "{name}");
         assert!(world.plan().is_empty(), "{name}");
     }
@@ -443,7 +742,10 @@ fn placement_makes_the_fewest_writes() {
 
 fn build_slices(world: &mut World, sizes: &[usize]) {
     for (s, size) in sizes.iter().enumerate() {
-        let mut alone = World { max_per_slice: 10, ..World::new() };
+        let mut alone = World {
+            max_per_slice: 10,
+            ..World::new()
+        };
         for i in 0..*size {
             let name = format!("s{s}-{i}");
             alone.pod(&name, &format!("10.{s}.1.{i}"), json!({}));
@@ -451,7 +753,10 @@ fn build_slices(world: &mut World, sizes: &[usize]) {
         }
         alone.sync();
         let slice = EndpointSlice {
-            metadata: ObjectMeta { uid: None, ..alone.only_slice().metadata.clone() },
+            metadata: ObjectMeta {
+                uid: None,
+                ..alone.only_slice().metadata.clone()
+            },
             ..alone.only_slice().clone()
         };
         world.store(&format!("web-s{s}"), slice);
@@ -474,10 +779,18 @@ fn the_trigger_time_is_set_on_writes_and_cleared_when_unknown() {
     world.pod("p1", "10.1.0.1", json!({}));
     let time = "2026-01-01T00:00:01.5Z".parse().unwrap();
     let index = world.index();
-    let created = plan(&index.snapshot(&web()), 100, Some(time)).create.remove(0);
-    assert_eq!(created.metadata.annotations.as_ref().unwrap()[ANNOTATION_TRIGGER_TIME], "2026-01-01T00:00:01.5Z");
+    let created = plan(&index.snapshot(&web()), 100, Some(time))
+        .create
+        .remove(0);
+    assert_eq!(
+        created.metadata.annotations.as_ref().unwrap()[ANNOTATION_TRIGGER_TIME],
+        "2026-01-01T00:00:01.5Z"
+    );
     world.store("web-1", created);
-    assert!(world.plan().is_empty(), "a time alone is no reason to write");
+    assert!(
+        world.plan().is_empty(),
+        "a time alone is no reason to write"
+    );
     world.pod("p1", "10.1.0.1", not_ready()).sync();
     assert_eq!(world.only_slice().metadata.annotations, None);
 }

@@ -25,7 +25,11 @@ fn round(monitor: &mut Monitor, now: Duration, bad: &[&str]) -> usize {
     let probes: Vec<Probe<Target>> = std::iter::from_fn(|| monitor.start(now)).collect();
     for probe in &probes {
         let address = probe.target.0.ip().to_string();
-        let answer = if bad.contains(&address.as_str()) { Err("refused".to_owned()) } else { Ok(()) };
+        let answer = if bad.contains(&address.as_str()) {
+            Err("refused".to_owned())
+        } else {
+            Ok(())
+        };
         monitor.finish(probe.clone(), answer, now, 0.5);
     }
     probes.len()
@@ -38,15 +42,34 @@ fn readiness(slice: &EndpointSlice) -> Vec<Option<bool>> {
 #[test]
 fn the_first_answer_decides_of_those_that_are_new() {
     let mut monitor = Monitor::new(10);
-    monitor.apply(slice("web", "tcp", &[("10.0.0.1", json!(false)), ("10.0.0.2", json!(null))]), START).unwrap();
+    monitor
+        .apply(
+            slice(
+                "web",
+                "tcp",
+                &[("10.0.0.1", json!(false)), ("10.0.0.2", json!(null))],
+            ),
+            START,
+        )
+        .unwrap();
     monitor.take_touched();
     assert_eq!(monitor.wanted(&key("web")), None, "nobody has been asked");
     assert_eq!(round(&mut monitor, START, &["10.0.0.2"]), 2);
     assert_eq!(monitor.take_touched(), BTreeSet::from([key("web")]));
     let wanted = monitor.wanted(&key("web")).unwrap();
     assert_eq!(readiness(&wanted), [Some(true), Some(false)]);
-    assert_eq!(wanted.metadata.annotations.as_ref().unwrap()[FAILING], "10.0.0.2: refused");
-    assert_eq!(wanted.endpoints.as_ref().unwrap()[0].conditions.as_ref().unwrap().serving, Some(true));
+    assert_eq!(
+        wanted.metadata.annotations.as_ref().unwrap()[FAILING],
+        "10.0.0.2: refused"
+    );
+    assert_eq!(
+        wanted.endpoints.as_ref().unwrap()[0]
+            .conditions
+            .as_ref()
+            .unwrap()
+            .serving,
+        Some(true)
+    );
     monitor.apply(wanted, START).unwrap();
     assert_eq!(monitor.wanted(&key("web")), None, "it was written");
 }
@@ -54,16 +77,38 @@ fn the_first_answer_decides_of_those_that_are_new() {
 #[test]
 fn an_endpoint_falls_and_rises_after_so_many_answers() {
     let mut monitor = Monitor::new(10);
-    let before = slice("web", "http:/ rise=2 fall=3", &[("10.0.0.1", json!(true)), ("10.0.0.2", json!(true))]);
+    let before = slice(
+        "web",
+        "http:/ rise=2 fall=3",
+        &[("10.0.0.1", json!(true)), ("10.0.0.2", json!(true))],
+    );
     monitor.apply(before, START).unwrap();
     let mut told = Vec::new();
-    for (at, bad) in [(0, true), (10, true), (20, true), (30, true), (40, false), (50, false)] {
+    for (at, bad) in [
+        (0, true),
+        (10, true),
+        (20, true),
+        (30, true),
+        (40, false),
+        (50, false),
+    ] {
         let now = Duration::from_secs(at);
-        assert_eq!(round(&mut monitor, now, if bad { &["10.0.0.1"] } else { &[] }), 2);
+        assert_eq!(
+            round(&mut monitor, now, if bad { &["10.0.0.1"] } else { &[] }),
+            2
+        );
         let written = monitor.wanted(&key("web"));
         told.push(written.as_ref().map(|slice| readiness(slice)[0].unwrap()));
         if let Some(slice) = written {
-            assert_eq!(slice.metadata.annotations.as_ref().unwrap().contains_key(FAILING), bad);
+            assert_eq!(
+                slice
+                    .metadata
+                    .annotations
+                    .as_ref()
+                    .unwrap()
+                    .contains_key(FAILING),
+                bad
+            );
             monitor.apply(slice, now).unwrap();
         }
     }
@@ -74,7 +119,9 @@ fn an_endpoint_falls_and_rises_after_so_many_answers() {
 fn an_address_in_two_slices_is_asked_once() {
     let mut monitor = Monitor::new(10);
     for name in ["a", "b"] {
-        monitor.apply(slice(name, "tcp", &[("10.0.0.1", json!(false))]), START).unwrap();
+        monitor
+            .apply(slice(name, "tcp", &[("10.0.0.1", json!(false))]), START)
+            .unwrap();
     }
     monitor.take_touched();
     assert_eq!(round(&mut monitor, START, &[]), 1);
@@ -89,35 +136,63 @@ fn an_address_in_two_slices_is_asked_once() {
 #[test]
 fn another_way_to_check_starts_anew_and_forgets_nothing() {
     let mut monitor = Monitor::new(10);
-    monitor.apply(slice("web", "tcp", &[("10.0.0.1", json!(true))]), START).unwrap();
+    monitor
+        .apply(slice("web", "tcp", &[("10.0.0.1", json!(true))]), START)
+        .unwrap();
     round(&mut monitor, START, &[]);
-    monitor.apply(slice("web", "http:/a", &[("10.0.0.1", json!(true))]), START).unwrap();
+    monitor
+        .apply(slice("web", "http:/a", &[("10.0.0.1", json!(true))]), START)
+        .unwrap();
     assert_eq!(monitor.users.len(), 1);
     assert_eq!(round(&mut monitor, START, &["10.0.0.1"]), 1);
-    assert_eq!(monitor.wanted(&key("web")), None, "one bad answer takes nothing from an endpoint that is ready");
+    assert_eq!(
+        monitor.wanted(&key("web")),
+        None,
+        "one bad answer takes nothing from an endpoint that is ready"
+    );
 }
 
 #[test]
 fn what_cannot_be_asked_stays_as_it_is() {
     let mut monitor = Monitor::new(10);
-    let problem = monitor.apply(slice("web", "gopher:/", &[("10.0.0.1", json!(true))]), START).unwrap_err();
+    let problem = monitor
+        .apply(
+            slice("web", "gopher:/", &[("10.0.0.1", json!(true))]),
+            START,
+        )
+        .unwrap_err();
     assert!(problem.to_string().contains("gopher"), "{problem}");
-    let mut without_port = slice("other", "tcp", &[("10.0.0.1", json!(true)), ("no address", json!(true))]);
+    let mut without_port = slice(
+        "other",
+        "tcp",
+        &[("10.0.0.1", json!(true)), ("no address", json!(true))],
+    );
     without_port.ports = None;
     monitor.apply(without_port, START).unwrap();
-    monitor.apply(slice("names", "tcp", &[("no address", json!(true))]), START).unwrap();
+    monitor
+        .apply(slice("names", "tcp", &[("no address", json!(true))]), START)
+        .unwrap();
     assert_eq!(round(&mut monitor, START, &[]), 0);
-    assert!(["web", "other", "names"].iter().all(|name| monitor.wanted(&key(name)).is_none()));
+    assert!(
+        ["web", "other", "names"]
+            .iter()
+            .all(|name| monitor.wanted(&key(name)).is_none())
+    );
 }
 
 #[test]
 fn an_endpoint_that_never_was_ready_is_told_once() {
     let mut monitor = Monitor::new(10);
-    monitor.apply(slice("web", "tcp", &[("10.0.0.1", json!(false))]), START).unwrap();
+    monitor
+        .apply(slice("web", "tcp", &[("10.0.0.1", json!(false))]), START)
+        .unwrap();
     round(&mut monitor, START, &["10.0.0.1"]);
     let wanted = monitor.wanted(&key("web")).unwrap();
     assert_eq!(readiness(&wanted), [Some(false)]);
-    assert_eq!(wanted.metadata.annotations.as_ref().unwrap()[FAILING], "10.0.0.1: refused");
+    assert_eq!(
+        wanted.metadata.annotations.as_ref().unwrap()[FAILING],
+        "10.0.0.1: refused"
+    );
     monitor.apply(wanted, START).unwrap();
     round(&mut monitor, Duration::from_secs(60), &["10.0.0.1"]);
     assert_eq!(monitor.wanted(&key("web")), None);

@@ -24,9 +24,10 @@ impl Kind {
             Some("nlb") => Ok(Some(Kind::Network)),
             Some("classic" | "clb" | "elb") => Ok(Some(Kind::Classic)),
             Some("nlb-ip" | "external") => Err(ProviderError::Elsewhere),
-            Some(other) => {
-                refused("BadAnnotation", format!("{PREFIX}type: {other:?} is none of nlb, classic, external"))
-            }
+            Some(other) => refused(
+                "BadAnnotation",
+                format!("{PREFIX}type: {other:?} is none of nlb, classic, external"),
+            ),
         }
     }
 
@@ -71,7 +72,9 @@ impl Annotations {
             check: check(request)?,
         };
         if annotations.internal && !annotations.addresses.is_empty() {
-            let message = format!("{PREFIX}eip-allocations: an internal load balancer has no public addresses");
+            let message = format!(
+                "{PREFIX}eip-allocations: an internal load balancer has no public addresses"
+            );
             return refused("BadAnnotation", message);
         }
         Ok(annotations)
@@ -79,20 +82,32 @@ impl Annotations {
 }
 
 fn get<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
-    let value = request.annotations.get(&format!("{PREFIX}{name}")).map(|value| value.trim());
+    let value = request
+        .annotations
+        .get(&format!("{PREFIX}{name}"))
+        .map(|value| value.trim());
     value.filter(|value| !value.is_empty())
 }
 
 fn list(request: &Request, name: &str) -> Vec<String> {
-    let values = get(request, name).unwrap_or_default().split(',').map(str::trim);
-    values.filter(|value| !value.is_empty()).map(str::to_owned).collect()
+    let values = get(request, name)
+        .unwrap_or_default()
+        .split(',')
+        .map(str::trim);
+    values
+        .filter(|value| !value.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn proxy_protocol(request: &Request) -> Result<bool, ProviderError> {
     match get(request, "proxy-protocol") {
         None => Ok(false),
         Some("*") => Ok(true),
-        Some(other) => refused("BadAnnotation", format!("{PREFIX}proxy-protocol: {other:?} is not \"*\" (all ports)")),
+        Some(other) => refused(
+            "BadAnnotation",
+            format!("{PREFIX}proxy-protocol: {other:?} is not \"*\" (all ports)"),
+        ),
     }
 }
 
@@ -106,13 +121,22 @@ fn tags(request: &Request) -> BTreeMap<String, String> {
     pairs.iter().map(pair).collect()
 }
 
-fn number(request: &Request, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, ProviderError> {
-    let Some(text) = get(request, name) else { return Ok(None) };
+fn number(
+    request: &Request,
+    name: &str,
+    range: RangeInclusive<u32>,
+) -> Result<Option<u32>, ProviderError> {
+    let Some(text) = get(request, name) else {
+        return Ok(None);
+    };
     match text.parse() {
         Ok(number) if range.contains(&number) => Ok(Some(number)),
         _ => {
             let bounds = format!("is not a number from {} to {}", range.start(), range.end());
-            refused("BadAnnotation", format!("{PREFIX}{name}: {text:?} {bounds}"))
+            refused(
+                "BadAnnotation",
+                format!("{PREFIX}{name}: {text:?} {bounds}"),
+            )
         }
     }
 }
@@ -137,7 +161,8 @@ fn settings(request: &Request) -> Result<BTreeMap<String, String>, ProviderError
 /// Bounds are the narrower ones of both kinds.
 fn check(request: &Request) -> Result<Check, ProviderError> {
     let interval = number(request, "healthcheck-interval", 5..=300)?.unwrap_or(10);
-    let timeout = number(request, "healthcheck-timeout", 2..=60)?.unwrap_or_else(|| 5.min(interval - 1));
+    let timeout =
+        number(request, "healthcheck-timeout", 2..=60)?.unwrap_or_else(|| 5.min(interval - 1));
     if timeout >= interval {
         return refused(
             "BadAnnotation",
@@ -146,5 +171,11 @@ fn check(request: &Request) -> Result<Check, ProviderError> {
     }
     let healthy = number(request, "healthcheck-healthy-threshold", 2..=10)?.unwrap_or(2);
     let unhealthy = number(request, "healthcheck-unhealthy-threshold", 2..=10)?.unwrap_or(2);
-    Ok(Check { interval, timeout, healthy, unhealthy, ..Check::default() })
+    Ok(Check {
+        interval,
+        timeout,
+        healthy,
+        unhealthy,
+        ..Check::default()
+    })
 }

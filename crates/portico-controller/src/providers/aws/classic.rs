@@ -1,5 +1,5 @@
-//! Classic load balancers: what there is, and the steps from there to what is wanted. Pure. One answer of the vendor has
-//! everything but tags.
+//! Classic load balancers: what there is, and the steps from there to what is wanted. Pure. One
+//! answer of the vendor has everything but tags.
 
 pub mod act;
 
@@ -68,15 +68,28 @@ pub enum Step {
 }
 
 impl Observed {
-    /// A step was done; `host` is the name in DNS of a balancer that it made. Those of security groups are noted where they are
-    /// done.
+    /// A step was done; `host` is the name in DNS of a balancer that it made. Those of security
+    /// groups are noted where they are done.
     pub fn done(&mut self, step: &Step, host: Option<String>) {
         let group = self.groups.own_id();
-        if let Step::Create { internal, listeners, tags, .. } = step {
+        if let Step::Create {
+            internal,
+            listeners,
+            tags,
+            ..
+        } = step
+        {
             let listeners = listeners.iter().copied().collect();
             let (host, groups) = (host.unwrap_or_default(), vec![group]);
             let (internal, tags) = (*internal, tags.clone());
-            self.balancer = Some(Balancer { host, internal, groups, listeners, tags, ..Balancer::default() });
+            self.balancer = Some(Balancer {
+                host,
+                internal,
+                groups,
+                listeners,
+                tags,
+                ..Balancer::default()
+            });
             self.subnets.clear();
             return;
         }
@@ -101,21 +114,37 @@ impl Observed {
 /// The group goes last.
 pub fn removal(seen: &Observed) -> Vec<Step> {
     let balancer = seen.balancer.iter().map(|_| Step::Delete);
-    balancer.chain(seen.groups.remove().into_iter().map(Step::Group)).collect()
+    balancer
+        .chain(seen.groups.remove().into_iter().map(Step::Group))
+        .collect()
 }
 
 /// The name of the policy that has connections begin with who the client is.
 pub const PROXY_POLICY: &str = "k8s-proxyprotocol-enabled";
 
-const DEFAULTS: &[(&str, &str)] =
-    &[(CROSS_ZONE, "false"), ("connection_draining.timeout", "0"), ("idle_timeout", "60")];
+const DEFAULTS: &[(&str, &str)] = &[
+    (CROSS_ZONE, "false"),
+    ("connection_draining.timeout", "0"),
+    ("idle_timeout", "60"),
+];
 
 pub fn plan(wanted: &Wanted, seen: &Observed) -> Result<Vec<Step>, ProviderError> {
-    let mut steps: Vec<Step> = seen.groups.open(&wanted.groups).into_iter().map(Step::Group).collect();
-    let ports = wanted.listeners.iter().map(|it| PortPair { port: it.port, node_port: it.node_port });
+    let mut steps: Vec<Step> = seen
+        .groups
+        .open(&wanted.groups)
+        .into_iter()
+        .map(Step::Group)
+        .collect();
+    let ports = wanted.listeners.iter().map(|it| PortPair {
+        port: it.port,
+        node_port: it.node_port,
+    });
     let ports: BTreeSet<PortPair> = ports.collect();
     if ports.is_empty() {
-        return refused("NoPorts", "a classic load balancer needs a port with a nodePort");
+        return refused(
+            "NoPorts",
+            "a classic load balancer needs a port with a nodePort",
+        );
     }
     let new = Balancer {
         internal: wanted.internal,
@@ -127,12 +156,24 @@ pub fn plan(wanted: &Wanted, seen: &Observed) -> Result<Vec<Step>, ProviderError
     let balancer = seen.balancer.as_ref().unwrap_or(&new);
     if seen.balancer.is_none() {
         let (internal, subnets, tags) = (wanted.internal, seen.subnets.clone(), new.tags.clone());
-        steps.push(Step::Create { internal, subnets, listeners: ports.iter().copied().collect(), tags });
+        steps.push(Step::Create {
+            internal,
+            subnets,
+            listeners: ports.iter().copied().collect(),
+            tags,
+        });
     }
     if balancer.internal != wanted.internal {
-        return refused("SchemeChanged", "a load balancer cannot become internal or public: create the Service anew");
+        return refused(
+            "SchemeChanged",
+            "a load balancer cannot become internal or public: create the Service anew",
+        );
     }
-    if balancer.groups.iter().ne(seen.groups.own.as_ref().map(|own| &own.id)) {
+    if balancer
+        .groups
+        .iter()
+        .ne(seen.groups.own.as_ref().map(|own| &own.id))
+    {
         steps.push(Step::UseGroup);
     }
     steps.extend(missing_tags(&balancer.tags, &wanted.tags).map(Step::Tag));
@@ -148,23 +189,41 @@ pub fn plan(wanted: &Wanted, seen: &Observed) -> Result<Vec<Step>, ProviderError
     let (gone, missing) = changes(&balancer.instances, &wanted.instances);
     steps.extend(gone.map(Step::Deregister));
     steps.extend(missing.map(Step::Register));
-    steps.extend(seen.groups.close(&wanted.groups).into_iter().map(Step::Group));
+    steps.extend(
+        seen.groups
+            .close(&wanted.groups)
+            .into_iter()
+            .map(Step::Group),
+    );
     Ok(steps)
 }
 
-/// A port can lead elsewhere only after its listener is gone. What was said of a node port outlives its listeners.
+/// A port can lead elsewhere only after its listener is gone. What was said of a node port outlives
+/// its listeners.
 fn listeners(balancer: &Balancer, wanted: &BTreeSet<PortPair>, proxy: bool, steps: &mut Vec<Step>) {
-    let proxied: BTreeSet<u16> = wanted.iter().filter(|_| proxy).map(|it| it.node_port).collect();
+    let proxied: BTreeSet<u16> = wanted
+        .iter()
+        .filter(|_| proxy)
+        .map(|it| it.node_port)
+        .collect();
     let surplus = balancer.proxied.difference(&proxied);
     steps.extend(surplus.map(|node_port| Step::Proxy(*node_port, false)));
-    let gone: Vec<u16> = balancer.listeners.difference(wanted).map(|it| it.port).collect();
+    let gone: Vec<u16> = balancer
+        .listeners
+        .difference(wanted)
+        .map(|it| it.port)
+        .collect();
     let new: Vec<PortPair> = wanted.difference(&balancer.listeners).copied().collect();
     steps.extend((!gone.is_empty()).then_some(Step::DeleteListeners(gone)));
     steps.extend((!new.is_empty()).then_some(Step::CreateListeners(new)));
     if proxy && !balancer.policies.contains(PROXY_POLICY) {
         steps.push(Step::CreateProxyPolicy);
     }
-    steps.extend(proxied.difference(&balancer.proxied).map(|node_port| Step::Proxy(*node_port, true)));
+    steps.extend(
+        proxied
+            .difference(&balancer.proxied)
+            .map(|node_port| Step::Proxy(*node_port, true)),
+    );
 }
 
 #[cfg(test)]

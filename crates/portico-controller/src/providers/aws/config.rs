@@ -1,4 +1,5 @@
-//! The file of `--cloud-config`, with the keys that the vendor's cloud controller has where they mean something here.
+//! The file of `--cloud-config`, with the keys that the vendor's cloud controller has where they
+//! mean something here.
 
 use crate::providers::cloud::{Ini, IniError};
 
@@ -51,10 +52,16 @@ impl Config {
         global.only(KEYS)?;
         let get = |key| global.get(key).map(str::to_owned);
         let region = match global.get("zone") {
-            Some(zone) => Some(region_of(zone).ok_or_else(|| global.wrong("zone", "is not a zone"))?.to_owned()),
+            Some(zone) => Some(
+                region_of(zone)
+                    .ok_or_else(|| global.wrong("zone", "is not a zone"))?
+                    .to_owned(),
+            ),
             None => None,
         };
-        let overrides = ini.section_names().filter(|name| name.starts_with("serviceoverride"));
+        let overrides = ini
+            .section_names()
+            .filter(|name| name.starts_with("serviceoverride"));
         Ok(Config {
             region: get("region").or(region),
             vpc: get("vpc"),
@@ -63,17 +70,35 @@ impl Config {
             role: get("rolearn"),
             node_groups: global.all("nodesecuritygroup"),
             leave_nodes: global.bool("disablesecuritygroupingress")?.unwrap_or(false),
-            endpoints: overrides.map(|name| endpoint(&ini, name)).collect::<Result<_, _>>()?,
+            endpoints: overrides
+                .map(|name| endpoint(&ini, name))
+                .collect::<Result<_, _>>()?,
         })
     }
 }
 
 fn endpoint(ini: &Ini, name: &str) -> Result<Endpoint, IniError> {
     let section = ini.section(name);
-    section.only(&["service", "region", "url", "signingregion", "signingmethod", "signingname"])?;
-    let needed = |key| section.get(key).map(str::to_owned).ok_or_else(|| section.wrong(key, "is needed"));
+    section.only(&[
+        "service",
+        "region",
+        "url",
+        "signingregion",
+        "signingmethod",
+        "signingname",
+    ])?;
+    let needed = |key| {
+        section
+            .get(key)
+            .map(str::to_owned)
+            .ok_or_else(|| section.wrong(key, "is needed"))
+    };
     let (service, url) = (needed("service")?, needed("url")?);
-    Ok(Endpoint { service, url, signing_region: section.get("signingregion").map(str::to_owned) })
+    Ok(Endpoint {
+        service,
+        url,
+        signing_region: section.get("signingregion").map(str::to_owned),
+    })
 }
 
 /// A zone without its letter; zones at the edge have more behind the region's number.
@@ -95,17 +120,34 @@ mod tests {
                     SigningRegion = us-west-1\n";
         let config = Config::parse(text).unwrap();
         assert_eq!(config.region.as_deref(), Some("us-west-2"));
-        assert_eq!((config.cluster.as_deref(), config.leave_nodes), (Some("shop"), true));
+        assert_eq!(
+            (config.cluster.as_deref(), config.leave_nodes),
+            (Some("shop"), true)
+        );
         let (service, url) = ("ec2".to_owned(), "https://ec2.test".to_owned());
-        assert_eq!(config.endpoints, [Endpoint { service, url, signing_region: Some("us-west-1".to_owned()) }]);
+        assert_eq!(
+            config.endpoints,
+            [Endpoint {
+                service,
+                url,
+                signing_region: Some("us-west-1".to_owned())
+            }]
+        );
     }
 
     #[test]
     fn mistakes_are_named() {
         let error = |text| Config::parse(text).unwrap_err().to_string();
-        assert!(error("[global]\nelbsecuritygroup = sg-1\n").starts_with("not known: elbsecuritygroup"));
-        assert_eq!(error("[global]\nzone = here\n"), "[global] zone = \"here\": is not a zone");
-        assert!(error("[serviceoverride \"1\"]\nservice = ec2\n").contains("url = \"\": is needed"));
+        assert!(
+            error("[global]\nelbsecuritygroup = sg-1\n").starts_with("not known: elbsecuritygroup")
+        );
+        assert_eq!(
+            error("[global]\nzone = here\n"),
+            "[global] zone = \"here\": is not a zone"
+        );
+        assert!(
+            error("[serviceoverride \"1\"]\nservice = ec2\n").contains("url = \"\": is needed")
+        );
     }
 
     #[test]

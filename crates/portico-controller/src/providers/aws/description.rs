@@ -4,7 +4,8 @@ use crate::providers::description::Description;
 
 pub const DESCRIPTION: Description = Description {
     name: "aws",
-    summary: "Network Load Balancers, or classic ones, in Amazon's cloud; instances are targets, and their node ports are open to the balancer alone.",
+    summary: "Network Load Balancers, or classic ones, in Amazon's cloud; instances are targets, \
+              and their node ports are open to the balancer alone.",
     balancers: "network (default), classic",
     protocols: "TCP, UDP, both on one port; classic: TCP",
     families: "IPv4",
@@ -15,7 +16,8 @@ pub const DESCRIPTION: Description = Description {
     annotations: &[
         (
             "service.beta.kubernetes.io/aws-load-balancer-type",
-            "`nlb` (as without it) or `classic`; `external` and `nlb-ip` leave the Service to another controller. Not to be changed later.",
+            "`nlb` (as without it) or `classic`; `external` and `nlb-ip` leave the Service to \
+             another controller. Not to be changed later.",
         ),
         (
             "service.beta.kubernetes.io/aws-load-balancer-internal",
@@ -31,7 +33,8 @@ pub const DESCRIPTION: Description = Description {
         ),
         (
             "service.beta.kubernetes.io/aws-load-balancer-proxy-protocol",
-            "`*`: connections to nodes begin with who the client is (PROXY protocol; network: version 2, classic: version 1).",
+            "`*`: connections to nodes begin with who the client is (PROXY protocol; network: \
+             version 2, classic: version 1).",
         ),
         (
             "service.beta.kubernetes.io/aws-load-balancer-cross-zone-load-balancing-enabled",
@@ -59,17 +62,20 @@ pub const DESCRIPTION: Description = Description {
         ),
         (
             "service.beta.kubernetes.io/aws-load-balancer-connection-draining-enabled",
-            "`true`: connections to a node that goes may end (classic), within `…-connection-draining-timeout` seconds, 300 without it.",
+            "`true`: connections to a node that goes may end (classic), within \
+             `…-connection-draining-timeout` seconds, 300 without it.",
         ),
         (
             "service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout",
-            "Seconds after which a connection without traffic is closed (classic), from 1 to 4000; 60 without it.",
+            "Seconds after which a connection without traffic is closed (classic), from 1 to \
+             4000; 60 without it.",
         ),
     ],
     limits: &[
         "A network load balancer has at most 50 listeners, a classic one 100.",
         "No TLS at the balancer, no IPv6, no `loadBalancerIP`.",
-        "Each Service takes a rule for each port and one for health in the security group of the nodes: the vendor's quota is 60 by default.",
+        "Each Service takes a rule for each port and one for health in the security group of the \
+         nodes: the vendor's quota is 60 by default.",
     ],
     page: Some("aws.md"),
 };

@@ -1,5 +1,6 @@
-//! Security groups: the one of a balancer, which lets clients in, and those of the nodes, which let nobody but the balancer reach
-//! node ports. What of a node's group comes from the balancer's group is ours, the rest is not looked at. Pure.
+//! Security groups: the one of a balancer, which lets clients in, and those of the nodes, which let
+//! nobody but the balancer reach node ports. What of a node's group comes from the balancer's group
+//! is ours, the rest is not looked at. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -51,7 +52,8 @@ pub enum Origin {
     Range(Ipv4Net),
     /// What is in the balancer's group.
     Balancer,
-    /// What is in another group, or something else that Portico does not allow, by the vendor's name.
+    /// What is in another group, or something else that Portico does not allow, by the vendor's
+    /// name.
     Other {
         field: &'static str,
         value: String,
@@ -76,7 +78,10 @@ pub enum On {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupStep {
-    Create { name: String, tags: BTreeMap<String, String> },
+    Create {
+        name: String,
+        tags: BTreeMap<String, String>,
+    },
     Tag(BTreeMap<String, String>),
     Allow(On, Vec<Rule>),
     Revoke(On, Vec<Rule>),
@@ -106,14 +111,21 @@ impl Groups {
         let mut steps = Vec::new();
         let nothing = BTreeSet::new();
         match &self.own {
-            None => steps.push(GroupStep::Create { name: wanted.name.clone(), tags: wanted.tags.clone() }),
+            None => steps.push(GroupStep::Create {
+                name: wanted.name.clone(),
+                tags: wanted.tags.clone(),
+            }),
             Some(own) => steps.extend(missing_tags(&own.tags, &wanted.tags).map(GroupStep::Tag)),
         }
         let have = self.own.as_ref().map_or(&nothing, |own| &own.rules);
-        steps.extend(only_in(&wanted.inbound, have).map(|rules| GroupStep::Allow(On::Balancer, rules)));
+        steps.extend(
+            only_in(&wanted.inbound, have).map(|rules| GroupStep::Allow(On::Balancer, rules)),
+        );
         for node in &self.nodes {
             let on = || On::Nodes(node.id.clone());
-            steps.extend(only_in(&wanted.on_nodes, &node.rules).map(|rules| GroupStep::Allow(on(), rules)));
+            steps.extend(
+                only_in(&wanted.on_nodes, &node.rules).map(|rules| GroupStep::Allow(on(), rules)),
+            );
         }
         steps
     }
@@ -122,11 +134,16 @@ impl Groups {
     pub fn close(&self, wanted: &WantedGroups) -> Vec<GroupStep> {
         let mut steps = Vec::new();
         if let Some(own) = &self.own {
-            steps.extend(only_in(&own.rules, &wanted.inbound).map(|rules| GroupStep::Revoke(On::Balancer, rules)));
+            steps.extend(
+                only_in(&own.rules, &wanted.inbound)
+                    .map(|rules| GroupStep::Revoke(On::Balancer, rules)),
+            );
         }
         for node in &self.nodes {
             let on = || On::Nodes(node.id.clone());
-            steps.extend(only_in(&node.rules, &wanted.on_nodes).map(|rules| GroupStep::Revoke(on(), rules)));
+            steps.extend(
+                only_in(&node.rules, &wanted.on_nodes).map(|rules| GroupStep::Revoke(on(), rules)),
+            );
         }
         steps
     }
@@ -136,11 +153,22 @@ impl Groups {
         match step {
             GroupStep::Create { tags, .. } => {
                 let (id, tags) = (created.unwrap_or_default(), tags.clone());
-                self.own = Some(Group { id, tags, rules: BTreeSet::new() });
+                self.own = Some(Group {
+                    id,
+                    tags,
+                    rules: BTreeSet::new(),
+                });
             }
-            GroupStep::Tag(tags) => self.own.iter_mut().for_each(|own| own.tags.extend(tags.clone())),
-            GroupStep::Allow(on, rules) => self.rules(on, |have| have.extend(rules.iter().cloned())),
-            GroupStep::Revoke(on, rules) => self.rules(on, |have| have.retain(|rule| !rules.contains(rule))),
+            GroupStep::Tag(tags) => self
+                .own
+                .iter_mut()
+                .for_each(|own| own.tags.extend(tags.clone())),
+            GroupStep::Allow(on, rules) => {
+                self.rules(on, |have| have.extend(rules.iter().cloned()))
+            }
+            GroupStep::Revoke(on, rules) => {
+                self.rules(on, |have| have.retain(|rule| !rules.contains(rule)))
+            }
             GroupStep::Delete => self.own = None,
         }
     }
@@ -155,7 +183,10 @@ impl Groups {
 
     /// The id of the balancer's.
     pub fn own_id(&self) -> String {
-        self.own.as_ref().map(|own| own.id.clone()).unwrap_or_default()
+        self.own
+            .as_ref()
+            .map(|own| own.id.clone())
+            .unwrap_or_default()
     }
 
     /// After the balancer is gone. A group that others name cannot be deleted.
@@ -172,8 +203,12 @@ pub fn missing_tags(
     have: &BTreeMap<String, String>,
     wanted: &BTreeMap<String, String>,
 ) -> Option<BTreeMap<String, String>> {
-    let missing = wanted.iter().filter(|(key, value)| have.get(*key) != Some(value));
-    let missing: BTreeMap<_, _> = missing.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let missing = wanted
+        .iter()
+        .filter(|(key, value)| have.get(*key) != Some(value));
+    let missing: BTreeMap<_, _> = missing
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
     (!missing.is_empty()).then_some(missing)
 }
 

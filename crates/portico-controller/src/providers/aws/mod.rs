@@ -1,9 +1,10 @@
-//! Amazon's cloud: Network Load Balancers, or classic ones, whose targets are the instances of the cluster's nodes (docs/aws.md,
-//! design/0020).
+//! Amazon's cloud: Network Load Balancers, or classic ones, whose targets are the instances of the
+//! cluster's nodes (docs/aws.md, design/0020).
 //!
-//! Everything is found by names that follow from the Service's uid, and is ours only if it has the cluster's tag. What the last call
-//! left is remembered, so that a change costs the calls that make it and no others. The security group is made first and deleted
-//! last, and its name can be had only once: whoever gets it knows that nothing else is there yet.
+//! Everything is found by names that follow from the Service's uid, and is ours only if it has the
+//! cluster's tag. What the last call left is remembered, so that a change costs the calls that make
+//! it and no others. The security group is made first and deleted last, and its name can be had
+//! only once: whoever gets it knows that nothing else is there yet.
 
 mod annotations;
 pub mod api;
@@ -80,8 +81,12 @@ impl Aws {
 
     async fn look(&self, kind: Kind, names: &Names) -> Result<Found, ProviderError> {
         Ok(match kind {
-            Kind::Network => Found::Network(self.around.api.network.balancer(&names.balancer).await?),
-            Kind::Classic => Found::Classic(self.around.api.classic.classic(&names.balancer).await?),
+            Kind::Network => {
+                Found::Network(self.around.api.network.balancer(&names.balancer).await?)
+            }
+            Kind::Classic => {
+                Found::Classic(self.around.api.classic.classic(&names.balancer).await?)
+            }
         })
     }
 
@@ -97,10 +102,16 @@ impl Aws {
     }
 
     async fn find_to_describe(&self, request: &Request) -> Result<Option<Balancer>, ProviderError> {
-        Ok(match self.find(Kind::of(request)?, &self.names(request)).await? {
-            Found::Network(balancer) => balancer.map(|balancer| told(&balancer.host, &balancer.state)).transpose()?,
-            Found::Classic(balancer) => balancer.map(|balancer| told(&balancer.host, "active")).transpose()?,
-        })
+        Ok(
+            match self.find(Kind::of(request)?, &self.names(request)).await? {
+                Found::Network(balancer) => balancer
+                    .map(|balancer| told(&balancer.host, &balancer.state))
+                    .transpose()?,
+                Found::Classic(balancer) => balancer
+                    .map(|balancer| told(&balancer.host, "active"))
+                    .transpose()?,
+            },
+        )
     }
 
     async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
@@ -121,7 +132,10 @@ impl Aws {
             true => Wanted::of(request, kind, names),
             false => refused(
                 "TypeChanged",
-                format!("there is a {} load balancer: create the Service anew for another", kind.word()),
+                format!(
+                    "there is a {} load balancer: create the Service anew for another",
+                    kind.word()
+                ),
             ),
         };
         let (last, wanted) = match basis {
@@ -133,8 +147,12 @@ impl Aws {
             Basis::New if request.ingress.is_empty() => {
                 let wanted = wanted(wish.unwrap_or(Kind::Network))?;
                 let last = match wanted.kind {
-                    Kind::Network => Last::Network(network::act::begin(around, names, &wanted).await?),
-                    Kind::Classic => Last::Classic(classic::act::begin(around, names, &wanted).await?),
+                    Kind::Network => {
+                        Last::Network(network::act::begin(around, names, &wanted).await?)
+                    }
+                    Kind::Classic => {
+                        Last::Classic(classic::act::begin(around, names, &wanted).await?)
+                    }
                 };
                 (last, wanted)
             }
@@ -142,8 +160,12 @@ impl Aws {
                 let found = self.find(wish, names).await?;
                 let wanted = wanted(found.kind())?;
                 let last = match found {
-                    Found::Network(it) => Last::Network(network::act::observe(around, names, it, &wanted).await?),
-                    Found::Classic(it) => Last::Classic(classic::act::observe(around, names, it, &wanted).await?),
+                    Found::Network(it) => {
+                        Last::Network(network::act::observe(around, names, it, &wanted).await?)
+                    }
+                    Found::Classic(it) => {
+                        Last::Classic(classic::act::observe(around, names, it, &wanted).await?)
+                    }
                 };
                 (last, wanted)
             }
@@ -153,11 +175,22 @@ impl Aws {
 
     /// One that was being provisioned is looked at.
     async fn settled(&self, mut last: Last, names: &Names) -> Result<Last, ProviderError> {
-        if let Last::Network(network::Observed { balancer: Some(balancer), .. }) = &mut last
+        if let Last::Network(network::Observed {
+            balancer: Some(balancer),
+            ..
+        }) = &mut last
             && !is_ready(&balancer.state)
         {
-            let gone = || ProviderError::Failed(format!("the load balancer {} is gone", names.balancer));
-            balancer.state = self.around.api.network.balancer(&names.balancer).await?.ok_or_else(gone)?.state;
+            let gone =
+                || ProviderError::Failed(format!("the load balancer {} is gone", names.balancer));
+            balancer.state = self
+                .around
+                .api
+                .network
+                .balancer(&names.balancer)
+                .await?
+                .ok_or_else(gone)?
+                .state;
         }
         Ok(last)
     }
@@ -173,7 +206,13 @@ impl Aws {
             }
             Last::Classic(seen) => {
                 let steps = classic::plan(wanted, &seen)?;
-                let seen = classic::act::Actor { around, name: &wanted.name, seen }.run(steps).await?;
+                let seen = classic::act::Actor {
+                    around,
+                    name: &wanted.name,
+                    seen,
+                }
+                .run(steps)
+                .await?;
                 let balancer = seen.balancer.clone().unwrap_or_default();
                 Ok((Last::Classic(seen), told(&balancer.host, "active")?))
             }
@@ -182,7 +221,9 @@ impl Aws {
 
     async fn remove(&self, request: &Request) -> Result<(), ProviderError> {
         let names = self.names(request);
-        self.last.delete(&names.balancer, |basis| self.remove_from(basis, &names)).await
+        self.last
+            .delete(&names.balancer, |basis| self.remove_from(basis, &names))
+            .await
     }
 
     async fn remove_from(&self, basis: Basis<Last>, names: &Names) -> Result<(), ProviderError> {
@@ -191,18 +232,33 @@ impl Aws {
             Basis::Last(Last::Network(seen)) => seen,
             Basis::Last(Last::Classic(seen)) => return self.remove_classic(seen, names).await,
             Basis::New | Basis::Look => {
-                self.remove_classic(classic::act::observe_to_remove(around, names).await?, names).await?;
+                self.remove_classic(classic::act::observe_to_remove(around, names).await?, names)
+                    .await?;
                 let balancer = around.api.network.balancer(&names.balancer).await?;
                 network::act::observe_to_remove(around, names, balancer).await?
             }
         };
         let steps = network::removal(&seen);
-        network::act::Actor { around, seen }.run(steps).await.map(drop)
+        network::act::Actor { around, seen }
+            .run(steps)
+            .await
+            .map(drop)
     }
 
-    async fn remove_classic(&self, seen: classic::Observed, names: &Names) -> Result<(), ProviderError> {
+    async fn remove_classic(
+        &self,
+        seen: classic::Observed,
+        names: &Names,
+    ) -> Result<(), ProviderError> {
         let steps = classic::removal(&seen);
-        classic::act::Actor { around: &self.around, name: &names.balancer, seen }.run(steps).await.map(drop)
+        classic::act::Actor {
+            around: &self.around,
+            name: &names.balancer,
+            seen,
+        }
+        .run(steps)
+        .await
+        .map(drop)
     }
 }
 
@@ -214,11 +270,21 @@ fn is_ready(state: &str) -> bool {
 fn told(host: &str, state: &str) -> Result<Balancer, ProviderError> {
     let pending = match state {
         ready if is_ready(ready) => None,
-        "failed" => return Err(ProviderError::Failed(format!("the cloud could not make the load balancer {host}"))),
+        "failed" => {
+            return Err(ProviderError::Failed(format!(
+                "the cloud could not make the load balancer {host}"
+            )));
+        }
         _ => Some("the load balancer is being provisioned".to_owned()),
     };
-    let ingress = Ingress { host: Host::Name(host.to_owned()), mode: IpMode::Vip };
-    Ok(Balancer { ingress: vec![ingress], pending })
+    let ingress = Ingress {
+        host: Host::Name(host.to_owned()),
+        mode: IpMode::Vip,
+    };
+    Ok(Balancer {
+        ingress: vec![ingress],
+        pending,
+    })
 }
 
 impl Provider for Aws {
@@ -227,7 +293,11 @@ impl Provider for Aws {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { uses_nodes: true, needs_health_check_port: true, ..Abilities::default() }
+        Abilities {
+            uses_nodes: true,
+            needs_health_check_port: true,
+            ..Abilities::default()
+        }
     }
 
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {

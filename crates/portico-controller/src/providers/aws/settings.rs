@@ -1,5 +1,6 @@
-//! Attributes of balancers and target groups. To read them takes a call for each, so a tag says what they are; it says that
-//! they are being changed from before the first until after the last call that changes them. Pure.
+//! Attributes of balancers and target groups. To read them takes a call for each, so a tag says
+//! what they are; it says that they are being changed from before the first until after the last
+//! call that changes them. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use super::api::ec2::Tags;
 const TAG: &str = "portico.dev/settings";
 const CHANGING: &str = "changing";
 
-/// What is to be done: say so, do it (all attributes, with those that are not wanted as the vendor has them), say so.
+/// What is to be done: say so, do it (all attributes, with those that are not wanted as the vendor
+/// has them), say so.
 pub struct Change {
     pub before: Option<Tags>,
     pub attributes: BTreeMap<String, String>,
@@ -16,13 +18,21 @@ pub struct Change {
 }
 
 /// `tags` of what is there.
-pub fn change(tags: &Tags, wanted: &BTreeMap<String, String>, defaults: &[(&str, &str)]) -> Option<Change> {
+pub fn change(
+    tags: &Tags,
+    wanted: &BTreeMap<String, String>,
+    defaults: &[(&str, &str)],
+) -> Option<Change> {
     let (now, text) = (tags.get(TAG).map_or("", String::as_str), text(wanted));
     let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     let mut attributes: BTreeMap<String, String> = defaults.iter().map(own).collect();
     attributes.extend(wanted.clone());
     let before = (now != CHANGING).then(|| tag(CHANGING));
-    (now != text).then(|| Change { before, attributes, after: tag(&text) })
+    (now != text).then(|| Change {
+        before,
+        attributes,
+        after: tag(&text),
+    })
 }
 
 /// The tags of something that is created and gets its attributes after that.
@@ -38,6 +48,9 @@ fn tag(value: &str) -> Tags {
 }
 
 fn text(settings: &BTreeMap<String, String>) -> String {
-    let pairs: Vec<String> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let pairs: Vec<String> = settings
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     pairs.join(" ")
 }

@@ -33,12 +33,17 @@ pub struct Wish<'a> {
 }
 
 /// One of each zone, by zone.
-pub fn choose(wish: &Wish<'_>, subnets: &[Subnet], tables: &[RouteTable]) -> Result<Vec<String>, String> {
+pub fn choose(
+    wish: &Wish<'_>,
+    subnets: &[Subnet],
+    tables: &[RouteTable],
+) -> Result<Vec<String>, String> {
     if !wish.named.is_empty() {
         return wish.named.iter().map(|name| named(name, subnets)).collect();
     }
-    let usable =
-        |subnet: &&Subnet| is_ordinary(&subnet.zone, wish.region) && (wish.internal || is_public(subnet, tables));
+    let usable = |subnet: &&Subnet| {
+        is_ordinary(&subnet.zone, wish.region) && (wish.internal || is_public(subnet, tables))
+    };
     let mut best: BTreeMap<&str, &Subnet> = BTreeMap::new();
     let candidates = subnets.iter().filter(|subnet| is_for(subnet, wish.cluster));
     for subnet in candidates.filter(usable) {
@@ -52,20 +57,32 @@ pub fn choose(wish: &Wish<'_>, subnets: &[Subnet], tables: &[RouteTable]) -> Res
         (false, _) => Ok(chosen),
         (true, Some(own)) => Ok(vec![own.to_owned()]),
         (true, None) => {
-            let kind = if wish.internal { "" } else { " with a route to an internet gateway" };
-            Err(format!("no subnet{kind} is tagged {CLUSTER_TAG}{} or not tagged for any cluster", wish.cluster))
+            let kind = if wish.internal {
+                ""
+            } else {
+                " with a route to an internet gateway"
+            };
+            Err(format!(
+                "no subnet{kind} is tagged {CLUSTER_TAG}{} or not tagged for any cluster",
+                wish.cluster
+            ))
         }
     }
 }
 
 fn named(name: &str, subnets: &[Subnet]) -> Result<String, String> {
-    let is = |subnet: &&Subnet| subnet.id == name || subnet.tags.get("Name").is_some_and(|tag| tag == name);
+    let is = |subnet: &&Subnet| {
+        subnet.id == name || subnet.tags.get("Name").is_some_and(|tag| tag == name)
+    };
     let found = subnets.iter().find(is);
-    found.map(|subnet| subnet.id.clone()).ok_or_else(|| format!("there is no subnet {name}"))
+    found
+        .map(|subnet| subnet.id.clone())
+        .ok_or_else(|| format!("there is no subnet {name}"))
 }
 
 fn is_for(subnet: &Subnet, cluster: &str) -> bool {
-    has_tag(subnet, &format!("{CLUSTER_TAG}{cluster}")) || !subnet.tags.keys().any(|key| key.starts_with(CLUSTER_TAG))
+    has_tag(subnet, &format!("{CLUSTER_TAG}{cluster}"))
+        || !subnet.tags.keys().any(|key| key.starts_with(CLUSTER_TAG))
 }
 
 fn has_tag(subnet: &Subnet, key: &str) -> bool {
@@ -74,18 +91,31 @@ fn has_tag(subnet: &Subnet, key: &str) -> bool {
 
 /// Neither a local nor a wavelength zone: the region and one letter.
 fn is_ordinary(zone: &str, region: &str) -> bool {
-    zone.strip_prefix(region).is_some_and(|rest| rest.len() == 1)
+    zone.strip_prefix(region)
+        .is_some_and(|rest| rest.len() == 1)
 }
 
 fn is_public(subnet: &Subnet, tables: &[RouteTable]) -> bool {
-    let explicit = tables.iter().find(|table| table.subnets.contains(&subnet.id));
-    explicit.or_else(|| tables.iter().find(|table| table.main)).is_some_and(|table| table.internet)
+    let explicit = tables
+        .iter()
+        .find(|table| table.subnets.contains(&subnet.id));
+    explicit
+        .or_else(|| tables.iter().find(|table| table.main))
+        .is_some_and(|table| table.internet)
 }
 
 /// The least is the best.
 fn rank<'a>(subnet: &'a Subnet, wish: &Wish<'_>) -> (bool, bool, &'a str) {
-    let role = if wish.internal { "kubernetes.io/role/internal-elb" } else { "kubernetes.io/role/elb" };
-    (!has_tag(subnet, role), !has_tag(subnet, &format!("{CLUSTER_TAG}{}", wish.cluster)), &subnet.id)
+    let role = if wish.internal {
+        "kubernetes.io/role/internal-elb"
+    } else {
+        "kubernetes.io/role/elb"
+    };
+    (
+        !has_tag(subnet, role),
+        !has_tag(subnet, &format!("{CLUSTER_TAG}{}", wish.cluster)),
+        &subnet.id,
+    )
 }
 
 #[cfg(test)]

@@ -71,7 +71,10 @@ impl Names {
     /// `cluster` as tags have it.
     pub fn of(request: &Request, cluster: &str) -> Names {
         let balancer = request.balancer_name.clone();
-        let targets = format!("k8s-{}-", &hash(format!("{cluster} {balancer}").as_bytes())[..16]);
+        let targets = format!(
+            "k8s-{}-",
+            &hash(format!("{cluster} {balancer}").as_bytes())[..16]
+        );
         Names {
             group: format!("k8s-elb-{balancer}"),
             balancer,
@@ -81,10 +84,12 @@ impl Names {
     }
 
     pub fn is_owned(&self, tags: &BTreeMap<String, String>) -> bool {
-        tags.get(&self.cluster_tag).is_some_and(|value| value == "owned")
+        tags.get(&self.cluster_tag)
+            .is_some_and(|value| value == "owned")
     }
 
-    /// Of a target group: all that cannot be changed later is in it, so that another one is made when that changes.
+    /// Of a target group: all that cannot be changed later is in it, so that another one is made
+    /// when that changes.
     fn target_group(&self, protocol: &str, node_port: u16, check: &Check) -> String {
         let text = format!("{protocol} {node_port} {}", check.interval);
         format!("{}{}", self.targets, &hash(text.as_bytes())[..11])
@@ -97,7 +102,10 @@ pub fn is_of_service(tags: &BTreeMap<String, String>) -> bool {
 }
 
 pub fn refused<T>(reason: &'static str, message: impl Into<String>) -> Result<T, ProviderError> {
-    Err(ProviderError::Refused { reason, message: message.into() })
+    Err(ProviderError::Refused {
+        reason,
+        message: message.into(),
+    })
 }
 
 impl Wanted {
@@ -105,19 +113,38 @@ impl Wanted {
         let annotations = Annotations::of(request)?;
         possible(request, kind)?;
         let Some(health) = &request.health_check else {
-            return refused("NoHealthCheckPort", "there is no port on which nodes could be asked for their health");
+            return refused(
+                "NoHealthCheckPort",
+                "there is no port on which nodes could be asked for their health",
+            );
         };
-        let check = Check { port: health.port, path: health.path.clone(), ..annotations.check };
+        let check = Check {
+            port: health.port,
+            path: health.path.clone(),
+            ..annotations.check
+        };
         let listeners = listeners(&request.ports, names, &check)?;
-        let most = MOST_LISTENERS.iter().find(|(of, _)| *of == kind).map_or(0, |(_, most)| *most);
+        let most = MOST_LISTENERS
+            .iter()
+            .find(|(of, _)| *of == kind)
+            .map_or(0, |(_, most)| *most);
         if listeners.len() > most {
-            return refused("TooManyPorts", format!("a {} load balancer has at most {most} listeners", kind.word()));
+            return refused(
+                "TooManyPorts",
+                format!(
+                    "a {} load balancer has at most {most} listeners",
+                    kind.word()
+                ),
+            );
         }
         let mut settings = annotations.settings;
         if kind == Kind::Network {
             settings.retain(|name, _| name == CROSS_ZONE);
         } else if !annotations.addresses.is_empty() {
-            return refused("BadAnnotation", "elastic addresses are for network load balancers: use type nlb");
+            return refused(
+                "BadAnnotation",
+                "elastic addresses are for network load balancers: use type nlb",
+            );
         }
         let mut tags = annotations.tags;
         tags.insert(names.cluster_tag.clone(), "owned".to_owned());
@@ -156,14 +183,29 @@ impl Wanted {
 fn possible(request: &Request, kind: Kind) -> Result<(), ProviderError> {
     let has = |protocol| request.ports.iter().any(|port| port.protocol == protocol);
     if request.requested_ip.is_some() {
-        return refused("AddressNotSupported", "spec.loadBalancerIP: the cloud chooses addresses itself, remove it");
+        return refused(
+            "AddressNotSupported",
+            "spec.loadBalancerIP: the cloud chooses addresses itself, remove it",
+        );
     }
-    if !request.families.contains(&Family::V4) || (request.require_all_families && request.families.len() > 1) {
-        return refused("FamilyNotSupported", "load balancers have IPv4 addresses only: use ipFamilies [IPv4]");
+    if !request.families.contains(&Family::V4)
+        || (request.require_all_families && request.families.len() > 1)
+    {
+        return refused(
+            "FamilyNotSupported",
+            "load balancers have IPv4 addresses only: use ipFamilies [IPv4]",
+        );
     }
     if has(Protocol::Sctp) || (kind == Kind::Classic && has(Protocol::Udp)) {
-        let protocols = if kind == Kind::Classic { "TCP" } else { "TCP and UDP" };
-        return refused("ProtocolNotSupported", format!("a {} load balancer knows only {protocols}", kind.word()));
+        let protocols = if kind == Kind::Classic {
+            "TCP"
+        } else {
+            "TCP and UDP"
+        };
+        return refused(
+            "ProtocolNotSupported",
+            format!("a {} load balancer knows only {protocols}", kind.word()),
+        );
     }
     if kind == Kind::Classic && request.affinity.is_some() {
         return refused(
@@ -174,26 +216,40 @@ fn possible(request: &Request, kind: Kind) -> Result<(), ProviderError> {
     Ok(())
 }
 
-/// One for each port; TCP and UDP on the same one are one listener, if they go to the same node port.
+/// One for each port; TCP and UDP on the same one are one listener, if they go to the same node
+/// port.
 fn listeners(ports: &[Port], names: &Names, check: &Check) -> Result<Vec<Listener>, ProviderError> {
     let mut by_port: BTreeMap<u16, (&'static str, u16)> = BTreeMap::new();
     // Without a node port there is nothing to send to.
     for port in ports.iter().filter(|port| port.node_port > 0) {
-        let protocol = if port.protocol == Protocol::Udp { "UDP" } else { "TCP" };
+        let protocol = if port.protocol == Protocol::Udp {
+            "UDP"
+        } else {
+            "TCP"
+        };
         match by_port.insert(port.port, (protocol, port.node_port)) {
             None => {}
             Some((_, node_port)) if node_port == port.node_port => {
                 _ = by_port.insert(port.port, ("TCP_UDP", node_port))
             }
             Some(_) => {
-                let message = "TCP and UDP on the same port need the same nodePort: give both of them it";
-                return refused("ProtocolNotSupported", format!("port {}: {message}", port.port));
+                let message =
+                    "TCP and UDP on the same port need the same nodePort: give both of them it";
+                return refused(
+                    "ProtocolNotSupported",
+                    format!("port {}: {message}", port.port),
+                );
             }
         }
     }
     let listener = |(port, (protocol, node_port))| {
         let target_group = names.target_group(protocol, node_port, check);
-        Listener { port, protocol, node_port, target_group }
+        Listener {
+            port,
+            protocol,
+            node_port,
+            target_group,
+        }
     };
     Ok(by_port.into_iter().map(listener).collect())
 }
@@ -219,10 +275,20 @@ fn inbound(request: &Request, listeners: &[Listener]) -> BTreeSet<Rule> {
     let mut rules = BTreeSet::new();
     for range in ranges {
         let source = Origin::Range(range);
-        rules.insert(Rule { protocol: Traffic::Icmp, from: 3, to: 4, source: source.clone() });
+        rules.insert(Rule {
+            protocol: Traffic::Icmp,
+            from: 3,
+            to: 4,
+            source: source.clone(),
+        });
         for listener in listeners {
             let port = listener.port.into();
-            let rule = |protocol| Rule { protocol, from: port, to: port, source: source.clone() };
+            let rule = |protocol| Rule {
+                protocol,
+                from: port,
+                to: port,
+                source: source.clone(),
+            };
             rules.extend(traffic(listener.protocol).into_iter().map(rule));
         }
     }
@@ -231,15 +297,32 @@ fn inbound(request: &Request, listeners: &[Listener]) -> BTreeSet<Rule> {
 
 /// The balancer reaches node ports and asks for health; nobody else does.
 fn on_nodes(listeners: &[Listener], check: &Check) -> BTreeSet<Rule> {
-    let rule = |protocol, port: u16| Rule { protocol, from: port.into(), to: port.into(), source: Origin::Balancer };
-    let ports = listeners.iter().flat_map(|it| traffic(it.protocol).into_iter().map(|what| rule(what, it.node_port)));
+    let rule = |protocol, port: u16| Rule {
+        protocol,
+        from: port.into(),
+        to: port.into(),
+        source: Origin::Balancer,
+    };
+    let ports = listeners.iter().flat_map(|it| {
+        traffic(it.protocol)
+            .into_iter()
+            .map(|what| rule(what, it.node_port))
+    });
     ports.chain([rule(Traffic::Tcp, check.port)]).collect()
 }
 
 /// Nodes that are no instances cannot be targets.
 pub fn instances(request: &Request) -> BTreeSet<String> {
-    let id = |id: &str| id.strip_prefix("aws://")?.rsplit('/').next().map(str::to_owned);
-    let ids = request.nodes.iter().filter_map(|node| id(&node.provider_id));
+    let id = |id: &str| {
+        id.strip_prefix("aws://")?
+            .rsplit('/')
+            .next()
+            .map(str::to_owned)
+    };
+    let ids = request
+        .nodes
+        .iter()
+        .filter_map(|node| id(&node.provider_id));
     ids.filter(|id| id.starts_with("i-")).collect()
 }
 

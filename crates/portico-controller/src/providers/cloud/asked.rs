@@ -8,7 +8,15 @@ use crate::providers::{ProviderError, Request};
 pub fn requested_ip(request: &Request) -> Result<Option<IpAddr>, ProviderError> {
     let parse = |text: &String| {
         let message = format!("loadBalancerIP {text:?} is no address");
-        text.parse().map_err(|_| ProviderError::Refused { reason: "InvalidAddress", message })
+        text.parse().map_err(|_| ProviderError::Refused {
+            reason: "InvalidAddress",
+            message,
+        })
     };
-    request.requested_ip.as_ref().filter(|text| !text.is_empty()).map(parse).transpose()
+    request
+        .requested_ip
+        .as_ref()
+        .filter(|text| !text.is_empty())
+        .map(parse)
+        .transpose()
 }

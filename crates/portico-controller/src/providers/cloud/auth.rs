@@ -13,9 +13,13 @@ use tokio::sync::Mutex;
 use super::error::{CallError, Problem};
 
 pub trait Authorize: Send + Sync {
-    fn authorize<'a>(&'a self, request: &'a mut Request<Bytes>) -> BoxFuture<'a, Result<(), CallError>>;
+    fn authorize<'a>(
+        &'a self,
+        request: &'a mut Request<Bytes>,
+    ) -> BoxFuture<'a, Result<(), CallError>>;
 
-    /// The server did not accept what was added. Says whether it is worth trying with something new.
+    /// The server did not accept what was added. Says whether it is worth trying with something
+    /// new.
     fn renew(&self) -> bool {
         false
     }
@@ -25,7 +29,10 @@ pub trait Authorize: Send + Sync {
 pub struct Anonymous;
 
 impl Authorize for Anonymous {
-    fn authorize<'a>(&'a self, _request: &'a mut Request<Bytes>) -> BoxFuture<'a, Result<(), CallError>> {
+    fn authorize<'a>(
+        &'a self,
+        _request: &'a mut Request<Bytes>,
+    ) -> BoxFuture<'a, Result<(), CallError>> {
         Box::pin(async { Ok(()) })
     }
 }
@@ -41,11 +48,19 @@ pub enum Header {
 impl Header {
     pub fn add(&self, token: &SecretString, request: &mut Request<Bytes>) -> Result<(), CallError> {
         let (name, value) = match self {
-            Header::Bearer => (AUTHORIZATION, HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))),
+            Header::Bearer => (
+                AUTHORIZATION,
+                HeaderValue::try_from(format!("Bearer {}", token.expose_secret())),
+            ),
             Header::Named(name) => (name.clone(), HeaderValue::try_from(token.expose_secret())),
         };
         // The error would show the value.
-        let bad = |_| CallError::new("token", Problem::Credentials("the token is no text of one line".to_owned()));
+        let bad = |_| {
+            CallError::new(
+                "token",
+                Problem::Credentials("the token is no text of one line".to_owned()),
+            )
+        };
         let mut value = value.map_err(bad)?;
         value.set_sensitive(true);
         request.headers_mut().insert(name, value);
@@ -60,7 +75,10 @@ pub struct Fixed {
 }
 
 impl Authorize for Fixed {
-    fn authorize<'a>(&'a self, request: &'a mut Request<Bytes>) -> BoxFuture<'a, Result<(), CallError>> {
+    fn authorize<'a>(
+        &'a self,
+        request: &'a mut Request<Bytes>,
+    ) -> BoxFuture<'a, Result<(), CallError>> {
         Box::pin(async { self.header.add(&self.token, request) })
     }
 }
@@ -81,7 +99,8 @@ pub struct Token {
     pub lifetime: Duration,
 }
 
-/// Tokens that end: fetched by the first that needs one while the others wait for it, and again before it ends.
+/// Tokens that end: fetched by the first that needs one while the others wait for it, and again
+/// before it ends.
 pub struct Tokens<S> {
     source: S,
     header: Header,
@@ -90,7 +109,11 @@ pub struct Tokens<S> {
 
 impl<S: TokenSource> Tokens<S> {
     pub fn new(source: S, header: Header) -> Tokens<S> {
-        Tokens { source, header, current: Mutex::new(None) }
+        Tokens {
+            source,
+            header,
+            current: Mutex::new(None),
+        }
     }
 
     async fn token(&self) -> Result<SecretString, CallError> {
@@ -101,7 +124,10 @@ impl<S: TokenSource> Tokens<S> {
             return Ok(secret.clone());
         }
         let token = self.source.fetch().await?;
-        *current = Some((token.secret.clone(), Instant::now() + usable(token.lifetime)));
+        *current = Some((
+            token.secret.clone(),
+            Instant::now() + usable(token.lifetime),
+        ));
         Ok(token.secret)
     }
 }
@@ -112,7 +138,10 @@ fn usable(lifetime: Duration) -> Duration {
 }
 
 impl<S: TokenSource> Authorize for Tokens<S> {
-    fn authorize<'a>(&'a self, request: &'a mut Request<Bytes>) -> BoxFuture<'a, Result<(), CallError>> {
+    fn authorize<'a>(
+        &'a self,
+        request: &'a mut Request<Bytes>,
+    ) -> BoxFuture<'a, Result<(), CallError>> {
         Box::pin(async {
             let token = self.token().await?;
             self.header.add(&token, request)

@@ -13,15 +13,19 @@ use super::error::{CallError, Problem};
 use super::retry::Repeat;
 
 /// What RFC 3986 lets stand.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// A text as it may stand in one part of a path, or in a query.
 pub fn encode(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// A call as it is built up. Calls that read may be repeated; those that write only if the server has surely not acted, unless
-/// [`Call::repeatable`] says that a second time does no harm.
+/// A call as it is built up. Calls that read may be repeated; those that write only if the server
+/// has surely not acted, unless [`Call::repeatable`] says that a second time does no harm.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// For metrics, logs and errors: one of a few names.
@@ -36,9 +40,21 @@ pub struct Call {
 
 impl Call {
     pub fn new(operation: &'static str, method: Method, url: impl Into<String>) -> Call {
-        let repeat = if method.is_safe() { Repeat::Always } else { Repeat::IfRefused };
+        let repeat = if method.is_safe() {
+            Repeat::Always
+        } else {
+            Repeat::IfRefused
+        };
         let (headers, body) = (HeaderMap::new(), Ok(Bytes::new()));
-        Call { operation, repeat, deadline: None, method, url: url.into(), headers, body }
+        Call {
+            operation,
+            repeat,
+            deadline: None,
+            method,
+            url: url.into(),
+            headers,
+            body,
+        }
     }
 
     pub fn get(operation: &'static str, url: impl Into<String>) -> Call {
@@ -76,7 +92,8 @@ impl Call {
     pub fn query(mut self, name: &str, value: &str) -> Call {
         let mark = if self.url.contains('?') { '&' } else { '?' };
         self.url.push(mark);
-        self.url.push_str(&format!("{}={}", encode(name), encode(value)));
+        self.url
+            .push_str(&format!("{}={}", encode(name), encode(value)));
         self
     }
 
@@ -87,23 +104,35 @@ impl Call {
     }
 
     pub fn json(mut self, body: &impl Serialize) -> Call {
-        self.body = serde_json::to_vec(body).map(Bytes::from).map_err(|error| error.to_string());
+        self.body = serde_json::to_vec(body)
+            .map(Bytes::from)
+            .map_err(|error| error.to_string());
         self.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
     }
 
     /// `application/x-www-form-urlencoded`
     pub fn form<'a>(mut self, fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Call {
-        let fields = fields.into_iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
+        let fields = fields
+            .into_iter()
+            .map(|(name, value)| format!("{}={}", encode(name), encode(value)));
         // Forms have always had their own way with spaces, and not every server knows the other.
-        self.body = Ok(Bytes::from(fields.collect::<Vec<_>>().join("&").replace("%20", "+")));
-        self.header(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8"))
+        self.body = Ok(Bytes::from(
+            fields.collect::<Vec<_>>().join("&").replace("%20", "+"),
+        ));
+        self.header(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8"),
+        )
     }
 
     /// What goes over the wire, but for the proof of who asks.
     pub(super) fn request(&self) -> Result<Request<Bytes>, CallError> {
         let failed = |problem: String| CallError::new(self.operation, Problem::Request(problem));
         let body = self.body.clone().map_err(failed)?;
-        let request = Request::builder().method(self.method.clone()).uri(&self.url).body(body);
+        let request = Request::builder()
+            .method(self.method.clone())
+            .uri(&self.url)
+            .body(body);
         let mut request = request.map_err(|error| failed(format!("{error}: {}", self.url)))?;
         *request.headers_mut() = self.headers.clone();
         Ok(request)
@@ -121,7 +150,8 @@ pub struct Reply {
 
 impl Reply {
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, CallError> {
-        serde_json::from_slice(&self.body).map_err(|error| CallError::new(self.operation, Problem::Decode(error)))
+        serde_json::from_slice(&self.body)
+            .map_err(|error| CallError::new(self.operation, Problem::Decode(error)))
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -131,6 +161,12 @@ impl Reply {
 
 /// `Retry-After`, where it is in seconds: clouds do not send dates.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    let seconds = headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
     Some(Duration::from_secs(seconds))
 }

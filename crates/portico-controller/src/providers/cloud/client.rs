@@ -1,4 +1,5 @@
-//! Makes calls: in turn, with proof of who asks, each within its time, again where that is safe, counted.
+//! Makes calls: in turn, with proof of who asks, each within its time, again where that is safe,
+//! counted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -38,7 +39,12 @@ pub struct Pace {
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { deadline: Duration::from_secs(30), retry: Policy::default(), rate: 20.0, burst: 100 }
+        Pace {
+            deadline: Duration::from_secs(30),
+            retry: Policy::default(),
+            rate: 20.0,
+            burst: 100,
+        }
     }
 }
 
@@ -61,7 +67,11 @@ pub struct Client {
 impl Client {
     pub fn new(setup: Setup) -> Client {
         let turns = Mutex::new(TokenBucket::new(setup.pace.rate, setup.pace.burst));
-        Client { setup, turns, budget: Mutex::default() }
+        Client {
+            setup,
+            turns,
+            budget: Mutex::default(),
+        }
     }
 
     /// An answer other than 2xx is a [`StatusError`].
@@ -83,7 +93,13 @@ impl Client {
             }
             tries += 1;
             let policy = &self.setup.pace.retry;
-            let wait = policy.wait(call.repeat, error.failure(), tries, began.elapsed(), fastrand::f64());
+            let wait = policy.wait(
+                call.repeat,
+                error.failure(),
+                tries,
+                began.elapsed(),
+                fastrand::f64(),
+            );
             match wait {
                 Some(wait) if lock(&self.budget).take() => {
                     debug!(operation = call.operation, ?wait, %error, "again");
@@ -99,35 +115,62 @@ impl Client {
         pause(turn).await;
         let mut request = call.request()?;
         self.setup.authorize.authorize(&mut request).await?;
-        let (began, deadline) = (Instant::now(), call.deadline.unwrap_or(self.setup.pace.deadline));
+        let (began, deadline) = (
+            Instant::now(),
+            call.deadline.unwrap_or(self.setup.pace.deadline),
+        );
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let answer = tokio::time::timeout(deadline, self.setup.transport.send(request)).await;
         let answer = answer.unwrap_or(Err(TransportError::Timeout(deadline)));
         let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
-        self.setup.metrics.called(self.setup.provider, call.operation, code, began.elapsed());
+        self.setup
+            .metrics
+            .called(self.setup.provider, call.operation, code, began.elapsed());
         debug!(operation = call.operation, %method, path, code, took = ?began.elapsed(), "asked");
-        self.read(call.operation, answer.map_err(|error| CallError::new(call.operation, error))?)
+        self.read(
+            call.operation,
+            answer.map_err(|error| CallError::new(call.operation, error))?,
+        )
     }
 
     fn read(&self, operation: &'static str, answer: Response<Bytes>) -> Result<Reply, CallError> {
         let (head, body) = answer.into_parts();
         if head.status.is_success() {
-            return Ok(Reply { operation, status: head.status, headers: head.headers, body });
+            return Ok(Reply {
+                operation,
+                status: head.status,
+                headers: head.headers,
+                body,
+            });
         }
-        let (code, message) =
-            (self.setup.dialect.read)(&body).unwrap_or_else(|| (String::new(), text(&body, head.status)));
-        let throttled =
-            head.status == StatusCode::TOO_MANY_REQUESTS || (self.setup.dialect.is_throttled)(head.status, &code);
+        let (code, message) = (self.setup.dialect.read)(&body)
+            .unwrap_or_else(|| (String::new(), text(&body, head.status)));
+        let throttled = head.status == StatusCode::TOO_MANY_REQUESTS
+            || (self.setup.dialect.is_throttled)(head.status, &code);
         let retry_after = retry_after(&head.headers);
-        let error = StatusError { status: head.status, code, message, retry_after, throttled };
+        let error = StatusError {
+            status: head.status,
+            code,
+            message,
+            retry_after,
+            throttled,
+        };
         Err(CallError::new(operation, Problem::Status(error)))
     }
 }
 
 /// What stands in an answer that the vendor's API did not write.
 fn text(body: &[u8], status: StatusCode) -> String {
-    let text: String = String::from_utf8_lossy(body).trim().chars().take(300).collect();
-    if text.is_empty() { status.canonical_reason().unwrap_or("refused").to_owned() } else { text }
+    let text: String = String::from_utf8_lossy(body)
+        .trim()
+        .chars()
+        .take(300)
+        .collect();
+    if text.is_empty() {
+        status.canonical_reason().unwrap_or("refused").to_owned()
+    } else {
+        text
+    }
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -8,7 +8,8 @@ use super::retry::Failure;
 use super::transport::TransportError;
 use crate::providers::ProviderError;
 
-/// A cloud that throttles for longer than the tries of a call is asked again after this, or after what it says itself.
+/// A cloud that throttles for longer than the tries of a call is asked again after this, or after
+/// what it says itself.
 const CALM: Duration = Duration::from_secs(15);
 
 /// A call that was not answered well.
@@ -51,7 +52,10 @@ pub struct StatusError {
 
 impl CallError {
     pub fn new(operation: &'static str, problem: impl Into<Problem>) -> CallError {
-        CallError { operation, problem: problem.into() }
+        CallError {
+            operation,
+            problem: problem.into(),
+        }
     }
 
     /// What the server said, if it said anything.
@@ -63,7 +67,8 @@ impl CallError {
     }
 
     pub fn is(&self, status: u16) -> bool {
-        self.status().is_some_and(|error| error.status.as_u16() == status)
+        self.status()
+            .is_some_and(|error| error.status.as_u16() == status)
     }
 
     /// By the vendor's word.
@@ -83,7 +88,9 @@ impl CallError {
     pub(super) fn failure(&self) -> Failure {
         match &self.problem {
             Problem::Transport(TransportError::Connect(_)) => Failure::Refused(None),
-            Problem::Transport(TransportError::Lost(_) | TransportError::Timeout(_)) => Failure::Unknown,
+            Problem::Transport(TransportError::Lost(_) | TransportError::Timeout(_)) => {
+                Failure::Unknown
+            }
             Problem::Status(error) if error.throttled => Failure::Refused(error.retry_after),
             Problem::Status(error) if error.status.is_server_error() => match error.retry_after {
                 Some(after) => Failure::Refused(Some(after)),
@@ -100,7 +107,10 @@ impl From<CallError> for ProviderError {
         match error.status() {
             Some(status) if status.throttled => {
                 let after = status.retry_after.unwrap_or(CALM);
-                ProviderError::RetryAfter { after, reason: format!("the cloud wants fewer requests: {error}") }
+                ProviderError::RetryAfter {
+                    after,
+                    reason: format!("the cloud wants fewer requests: {error}"),
+                }
             }
             _ => ProviderError::Failed(error.to_string()),
         }

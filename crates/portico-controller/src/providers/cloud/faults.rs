@@ -1,4 +1,5 @@
-//! For tests and benchmarks: a transport that notes each request in a [`FaultPlan`], and does to it what the plan says.
+//! For tests and benchmarks: a transport that notes each request in a [`FaultPlan`], and does to it
+//! what the plan says.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +26,13 @@ impl Faulty {
 
 impl Transport for Faulty {
     fn send(&self, request: Request<Bytes>) -> Sent<'_> {
-        let fault = self.plan.next(&format!("{} {}", request.method(), request.uri().path()));
+        let fault = self
+            .plan
+            .next(&format!("{} {}", request.method(), request.uri().path()));
         Box::pin(async move {
-            let Some(fault) = fault else { return self.inner.send(request).await };
+            let Some(fault) = fault else {
+                return self.inner.send(request).await;
+            };
             if fault.arrives() {
                 self.inner.send(request).await?;
             }
@@ -49,9 +54,26 @@ fn answer(code: u16) -> Response<Bytes> {
     answer
 }
 
-/// A pace for clouds in memory: the same tries and looks as with the real ones, without the waits between.
+/// A pace for clouds in memory: the same tries and looks as with the real ones, without the waits
+/// between.
 pub fn no_waits() -> (Pace, Poll) {
     let (pace, poll, soon) = (Pace::default(), Poll::default(), Duration::ZERO);
-    let retry = Policy { first: soon, last: soon, ..pace.retry };
-    (Pace { retry, rate: 1e6, burst: 1_000_000, ..pace }, Poll { first: soon, last: soon, ..poll })
+    let retry = Policy {
+        first: soon,
+        last: soon,
+        ..pace.retry
+    };
+    (
+        Pace {
+            retry,
+            rate: 1e6,
+            burst: 1_000_000,
+            ..pace
+        },
+        Poll {
+            first: soon,
+            last: soon,
+            ..poll
+        },
+    )
 }

@@ -1,4 +1,5 @@
-//! Requests over TCP and TLS: HTTP/1.1 on connections that are kept, the system's roots or a file's, and a bound on answers.
+//! Requests over TCP and TLS: HTTP/1.1 on connections that are kept, the system's roots or a
+//! file's, and a bound on answers.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -66,58 +67,85 @@ impl Http {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT));
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(if options.close { 0 } else { usize::MAX })
             .build(connector);
-        Ok(Http { client, close: options.close, most_bytes: MOST_BYTES })
+        Ok(Http {
+            client,
+            close: options.close,
+            most_bytes: MOST_BYTES,
+        })
     }
 }
 
 impl Transport for Http {
     fn send(&self, mut request: Request<Bytes>) -> Sent<'_> {
         let headers = request.headers_mut();
-        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+        headers
+            .entry(USER_AGENT)
+            .or_insert(HeaderValue::from_static(AGENT));
         if self.close {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Box::pin(async move {
-            let answer =
-                self.client.request(request.map(Full::new)).await.map_err(|error| match error.is_connect() {
+            let answer = self
+                .client
+                .request(request.map(Full::new))
+                .await
+                .map_err(|error| match error.is_connect() {
                     true => TransportError::Connect(chain(&error)),
                     false => TransportError::Lost(chain(&error)),
                 })?;
             let (head, body) = answer.into_parts();
-            let body = Limited::new(body, self.most_bytes).collect().await.map_err(|error| {
-                match error.is::<LengthLimitError>() {
+            let body = Limited::new(body, self.most_bytes)
+                .collect()
+                .await
+                .map_err(|error| match error.is::<LengthLimitError>() {
                     true => TransportError::TooLong(self.most_bytes),
                     false => TransportError::Lost(chain(&*error)),
-                }
-            })?;
+                })?;
             Ok(Response::from_parts(head, body.to_bytes()))
         })
     }
 }
 
 fn roots_of(path: &Path) -> Result<RootCertStore, HttpError> {
-    let failed = |message: String| HttpError::Roots { path: path.to_owned(), message };
+    let failed = |message: String| HttpError::Roots {
+        path: path.to_owned(),
+        message,
+    };
     let mut roots = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| failed(error.to_string()))?;
+    let certificates =
+        CertificateDer::pem_file_iter(path).map_err(|error| failed(error.to_string()))?;
     for certificate in certificates {
         let certificate = certificate.map_err(|error| failed(error.to_string()))?;
-        roots.add(certificate).map_err(|error| failed(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| failed(error.to_string()))?;
     }
-    if roots.is_empty() { Err(failed("there are none".to_owned())) } else { Ok(roots) }
+    if roots.is_empty() {
+        Err(failed("there are none".to_owned()))
+    } else {
+        Ok(roots)
+    }
 }
 
 fn system_roots() -> Result<RootCertStore, HttpError> {
     let mut roots = RootCertStore::empty();
     // One that cannot be read or parsed is not trusted, and the others still are.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() { Err(HttpError::NoRoots) } else { Ok(roots) }
+    if roots.is_empty() {
+        Err(HttpError::NoRoots)
+    } else {
+        Ok(roots)
+    }
 }
 
 /// An error with its causes: hyper's own text says only what it was doing.

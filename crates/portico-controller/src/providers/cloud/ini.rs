@@ -1,5 +1,6 @@
-//! Configuration files as the cloud controllers of Kubernetes read them: sections with keys, a key several times for several
-//! values, names without regard to case. Whoever reads one asks for the keys it knows; those that nobody asked for are named.
+//! Configuration files as the cloud controllers of Kubernetes read them: sections with keys, a key
+//! several times for several values, names without regard to case. Whoever reads one asks for the
+//! keys it knows; those that nobody asked for are named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,12 @@ pub enum IniError {
     #[error("line {line}: neither a [section] nor a key = value: {text:?}")]
     Line { line: usize, text: String },
     #[error("[{section}] {key} = {value:?}: {problem}")]
-    Value { section: String, key: String, value: String, problem: String },
+    Value {
+        section: String,
+        key: String,
+        value: String,
+        problem: String,
+    },
     #[error("not known: {0} (known in [{1}]: {2})")]
     Unknown(String, String, String),
 }
@@ -33,7 +39,10 @@ impl Ini {
             if line.is_empty() || line.starts_with([';', '#']) {
                 continue;
             }
-            if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            if let Some(name) = line
+                .strip_prefix('[')
+                .and_then(|line| line.strip_suffix(']'))
+            {
                 section = section_name(name);
                 ini.section_mut(&section);
                 continue;
@@ -42,21 +51,34 @@ impl Ini {
             let (key, value) = line.split_once('=').unwrap_or((line, "true"));
             let key = key.trim().to_lowercase();
             if key.is_empty() || key.contains(char::is_whitespace) {
-                return Err(IniError::Line { line: number + 1, text: line.to_owned() });
+                return Err(IniError::Line {
+                    line: number + 1,
+                    text: line.to_owned(),
+                });
             }
-            ini.section_mut(&section).values.entry(key).or_default().push(unquote(value));
+            ini.section_mut(&section)
+                .values
+                .entry(key)
+                .or_default()
+                .push(unquote(value));
         }
         Ok(ini)
     }
 
     fn section_mut(&mut self, name: &str) -> &mut Section {
-        let new = || Section { name: name.to_owned(), values: BTreeMap::new() };
+        let new = || Section {
+            name: name.to_owned(),
+            values: BTreeMap::new(),
+        };
         self.sections.entry(name.to_owned()).or_insert_with(new)
     }
 
     /// One that is not there is empty. `name` in lower case.
     pub fn section(&self, name: &str) -> Section {
-        self.sections.get(name).cloned().unwrap_or_else(|| Section { name: name.to_owned(), values: BTreeMap::new() })
+        self.sections.get(name).cloned().unwrap_or_else(|| Section {
+            name: name.to_owned(),
+            values: BTreeMap::new(),
+        })
     }
 
     pub fn section_names(&self) -> impl Iterator<Item = &str> {
@@ -67,13 +89,26 @@ impl Ini {
 impl Section {
     /// All values of a key, also those of one line with commas between.
     pub fn all(&self, key: &str) -> Vec<String> {
-        let values = self.values.get(key).into_iter().flatten().flat_map(|value| value.split(','));
-        values.map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned).collect()
+        let values = self
+            .values
+            .get(key)
+            .into_iter()
+            .flatten()
+            .flat_map(|value| value.split(','));
+        values
+            .map(str::trim)
+            .filter(|value| !value.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The last value of a key, if it is not empty.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let value = self.values.get(key).and_then(|values| values.last()).map(String::as_str);
+        let value = self
+            .values
+            .get(key)
+            .and_then(|values| values.last())
+            .map(String::as_str);
         value.filter(|value| !value.is_empty())
     }
 
@@ -87,7 +122,11 @@ impl Section {
     }
 
     pub fn number<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>, IniError> {
-        let parse = |value: &str| value.parse().map_err(|_| self.wrong(key, "is not a number that fits"));
+        let parse = |value: &str| {
+            value
+                .parse()
+                .map_err(|_| self.wrong(key, "is not a number that fits"))
+        };
         self.get(key).map(parse).transpose()
     }
 
@@ -104,12 +143,21 @@ impl Section {
     /// A key that is not known is a mistake of spelling.
     pub fn only(&self, known: &[&str]) -> Result<(), IniError> {
         let known: BTreeSet<&str> = known.iter().copied().collect();
-        let unknown: Vec<&str> = self.values.keys().map(String::as_str).filter(|key| !known.contains(key)).collect();
+        let unknown: Vec<&str> = self
+            .values
+            .keys()
+            .map(String::as_str)
+            .filter(|key| !known.contains(key))
+            .collect();
         if unknown.is_empty() {
             return Ok(());
         }
         let known: Vec<&str> = known.into_iter().collect();
-        Err(IniError::Unknown(unknown.join(", "), self.name.clone(), known.join(", ")))
+        Err(IniError::Unknown(
+            unknown.join(", "),
+            self.name.clone(),
+            known.join(", "),
+        ))
     }
 }
 
@@ -128,7 +176,10 @@ fn unquote(text: &str) -> String {
     {
         return value.to_owned();
     }
-    let comment = text.find(" ;").or_else(|| text.find(" #")).unwrap_or(text.len());
+    let comment = text
+        .find(" ;")
+        .or_else(|| text.find(" #"))
+        .unwrap_or(text.len());
     text[..comment].trim().to_owned()
 }
 
@@ -146,10 +197,24 @@ mod tests {
         assert_eq!(global.get("project-id"), Some("shop"));
         assert_eq!(global.all("node-tags"), ["a", "b", "c"]);
         assert_eq!(global.bool("multizone"), Ok(Some(true)));
-        assert_eq!((global.get("secret"), global.get("empty"), global.get("absent")), (Some("x ; y"), None, None));
-        assert_eq!(ini.section("loadbalancerclass \"Fast\"").number("floating-network-id"), Ok(Some(1)));
+        assert_eq!(
+            (
+                global.get("secret"),
+                global.get("empty"),
+                global.get("absent")
+            ),
+            (Some("x ; y"), None, None)
+        );
+        assert_eq!(
+            ini.section("loadbalancerclass \"Fast\"")
+                .number("floating-network-id"),
+            Ok(Some(1))
+        );
         assert_eq!(ini.section("absent").get("x"), None);
-        assert_eq!(ini.section_names().collect::<Vec<_>>(), ["global", "loadbalancerclass \"Fast\""]);
+        assert_eq!(
+            ini.section_names().collect::<Vec<_>>(),
+            ["global", "loadbalancerclass \"Fast\""]
+        );
     }
 
     #[test]
@@ -160,9 +225,14 @@ mod tests {
             Ini::parse(text).unwrap_err().to_string(),
             "line 2: neither a [section] nor a key = value: \"not a key\""
         );
-        let global = Ini::parse("[global]\nprojct-id = a\nflag = maybe").unwrap().section("global");
+        let global = Ini::parse("[global]\nprojct-id = a\nflag = maybe")
+            .unwrap()
+            .section("global");
         let unknown = error(global.only(&["project-id", "flag"]));
-        assert_eq!(unknown, "not known: projct-id (known in [global]: flag, project-id)");
+        assert_eq!(
+            unknown,
+            "not known: projct-id (known in [global]: flag, project-id)"
+        );
         let value = error(global.bool("flag").map(drop));
         assert_eq!(value, "[global] flag = \"maybe\": is not true or false");
     }

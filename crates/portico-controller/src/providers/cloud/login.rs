@@ -14,7 +14,8 @@ pub trait LogIn: Send + Sync {
     fn log_in(&self) -> BoxFuture<'_, Result<(Token, Self::Place), CallError>>;
 }
 
-/// Logs in when a token or the place is first asked for, and keeps both. Clones share what they know: one is a [`TokenSource`].
+/// Logs in when a token or the place is first asked for, and keeps both. Clones share what they
+/// know: one is a [`TokenSource`].
 pub struct Login<L: LogIn>(Arc<Inner<L>>);
 
 struct Inner<L: LogIn> {
@@ -30,7 +31,13 @@ struct Known<P> {
 
 impl<L: LogIn> Login<L> {
     pub fn new(log_in: L) -> Login<L> {
-        Login(Arc::new(Inner { log_in, known: Mutex::new(Known { place: None, token: None }) }))
+        Login(Arc::new(Inner {
+            log_in,
+            known: Mutex::new(Known {
+                place: None,
+                token: None,
+            }),
+        }))
     }
 
     pub async fn place(&self) -> Result<L::Place, CallError> {
@@ -38,7 +45,10 @@ impl<L: LogIn> Login<L> {
             return Ok(place.clone());
         }
         let (token, place) = self.0.log_in.log_in().await?;
-        *self.known() = Known { place: Some(place.clone()), token: Some(token) };
+        *self.known() = Known {
+            place: Some(place.clone()),
+            token: Some(token),
+        };
         Ok(place)
     }
 

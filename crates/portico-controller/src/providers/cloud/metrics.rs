@@ -33,7 +33,10 @@ pub struct CallMetrics {
 impl Default for CallMetrics {
     fn default() -> CallMetrics {
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.01, 2.0, 12));
-        CallMetrics { calls: Family::default(), took: Family::new_with_constructor(histogram) }
+        CallMetrics {
+            calls: Family::default(),
+            took: Family::new_with_constructor(histogram),
+        }
     }
 }
 
@@ -45,8 +48,25 @@ impl CallMetrics {
         registry.show("portico_cloud_request_seconds", took, self.took.clone());
     }
 
-    pub(super) fn called(&self, provider: &'static str, operation: &'static str, code: u16, took: Duration) {
-        self.calls.get_or_create(&Answered { provider, operation, code }).inc();
-        self.took.get_or_create(&Operation { provider, operation }).observe(took.as_secs_f64());
+    pub(super) fn called(
+        &self,
+        provider: &'static str,
+        operation: &'static str,
+        code: u16,
+        took: Duration,
+    ) {
+        self.calls
+            .get_or_create(&Answered {
+                provider,
+                operation,
+                code,
+            })
+            .inc();
+        self.took
+            .get_or_create(&Operation {
+                provider,
+                operation,
+            })
+            .observe(took.as_secs_f64());
     }
 }

@@ -26,5 +26,8 @@ where
             None => return Ok(items),
         }
     }
-    Err(CallError::new("list", Problem::Request(format!("the list has no end after {MOST} pages"))))
+    Err(CallError::new(
+        "list",
+        Problem::Request(format!("the list has no end after {MOST} pages")),
+    ))
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Fills with `rate` tokens a second up to `burst`. Whoever takes one that is not there yet is told how long to wait for it: turns
-/// are given in the order in which they are asked for.
+/// Fills with `rate` tokens a second up to `burst`. Whoever takes one that is not there yet is told
+/// how long to wait for it: turns are given in the order in which they are asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     interval: Duration,
@@ -15,7 +15,11 @@ pub struct TokenBucket {
 impl TokenBucket {
     pub fn new(rate: f64, burst: u32) -> TokenBucket {
         let interval = Duration::from_secs_f64(1.0 / rate);
-        TokenBucket { interval, burst: interval * burst, empty: None }
+        TokenBucket {
+            interval,
+            burst: interval * burst,
+            empty: None,
+        }
     }
 
     pub fn take(&mut self, now: Instant) -> Duration {
@@ -36,8 +40,14 @@ mod tests {
         let waits: Vec<u128> = (0..6).map(|_| bucket.take(start).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
         // The turns that were given out are over then, and one token is left.
-        assert_eq!(bucket.take(start + Duration::from_millis(400)), Duration::ZERO);
-        assert_eq!(bucket.take(start + Duration::from_millis(400)).as_millis(), 100);
+        assert_eq!(
+            bucket.take(start + Duration::from_millis(400)),
+            Duration::ZERO
+        );
+        assert_eq!(
+            bucket.take(start + Duration::from_millis(400)).as_millis(),
+            100
+        );
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! What a provider saw or made last, for each Service, so that a change costs the calls that change something and no others
-//! (design/0018).
+//! What a provider saw or made last, for each Service, so that a change costs the calls that change
+//! something and no others (design/0018).
 //!
-//! Memory is a short cut and nothing else: all of it could be read again. It is kept only after a success, is taken out while a call
-//! uses it (one that fails or is dropped half-way leaves nothing), and is empty after a start. A call that fails from memory is
-//! made once more from a full look before anybody hears of it.
+//! Memory is a short cut and nothing else: all of it could be read again. It is kept only after a
+//! success, is taken out while a call uses it (one that fails or is dropped half-way leaves
+//! nothing), and is empty after a start. A call that fails from memory is made once more from a
+//! full look before anybody hears of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,8 +16,8 @@ use crate::providers::ProviderError;
 /// What a call goes out from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Basis<T> {
-    /// This program has not dealt with the Service yet. Another may have: a Service with an address, or a name that is taken,
-    /// means a look.
+    /// This program has not dealt with the Service yet. Another may have: a Service with an
+    /// address, or a name that is taken, means a look.
     New,
     /// What the last call left.
     Last(T),
@@ -24,7 +25,8 @@ pub enum Basis<T> {
     Look,
 }
 
-/// By a key that no other Service has or had ([`Request::balancer_name`](crate::providers::Request)).
+/// By a key that no other Service has or had
+/// ([`Request::balancer_name`](crate::providers::Request)).
 #[derive(Debug)]
 pub struct Remembered<T> {
     /// `None` where the last call failed, or is under way.
@@ -33,13 +35,19 @@ pub struct Remembered<T> {
 
 impl<T> Default for Remembered<T> {
     fn default() -> Remembered<T> {
-        Remembered { services: Mutex::default() }
+        Remembered {
+            services: Mutex::default(),
+        }
     }
 }
 
 impl<T> Remembered<T> {
     /// Make a load balancer, or change it: `work` gives what there is afterwards, and its answer.
-    pub async fn make<R, F>(&self, key: &str, work: impl Fn(Basis<T>) -> F) -> Result<R, ProviderError>
+    pub async fn make<R, F>(
+        &self,
+        key: &str,
+        work: impl Fn(Basis<T>) -> F,
+    ) -> Result<R, ProviderError>
     where
         F: Future<Output = Result<(T, R), ProviderError>>,
     {
@@ -49,7 +57,11 @@ impl<T> Remembered<T> {
     }
 
     /// Delete everything of a Service, and what is known of it.
-    pub async fn delete<F>(&self, key: &str, work: impl Fn(Basis<T>) -> F) -> Result<(), ProviderError>
+    pub async fn delete<F>(
+        &self,
+        key: &str,
+        work: impl Fn(Basis<T>) -> F,
+    ) -> Result<(), ProviderError>
     where
         F: Future<Output = Result<(), ProviderError>>,
     {
@@ -89,7 +101,11 @@ impl<T> Remembered<T> {
         self.services().is_empty()
     }
 
-    async fn attempt<R, F>(&self, key: &str, work: impl Fn(Basis<T>) -> F) -> Result<R, ProviderError>
+    async fn attempt<R, F>(
+        &self,
+        key: &str,
+        work: impl Fn(Basis<T>) -> F,
+    ) -> Result<R, ProviderError>
     where
         F: Future<Output = Result<R, ProviderError>>,
     {

@@ -1,4 +1,5 @@
-//! When a call that failed is made again, and after which wait. Pure: time and chance are arguments.
+//! When a call that failed is made again, and after which wait. Pure: time and chance are
+//! arguments.
 
 use std::time::Duration;
 
@@ -35,27 +36,42 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Policy {
         let second = Duration::from_secs(1);
-        Policy { first: second / 2, last: 10 * second, tries: 5, within: 30 * second }
+        Policy {
+            first: second / 2,
+            last: 10 * second,
+            tries: 5,
+            within: 30 * second,
+        }
     }
 }
 
 impl Policy {
-    /// How long to wait for the next try; `None`: give up. `random` is between 0 and 1 (full jitter: those that failed together
-    /// do not come back together).
-    pub fn wait(&self, repeat: Repeat, failure: Failure, tries: u32, spent: Duration, random: f64) -> Option<Duration> {
+    /// How long to wait for the next try; `None`: give up. `random` is between 0 and 1 (full
+    /// jitter: those that failed together do not come back together).
+    pub fn wait(
+        &self,
+        repeat: Repeat,
+        failure: Failure,
+        tries: u32,
+        spent: Duration,
+        random: f64,
+    ) -> Option<Duration> {
         let asked = match (failure, repeat) {
             (Failure::Refused(after), _) => after.unwrap_or_default(),
             (Failure::Unknown, Repeat::Always) => Duration::ZERO,
             (Failure::Unknown, Repeat::IfRefused) | (Failure::Final, _) => return None,
         };
-        let doubled = self.first.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(self.last);
+        let doubled = self
+            .first
+            .saturating_mul(1 << tries.saturating_sub(1).min(16))
+            .min(self.last);
         let wait = asked + doubled.mul_f64(random.clamp(0.0, 1.0));
         (tries < self.tries && spent + wait <= self.within).then_some(wait)
     }
 }
 
-/// What all calls of a client may repeat together: a tenth of what succeeds, so that a cloud in trouble does not get several
-/// times the requests that it gets at other times.
+/// What all calls of a client may repeat together: a tenth of what succeeds, so that a cloud in
+/// trouble does not get several times the requests that it gets at other times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     repeats: f64,
@@ -81,7 +97,9 @@ impl Budget {
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { repeats: Budget::MOST }
+        Budget {
+            repeats: Budget::MOST,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The seam between what a provider says and the wire. The real one is `http`; any function from request to response is one
-//! too, which is how clouds in memory are asked; `faults` wraps one.
+//! The seam between what a provider says and the wire. The real one is `http`; any function from
+//! request to response is one too, which is how clouds in memory are asked; `faults` wraps one.
 
 use std::time::Duration;
 

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use super::error::CallError;
 use crate::providers::ProviderError;
 
-/// How often something is looked at, at first and later, and for how long before the Service is put aside.
+/// How often something is looked at, at first and later, and for how long before the Service is put
+/// aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
     pub first: Duration,
@@ -18,7 +19,11 @@ pub struct Poll {
 impl Default for Poll {
     fn default() -> Poll {
         let second = Duration::from_secs(1);
-        Poll { first: second / 2, last: 5 * second, within: 60 * second }
+        Poll {
+            first: second / 2,
+            last: 5 * second,
+            within: 60 * second,
+        }
     }
 }
 
@@ -80,7 +85,10 @@ where
             Progress::Pending(reason) => reason,
         };
         if began.elapsed() + wait > poll.within {
-            return Err(WaitError::Slow { after: poll.last, reason });
+            return Err(WaitError::Slow {
+                after: poll.last,
+                reason,
+            });
         }
         pause(wait).await;
         wait = (wait * 2).min(poll.last);

@@ -13,22 +13,49 @@ fn the_page_is_what_the_code_says() {
     let page = fs::read_to_string(path).unwrap_or_default();
     assert!(
         page == text,
-        "docs/providers.md is old: PORTICO_WRITE_DOCS=1 cargo test -p portico-controller --lib description"
+        "docs/providers.md is old: PORTICO_WRITE_DOCS=1 cargo test -p portico-controller --lib \
+         description"
     );
 }
 
 #[test]
 fn descriptions_fit_into_a_table() {
     for it in DESCRIPTIONS {
-        let cells = [it.balancers, it.protocols, it.families, it.local, it.source_ranges, it.affinity, it.status];
+        let cells = [
+            it.balancers,
+            it.protocols,
+            it.families,
+            it.local,
+            it.source_ranges,
+            it.affinity,
+            it.status,
+        ];
         for cell in cells {
-            assert!(!cell.is_empty() && cell.len() < 80 && !cell.contains(['|', '\n']), "{}: {cell:?}", it.name);
+            assert!(
+                !cell.is_empty() && cell.len() < 80 && !cell.contains(['|', '\n']),
+                "{}: {cell:?}",
+                it.name
+            );
         }
-        let sentences = it.annotations.iter().map(|(_, meaning)| *meaning).chain(it.limits.iter().copied());
+        let sentences = it
+            .annotations
+            .iter()
+            .map(|(_, meaning)| *meaning)
+            .chain(it.limits.iter().copied());
         for sentence in sentences.chain([it.summary]) {
-            assert!(sentence.ends_with('.') && !sentence.contains(['|', '\n']), "{}: {sentence:?}", it.name);
+            assert!(
+                sentence.ends_with('.') && !sentence.contains(['|', '\n']),
+                "{}: {sentence:?}",
+                it.name
+            );
         }
-        let page = |page| fs::exists(format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        assert!(it.page.is_none_or(page), "{}: there is no docs/{:?}", it.name, it.page);
+        let page =
+            |page| fs::exists(format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        assert!(
+            it.page.is_none_or(page),
+            "{}: there is no docs/{:?}",
+            it.name,
+            it.page
+        );
     }
 }

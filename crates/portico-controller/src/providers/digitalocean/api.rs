@@ -7,7 +7,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::providers::cloud::{Call, CallError, Client, Dialect, Page, Problem, all_pages, encode, found};
+use crate::providers::cloud::{
+    Call, CallError, Client, Dialect, Page, Problem, all_pages, encode, found,
+};
 
 pub const URL: &str = "https://api.digitalocean.com";
 /// The most that a page has.
@@ -16,7 +18,10 @@ const PER_PAGE: &str = "200";
 pub const DIALECT: Dialect = Dialect {
     read: |body| {
         let said: Value = serde_json::from_slice(body).ok()?;
-        Some((said["id"].as_str()?.to_owned(), said["message"].as_str()?.to_owned()))
+        Some((
+            said["id"].as_str()?.to_owned(),
+            said["message"].as_str()?.to_owned(),
+        ))
     },
     is_throttled: |_, _| false,
 };
@@ -59,7 +64,8 @@ impl fmt::Display for LoadBalancer {
     }
 }
 
-/// All that a write says. What is `None` is not ours to say: the vendor chooses, and what it chose stays.
+/// All that a write says. What is `None` is not ours to say: the vendor chooses, and what it chose
+/// stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     pub name: String,
@@ -103,7 +109,11 @@ pub struct Rule {
     pub entry_port: u16,
     pub target_protocol: String,
     pub target_port: u16,
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub certificate_id: String,
     #[serde(default)]
     pub tls_passthrough: bool,
@@ -120,8 +130,8 @@ pub struct HealthCheck {
     pub response_timeout_seconds: u32,
     pub unhealthy_threshold: u32,
     pub healthy_threshold: u32,
-    /// Whether checks begin with a PROXY header where traffic does. Not in the vendor's description, so it is sent only where it
-    /// makes a difference.
+    /// Whether checks begin with a PROXY header where traffic does. Not in the vendor's
+    /// description, so it is sent only where it makes a difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<bool>,
 }
@@ -147,7 +157,11 @@ pub struct StickySessions {
 
 impl Default for StickySessions {
     fn default() -> StickySessions {
-        StickySessions { kind: none(), cookie_name: None, cookie_ttl_seconds: None }
+        StickySessions {
+            kind: none(),
+            cookie_name: None,
+            cookie_ttl_seconds: None,
+        }
     }
 }
 
@@ -156,7 +170,9 @@ fn none() -> String {
 }
 
 /// What is null is as if it were not there.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
@@ -182,30 +198,49 @@ pub struct Api {
 
 impl Api {
     /// All of the account, the oldest first. Others' may be of kinds that are not known here.
-    pub async fn balancers(&self, is_ours: impl Fn(&str) -> bool) -> Result<Vec<LoadBalancer>, CallError> {
+    pub async fn balancers(
+        &self,
+        is_ours: impl Fn(&str) -> bool,
+    ) -> Result<Vec<LoadBalancer>, CallError> {
         let all: Vec<Value> = self.list("load_balancers.list", "load_balancers").await?;
-        let ours = all.into_iter().filter(|balancer| balancer["name"].as_str().is_some_and(&is_ours));
-        let mut ours =
-            ours.map(|value| decode("load_balancers.list", value)).collect::<Result<Vec<LoadBalancer>, _>>()?;
+        let ours = all
+            .into_iter()
+            .filter(|balancer| balancer["name"].as_str().is_some_and(&is_ours));
+        let mut ours = ours
+            .map(|value| decode("load_balancers.list", value))
+            .collect::<Result<Vec<LoadBalancer>, _>>()?;
         ours.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
         Ok(ours)
     }
 
     pub async fn balancer(&self, id: &str) -> Result<Option<LoadBalancer>, CallError> {
-        let reply = self.client.send(Call::get("load_balancers.get", self.at(id))).await;
-        found(reply)?.map(|reply| one("load_balancers.get", reply.json()?)).transpose()
+        let reply = self
+            .client
+            .send(Call::get("load_balancers.get", self.at(id)))
+            .await;
+        found(reply)?
+            .map(|reply| one("load_balancers.get", reply.json()?))
+            .transpose()
     }
 
     pub async fn create(&self, spec: &Spec) -> Result<LoadBalancer, CallError> {
-        let call = Call::post("load_balancers.create", format!("{}/v2/load_balancers", self.url));
+        let call = Call::post(
+            "load_balancers.create",
+            format!("{}/v2/load_balancers", self.url),
+        );
         let reply = self.client.send(call.json(&self.body(spec))).await?;
         one("load_balancers.create", reply.json()?)
     }
 
     /// Everything becomes what is said, whatever it was.
     pub async fn replace(&self, id: &str, spec: &Spec) -> Result<LoadBalancer, CallError> {
-        let call = Call::put("load_balancers.update", self.at(id)).json(&self.body(spec)).repeatable();
-        one("load_balancers.update", self.client.send(call).await?.json()?)
+        let call = Call::put("load_balancers.update", self.at(id))
+            .json(&self.body(spec))
+            .repeatable();
+        one(
+            "load_balancers.update",
+            self.client.send(call).await?.json()?,
+        )
     }
 
     /// What is not there is gone.
@@ -217,7 +252,10 @@ impl Api {
     /// The id of the certificate with a name, which is another after each renewal.
     pub async fn certificate(&self, name: &str) -> Result<Option<String>, CallError> {
         let all: Vec<Certificate> = self.list("certificates.list", "certificates").await?;
-        Ok(all.into_iter().find(|certificate| certificate.name == name).map(|certificate| certificate.id))
+        Ok(all
+            .into_iter()
+            .find(|certificate| certificate.name == name)
+            .map(|certificate| certificate.id))
     }
 
     async fn list<T: DeserializeOwned>(
@@ -228,18 +266,28 @@ impl Api {
         all_pages(|page: Option<u32>| {
             let number = page.unwrap_or(1);
             let call = Call::get(operation, format!("{}/v2/{name}", self.url));
-            let call = call.query("page", &number.to_string()).query("per_page", PER_PAGE);
+            let call = call
+                .query("page", &number.to_string())
+                .query("per_page", PER_PAGE);
             async move {
                 let mut answer: Value = self.client.send(call).await?.json()?;
-                let next = answer["links"]["pages"]["next"].is_string().then_some(number + 1);
-                Ok(Page { items: decode(operation, answer[name].take())?, next })
+                let next = answer["links"]["pages"]["next"]
+                    .is_string()
+                    .then_some(number + 1);
+                Ok(Page {
+                    items: decode(operation, answer[name].take())?,
+                    next,
+                })
             }
         })
         .await
     }
 
     fn body<'a>(&'a self, spec: &'a Spec) -> Body<'a> {
-        Body { region: &self.region, spec }
+        Body {
+            region: &self.region,
+            spec,
+        }
     }
 
     fn at(&self, id: &str) -> String {
@@ -270,15 +318,26 @@ mod tests {
                 "unhealthy_threshold": 3, "healthy_threshold": 5},
         }});
         let found = one("load_balancers.get", text).unwrap();
-        assert_eq!((found.ip.as_str(), found.spec.firewall), ("", Firewall::default()));
+        assert_eq!(
+            (found.ip.as_str(), found.spec.firewall),
+            ("", Firewall::default())
+        );
         assert_eq!(found.spec.sticky_sessions, StickySessions::default());
-        assert_eq!((found.spec.size_unit, found.spec.droplet_ids), (None, BTreeSet::new()));
+        assert_eq!(
+            (found.spec.size_unit, found.spec.droplet_ids),
+            (None, BTreeSet::new())
+        );
     }
 
     #[test]
     fn mistakes_are_told_in_the_vendors_words() {
-        let read = (DIALECT.read)(br#"{"id": "unprocessable_entity", "message": "no", "request_id": "x"}"#);
-        assert_eq!(read, Some(("unprocessable_entity".to_owned(), "no".to_owned())));
+        let read = (DIALECT.read)(
+            br#"{"id": "unprocessable_entity", "message": "no", "request_id": "x"}"#,
+        );
+        assert_eq!(
+            read,
+            Some(("unprocessable_entity".to_owned(), "no".to_owned()))
+        );
         assert_eq!((DIALECT.read)(b"<html>"), None);
     }
 }

@@ -1,4 +1,5 @@
-//! The file of `--cloud-config`, and from it, the surroundings of the program and the machine's metadata to a provider that is ready.
+//! The file of `--cloud-config`, and from it, the surroundings of the program and the machine's
+//! metadata to a provider that is ready.
 
 use std::env;
 use std::path::PathBuf;
@@ -12,8 +13,8 @@ use super::api::DIALECT;
 use super::{DigitalOcean, NAME, Parts};
 use crate::providers::Start;
 use crate::providers::cloud::{
-    Anonymous, Authorize, Call, CallError, Client, Fixed, Header, Http, HttpOptions, Ini, IniError, Pace, Problem,
-    Setup, Token, TokenSource, Tokens, Transport,
+    Anonymous, Authorize, Call, CallError, Client, Fixed, Header, Http, HttpOptions, Ini, IniError,
+    Pace, Problem, Setup, Token, TokenSource, Tokens, Transport,
 };
 
 /// What a droplet knows of itself.
@@ -64,7 +65,8 @@ impl DigitalOcean {
         let config = match &start.config {
             Some(path) => {
                 let named = |error: String| format!("{}: {error}", path.display());
-                let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+                let text =
+                    std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
                 Config::parse(&text).map_err(|error| named(error.to_string()))?
             }
             None => Config::default(),
@@ -73,30 +75,64 @@ impl DigitalOcean {
         let config = config.or_environment(set);
         let transport: Arc<dyn Transport> =
             Arc::new(Http::new(&HttpOptions::default()).map_err(|error| error.to_string())?);
-        let (pace, metrics) = (Pace { rate: RATE, burst: BURST, ..Pace::default() }, start.metrics.clone());
+        let (pace, metrics) = (
+            Pace {
+                rate: RATE,
+                burst: BURST,
+                ..Pace::default()
+            },
+            start.metrics.clone(),
+        );
         let authorize = authorize(config.token_file.clone(), set("DO_ACCESS_TOKEN")).await?;
         let region = match config.region.clone() {
             Some(region) => region,
             None => {
-                let (transport, metrics, authorize) = (Arc::clone(&transport), metrics.clone(), Arc::new(Anonymous));
-                let setup = Setup { provider: NAME, transport, authorize, dialect: DIALECT, pace, metrics };
+                let (transport, metrics, authorize) =
+                    (Arc::clone(&transport), metrics.clone(), Arc::new(Anonymous));
+                let setup = Setup {
+                    provider: NAME,
+                    transport,
+                    authorize,
+                    dialect: DIALECT,
+                    pace,
+                    metrics,
+                };
                 own_region(&Client::new(setup)).await?
             }
         };
-        Ok(DigitalOcean::new(config, Parts { transport, authorize, region, pace, metrics }))
+        Ok(DigitalOcean::new(
+            config,
+            Parts {
+                transport,
+                authorize,
+                region,
+                pace,
+                metrics,
+            },
+        ))
     }
 }
 
 /// A file comes before the environment, since it can change.
-async fn authorize(file: Option<PathBuf>, token: Option<String>) -> Result<Arc<dyn Authorize>, String> {
+async fn authorize(
+    file: Option<PathBuf>,
+    token: Option<String>,
+) -> Result<Arc<dyn Authorize>, String> {
     match (file, token) {
         (Some(path), _) => {
             let file = TokenFile(path);
-            file.fetch().await.map_err(|error| format!("token-file: {error}"))?;
+            file.fetch()
+                .await
+                .map_err(|error| format!("token-file: {error}"))?;
             Ok(Arc::new(Tokens::new(file, Header::Bearer)))
         }
-        (None, Some(token)) => Ok(Arc::new(Fixed { header: Header::Bearer, token: SecretString::from(token) })),
-        (None, None) => Err("there is no token: set token-file in --cloud-config, or DO_ACCESS_TOKEN".to_owned()),
+        (None, Some(token)) => Ok(Arc::new(Fixed {
+            header: Header::Bearer,
+            token: SecretString::from(token),
+        })),
+        (None, None) => Err(
+            "there is no token: set token-file in --cloud-config, or DO_ACCESS_TOKEN".to_owned(),
+        ),
     }
 }
 
@@ -112,12 +148,19 @@ impl TokenSource for TokenFile {
     fn fetch(&self) -> BoxFuture<'_, Result<Token, CallError>> {
         Box::pin(async {
             let named = |problem: &str| {
-                CallError::new("token", Problem::Credentials(format!("{}: {problem}", self.0.display())))
+                CallError::new(
+                    "token",
+                    Problem::Credentials(format!("{}: {problem}", self.0.display())),
+                )
             };
-            let text = std::fs::read_to_string(&self.0).map_err(|error| named(&error.to_string()))?;
+            let text =
+                std::fs::read_to_string(&self.0).map_err(|error| named(&error.to_string()))?;
             match text.trim() {
                 "" => Err(named("is empty")),
-                token => Ok(Token { secret: SecretString::from(token), lifetime: TOKEN_LIFETIME }),
+                token => Ok(Token {
+                    secret: SecretString::from(token),
+                    lifetime: TOKEN_LIFETIME,
+                }),
             }
         })
     }
@@ -130,28 +173,58 @@ mod tests {
 
     #[test]
     fn a_file_comes_before_the_environment() {
-        let text = "[global]\ntoken-file = /run/token\nregion = fra1\napi-url = http://localhost:1/\n";
+        let text =
+            "[global]\ntoken-file = /run/token\nregion = fra1\napi-url = http://localhost:1/\n";
         let named = |name: &str| Some(format!("of {name}"));
         let config = Config::parse(text).unwrap().or_environment(named);
-        assert_eq!((config.region.as_deref(), config.vpc.as_deref()), (Some("fra1"), Some("of DO_CLUSTER_VPC_ID")));
+        assert_eq!(
+            (config.region.as_deref(), config.vpc.as_deref()),
+            (Some("fra1"), Some("of DO_CLUSTER_VPC_ID"))
+        );
         assert_eq!(config.api_url.as_deref(), Some("http://localhost:1"));
-        let error = Config::parse("[global]\ntoken = x").unwrap_err().to_string();
-        assert_eq!(error, "not known: token (known in [global]: api-url, region, token-file, vpc-uuid)");
+        let error = Config::parse("[global]\ntoken = x")
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "not known: token (known in [global]: api-url, region, token-file, vpc-uuid)"
+        );
     }
 
     #[tokio::test]
     async fn a_token_is_needed_and_may_change() {
         let error = authorize(None, None).await.err().unwrap();
-        assert_eq!(error, "there is no token: set token-file in --cloud-config, or DO_ACCESS_TOKEN");
+        assert_eq!(
+            error,
+            "there is no token: set token-file in --cloud-config, or DO_ACCESS_TOKEN"
+        );
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let error = authorize(Some(path.clone()), None).await.err().unwrap();
-        assert!(error.starts_with("token-file: token: credentials: ") && error.contains("/token: "), "{error}");
+        assert!(
+            error.starts_with("token-file: token: credentials: ") && error.contains("/token: "),
+            "{error}"
+        );
         for token in ["one", "two"] {
             std::fs::write(&path, format!("{token}\n")).unwrap();
-            assert_eq!(TokenFile(path.clone()).fetch().await.unwrap().secret.expose_secret(), token);
+            assert_eq!(
+                TokenFile(path.clone())
+                    .fetch()
+                    .await
+                    .unwrap()
+                    .secret
+                    .expose_secret(),
+                token
+            );
         }
         std::fs::write(&path, " \n").unwrap();
-        assert!(TokenFile(path).fetch().await.unwrap_err().to_string().ends_with("/token: is empty"));
+        assert!(
+            TokenFile(path)
+                .fetch()
+                .await
+                .unwrap_err()
+                .to_string()
+                .ends_with("/token: is empty")
+        );
     }
 }

@@ -1,12 +1,13 @@
 //! Load balancers of DigitalOcean.
 //!
-//! One resource makes up a load balancer: rules, health check, firewall and droplets are in it, and one write replaces all of them. It
-//! belongs to the Service whose uid its name ends with. What was read or written last is remembered, so that a change is one
-//! write (design/0022).
+//! One resource makes up a load balancer: rules, health check, firewall and droplets are in it, and
+//! one write replaces all of them. It belongs to the Service whose uid its name ends with. What was
+//! read or written last is remembered, so that a change is one write (design/0022).
 //!
 //! - `config`: where it is, and who asks.
 //! - `api`: the cloud's load balancer, and calls.
-//! - `options`, `wanted`: what a Service says, what follows from it, and what a load balancer has to become. Pure.
+//! - `options`, `wanted`: what a Service says, what follows from it, and what a load balancer has
+//!   to become. Pure.
 
 mod api;
 mod config;
@@ -22,7 +23,9 @@ use self::api::{Api, DIALECT, LoadBalancer, Spec, URL};
 pub use self::config::Config;
 use self::options::{Certificate, Options, is_disowned};
 use self::wanted::{Wanted, droplets, is_ours};
-use super::cloud::{Authorize, Basis, CallError, CallMetrics, Client, Pace, Remembered, Setup, Transport, refused};
+use super::cloud::{
+    Authorize, Basis, CallError, CallMetrics, Client, Pace, Remembered, Setup, Transport, refused,
+};
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request};
 pub use description::DESCRIPTION;
 
@@ -48,18 +51,44 @@ pub struct DigitalOcean {
 
 impl DigitalOcean {
     pub fn new(config: Config, parts: Parts) -> DigitalOcean {
-        let Parts { transport, authorize, region, pace, metrics } = parts;
-        let client = Client::new(Setup { provider: NAME, transport, authorize, dialect: DIALECT, pace, metrics });
-        let api = Api { client, url: config.api_url.unwrap_or_else(|| URL.to_owned()), region };
-        DigitalOcean { api, vpc: config.vpc, last: Remembered::default() }
+        let Parts {
+            transport,
+            authorize,
+            region,
+            pace,
+            metrics,
+        } = parts;
+        let client = Client::new(Setup {
+            provider: NAME,
+            transport,
+            authorize,
+            dialect: DIALECT,
+            pace,
+            metrics,
+        });
+        let api = Api {
+            client,
+            url: config.api_url.unwrap_or_else(|| URL.to_owned()),
+            region,
+        };
+        DigitalOcean {
+            api,
+            vpc: config.vpc,
+            last: Remembered::default(),
+        }
     }
 
     async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
         let wanted = self.wanted(request).await?;
-        self.last.make(&request.balancer_name, |basis| self.bring_about(request, &wanted, basis)).await
+        self.last
+            .make(&request.balancer_name, |basis| {
+                self.bring_about(request, &wanted, basis)
+            })
+            .await
     }
 
-    /// A write says everything, so what was there before need not be read again. One that is not ready is looked at.
+    /// A write says everything, so what was there before need not be read again. One that is not
+    /// ready is looked at.
     async fn bring_about(
         &self,
         request: &Request,
@@ -68,7 +97,11 @@ impl DigitalOcean {
     ) -> Result<(LoadBalancer, Balancer), ProviderError> {
         let looks = matches!(basis, Basis::Look);
         let found = match basis {
-            Basis::Last(last) if last.is_known() && (last.is_ready() || wanted.change(&last)?.is_some()) => Some(last),
+            Basis::Last(last)
+                if last.is_known() && (last.is_ready() || wanted.change(&last)?.is_some()) =>
+            {
+                Some(last)
+            }
             Basis::Last(last) => Some(self.again(&last).await?),
             Basis::New | Basis::Look => self.only(request).await?,
         };
@@ -80,12 +113,15 @@ impl DigitalOcean {
             },
         };
         if now.status == "errored" {
-            // One that failed before anybody used it is made anew by the next try. Later it may still carry traffic. (A first try
-            // is followed by a second one with a look, which would make it anew at once and for ever.)
+            // One that failed before anybody used it is made anew by the next try. Later it may
+            // still carry traffic. (A first try is followed by a second one with a look, which
+            // would make it anew at once and for ever.)
             if looks && request.ingress.is_empty() {
                 self.api.delete(&now.id).await?;
             }
-            return Err(ProviderError::Failed(format!("{now} is errored: the cloud's control panel may tell why")));
+            return Err(ProviderError::Failed(format!(
+                "{now} is errored: the cloud's control panel may tell why"
+            )));
         }
         let status = wanted.status(&now);
         Ok((now, status))
@@ -101,14 +137,21 @@ impl DigitalOcean {
             Basis::Last(last) => self.again(&last).await?,
             Basis::New | Basis::Look => self.only(request).await?.ok_or_else(gone)?,
         };
-        let spec = Spec { droplet_ids: droplets(request)?, ..found.spec.clone() };
+        let spec = Spec {
+            droplet_ids: droplets(request)?,
+            ..found.spec.clone()
+        };
         if spec == found.spec {
             return Ok((found, ()));
         }
         Ok((self.replace(&found, &spec).await?, ()))
     }
 
-    async fn remove(&self, request: &Request, basis: Basis<LoadBalancer>) -> Result<(), ProviderError> {
+    async fn remove(
+        &self,
+        request: &Request,
+        basis: Basis<LoadBalancer>,
+    ) -> Result<(), ProviderError> {
         let found = match basis {
             Basis::Last(last) => vec![last],
             Basis::New | Basis::Look => self.api.balancers(|name| is_ours(name, request)).await?,
@@ -120,19 +163,27 @@ impl DigitalOcean {
         Ok(())
     }
 
-    /// One that others changed is told to be on its way to what it should be, since it is made that next.
+    /// One that others changed is told to be on its way to what it should be, since it is made that
+    /// next.
     async fn find(&self, request: &Request) -> Result<Option<Balancer>, ProviderError> {
         let known = self.last.last(&request.balancer_name);
         let found = match known {
             Some(last) => self.api.balancer(&last.id).await?,
-            None => self.api.balancers(|name| is_ours(name, request)).await?.into_iter().next(),
+            None => self
+                .api
+                .balancers(|name| is_ours(name, request))
+                .await?
+                .into_iter()
+                .next(),
         };
         let Some(found) = found else { return Ok(None) };
         let mut wanted = self.wanted(request).await?;
         wanted.droplets = found.spec.droplet_ids.clone();
         let mut balancer = wanted.status(&found);
         if wanted.change(&found)?.is_some() {
-            balancer.pending.get_or_insert_with(|| format!("{found} was changed by somebody else"));
+            balancer
+                .pending
+                .get_or_insert_with(|| format!("{found} was changed by somebody else"));
         }
         Ok(Some(balancer))
     }
@@ -143,7 +194,11 @@ impl DigitalOcean {
 
     /// The one that there is. Should there be several, because an answer was lost, the others go.
     async fn only(&self, request: &Request) -> Result<Option<LoadBalancer>, CallError> {
-        let mut found = self.api.balancers(|name| is_ours(name, request)).await?.into_iter();
+        let mut found = self
+            .api
+            .balancers(|name| is_ours(name, request))
+            .await?
+            .into_iter();
         let first = found.next();
         for other in found {
             info!(balancer = %other, "deleting a load balancer that is there twice");
@@ -157,7 +212,11 @@ impl DigitalOcean {
         self.api.create(spec).await.map_err(refusal)
     }
 
-    async fn replace(&self, balancer: &LoadBalancer, spec: &Spec) -> Result<LoadBalancer, ProviderError> {
+    async fn replace(
+        &self,
+        balancer: &LoadBalancer,
+        spec: &Spec,
+    ) -> Result<LoadBalancer, ProviderError> {
         info!(%balancer, "changing a load balancer");
         self.api.replace(&balancer.id, spec).await.map_err(refusal)
     }
@@ -169,7 +228,11 @@ impl DigitalOcean {
             Some(Certificate::Id(id)) => Some(id.clone()),
             Some(Certificate::Name(name)) => {
                 let id = self.api.certificate(name).await?;
-                let message = || format!("there is no certificate {name:?}: see `doctl compute certificate list`");
+                let message = || {
+                    format!(
+                        "there is no certificate {name:?}: see `doctl compute certificate list`"
+                    )
+                };
                 Some(id.ok_or_else(|| refused("CertificateNotFound", message()))?)
             }
         };
@@ -183,7 +246,11 @@ impl Provider for DigitalOcean {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { uses_nodes: true, needs_health_check_port: true, ..Abilities::default() }
+        Abilities {
+            uses_nodes: true,
+            needs_health_check_port: true,
+            ..Abilities::default()
+        }
     }
 
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
@@ -199,7 +266,11 @@ impl Provider for DigitalOcean {
             if is_disowned(request)? {
                 return Err(ProviderError::Elsewhere);
             }
-            self.last.make(&request.balancer_name, |basis| self.move_nodes(request, basis)).await
+            self.last
+                .make(&request.balancer_name, |basis| {
+                    self.move_nodes(request, basis)
+                })
+                .await
         })
     }
 
@@ -209,13 +280,17 @@ impl Provider for DigitalOcean {
             if is_disowned(request)? {
                 return Err(ProviderError::Elsewhere);
             }
-            self.last.delete(&request.balancer_name, |basis| self.remove(request, basis)).await
+            self.last
+                .delete(&request.balancer_name, |basis| self.remove(request, basis))
+                .await
         })
     }
 
-    /// Its id is still good for one read, where a search is one for every 200 load balancers of the account.
+    /// Its id is still good for one read, where a search is one for every 200 load balancers of the
+    /// account.
     fn forget(&self, request: &Request) {
-        self.last.change(&request.balancer_name, LoadBalancer::distrust);
+        self.last
+            .change(&request.balancer_name, LoadBalancer::distrust);
     }
 }
 
@@ -225,7 +300,9 @@ fn gone() -> ProviderError {
 
 /// What would be answered again until somebody does something about it.
 fn refusal(error: CallError) -> ProviderError {
-    let Some(status) = error.status() else { return error.into() };
+    let Some(status) = error.status() else {
+        return error.into();
+    };
     let reason = match status.status.as_u16() {
         403 => "Forbidden",
         422 if status.message.contains("limit") => "QuotaExceeded",

@@ -1,4 +1,5 @@
-//! What a Service's annotations say about its load balancer, parsed once. They are those of DigitalOcean's own cloud controller. Pure.
+//! What a Service's annotations say about its load balancer, parsed once. They are those of
+//! DigitalOcean's own cloud controller. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,13 +56,17 @@ impl Options {
         if is_disowned(request)? {
             return Err(ProviderError::Elsewhere);
         }
-        let said = Annotations { request, prefix: PREFIX };
+        let said = Annotations {
+            request,
+            prefix: PREFIX,
+        };
         let flag = |name| said.bool(name).map(|value| value.unwrap_or(false));
         let named = said.text("certificate-name").map(Certificate::Name);
         let certificate = said.text("certificate-id").map(Certificate::Id).or(named);
         let options = Options {
             name: name(&said)?,
-            protocol: word(&said, "protocol", &["tcp", "http", "https", "http2"])?.unwrap_or_else(|| "tcp".to_owned()),
+            protocol: word(&said, "protocol", &["tcp", "http", "https", "http2"])?
+                .unwrap_or_else(|| "tcp".to_owned()),
             protocols: protocols(&said, certificate.is_some() || flag("tls-passthrough")?)?,
             http3: said.number("http3-port")?,
             passthrough: flag("tls-passthrough")?,
@@ -81,7 +86,10 @@ impl Options {
             check: check(&said)?,
         };
         if options.passthrough && options.certificate.is_some() {
-            return Err(refused("InvalidAnnotation", "tls-passthrough and a certificate exclude each other"));
+            return Err(refused(
+                "InvalidAnnotation",
+                "tls-passthrough and a certificate exclude each other",
+            ));
         }
         Ok(options)
     }
@@ -93,10 +101,19 @@ impl Options {
 }
 
 pub fn is_disowned(request: &Request) -> Result<bool, ProviderError> {
-    Annotations { request, prefix: "" }.bool(DISOWN).map(|value| value.unwrap_or(false))
+    Annotations {
+        request,
+        prefix: "",
+    }
+    .bool(DISOWN)
+    .map(|value| value.unwrap_or(false))
 }
 
-fn word(said: &Annotations<'_>, name: &str, words: &[&str]) -> Result<Option<String>, ProviderError> {
+fn word(
+    said: &Annotations<'_>,
+    name: &str,
+    words: &[&str],
+) -> Result<Option<String>, ProviderError> {
     match said.text(name) {
         Some(value) if !words.contains(&value.as_str()) => {
             Err(said.wrong(name, &value, &format!("is none of {}", words.join(", "))))
@@ -106,24 +123,41 @@ fn word(said: &Annotations<'_>, name: &str, words: &[&str]) -> Result<Option<Str
 }
 
 fn name(said: &Annotations<'_>) -> Result<Option<String>, ProviderError> {
-    let Some(name) = said.text("name") else { return Ok(None) };
+    let Some(name) = said.text("name") else {
+        return Ok(None);
+    };
     let fits = |letter: char| letter.is_ascii_alphanumeric() || ".-".contains(letter);
     let begins = name.starts_with(|letter: char| letter.is_ascii_alphanumeric());
     if !begins || !name.chars().all(fits) || name.len() > LONGEST_NAME {
-        let problem = format!("is not a name of letters, digits, dots and dashes, with {LONGEST_NAME} at most");
+        let problem = format!(
+            "is not a name of letters, digits, dots and dashes, with {LONGEST_NAME} at most"
+        );
         return Err(said.wrong("name", &name, &problem));
     }
     Ok(Some(name))
 }
 
 /// By port. With TLS, the usual port has HTTPS if no list says where it is.
-fn protocols(said: &Annotations<'_>, secure: bool) -> Result<BTreeMap<u16, &'static str>, ProviderError> {
+fn protocols(
+    said: &Annotations<'_>,
+    secure: bool,
+) -> Result<BTreeMap<u16, &'static str>, ProviderError> {
     let mut protocols = BTreeMap::new();
-    for (name, protocol) in [("http-ports", "http"), ("tls-ports", "https"), ("http2-ports", "http2")] {
+    for (name, protocol) in [
+        ("http-ports", "http"),
+        ("tls-ports", "https"),
+        ("http2-ports", "http2"),
+    ] {
         for text in said.list(name) {
-            let port: u16 = text.parse().map_err(|_| said.wrong(name, &text, "is no port"))?;
+            let port: u16 = text
+                .parse()
+                .map_err(|_| said.wrong(name, &text, "is no port"))?;
             if protocols.insert(port, protocol).is_some() {
-                return Err(said.wrong(name, &text, "is named by another annotation too, or twice"));
+                return Err(said.wrong(
+                    name,
+                    &text,
+                    "is named by another annotation too, or twice",
+                ));
             }
         }
     }
@@ -134,11 +168,17 @@ fn protocols(said: &Annotations<'_>, secure: bool) -> Result<BTreeMap<u16, &'sta
 }
 
 fn sticky(said: &Annotations<'_>) -> Result<StickySessions, ProviderError> {
-    let Some(kind) = word(said, "sticky-sessions-type", &["none", "cookies"])?.filter(|kind| kind == "cookies") else {
+    let Some(kind) =
+        word(said, "sticky-sessions-type", &["none", "cookies"])?.filter(|kind| kind == "cookies")
+    else {
         return Ok(StickySessions::default());
     };
-    let missing =
-        |name: &str| refused("InvalidAnnotation", format!("sticky sessions need the annotation {PREFIX}{name}"));
+    let missing = |name: &str| {
+        refused(
+            "InvalidAnnotation",
+            format!("sticky sessions need the annotation {PREFIX}{name}"),
+        )
+    };
     let (name, ttl) = ("sticky-sessions-cookie-name", "sticky-sessions-cookie-ttl");
     Ok(StickySessions {
         kind,
@@ -147,9 +187,13 @@ fn sticky(said: &Annotations<'_>) -> Result<StickySessions, ProviderError> {
     })
 }
 
-/// Port, path and protocol count only where the Service says that it chooses them; a port of 0 is to be found.
+/// Port, path and protocol count only where the Service says that it chooses them; a port of 0 is
+/// to be found.
 fn check(said: &Annotations<'_>) -> Result<HealthCheck, ProviderError> {
-    let number = |name: &str, range, usual| said.number_in(name, range).map(|value| value.unwrap_or(usual));
+    let number = |name: &str, range, usual| {
+        said.number_in(name, range)
+            .map(|value| value.unwrap_or(usual))
+    };
     let mut check = HealthCheck {
         check_interval_seconds: number("healthcheck-check-interval-seconds", 3..=300, 3)?,
         response_timeout_seconds: number("healthcheck-response-timeout-seconds", 3..=300, 5)?,
@@ -157,11 +201,17 @@ fn check(said: &Annotations<'_>) -> Result<HealthCheck, ProviderError> {
         healthy_threshold: number("healthcheck-healthy-threshold", 2..=10, 5)?,
         ..HealthCheck::default()
     };
-    if said.request.annotations.contains_key(&format!("{PREFIX}override-health-check")) {
+    if said
+        .request
+        .annotations
+        .contains_key(&format!("{PREFIX}override-health-check"))
+    {
         let protocol = word(said, "healthcheck-protocol", &["tcp", "http", "https"])?;
         check.protocol = protocol.unwrap_or_else(|| "tcp".to_owned());
         check.port = check_port(said)?;
-        let path = said.text("healthcheck-path").unwrap_or_else(|| "/".to_owned());
+        let path = said
+            .text("healthcheck-path")
+            .unwrap_or_else(|| "/".to_owned());
         check.path = (check.protocol != "tcp").then_some(path);
     }
     Ok(check)
@@ -170,15 +220,26 @@ fn check(said: &Annotations<'_>) -> Result<HealthCheck, ProviderError> {
 /// The node port of the port that is named, or of the first one that can be asked.
 fn check_port(said: &Annotations<'_>) -> Result<u16, ProviderError> {
     let (name, wanted) = ("healthcheck-port", said.number::<u16>("healthcheck-port")?);
-    let mut ports = said.request.ports.iter().filter(|port| wanted.is_none_or(|wanted| wanted == port.port));
+    let mut ports = said
+        .request
+        .ports
+        .iter()
+        .filter(|port| wanted.is_none_or(|wanted| wanted == port.port));
     let known = ports.clone().next().is_some();
     match (ports.find(|port| port.protocol == Protocol::Tcp), wanted) {
         (Some(port), _) => Ok(port.node_port),
-        (None, Some(port)) if known => Err(said.wrong(name, &port.to_string(), "is a UDP port, and checks ask by TCP")),
+        (None, Some(port)) if known => Err(said.wrong(
+            name,
+            &port.to_string(),
+            "is a UDP port, and checks ask by TCP",
+        )),
         (None, Some(port)) => Err(said.wrong(name, &port.to_string(), "is no port of the Service")),
         (None, None) => Err(refused(
             "HealthCheckNotSupported",
-            format!("checks ask by TCP, and the Service has UDP alone: take away {PREFIX}override-health-check"),
+            format!(
+                "checks ask by TCP, and the Service has UDP alone: take away \
+                 {PREFIX}override-health-check"
+            ),
         )),
     }
 }

@@ -48,7 +48,15 @@ impl Actor {
             api.get(&names.balancer),
             given(owns, api.get(&names.own_firewall)),
         )?;
-        let own = Observed { rule, address, firewall, pool, own_check, own_firewall, ..Observed::default() };
+        let own = Observed {
+            rule,
+            address,
+            firewall,
+            pool,
+            own_check,
+            own_firewall,
+            ..Observed::default()
+        };
         // An earlier pass may have made the shared one for this Service.
         let gives_back = owns && !own.has_check(&names.balancer);
         self.complete(own, wanted, gives_back).await
@@ -56,12 +64,19 @@ impl Actor {
 
     /// What is known of the Service's own, with what is not its own.
     pub async fn recall(&self, own: Observed, wanted: &Wanted) -> Result<Observed, CallError> {
-        let gives_back = matches!(wanted.check, Check::Own(..)) && own.has_check(&wanted.names.shared_check);
+        let gives_back =
+            matches!(wanted.check, Check::Own(..)) && own.has_check(&wanted.names.shared_check);
         self.complete(own, wanted, gives_back).await
     }
 
-    async fn complete(&self, own: Observed, wanted: &Wanted, gives_back: bool) -> Result<Observed, CallError> {
-        let Pair { check, firewall } = match matches!(wanted.check, Check::Shared(..)) || gives_back {
+    async fn complete(
+        &self,
+        own: Observed,
+        wanted: &Wanted,
+        gives_back: bool,
+    ) -> Result<Observed, CallError> {
+        let Pair { check, firewall } = match matches!(wanted.check, Check::Shared(..)) || gives_back
+        {
             true => self.shared_pair(&wanted.names).await?,
             false => Pair::default(),
         };
@@ -73,7 +88,12 @@ impl Actor {
         };
         // One of the balancer's own name is held for this pass only.
         let reserved = reserved.filter(|reserved| reserved.name != wanted.names.balancer);
-        Ok(Observed { shared_check: check, shared_firewall: firewall, reserved, ..own })
+        Ok(Observed {
+            shared_check: check,
+            shared_firewall: firewall,
+            reserved,
+            ..own
+        })
     }
 
     async fn shared_pair(&self, names: &Names) -> Result<Pair, CallError> {
@@ -85,15 +105,23 @@ impl Actor {
         if let Some(pair) = self.shared.pair() {
             return Ok(pair);
         }
-        let (check, firewall) =
-            tokio::try_join!(self.api.get(&names.shared_check), self.api.get(&names.shared_firewall))?;
+        let (check, firewall) = tokio::try_join!(
+            self.api.get(&names.shared_check),
+            self.api.get(&names.shared_firewall)
+        )?;
         let pair = Pair { check, firewall };
         self.shared.saw(pair.clone());
         Ok(pair)
     }
 
-    /// Steps that do not depend on each other. What was done is in `observed` also if others failed.
-    pub async fn act(&self, steps: Vec<Step>, names: &Names, observed: &mut Observed) -> Result<(), WaitError> {
+    /// Steps that do not depend on each other. What was done is in `observed` also if others
+    /// failed.
+    pub async fn act(
+        &self,
+        steps: Vec<Step>,
+        names: &Names,
+        observed: &mut Observed,
+    ) -> Result<(), WaitError> {
         let done = join_all(steps.into_iter().map(|step| self.step(step, names))).await;
         let mut failed = None;
         for result in done {
@@ -113,13 +141,15 @@ impl Actor {
             Step::DeleteAddress => api.delete::<Address>(&names.balancer).await?,
             Step::InsertFirewall(firewall) if firewall.name == names.shared_firewall => {
                 exists(api.insert(firewall).await)?;
-                self.shared.changed(|pair| pair.firewall = Some(firewall.clone()));
+                self.shared
+                    .changed(|pair| pair.firewall = Some(firewall.clone()));
             }
             Step::InsertFirewall(firewall) => api.insert(firewall).await?,
             Step::PatchFirewall(firewall) => {
                 api.patch_firewall(firewall).await?;
                 if firewall.name == names.shared_firewall {
-                    self.shared.changed(|pair| pair.firewall = Some(firewall.clone()));
+                    self.shared
+                        .changed(|pair| pair.firewall = Some(firewall.clone()));
                 }
             }
             Step::InsertCheck(check) if check.name == names.shared_check => {
@@ -154,7 +184,8 @@ impl Actor {
         Ok(step)
     }
 
-    /// Everything, wherever it came from. The pool goes last of what is the Service's own (design/0019).
+    /// Everything, wherever it came from. The pool goes last of what is the Service's own
+    /// (design/0019).
     pub async fn delete_all(&self, names: &Names) -> Result<(), WaitError> {
         let (api, name) = (&self.api, names.balancer.as_str());
         let pool: Option<TargetPool> = api.get(name).await?;
@@ -165,7 +196,10 @@ impl Actor {
         );
         let (rule, firewall, address) = first.await;
         rule.and(firewall).and(address)?;
-        let observed = Observed { pool, ..Observed::default() };
+        let observed = Observed {
+            pool,
+            ..Observed::default()
+        };
         if observed.has_check(name) {
             api.detach_check(name, &api.check(name)).await?;
         }
@@ -180,14 +214,19 @@ impl Actor {
         self.api.delete::<HttpHealthCheck>(&names.balancer).await
     }
 
-    /// The cloud refuses while a pool uses it, which is the count of its users. It is not asked where one is known.
+    /// The cloud refuses while a pool uses it, which is the count of its users. It is not asked
+    /// where one is known.
     pub async fn release_shared(&self, names: &Names) -> Result<(), WaitError> {
         let _alone = self.shared.alone().await;
         if !self.shared.leave(&names.balancer) {
             return Ok(());
         }
         self.shared.forget();
-        match self.api.delete::<HttpHealthCheck>(&names.shared_check).await {
+        match self
+            .api
+            .delete::<HttpHealthCheck>(&names.shared_check)
+            .await
+        {
             Ok(()) => self.api.delete::<Firewall>(&names.shared_firewall).await,
             Err(error) if error.call().is_some_and(is_in_use) => Ok(()),
             Err(error) => Err(error),
@@ -214,10 +253,14 @@ fn exists(result: Result<(), WaitError>) -> Result<(), WaitError> {
     }
 }
 
-/// After a look: what was not there a moment ago is being made for an earlier pass, and the next will see it.
+/// After a look: what was not there a moment ago is being made for an earlier pass, and the next
+/// will see it.
 pub fn being_made(error: WaitError) -> WaitError {
     match is_taken(&error) {
-        true => WaitError::Slow { after: BEING_MADE, reason: "part of it is still being made".to_owned() },
+        true => WaitError::Slow {
+            after: BEING_MADE,
+            reason: "part of it is still being made".to_owned(),
+        },
         false => error,
     }
 }
@@ -225,7 +268,9 @@ pub fn being_made(error: WaitError) -> WaitError {
 /// What people can do something about.
 pub fn explain(error: WaitError) -> ProviderError {
     match error.call() {
-        Some(call) if is_quota(call) => refused("QuotaExceeded", format!("{call}: ask for a higher quota")),
+        Some(call) if is_quota(call) => {
+            refused("QuotaExceeded", format!("{call}: ask for a higher quota"))
+        }
         _ => error.into(),
     }
 }

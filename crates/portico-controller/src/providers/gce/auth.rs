@@ -1,4 +1,5 @@
-//! Who asks: the service account of the machine, from its metadata server, or one with a key in a file.
+//! Who asks: the service account of the machine, from its metadata server, or one with a key in a
+//! file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,10 @@ struct TokenAnswer {
 
 impl From<TokenAnswer> for Token {
     fn from(answer: TokenAnswer) -> Token {
-        Token { secret: answer.access_token, lifetime: Duration::from_secs(answer.expires_in) }
+        Token {
+            secret: answer.access_token,
+            lifetime: Duration::from_secs(answer.expires_in),
+        }
     }
 }
 
@@ -44,13 +48,17 @@ pub struct Metadata {
 impl Metadata {
     /// `GCE_METADATA_HOST` says where another one is.
     pub fn new(client: Arc<Client>, host: Option<&str>) -> Metadata {
-        let base = format!("http://{}/computeMetadata/v1/", host.unwrap_or("metadata.google.internal"));
+        let base = format!(
+            "http://{}/computeMetadata/v1/",
+            host.unwrap_or("metadata.google.internal")
+        );
         Metadata { client, base }
     }
 
     fn call(&self, operation: &'static str, path: &str) -> Call {
         let flavor = HeaderName::from_static("metadata-flavor");
-        Call::get(operation, format!("{}{path}", self.base)).header(flavor, HeaderValue::from_static("Google"))
+        Call::get(operation, format!("{}{path}", self.base))
+            .header(flavor, HeaderValue::from_static("Google"))
     }
 
     /// One value, as text.
@@ -63,7 +71,10 @@ impl Metadata {
 impl TokenSource for Metadata {
     fn fetch(&self) -> BoxFuture<'_, Result<Token, CallError>> {
         Box::pin(async {
-            let reply = self.client.send(self.call("token", "instance/service-accounts/default/token")).await?;
+            let reply = self
+                .client
+                .send(self.call("token", "instance/service-accounts/default/token"))
+                .await?;
             reply.json::<TokenAnswer>().map(Token::from)
         })
     }
@@ -99,10 +110,18 @@ pub struct ServiceAccount {
 impl ServiceAccount {
     pub fn parse(client: Arc<Client>, text: &str) -> Result<ServiceAccount, String> {
         // An error of serde may quote what it was reading.
-        let file: KeyFile = serde_json::from_str(text)
-            .map_err(|error| format!("is no service account key: line {} column {}", error.line(), error.column()))?;
+        let file: KeyFile = serde_json::from_str(text).map_err(|error| {
+            format!(
+                "is no service account key: line {} column {}",
+                error.line(),
+                error.column()
+            )
+        })?;
         if file.kind != "service_account" {
-            return Err(format!("has credentials of type {:?}, and only service_account is known", file.kind));
+            return Err(format!(
+                "has credentials of type {:?}, and only service_account is known",
+                file.kind
+            ));
         }
         let pem = PrivatePkcs8KeyDer::from_pem_slice(file.private_key.expose_secret().as_bytes());
         let key = pem.map_err(|_| "private_key is no PEM text of a PKCS#8 key".to_owned())?;
@@ -119,16 +138,26 @@ impl ServiceAccount {
 
     /// What Google gives a token for (RFC 7523).
     fn assertion(&self, now: i64) -> Result<String, CallError> {
-        let failed = |problem: &str| CallError::new("token", Problem::Credentials(problem.to_owned()));
+        let failed =
+            |problem: &str| CallError::new("token", Problem::Credentials(problem.to_owned()));
         let head = json!({"alg": "RS256", "typ": "JWT", "kid": self.key_id});
         let claims = json!({
             "iss": self.email, "scope": SCOPE, "aud": self.token_uri, "iat": now, "exp": now + LIFETIME,
         });
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-        let signed = format!("{}.{}", encode(head.to_string().as_bytes()), encode(claims.to_string().as_bytes()));
+        let signed = format!(
+            "{}.{}",
+            encode(head.to_string().as_bytes()),
+            encode(claims.to_string().as_bytes())
+        );
         let mut signature = vec![0; self.key.public().modulus_len()];
         self.key
-            .sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature)
+            .sign(
+                &RSA_PKCS1_SHA256,
+                &SystemRandom::new(),
+                signed.as_bytes(),
+                &mut signature,
+            )
             .map_err(|_| failed("the key cannot sign"))?;
         Ok(format!("{signed}.{}", encode(&signature)))
     }
@@ -138,9 +167,18 @@ impl TokenSource for ServiceAccount {
     fn fetch(&self) -> BoxFuture<'_, Result<Token, CallError>> {
         Box::pin(async {
             let assertion = self.assertion(Timestamp::now().as_second())?;
-            let fields = [("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"), ("assertion", &assertion)];
-            let call = Call::post("token", self.token_uri.clone()).form(fields).repeatable();
-            self.client.send(call).await?.json::<TokenAnswer>().map(Token::from)
+            let fields = [
+                ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+                ("assertion", &assertion),
+            ];
+            let call = Call::post("token", self.token_uri.clone())
+                .form(fields)
+                .repeatable();
+            self.client
+                .send(call)
+                .await?
+                .json::<TokenAnswer>()
+                .map(Token::from)
         })
     }
 }

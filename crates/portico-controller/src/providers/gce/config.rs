@@ -1,11 +1,17 @@
-//! The file of `--cloud-config` (`gce.conf`, as other controllers of Kubernetes read it), and what the metadata server knows.
+//! The file of `--cloud-config` (`gce.conf`, as other controllers of Kubernetes read it), and what
+//! the metadata server knows.
 
 use ipnet::Ipv4Net;
 
 use crate::providers::cloud::{Ini, IniError};
 
 /// Where Google's health checkers ask from.
-const CHECKERS: &[&str] = &["130.211.0.0/22", "35.191.0.0/16", "209.85.152.0/22", "209.85.204.0/22"];
+const CHECKERS: &[&str] = &[
+    "130.211.0.0/22",
+    "35.191.0.0/16",
+    "209.85.152.0/22",
+    "209.85.204.0/22",
+];
 pub const ENDPOINT: &str = "https://compute.googleapis.com/compute/v1/";
 
 const KEYS: &[&str] = &[
@@ -51,9 +57,19 @@ impl Config {
         global.only(KEYS)?;
         let get = |key: &str| global.get(key).map(str::to_owned);
         let ranges = global.all("health-check-source-ranges");
-        let ranges = if ranges.is_empty() { CHECKERS.iter().map(ToString::to_string).collect() } else { ranges };
-        let checkers = ranges.iter().map(|range| range.parse()).collect::<Result<Vec<Ipv4Net>, _>>();
-        let endpoint = global.get("api-endpoint").unwrap_or(ENDPOINT).trim_end_matches('/');
+        let ranges = if ranges.is_empty() {
+            CHECKERS.iter().map(ToString::to_string).collect()
+        } else {
+            ranges
+        };
+        let checkers = ranges
+            .iter()
+            .map(|range| range.parse())
+            .collect::<Result<Vec<Ipv4Net>, _>>();
+        let endpoint = global
+            .get("api-endpoint")
+            .unwrap_or(ENDPOINT)
+            .trim_end_matches('/');
         Ok(Config {
             project: get("project-id"),
             network_project: get("network-project-id"),
@@ -62,8 +78,12 @@ impl Config {
             zone: get("local-zone"),
             endpoint: format!("{endpoint}/"),
             token_url: get("token-url").filter(|url| url != "nil"),
-            checkers: checkers
-                .map_err(|_| global.wrong("health-check-source-ranges", "is not a list of IPv4 networks"))?,
+            checkers: checkers.map_err(|_| {
+                global.wrong(
+                    "health-check-source-ranges",
+                    "is not a list of IPv4 networks",
+                )
+            })?,
         })
     }
 }
@@ -85,13 +105,28 @@ pub struct Place {
 
 impl Place {
     /// `network` may be a name (`default`) or a path (`projects/1234/networks/default`).
-    pub fn new(config: &Config, project: String, zone: &str, network: &str, cluster_id: String) -> Place {
-        let network_project = config.network_project.clone().unwrap_or_else(|| project.clone());
+    pub fn new(
+        config: &Config,
+        project: String,
+        zone: &str,
+        network: &str,
+        cluster_id: String,
+    ) -> Place {
+        let network_project = config
+            .network_project
+            .clone()
+            .unwrap_or_else(|| project.clone());
         let name = network.rsplit('/').next().unwrap_or_default();
         Place {
             endpoint: config.endpoint.clone(),
-            network: format!("{}projects/{network_project}/global/networks/{name}", config.endpoint),
-            region: zone.rsplit_once('-').map_or(zone, |(region, _)| region).to_owned(),
+            network: format!(
+                "{}projects/{network_project}/global/networks/{name}",
+                config.endpoint
+            ),
+            region: zone
+                .rsplit_once('-')
+                .map_or(zone, |(region, _)| region)
+                .to_owned(),
             node_tags: config.node_tags.clone(),
             checkers: config.checkers.clone(),
             network_project,
@@ -110,25 +145,46 @@ mod tests {
         let text = "[global]\nproject-id = shop\nnetwork-name = prod\nnode-tags = node\nnode-tags = gpu\n\
                     local-zone = europe-west1-b\nmultizone = true\ntoken-url = nil\napi-endpoint = http://localhost:1/x\n";
         let config = Config::parse(text).unwrap();
-        assert_eq!((config.project.as_deref(), config.token_url.as_deref()), (Some("shop"), None));
+        assert_eq!(
+            (config.project.as_deref(), config.token_url.as_deref()),
+            (Some("shop"), None)
+        );
         assert_eq!(config.node_tags, ["node", "gpu"]);
-        let place = Place::new(&config, "shop".into(), "europe-west1-b", "projects/7/networks/prod", "id".into());
+        let place = Place::new(
+            &config,
+            "shop".into(),
+            "europe-west1-b",
+            "projects/7/networks/prod",
+            "id".into(),
+        );
         assert_eq!(place.region, "europe-west1");
-        assert_eq!(place.network, "http://localhost:1/x/projects/shop/global/networks/prod");
+        assert_eq!(
+            place.network,
+            "http://localhost:1/x/projects/shop/global/networks/prod"
+        );
     }
 
     #[test]
     fn mistakes_are_named() {
         let error = |text: &str| Config::parse(text).unwrap_err().to_string();
-        assert!(error("[global]\nproject = shop").starts_with("not known: project (known in [global]: "));
+        assert!(
+            error("[global]\nproject = shop")
+                .starts_with("not known: project (known in [global]: ")
+        );
         let ranges = error("[global]\nhealth-check-source-ranges = 10.0.0.1/x");
-        assert_eq!(ranges, "[global] health-check-source-ranges = \"10.0.0.1/x\": is not a list of IPv4 networks");
+        assert_eq!(
+            ranges,
+            "[global] health-check-source-ranges = \"10.0.0.1/x\": is not a list of IPv4 networks"
+        );
     }
 
     #[test]
     fn without_a_file_all_is_asked_of_the_metadata_server() {
         let config = Config::parse("").unwrap();
-        assert_eq!(config.endpoint, "https://compute.googleapis.com/compute/v1/");
+        assert_eq!(
+            config.endpoint,
+            "https://compute.googleapis.com/compute/v1/"
+        );
         assert_eq!((config.checkers.len(), config.project), (4, None));
     }
 }

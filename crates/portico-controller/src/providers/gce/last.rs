@@ -1,5 +1,5 @@
-//! What is remembered of a Service between two calls. Pools of all Services have the same instances most of the time, and those are
-//! kept once.
+//! What is remembered of a Service between two calls. Pools of all Services have the same instances
+//! most of the time, and those are kept once.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -25,20 +25,34 @@ pub struct Latest(Mutex<Instances>);
 
 impl Latest {
     pub fn keep(&self, mut observed: Observed) -> Last {
-        let links = observed.pool.as_mut().map(|pool| mem::take(&mut pool.instances)).unwrap_or_default();
-        let found: BTreeSet<InstanceRef> = links.iter().filter_map(|link| InstanceRef::parse(link)).collect();
+        let links = observed
+            .pool
+            .as_mut()
+            .map(|pool| mem::take(&mut pool.instances))
+            .unwrap_or_default();
+        let found: BTreeSet<InstanceRef> = links
+            .iter()
+            .filter_map(|link| InstanceRef::parse(link))
+            .collect();
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if **latest != found {
             *latest = Arc::new(found);
         }
-        Last { observed, instances: Arc::clone(&latest) }
+        Last {
+            observed,
+            instances: Arc::clone(&latest),
+        }
     }
 }
 
 impl Last {
     pub fn recall(mut self, place: &Place) -> Observed {
         if let Some(pool) = &mut self.observed.pool {
-            pool.instances = self.instances.iter().map(|instance| instance.link(place)).collect();
+            pool.instances = self
+                .instances
+                .iter()
+                .map(|instance| instance.link(place))
+                .collect();
         }
         self.observed
     }

@@ -1,16 +1,19 @@
-//! Load balancers of Google Compute Engine: external passthrough ones, of a forwarding rule and a target pool.
+//! Load balancers of Google Compute Engine: external passthrough ones, of a forwarding rule and a
+//! target pool.
 //!
-//! Packets reach a node with the balancer's address and port in them. Nodes are asked for their health over HTTP: for Services with
-//! policy `Cluster` at their healthz by one check that all such Services share, for `Local` ones at the Service's health-check
-//! node port (design/0019).
+//! Packets reach a node with the balancer's address and port in them. Nodes are asked for their
+//! health over HTTP: for Services with policy `Cluster` at their healthz by one check that all such
+//! Services share, for `Local` ones at the Service's health-check node port (design/0019).
 //!
 //! - `config`, `start`, `auth`: where it is, and who asks.
 //! - `resources`, `api`: the cloud's resources and calls.
 //! - `names`, `wanted`: what a Service wants. Pure.
 //! - `plan`: the next steps from wanted and observed. Pure.
-//! - `act`: reading and doing. `shared`: the check that Services share. `last`: what is remembered of each.
+//! - `act`: reading and doing. `shared`: the check that Services share. `last`: what is remembered
+//!   of each.
 //!
-//! A call plans from what the last one left, and reads only what that does not tell ([`Remembered`]).
+//! A call plans from what the last one left, and reads only what that does not tell
+//! ([`Remembered`]).
 
 mod act;
 mod api;
@@ -38,7 +41,9 @@ use self::plan::Observed;
 use self::resources::ForwardingRule;
 use self::shared::Shared;
 use self::wanted::{InstanceRef, Wanted};
-use super::cloud::{Authorize, Basis, CallError, CallMetrics, Client, Pace, Poll, Remembered, Setup, Transport};
+use super::cloud::{
+    Authorize, Basis, CallError, CallMetrics, Client, Pace, Poll, Remembered, Setup, Transport,
+};
 use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, ProviderError, Request};
 pub use description::DESCRIPTION;
 
@@ -70,10 +75,30 @@ type Instances = BTreeMap<InstanceRef, Vec<String>>;
 
 impl Gce {
     pub fn new(place: Place, parts: Parts) -> Gce {
-        let Parts { transport, authorize, pace, poll, metrics } = parts;
-        let client = Client::new(Setup { provider: NAME, transport, authorize, dialect: DIALECT, pace, metrics });
+        let Parts {
+            transport,
+            authorize,
+            pace,
+            poll,
+            metrics,
+        } = parts;
+        let client = Client::new(Setup {
+            provider: NAME,
+            transport,
+            authorize,
+            dialect: DIALECT,
+            pace,
+            metrics,
+        });
         Gce {
-            actor: Actor { api: Api { client, place, poll }, shared: Shared::default() },
+            actor: Actor {
+                api: Api {
+                    client,
+                    place,
+                    poll,
+                },
+                shared: Shared::default(),
+            },
             last: Remembered::default(),
             latest: Latest::default(),
             tags: Mutex::default(),
@@ -108,9 +133,17 @@ impl Gce {
         // Until it is clear that the shared check is not about to be used, nobody gives it back.
         let sharing = actor.shared.hold().await;
         let (mut observed, looked) = match basis {
-            Basis::Last(last) => (actor.recall(last.recall(&self.api().place), &wanted).await?, false),
-            // The pool is made before all others and goes after them: if its name is free, nothing is there.
-            Basis::New if request.ingress.is_empty() => (actor.recall(Observed::default(), &wanted).await?, false),
+            Basis::Last(last) => (
+                actor
+                    .recall(last.recall(&self.api().place), &wanted)
+                    .await?,
+                false,
+            ),
+            // The pool is made before all others and goes after them: if its name is free, nothing
+            // is there.
+            Basis::New if request.ingress.is_empty() => {
+                (actor.recall(Observed::default(), &wanted).await?, false)
+            }
             Basis::New | Basis::Look => (actor.observe(&wanted).await?, true),
         };
         let _sharing = plan::will_share(&wanted, &observed).then_some(sharing);
@@ -125,7 +158,9 @@ impl Gce {
                 return Ok((self.latest.keep(observed), balancer));
             }
             match actor.act(steps, &wanted.names, &mut observed).await {
-                Err(error) if error.call().is_some_and(is_absent_instance) => self.drop_absent(&mut wanted).await?,
+                Err(error) if error.call().is_some_and(is_absent_instance) => {
+                    self.drop_absent(&mut wanted).await?
+                }
                 Err(error) => return Err(explain(if looked { being_made(error) } else { error })),
                 Ok(()) => {}
             }
@@ -140,7 +175,9 @@ impl Gce {
     }
 
     async fn remove_from(&self, basis: Basis<Last>, names: &Names) -> Result<(), ProviderError> {
-        let Basis::Last(last) = basis else { return self.actor.delete_all(names).await.map_err(explain) };
+        let Basis::Last(last) = basis else {
+            return self.actor.delete_all(names).await.map_err(explain);
+        };
         let mut observed = last.recall(&self.api().place);
         let shares = observed.has_check(&names.shared_check);
         loop {
@@ -148,9 +185,16 @@ impl Gce {
             if steps.is_empty() {
                 break;
             }
-            self.actor.act(steps, names, &mut observed).await.map_err(explain)?;
+            self.actor
+                .act(steps, names, &mut observed)
+                .await
+                .map_err(explain)?;
         }
-        if shares { self.actor.release_shared(names).await.map_err(explain) } else { Ok(()) }
+        if shares {
+            self.actor.release_shared(names).await.map_err(explain)
+        } else {
+            Ok(())
+        }
     }
 
     async fn wanted(&self, request: &Request) -> Result<Wanted, ProviderError> {
@@ -158,26 +202,42 @@ impl Gce {
         if !place.node_tags.is_empty() {
             return Wanted::new(request, place, place.node_tags.clone());
         }
-        let nodes: BTreeSet<InstanceRef> = request.nodes.iter().filter_map(wanted::instance).collect();
-        let known = self.tags.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let nodes: BTreeSet<InstanceRef> =
+            request.nodes.iter().filter_map(wanted::instance).collect();
+        let known = self
+            .tags
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let instances = match known {
             Some((asked, instances)) if asked == nodes => instances,
             _ => self.existing(&nodes).await?,
         };
-        let by_name = instances.iter().map(|(instance, tags)| (instance.name.clone(), tags.clone())).collect();
+        let by_name = instances
+            .iter()
+            .map(|(instance, tags)| (instance.name.clone(), tags.clone()))
+            .collect();
         let mut wanted = Wanted::new(request, place, wanted::tags_of(&by_name)?)?;
-        wanted.instances.retain(|instance| instances.contains_key(instance));
+        wanted
+            .instances
+            .retain(|instance| instances.contains_key(instance));
         *self.tags.lock().unwrap_or_else(PoisonError::into_inner) = Some((nodes, instances));
         Ok(wanted)
     }
 
     /// Those of some instances that there are: a Node may outlive its machine.
     async fn existing(&self, asked: &BTreeSet<InstanceRef>) -> Result<Instances, CallError> {
-        let zones: BTreeSet<&str> = asked.iter().map(|instance| instance.zone.as_str()).collect();
+        let zones: BTreeSet<&str> = asked
+            .iter()
+            .map(|instance| instance.zone.as_str())
+            .collect();
         let mut found = Instances::new();
         for zone in zones {
             for instance in self.api().instances(zone).await? {
-                let key = InstanceRef { zone: zone.to_owned(), name: instance.name };
+                let key = InstanceRef {
+                    zone: zone.to_owned(),
+                    name: instance.name,
+                };
                 if asked.contains(&key) {
                     found.insert(key, instance.tags.items);
                 }
@@ -188,7 +248,9 @@ impl Gce {
 
     async fn drop_absent(&self, wanted: &mut Wanted) -> Result<(), ProviderError> {
         let there = self.existing(&wanted.instances).await?;
-        wanted.instances.retain(|instance| there.contains_key(instance));
+        wanted
+            .instances
+            .retain(|instance| there.contains_key(instance));
         Ok(())
     }
 }
@@ -199,14 +261,24 @@ impl Provider for Gce {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { uses_nodes: true, needs_health_check_port: true, ..Abilities::default() }
+        Abilities {
+            uses_nodes: true,
+            needs_health_check_port: true,
+            ..Abilities::default()
+        }
     }
 
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
         Box::pin(async {
-            let rule = self.api().get::<ForwardingRule>(&self.names(request).balancer).await?;
+            let rule = self
+                .api()
+                .get::<ForwardingRule>(&self.names(request).balancer)
+                .await?;
             let found = rule.as_ref().map(balancer).transpose()?;
-            let ingress = found.as_ref().map(|balancer| balancer.ingress.as_slice()).unwrap_or_default();
+            let ingress = found
+                .as_ref()
+                .map(|balancer| balancer.ingress.as_slice())
+                .unwrap_or_default();
             // Somebody else had a hand in it.
             if found.is_none() || (!request.ingress.is_empty() && ingress != request.ingress) {
                 self.forget(request);
@@ -238,9 +310,19 @@ fn failed(text: &str) -> ProviderError {
 }
 
 fn balancer(rule: &ForwardingRule) -> Result<Balancer, ProviderError> {
-    let address: IpAddr =
-        rule.address.parse().map_err(|_| failed(&format!("{:?} of a forwarding rule is no address", rule.address)))?;
-    Ok(Balancer { ingress: vec![Ingress { host: Host::Ip(address), mode: IpMode::Vip }], pending: None })
+    let address: IpAddr = rule.address.parse().map_err(|_| {
+        failed(&format!(
+            "{:?} of a forwarding rule is no address",
+            rule.address
+        ))
+    })?;
+    Ok(Balancer {
+        ingress: vec![Ingress {
+            host: Host::Ip(address),
+            mode: IpMode::Vip,
+        }],
+        pending: None,
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! What everything is called: names follow from the Service's uid or the cluster's id, so that everything is found again. They
-//! are those of the other controllers of Kubernetes for this cloud, whose load balancers are taken over as they are.
+//! What everything is called: names follow from the Service's uid or the cluster's id, so that
+//! everything is found again. They are those of the other controllers of Kubernetes for this cloud,
+//! whose load balancers are taken over as they are.
 
 use serde_json::json;
 

@@ -1,10 +1,12 @@
-//! What Services share: the health check of all with policy `Cluster`, with its firewall. Made with the first that uses it, gone with
-//! the last.
+//! What Services share: the health check of all with policy `Cluster`, with its firewall. Made with
+//! the first that uses it, gone with the last.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{
+    Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 use super::resources::{Firewall, HttpHealthCheck};
 
@@ -73,7 +75,8 @@ impl Shared {
         self.known().users.insert(balancer.to_owned());
     }
 
-    /// A pool does not have it any more. Says whether nobody is known who has: then the cloud knows.
+    /// A pool does not have it any more. Says whether nobody is known who has: then the cloud
+    /// knows.
     pub fn leave(&self, balancer: &str) -> bool {
         let mut known = self.known();
         known.users.remove(balancer);

@@ -1,4 +1,5 @@
-//! The provider against a Compute Engine in memory, which holds every request against Google's own description.
+//! The provider against a Compute Engine in memory, which holds every request against Google's own
+//! description.
 
 mod lab;
 mod life;

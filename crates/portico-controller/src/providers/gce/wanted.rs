@@ -1,4 +1,5 @@
-//! What a Service wants of the cloud: a request becomes resources, or a refusal that says why. Pure.
+//! What a Service wants of the cloud: a request becomes resources, or a refusal that says why.
+//! Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,10 +14,14 @@ use crate::providers::{Family, Node, Port, Protocol, ProviderError, Request};
 /// `cloud.google.com/network-tier`: `Premium` (default) or `Standard`.
 pub const TIER: &str = "cloud.google.com/network-tier";
 /// `Internal` load balancers are another kind, which this provider does not make.
-pub const KIND: &[&str] = &["networking.gke.io/load-balancer-type", "cloud.google.com/load-balancer-type"];
+pub const KIND: &[&str] = &[
+    "networking.gke.io/load-balancer-type",
+    "cloud.google.com/load-balancer-type",
+];
 /// `enabled`: another controller makes the load balancer.
 pub const ELSEWHERE: &str = "cloud.google.com/l4-rbs";
-/// Nodes before this version have no healthz, or a wrong one (seed of the design: 1.7.0 had faults).
+/// Nodes before this version have no healthz, or a wrong one (seed of the design: 1.7.0 had
+/// faults).
 const FIRST_WITH_HEALTHZ: (u32, u32, u32) = (1, 7, 2);
 
 /// Seconds and numbers of health checks.
@@ -60,13 +65,26 @@ pub enum Check {
 }
 
 impl Wanted {
-    pub fn new(request: &Request, place: &Place, tags: Vec<String>) -> Result<Wanted, ProviderError> {
-        let annotation = |name: &str| request.annotations.get(name).map_or("", |value| value.trim());
+    pub fn new(
+        request: &Request,
+        place: &Place,
+        tags: Vec<String>,
+    ) -> Result<Wanted, ProviderError> {
+        let annotation = |name: &str| {
+            request
+                .annotations
+                .get(name)
+                .map_or("", |value| value.trim())
+        };
         if annotation(ELSEWHERE) == "enabled" {
             return Err(ProviderError::Elsewhere);
         }
-        if let Some(name) = KIND.iter().find(|name| annotation(name).eq_ignore_ascii_case("internal")) {
-            let text = format!("internal load balancers are not made here: remove the annotation {name}");
+        if let Some(name) = KIND
+            .iter()
+            .find(|name| annotation(name).eq_ignore_ascii_case("internal"))
+        {
+            let text =
+                format!("internal load balancers are not made here: remove the annotation {name}");
             return Err(refused("InternalNotSupported", text));
         }
         check_families(request)?;
@@ -88,7 +106,11 @@ impl Wanted {
             protocol,
             port_range: port_range(&request.ports),
             tier: tier(annotation(TIER))?,
-            affinity: if request.affinity.is_some() { "CLIENT_IP" } else { "NONE" },
+            affinity: if request.affinity.is_some() {
+                "CLIENT_IP"
+            } else {
+                "NONE"
+            },
             requested: request.requested_ip.as_deref().map(requested).transpose()?,
             instances: request.nodes.iter().filter_map(instance).collect(),
             check: check(request, place, &names, &firewall)?,
@@ -109,7 +131,10 @@ impl Wanted {
 }
 
 pub fn refused(reason: &'static str, message: impl Into<String>) -> ProviderError {
-    ProviderError::Refused { reason, message: message.into() }
+    ProviderError::Refused {
+        reason,
+        message: message.into(),
+    }
 }
 
 fn check_families(request: &Request) -> Result<(), ProviderError> {
@@ -125,19 +150,27 @@ fn check_families(request: &Request) -> Result<(), ProviderError> {
 fn protocol(ports: &[Port]) -> Result<Protocol, ProviderError> {
     let protocols: BTreeSet<Protocol> = ports.iter().map(|port| port.protocol).collect();
     match Vec::from_iter(protocols).as_slice() {
-        [Protocol::Sctp] => Err(refused("ProtocolNotSupported", "the cloud's load balancers do not carry SCTP")),
+        [Protocol::Sctp] => Err(refused(
+            "ProtocolNotSupported",
+            "the cloud's load balancers do not carry SCTP",
+        )),
         [one] => Ok(*one),
         [] => Err(refused("NoPorts", "a load balancer needs a port")),
         _ => Err(refused(
             "LoadBalancerMixedProtocolNotSupported",
-            "a load balancer has one protocol: use a Service for TCP and another for UDP, with the same loadBalancerIP",
+            "a load balancer has one protocol: use a Service for TCP and another for UDP, with \
+             the same loadBalancerIP",
         )),
     }
 }
 
 fn port_range(ports: &[Port]) -> String {
     let numbers = || ports.iter().map(|port| port.port);
-    format!("{}-{}", numbers().min().unwrap_or_default(), numbers().max().unwrap_or_default())
+    format!(
+        "{}-{}",
+        numbers().min().unwrap_or_default(),
+        numbers().max().unwrap_or_default()
+    )
 }
 
 /// Ports as a firewall names them: neighbours as one, since there may be a hundred entries at most.
@@ -149,7 +182,13 @@ fn merge(ports: impl Iterator<Item = u16>) -> Vec<String> {
             _ => ranges.push((port, port)),
         }
     }
-    let name = |(first, last): (u16, u16)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    let name = |(first, last): (u16, u16)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
+    };
     ranges.into_iter().map(name).collect()
 }
 
@@ -157,13 +196,17 @@ fn source_ranges(ranges: &[IpNet]) -> Result<Vec<String>, ProviderError> {
     if ranges.is_empty() {
         return Ok(vec!["0.0.0.0/0".to_owned()]);
     }
-    let v4: BTreeSet<String> =
-        ranges.iter().filter(|range| range.addr().is_ipv4()).map(|range| range.trunc().to_string()).collect();
+    let v4: BTreeSet<String> = ranges
+        .iter()
+        .filter(|range| range.addr().is_ipv4())
+        .map(|range| range.trunc().to_string())
+        .collect();
     // A firewall without ranges would let everybody in.
     match v4.is_empty() {
-        true => {
-            Err(refused("NoIPv4SourceRange", "loadBalancerSourceRanges has no IPv4 range, and the address is IPv4"))
-        }
+        true => Err(refused(
+            "NoIPv4SourceRange",
+            "loadBalancerSourceRanges has no IPv4 range, and the address is IPv4",
+        )),
         false => Ok(Vec::from_iter(v4)),
     }
 }
@@ -172,29 +215,48 @@ fn tier(annotation: &str) -> Result<&'static str, ProviderError> {
     match annotation.to_lowercase().as_str() {
         "" | "premium" => Ok("PREMIUM"),
         "standard" => Ok("STANDARD"),
-        _ => Err(refused("BadAnnotation", format!("{TIER}: {annotation:?} is neither Premium nor Standard"))),
+        _ => Err(refused(
+            "BadAnnotation",
+            format!("{TIER}: {annotation:?} is neither Premium nor Standard"),
+        )),
     }
 }
 
 fn requested(text: &str) -> Result<Ipv4Addr, ProviderError> {
     match text.parse() {
         Ok(IpAddr::V4(address)) => Ok(address),
-        _ => Err(refused("BadAddress", format!("loadBalancerIP {text:?} is no IPv4 address"))),
+        _ => Err(refused(
+            "BadAddress",
+            format!("loadBalancerIP {text:?} is no IPv4 address"),
+        )),
     }
 }
 
 /// `gce://project/zone/name`; a node that does not say so is an instance of its name in its zone.
 pub fn instance(node: &Node) -> Option<InstanceRef> {
-    let parts: Vec<&str> = node.provider_id.strip_prefix("gce://").unwrap_or_default().split('/').collect();
+    let parts: Vec<&str> = node
+        .provider_id
+        .strip_prefix("gce://")
+        .unwrap_or_default()
+        .split('/')
+        .collect();
     let (zone, name) = match parts.as_slice() {
         [_project, zone, name] => (*zone, *name),
         _ => (node.zone.as_str(), node.name.as_str()),
     };
     let known = !zone.is_empty() && !name.is_empty();
-    known.then(|| InstanceRef { zone: zone.to_owned(), name: name.to_owned() })
+    known.then(|| InstanceRef {
+        zone: zone.to_owned(),
+        name: name.to_owned(),
+    })
 }
 
-fn check(request: &Request, place: &Place, names: &Names, traffic: &Firewall) -> Result<Check, ProviderError> {
+fn check(
+    request: &Request,
+    place: &Place,
+    names: &Names,
+    traffic: &Firewall,
+) -> Result<Check, ProviderError> {
     let Some(asked) = &request.health_check else {
         let text = "externalTrafficPolicy is Local, and the cloud has to know on which port nodes answer for the Service: set \
                     allocateLoadBalancerHCNodePort: true, or use externalTrafficPolicy: Cluster";
@@ -204,8 +266,16 @@ fn check(request: &Request, place: &Place, names: &Names, traffic: &Firewall) ->
         return Ok(Check::Skip);
     }
     let (name, firewall, description) = match request.local {
-        true => (&names.balancer, &names.own_firewall, names::of_service(request)),
-        false => (&names.shared_check, &names.shared_firewall, names::of_cluster(&place.cluster_id)),
+        true => (
+            &names.balancer,
+            &names.own_firewall,
+            names::of_service(request),
+        ),
+        false => (
+            &names.shared_check,
+            &names.shared_firewall,
+            names::of_cluster(&place.cluster_id),
+        ),
     };
     let check = HttpHealthCheck {
         name: name.clone(),
@@ -225,9 +295,16 @@ fn check(request: &Request, place: &Place, names: &Names, traffic: &Firewall) ->
         source_ranges: place.checkers.iter().map(ToString::to_string).collect(),
         destination_ranges: Vec::new(),
         target_tags: traffic.target_tags.clone(),
-        allowed: vec![Allowed { protocol: "tcp".to_owned(), ports: vec![asked.port.to_string()] }],
+        allowed: vec![Allowed {
+            protocol: "tcp".to_owned(),
+            ports: vec![asked.port.to_string()],
+        }],
     };
-    Ok(if request.local { Check::Own(check, firewall) } else { Check::Shared(check, firewall) })
+    Ok(if request.local {
+        Check::Own(check, firewall)
+    } else {
+        Check::Shared(check, firewall)
+    })
 }
 
 /// A node whose version makes no sense is too old.
@@ -240,23 +317,33 @@ fn version(text: &str) -> Option<(u32, u32, u32)> {
     let mut numbers = text.strip_prefix('v').unwrap_or(text).splitn(3, '.');
     let mut next = || {
         let text = numbers.next()?;
-        let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+        let end = text
+            .find(|letter: char| !letter.is_ascii_digit())
+            .unwrap_or(text.len());
         text[..end].parse().ok()
     };
     Some((next()?, next()?, next()?))
 }
 
-/// For each node the longest of its instance's tags that its name begins with: such a tag is on all nodes of its group. `Err`: a
-/// node has none.
+/// For each node the longest of its instance's tags that its name begins with: such a tag is on all
+/// nodes of its group. `Err`: a node has none.
 pub fn tags_of(instances: &BTreeMap<String, Vec<String>>) -> Result<Vec<String>, ProviderError> {
     let tag = |(name, tags): (&String, &Vec<String>)| {
         let fitting = tags.iter().filter(|tag| name.starts_with(tag.as_str()));
-        fitting.max_by_key(|tag| tag.len()).cloned().ok_or_else(|| name.clone())
+        fitting
+            .max_by_key(|tag| tag.len())
+            .cloned()
+            .ok_or_else(|| name.clone())
     };
-    let tags = instances.iter().map(tag).collect::<Result<BTreeSet<String>, String>>();
+    let tags = instances
+        .iter()
+        .map(tag)
+        .collect::<Result<BTreeSet<String>, String>>();
     tags.map(Vec::from_iter).map_err(|name| {
-        let text =
-            format!("instance {name} has no tag that its name begins with: set node-tags in the cloud configuration");
+        let text = format!(
+            "instance {name} has no tag that its name begins with: set node-tags in the \
+             cloud configuration"
+        );
         refused("NodeTagsNeeded", text)
     })
 }
@@ -265,12 +352,18 @@ impl InstanceRef {
     /// From an address of a resource.
     pub fn parse(link: &str) -> Option<InstanceRef> {
         let (rest, name) = link.split_once("/instances/")?;
-        Some(InstanceRef { zone: name_of(rest).to_owned(), name: name.to_owned() })
+        Some(InstanceRef {
+            zone: name_of(rest).to_owned(),
+            name: name.to_owned(),
+        })
     }
 
     pub fn link(&self, place: &Place) -> String {
         let InstanceRef { zone, name } = self;
-        format!("{}projects/{}/zones/{zone}/instances/{name}", place.endpoint, place.project)
+        format!(
+            "{}projects/{}/zones/{zone}/instances/{name}",
+            place.endpoint, place.project
+        )
     }
 }
 

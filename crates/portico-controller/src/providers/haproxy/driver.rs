@@ -1,5 +1,5 @@
-//! The task that has the table: takes what is asked of it in one go, makes HAProxy so, and answers. It looks after HAProxy between
-//! times.
+//! The task that has the table: takes what is asked of it in one go, makes HAProxy so, and answers.
+//! It looks after HAProxy between times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,13 +62,27 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub async fn new(settings: Arc<Settings>, mut table: Table, commands: mpsc::Receiver<Command>) -> Driver {
+    pub async fn new(
+        settings: Arc<Settings>,
+        mut table: Table,
+        commands: mpsc::Receiver<Command>,
+    ) -> Driver {
         let mut proxy = Proxy::new(Arc::clone(&settings));
         proxy.adopt(&mut table).await;
         if let Err(error) = proxy.prepare(&table) {
-            warn!(error = &error as &dyn std::error::Error, "HAProxy cannot be started by others");
+            warn!(
+                error = &error as &dyn std::error::Error,
+                "HAProxy cannot be started by others"
+            );
         }
-        let mut driver = Driver { settings, table, proxy, commands, save: None, glances: 0 };
+        let mut driver = Driver {
+            settings,
+            table,
+            proxy,
+            commands,
+            save: None,
+            glances: 0,
+        };
         driver.repair().await;
         driver
     }
@@ -101,7 +115,8 @@ impl Driver {
             structure |= self.note(command, &mut pending).await;
         }
         let deadline = Instant::now() + TOGETHER;
-        while structure && let Ok(Some(command)) = timeout_at(deadline, self.commands.recv()).await {
+        while structure && let Ok(Some(command)) = timeout_at(deadline, self.commands.recv()).await
+        {
             self.note(command, &mut pending).await;
         }
         self.settle(pending, structure).await;
@@ -135,11 +150,16 @@ impl Driver {
             (None, None) => true,
             _ => false,
         };
-        pending.push(Pending { command, uid, before });
+        pending.push(Pending {
+            command,
+            uid,
+            before,
+        });
         !same
     }
 
-    /// HAProxy is told; whoever asked for something that it does not take does not keep the others from what they want.
+    /// HAProxy is told; whoever asked for something that it does not take does not keep the others
+    /// from what they want.
     async fn settle(&mut self, mut pending: Vec<Pending>, structure: bool) {
         if pending.is_empty() {
             return;
@@ -161,7 +181,9 @@ impl Driver {
             Err(error) => {
                 self.undo(&mut pending);
                 warn!(%error, "HAProxy is as it was");
-                pending.into_iter().for_each(|failed| _ = failed.command.reply.send(Err((&error).into())));
+                pending
+                    .into_iter()
+                    .for_each(|failed| _ = failed.command.reply.send(Err((&error).into())));
             }
         }
     }
@@ -186,11 +208,16 @@ impl Driver {
 
     fn answer(&self, done: Pending) {
         let site = self.table.sites.get(&done.uid);
-        _ = done.command.reply.send(Ok(site.map(|site| site.balancer(&self.settings))));
+        _ = done
+            .command
+            .reply
+            .send(Ok(site.map(|site| site.balancer(&self.settings))));
     }
 
     async fn describe(&mut self, uid: &str) -> Reply {
-        let Some(site) = self.table.sites.get(uid) else { return Ok(None) };
+        let Some(site) = self.table.sites.get(uid) else {
+            return Ok(None);
+        };
         match self.proxy.has(site).await {
             Ok(true) => Ok(Some(site.balancer(&self.settings))),
             Ok(false) => Ok(None),
@@ -211,7 +238,10 @@ impl Driver {
     /// Whatever HAProxy was told by others, or forgot.
     async fn repair(&mut self) {
         if let Err(error) = self.proxy.converge(&self.table, &Scope::All).await {
-            warn!(error = &error as &dyn std::error::Error, "HAProxy is not what it should be; trying again");
+            warn!(
+                error = &error as &dyn std::error::Error,
+                "HAProxy is not what it should be; trying again"
+            );
         }
     }
 
@@ -219,7 +249,10 @@ impl Driver {
         if self.save.take().is_some()
             && let Err(error) = self.proxy.save(&self.table)
         {
-            warn!(error = &error as &dyn std::error::Error, "the next HAProxy would begin with old servers");
+            warn!(
+                error = &error as &dyn std::error::Error,
+                "the next HAProxy would begin with old servers"
+            );
         }
     }
 }

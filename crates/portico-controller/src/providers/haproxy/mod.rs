@@ -1,11 +1,13 @@
-//! Load balancers out of a HAProxy beside the controller: a section for each port of a Service, a server for each node or endpoint.
+//! Load balancers out of a HAProxy beside the controller: a section for each port of a Service, a
+//! server for each node or endpoint.
 //!
-//! Owns its configuration file and the sections `portico_*`, nothing else. What changes while Services live (servers) HAProxy is
-//! told while it runs; what is left (ports, options) goes by a reload that hands the listening sockets on. Neither ends a
-//! connection (design/0017).
+//! Owns its configuration file and the sections `portico_*`, nothing else. What changes while
+//! Services live (servers) HAProxy is told while it runs; what is left (ports, options) goes by a
+//! reload that hands the listening sockets on. Neither ends a connection (design/0017).
 //!
 //! - `settings`: the cloud configuration; `wish`: what a Service asks for.
-//! - `table`, `render`, `running`, `plan`: what is wanted, as text, what runs, and the difference. Pure.
+//! - `table`, `render`, `running`, `plan`: what is wanted, as text, what runs, and the difference.
+//!   Pure.
 //! - `socket`, `files`: HAProxy's socket and its configuration on disk.
 //! - `proxy`: makes what runs what is wanted; `driver`: the task that does it for all Services.
 
@@ -48,8 +50,9 @@ pub struct Haproxy {
 }
 
 impl Haproxy {
-    /// Adopts the HAProxy that runs, or starts one, and starts the task that looks after it; it ends with `shutdown`, and where it
-    /// stands when the provider is dropped. HAProxy stays. An error is one of the configuration: a HAProxy that is away is waited for.
+    /// Adopts the HAProxy that runs, or starts one, and starts the task that looks after it; it
+    /// ends with `shutdown`, and where it stands when the provider is dropped. HAProxy stays. An
+    /// error is one of the configuration: a HAProxy that is away is waited for.
     pub async fn start(config: &Path, shutdown: Shutdown) -> Result<Haproxy, String> {
         let settings = Arc::new(Settings::read(config)?);
         files::make_folders(&settings).map_err(|error| error.to_string())?;
@@ -57,19 +60,29 @@ impl Haproxy {
         let (commands, receiver) = mpsc::channel(WAITING);
         let driver = Driver::new(Arc::clone(&settings), table, receiver).await;
         let task = tokio::spawn(driver.run(shutdown));
-        Ok(Haproxy { settings, commands, _task: AbortOnDrop(task.abort_handle()) })
+        Ok(Haproxy {
+            settings,
+            commands,
+            _task: AbortOnDrop(task.abort_handle()),
+        })
     }
 
     async fn ask(&self, ask: Ask) -> Reply {
         let stopped = || ProviderError::Failed("the controller is being stopped".to_owned());
         let (reply, answer) = oneshot::channel();
-        self.commands.send(Command { ask, reply }).await.map_err(|_| stopped())?;
+        self.commands
+            .send(Command { ask, reply })
+            .await
+            .map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?
     }
 
     async fn make(&self, request: &Request) -> Result<Balancer, ProviderError> {
         let wish = Wish::new(request, &self.settings)?;
-        Ok(self.ask(Ask::Ensure(Box::new(wish))).await?.unwrap_or_default())
+        Ok(self
+            .ask(Ask::Ensure(Box::new(wish)))
+            .await?
+            .unwrap_or_default())
     }
 }
 
@@ -79,11 +92,17 @@ impl Provider for Haproxy {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { uses_nodes: true, uses_endpoints: true, ..Abilities::default() }
+        Abilities {
+            uses_nodes: true,
+            uses_endpoints: true,
+            ..Abilities::default()
+        }
     }
 
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
-        Box::pin(self.ask(Ask::Describe { uid: request.service.uid.clone() }))
+        Box::pin(self.ask(Ask::Describe {
+            uid: request.service.uid.clone(),
+        }))
     }
 
     fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer> {
@@ -95,6 +114,12 @@ impl Provider for Haproxy {
     }
 
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        Box::pin(async { self.ask(Ask::Delete { uid: request.service.uid.clone() }).await.map(drop) })
+        Box::pin(async {
+            self.ask(Ask::Delete {
+                uid: request.service.uid.clone(),
+            })
+            .await
+            .map(drop)
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! The difference between what is wanted and what runs, as what to tell HAProxy: commands while it runs, or a reload.
+//! The difference between what is wanted and what runs, as what to tell HAProxy: commands while it
+//! runs, or a reload.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +30,10 @@ pub struct Command {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// It is made known; it gets no connections yet.
-    Add { address: SocketAddr, arguments: String },
+    Add {
+        address: SocketAddr,
+        arguments: String,
+    },
     /// Its health is asked for.
     Check,
     /// It gets connections.
@@ -48,11 +52,18 @@ impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = format!("{}/{}", self.section, self.server);
         match &self.what {
-            What::Add { address, arguments } => write!(f, "add server {name} {address} {arguments}"),
+            What::Add { address, arguments } => {
+                write!(f, "add server {name} {address} {arguments}")
+            }
             What::Check => write!(f, "enable health {name}"),
             What::Enable => write!(f, "set server {name} state ready"),
             What::Doubt => write!(f, "set server {name} health down"),
-            What::Move { address } => write!(f, "set server {name} addr {} port {}", address.ip(), address.port()),
+            What::Move { address } => write!(
+                f,
+                "set server {name} addr {} port {}",
+                address.ip(),
+                address.port()
+            ),
             What::Disable => write!(f, "set server {name} state maint"),
             What::Delete => write!(f, "del server {name}"),
         }
@@ -82,10 +93,16 @@ impl Command {
 
     /// What runs once it is done.
     pub fn apply(&self, running: &mut Running) {
-        let Some(servers) = running.sections.get_mut(&self.section) else { return };
+        let Some(servers) = running.sections.get_mut(&self.section) else {
+            return;
+        };
         match (&self.what, servers.get_mut(&self.server)) {
             (What::Add { address, .. }, _) => {
-                let server = Server { address: *address, enabled: false, up: true };
+                let server = Server {
+                    address: *address,
+                    enabled: false,
+                    up: true,
+                };
                 servers.insert(self.server.clone(), server);
             }
             (What::Delete, _) => _ = servers.remove(&self.server),
@@ -112,9 +129,21 @@ pub fn plan<'a>(
     for site in sites {
         for (port, servers) in &site.ports {
             let section = site.section(*port);
-            let Some(present) = running.sections.get(&section) else { return Plan::Reload };
-            let wanted = servers.iter().map(|server| (server_name(server), *server)).collect();
-            Difference { site, section, wanted, present, settings }.commands(&mut commands);
+            let Some(present) = running.sections.get(&section) else {
+                return Plan::Reload;
+            };
+            let wanted = servers
+                .iter()
+                .map(|server| (server_name(server), *server))
+                .collect();
+            Difference {
+                site,
+                section,
+                wanted,
+                present,
+                settings,
+            }
+            .commands(&mut commands);
         }
     }
     Plan::Commands(commands)
@@ -131,14 +160,17 @@ struct Difference<'a> {
 impl Difference<'_> {
     /// Those that come before those that go: there is somebody at all times.
     fn commands(&self, commands: &mut Vec<Command>) {
-        let others = self
-            .present
-            .iter()
-            .any(|(name, server)| server.enabled && server.up && self.wanted.get(name) == Some(&server.address));
+        let others = self.present.iter().any(|(name, server)| {
+            server.enabled && server.up && self.wanted.get(name) == Some(&server.address)
+        });
         for (name, address) in &self.wanted {
             self.come(name, *address, others, commands);
         }
-        for (name, server) in self.present.iter().filter(|(name, _)| !self.wanted.contains_key(*name)) {
+        for (name, server) in self
+            .present
+            .iter()
+            .filter(|(name, _)| !self.wanted.contains_key(*name))
+        {
             if server.enabled {
                 commands.push(self.command(name, What::Disable));
             }
@@ -159,8 +191,8 @@ impl Difference<'_> {
         }
         if !present.is_some_and(|server| server.enabled) {
             push(What::Enable);
-            // The API knows which endpoints are ready. Whether a node is, nobody knows before it was asked; while nobody
-            // else is there it gets what there is.
+            // The API knows which endpoints are ready. Whether a node is, nobody knows before it
+            // was asked; while nobody else is there it gets what there is.
             if others && self.site.options.check != Check::Connect {
                 push(What::Doubt);
             }
@@ -168,7 +200,11 @@ impl Difference<'_> {
     }
 
     fn command(&self, server: &str, what: What) -> Command {
-        Command { section: self.section.clone(), server: server.to_owned(), what }
+        Command {
+            section: self.section.clone(),
+            server: server.to_owned(),
+            what,
+        }
     }
 }
 

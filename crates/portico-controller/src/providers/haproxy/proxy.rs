@@ -1,5 +1,6 @@
-//! Makes a running HAProxy what a table says, without ending a connection: by commands where they do, by a reload where not.
-//! It remembers what it told HAProxy, and reads what runs at the start, after a failure, and when asked to.
+//! Makes a running HAProxy what a table says, without ending a connection: by commands where they
+//! do, by a reload where not. It remembers what it told HAProxy, and reads what runs at the start,
+//! after a failure, and when asked to.
 
 use std::collections::BTreeSet;
 use std::error::Error as _;
@@ -36,25 +37,39 @@ pub enum ProxyError {
     Socket(#[from] SocketError),
     #[error(transparent)]
     File(#[from] FileError),
-    #[error("HAProxy did not load its new configuration and goes on with the old one: its log says why")]
+    #[error(
+        "HAProxy did not load its new configuration and goes on with the old one: its log says why"
+    )]
     NotLoaded,
     #[error("{address}: {source}")]
-    CannotBind { address: SocketAddr, source: io::Error },
-    #[error("HAProxy is not what it was told to be after {TRIES} tries: does somebody else change it?")]
+    CannotBind {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    #[error(
+        "HAProxy is not what it was told to be after {TRIES} tries: does somebody else change it?"
+    )]
     Unsettled,
 }
 
 impl ProxyError {
     /// Others could be served if this were not asked for.
     pub fn is_about_configuration(&self) -> bool {
-        matches!(self, ProxyError::File(FileError::Invalid(_)) | ProxyError::NotLoaded | ProxyError::CannotBind { .. })
+        matches!(
+            self,
+            ProxyError::File(FileError::Invalid(_))
+                | ProxyError::NotLoaded
+                | ProxyError::CannotBind { .. }
+        )
     }
 }
 
 impl From<&ProxyError> for ProviderError {
     fn from(error: &ProxyError) -> ProviderError {
         match error {
-            ProxyError::CannotBind { .. } => refused("CannotListen", format!("HAProxy cannot listen at {error}")),
+            ProxyError::CannotBind { .. } => {
+                refused("CannotListen", format!("HAProxy cannot listen at {error}"))
+            }
             _ => {
                 let causes = std::iter::successors(error.source(), |cause| (*cause).source());
                 let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
@@ -97,26 +112,49 @@ pub struct Proxy {
 impl Proxy {
     pub fn new(settings: Arc<Settings>) -> Proxy {
         let master = Master::new(&settings.master_socket);
-        Proxy { settings, master, running: None, bound: None, generation: 0, reloads: 0 }
+        Proxy {
+            settings,
+            master,
+            running: None,
+            bound: None,
+            generation: 0,
+            reloads: 0,
+        }
     }
 
     /// What runs is of use as it is: servers stay as they are until somebody says otherwise.
     pub async fn adopt(&mut self, table: &mut Table) {
         self.generation = generation(table, &self.settings);
-        let Ok(running) = self.read_patiently().await else { return };
+        let Ok(running) = self.read_patiently().await else {
+            return;
+        };
         if running.generation != Some(self.generation) {
             return;
         }
         self.bound = Some(table.binds());
         for site in table.sites.values_mut() {
-            let sections: Vec<(u16, String)> = site.ports.keys().map(|port| (*port, site.section(*port))).collect();
+            let sections: Vec<(u16, String)> = site
+                .ports
+                .keys()
+                .map(|port| (*port, site.section(*port)))
+                .collect();
             for (port, section) in sections {
-                let servers = running.sections.get(&section).into_iter().flat_map(|servers| servers.values());
-                let enabled = servers.filter(|server| server.enabled).map(|server| server.address);
+                let servers = running
+                    .sections
+                    .get(&section)
+                    .into_iter()
+                    .flat_map(|servers| servers.values());
+                let enabled = servers
+                    .filter(|server| server.enabled)
+                    .map(|server| server.address);
                 site.ports.insert(port, enabled.collect());
             }
         }
-        info!(worker = running.worker, services = table.sites.len(), "adopted a running HAProxy");
+        info!(
+            worker = running.worker,
+            services = table.sites.len(),
+            "adopted a running HAProxy"
+        );
         self.running = Some(running);
     }
 
@@ -125,7 +163,11 @@ impl Proxy {
         if files::read(&self.settings.state_path())?.is_none() {
             files::write(&self.settings.state_path(), "1\n")?;
         }
-        if files::read(&self.settings.config_path())?.is_none() { self.save(table) } else { Ok(()) }
+        if files::read(&self.settings.config_path())?.is_none() {
+            self.save(table)
+        } else {
+            Ok(())
+        }
     }
 
     /// Something other than servers may have changed in the table.
@@ -140,11 +182,13 @@ impl Proxy {
     /// Another worker than ours runs, or none: everything it was told is forgotten.
     pub async fn notice(&mut self) -> bool {
         let current = self.master.worker().await.ok().map(|(worker, _)| worker);
-        self.running.take_if(|running| Some(running.worker) != current);
+        self.running
+            .take_if(|running| Some(running.worker) != current);
         self.running.is_none()
     }
 
-    /// What runs is what the table says; the configuration on disk is that of the table if something was reloaded.
+    /// What runs is what the table says; the configuration on disk is that of the table if
+    /// something was reloaded.
     pub async fn converge(&mut self, table: &Table, scope: &Scope) -> Result<(), ProxyError> {
         let result = self.try_converge(table, scope).await;
         if result.is_err() {
@@ -155,14 +199,17 @@ impl Proxy {
 
     async fn try_converge(&mut self, table: &Table, scope: &Scope) -> Result<(), ProxyError> {
         let mut scope = scope.clone();
-        // Somebody else may have had it loaded anew; the worker from before would still take commands.
+        // Somebody else may have had it loaded anew; the worker from before would still take
+        // commands.
         self.notice().await;
         for _ in 0..TRIES {
             if self.running.is_none() {
                 self.running = Some(self.read_or_start(table).await?);
                 scope = Scope::All;
             }
-            let Some(running) = &mut self.running else { continue };
+            let Some(running) = &mut self.running else {
+                continue;
+            };
             let sites = scope.sites(table);
             match plan(sites, self.generation, &self.settings, running) {
                 Plan::Commands(commands) if commands.is_empty() => return Ok(()),
@@ -180,12 +227,15 @@ impl Proxy {
         Err(ProxyError::Unsettled)
     }
 
-    /// While the master loads a configuration, for somebody who is gone by now, it does not answer: that is no reason to start another.
+    /// While the master loads a configuration, for somebody who is gone by now, it does not answer:
+    /// that is no reason to start another.
     async fn read_patiently(&self) -> Result<Running, SocketError> {
         let deadline = Instant::now() + BUSY;
         loop {
             match self.master.read().await {
-                Err(SocketError::Away { .. }) if files::is_started(&self.settings) && Instant::now() < deadline => {
+                Err(SocketError::Away { .. })
+                    if files::is_started(&self.settings) && Instant::now() < deadline =>
+                {
                     sleep(POLL).await;
                 }
                 read => return read,
@@ -238,7 +288,8 @@ impl Proxy {
             }
             Err(error) => {
                 self.restore(before)?;
-                // The master waits for a configuration that it can use; the worker goes on meanwhile.
+                // The master waits for a configuration that it can use; the worker goes on
+                // meanwhile.
                 self.running = Some(self.load(None).await?);
                 Err(error)
             }
@@ -269,15 +320,22 @@ impl Proxy {
         }
     }
 
-    /// The table is on disk, if HAProxy takes it and can listen where it says; what was there before.
+    /// The table is on disk, if HAProxy takes it and can listen where it says; what was there
+    /// before.
     async fn save_checked(&mut self, table: &Table) -> Result<[Option<String>; 2], ProxyError> {
         if let Some(bound) = &self.bound {
-            table.binds().difference(bound).try_for_each(|address| try_bind(*address))?;
+            table
+                .binds()
+                .difference(bound)
+                .try_for_each(|address| try_bind(*address))?;
         }
         let rendered = render(table, &self.settings);
         self.generation = rendered.generation;
         files::check(&self.settings, &rendered.text).await?;
-        let before = [files::read(&self.settings.table_path())?, files::read(&self.settings.config_path())?];
+        let before = [
+            files::read(&self.settings.table_path())?,
+            files::read(&self.settings.config_path())?,
+        ];
         self.write(table, &rendered.text)?;
         Ok(before)
     }
@@ -295,7 +353,10 @@ impl Proxy {
 
     fn restore(&self, before: [Option<String>; 2]) -> Result<(), FileError> {
         let paths = [self.settings.table_path(), self.settings.config_path()];
-        paths.iter().zip(before).try_for_each(|(path, text)| text.map_or(Ok(()), |text| files::write(path, &text)))
+        paths
+            .iter()
+            .zip(before)
+            .try_for_each(|(path, text)| text.map_or(Ok(()), |text| files::write(path, &text)))
     }
 
     /// Whether HAProxy has a Service as it should be. Reads, changes nothing.
@@ -303,20 +364,30 @@ impl Proxy {
         let running = self.master.read().await?;
         let plan = plan([site], self.generation, &self.settings, &running);
         self.running = Some(running);
-        Ok(matches!(plan, Plan::Commands(commands) if commands.iter().all(|command| command.what == What::Delete)))
+        Ok(
+            matches!(plan, Plan::Commands(commands) if commands.iter().all(|command| command.what == What::Delete)),
+        )
     }
 }
 
-/// A worker that cannot listen somewhere makes its predecessor stop listening for a moment before it gives up, so we try first.
+/// A worker that cannot listen somewhere makes its predecessor stop listening for a moment before
+/// it gives up, so we try first.
 fn try_bind(address: SocketAddr) -> Result<(), ProxyError> {
     let tried = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
         socket.set_reuseaddr(true)?;
         socket.bind(address)
     };
     match tried() {
         // We may have fewer rights than HAProxy.
-        Err(source) if [io::ErrorKind::AddrInUse, io::ErrorKind::AddrNotAvailable].contains(&source.kind()) => {
+        Err(source)
+            if [io::ErrorKind::AddrInUse, io::ErrorKind::AddrNotAvailable]
+                .contains(&source.kind()) =>
+        {
             Err(ProxyError::CannotBind { address, source })
         }
         _ => Ok(()),

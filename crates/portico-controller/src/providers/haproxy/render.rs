@@ -1,5 +1,5 @@
-//! The configuration of HAProxy as text: the same for the same table, with nothing in it that somebody could have written freely
-//! but the administrator.
+//! The configuration of HAProxy as text: the same for the same table, with nothing in it that
+//! somebody could have written freely but the administrator.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -9,7 +9,8 @@ use super::settings::Settings;
 use super::table::{SECTION, Site, Table, hash};
 use super::wish::{Balance, Check, Options, ProxyProtocol};
 
-/// A section without any use but to have a name: what of the configuration cannot be changed while HAProxy runs, as a number.
+/// A section without any use but to have a name: what of the configuration cannot be changed while
+/// HAProxy runs, as a number.
 pub const GENERATION: &str = "portico_generation_";
 /// HAProxy takes 64 words in a line.
 const RANGES_IN_A_LINE: usize = 32;
@@ -27,7 +28,10 @@ pub fn render(table: &Table, settings: &Settings) -> Rendered {
     let generation = generation(table, settings);
     let mut text = head(settings);
     // Writing to a string cannot fail.
-    _ = write!(text, "\nbackend {GENERATION}{generation:016x} from portico\n");
+    _ = write!(
+        text,
+        "\nbackend {GENERATION}{generation:016x} from portico\n"
+    );
     for site in table.sites.values() {
         sections(&mut text, site, settings, true);
     }
@@ -78,27 +82,48 @@ defaults portico
 }
 
 fn indented(lines: &str) -> String {
-    lines.lines().map(|line| format!("    {}\n", line.trim())).collect()
+    lines
+        .lines()
+        .map(|line| format!("    {}\n", line.trim()))
+        .collect()
 }
 
 fn sections(text: &mut String, site: &Site, settings: &Settings, with_servers: bool) {
     for (port, servers) in &site.ports {
-        _ = write!(text, "\n# {}/{}\nlisten {} from portico\n", site.namespace, site.name, site.section(*port));
+        _ = write!(
+            text,
+            "\n# {}/{}\nlisten {} from portico\n",
+            site.namespace,
+            site.name,
+            site.section(*port)
+        );
         for address in &site.addresses {
             _ = writeln!(text, "    bind {}", SocketAddr::new(*address, *port));
         }
         options(text, &site.options);
         for server in servers.iter().filter(|_| with_servers) {
             let arguments = server_arguments(&site.options, settings);
-            _ = writeln!(text, "    server {} {server} {arguments}", server_name(server));
+            _ = writeln!(
+                text,
+                "    server {} {server} {arguments}",
+                server_name(server)
+            );
         }
         // An argument that every server has is part of what cannot be changed.
-        _ = writeln!(text, "    # servers: {}", server_arguments(&site.options, settings));
+        _ = writeln!(
+            text,
+            "    # servers: {}",
+            server_arguments(&site.options, settings)
+        );
     }
 }
 
 fn options(text: &mut String, options: &Options) {
-    let ranges: Vec<String> = options.source_ranges.iter().map(ToString::to_string).collect();
+    let ranges: Vec<String> = options
+        .source_ranges
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     for some in ranges.chunks(RANGES_IN_A_LINE) {
         _ = writeln!(text, "    acl allowed src {}", some.join(" "));
     }
@@ -115,20 +140,28 @@ fn options(text: &mut String, options: &Options) {
         }
     );
     let idle = milliseconds(options.idle);
-    _ = write!(text, "    timeout client {idle}\n    timeout server {idle}\n");
+    _ = write!(
+        text,
+        "    timeout client {idle}\n    timeout server {idle}\n"
+    );
     if let Some(seconds) = options.affinity {
         _ = writeln!(
             text,
-            "    stick-table type ipv6 size {STICKY_CLIENTS} expire {seconds}s peers {SECTION}peers\n    stick on src"
+            "    stick-table type ipv6 size {STICKY_CLIENTS} expire {seconds}s peers \
+             {SECTION}peers\n    stick on src"
         );
     }
     if let Check::Healthz(_) = options.check {
-        text.push_str("    option httpchk\n    http-check send meth GET uri /healthz ver HTTP/1.1 hdr Host portico\n");
+        text.push_str(
+            "    option httpchk\n    http-check send meth GET uri /healthz ver HTTP/1.1 hdr \
+             Host portico\n",
+        );
         text.push_str("    http-check expect status 200\n");
     }
 }
 
-/// What HAProxy calls a server: by its address, so that nobody has to remember whose name that is. It allows no brackets.
+/// What HAProxy calls a server: by its address, so that nobody has to remember whose name that is.
+/// It allows no brackets.
 pub fn server_name(server: &SocketAddr) -> String {
     format!("{}_{}", server.ip(), server.port())
 }
@@ -145,8 +178,14 @@ pub fn server_arguments(options: &Options, settings: &Settings) -> String {
         Some(ProxyProtocol::V2) => " send-proxy-v2",
         None => "",
     };
-    let (interval, doubtful) = (milliseconds(checks.interval), milliseconds(checks.interval / 4));
-    format!("check{port} inter {interval} fastinter {doubtful} rise {} fall {}{proxy}", checks.rise, checks.fall)
+    let (interval, doubtful) = (
+        milliseconds(checks.interval),
+        milliseconds(checks.interval / 4),
+    );
+    format!(
+        "check{port} inter {interval} fastinter {doubtful} rise {} fall {}{proxy}",
+        checks.rise, checks.fall
+    )
 }
 
 fn milliseconds(duration: Duration) -> String {

@@ -29,7 +29,10 @@ impl Running {
     /// From `show backend` and `show servers state`.
     pub fn parse(worker: u32, names: &str, states: &str) -> Running {
         let ours = |line: &&str| line.starts_with(SECTION);
-        let mut running = Running { worker, ..Running::default() };
+        let mut running = Running {
+            worker,
+            ..Running::default()
+        };
         for name in names.lines().map(str::trim).filter(ours) {
             match name.strip_prefix(GENERATION) {
                 Some(number) => running.generation = u64::from_str_radix(number, 16).ok(),
@@ -37,30 +40,46 @@ impl Running {
             }
         }
         for (section, name, server) in states.lines().filter_map(parse_server) {
-            running.sections.entry(section.to_owned()).or_default().insert(name.to_owned(), server);
+            running
+                .sections
+                .entry(section.to_owned())
+                .or_default()
+                .insert(name.to_owned(), server);
         }
         running
     }
 }
 
-/// Columns: the section's number and name, the server's number, name, address, health and state; the port is the 19th.
+/// Columns: the section's number and name, the server's number, name, address, health and state;
+/// the port is the 19th.
 fn parse_server(line: &str) -> Option<(&str, &str, Server)> {
     let words: Vec<&str> = line.split(' ').collect();
     let section = words.get(1).filter(|name| name.starts_with(SECTION))?;
     let port = words.get(18)?.parse().ok()?;
     let address = SocketAddr::new(words.get(4)?.parse().ok()?, port);
     let (up, enabled) = (*words.get(5)? != "0", *words.get(6)? == "0");
-    Some((section, words.get(3)?, Server { address, enabled, up }))
+    Some((
+        section,
+        words.get(3)?,
+        Server {
+            address,
+            enabled,
+            up,
+        },
+    ))
 }
 
-/// Of what `show servers state` prints, what the next worker is to begin with: the health of the servers that are in use. Those on
-/// their way out are not to be out in there too.
+/// Of what `show servers state` prints, what the next worker is to begin with: the health of the
+/// servers that are in use. Those on their way out are not to be out in there too.
 pub fn worth_keeping(states: &str) -> String {
     let keep = |line: &&str| {
         let unknown = !line.contains(SECTION);
         unknown || parse_server(line).is_some_and(|(_, _, server)| server.enabled)
     };
-    let lines = states.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let lines = states
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty());
     lines.filter(keep).map(|line| format!("{line}\n")).collect()
 }
 
@@ -70,7 +89,9 @@ pub fn parse_processes(text: &str) -> Option<(u32, u64)> {
     let mut current = true;
     for line in text.lines() {
         let mut words = line.split_whitespace();
-        let (Some(first), kind, reloads) = (words.next(), words.next(), words.next()) else { continue };
+        let (Some(first), kind, reloads) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
         match (first.parse::<u32>(), kind) {
             (Ok(_), Some("master")) => master = reloads?.parse().ok(),
             (Ok(worker), Some("worker")) if current => return Some((worker, master?)),

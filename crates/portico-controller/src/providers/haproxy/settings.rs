@@ -1,4 +1,5 @@
-//! The cloud configuration of the provider: where HAProxy listens, how it is reached, what is usual for Services.
+//! The cloud configuration of the provider: where HAProxy listens, how it is reached, what is usual
+//! for Services.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ use crate::providers::{Family, Host, IpMode};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where HAProxy listens, and what is told to clients. Services share them, each with ports of its own.
+    /// Where HAProxy listens, and what is told to clients. Services share them, each with ports of
+    /// its own.
     pub addresses: Vec<Address>,
     /// Of the configuration, and what is to be kept: only Portico writes there.
     pub folder: PathBuf,
@@ -54,7 +56,12 @@ pub struct Checks {
 
 impl Default for Checks {
     fn default() -> Checks {
-        Checks { interval: Duration::from_secs(2), timeout: Duration::from_secs(1), rise: 2, fall: 3 }
+        Checks {
+            interval: Duration::from_secs(2),
+            timeout: Duration::from_secs(1),
+            rise: 2,
+            fall: 3,
+        }
     }
 }
 
@@ -101,7 +108,8 @@ impl Address {
 
 impl Settings {
     pub fn read(path: &Path) -> Result<Settings, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         Settings::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
@@ -117,9 +125,14 @@ impl Settings {
         if self.health_check.rise == 0 || self.health_check.fall == 0 {
             return Err("healthCheck: rise and fall are at least 1".to_owned());
         }
-        for (name, path) in [("folder", &self.folder), ("masterSocket", &self.master_socket)] {
+        for (name, path) in [
+            ("folder", &self.folder),
+            ("masterSocket", &self.master_socket),
+        ] {
             if !path.is_absolute() || !path.to_str().is_some_and(is_plain_path) {
-                return Err(format!("{name}: write an absolute path of letters, digits and ./_-"));
+                return Err(format!(
+                    "{name}: write an absolute path of letters, digits and ./_-"
+                ));
             }
         }
         Ok(())
@@ -151,7 +164,8 @@ impl Settings {
 
 /// A path that means in a configuration of HAProxy what it says.
 fn is_plain_path(path: &str) -> bool {
-    path.chars().all(|letter| letter.is_ascii_alphanumeric() || "./_-".contains(letter))
+    path.chars()
+        .all(|letter| letter.is_ascii_alphanumeric() || "./_-".contains(letter))
 }
 
 impl<'de> Deserialize<'de> for Address {
@@ -162,11 +176,20 @@ impl<'de> Deserialize<'de> for Address {
             Plain(IpAddr),
             Mapped { bind: IpAddr, publish: String },
         }
-        let wrong = |_| de::Error::custom("write an address, or `bind: ADDRESS` with `publish: ADDRESS or NAME`");
+        let wrong = |_| {
+            de::Error::custom(
+                "write an address, or `bind: ADDRESS` with `publish: ADDRESS or NAME`",
+            )
+        };
         match Written::deserialize(deserializer).map_err(wrong)? {
-            Written::Plain(address) => Ok(Address { bind: address, publish: Host::Ip(address) }),
+            Written::Plain(address) => Ok(Address {
+                bind: address,
+                publish: Host::Ip(address),
+            }),
             Written::Mapped { bind, publish } => {
-                let publish = publish.parse().map_or_else(|_| Host::Name(publish), Host::Ip);
+                let publish = publish
+                    .parse()
+                    .map_or_else(|_| Host::Name(publish), Host::Ip);
                 Ok(Address { bind, publish })
             }
         }
@@ -185,15 +208,20 @@ fn ip_mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpMode, D::Erro
     match String::deserialize(deserializer)?.as_str() {
         "Proxy" => Ok(IpMode::Proxy),
         "VIP" => Ok(IpMode::Vip),
-        other => Err(de::Error::custom(format!("ipMode {other:?} is not known: use Proxy or VIP"))),
+        other => Err(de::Error::custom(format!(
+            "ipMode {other:?} is not known: use Proxy or VIP"
+        ))),
     }
 }
 
 impl<'de> Deserialize<'de> for Targets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Targets, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Targets::parse(&text)
-            .ok_or_else(|| de::Error::custom(format!("targets: {text:?} is not known: use nodes or endpoints")))
+        Targets::parse(&text).ok_or_else(|| {
+            de::Error::custom(format!(
+                "targets: {text:?} is not known: use nodes or endpoints"
+            ))
+        })
     }
 }
 

@@ -15,8 +15,8 @@ use super::running::{Running, parse_processes};
 const ANSWER: Duration = Duration::from_secs(5);
 /// HAProxy reads a line into a buffer of 16 KiB.
 const LINE: usize = 8 * 1024;
-/// Stands between commands, because some answers end with an empty line, some do not, and some are nothing else: a question that has
-/// always the same answer.
+/// Stands between commands, because some answers end with an empty line, some do not, and some are
+/// nothing else: a question that has always the same answer.
 const END: &str = "show env PORTICO_END";
 const END_ANSWER: &str = "Variable not found";
 
@@ -39,7 +39,9 @@ pub struct Master {
 
 impl Master {
     pub fn new(path: &Path) -> Master {
-        Master { path: path.to_owned() }
+        Master {
+            path: path.to_owned(),
+        }
     }
 
     /// One line, and all that is said to it.
@@ -53,8 +55,15 @@ impl Master {
             stream.read_to_end(&mut answer).await?;
             Ok(String::from_utf8_lossy(&answer).into_owned())
         };
-        let answered = timeout(ANSWER, exchange).await.map_err(|_| SocketError::Late { path: self.path.clone() })?;
-        answered.map_err(|source| SocketError::Away { path: self.path.clone(), source })
+        let answered = timeout(ANSWER, exchange)
+            .await
+            .map_err(|_| SocketError::Late {
+                path: self.path.clone(),
+            })?;
+        answered.map_err(|source| SocketError::Away {
+            path: self.path.clone(),
+            source,
+        })
     }
 
     /// The worker, and how often the configuration was loaded anew.
@@ -74,20 +83,30 @@ impl Master {
         self.ask(&format!("@!{worker} show servers state")).await
     }
 
-    /// Whether it worked cannot be seen from the answer: the master begins anew, and may drop this connection before it has one.
+    /// Whether it worked cannot be seen from the answer: the master begins anew, and may drop this
+    /// connection before it has one.
     pub async fn reload(&self) {
         _ = self.ask("reload").await;
     }
 
-    /// Tell the worker that `running` was read from, and note in it what is done. HAProxy goes on after a command that it refuses, so
-    /// nobody is told to go before all who come are there.
-    pub async fn tell(&self, running: &mut Running, commands: &[Command]) -> Result<(), SocketError> {
-        let (going, coming): (Vec<Command>, Vec<Command>) = commands.iter().cloned().partition(Command::takes_away);
+    /// Tell the worker that `running` was read from, and note in it what is done. HAProxy goes on
+    /// after a command that it refuses, so nobody is told to go before all who come are there.
+    pub async fn tell(
+        &self,
+        running: &mut Running,
+        commands: &[Command],
+    ) -> Result<(), SocketError> {
+        let (going, coming): (Vec<Command>, Vec<Command>) =
+            commands.iter().cloned().partition(Command::takes_away);
         self.tell_some(running, &coming).await?;
         self.tell_some(running, &going).await
     }
 
-    async fn tell_some(&self, running: &mut Running, commands: &[Command]) -> Result<(), SocketError> {
+    async fn tell_some(
+        &self,
+        running: &mut Running,
+        commands: &[Command],
+    ) -> Result<(), SocketError> {
         for (line, some) in lines(running.worker, commands) {
             let answer = self.ask(&line).await?;
             for (command, answer) in some.iter().zip(split(&answer, some.len())) {
@@ -126,7 +145,8 @@ fn lines(worker: u32, commands: &[Command]) -> Vec<(String, &[Command])> {
     lines
 }
 
-/// The answers to several commands. Since nothing is an answer, one that is missing is said in words.
+/// The answers to several commands. Since nothing is an answer, one that is missing is said in
+/// words.
 fn split(text: &str, count: usize) -> Vec<&str> {
     let mut answers: Vec<&str> = text.split(END_ANSWER).map(str::trim).collect();
     // Nothing is said after the last end.

@@ -16,19 +16,32 @@ pub fn request(name: &str) -> Request {
         addresses: vec![address.parse().unwrap(), "fd00::7".parse().unwrap()],
         ..Node::default()
     };
-    let service = ServiceRef { namespace: "shop".to_owned(), name: name.to_owned(), uid: format!("uid-{name}") };
+    let service = ServiceRef {
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+    };
     Request {
         service,
         families: vec![Family::V4],
         ports: vec![port(80, 30080)],
-        health_check: Some(HealthCheck { port: 10256, path: "/healthz".to_owned() }),
+        health_check: Some(HealthCheck {
+            port: 10256,
+            path: "/healthz".to_owned(),
+        }),
         nodes: vec![node("a", "10.0.0.1"), node("b", "10.0.0.2")],
         ..Request::default()
     }
 }
 
 pub fn port(port: u16, node_port: u16) -> Port {
-    Port { name: format!("p{port}"), protocol: Protocol::Tcp, port, node_port, app_protocol: None }
+    Port {
+        name: format!("p{port}"),
+        protocol: Protocol::Tcp,
+        port,
+        node_port,
+        app_protocol: None,
+    }
 }
 
 pub fn endpoint(address: &str, node: &str) -> Endpoint {
@@ -44,7 +57,9 @@ pub fn endpoint(address: &str, node: &str) -> Endpoint {
 pub fn table(requests: &[Request]) -> Table {
     let (settings, mut table) = (settings(), Table::default());
     for request in requests {
-        table.ensure(Wish::new(request, &settings).unwrap(), &settings).unwrap();
+        table
+            .ensure(Wish::new(request, &settings).unwrap(), &settings)
+            .unwrap();
     }
     table
 }

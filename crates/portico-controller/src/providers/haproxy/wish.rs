@@ -1,5 +1,6 @@
-//! What a Service asks of HAProxy: its request, with annotations understood, cut down to what can stand in a configuration.
-//! Whatever people may write freely ends here: it becomes a number, an address, a choice, or a refusal.
+//! What a Service asks of HAProxy: its request, with annotations understood, cut down to what can
+//! stand in a configuration. Whatever people may write freely ends here: it becomes a number, an
+//! address, a choice, or a refusal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -99,13 +100,21 @@ impl Wish {
         let annotations = Annotations(&request.annotations);
         let targets = annotations.get(ANNOTATION_TARGETS, Targets::parse, "nodes or endpoints")?;
         let targets = targets.unwrap_or(settings.targets);
-        let families = if request.families.is_empty() { vec![Family::V4] } else { request.families.clone() };
+        let families = if request.families.is_empty() {
+            vec![Family::V4]
+        } else {
+            request.families.clone()
+        };
         Ok(Wish {
             namespace: service.namespace.clone(),
             name: service.name.clone(),
             uid: service.uid.clone(),
             explicit: explicit(request, &annotations)?,
-            current: request.ingress.iter().filter_map(|ingress| ip(&ingress.host)).collect(),
+            current: request
+                .ingress
+                .iter()
+                .filter_map(|ingress| ip(&ingress.host))
+                .collect(),
             require_all: request.require_all_families,
             options: options(request, settings, targets, &annotations)?,
             ports: ports(request, targets, &families)?,
@@ -126,7 +135,10 @@ fn check_name(name: &str) -> Result<(), ProviderError> {
     let fit = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '.';
     match !name.is_empty() && name.len() <= 253 && name.chars().all(fit) {
         true => Ok(()),
-        false => Err(refused("InvalidName", format!("{name:?} cannot stand in a configuration"))),
+        false => Err(refused(
+            "InvalidName",
+            format!("{name:?} cannot stand in a configuration"),
+        )),
     }
 }
 
@@ -138,22 +150,51 @@ struct Annotations<'a>(&'a BTreeMap<String, String>);
 
 impl Annotations<'_> {
     /// The value of an annotation, or that it is none of those that there are.
-    fn get<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>, values: &str) -> Result<Option<T>, ProviderError> {
-        let Some(text) = self.0.get(name).map(|text| text.trim()).filter(|text| !text.is_empty()) else {
+    fn get<T>(
+        &self,
+        name: &str,
+        parse: impl Fn(&str) -> Option<T>,
+        values: &str,
+    ) -> Result<Option<T>, ProviderError> {
+        let Some(text) = self
+            .0
+            .get(name)
+            .map(|text| text.trim())
+            .filter(|text| !text.is_empty())
+        else {
             return Ok(None);
         };
-        let wrong = || refused("InvalidAnnotation", format!("annotation {name}: {text:?} is not {values}"));
+        let wrong = || {
+            refused(
+                "InvalidAnnotation",
+                format!("annotation {name}: {text:?} is not {values}"),
+            )
+        };
         parse(text).map(Some).ok_or_else(wrong)
     }
 }
 
-fn explicit(request: &Request, annotations: &Annotations<'_>) -> Result<Vec<IpAddr>, ProviderError> {
-    let list = |text: &str| text.split(',').map(|address| address.trim().parse().ok()).collect::<Option<Vec<_>>>();
+fn explicit(
+    request: &Request,
+    annotations: &Annotations<'_>,
+) -> Result<Vec<IpAddr>, ProviderError> {
+    let list = |text: &str| {
+        text.split(',')
+            .map(|address| address.trim().parse().ok())
+            .collect::<Option<Vec<_>>>()
+    };
     if let Some(addresses) = annotations.get(ANNOTATION_ADDRESSES, list, "a list of addresses")? {
         return Ok(addresses);
     }
-    let Some(text) = &request.requested_ip else { return Ok(Vec::new()) };
-    let wrong = |_| refused("InvalidAddress", format!("spec.loadBalancerIP: {text:?} is no address"));
+    let Some(text) = &request.requested_ip else {
+        return Ok(Vec::new());
+    };
+    let wrong = |_| {
+        refused(
+            "InvalidAddress",
+            format!("spec.loadBalancerIP: {text:?} is no address"),
+        )
+    };
     text.parse().map(|address| vec![address]).map_err(wrong)
 }
 
@@ -171,7 +212,11 @@ fn options(
     Ok(Options {
         proxy: annotations.get(ANNOTATION_PROXY, parse_proxy, "v1 or v2")?,
         balance: annotations
-            .get(ANNOTATION_BALANCE, parse_balance, "leastconn, roundrobin or random")?
+            .get(
+                ANNOTATION_BALANCE,
+                parse_balance,
+                "leastconn, roundrobin or random",
+            )?
             .unwrap_or(Balance::LeastConnections),
         affinity: request.affinity,
         source_ranges: request.source_ranges.iter().map(IpNet::trunc).collect(),
@@ -205,7 +250,10 @@ fn ports(request: &Request, targets: Targets, families: &[Family]) -> Result<Por
     let mut ports = Ports::new();
     for port in &request.ports {
         if port.protocol != Protocol::Tcp {
-            let message = format!("port {}: HAProxy forwards TCP, not {}", port.port, port.protocol);
+            let message = format!(
+                "port {}: HAProxy forwards TCP, not {}",
+                port.port, port.protocol
+            );
             return Err(refused("ProtocolNotSupported", message));
         }
         let servers = match targets {
@@ -217,23 +265,39 @@ fn ports(request: &Request, targets: Targets, families: &[Family]) -> Result<Por
     Ok(ports)
 }
 
-fn on_nodes(request: &Request, port: &Port, families: &[Family]) -> Result<BTreeSet<SocketAddr>, ProviderError> {
+fn on_nodes(
+    request: &Request,
+    port: &Port,
+    families: &[Family],
+) -> Result<BTreeSet<SocketAddr>, ProviderError> {
     if port.node_port == 0 {
         let message = format!(
-            "port {} has no node port: allocate one (allocateLoadBalancerNodePorts) or use {ANNOTATION_TARGETS}: endpoints",
+            "port {} has no node port: allocate one (allocateLoadBalancerNodePorts) or use \
+             {ANNOTATION_TARGETS}: endpoints",
             port.port
         );
         return Err(refused("NodePortNeeded", message));
     }
     let address = |node: &Node| {
-        let of = |family: &Family| node.addresses.iter().find(|address| Family::of(**address) == *family);
-        families.iter().find_map(of).map(|address| SocketAddr::new(*address, port.node_port))
+        let of = |family: &Family| {
+            node.addresses
+                .iter()
+                .find(|address| Family::of(**address) == *family)
+        };
+        families
+            .iter()
+            .find_map(of)
+            .map(|address| SocketAddr::new(*address, port.node_port))
     };
-    Ok(serving(request, port).into_iter().filter_map(address).collect())
+    Ok(serving(request, port)
+        .into_iter()
+        .filter_map(address)
+        .collect())
 }
 
-/// With `externalTrafficPolicy: Local` nodes without an endpoint drop what they get. Which ones have some is known from the API
-/// sooner than by asking for their health; where nobody is ready, health decides.
+/// With `externalTrafficPolicy: Local` nodes without an endpoint drop what they get. Which ones
+/// have some is known from the API sooner than by asking for their health; where nobody is ready,
+/// health decides.
 fn serving<'a>(request: &'a Request, port: &Port) -> Vec<&'a Node> {
     let have: BTreeSet<&str> = request
         .endpoints
@@ -241,8 +305,16 @@ fn serving<'a>(request: &'a Request, port: &Port) -> Vec<&'a Node> {
         .filter(|endpoint| endpoint.protocol == port.protocol && endpoint.port_name == port.name)
         .filter_map(|endpoint| endpoint.node.as_deref())
         .collect();
-    let local: Vec<&Node> = request.nodes.iter().filter(|node| have.contains(node.name.as_str())).collect();
-    if request.local && !local.is_empty() { local } else { request.nodes.iter().collect() }
+    let local: Vec<&Node> = request
+        .nodes
+        .iter()
+        .filter(|node| have.contains(node.name.as_str()))
+        .collect();
+    if request.local && !local.is_empty() {
+        local
+    } else {
+        request.nodes.iter().collect()
+    }
 }
 
 fn endpoints<'a>(request: &'a Request, port: &'a Port) -> impl Iterator<Item = SocketAddr> + 'a {

@@ -1,5 +1,6 @@
-//! Carries out what the ledger decides: claims are written before anybody hears of them, all that wait together. When somebody
-//! else was faster, the block is read again and everything is decided again, which gives the same where nothing changed.
+//! Carries out what the ledger decides: claims are written before anybody hears of them, all that
+//! wait together. When somebody else was faster, the block is read again and everything is decided
+//! again, which gives the same where nothing changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -25,8 +26,14 @@ const AT_ONCE: usize = 16;
 #[derive(Clone, Debug)]
 pub enum Ask {
     Ensure(Box<Wish>),
-    Delete { uid: String, current: BTreeSet<IpAddr> },
-    Describe { uid: String, families: Vec<Family> },
+    Delete {
+        uid: String,
+        current: BTreeSet<IpAddr>,
+    },
+    Describe {
+        uid: String,
+        families: Vec<Family>,
+    },
 }
 
 /// What it answers.
@@ -47,10 +54,15 @@ pub struct Allocator<S> {
 
 impl<S: Store> Allocator<S> {
     pub fn new(store: S) -> Self {
-        Self { ledger: Ledger::default(), store, unknown: BTreeSet::new() }
+        Self {
+            ledger: Ledger::default(),
+            store,
+            unknown: BTreeSet::new(),
+        }
     }
 
-    /// One answer for each; without any, what is due otherwise. Nothing is left unwritten, but for what failed.
+    /// One answer for each; without any, what is due otherwise. Nothing is left unwritten, but for
+    /// what failed.
     pub async fn work(&mut self, asks: &[Ask]) -> Vec<Result<Addresses, ProviderError>> {
         let mut trouble = String::new();
         let mut outcomes = Vec::new();
@@ -66,7 +78,8 @@ impl<S: Store> Allocator<S> {
                     trouble.clear();
                     break;
                 }
-                Ok(false) => "other controllers change the same addresses all the time".clone_into(&mut trouble),
+                Ok(false) => "other controllers change the same addresses all the time"
+                    .clone_into(&mut trouble),
                 Err(error) => {
                     trouble = error;
                     break;
@@ -79,9 +92,13 @@ impl<S: Store> Allocator<S> {
         let failed = || ProviderError::Failed(format!("cannot write AddressBlocks: {trouble}"));
         outcomes.resize(asks.len(), None);
         let answer = |(ask, outcome): (&Ask, Option<Outcome>)| match outcome {
-            Some(Outcome::Given { addresses, given_up }) if trouble.is_empty() || self.is_done(ask, &addresses) => {
-                Ok(Addresses { addresses, given_up })
-            }
+            Some(Outcome::Given {
+                addresses,
+                given_up,
+            }) if trouble.is_empty() || self.is_done(ask, &addresses) => Ok(Addresses {
+                addresses,
+                given_up,
+            }),
             Some(Outcome::Refused(refusal)) if trouble.is_empty() => Err(refusal.into()),
             _ => Err(failed()),
         };
@@ -89,7 +106,12 @@ impl<S: Store> Allocator<S> {
     }
 
     fn decide(&mut self, ask: &Ask) -> Option<Outcome> {
-        let given = |addresses| Some(Outcome::Given { addresses, given_up: Vec::new() });
+        let given = |addresses| {
+            Some(Outcome::Given {
+                addresses,
+                given_up: Vec::new(),
+            })
+        };
         match ask {
             Ask::Ensure(wish) => Some(self.ledger.ensure(wish)),
             Ask::Delete { uid, current } => {
@@ -98,7 +120,11 @@ impl<S: Store> Allocator<S> {
             }
             Ask::Describe { uid, families } => {
                 let mut addresses: Vec<IpAddr> = self.ledger.staying(uid).into_iter().collect();
-                addresses.sort_by_key(|address| families.iter().position(|family| *family == Family::of(*address)));
+                addresses.sort_by_key(|address| {
+                    families
+                        .iter()
+                        .position(|family| *family == Family::of(*address))
+                });
                 given(addresses)
             }
         }
@@ -109,7 +135,9 @@ impl<S: Store> Allocator<S> {
         match ask {
             Ask::Ensure(wish) => {
                 let held = self.ledger.held(&wish.service.uid);
-                addresses.iter().all(|address| held.contains(address) && !self.unknown.contains(&block_of(*address)))
+                addresses.iter().all(|address| {
+                    held.contains(address) && !self.unknown.contains(&block_of(*address))
+                })
             }
             Ask::Delete { .. } => false,
             Ask::Describe { .. } => true,
@@ -126,15 +154,20 @@ impl<S: Store> Allocator<S> {
 
     async fn read_unknown(&mut self) -> Result<(), String> {
         for network in self.unknown.clone() {
-            let block = self.store.read(network).await.map_err(|error| error.to_string())?;
+            let block = self
+                .store
+                .read(network)
+                .await
+                .map_err(|error| error.to_string())?;
             self.unknown.remove(&network);
             self.take_in(network, block);
         }
         Ok(())
     }
 
-    /// What the API has of a block that was to be written. One that is gone was deleted by somebody, with or without the
-    /// claims that are known here: they are written again, since nobody else can have claimed the addresses meanwhile.
+    /// What the API has of a block that was to be written. One that is gone was deleted by
+    /// somebody, with or without the claims that are known here: they are written again, since
+    /// nobody else can have claimed the addresses meanwhile.
     fn take_in(&mut self, network: IpNet, block: Option<Block>) {
         match block {
             Some(block) => self.ledger.replace_block(network, block),
@@ -174,7 +207,10 @@ impl<S: Store> Allocator<S> {
                 let block = ledger.block(*network).unwrap_or(&nothing);
                 async move { (*network, store.write(*network, block).await) }
             });
-            stream::iter(writes.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await
+            stream::iter(writes.collect::<Vec<_>>())
+                .buffer_unordered(AT_ONCE)
+                .collect()
+                .await
         };
         let mut failed: BTreeMap<IpNet, Option<String>> = BTreeMap::new();
         for (network, result) in written {
@@ -186,7 +222,8 @@ impl<S: Store> Allocator<S> {
         }
         for network in failed.keys() {
             // As it was, until it is read again.
-            self.ledger.replace_block(*network, dirty.get(network).cloned().unwrap_or_default());
+            self.ledger
+                .replace_block(*network, dirty.get(network).cloned().unwrap_or_default());
             self.unknown.insert(*network);
         }
         match failed.into_values().flatten().next() {

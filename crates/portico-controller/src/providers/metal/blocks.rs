@@ -1,5 +1,5 @@
-//! One block of addresses and its claims: what the API has, and what is decided on. What is claimed in a stored block is
-//! somebody's; everything else (a status, an announcement) follows from it.
+//! One block of addresses and its claims: what the API has, and what is decided on. What is claimed
+//! in a stored block is somebody's; everything else (a status, an announcement) follows from it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,14 +23,33 @@ pub struct Claim {
 }
 
 impl Block {
-    /// Claims that are none (no address of the block, nobody's) are left out, and gone with the next write.
+    /// Claims that are none (no address of the block, nobody's) are left out, and gone with the
+    /// next write.
     pub fn new(network: IpNet, version: Option<String>, spec: &AddressBlockSpec) -> Self {
         let claims = spec.claims.iter().filter_map(|claim| {
-            let address: IpAddr = claim.address.parse().ok().filter(|address| network.contains(address))?;
-            let services = claim.services.iter().map(|service| (service.uid.clone(), service.clone()));
-            Some((address, Claim { key: claim.sharing_key.clone(), services: services.collect() }))
+            let address: IpAddr = claim
+                .address
+                .parse()
+                .ok()
+                .filter(|address| network.contains(address))?;
+            let services = claim
+                .services
+                .iter()
+                .map(|service| (service.uid.clone(), service.clone()));
+            Some((
+                address,
+                Claim {
+                    key: claim.sharing_key.clone(),
+                    services: services.collect(),
+                },
+            ))
         });
-        Self { version, claims: claims.filter(|(_, claim)| !claim.services.is_empty()).collect() }
+        Self {
+            version,
+            claims: claims
+                .filter(|(_, claim)| !claim.services.is_empty())
+                .collect(),
+        }
     }
 
     pub fn spec(&self, network: IpNet) -> AddressBlockSpec {
@@ -39,7 +58,10 @@ impl Block {
             sharing_key: claim.key.clone(),
             services: claim.services.values().cloned().collect(),
         });
-        AddressBlockSpec { cidr: network.to_string(), claims: claims.collect() }
+        AddressBlockSpec {
+            cidr: network.to_string(),
+            claims: claims.collect(),
+        }
     }
 
     /// Of two versions of one object, is `version` the later one? Versions are numbers that grow.
@@ -54,6 +76,8 @@ impl Block {
 impl Claim {
     /// Those that have the address besides a Service.
     pub fn others<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a ClaimService> {
-        self.services.values().filter(move |service| service.uid != uid)
+        self.services
+            .values()
+            .filter(move |service| service.uid != uid)
     }
 }

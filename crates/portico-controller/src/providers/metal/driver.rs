@@ -1,4 +1,5 @@
-//! The one task that owns the ledger: watches feed it, requests are decided and written together, pools get their status.
+//! The one task that owns the ledger: watches feed it, requests are decided and written together,
+//! pools get their status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -66,7 +67,8 @@ pub(super) struct Driver {
     recorder: Recorder,
     pending: Vec<Command>,
     pending_since: Instant,
-    /// Kinds whose first list is not complete: until then nothing may be concluded from what is missing.
+    /// Kinds whose first list is not complete: until then nothing may be concluded from what is
+    /// missing.
     unlisted: BTreeMap<Kind, String>,
     /// What a list that is under way has shown.
     listed: BTreeMap<Kind, BTreeSet<String>>,
@@ -77,9 +79,16 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(cluster: Cluster, commands: mpsc::Receiver<Command>, news: watch::Sender<News>) -> Self {
+    pub(super) fn new(
+        cluster: Cluster,
+        commands: mpsc::Receiver<Command>,
+        news: watch::Sender<News>,
+    ) -> Self {
         let kinds = [Kind::Pools, Kind::Blocks, Kind::Namespaces, Kind::Services];
-        let reporter = Reporter { controller: "service-controller".into(), instance: None };
+        let reporter = Reporter {
+            controller: "service-controller".into(),
+            instance: None,
+        };
         Self {
             recorder: Recorder::new(cluster.client().clone(), reporter),
             allocator: Allocator::new(cluster.clone()),
@@ -88,7 +97,10 @@ impl Driver {
             news,
             pending: Vec::new(),
             pending_since: Instant::now(),
-            unlisted: kinds.into_iter().map(|kind| (kind, String::new())).collect(),
+            unlisted: kinds
+                .into_iter()
+                .map(|kind| (kind, String::new()))
+                .collect(),
             listed: BTreeMap::new(),
             statuses: BTreeMap::new(),
             status_due: None,
@@ -134,7 +146,11 @@ impl Driver {
     fn deadline(&self) -> Option<Instant> {
         let ready = self.unlisted.is_empty();
         let impatient = (!ready && !self.pending.is_empty()).then(|| self.pending_since + PATIENCE);
-        let due = if ready { self.status_due.into_iter().chain(self.retry).min() } else { None };
+        let due = if ready {
+            self.status_due.into_iter().chain(self.retry).min()
+        } else {
+            None
+        };
         impatient.into_iter().chain(due).min()
     }
 
@@ -147,8 +163,11 @@ impl Driver {
         }
         self.retry = None;
         if !self.pending.is_empty() || !self.allocator.is_idle() {
-            let (asks, replies): (Vec<Ask>, Vec<_>) =
-                self.pending.drain(..).map(|command| (command.ask, command.reply)).unzip();
+            let (asks, replies): (Vec<Ask>, Vec<_>) = self
+                .pending
+                .drain(..)
+                .map(|command| (command.ask, command.reply))
+                .unzip();
             let answers = self.allocator.work(&asks).await;
             let mut events = MOST_EVENTS;
             for ((ask, reply), answer) in asks.iter().zip(replies).zip(answers) {
@@ -162,22 +181,38 @@ impl Driver {
     }
 
     fn refuse_pending(&mut self) {
-        let missing: Vec<String> =
-            self.unlisted.iter().map(|(kind, error)| format!("{kind:?} {error}").trim().to_owned()).collect();
+        let missing: Vec<String> = self
+            .unlisted
+            .iter()
+            .map(|(kind, error)| format!("{kind:?} {error}").trim().to_owned())
+            .collect();
         let missing = missing.join(", ");
         for command in self.pending.drain(..) {
-            let message = format!("not listed yet: {missing} (are the custom resource definitions installed?)");
+            let message = format!(
+                "not listed yet: {missing} (are the custom resource definitions installed?)"
+            );
             let _ = command.reply.send(Err(ProviderError::Failed(message)));
         }
     }
 
     /// An address that a Service loses is worth an Event.
     async fn tell(&self, ask: &Ask, answer: &Result<Addresses, ProviderError>, events: &mut usize) {
-        let (Ask::Ensure(wish), Ok(Addresses { addresses, given_up })) = (ask, answer) else { return };
+        let (
+            Ask::Ensure(wish),
+            Ok(Addresses {
+                addresses,
+                given_up,
+            }),
+        ) = (ask, answer)
+        else {
+            return;
+        };
         for (address, why) in given_up {
             let note = format!("{address} is given up for {addresses:?}: {why}");
             info!(service = %wish.service, "{note}");
-            let Some(left) = events.checked_sub(1) else { continue };
+            let Some(left) = events.checked_sub(1) else {
+                continue;
+            };
             *events = left;
             let event = KubeEvent {
                 type_: EventType::Warning,
@@ -212,13 +247,18 @@ impl Driver {
 
     /// Rarely: what changes in between is written together.
     async fn write_statuses(&mut self) {
-        let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
+        let now = Timestamp::now()
+            .round(Unit::Second)
+            .unwrap_or_default()
+            .to_string();
         let wanted = self.allocator.ledger.pools().iter().map(|pool| {
             let old = self.statuses.get(&pool.name).cloned().unwrap_or_default();
             (pool.name.clone(), PoolStatus::new(pool, &old, &now), old)
         });
-        let changed: Vec<(String, PoolStatus)> =
-            wanted.filter(|(_, new, old)| new != old).map(|(name, new, _)| (name, new)).collect();
+        let changed: Vec<(String, PoolStatus)> = wanted
+            .filter(|(_, new, old)| new != old)
+            .map(|(name, new, _)| (name, new))
+            .collect();
         match (changed.is_empty(), self.status_due) {
             (true, _) => self.status_due = None,
             (false, None) => self.status_due = Some(Instant::now() + PAUSE),
@@ -235,7 +275,12 @@ impl Driver {
     async fn write_status(&mut self, name: String, status: PoolStatus) {
         let patch = Patch::Merge(serde_json::json!({ "status": status }));
         let pools = self.cluster.pools();
-        match timeout(PATIENCE, pools.patch_status(&name, &PatchParams::default(), &patch)).await {
+        match timeout(
+            PATIENCE,
+            pools.patch_status(&name, &PatchParams::default(), &patch),
+        )
+        .await
+        {
             Ok(Ok(_)) => drop(self.statuses.insert(name, status)),
             Ok(Err(error)) => debug!(pool = name, %error, "cannot write the status of a pool"),
             Err(_) => debug!(pool = name, "cannot write the status of a pool: no answer"),
@@ -245,27 +290,61 @@ impl Driver {
     fn watches(&self) -> SelectAll<BoxStream<'static, Change>> {
         let namespaces: Api<Namespace> = Api::all(self.cluster.client().clone());
         select_all([
-            follow(self.cluster.pools(), Kind::Pools, |event| Change::Pool(Box::new(event))),
+            follow(self.cluster.pools(), Kind::Pools, |event| {
+                Change::Pool(Box::new(event))
+            }),
             follow(self.cluster.blocks(), Kind::Blocks, Change::Block),
             follow(namespaces, Kind::Namespaces, Change::Namespace),
-            follow(self.cluster.services(), Kind::Services, |event| Change::Service(Box::new(event))),
+            follow(self.cluster.services(), Kind::Services, |event| {
+                Change::Service(Box::new(event))
+            }),
         ])
     }
 
     fn take(&mut self, change: Change) {
         match change {
-            Change::Pool(event) => self.feed(Kind::Pools, *event, ResourceExt::name_any, Self::pool, Self::no_pool),
-            Change::Block(event) => self.feed(Kind::Blocks, event, ResourceExt::name_any, Self::block, Self::no_block),
+            Change::Pool(event) => self.feed(
+                Kind::Pools,
+                *event,
+                ResourceExt::name_any,
+                Self::pool,
+                Self::no_pool,
+            ),
+            Change::Block(event) => self.feed(
+                Kind::Blocks,
+                event,
+                ResourceExt::name_any,
+                Self::block,
+                Self::no_block,
+            ),
             Change::Namespace(event) => {
-                self.feed(Kind::Namespaces, event, ResourceExt::name_any, Self::namespace, |driver, namespace| {
-                    driver.allocator.ledger.remove_namespace(&namespace.name_any());
-                });
+                self.feed(
+                    Kind::Namespaces,
+                    event,
+                    ResourceExt::name_any,
+                    Self::namespace,
+                    |driver, namespace| {
+                        driver
+                            .allocator
+                            .ledger
+                            .remove_namespace(&namespace.name_any());
+                    },
+                );
             }
             Change::Service(event) => {
                 let uid = |service: &LightService| service.uid().unwrap_or_default();
-                self.feed(Kind::Services, *event, uid, Self::service, |driver, service| {
-                    driver.allocator.ledger.service_gone(&service.uid().unwrap_or_default());
-                });
+                self.feed(
+                    Kind::Services,
+                    *event,
+                    uid,
+                    Self::service,
+                    |driver, service| {
+                        driver
+                            .allocator
+                            .ledger
+                            .service_gone(&service.uid().unwrap_or_default());
+                    },
+                );
             }
             Change::Failed(kind, error) => match self.unlisted.get_mut(&kind) {
                 Some(trouble) => *trouble = error,
@@ -308,11 +387,17 @@ impl Driver {
         let gone = |names: Vec<String>| names.into_iter().filter(|name| !listed.contains(name));
         match kind {
             Kind::Pools => gone(ledger.pool_names()).for_each(|name| ledger.remove_pool(&name)),
-            Kind::Namespaces => gone(ledger.namespace_names()).for_each(|name| ledger.remove_namespace(&name)),
-            Kind::Services => gone(ledger.known_services()).for_each(|uid| ledger.service_gone(&uid)),
+            Kind::Namespaces => {
+                gone(ledger.namespace_names()).for_each(|name| ledger.remove_namespace(&name))
+            }
+            Kind::Services => {
+                gone(ledger.known_services()).for_each(|uid| ledger.service_gone(&uid))
+            }
             Kind::Blocks => {
                 let networks = ledger.networks().into_iter();
-                let gone = networks.filter(|network| !listed.contains(&portico_model::pools::block_name(*network)));
+                let gone = networks.filter(|network| {
+                    !listed.contains(&portico_model::pools::block_name(*network))
+                });
                 gone.for_each(|network| ledger.lose_block(network));
             }
         }
@@ -320,8 +405,13 @@ impl Driver {
 
     fn pool(&mut self, pool: PoolApiObject) {
         let name = pool.name_any();
-        self.statuses.insert(name.clone(), pool.status.unwrap_or_default());
-        let created = pool.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+        self.statuses
+            .insert(name.clone(), pool.status.unwrap_or_default());
+        let created = pool
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map(|time| time.0.as_second());
         self.allocator.ledger.apply_pool(PoolObject {
             name,
             generation: pool.metadata.generation.unwrap_or_default(),
@@ -336,18 +426,26 @@ impl Driver {
     }
 
     fn block(&mut self, block: BlockObject) {
-        let Some((network, version)) = identify(&block) else { return };
+        let Some((network, version)) = identify(&block) else {
+            return;
+        };
         let ledger = &mut self.allocator.ledger;
-        if ledger.block(network).is_none_or(|own| own.is_older_than(&version)) {
+        if ledger
+            .block(network)
+            .is_none_or(|own| own.is_older_than(&version))
+        {
             ledger.replace_block(network, Block::new(network, Some(version), &block.spec));
         }
     }
 
     fn no_block(&mut self, block: BlockObject) {
-        let Some((network, version)) = identify(&block) else { return };
+        let Some((network, version)) = identify(&block) else {
+            return;
+        };
         let ledger = &mut self.allocator.ledger;
         let is_it = ledger.block(network).is_some_and(|own| {
-            own.version.as_deref() == Some(version.as_str()) || own.version.is_some() && own.is_older_than(&version)
+            own.version.as_deref() == Some(version.as_str())
+                || own.version.is_some() && own.is_older_than(&version)
         });
         if is_it {
             ledger.lose_block(network);
@@ -356,7 +454,9 @@ impl Driver {
 
     fn namespace(&mut self, namespace: Namespace) {
         let labels = namespace.metadata.labels.clone().unwrap_or_default();
-        self.allocator.ledger.apply_namespace(&namespace.name_any(), labels);
+        self.allocator
+            .ledger
+            .apply_namespace(&namespace.name_any(), labels);
     }
 
     fn service(&mut self, service: LightService) {
@@ -368,7 +468,10 @@ impl Driver {
 fn identify(block: &BlockObject) -> Option<(IpNet, String)> {
     let network: IpNet = block.spec.cidr.parse().ok()?;
     if portico_model::pools::block_name(network) != block.name_any() {
-        warn!(block = block.name_any(), "an AddressBlock has not the name of its network, and is ignored");
+        warn!(
+            block = block.name_any(),
+            "an AddressBlock has not the name of its network, and is ignored"
+        );
         return None;
     }
     Some((network, block.metadata.resource_version.clone()?))
@@ -379,5 +482,9 @@ where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     let events = watcher(api, watcher::Config::default()).backoff(WatchBackoff::default());
-    events.map(move |event| event.map_or_else(|error| Change::Failed(kind, error.to_string()), change)).boxed()
+    events
+        .map(move |event| {
+            event.map_or_else(|error| Change::Failed(kind, error.to_string()), change)
+        })
+        .boxed()
 }

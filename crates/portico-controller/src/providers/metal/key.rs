@@ -1,5 +1,5 @@
-//! The key by which nodes that share out addresses know each other: a Secret that is made once and never changed. Whoever wants
-//! another key deletes it and starts the controller again.
+//! The key by which nodes that share out addresses know each other: a Secret that is made once and
+//! never changed. Whoever wants another key deletes it and starts the controller again.
 
 use std::io::Read;
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub async fn provide(client: Client) {
     let mut told = false;
     while let Err(error) = create(&api).await {
         if !std::mem::replace(&mut told, true) {
-            warn!(%error, "cannot create the Secret {NAMESPACE}/{NAME}, without which nodes announce nothing at layer 2: trying again");
+            warn!(%error, "cannot create the Secret {NAMESPACE}/{NAME}, without which nodes announce \
+                           nothing at layer 2: trying again");
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -31,7 +32,10 @@ pub async fn provide(client: Client) {
 async fn create(api: &Api<Secret>) -> Result<(), String> {
     let key = random().map_err(|error| format!("no random numbers: {error}"))?;
     let secret = Secret {
-        metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(NAME.to_owned()),
+            ..ObjectMeta::default()
+        },
         data: Some([(ENTRY.to_owned(), ByteString(key.to_vec()))].into()),
         type_: Some("Opaque".to_owned()),
         ..Secret::default()

@@ -1,6 +1,6 @@
-//! Everything that is known, in one place: pools, blocks with their claims, Services with what their status says; and what
-//! follows from it. Nothing here touches the API: changes to blocks are kept with what was before, until they are written or
-//! undone.
+//! Everything that is known, in one place: pools, blocks with their claims, Services with what
+//! their status says; and what follows from it. Nothing here touches the API: changes to blocks are
+//! kept with what was before, until they are written or undone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
@@ -33,7 +33,8 @@ pub struct Ledger {
     blocks: BTreeMap<IpNet, Block>,
     /// Blocks that were changed and not written yet, as they were.
     undo: BTreeMap<IpNet, Block>,
-    /// Those of them that are written even if nothing changed, to make sure that what is known of them still holds.
+    /// Those of them that are written even if nothing changed, to make sure that what is known of
+    /// them still holds.
     unsure: BTreeSet<IpNet>,
     /// The claims of each uid, and of each sharing key.
     held: HashMap<String, BTreeSet<IpAddr>>,
@@ -81,8 +82,15 @@ impl Ledger {
     }
 
     pub fn apply_namespace(&mut self, name: &str, labels: Labels) {
-        if self.namespaces.insert(name.to_owned(), labels.clone()).is_none_or(|old| old != labels) {
-            self.changed |= self.pools.iter().any(|pool| pool.spec.namespace_selector.is_some());
+        if self
+            .namespaces
+            .insert(name.to_owned(), labels.clone())
+            .is_none_or(|old| old != labels)
+        {
+            self.changed |= self
+                .pools
+                .iter()
+                .any(|pool| pool.spec.namespace_selector.is_some());
         }
     }
 
@@ -121,7 +129,11 @@ impl Ledger {
     }
 
     fn set_status(&mut self, uid: &str, addresses: BTreeSet<IpAddr>) {
-        let old = self.known.get(uid).map(|known| known.addresses.clone()).unwrap_or_default();
+        let old = self
+            .known
+            .get(uid)
+            .map(|known| known.addresses.clone())
+            .unwrap_or_default();
         for address in old.difference(&addresses) {
             self.mark(*address, |ledger| {
                 if let Some(uids) = ledger.statuses.get_mut(address) {
@@ -134,32 +146,52 @@ impl Ledger {
         }
         for address in addresses.difference(&old) {
             self.mark(*address, |ledger| {
-                ledger.statuses.entry(*address).or_default().insert(uid.to_owned());
+                ledger
+                    .statuses
+                    .entry(*address)
+                    .or_default()
+                    .insert(uid.to_owned());
             });
         }
     }
 
-    /// Those whose claims may be nobody's: to be asked for at the API, whose answer goes to [`Ledger::settle`].
+    /// Those whose claims may be nobody's: to be asked for at the API, whose answer goes to
+    /// [`Ledger::settle`].
     pub fn take_suspects(&mut self) -> Vec<ServiceRef> {
         let suspects = mem::take(&mut self.suspects);
-        suspects.into_iter().filter(|(uid, _)| self.is_suspect(uid)).map(|(_, service)| service).collect()
+        suspects
+            .into_iter()
+            .filter(|(uid, _)| self.is_suspect(uid))
+            .map(|(_, service)| service)
+            .collect()
     }
 
     fn is_suspect(&self, uid: &str) -> bool {
         let leaves = |known: &Known| {
-            self.leaving
-                .get(uid)
-                .is_some_and(|leaving| leaving.iter().any(|address| !known.addresses.contains(address)))
+            self.leaving.get(uid).is_some_and(|leaving| {
+                leaving
+                    .iter()
+                    .any(|address| !known.addresses.contains(address))
+            })
         };
-        self.held.contains_key(uid) && self.known.get(uid).is_none_or(|known| !known.balanced || leaves(known))
+        self.held.contains_key(uid)
+            && self
+                .known
+                .get(uid)
+                .is_none_or(|known| !known.balanced || leaves(known))
     }
 
     /// The API could not be asked about them.
     pub fn still_suspect(&mut self, services: impl IntoIterator<Item = ServiceRef>) {
-        self.suspects.extend(services.into_iter().map(|service| (service.uid.clone(), service)));
+        self.suspects.extend(
+            services
+                .into_iter()
+                .map(|service| (service.uid.clone(), service)),
+        );
     }
 
-    /// What the API says at this moment of a Service that was suspected; another uid is another Service.
+    /// What the API says at this moment of a Service that was suspected; another uid is another
+    /// Service.
     pub fn settle(&mut self, uid: &str, truth: Option<Known>) {
         let Some(truth) = truth.filter(|truth| truth.service.uid == uid) else {
             return self.service_gone(uid);
@@ -178,12 +210,28 @@ impl Ledger {
     /// A block as the API has it.
     pub fn replace_block(&mut self, network: IpNet, block: Block) {
         self.undo.remove(&network);
-        let before = self.blocks.insert(network, block.clone()).unwrap_or_default();
-        let addresses: BTreeSet<IpAddr> = before.claims.keys().chain(block.claims.keys()).copied().collect();
+        let before = self
+            .blocks
+            .insert(network, block.clone())
+            .unwrap_or_default();
+        let addresses: BTreeSet<IpAddr> = before
+            .claims
+            .keys()
+            .chain(block.claims.keys())
+            .copied()
+            .collect();
         for address in addresses {
-            self.reindex(address, before.claims.get(&address), block.claims.get(&address));
+            self.reindex(
+                address,
+                before.claims.get(&address),
+                block.claims.get(&address),
+            );
         }
-        for service in block.claims.values().flat_map(|claim| claim.services.values()) {
+        for service in block
+            .claims
+            .values()
+            .flat_map(|claim| claim.services.values())
+        {
             self.suspects.insert(service.uid.clone(), named(service));
         }
         if block == Block::default() {
@@ -197,9 +245,15 @@ impl Ledger {
 
     /// A block is not there any more. What was claimed stays so, and is written again.
     pub fn lose_block(&mut self, network: IpNet) {
-        let Some(block) = self.blocks.get_mut(&network) else { return };
+        let Some(block) = self.blocks.get_mut(&network) else {
+            return;
+        };
         block.version = None;
-        for service in block.claims.values().flat_map(|claim| claim.services.values()) {
+        for service in block
+            .claims
+            .values()
+            .flat_map(|claim| claim.services.values())
+        {
             self.suspects.insert(service.uid.clone(), named(service));
         }
         if block.claims.is_empty() {
@@ -230,7 +284,8 @@ impl Ledger {
             let claims = self.blocks.get(network).map(|block| &block.claims);
             claims != Some(&before.claims) || unsure.contains(network)
         });
-        self.blocks.retain(|network, block| *block != Block::default() || dirty.contains_key(network));
+        self.blocks
+            .retain(|network, block| *block != Block::default() || dirty.contains_key(network));
         dirty
     }
 
@@ -270,7 +325,11 @@ impl Ledger {
 
     /// Uids that have an address in their status.
     pub(super) fn shown_by(&self, address: IpAddr) -> impl Iterator<Item = &str> {
-        self.statuses.get(&address).into_iter().flatten().map(String::as_str)
+        self.statuses
+            .get(&address)
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
     }
 
     pub(super) fn service_of(&self, uid: &str) -> Option<&ServiceRef> {
@@ -289,8 +348,15 @@ impl Ledger {
     }
 
     pub(super) fn leaves(&mut self, uid: &str, address: IpAddr) {
-        self.leaving.entry(uid.to_owned()).or_default().insert(address);
-        if let Some(service) = self.claim(address).and_then(|claim| claim.services.get(uid)).map(named) {
+        self.leaving
+            .entry(uid.to_owned())
+            .or_default()
+            .insert(address);
+        if let Some(service) = self
+            .claim(address)
+            .and_then(|claim| claim.services.get(uid))
+            .map(named)
+        {
             self.suspects.insert(uid.to_owned(), service);
         }
     }
@@ -320,12 +386,14 @@ impl Ledger {
             }
             self.reindex(address, before.as_ref(), after.as_ref());
         }
-        if self.blocks.get(&network) == Some(&Block::default()) && !self.undo.contains_key(&network) {
+        if self.blocks.get(&network) == Some(&Block::default()) && !self.undo.contains_key(&network)
+        {
             self.blocks.remove(&network);
         }
     }
 
-    /// Nothing may be concluded from a claim before its block was written once more: another controller may have ended it.
+    /// Nothing may be concluded from a claim before its block was written once more: another
+    /// controller may have ended it.
     pub(super) fn make_sure(&mut self, address: IpAddr) {
         let network = block_of(address);
         if let Some(block) = self.blocks.get(&network) {
@@ -345,9 +413,14 @@ impl Ledger {
             addresses.remove(&address);
         }
         if let Some(claim) = after.filter(|claim| !claim.key.is_empty()) {
-            self.shared.entry(claim.key.clone()).or_default().insert(address);
+            self.shared
+                .entry(claim.key.clone())
+                .or_default()
+                .insert(address);
         }
-        if let Some(claim) = before.filter(|claim| self.shared.get(&claim.key).is_some_and(BTreeSet::is_empty)) {
+        if let Some(claim) =
+            before.filter(|claim| self.shared.get(&claim.key).is_some_and(BTreeSet::is_empty))
+        {
             self.shared.remove(&claim.key);
         }
         let shown = self.statuses.contains_key(&address);
@@ -356,7 +429,9 @@ impl Ledger {
 
     /// Change something that decides whether an address is free.
     fn mark(&mut self, address: IpAddr, change: impl FnOnce(&mut Self)) {
-        let is_taken = |ledger: &Self| ledger.claim(address).is_some() || ledger.statuses.contains_key(&address);
+        let is_taken = |ledger: &Self| {
+            ledger.claim(address).is_some() || ledger.statuses.contains_key(&address)
+        };
         let before = is_taken(self);
         change(self);
         self.taken_changed(address, before, is_taken(self));
@@ -375,8 +450,17 @@ impl Ledger {
 }
 
 fn named(service: &ClaimService) -> ServiceRef {
-    let ClaimService { namespace, name, uid, .. } = service.clone();
-    ServiceRef { namespace, name, uid }
+    let ClaimService {
+        namespace,
+        name,
+        uid,
+        ..
+    } = service.clone();
+    ServiceRef {
+        namespace,
+        name,
+        uid,
+    }
 }
 
 fn remove(index: &mut HashMap<String, BTreeSet<IpAddr>>, uid: &str, address: IpAddr) {

@@ -1,7 +1,8 @@
 //! Load balancers without a cloud: addresses out of AddressPools, which Portico's nodes announce.
 //!
-//! Owns who has which address. What makes an address somebody's is a claim in an AddressBlock, written with optimistic locking
-//! before the address appears anywhere, and removed after it is gone everywhere (design/0013). Announcing is the nodes'.
+//! Owns who has which address. What makes an address somebody's is a claim in an AddressBlock,
+//! written with optimistic locking before the address appears anywhere, and removed after it is
+//! gone everywhere (design/0013). Announcing is the nodes'.
 //!
 //! - `pools`, `runs`: the addresses there are, and which are free.
 //! - `wish`: what a Service asks for.
@@ -30,7 +31,9 @@ use std::net::IpAddr;
 use kube::Client;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, News, Provider, ProviderError, Request};
+use super::{
+    Abilities, Answer, Balancer, Host, Ingress, IpMode, News, Provider, ProviderError, Request,
+};
 use crate::Shutdown;
 use crate::task::AbortOnDrop;
 use allocate::{Addresses, Ask};
@@ -51,19 +54,28 @@ pub struct Metal {
 }
 
 impl Metal {
-    /// Starts the tasks that allocate and provide the key; they end with `shutdown`, and where they stand when the provider is dropped.
+    /// Starts the tasks that allocate and provide the key; they end with `shutdown`, and where they
+    /// stand when the provider is dropped.
     pub fn start(client: Client, shutdown: Shutdown) -> Self {
         let (commands, receiver) = mpsc::channel(WAITING);
         let (sender, news) = watch::channel(News::default());
         let key = tokio::spawn(key::provide(client.clone()));
-        let driver = tokio::spawn(Driver::new(Cluster::new(client), receiver, sender).run(shutdown));
-        Self { commands, news, _tasks: [key, driver].map(|task| AbortOnDrop(task.abort_handle())) }
+        let driver =
+            tokio::spawn(Driver::new(Cluster::new(client), receiver, sender).run(shutdown));
+        Self {
+            commands,
+            news,
+            _tasks: [key, driver].map(|task| AbortOnDrop(task.abort_handle())),
+        }
     }
 
     async fn ask(&self, ask: Ask) -> Result<Addresses, ProviderError> {
         let stopped = || ProviderError::Failed("the controller is being stopped".to_owned());
         let (reply, answer) = oneshot::channel();
-        self.commands.send(Command { ask, reply }).await.map_err(|_| stopped())?;
+        self.commands
+            .send(Command { ask, reply })
+            .await
+            .map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?
     }
 }
@@ -74,12 +86,18 @@ impl Provider for Metal {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { announced_by_nodes: true, ..Abilities::default() }
+        Abilities {
+            announced_by_nodes: true,
+            ..Abilities::default()
+        }
     }
 
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
         Box::pin(async move {
-            let ask = Ask::Describe { uid: request.service.uid.clone(), families: request.families.clone() };
+            let ask = Ask::Describe {
+                uid: request.service.uid.clone(),
+                families: request.families.clone(),
+            };
             let found = self.ask(ask).await?;
             Ok((!found.addresses.is_empty()).then(|| balancer(&found.addresses)))
         })
@@ -99,7 +117,10 @@ impl Provider for Metal {
 
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
         Box::pin(async move {
-            let ask = Ask::Delete { uid: request.service.uid.clone(), current: wish::current(request) };
+            let ask = Ask::Delete {
+                uid: request.service.uid.clone(),
+                current: wish::current(request),
+            };
             self.ask(ask).await.map(drop)
         })
     }
@@ -110,6 +131,12 @@ impl Provider for Metal {
 }
 
 fn balancer(addresses: &[IpAddr]) -> Balancer {
-    let ingress = addresses.iter().map(|address| Ingress { host: Host::Ip(*address), mode: IpMode::Vip });
-    Balancer { ingress: ingress.collect(), pending: None }
+    let ingress = addresses.iter().map(|address| Ingress {
+        host: Host::Ip(*address),
+        mode: IpMode::Vip,
+    });
+    Balancer {
+        ingress: ingress.collect(),
+        pending: None,
+    }
 }

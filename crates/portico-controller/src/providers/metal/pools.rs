@@ -1,6 +1,8 @@
-//! Pools as the provider uses them: which addresses are whose, who may have them, how many are left.
+//! Pools as the provider uses them: which addresses are whose, who may have them, how many are
+//! left.
 //!
-//! An address is in one pool only. Where two pools name the same addresses, the older one has them, and the younger one says so.
+//! An address is in one pool only. Where two pools name the same addresses, the older one has them,
+//! and the younger one says so.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -57,7 +59,10 @@ pub struct Count {
 impl Pool {
     fn new(object: &PoolObject) -> Self {
         let (ranges, unreadable) = object.spec.ranges();
-        let space = |avoid| Space { taken: Runs::new(avoid), assigned: 0 };
+        let space = |avoid| Space {
+            taken: Runs::new(avoid),
+            assigned: 0,
+        };
         Self {
             name: object.name.clone(),
             generation: object.generation,
@@ -78,14 +83,25 @@ impl Pool {
         !self.spec.namespaces.is_empty() || self.spec.namespace_selector.is_some()
     }
 
-    pub fn permits(&self, namespace: &str, namespace_labels: Option<&Labels>, labels: &Labels) -> bool {
+    pub fn permits(
+        &self,
+        namespace: &str,
+        namespace_labels: Option<&Labels>,
+        labels: &Labels,
+    ) -> bool {
         let by_selector = || {
             let selector = self.spec.namespace_selector.as_ref();
-            selector.zip(namespace_labels).is_some_and(|(selector, labels)| selector.matches(labels))
+            selector
+                .zip(namespace_labels)
+                .is_some_and(|(selector, labels)| selector.matches(labels))
         };
         let named = || self.spec.namespaces.iter().any(|name| name == namespace);
         (!self.is_for_namespaces() || named() || by_selector())
-            && self.spec.service_selector.as_ref().is_none_or(|selector| selector.matches(labels))
+            && self
+                .spec
+                .service_selector
+                .as_ref()
+                .is_none_or(|selector| selector.matches(labels))
     }
 
     pub fn avoids(&self, address: IpAddr) -> bool {
@@ -100,7 +116,9 @@ impl Pool {
     pub fn free(&self, family: Family) -> Option<IpAddr> {
         let taken = &self.space(family).taken;
         self.of_family(family).find_map(|range| {
-            let found = taken.next_free(number(range.first())).filter(|found| *found <= number(range.last()))?;
+            let found = taken
+                .next_free(number(range.first()))
+                .filter(|found| *found <= number(range.last()))?;
             address(family, found)
         })
     }
@@ -108,10 +126,17 @@ impl Pool {
     pub fn count(&self, family: Family) -> Count {
         let capacity = self.of_family(family).map(|range| {
             let (first, last) = (number(range.first()), number(range.last()));
-            let buggy = if self.spec.avoid_buggy_ips && family == Family::V4 { buggy_between(first, last) } else { 0 };
+            let buggy = if self.spec.avoid_buggy_ips && family == Family::V4 {
+                buggy_between(first, last)
+            } else {
+                0
+            };
             (last - first).saturating_add(1) - buggy
         });
-        Count { capacity: capacity.fold(0, u128::saturating_add), assigned: self.space(family).assigned }
+        Count {
+            capacity: capacity.fold(0, u128::saturating_add),
+            assigned: self.space(family).assigned,
+        }
     }
 
     fn take(&mut self, address: IpAddr) {
@@ -127,15 +152,25 @@ impl Pool {
     }
 
     fn of_family(&self, family: Family) -> impl Iterator<Item = &AddressRange> {
-        self.ranges.iter().filter(move |range| Family::of(range.first()) == family)
+        self.ranges
+            .iter()
+            .filter(move |range| Family::of(range.first()) == family)
     }
 
     fn space(&self, family: Family) -> &Space {
-        if family == Family::V4 { &self.v4 } else { &self.v6 }
+        if family == Family::V4 {
+            &self.v4
+        } else {
+            &self.v6
+        }
     }
 
     fn space_mut(&mut self, family: Family) -> &mut Space {
-        if family == Family::V4 { &mut self.v4 } else { &mut self.v6 }
+        if family == Family::V4 {
+            &mut self.v4
+        } else {
+            &mut self.v6
+        }
     }
 }
 
@@ -154,7 +189,10 @@ pub struct Pools {
 
 impl Pools {
     /// `taken`: every address that is not free.
-    pub fn new(objects: &BTreeMap<String, PoolObject>, taken: impl Iterator<Item = IpAddr>) -> Self {
+    pub fn new(
+        objects: &BTreeMap<String, PoolObject>,
+        taken: impl Iterator<Item = IpAddr>,
+    ) -> Self {
         let mut by_age: Vec<&PoolObject> = objects.values().collect();
         by_age.sort_by_key(|object| (object.created, &object.name));
         let mut pools: Vec<Pool> = Vec::new();
@@ -167,7 +205,10 @@ impl Pools {
             let order = |pool: &Pool| (!pool.is_pinned(), std::cmp::Reverse(pool.spec.priority));
             (order(a), &a.name).cmp(&(order(b), &b.name))
         });
-        let mut all = Self { ranges: BTreeMap::new(), pools };
+        let mut all = Self {
+            ranges: BTreeMap::new(),
+            pools,
+        };
         for (index, pool) in all.pools.iter().enumerate() {
             for range in &pool.ranges {
                 let key = (Family::of(range.first()), number(range.first()));
@@ -192,13 +233,19 @@ impl Pools {
     }
 
     pub fn take(&mut self, address: IpAddr) {
-        if let Some(pool) = self.index_of(address).and_then(|index| self.pools.get_mut(index)) {
+        if let Some(pool) = self
+            .index_of(address)
+            .and_then(|index| self.pools.get_mut(index))
+        {
             pool.take(address);
         }
     }
 
     pub fn give_back(&mut self, address: IpAddr) {
-        if let Some(pool) = self.index_of(address).and_then(|index| self.pools.get_mut(index)) {
+        if let Some(pool) = self
+            .index_of(address)
+            .and_then(|index| self.pools.get_mut(index))
+        {
             pool.give_back(address);
         }
     }
@@ -216,11 +263,22 @@ fn cede(pool: &mut Pool, older: &[Pool]) {
     for range in std::mem::take(&mut pool.ranges) {
         let mut rest = vec![range];
         let own = kept.iter().map(|other| (pool.name.as_str(), other));
-        let theirs = older.iter().flat_map(|pool| pool.ranges.iter().map(|other| (pool.name.as_str(), other)));
-        for (owner, other) in own.chain(theirs).filter(|(_, other)| other.overlaps(&range)) {
+        let theirs = older
+            .iter()
+            .flat_map(|pool| pool.ranges.iter().map(|other| (pool.name.as_str(), other)));
+        for (owner, other) in own
+            .chain(theirs)
+            .filter(|(_, other)| other.overlaps(&range))
+        {
             rest = rest.iter().flat_map(|part| without(part, other)).collect();
-            let whose = if owner == pool.name { "this pool itself" } else { owner };
-            pool.problems.push(Problem::Overlap(format!("{range} overlaps {other} of {whose}")));
+            let whose = if owner == pool.name {
+                "this pool itself"
+            } else {
+                owner
+            };
+            pool.problems.push(Problem::Overlap(format!(
+                "{range} overlaps {other} of {whose}"
+            )));
         }
         kept.extend(rest);
     }
@@ -233,8 +291,12 @@ fn without(range: &AddressRange, other: &AddressRange) -> Vec<AddressRange> {
         return vec![*range];
     }
     let family = Family::of(range.first());
-    let before = number(other.first()).checked_sub(1).and_then(|last| address(family, last));
-    let after = number(other.last()).checked_add(1).and_then(|first| address(family, first));
+    let before = number(other.first())
+        .checked_sub(1)
+        .and_then(|last| address(family, last));
+    let after = number(other.last())
+        .checked_add(1)
+        .and_then(|first| address(family, first));
     let left = before.and_then(|last| AddressRange::new(range.first(), last));
     let right = after.and_then(|first| AddressRange::new(first, range.last()));
     left.into_iter().chain(right).collect()

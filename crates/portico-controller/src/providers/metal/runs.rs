@@ -1,11 +1,13 @@
-//! Which addresses of a pool are taken, as runs of neighbours: the first free one is found without looking at the others.
+//! Which addresses of a pool are taken, as runs of neighbours: the first free one is found without
+//! looking at the others.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::providers::Family;
 
-/// Taken numbers, from first to last of each run. Runs do not touch each other, but for what was given back between them.
+/// Taken numbers, from first to last of each run. Runs do not touch each other, but for what was
+/// given back between them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     runs: BTreeMap<u128, u128>,
@@ -15,7 +17,10 @@ pub(super) struct Runs {
 
 impl Runs {
     pub(super) fn new(avoid: bool) -> Self {
-        Self { runs: BTreeMap::new(), avoid }
+        Self {
+            runs: BTreeMap::new(),
+            avoid,
+        }
     }
 
     pub(super) fn insert(&mut self, number: u128) {
@@ -36,7 +41,12 @@ impl Runs {
     }
 
     pub(super) fn remove(&mut self, number: u128) {
-        let Some((&start, &end)) = self.runs.range(..=number).next_back().filter(|(_, end)| **end >= number) else {
+        let Some((&start, &end)) = self
+            .runs
+            .range(..=number)
+            .next_back()
+            .filter(|(_, end)| **end >= number)
+        else {
             return;
         };
         self.runs.remove(&start);
@@ -80,7 +90,9 @@ pub(super) fn number(address: IpAddr) -> u128 {
 /// `None` for a number that no IPv4 address has.
 pub(super) fn address(family: Family, number: u128) -> Option<IpAddr> {
     match family {
-        Family::V4 => u32::try_from(number).ok().map(|bits| Ipv4Addr::from_bits(bits).into()),
+        Family::V4 => u32::try_from(number)
+            .ok()
+            .map(|bits| Ipv4Addr::from_bits(bits).into()),
         Family::V6 => Some(Ipv6Addr::from_bits(number).into()),
     }
 }

@@ -42,14 +42,27 @@ impl PoolStatus {
     /// What the status of a pool should be; `now` is for what changes against `old`.
     pub fn new(pool: &Pool, old: &Self, now: &str) -> Self {
         let (ipv4, ipv6) = (count(pool, Family::V4), count(pool, Family::V6));
-        let assigned = [&ipv4, &ipv6].into_iter().flatten().map(|count| count.assigned).sum();
+        let assigned = [&ipv4, &ipv6]
+            .into_iter()
+            .flatten()
+            .map(|count| count.assigned)
+            .sum();
         let mut ready = ready(pool);
-        let before = old.conditions.iter().find(|condition| condition.type_ == ready.type_);
+        let before = old
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == ready.type_);
         ready.last_transition_time = match before.filter(|before| before.status == ready.status) {
             Some(before) => before.last_transition_time.clone(),
             None => now.to_owned(),
         };
-        Self { observed_generation: pool.generation, assigned, ipv4, ipv6, conditions: vec![ready] }
+        Self {
+            observed_generation: pool.generation,
+            assigned,
+            ipv4,
+            ipv6,
+            conditions: vec![ready],
+        }
     }
 }
 
@@ -65,16 +78,30 @@ fn count(pool: &Pool, family: Family) -> Option<AddressCount> {
 
 fn ready(pool: &Pool) -> Condition {
     let (reason, message) = match pool.problems.first() {
-        None => ("Usable", "all addresses can be given to Services".to_owned()),
-        Some(Problem::Unreadable(_)) => ("UnreadableAddresses", format!("cannot be used: {}", problems(pool))),
+        None => (
+            "Usable",
+            "all addresses can be given to Services".to_owned(),
+        ),
+        Some(Problem::Unreadable(_)) => (
+            "UnreadableAddresses",
+            format!("cannot be used: {}", problems(pool)),
+        ),
         Some(Problem::Overlap(_)) => {
-            let message = format!("addresses that an older pool has are given by that pool alone: {}", problems(pool));
+            let message = format!(
+                "addresses that an older pool has are given by that pool alone: {}",
+                problems(pool)
+            );
             ("Overlap", message)
         }
     };
     Condition {
         type_: "Ready".into(),
-        status: if pool.problems.is_empty() { "True" } else { "False" }.into(),
+        status: if pool.problems.is_empty() {
+            "True"
+        } else {
+            "False"
+        }
+        .into(),
         observed_generation: pool.generation,
         last_transition_time: String::new(),
         reason: reason.into(),

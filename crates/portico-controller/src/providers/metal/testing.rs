@@ -18,23 +18,45 @@ pub(super) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-pub(super) fn pool(name: &str, addresses: &[&str], change: impl FnOnce(&mut AddressPoolSpec)) -> PoolObject {
+pub(super) fn pool(
+    name: &str,
+    addresses: &[&str],
+    change: impl FnOnce(&mut AddressPoolSpec),
+) -> PoolObject {
     let addresses = addresses.iter().map(|text| (*text).to_owned()).collect();
-    let mut spec = AddressPoolSpec { addresses, ..AddressPoolSpec::default() };
+    let mut spec = AddressPoolSpec {
+        addresses,
+        ..AddressPoolSpec::default()
+    };
     change(&mut spec);
-    PoolObject { name: name.into(), generation: 1, created: 0, spec }
+    PoolObject {
+        name: name.into(),
+        generation: 1,
+        created: 0,
+        spec,
+    }
 }
 
 pub(super) fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 pub(super) fn selector(pairs: &[(&str, &str)]) -> LabelSelector {
-    LabelSelector { match_labels: labels(pairs), ..LabelSelector::default() }
+    LabelSelector {
+        match_labels: labels(pairs),
+        ..LabelSelector::default()
+    }
 }
 
 pub(super) fn service(name: &str) -> ServiceRef {
-    ServiceRef { namespace: "shop".into(), name: name.into(), uid: format!("uid-{name}") }
+    ServiceRef {
+        namespace: "shop".into(),
+        name: name.into(),
+        uid: format!("uid-{name}"),
+    }
 }
 
 /// A Service with port TCP/80 that asks for nothing.
@@ -90,14 +112,20 @@ impl World {
     }
 
     fn write(&mut self, network: IpNet, block: &Block) -> Result<Option<String>, StoreError> {
-        let stored = self.blocks.get(&network).and_then(|stored| stored.version.clone());
+        let stored = self
+            .blocks
+            .get(&network)
+            .and_then(|stored| stored.version.clone());
         if stored != block.version {
             return Err(StoreError::Conflict);
         }
         for (address, claim) in &block.claims {
             assert!(network.contains(address), "{address} is not of {network}");
             assert!(!claim.services.is_empty(), "{address} is nobody's");
-            assert!(claim.services.len() == 1 || !claim.key.is_empty(), "{address} is shared without a key");
+            assert!(
+                claim.services.len() == 1 || !claim.key.is_empty(),
+                "{address} is shared without a key"
+            );
         }
         self.writes += 1;
         if block.claims.is_empty() {
@@ -105,7 +133,13 @@ impl World {
             return Ok(None);
         }
         let version = self.bump();
-        self.blocks.insert(network, Block { version: version.clone(), claims: block.claims.clone() });
+        self.blocks.insert(
+            network,
+            Block {
+                version: version.clone(),
+                claims: block.claims.clone(),
+            },
+        );
         Ok(version)
     }
 }

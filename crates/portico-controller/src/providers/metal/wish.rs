@@ -1,4 +1,5 @@
-//! What a Service asks of the pools, in whichever words: Portico's own, or those of the programs people come from.
+//! What a Service asks of the pools, in whichever words: Portico's own, or those of the programs
+//! people come from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,9 +12,16 @@ const ADDRESSES: &[&str] = &[
     "metallb.universe.tf/loadBalancerIPs",
     "kube-vip.io/loadbalancerIPs",
 ];
-const POOL: &[&str] = &["portico.dev/address-pool", "metallb.io/address-pool", "metallb.universe.tf/address-pool"];
-const SHARING: &[&str] =
-    &["portico.dev/allow-shared-ip", "metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip"];
+const POOL: &[&str] = &[
+    "portico.dev/address-pool",
+    "metallb.io/address-pool",
+    "metallb.universe.tf/address-pool",
+];
+const SHARING: &[&str] = &[
+    "portico.dev/allow-shared-ip",
+    "metallb.io/allow-shared-ip",
+    "metallb.universe.tf/allow-shared-ip",
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
@@ -38,15 +46,30 @@ pub struct Wish {
 impl Wish {
     pub fn new(request: &Request) -> Self {
         let annotation = |names: &[&str]| {
-            let values = names.iter().filter_map(|name| request.annotations.get(*name));
-            values.map(|value| value.trim()).find(|value| !value.is_empty())
+            let values = names
+                .iter()
+                .filter_map(|name| request.annotations.get(*name));
+            values
+                .map(|value| value.trim())
+                .find(|value| !value.is_empty())
         };
-        let families = if request.families.is_empty() { vec![Family::V4] } else { request.families.clone() };
-        let ports: BTreeSet<String> =
-            request.ports.iter().map(|port| format!("{}/{}", port.protocol, port.port)).collect();
+        let families = if request.families.is_empty() {
+            vec![Family::V4]
+        } else {
+            request.families.clone()
+        };
+        let ports: BTreeSet<String> = request
+            .ports
+            .iter()
+            .map(|port| format!("{}/{}", port.protocol, port.port))
+            .collect();
         let endpoints = match request.local {
             true => {
-                let pairs: Vec<String> = request.selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                let pairs: Vec<String> = request
+                    .selector
+                    .iter()
+                    .map(|(key, value)| format!("{key}={value}"))
+                    .collect();
                 format!("local:{}", pairs.join(","))
             }
             false => String::new(),
@@ -54,7 +77,11 @@ impl Wish {
         Self {
             service: request.service.clone(),
             labels: request.labels.clone(),
-            explicit: explicit(annotation(ADDRESSES), request.requested_ip.as_deref(), &families),
+            explicit: explicit(
+                annotation(ADDRESSES),
+                request.requested_ip.as_deref(),
+                &families,
+            ),
             families,
             require_all: request.require_all_families,
             pool: annotation(POOL).map(str::to_owned),
@@ -67,24 +94,37 @@ impl Wish {
 
     /// One of the addresses asked for.
     pub fn explicit_of(&self, family: Family) -> Option<IpAddr> {
-        self.explicit.as_ref().ok()?.iter().copied().find(|address| Family::of(*address) == family)
+        self.explicit
+            .as_ref()
+            .ok()?
+            .iter()
+            .copied()
+            .find(|address| Family::of(*address) == family)
     }
 }
 
 pub fn current(request: &Request) -> BTreeSet<IpAddr> {
-    let ips = request.ingress.iter().filter_map(|ingress| match ingress.host {
-        Host::Ip(ip) => Some(ip),
-        Host::Name(_) => None,
-    });
+    let ips = request
+        .ingress
+        .iter()
+        .filter_map(|ingress| match ingress.host {
+            Host::Ip(ip) => Some(ip),
+            Host::Name(_) => None,
+        });
     ips.collect()
 }
 
-fn explicit(annotation: Option<&str>, field: Option<&str>, families: &[Family]) -> Result<Vec<IpAddr>, String> {
+fn explicit(
+    annotation: Option<&str>,
+    field: Option<&str>,
+    families: &[Family],
+) -> Result<Vec<IpAddr>, String> {
     let field = field.map(str::trim).filter(|field| !field.is_empty());
     let named = annotation.map(parse).transpose()?;
     let addresses = match (named, field.map(parse).transpose()?) {
         (Some(named), Some(field)) if !field.iter().all(|address| named.contains(address)) => {
-            let message = "spec.loadBalancerIP and the annotation ask for different addresses: remove one of them";
+            let message = "spec.loadBalancerIP and the annotation ask for different addresses: remove \
+                           one of them";
             return Err(message.to_owned());
         }
         (Some(named), _) => named,
@@ -94,24 +134,42 @@ fn explicit(annotation: Option<&str>, field: Option<&str>, families: &[Family]) 
         let family = Family::of(*address);
         if address.is_unspecified() {
             return Err(format!(
-                "{address} is no address to ask for (DHCP is not offered): name one of a pool, or none"
+                "{address} is no address to ask for (DHCP is not offered): name one of a pool, or \
+                 none"
             ));
         }
-        if addresses.iter().take(index).any(|other| Family::of(*other) == family) {
-            return Err(format!("more than one {} address is asked for: name one of each family", name(family)));
+        if addresses
+            .iter()
+            .take(index)
+            .any(|other| Family::of(*other) == family)
+        {
+            return Err(format!(
+                "more than one {} address is asked for: name one of each family",
+                name(family)
+            ));
         }
         if !families.contains(&family) {
             let has: Vec<&str> = families.iter().map(|family| name(*family)).collect();
             let has = has.join(" and ");
-            return Err(format!("{address} is asked for, but the Service is {has} only: see spec.ipFamilies"));
+            return Err(format!(
+                "{address} is asked for, but the Service is {has} only: see spec.ipFamilies"
+            ));
         }
     }
     Ok(addresses)
 }
 
 fn parse(text: &str) -> Result<Vec<IpAddr>, String> {
-    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-    items.map(|item| item.parse().map_err(|_| format!("{item:?} is asked for, which is no IP address"))).collect()
+    let items = text
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty());
+    items
+        .map(|item| {
+            item.parse()
+                .map_err(|_| format!("{item:?} is asked for, which is no IP address"))
+        })
+        .collect()
 }
 
 pub fn name(family: Family) -> &'static str {

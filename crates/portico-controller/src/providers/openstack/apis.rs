@@ -1,4 +1,5 @@
-//! The services that are asked, and the floating IP of a load balancer: `floating` decides, this does it.
+//! The services that are asked, and the floating IP of a load balancer: `floating` decides, this
+//! does it.
 
 use std::net::IpAddr;
 
@@ -29,11 +30,17 @@ pub struct Apis {
 
 impl Apis {
     /// The floating IP of a load balancer that should have one.
-    pub async fn attached(&self, balancer: &LoadBalancer, options: &Options) -> Result<Option<IpAddr>, CallError> {
+    pub async fn attached(
+        &self,
+        balancer: &LoadBalancer,
+        options: &Options,
+    ) -> Result<Option<IpAddr>, CallError> {
         match (&self.neutron, &balancer.vip_port_id) {
-            (Some(neutron), Some(port)) if floats(balancer, options) => {
-                Ok(neutron.floating_ips("port_id", port).await?.first().map(|ip| ip.floating_ip_address))
-            }
+            (Some(neutron), Some(port)) if floats(balancer, options) => Ok(neutron
+                .floating_ips("port_id", port)
+                .await?
+                .first()
+                .map(|ip| ip.floating_ip_address)),
             _ => Ok(None),
         }
     }
@@ -48,9 +55,17 @@ impl Apis {
     ) -> Result<Vec<FloatingIp>, ProviderError> {
         let wants = floats(balancer, options);
         let (Some(neutron), Some(port)) = (&self.neutron, &balancer.vip_port_id) else {
-            return if wants { Err(no_floating_network()) } else { Ok(Vec::new()) };
+            return if wants {
+                Err(no_floating_network())
+            } else {
+                Ok(Vec::new())
+            };
         };
-        let wish = Wish { marker: floating::marker(request), port: port.clone(), requested: requested_ip(request)? };
+        let wish = Wish {
+            marker: floating::marker(request),
+            port: port.clone(),
+            requested: requested_ip(request)?,
+        };
         let is_new = known == Floating::New;
         let attached = match known {
             Floating::New => Vec::new(),
@@ -63,14 +78,25 @@ impl Apis {
             true => {
                 let requested = wish.requested.map(|address| address.to_string());
                 let requested = match &requested {
-                    Some(address) => neutron.floating_ips("floating_ip_address", address).await?.into_iter().next(),
+                    Some(address) => neutron
+                        .floating_ips("floating_ip_address", address)
+                        .await?
+                        .into_iter()
+                        .next(),
                     None => None,
                 };
                 let marked = match is_new {
                     true => Vec::new(),
                     false => neutron.floating_ips("description", &wish.marker).await?,
                 };
-                floating::plan(&wish, &Found { attached: attached.clone(), marked, requested })?
+                floating::plan(
+                    &wish,
+                    &Found {
+                        attached: attached.clone(),
+                        marked,
+                        requested,
+                    },
+                )?
             }
         };
         let created = run(neutron, &steps, &wish, Some(options)).await?;
@@ -81,27 +107,49 @@ impl Apis {
         }
     }
 
-    /// Take away floating IPs of what is deleted. What an earlier load balancer left is looked for in any case: nobody will later.
+    /// Take away floating IPs of what is deleted. What an earlier load balancer left is looked for
+    /// in any case: nobody will later.
     pub async fn sink(
         &self,
         balancers: &[LoadBalancer],
         known: Floating,
         request: &Request,
     ) -> Result<(), ProviderError> {
-        let Some(neutron) = &self.neutron else { return Ok(()) };
+        let Some(neutron) = &self.neutron else {
+            return Ok(());
+        };
         let marker = floating::marker(request);
-        let mut found = Found { marked: neutron.floating_ips("description", &marker).await?, ..Found::default() };
+        let mut found = Found {
+            marked: neutron.floating_ips("description", &marker).await?,
+            ..Found::default()
+        };
         match known {
             Floating::Attached(attached) => found.attached = attached,
             Floating::New | Floating::Unknown => {
-                for port in balancers.iter().filter_map(|balancer| balancer.vip_port_id.as_ref()) {
-                    found.attached.extend(neutron.floating_ips("port_id", port).await?);
+                for port in balancers
+                    .iter()
+                    .filter_map(|balancer| balancer.vip_port_id.as_ref())
+                {
+                    found
+                        .attached
+                        .extend(neutron.floating_ips("port_id", port).await?);
                 }
             }
         }
         let keep = options::keeps_floating_ip(request);
-        let wish = Wish { marker, port: String::new(), requested: None };
-        run(neutron, &floating::plan_end(&wish.marker, keep, &found), &wish, None).await.map(drop)
+        let wish = Wish {
+            marker,
+            port: String::new(),
+            requested: None,
+        };
+        run(
+            neutron,
+            &floating::plan_end(&wish.marker, keep, &found),
+            &wish,
+            None,
+        )
+        .await
+        .map(drop)
     }
 }
 
@@ -121,7 +169,8 @@ async fn run(
             Step::Delete(id) => neutron.delete_floating_ip(id).await?,
             Step::Create(address) => {
                 let networks = options.map(|options| &options.networks);
-                let network = match networks.and_then(|networks| networks.floating_network.clone()) {
+                let network = match networks.and_then(|networks| networks.floating_network.clone())
+                {
                     Some(network) => network,
                     None => only_external(neutron).await?,
                 };
@@ -150,7 +199,8 @@ async fn only_external(neutron: &Neutron) -> Result<String, ProviderError> {
 
 fn no_floating_network() -> ProviderError {
     let message = format!(
-        "no floating network is known: set floating-network-id in [LoadBalancer], or annotate the Service with {}=true",
+        "no floating network is known: set floating-network-id in [LoadBalancer], or annotate the \
+         Service with {}=true",
         options::INTERNAL
     );
     refused("NoFloatingNetwork", message)

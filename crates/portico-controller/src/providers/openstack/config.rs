@@ -1,5 +1,6 @@
-//! `cloud.conf`, as the cloud controller of OpenStack reads it: who asks (`[Global]`), what load balancers are like
-//! (`[LoadBalancer]`), and named choices of networks (`[LoadBalancerClass "name"]`). Sections of other controllers are left alone.
+//! `cloud.conf`, as the cloud controller of OpenStack reads it: who asks (`[Global]`), what load
+//! balancers are like (`[LoadBalancer]`), and named choices of networks
+//! (`[LoadBalancerClass "name"]`). Sections of other controllers are left alone.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,9 +32,19 @@ pub struct Global {
 
 #[derive(Clone, Debug)]
 pub enum Login {
-    Password { user: Named, password: SecretString },
-    ApplicationCredential { id: String, secret: SecretString },
-    NamedApplicationCredential { name: String, user: Named, secret: SecretString },
+    Password {
+        user: Named,
+        password: SecretString,
+    },
+    ApplicationCredential {
+        id: String,
+        secret: SecretString,
+    },
+    NamedApplicationCredential {
+        name: String,
+        user: Named,
+        secret: SecretString,
+    },
 }
 
 /// By id, or by a name within a domain.
@@ -93,8 +104,13 @@ pub enum ConfigError {
     Missing(&'static str, &'static str),
 }
 
-const NETWORK_KEYS: [&str; 5] =
-    ["subnet-id", "network-id", "member-subnet-id", "floating-network-id", "floating-subnet-id"];
+const NETWORK_KEYS: [&str; 5] = [
+    "subnet-id",
+    "network-id",
+    "member-subnet-id",
+    "floating-network-id",
+    "floating-subnet-id",
+];
 
 /// What upstream has them for is done always, never, or otherwise.
 const WITHOUT_EFFECT: [&str; 7] = [
@@ -112,7 +128,10 @@ impl Config {
         let ini = Ini::parse(text)?;
         let mut classes = BTreeMap::new();
         for name in ini.section_names() {
-            let Some(class) = name.strip_prefix("loadbalancerclass \"").and_then(|name| name.strip_suffix('"')) else {
+            let Some(class) = name
+                .strip_prefix("loadbalancerclass \"")
+                .and_then(|name| name.strip_suffix('"'))
+            else {
                 continue;
             };
             let section = ini.section(name);
@@ -148,12 +167,21 @@ fn global(section: &Section) -> Result<Global, ConfigError> {
         "application-credential-name",
         "application-credential-secret",
     ])?;
-    let interface = section.get("os-endpoint-type").unwrap_or("public").trim_end_matches("URL").to_owned();
+    let interface = section
+        .get("os-endpoint-type")
+        .unwrap_or("public")
+        .trim_end_matches("URL")
+        .to_owned();
     if !["public", "internal", "admin"].contains(&interface.as_str()) {
-        return Err(section.wrong("os-endpoint-type", "is not public, internal or admin").into());
+        return Err(section
+            .wrong("os-endpoint-type", "is not public, internal or admin")
+            .into());
     }
     Ok(Global {
-        auth_url: section.get("auth-url").ok_or(ConfigError::Missing("Global", "auth-url"))?.to_owned(),
+        auth_url: section
+            .get("auth-url")
+            .ok_or(ConfigError::Missing("Global", "auth-url"))?
+            .to_owned(),
         login: login(section)?,
         project: named(section, "tenant-id", "tenant-name", "tenant")?,
         region: text(section, "region"),
@@ -166,30 +194,56 @@ fn login(section: &Section) -> Result<Login, ConfigError> {
     let secret = |key| section.get(key).map(SecretString::from);
     let user = || {
         let user = named(section, "user-id", "username", "user")?;
-        user.ok_or(ConfigError::Missing("Global", "username or user-id, or an application credential"))
+        user.ok_or(ConfigError::Missing(
+            "Global",
+            "username or user-id, or an application credential",
+        ))
     };
     if let Some(secret) = secret("application-credential-secret") {
-        return match (text(section, "application-credential-id"), text(section, "application-credential-name")) {
+        return match (
+            text(section, "application-credential-id"),
+            text(section, "application-credential-name"),
+        ) {
             (Some(id), _) => Ok(Login::ApplicationCredential { id, secret }),
-            (None, Some(name)) => Ok(Login::NamedApplicationCredential { name, user: user()?, secret }),
-            (None, None) => {
-                Err(ConfigError::Missing("Global", "application-credential-id or application-credential-name"))
-            }
+            (None, Some(name)) => Ok(Login::NamedApplicationCredential {
+                name,
+                user: user()?,
+                secret,
+            }),
+            (None, None) => Err(ConfigError::Missing(
+                "Global",
+                "application-credential-id or application-credential-name",
+            )),
         };
     }
     let password = secret("password");
-    Ok(Login::Password { user: user()?, password: password.ok_or(ConfigError::Missing("Global", "password"))? })
+    Ok(Login::Password {
+        user: user()?,
+        password: password.ok_or(ConfigError::Missing("Global", "password"))?,
+    })
 }
 
-/// A name is one of a domain: its own, that of both user and project, or the one that every cloud has.
-fn named(section: &Section, id: &str, name: &str, kind: &str) -> Result<Option<Named>, ConfigError> {
+/// A name is one of a domain: its own, that of both user and project, or the one that every cloud
+/// has.
+fn named(
+    section: &Section,
+    id: &str,
+    name: &str,
+    kind: &str,
+) -> Result<Option<Named>, ConfigError> {
     if let Some(id) = text(section, id) {
         return Ok(Some(Named::Id(id)));
     }
     let get = |key: String| text(section, &key);
-    let ids = get(format!("{kind}-domain-id")).or_else(|| get("domain-id".to_owned())).map(Domain::Id);
-    let names = get(format!("{kind}-domain-name")).or_else(|| get("domain-name".to_owned())).map(Domain::Name);
-    let domain = ids.or(names).unwrap_or_else(|| Domain::Id("default".to_owned()));
+    let ids = get(format!("{kind}-domain-id"))
+        .or_else(|| get("domain-id".to_owned()))
+        .map(Domain::Id);
+    let names = get(format!("{kind}-domain-name"))
+        .or_else(|| get("domain-name".to_owned()))
+        .map(Domain::Name);
+    let domain = ids
+        .or(names)
+        .unwrap_or_else(|| Domain::Id("default".to_owned()));
     Ok(text(section, name).map(|name| Named::Name { name, domain }))
 }
 
@@ -211,7 +265,10 @@ fn balancers(section: &Section) -> Result<Balancers, ConfigError> {
     known.extend(NETWORK_KEYS);
     known.extend(WITHOUT_EFFECT);
     section.only(&known)?;
-    for key in WITHOUT_EFFECT.iter().filter(|key| section.get(key).is_some()) {
+    for key in WITHOUT_EFFECT
+        .iter()
+        .filter(|key| section.get(key).is_some())
+    {
         warn!(key, "this key of [LoadBalancer] has no effect");
     }
     Ok(Balancers {
@@ -222,7 +279,9 @@ fn balancers(section: &Section) -> Result<Balancers, ConfigError> {
         flavor: text(section, "flavor-id"),
         availability_zone: text(section, "availability-zone"),
         tls_container: text(section, "default-tls-container-ref"),
-        serial: section.bool("provider-requires-serial-api-calls")?.unwrap_or(false),
+        serial: section
+            .bool("provider-requires-serial-api-calls")?
+            .unwrap_or(false),
         monitor: section.bool("create-monitor")?.unwrap_or(true),
         monitor_times: MonitorTimes {
             delay: seconds(section, "monitor-delay")?.unwrap_or(5),
@@ -245,14 +304,18 @@ fn networks(section: &Section) -> Networks {
 
 /// `5`, `5s` or `1m`
 fn seconds(section: &Section, key: &str) -> Result<Option<u32>, IniError> {
-    let Some(value) = section.get(key) else { return Ok(None) };
+    let Some(value) = section.get(key) else {
+        return Ok(None);
+    };
     let (number, unit) = match value.strip_suffix('m') {
         Some(minutes) => (minutes, 60),
         None => (value.trim_end_matches('s'), 1),
     };
     let number: Option<u32> = number.trim().parse().ok();
     let seconds = number.and_then(|number| number.checked_mul(unit));
-    seconds.map(Some).ok_or_else(|| section.wrong(key, "is not a time such as 5s or 1m"))
+    seconds
+        .map(Some)
+        .ok_or_else(|| section.wrong(key, "is not a time such as 5s or 1m"))
 }
 
 fn text(section: &Section, key: &str) -> Option<String> {

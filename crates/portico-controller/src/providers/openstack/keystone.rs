@@ -1,4 +1,5 @@
-//! Who asks, and where the other services are (Keystone v3): a token and the catalog come in one answer.
+//! Who asks, and where the other services are (Keystone v3): a token and the catalog come in one
+//! answer.
 
 use std::time::Duration;
 
@@ -30,12 +31,28 @@ impl LogIn for Keystone {
     type Place = Endpoints;
 
     fn log_in(&self) -> BoxFuture<'_, Result<(Token, Endpoints), CallError>> {
-        let url = format!("{}/v3/auth/tokens", self.global.auth_url.trim_end_matches('/').trim_end_matches("/v3"));
+        let url = format!(
+            "{}/v3/auth/tokens",
+            self.global
+                .auth_url
+                .trim_end_matches('/')
+                .trim_end_matches("/v3")
+        );
         Box::pin(async {
             // A token that nobody knows of ends by itself.
-            let reply = self.client.send(Call::post(OPERATION, url).json(&body(&self.global)).repeatable()).await?;
+            let reply = self
+                .client
+                .send(
+                    Call::post(OPERATION, url)
+                        .json(&body(&self.global))
+                        .repeatable(),
+                )
+                .await?;
             let answer: Answer = reply.json()?;
-            Ok((token(&reply, &answer.token)?, endpoints(&answer.token.catalog, &self.global)?))
+            Ok((
+                token(&reply, &answer.token)?,
+                endpoints(&answer.token.catalog, &self.global)?,
+            ))
         })
     }
 }
@@ -68,28 +85,54 @@ struct Endpoint {
 }
 
 fn token(reply: &Reply, issued: &Issued) -> Result<Token, CallError> {
-    let secret = reply.header("x-subject-token").ok_or_else(|| wrong("the answer has no token".to_owned()))?;
+    let secret = reply
+        .header("x-subject-token")
+        .ok_or_else(|| wrong("the answer has no token".to_owned()))?;
     // Both times are the server's, so its clock may be wrong.
     let lifetime = issued.expires_at.duration_since(issued.issued_at);
-    Ok(Token { secret: SecretString::from(secret), lifetime: Duration::try_from(lifetime).unwrap_or_default() })
+    Ok(Token {
+        secret: SecretString::from(secret),
+        lifetime: Duration::try_from(lifetime).unwrap_or_default(),
+    })
 }
 
 fn endpoints(catalog: &[Service], global: &Global) -> Result<Endpoints, CallError> {
     let is_ours = |endpoint: &&Endpoint| {
-        endpoint.interface == global.interface && (global.region.is_none() || endpoint.region == global.region)
+        endpoint.interface == global.interface
+            && (global.region.is_none() || endpoint.region == global.region)
     };
     let of = |kind: &str| {
-        let all = catalog.iter().filter(|service| service.kind == kind).flat_map(|service| &service.endpoints);
-        all.into_iter().find(is_ours).map(|endpoint| without_version(&endpoint.url))
+        let all = catalog
+            .iter()
+            .filter(|service| service.kind == kind)
+            .flat_map(|service| &service.endpoints);
+        all.into_iter()
+            .find(is_ours)
+            .map(|endpoint| without_version(&endpoint.url))
     };
-    let place = global.region.as_ref().map(|region| format!(" in region {region}")).unwrap_or_default();
-    let missing = || wrong(format!("the catalog has no {} endpoint of type load-balancer{place}", global.interface));
-    Ok(Endpoints { load_balancer: of("load-balancer").ok_or_else(missing)?, network: of("network") })
+    let place = global
+        .region
+        .as_ref()
+        .map(|region| format!(" in region {region}"))
+        .unwrap_or_default();
+    let missing = || {
+        wrong(format!(
+            "the catalog has no {} endpoint of type load-balancer{place}",
+            global.interface
+        ))
+    };
+    Ok(Endpoints {
+        load_balancer: of("load-balancer").ok_or_else(missing)?,
+        network: of("network"),
+    })
 }
 
 fn without_version(url: &str) -> String {
     let url = url.trim_end_matches('/');
-    url.strip_suffix("/v2.0").or_else(|| url.strip_suffix("/v2")).unwrap_or(url).to_owned()
+    url.strip_suffix("/v2.0")
+        .or_else(|| url.strip_suffix("/v2"))
+        .unwrap_or(url)
+        .to_owned()
 }
 
 fn wrong(problem: String) -> CallError {
@@ -103,11 +146,13 @@ fn body(global: &Global) -> Value {
             user["password"] = password.expose_secret().into();
             ("password", json!({ "user": user }))
         }
-        Login::ApplicationCredential { id, secret } => {
-            ("application_credential", json!({"id": id, "secret": secret.expose_secret()}))
-        }
+        Login::ApplicationCredential { id, secret } => (
+            "application_credential",
+            json!({"id": id, "secret": secret.expose_secret()}),
+        ),
         Login::NamedApplicationCredential { name, user, secret } => {
-            let proof = json!({"name": name, "user": named(user), "secret": secret.expose_secret()});
+            let proof =
+                json!({"name": name, "user": named(user), "secret": secret.expose_secret()});
             ("application_credential", proof)
         }
     };
@@ -122,8 +167,14 @@ fn body(global: &Global) -> Value {
 fn named(named: &Named) -> Value {
     match named {
         Named::Id(id) => json!({ "id": id }),
-        Named::Name { name, domain: Domain::Id(id) } => json!({"name": name, "domain": {"id": id}}),
-        Named::Name { name, domain: Domain::Name(domain) } => json!({"name": name, "domain": {"name": domain}}),
+        Named::Name {
+            name,
+            domain: Domain::Id(id),
+        } => json!({"name": name, "domain": {"id": id}}),
+        Named::Name {
+            name,
+            domain: Domain::Name(domain),
+        } => json!({"name": name, "domain": {"name": domain}}),
     }
 }
 

@@ -26,8 +26,14 @@ pub async fn list<T: DeserializeOwned>(
             let mut answer: Value = client.send(Call::get(operation, url)).await?.json()?;
             let links = answer[format!("{name}_links")].take();
             let links: Vec<Link> = serde_json::from_value(links).unwrap_or_default();
-            let next = links.into_iter().find(|link| link.rel == "next").map(|link| link.href);
-            Ok(Page { items: take(answer, name)?, next })
+            let next = links
+                .into_iter()
+                .find(|link| link.rel == "next")
+                .map(|link| link.href);
+            Ok(Page {
+                items: take(answer, name)?,
+                next,
+            })
         }
     })
     .await

@@ -1,8 +1,9 @@
-//! Load balancers of OpenStack: Octavia makes and carries them, Neutron has their floating IPs, Keystone knows who asks.
+//! Load balancers of OpenStack: Octavia makes and carries them, Neutron has their floating IPs,
+//! Keystone knows who asks.
 //!
-//! Everything of a Service carries a tag (or, for floating IPs, a description) with its uid, and is found by that. What the last call
-//! left is remembered. What is wanted and what is there become steps in `plan` and `floating`, which are pure; `work` does them
-//! (design/0021).
+//! Everything of a Service carries a tag (or, for floating IPs, a description) with its uid, and is
+//! found by that. What the last call left is remembered. What is wanted and what is there become
+//! steps in `plan` and `floating`, which are pure; `work` does them (design/0021).
 
 mod apis;
 mod config;
@@ -35,8 +36,8 @@ use status::{check_unchangeable, described, requested_ip};
 use work::{Work, failed};
 
 use super::cloud::{
-    Anonymous, Basis, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Login, Pace, Poll,
-    Remembered, Setup, Tokens, Transport,
+    Anonymous, Basis, CallError, CallMetrics, Client, Dialect, Header, Http, HttpOptions, Login,
+    Pace, Poll, Remembered, Setup, Tokens, Transport,
 };
 use super::{Abilities, Answer, Balancer, Provider, ProviderError, Request, Start};
 
@@ -72,16 +73,28 @@ struct Last {
 impl OpenStack {
     /// From `--cloud-config`.
     pub fn start(start: &Start) -> Result<OpenStack, String> {
-        let path = start
-            .config
-            .as_ref()
-            .ok_or("--cloud-config is needed: a cloud.conf with [Global] auth-url (docs/openstack.md)")?;
-        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        let config = Config::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        let options = HttpOptions { ca_file: config.global.ca_file.clone(), ..HttpOptions::default() };
+        let path = start.config.as_ref().ok_or(
+            "--cloud-config is needed: a cloud.conf with [Global] auth-url (docs/openstack.md)",
+        )?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let config =
+            Config::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let options = HttpOptions {
+            ca_file: config.global.ca_file.clone(),
+            ..HttpOptions::default()
+        };
         let transport = Arc::new(Http::new(&options).map_err(|error| error.to_string())?);
         let metrics = start.metrics.clone();
-        Ok(OpenStack::new(config, Parts { transport, pace: Pace::default(), poll: Poll::default(), metrics }))
+        Ok(OpenStack::new(
+            config,
+            Parts {
+                transport,
+                pace: Pace::default(),
+                poll: Poll::default(),
+                metrics,
+            },
+        ))
     }
 
     pub fn new(config: Config, parts: Parts) -> OpenStack {
@@ -94,24 +107,47 @@ impl OpenStack {
             metrics: parts.metrics.clone(),
         };
         let client = Client::new(setup(Arc::new(Anonymous)));
-        let keystone = Login::new(Keystone { client, global: config.global.clone() });
+        let keystone = Login::new(Keystone {
+            client,
+            global: config.global.clone(),
+        });
         let tokens = Tokens::new(keystone.clone(), Header::Named(TOKEN));
         let client = Arc::new(Client::new(setup(Arc::new(tokens))));
-        OpenStack { config, keystone, client, poll: parts.poll, last: Remembered::default() }
+        OpenStack {
+            config,
+            keystone,
+            client,
+            poll: parts.poll,
+            last: Remembered::default(),
+        }
     }
 
     async fn apis(&self) -> Result<Apis, CallError> {
         let endpoints = self.keystone.place().await?;
-        let octavia =
-            Octavia { client: Arc::clone(&self.client), url: format!("{}/v2.0/lbaas", endpoints.load_balancer) };
-        let neutron = |url| Neutron { client: Arc::clone(&self.client), url: format!("{url}/v2.0") };
-        Ok(Apis { octavia, neutron: endpoints.network.map(neutron) })
+        let octavia = Octavia {
+            client: Arc::clone(&self.client),
+            url: format!("{}/v2.0/lbaas", endpoints.load_balancer),
+        };
+        let neutron = |url| Neutron {
+            client: Arc::clone(&self.client),
+            url: format!("{url}/v2.0"),
+        };
+        Ok(Apis {
+            octavia,
+            neutron: endpoints.network.map(neutron),
+        })
     }
 
     async fn find(&self, request: &Request) -> Result<Option<Balancer>, ProviderError> {
         let options = Options::of(request, &self.config)?;
         let apis = self.apis().await?;
-        let Some(balancer) = apis.octavia.tagged(wanted::tag(request)).await?.into_iter().next() else {
+        let Some(balancer) = apis
+            .octavia
+            .tagged(wanted::tag(request))
+            .await?
+            .into_iter()
+            .next()
+        else {
             return Ok(None);
         };
         let floating = apis.attached(&balancer, &options).await?;
@@ -131,41 +167,83 @@ impl OpenStack {
         options: &Options,
     ) -> Result<(Last, Balancer), ProviderError> {
         let apis = self.apis().await?;
-        // One with an address was made by another program, which may have left more than a load balancer.
+        // One with an address was made by another program, which may have left more than a load
+        // balancer.
         let is_new = matches!(basis, Basis::New) && request.ingress.is_empty();
         let (found, known) = match basis {
-            Basis::Last(last) => (Some((last.balancer, last.seen)), Floating::Attached(last.attached)),
+            Basis::Last(last) => (
+                Some((last.balancer, last.seen)),
+                Floating::Attached(last.attached),
+            ),
             Basis::New | Basis::Look => {
                 let found = self.existing(&apis.octavia, request).await?;
-                let known = if is_new && found.is_none() { Floating::New } else { Floating::Unknown };
+                let known = if is_new && found.is_none() {
+                    Floating::New
+                } else {
+                    Floating::Unknown
+                };
                 (found.map(|balancer| (balancer, None)), known)
             }
         };
         let (balancer, seen) = match found {
             Some((balancer, seen)) => {
-                let seen = self.repair(&apis.octavia, &balancer, seen, request, options).await?;
+                let seen = self
+                    .repair(&apis.octavia, &balancer, seen, request, options)
+                    .await?;
                 (balancer, Some(seen))
             }
             None => self.create(&apis, request, options).await?,
         };
         let attached = apis.float(&balancer, known, request, options).await?;
-        let floating = attached.first().filter(|_| status::floats(&balancer, options)).map(|ip| ip.floating_ip_address);
+        let floating = attached
+            .first()
+            .filter(|_| status::floats(&balancer, options))
+            .map(|ip| ip.floating_ip_address);
         let described = described(&balancer, floating, request, options);
-        Ok((Last { balancer, seen, attached }, described))
+        Ok((
+            Last {
+                balancer,
+                seen,
+                attached,
+            },
+            described,
+        ))
     }
 
-    /// The one that there is, when it can be written to. Should there be several, because an answer was lost, the others go.
-    async fn existing(&self, octavia: &Octavia, request: &Request) -> Result<Option<LoadBalancer>, ProviderError> {
+    /// The one that there is, when it can be written to. Should there be several, because an answer
+    /// was lost, the others go.
+    async fn existing(
+        &self,
+        octavia: &Octavia,
+        request: &Request,
+    ) -> Result<Option<LoadBalancer>, ProviderError> {
         let mut found = octavia.tagged(wanted::tag(request)).await?.into_iter();
-        let Some(first) = found.next() else { return Ok(None) };
-        for other in found {
-            Work { octavia, poll: &self.poll, id: &other.id }.delete().await?;
-        }
-        let work = Work { octavia, poll: &self.poll, id: &first.id };
-        let Some(balancer) = (if first.is_pending() { work.settled().await? } else { Some(first.clone()) }) else {
+        let Some(first) = found.next() else {
             return Ok(None);
         };
-        // One that failed before anybody used it is made anew by the next try. Later it may still carry traffic.
+        for other in found {
+            Work {
+                octavia,
+                poll: &self.poll,
+                id: &other.id,
+            }
+            .delete()
+            .await?;
+        }
+        let work = Work {
+            octavia,
+            poll: &self.poll,
+            id: &first.id,
+        };
+        let Some(balancer) = (if first.is_pending() {
+            work.settled().await?
+        } else {
+            Some(first.clone())
+        }) else {
+            return Ok(None);
+        };
+        // One that failed before anybody used it is made anew by the next try. Later it may still
+        // carry traffic.
         if balancer.is_failed() && request.ingress.is_empty() {
             work.delete().await?;
             return Err(failed(&balancer));
@@ -183,7 +261,11 @@ impl OpenStack {
         options: &Options,
     ) -> Result<Observed, ProviderError> {
         check_unchangeable(balancer, request, options)?;
-        let work = Work { octavia, poll: &self.poll, id: &balancer.id };
+        let work = Work {
+            octavia,
+            poll: &self.poll,
+            id: &balancer.id,
+        };
         let wanted = wanted::listeners(request, options, member_subnet(options, balancer))?;
         let mut seen = match seen {
             Some(seen) => seen,
@@ -204,13 +286,24 @@ impl OpenStack {
         options: &Options,
     ) -> Result<(LoadBalancer, Option<Observed>), ProviderError> {
         let place = place::choose(apis.neutron.as_ref(), request, options).await?;
-        let subnet = options.networks.member_subnet.as_ref().or(place.subnet.as_ref());
+        let subnet = options
+            .networks
+            .member_subnet
+            .as_ref()
+            .or(place.subnet.as_ref());
         let listeners = wanted::listeners(request, options, subnet.map(String::as_str))?;
         let new = NewLoadBalancer {
             name: wanted::name(request),
-            description: format!("Kubernetes service {} of cluster {}", request.service, request.cluster),
+            description: format!(
+                "Kubernetes service {} of cluster {}",
+                request.service, request.cluster
+            ),
             tags: vec![wanted::tag(request).to_owned()],
-            vip_address: if options.internal { requested_ip(request)? } else { None },
+            vip_address: if options.internal {
+                requested_ip(request)?
+            } else {
+                None
+            },
             vip_network_id: place.network,
             vip_subnet_id: place.subnet,
             vip_port_id: place.port,
@@ -218,30 +311,54 @@ impl OpenStack {
             provider: self.config.balancers.provider.clone(),
             flavor_id: options.flavor.clone(),
             availability_zone: options.availability_zone.clone(),
-            listeners: if self.config.balancers.serial { Vec::new() } else { listeners },
+            listeners: if self.config.balancers.serial {
+                Vec::new()
+            } else {
+                listeners
+            },
         };
         let (balancer, tree) = work::create(&apis.octavia, &self.poll, &new).await?;
         let mut seen = Observed::created(&new.listeners, &tree);
         if self.config.balancers.serial {
-            seen = Some(self.repair(&apis.octavia, &balancer, seen, request, options).await?);
+            seen = Some(
+                self.repair(&apis.octavia, &balancer, seen, request, options)
+                    .await?,
+            );
         }
         Ok((balancer, seen))
     }
 
     async fn remove(&self, request: &Request) -> Result<(), ProviderError> {
-        self.last.delete(wanted::tag(request), |basis| self.remove_from(basis, request)).await
+        self.last
+            .delete(wanted::tag(request), |basis| {
+                self.remove_from(basis, request)
+            })
+            .await
     }
 
     /// Floating IPs first: they are found by the load balancer.
-    async fn remove_from(&self, basis: Basis<Last>, request: &Request) -> Result<(), ProviderError> {
+    async fn remove_from(
+        &self,
+        basis: Basis<Last>,
+        request: &Request,
+    ) -> Result<(), ProviderError> {
         let apis = self.apis().await?;
         let (found, known) = match basis {
             Basis::Last(last) => (vec![last.balancer], Floating::Attached(last.attached)),
-            Basis::New | Basis::Look => (apis.octavia.tagged(wanted::tag(request)).await?, Floating::Unknown),
+            Basis::New | Basis::Look => (
+                apis.octavia.tagged(wanted::tag(request)).await?,
+                Floating::Unknown,
+            ),
         };
         apis.sink(&found, known, request).await?;
         for balancer in &found {
-            Work { octavia: &apis.octavia, poll: &self.poll, id: &balancer.id }.delete().await?;
+            Work {
+                octavia: &apis.octavia,
+                poll: &self.poll,
+                id: &balancer.id,
+            }
+            .delete()
+            .await?;
         }
         Ok(())
     }
@@ -255,7 +372,11 @@ impl Provider for OpenStack {
     fn abilities(&self) -> Abilities {
         let balancers = &self.config.balancers;
         let asks_nodes = balancers.monitor && balancers.provider.as_deref() != Some("ovn");
-        Abilities { uses_nodes: true, needs_health_check_port: asks_nodes, ..Abilities::default() }
+        Abilities {
+            uses_nodes: true,
+            needs_health_check_port: asks_nodes,
+            ..Abilities::default()
+        }
     }
 
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
@@ -280,7 +401,11 @@ impl Provider for OpenStack {
 }
 
 fn member_subnet<'a>(options: &'a Options, balancer: &'a LoadBalancer) -> Option<&'a str> {
-    options.networks.member_subnet.as_deref().or(balancer.vip_subnet_id.as_deref())
+    options
+        .networks
+        .member_subnet
+        .as_deref()
+        .or(balancer.vip_subnet_id.as_deref())
 }
 
 /// Octavia, Neutron and Keystone tell mistakes in three ways.
@@ -289,8 +414,18 @@ const DIALECT: Dialect = Dialect {
         let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
         let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
         let octavia = || Some((String::new(), text(&answer["faultstring"])?));
-        let neutron = || Some((text(&answer["NeutronError"]["type"])?, text(&answer["NeutronError"]["message"])?));
-        let keystone = || Some((text(&answer["error"]["title"])?, text(&answer["error"]["message"])?));
+        let neutron = || {
+            Some((
+                text(&answer["NeutronError"]["type"])?,
+                text(&answer["NeutronError"]["message"])?,
+            ))
+        };
+        let keystone = || {
+            Some((
+                text(&answer["error"]["title"])?,
+                text(&answer["error"]["message"])?,
+            ))
+        };
         octavia().or_else(neutron).or_else(keystone)
     },
     is_throttled: |_, _| false,

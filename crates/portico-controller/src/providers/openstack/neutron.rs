@@ -1,4 +1,5 @@
-//! The API of networks (Neutron v2.0), as far as load balancers need it: floating IPs, and which subnet is where.
+//! The API of networks (Neutron v2.0), as far as load balancers need it: floating IPs, and which
+//! subnet is where.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -64,25 +65,43 @@ pub struct Neutron {
 
 impl Neutron {
     /// Filtered by one field.
-    pub async fn floating_ips(&self, field: &str, value: &str) -> Result<Vec<FloatingIp>, CallError> {
+    pub async fn floating_ips(
+        &self,
+        field: &str,
+        value: &str,
+    ) -> Result<Vec<FloatingIp>, CallError> {
         let url = format!("{}/floatingips?{field}={}", self.url, encode(value));
         list(&self.client, "floatingips.list", url, "floatingips").await
     }
 
     pub async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, CallError> {
         let call = Call::post("floatingips.create", format!("{}/floatingips", self.url));
-        take(self.client.send(call.json(&json!({ "floatingip": new }))).await?.json()?, "floatingip")
+        take(
+            self.client
+                .send(call.json(&json!({ "floatingip": new })))
+                .await?
+                .json()?,
+            "floatingip",
+        )
     }
 
     /// To a port, or from the one that it is at.
     pub async fn attach_floating_ip(&self, id: &str, port: Option<&str>) -> Result<(), CallError> {
-        let call = Call::put("floatingips.update", format!("{}/floatingips/{}", self.url, encode(id)));
-        let call = call.json(&json!({"floatingip": {"port_id": port}})).repeatable();
+        let call = Call::put(
+            "floatingips.update",
+            format!("{}/floatingips/{}", self.url, encode(id)),
+        );
+        let call = call
+            .json(&json!({"floatingip": {"port_id": port}}))
+            .repeatable();
         found(self.client.send(call).await).map(drop)
     }
 
     pub async fn delete_floating_ip(&self, id: &str) -> Result<(), CallError> {
-        let call = Call::delete("floatingips.delete", format!("{}/floatingips/{}", self.url, encode(id)));
+        let call = Call::delete(
+            "floatingips.delete",
+            format!("{}/floatingips/{}", self.url, encode(id)),
+        );
         found(self.client.send(call).await).map(drop)
     }
 
@@ -99,16 +118,26 @@ impl Neutron {
     }
 
     /// Where one of the addresses of a machine is from.
-    pub async fn subnet_of_machine(&self, machine: &str, addresses: &[IpAddr]) -> Result<Option<String>, CallError> {
+    pub async fn subnet_of_machine(
+        &self,
+        machine: &str,
+        addresses: &[IpAddr],
+    ) -> Result<Option<String>, CallError> {
         let url = format!("{}/ports?device_id={}", self.url, encode(machine));
         let ports: Vec<Port> = list(&self.client, "ports.list", url, "ports").await?;
         let mut at = ports.into_iter().flat_map(|port| port.fixed_ips);
-        Ok(at.find(|at| addresses.contains(&at.ip_address)).map(|at| at.subnet_id))
+        Ok(at
+            .find(|at| addresses.contains(&at.ip_address))
+            .map(|at| at.subnet_id))
     }
 }
 
 impl Subnet {
     pub fn family(&self) -> Family {
-        if self.ip_version == 6 { Family::V6 } else { Family::V4 }
+        if self.ip_version == 6 {
+            Family::V6
+        } else {
+            Family::V4
+        }
     }
 }

@@ -1,6 +1,8 @@
-//! The API of load balancers (Octavia v2): its resources, as far as they matter here, and the calls that are needed.
+//! The API of load balancers (Octavia v2): its resources, as far as they matter here, and the calls
+//! that are needed.
 //!
-//! Any write makes the whole load balancer `PENDING_UPDATE`, and until that is over every other one is answered with 409.
+//! Any write makes the whole load balancer `PENDING_UPDATE`, and until that is over every other one
+//! is answered with 409.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -231,20 +233,33 @@ impl Octavia {
     /// Those with a tag, the oldest first.
     pub async fn tagged(&self, tag: &str) -> Result<Vec<LoadBalancer>, CallError> {
         let url = format!("{}/loadbalancers?tags={}", self.url, encode(tag));
-        let mut found: Vec<LoadBalancer> = list(&self.client, "loadbalancers.list", url, "loadbalancers").await?;
+        let mut found: Vec<LoadBalancer> =
+            list(&self.client, "loadbalancers.list", url, "loadbalancers").await?;
         found.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
         Ok(found)
     }
 
     pub async fn balancer(&self, id: &str) -> Result<Option<LoadBalancer>, CallError> {
         let call = Call::get("loadbalancers.get", self.at("loadbalancers", id));
-        found(self.client.send(call).await)?.map(|reply| take(reply.json()?, "loadbalancer")).transpose()
+        found(self.client.send(call).await)?
+            .map(|reply| take(reply.json()?, "loadbalancer"))
+            .transpose()
     }
 
     /// With what was created in it, if the answer says that.
-    pub async fn create_balancer(&self, new: &NewLoadBalancer) -> Result<(LoadBalancer, Tree), CallError> {
-        let call = Call::post("loadbalancers.create", format!("{}/loadbalancers", self.url));
-        let answer: Value = self.client.send(call.json(&json!({ "loadbalancer": new }))).await?.json()?;
+    pub async fn create_balancer(
+        &self,
+        new: &NewLoadBalancer,
+    ) -> Result<(LoadBalancer, Tree), CallError> {
+        let call = Call::post(
+            "loadbalancers.create",
+            format!("{}/loadbalancers", self.url),
+        );
+        let answer: Value = self
+            .client
+            .send(call.json(&json!({ "loadbalancer": new })))
+            .await?
+            .json()?;
         let tree = take(answer.clone(), "loadbalancer").unwrap_or_default();
         Ok((take(answer, "loadbalancer")?, tree))
     }
@@ -252,16 +267,33 @@ impl Octavia {
     /// With everything in it.
     pub async fn delete_balancer(&self, id: &str) -> Result<(), CallError> {
         let url = format!("{}?cascade=true", self.at("loadbalancers", id));
-        found(self.client.send(Call::delete("loadbalancers.delete", url)).await).map(drop)
+        found(
+            self.client
+                .send(Call::delete("loadbalancers.delete", url))
+                .await,
+        )
+        .map(drop)
     }
 
-    pub async fn listeners(&self, balancer: &str, tag: &str) -> Result<Vec<Made<Listener>>, CallError> {
-        let url = format!("{}/listeners?load_balancer_id={balancer}&tags={}", self.url, encode(tag));
+    pub async fn listeners(
+        &self,
+        balancer: &str,
+        tag: &str,
+    ) -> Result<Vec<Made<Listener>>, CallError> {
+        let url = format!(
+            "{}/listeners?load_balancer_id={balancer}&tags={}",
+            self.url,
+            encode(tag)
+        );
         list(&self.client, "listeners.list", url, "listeners").await
     }
 
     pub async fn pools(&self, balancer: &str, tag: &str) -> Result<Vec<LinkedPool>, CallError> {
-        let url = format!("{}/pools?loadbalancer_id={balancer}&tags={}", self.url, encode(tag));
+        let url = format!(
+            "{}/pools?loadbalancer_id={balancer}&tags={}",
+            self.url,
+            encode(tag)
+        );
         list(&self.client, "pools.list", url, "pools").await
     }
 
@@ -278,24 +310,38 @@ impl Octavia {
     /// All of a pool, in place of those that it has.
     pub async fn set_members(&self, pool: &str, members: &[Member]) -> Result<(), CallError> {
         let url = format!("{}/members", self.at("pools", pool));
-        let call = Call::put("members.set", url).json(&json!({ "members": members })).repeatable();
+        let call = Call::put("members.set", url)
+            .json(&json!({ "members": members }))
+            .repeatable();
         self.client.send(call).await.map(drop)
     }
 
     /// One of a collection (`pools`), whose fields are under `name` (`pool`). Its id.
     pub async fn create(&self, kind: Kind, fields: Value) -> Result<String, CallError> {
         let call = Call::post(kind.create, format!("{}/{}", self.url, kind.collection));
-        let made: Id = take(self.client.send(call.json(&json!({ kind.name: fields }))).await?.json()?, kind.name)?;
+        let made: Id = take(
+            self.client
+                .send(call.json(&json!({ kind.name: fields })))
+                .await?
+                .json()?,
+            kind.name,
+        )?;
         Ok(made.id)
     }
 
     pub async fn update(&self, kind: Kind, id: &str, fields: Value) -> Result<(), CallError> {
-        let call = Call::put(kind.update, self.at(kind.collection, id)).json(&json!({ kind.name: fields }));
+        let call = Call::put(kind.update, self.at(kind.collection, id))
+            .json(&json!({ kind.name: fields }));
         self.client.send(call.repeatable()).await.map(drop)
     }
 
     pub async fn delete(&self, kind: Kind, id: &str) -> Result<(), CallError> {
-        found(self.client.send(Call::delete(kind.delete, self.at(kind.collection, id))).await).map(drop)
+        found(
+            self.client
+                .send(Call::delete(kind.delete, self.at(kind.collection, id)))
+                .await,
+        )
+        .map(drop)
     }
 
     fn at(&self, collection: &str, id: &str) -> String {
@@ -321,8 +367,13 @@ pub const LISTENER: Kind = Kind {
     delete: "listeners.delete",
 };
 
-pub const POOL: Kind =
-    Kind { name: "pool", collection: "pools", create: "pools.create", update: "pools.update", delete: "pools.delete" };
+pub const POOL: Kind = Kind {
+    name: "pool",
+    collection: "pools",
+    create: "pools.create",
+    update: "pools.update",
+    delete: "pools.delete",
+};
 
 pub const MONITOR: Kind = Kind {
     name: "healthmonitor",
@@ -340,5 +391,6 @@ pub struct Id {
 /// What is under a name in an answer.
 pub fn take<T: DeserializeOwned>(mut answer: Value, name: &'static str) -> Result<T, CallError> {
     use crate::providers::cloud::Problem;
-    serde_json::from_value(answer[name].take()).map_err(|error| CallError::new(name, Problem::Decode(error)))
+    serde_json::from_value(answer[name].take())
+        .map_err(|error| CallError::new(name, Problem::Decode(error)))
 }

@@ -1,5 +1,5 @@
-//! What a Service's annotations and the configuration say about its load balancer, parsed once. The annotations are those of the
-//! cloud controller of OpenStack.
+//! What a Service's annotations and the configuration say about its load balancer, parsed once. The
+//! annotations are those of the cloud controller of OpenStack.
 
 use super::config::{Config, MonitorTimes, Networks};
 use crate::providers::cloud::Annotations;
@@ -23,7 +23,8 @@ pub struct Options {
     pub tls_container: Option<String>,
     pub method: String,
     pub connection_limit: i64,
-    /// Milliseconds: of the client, of connecting to a member, of the member, of looking into TCP. Not every driver has them.
+    /// Milliseconds: of the client, of connecting to a member, of the member, of looking into TCP.
+    /// Not every driver has them.
     pub timeouts: Option<[u32; 4]>,
     /// `None`: members are taken to be well.
     pub monitor: Option<MonitorTimes>,
@@ -37,23 +38,42 @@ pub struct Options {
 
 impl Options {
     pub fn of(request: &Request, config: &Config) -> Result<Options, ProviderError> {
-        let said = Annotations { request, prefix: PREFIX };
+        let said = Annotations {
+            request,
+            prefix: PREFIX,
+        };
         let balancers = &config.balancers;
         let is_ovn = balancers.provider.as_deref() == Some("ovn");
         let method = said.text("lb-method").or_else(|| balancers.method.clone());
         let options = Options {
-            internal: Annotations { request, prefix: "" }.bool(INTERNAL)?.unwrap_or(balancers.internal),
+            internal: Annotations {
+                request,
+                prefix: "",
+            }
+            .bool(INTERNAL)?
+            .unwrap_or(balancers.internal),
             networks: networks(&said, config)?,
             vip_port: said.text("port-id"),
             proxy: proxy(&said)?,
             forwarded_for: said.bool("x-forwarded-for")?.unwrap_or(false),
-            tls_container: said.text("default-tls-container-ref").or_else(|| balancers.tls_container.clone()),
-            method: method.unwrap_or_else(|| if is_ovn { "SOURCE_IP_PORT" } else { "ROUND_ROBIN" }.to_owned()),
+            tls_container: said
+                .text("default-tls-container-ref")
+                .or_else(|| balancers.tls_container.clone()),
+            method: method.unwrap_or_else(|| {
+                if is_ovn {
+                    "SOURCE_IP_PORT"
+                } else {
+                    "ROUND_ROBIN"
+                }
+                .to_owned()
+            }),
             connection_limit: said.number("connection-limit")?.unwrap_or(-1),
             timeouts: (!is_ovn).then_some(timeouts(&said)?),
             monitor: monitor(&said, config)?,
             flavor: said.text("flavor-id").or_else(|| balancers.flavor.clone()),
-            availability_zone: said.text("availability-zone").or_else(|| balancers.availability_zone.clone()),
+            availability_zone: said
+                .text("availability-zone")
+                .or_else(|| balancers.availability_zone.clone()),
             hostname: said.text("hostname"),
             is_ovn,
         };
@@ -69,15 +89,16 @@ impl Options {
                 "proxy-protocol and x-forwarded-for exclude each other".to_owned(),
             ));
         }
-        let needs_amphora = self.proxy.is_some() || self.forwarded_for || self.tls_container.is_some();
+        let needs_amphora =
+            self.proxy.is_some() || self.forwarded_for || self.tls_container.is_some();
         if self.is_ovn && needs_amphora {
-            let message =
-                "the driver ovn has neither the PROXY protocol nor X-Forwarded-For nor TLS: take away the annotation";
+            let message = "the driver ovn has neither the PROXY protocol nor X-Forwarded-For nor TLS: \
+                           take away the annotation";
             return Err(refused("NotSupported", message.to_owned()));
         }
         if self.is_ovn && !request.source_ranges.is_empty() {
-            let message =
-                "the driver ovn does not filter by source: take away loadBalancerSourceRanges, or use security groups";
+            let message = "the driver ovn does not filter by source: take away \
+                           loadBalancerSourceRanges, or use security groups";
             return Err(refused("NotSupported", message.to_owned()));
         }
         Ok(())
@@ -89,33 +110,62 @@ impl Options {
     }
 }
 
-/// Whether floating IPs outlive the Service. An address that is lost is lost, so what cannot be understood is a yes.
+/// Whether floating IPs outlive the Service. An address that is lost is lost, so what cannot be
+/// understood is a yes.
 pub fn keeps_floating_ip(request: &Request) -> bool {
-    Annotations { request, prefix: PREFIX }.bool(KEEP).map_or(true, |keep| keep == Some(true))
+    Annotations {
+        request,
+        prefix: PREFIX,
+    }
+    .bool(KEEP)
+    .map_or(true, |keep| keep == Some(true))
 }
 
 /// A class is chosen by the Service, and says more than its other annotations.
 fn networks(said: &Annotations<'_>, config: &Config) -> Result<Networks, ProviderError> {
     let class = match said.text("class") {
         None => Networks::default(),
-        Some(name) => config.classes.get(&name.to_lowercase()).cloned().ok_or_else(|| {
-            let known: Vec<&str> = config.classes.keys().map(String::as_str).collect();
-            let message = format!("there is no [LoadBalancerClass \"{name}\"], only {known:?}");
-            refused("InvalidAnnotation", message)
-        })?,
+        Some(name) => config
+            .classes
+            .get(&name.to_lowercase())
+            .cloned()
+            .ok_or_else(|| {
+                let known: Vec<&str> = config.classes.keys().map(String::as_str).collect();
+                let message = format!("there is no [LoadBalancerClass \"{name}\"], only {known:?}");
+                refused("InvalidAnnotation", message)
+            })?,
     };
     let general = &config.balancers.networks;
     let choose = |class: Option<String>, name, general: &Option<String>| {
-        class.or_else(|| said.text(name)).or_else(|| general.clone())
+        class
+            .or_else(|| said.text(name))
+            .or_else(|| general.clone())
     };
-    let own_network = class.subnet.is_none() && (class.network.is_some() || said.text("network-id").is_some());
+    let own_network =
+        class.subnet.is_none() && (class.network.is_some() || said.text("network-id").is_some());
     Ok(Networks {
         // A network that the Service has a say in is not one of the general subnet.
-        subnet: choose(class.subnet, "subnet-id", if own_network { &None } else { &general.subnet }),
+        subnet: choose(
+            class.subnet,
+            "subnet-id",
+            if own_network { &None } else { &general.subnet },
+        ),
         network: choose(class.network, "network-id", &general.network),
-        member_subnet: choose(class.member_subnet, "member-subnet-id", &general.member_subnet),
-        floating_network: choose(class.floating_network, "floating-network-id", &general.floating_network),
-        floating_subnet: choose(class.floating_subnet, "floating-subnet-id", &general.floating_subnet),
+        member_subnet: choose(
+            class.member_subnet,
+            "member-subnet-id",
+            &general.member_subnet,
+        ),
+        floating_network: choose(
+            class.floating_network,
+            "floating-network-id",
+            &general.floating_network,
+        ),
+        floating_subnet: choose(
+            class.floating_subnet,
+            "floating-subnet-id",
+            &general.floating_subnet,
+        ),
     })
 }
 
@@ -131,12 +181,23 @@ fn timeouts(said: &Annotations<'_>) -> Result<[u32; 4], ProviderError> {
 fn monitor(said: &Annotations<'_>, config: &Config) -> Result<Option<MonitorTimes>, ProviderError> {
     let general = config.balancers.monitor_times;
     let times = MonitorTimes {
-        delay: said.number("health-monitor-delay")?.unwrap_or(general.delay),
-        timeout: said.number("health-monitor-timeout")?.unwrap_or(general.timeout),
-        up_after: said.number("health-monitor-max-retries")?.unwrap_or(general.up_after),
-        down_after: said.number("health-monitor-max-retries-down")?.unwrap_or(general.down_after),
+        delay: said
+            .number("health-monitor-delay")?
+            .unwrap_or(general.delay),
+        timeout: said
+            .number("health-monitor-timeout")?
+            .unwrap_or(general.timeout),
+        up_after: said
+            .number("health-monitor-max-retries")?
+            .unwrap_or(general.up_after),
+        down_after: said
+            .number("health-monitor-max-retries-down")?
+            .unwrap_or(general.down_after),
     };
-    Ok(said.bool("enable-health-monitor")?.unwrap_or(config.balancers.monitor).then_some(times))
+    Ok(said
+        .bool("enable-health-monitor")?
+        .unwrap_or(config.balancers.monitor)
+        .then_some(times))
 }
 
 fn proxy(said: &Annotations<'_>) -> Result<Option<&'static str>, ProviderError> {

@@ -17,13 +17,25 @@ pub struct Place {
     pub more: Vec<Vip>,
 }
 
-/// As little as needs to be known is asked for: with one IPv4 address, what is configured is enough.
-pub async fn choose(neutron: Option<&Neutron>, request: &Request, options: &Options) -> Result<Place, ProviderError> {
+/// As little as needs to be known is asked for: with one IPv4 address, what is configured is
+/// enough.
+pub async fn choose(
+    neutron: Option<&Neutron>,
+    request: &Request,
+    options: &Options,
+) -> Result<Place, ProviderError> {
     if options.vip_port.is_some() {
-        return Ok(Place { port: options.vip_port.clone(), ..Place::default() });
+        return Ok(Place {
+            port: options.vip_port.clone(),
+            ..Place::default()
+        });
     }
     let networks = &options.networks;
-    let mut place = Place { network: networks.network.clone(), subnet: networks.subnet.clone(), ..Place::default() };
+    let mut place = Place {
+        network: networks.network.clone(),
+        subnet: networks.subnet.clone(),
+        ..Place::default()
+    };
     let neutron = match neutron {
         Some(neutron) => neutron,
         None if place.network.is_some() || place.subnet.is_some() => return Ok(place),
@@ -41,12 +53,24 @@ pub async fn choose(neutron: Option<&Neutron>, request: &Request, options: &Opti
 
 /// That of the first node that is a machine of this cloud.
 async fn of_nodes(neutron: &Neutron, request: &Request) -> Result<Option<String>, CallError> {
-    let machine =
-        |id: &str| id.strip_prefix("openstack://").and_then(|rest| rest.rsplit('/').next()).map(str::to_owned);
-    let nodes = request.nodes.iter().filter_map(|node| Some((machine(&node.provider_id)?, &node.addresses)));
-    let Some((machine, addresses)) = nodes.into_iter().next() else { return Ok(None) };
+    let machine = |id: &str| {
+        id.strip_prefix("openstack://")
+            .and_then(|rest| rest.rsplit('/').next())
+            .map(str::to_owned)
+    };
+    let nodes = request
+        .nodes
+        .iter()
+        .filter_map(|node| Some((machine(&node.provider_id)?, &node.addresses)));
+    let Some((machine, addresses)) = nodes.into_iter().next() else {
+        return Ok(None);
+    };
     let family = request.families.first().copied().unwrap_or(Family::V4);
-    let addresses: Vec<IpAddr> = addresses.iter().copied().filter(|address| Family::of(*address) == family).collect();
+    let addresses: Vec<IpAddr> = addresses
+        .iter()
+        .copied()
+        .filter(|address| Family::of(*address) == family)
+        .collect();
     neutron.subnet_of_machine(&machine, &addresses).await
 }
 
@@ -54,10 +78,17 @@ async fn of_nodes(neutron: &Neutron, request: &Request) -> Result<Option<String>
 async fn subnets(neutron: &Neutron, place: &Place) -> Result<Vec<Subnet>, CallError> {
     let network = match (&place.network, &place.subnet) {
         (Some(network), _) => Some(network.clone()),
-        (None, Some(subnet)) => neutron.subnets("id", subnet).await?.into_iter().next().map(|subnet| subnet.network_id),
+        (None, Some(subnet)) => neutron
+            .subnets("id", subnet)
+            .await?
+            .into_iter()
+            .next()
+            .map(|subnet| subnet.network_id),
         (None, None) => None,
     };
-    let Some(network) = network else { return Ok(Vec::new()) };
+    let Some(network) = network else {
+        return Ok(Vec::new());
+    };
     let mut subnets = neutron.subnets("network_id", &network).await?;
     subnets.sort_by_key(|subnet| (Some(&subnet.id) != place.subnet.as_ref(), subnet.id.clone()));
     Ok(subnets)
@@ -70,12 +101,18 @@ fn by_family(subnets: &[Subnet], request: &Request) -> Result<Place, ProviderErr
     for (at, family) in request.families.iter().enumerate() {
         match of(*family) {
             Some(subnet) if at == 0 => {
-                (place.network, place.subnet) = (Some(subnet.network_id.clone()), Some(subnet.id.clone()));
+                (place.network, place.subnet) =
+                    (Some(subnet.network_id.clone()), Some(subnet.id.clone()));
             }
-            Some(subnet) => place.more.push(Vip { subnet_id: Some(subnet.id.clone()), ip_address: None }),
+            Some(subnet) => place.more.push(Vip {
+                subnet_id: Some(subnet.id.clone()),
+                ip_address: None,
+            }),
             None if at == 0 || request.require_all_families => {
-                let message =
-                    format!("the network of load balancers has no {family:?} subnet: add one, or set network-id");
+                let message = format!(
+                    "the network of load balancers has no {family:?} subnet: add one, or set \
+                     network-id"
+                );
                 return Err(refused("NoSubnet", message));
             }
             None => {}
@@ -85,6 +122,7 @@ fn by_family(subnets: &[Subnet], request: &Request) -> Result<Place, ProviderErr
 }
 
 fn nowhere() -> ProviderError {
-    let message = "no subnet is known for the load balancer: set subnet-id or network-id in [LoadBalancer], or annotate the Service with loadbalancer.openstack.org/subnet-id";
+    let message = "no subnet is known for the load balancer: set subnet-id or network-id in \
+             [LoadBalancer], or annotate the Service with loadbalancer.openstack.org/subnet-id";
     refused("NoSubnet", message.to_owned())
 }

@@ -1,8 +1,8 @@
-//! From what is wanted and what is there to the writes that are needed, in an order in which every one of them leaves something
-//! that works, and that the next call can go on from. Pure.
+//! From what is wanted and what is there to the writes that are needed, in an order in which every
+//! one of them leaves something that works, and that the next call can go on from. Pure.
 //!
-//! A listener is known by its protocol and port, a pool by its name, in which its protocol is: what cannot be changed is made anew
-//! beside, and the old one goes when the listener has left it.
+//! A listener is known by its protocol and port, a pool by its name, in which its protocol is: what
+//! cannot be changed is made anew beside, and the old one goes when the listener has left it.
 
 use super::octavia::{Listener, Made, Member, Monitor, NewListener, NewPool, Pool, Tree};
 
@@ -49,18 +49,37 @@ impl Observed {
         let mut observed = Observed::default();
         for NewListener { spec, default_pool } in wanted {
             let is_it = (spec.protocol_port, &spec.protocol);
-            let listener = tree.listeners.iter().find(|made| (made.protocol_port, &made.protocol) == is_it)?;
+            let listener = tree
+                .listeners
+                .iter()
+                .find(|made| (made.protocol_port, &made.protocol) == is_it)?;
             let id = listener.default_pool_id.clone()?;
             let pool = tree.pools.iter().find(|made| made.id == id)?;
             let monitor = match (&default_pool.healthmonitor, &pool.healthmonitor) {
-                (Some(spec), made) => Some(Made { id: made.clone()?.id, spec: spec.clone() }),
+                (Some(spec), made) => Some(Made {
+                    id: made.clone()?.id,
+                    spec: spec.clone(),
+                }),
                 (None, _) => None,
             };
             let (members, spec) = (default_pool.members.clone(), spec.clone());
-            let pool = Made { id: id.clone(), spec: default_pool.spec.clone() };
-            observed.pools.push(ObservedPool { pool, members, monitor });
-            let spec = Listener { default_pool_id: Some(id), ..spec };
-            observed.listeners.push(Made { id: listener.id.clone(), spec });
+            let pool = Made {
+                id: id.clone(),
+                spec: default_pool.spec.clone(),
+            };
+            observed.pools.push(ObservedPool {
+                pool,
+                members,
+                monitor,
+            });
+            let spec = Listener {
+                default_pool_id: Some(id),
+                ..spec
+            };
+            observed.listeners.push(Made {
+                id: listener.id.clone(),
+                spec,
+            });
         }
         Some(observed)
     }
@@ -70,7 +89,11 @@ impl Observed {
         match target {
             Target::Id(id) => id.clone(),
             Target::Created(name) => {
-                let found = self.pools.iter().rev().find(|pool| pool.pool.spec.name == *name);
+                let found = self
+                    .pools
+                    .iter()
+                    .rev()
+                    .find(|pool| pool.pool.spec.name == *name);
                 found.map(|found| found.pool.id.clone()).unwrap_or_default()
             }
         }
@@ -86,12 +109,22 @@ impl Observed {
             }
             Step::UpdateListener(id, listener, target) => {
                 let spec = self.with_pool(listener, target);
-                let listeners = self.listeners.iter_mut().filter(|listener| listener.id == *id);
+                let listeners = self
+                    .listeners
+                    .iter_mut()
+                    .filter(|listener| listener.id == *id);
                 listeners.for_each(|listener| listener.spec = spec.clone());
             }
             Step::CreatePool(pool) => {
-                let pool = Made { id: created, spec: pool.clone() };
-                self.pools.push(ObservedPool { pool, members: Vec::new(), monitor: None });
+                let pool = Made {
+                    id: created,
+                    spec: pool.clone(),
+                };
+                self.pools.push(ObservedPool {
+                    pool,
+                    members: Vec::new(),
+                    monitor: None,
+                });
             }
             Step::UpdatePool(id, spec) => self.pool(id, |it| it.pool.spec = spec.clone()),
             Step::DeletePool(id) => self.pools.retain(|pool| pool.pool.id != *id),
@@ -99,44 +132,71 @@ impl Observed {
                 self.pool(&self.resolve(target), |it| it.members.clone_from(members));
             }
             Step::CreateMonitor(target, spec) => {
-                let made = Made { id: created, spec: spec.clone() };
+                let made = Made {
+                    id: created,
+                    spec: spec.clone(),
+                };
                 self.pool(&self.resolve(target), |it| it.monitor = Some(made.clone()));
             }
             Step::UpdateMonitor(id, spec) => {
-                let monitors = self.pools.iter_mut().filter_map(|pool| pool.monitor.as_mut());
-                monitors.filter(|monitor| monitor.id == *id).for_each(|monitor| monitor.spec = spec.clone());
+                let monitors = self
+                    .pools
+                    .iter_mut()
+                    .filter_map(|pool| pool.monitor.as_mut());
+                monitors
+                    .filter(|monitor| monitor.id == *id)
+                    .for_each(|monitor| monitor.spec = spec.clone());
             }
             Step::DeleteMonitor(id) => {
-                self.pools.iter_mut().for_each(|pool| _ = pool.monitor.take_if(|monitor| monitor.id == *id));
+                self.pools
+                    .iter_mut()
+                    .for_each(|pool| _ = pool.monitor.take_if(|monitor| monitor.id == *id));
             }
         }
     }
 
     fn with_pool(&self, listener: &Listener, target: &Target) -> Listener {
-        Listener { default_pool_id: Some(self.resolve(target)), ..listener.clone() }
+        Listener {
+            default_pool_id: Some(self.resolve(target)),
+            ..listener.clone()
+        }
     }
 
     fn pool(&mut self, id: &str, change: impl Fn(&mut ObservedPool)) {
-        self.pools.iter_mut().filter(|pool| pool.pool.id == id).for_each(change);
+        self.pools
+            .iter_mut()
+            .filter(|pool| pool.pool.id == id)
+            .for_each(change);
     }
 }
 
 pub fn plan(wanted: &[NewListener], observed: &Observed) -> Vec<Step> {
     let mut steps = Vec::new();
-    let kept = |found: &&Made<Listener>| wanted.iter().any(|wanted| is_same(&wanted.spec, &found.spec));
+    let kept = |found: &&Made<Listener>| {
+        wanted
+            .iter()
+            .any(|wanted| is_same(&wanted.spec, &found.spec))
+    };
     // First, because a port can be taken only once, and because a pool in use cannot go.
     let gone = observed.listeners.iter().filter(|found| !kept(found));
     steps.extend(gone.map(|found| Step::DeleteListener(found.id.clone())));
     let mut used = Vec::new();
     for wanted in wanted {
-        let listener = observed.listeners.iter().find(|found| is_same(&wanted.spec, &found.spec));
+        let listener = observed
+            .listeners
+            .iter()
+            .find(|found| is_same(&wanted.spec, &found.spec));
         let pool = pool_of(&wanted.default_pool.spec, listener, &observed.pools);
         used.extend(pool.map(|pool| &pool.pool.id));
         let target = plan_pool(&wanted.default_pool, pool, &mut steps);
         // Last, so that it never sends clients where nobody serves them.
         steps.extend(plan_listener(&wanted.spec, listener, target));
     }
-    let left = observed.pools.iter().map(|pool| &pool.pool.id).filter(|id| !used.contains(id));
+    let left = observed
+        .pools
+        .iter()
+        .map(|pool| &pool.pool.id)
+        .filter(|id| !used.contains(id));
     steps.extend(left.map(|id| Step::DeletePool(id.clone())));
     steps
 }
@@ -153,11 +213,13 @@ fn pool_of<'a>(
 ) -> Option<&'a ObservedPool> {
     let in_use = listener.and_then(|listener| listener.spec.default_pool_id.as_ref());
     let named = || {
-        pools
-            .iter()
-            .filter(|found| (&found.pool.spec.name, &found.pool.spec.protocol) == (&wanted.name, &wanted.protocol))
+        pools.iter().filter(|found| {
+            (&found.pool.spec.name, &found.pool.spec.protocol) == (&wanted.name, &wanted.protocol)
+        })
     };
-    named().find(|found| Some(&found.pool.id) == in_use).or_else(|| named().min_by_key(|found| &found.pool.id))
+    named()
+        .find(|found| Some(&found.pool.id) == in_use)
+        .or_else(|| named().min_by_key(|found| &found.pool.id))
 }
 
 fn plan_pool(wanted: &NewPool, found: Option<&ObservedPool>, steps: &mut Vec<Step>) -> Target {
@@ -175,15 +237,25 @@ fn plan_pool(wanted: &NewPool, found: Option<&ObservedPool>, steps: &mut Vec<Ste
     };
     // Before the monitor: one for HTTP asks members at the port that they name.
     steps.extend(set_members(wanted, found, target.clone()));
-    plan_monitor(wanted.healthmonitor.as_ref(), found.and_then(|found| found.monitor.as_ref()), &target, steps);
+    plan_monitor(
+        wanted.healthmonitor.as_ref(),
+        found.and_then(|found| found.monitor.as_ref()),
+        &target,
+        steps,
+    );
     target
 }
 
 fn set_members(wanted: &NewPool, found: Option<&ObservedPool>, target: Target) -> Option<Step> {
     // The subnet of one that is there cannot be changed, so it is not looked at.
     let bare = |members: &[Member]| {
-        let mut members: Vec<Member> =
-            members.iter().map(|member| Member { subnet_id: None, ..member.clone() }).collect();
+        let mut members: Vec<Member> = members
+            .iter()
+            .map(|member| Member {
+                subnet_id: None,
+                ..member.clone()
+            })
+            .collect();
         members.sort();
         members
     };
@@ -191,7 +263,12 @@ fn set_members(wanted: &NewPool, found: Option<&ObservedPool>, target: Target) -
     (current != bare(&wanted.members)).then(|| Step::SetMembers(target, wanted.members.clone()))
 }
 
-fn plan_monitor(wanted: Option<&Monitor>, found: Option<&Made<Monitor>>, target: &Target, steps: &mut Vec<Step>) {
+fn plan_monitor(
+    wanted: Option<&Monitor>,
+    found: Option<&Made<Monitor>>,
+    target: &Target,
+    steps: &mut Vec<Step>,
+) {
     match (wanted, found) {
         (Some(wanted), Some(found)) if wanted.kind == found.spec.kind => {
             if *wanted != found.spec {
@@ -205,10 +282,18 @@ fn plan_monitor(wanted: Option<&Monitor>, found: Option<&Made<Monitor>>, target:
     }
 }
 
-fn plan_listener(wanted: &Listener, found: Option<&Made<Listener>>, target: Target) -> Option<Step> {
-    let Some(found) = found else { return Some(Step::CreateListener(wanted.clone(), target)) };
-    let attached = matches!(&target, Target::Id(id) if found.spec.default_pool_id.as_ref() == Some(id));
-    (!attached || !agrees(wanted, &found.spec)).then(|| Step::UpdateListener(found.id.clone(), wanted.clone(), target))
+fn plan_listener(
+    wanted: &Listener,
+    found: Option<&Made<Listener>>,
+    target: Target,
+) -> Option<Step> {
+    let Some(found) = found else {
+        return Some(Step::CreateListener(wanted.clone(), target));
+    };
+    let attached =
+        matches!(&target, Target::Id(id) if found.spec.default_pool_id.as_ref() == Some(id));
+    (!attached || !agrees(wanted, &found.spec))
+        .then(|| Step::UpdateListener(found.id.clone(), wanted.clone(), target))
 }
 
 /// In all that is said.
@@ -225,12 +310,21 @@ fn agrees(wanted: &Listener, found: &Listener) -> bool {
     wanted.name == found.name
         && wanted.connection_limit == found.connection_limit
         && said(&wanted.timeout_client_data, &found.timeout_client_data)
-        && said(&wanted.timeout_member_connect, &found.timeout_member_connect)
+        && said(
+            &wanted.timeout_member_connect,
+            &found.timeout_member_connect,
+        )
         && said(&wanted.timeout_member_data, &found.timeout_member_data)
         && said(&wanted.timeout_tcp_inspect, &found.timeout_tcp_inspect)
-        && said(&sorted(&wanted.allowed_cidrs), &sorted(&found.allowed_cidrs))
+        && said(
+            &sorted(&wanted.allowed_cidrs),
+            &sorted(&found.allowed_cidrs),
+        )
         && said(&wanted.insert_headers, &found.insert_headers)
-        && said(&wanted.default_tls_container_ref, &found.default_tls_container_ref)
+        && said(
+            &wanted.default_tls_container_ref,
+            &found.default_tls_container_ref,
+        )
         && wanted.tags == found.tags
 }
 

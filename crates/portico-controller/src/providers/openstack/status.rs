@@ -13,26 +13,38 @@ pub fn floats(balancer: &LoadBalancer, options: &Options) -> bool {
 }
 
 /// What it was created with, and cannot change.
-pub fn check_unchangeable(balancer: &LoadBalancer, request: &Request, options: &Options) -> Result<(), ProviderError> {
+pub fn check_unchangeable(
+    balancer: &LoadBalancer,
+    request: &Request,
+    options: &Options,
+) -> Result<(), ProviderError> {
     let again = "delete and create the Service to change it";
     if let Some(address) = requested_ip(request)?
         && !floats(balancer, options)
         && address != balancer.vip_address
     {
-        let message = format!("{balancer} has the address {}, not {address}: {again}", balancer.vip_address);
+        let message = format!(
+            "{balancer} has the address {}, not {address}: {again}",
+            balancer.vip_address
+        );
         return Err(refused("AddressCannotChange", message));
     }
     let addresses = balancer.addresses();
-    let has = |family: &Family| addresses.iter().any(|address| Family::of(*address) == *family);
+    let has = |family: &Family| {
+        addresses
+            .iter()
+            .any(|address| Family::of(*address) == *family)
+    };
     let missing = request
         .families
         .iter()
         .enumerate()
         .find(|(at, family)| (*at == 0 || request.require_all_families) && !has(family));
     match missing {
-        Some((_, family)) => {
-            Err(refused("AddressCannotChange", format!("{balancer} has no {family:?} address: {again}")))
-        }
+        Some((_, family)) => Err(refused(
+            "AddressCannotChange",
+            format!("{balancer} has no {family:?} address: {again}"),
+        )),
         None => Ok(()),
     }
 }
@@ -46,14 +58,40 @@ pub fn published(request: &Request) -> Vec<IpAddr> {
 }
 
 /// As the world sees it. The floating IP stands for the address behind it.
-pub fn described(balancer: &LoadBalancer, floating: Option<IpAddr>, request: &Request, options: &Options) -> Balancer {
-    let mode = if options.alters_traffic() { IpMode::Proxy } else { IpMode::Vip };
-    let own = if floats(balancer, options) { floating } else { Some(balancer.vip_address) };
-    let others = balancer.additional_vips.iter().filter_map(|vip| vip.ip_address);
+pub fn described(
+    balancer: &LoadBalancer,
+    floating: Option<IpAddr>,
+    request: &Request,
+    options: &Options,
+) -> Balancer {
+    let mode = if options.alters_traffic() {
+        IpMode::Proxy
+    } else {
+        IpMode::Vip
+    };
+    let own = if floats(balancer, options) {
+        floating
+    } else {
+        Some(balancer.vip_address)
+    };
+    let others = balancer
+        .additional_vips
+        .iter()
+        .filter_map(|vip| vip.ip_address);
     let others = others.filter(|address| request.families.contains(&Family::of(*address)));
     let ingress = match &options.hostname {
-        Some(name) => vec![Ingress { host: Host::Name(name.clone()), mode: IpMode::Vip }],
-        None => own.into_iter().chain(others).map(|address| Ingress { host: Host::Ip(address), mode }).collect(),
+        Some(name) => vec![Ingress {
+            host: Host::Name(name.clone()),
+            mode: IpMode::Vip,
+        }],
+        None => own
+            .into_iter()
+            .chain(others)
+            .map(|address| Ingress {
+                host: Host::Ip(address),
+                mode,
+            })
+            .collect(),
     };
     let pending = match (balancer.provisioning_status.as_str(), own) {
         ("ACTIVE", Some(_)) => None,

@@ -13,10 +13,14 @@ const LONGEST: usize = 255;
 
 /// For people, as the cloud controller of OpenStack has it. It is the tag that is searched for.
 pub fn name(request: &Request) -> String {
-    cut(format!("kube_service_{}_{}_{}", request.cluster, request.service.namespace, request.service.name))
+    cut(format!(
+        "kube_service_{}_{}_{}",
+        request.cluster, request.service.namespace, request.service.name
+    ))
 }
 
-/// On everything that is a Service's: the uid is in it, so one that is created again is another one.
+/// On everything that is a Service's: the uid is in it, so one that is created again is another
+/// one.
 pub fn tag(request: &Request) -> &str {
     &request.balancer_name
 }
@@ -26,7 +30,11 @@ pub fn listeners(
     options: &Options,
     member_subnet: Option<&str>,
 ) -> Result<Vec<NewListener>, ProviderError> {
-    request.ports.iter().map(|port| listener(request, options, member_subnet, port)).collect()
+    request
+        .ports
+        .iter()
+        .map(|port| listener(request, options, member_subnet, port))
+        .collect()
 }
 
 fn listener(
@@ -36,7 +44,10 @@ fn listener(
     port: &Port,
 ) -> Result<NewListener, ProviderError> {
     if port.node_port == 0 {
-        let message = format!("port {} has no node port to send to: allow allocateLoadBalancerNodePorts", port.port);
+        let message = format!(
+            "port {} has no node port to send to: allow allocateLoadBalancerNodePorts",
+            port.port
+        );
         return Err(refused("NoNodePort", message));
     }
     let (protocol, pool_protocol) = protocols(port.protocol, options);
@@ -72,9 +83,16 @@ fn listener(
                 tags: tags.clone(),
             },
             members: members(request, options, port, member_subnet),
-            healthmonitor: options
-                .monitor
-                .map(|times| monitor(request, options, port.protocol, times, name(format!("monitor_{key}")), tags)),
+            healthmonitor: options.monitor.map(|times| {
+                monitor(
+                    request,
+                    options,
+                    port.protocol,
+                    times,
+                    name(format!("monitor_{key}")),
+                    tags,
+                )
+            }),
         },
     })
 }
@@ -106,7 +124,10 @@ fn allowed(request: &Request) -> Vec<String> {
     if request.source_ranges.is_empty() {
         return request.families.iter().map(everywhere).collect();
     }
-    let ranges = request.source_ranges.iter().filter(|range| request.families.contains(&Family::of(range.addr())));
+    let ranges = request
+        .source_ranges
+        .iter()
+        .filter(|range| request.families.contains(&Family::of(range.addr())));
     let mut ranges: Vec<String> = ranges.map(|range| range.trunc().to_string()).collect();
     ranges.sort();
     ranges.dedup();
@@ -116,12 +137,23 @@ fn allowed(request: &Request) -> Vec<String> {
 fn persistence(request: &Request, protocol: Protocol) -> Option<Persistence> {
     let seconds = request.affinity?;
     let persistence_timeout = (protocol != Protocol::Tcp).then_some(seconds);
-    Some(Persistence { kind: "SOURCE_IP".to_owned(), persistence_timeout })
+    Some(Persistence {
+        kind: "SOURCE_IP".to_owned(),
+        persistence_timeout,
+    })
 }
 
 /// Sorted, so that they can be compared.
-pub fn members(request: &Request, options: &Options, port: &Port, subnet: Option<&str>) -> Vec<Member> {
-    let monitor_port = options.monitor.and_then(|_| http_check(request, options)).map(|check| check.port);
+pub fn members(
+    request: &Request,
+    options: &Options,
+    port: &Port,
+    subnet: Option<&str>,
+) -> Vec<Member> {
+    let monitor_port = options
+        .monitor
+        .and_then(|_| http_check(request, options))
+        .map(|check| check.port);
     let member = |node: &Node| {
         Some(Member {
             name: cut(node.name.clone()),
@@ -140,15 +172,22 @@ pub fn members(request: &Request, options: &Options, port: &Port, subnet: Option
 /// Members have one family, the first: balancers with both translate.
 fn address(node: &Node, request: &Request) -> Option<IpAddr> {
     let family = request.families.first().copied().unwrap_or(Family::V4);
-    node.addresses.iter().copied().find(|address| Family::of(*address) == family)
+    node.addresses
+        .iter()
+        .copied()
+        .find(|address| Family::of(*address) == family)
 }
 
-fn http_check<'a>(request: &'a Request, options: &Options) -> Option<&'a crate::providers::HealthCheck> {
+fn http_check<'a>(
+    request: &'a Request,
+    options: &Options,
+) -> Option<&'a crate::providers::HealthCheck> {
     request.health_check.as_ref().filter(|_| !options.is_ovn)
 }
 
-/// Nodes answer over HTTP for themselves (policy Cluster) and for the Service (Local), at ports that members name. Where that
-/// cannot be asked, whether the port takes connections is the next best thing: a node without local endpoints does not.
+/// Nodes answer over HTTP for themselves (policy Cluster) and for the Service (Local), at ports
+/// that members name. Where that cannot be asked, whether the port takes connections is the next
+/// best thing: a node without local endpoints does not.
 fn monitor(
     request: &Request,
     options: &Options,

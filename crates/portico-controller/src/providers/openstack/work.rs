@@ -4,7 +4,9 @@ use futures_util::future::{try_join, try_join_all};
 use serde_json::{Value, json};
 use tracing::info;
 
-use super::octavia::{LISTENER, LinkedPool, LoadBalancer, MONITOR, NewLoadBalancer, Octavia, POOL, Tree};
+use super::octavia::{
+    LISTENER, LinkedPool, LoadBalancer, MONITOR, NewLoadBalancer, Octavia, POOL, Tree,
+};
 use super::plan::{Observed, ObservedPool, Step};
 use crate::providers::ProviderError;
 use crate::providers::cloud::{CallError, Poll, Progress, wait_for};
@@ -35,14 +37,29 @@ impl Work<'_> {
     /// What it has for a Service. Its members are read only for what is asked for.
     pub async fn observe(&self, tag: &str) -> Result<Observed, CallError> {
         let pools = self.octavia.pools(self.id, tag);
-        let parts = try_join(self.octavia.listeners(self.id, tag), self.octavia.monitors(tag));
+        let parts = try_join(
+            self.octavia.listeners(self.id, tag),
+            self.octavia.monitors(tag),
+        );
         let ((listeners, monitors), pools) = try_join(parts, pools).await?;
         let with_monitor = |pool: LinkedPool, members| {
-            let monitor = monitors.iter().find(|monitor| Some(&monitor.id) == pool.healthmonitor_id.as_ref()).cloned();
-            ObservedPool { pool: pool.pool, members, monitor }
+            let monitor = monitors
+                .iter()
+                .find(|monitor| Some(&monitor.id) == pool.healthmonitor_id.as_ref())
+                .cloned();
+            ObservedPool {
+                pool: pool.pool,
+                members,
+                monitor,
+            }
         };
-        let members = try_join_all(pools.iter().map(|pool| self.octavia.members(&pool.pool.id))).await?;
-        let pools = pools.into_iter().zip(members).map(|(pool, members)| with_monitor(pool, members)).collect();
+        let members =
+            try_join_all(pools.iter().map(|pool| self.octavia.members(&pool.pool.id))).await?;
+        let pools = pools
+            .into_iter()
+            .zip(members)
+            .map(|(pool, members)| with_monitor(pool, members))
+            .collect();
         Ok(Observed { listeners, pools })
     }
 
@@ -56,7 +73,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Somebody else may write to it too (another Service, an operator): then it is waited for again.
+    /// Somebody else may write to it too (another Service, an operator): then it is waited for
+    /// again.
     async fn write(&self, step: &Step, seen: &Observed) -> Result<String, ProviderError> {
         let mut tried = 1;
         let created = loop {
@@ -73,7 +91,10 @@ impl Work<'_> {
         match self.settled().await? {
             Some(balancer) if balancer.is_failed() => Err(failed(&balancer)),
             Some(_) => Ok(created),
-            None => Err(ProviderError::Failed(format!("load balancer {} was deleted by somebody else", self.id))),
+            None => Err(ProviderError::Failed(format!(
+                "load balancer {} was deleted by somebody else",
+                self.id
+            ))),
         }
     }
 
@@ -82,23 +103,52 @@ impl Work<'_> {
         let octavia = self.octavia;
         match step {
             Step::CreatePool(pool) => {
-                return octavia.create(POOL, with(json!(pool), &[("loadbalancer_id", self.id)])).await;
+                return octavia
+                    .create(POOL, with(json!(pool), &[("loadbalancer_id", self.id)]))
+                    .await;
             }
             Step::CreateListener(listener, target) => {
                 let pool = seen.resolve(target);
-                let fields = with(json!(listener), &[("loadbalancer_id", self.id), ("default_pool_id", &pool)]);
+                let fields = with(
+                    json!(listener),
+                    &[("loadbalancer_id", self.id), ("default_pool_id", &pool)],
+                );
                 return octavia.create(LISTENER, fields).await;
             }
             Step::CreateMonitor(target, monitor) => {
-                return octavia.create(MONITOR, with(json!(monitor), &[("pool_id", &seen.resolve(target))])).await;
+                return octavia
+                    .create(
+                        MONITOR,
+                        with(json!(monitor), &[("pool_id", &seen.resolve(target))]),
+                    )
+                    .await;
             }
             Step::UpdateListener(id, listener, target) => {
-                let fields = with(json!(listener), &[("default_pool_id", &seen.resolve(target))]);
-                octavia.update(LISTENER, id, without(fields, &["protocol", "protocol_port"])).await
+                let fields = with(
+                    json!(listener),
+                    &[("default_pool_id", &seen.resolve(target))],
+                );
+                octavia
+                    .update(
+                        LISTENER,
+                        id,
+                        without(fields, &["protocol", "protocol_port"]),
+                    )
+                    .await
             }
-            Step::UpdatePool(id, pool) => octavia.update(POOL, id, without(json!(pool), &["protocol"])).await,
-            Step::UpdateMonitor(id, monitor) => octavia.update(MONITOR, id, without(json!(monitor), &["type"])).await,
-            Step::SetMembers(target, members) => octavia.set_members(&seen.resolve(target), members).await,
+            Step::UpdatePool(id, pool) => {
+                octavia
+                    .update(POOL, id, without(json!(pool), &["protocol"]))
+                    .await
+            }
+            Step::UpdateMonitor(id, monitor) => {
+                octavia
+                    .update(MONITOR, id, without(json!(monitor), &["type"]))
+                    .await
+            }
+            Step::SetMembers(target, members) => {
+                octavia.set_members(&seen.resolve(target), members).await
+            }
             Step::DeleteListener(id) => octavia.delete(LISTENER, id).await,
             Step::DeletePool(id) => octavia.delete(POOL, id).await,
             Step::DeleteMonitor(id) => octavia.delete(MONITOR, id).await,
@@ -124,7 +174,9 @@ impl Work<'_> {
         }
         wait_for(self.poll, || async {
             let left = self.octavia.balancer(self.id).await?;
-            Ok(left.map_or(Progress::Done(()), |balancer| Progress::Pending(balancer.state())))
+            Ok(left.map_or(Progress::Done(()), |balancer| {
+                Progress::Pending(balancer.state())
+            }))
         })
         .await?;
         Ok(())
@@ -139,14 +191,20 @@ pub async fn create(
 ) -> Result<(LoadBalancer, Tree), ProviderError> {
     info!(name = new.name, "creating a load balancer");
     let (balancer, tree) = octavia.create_balancer(new).await.map_err(refusal)?;
-    let work = Work { octavia, poll, id: &balancer.id };
+    let work = Work {
+        octavia,
+        poll,
+        id: &balancer.id,
+    };
     match work.settled().await? {
         Some(balancer) if balancer.is_failed() => {
             work.delete().await?;
             Err(failed(&balancer))
         }
         Some(balancer) => Ok((balancer, tree)),
-        None => Err(ProviderError::Failed(format!("{balancer} was deleted by somebody else"))),
+        None => Err(ProviderError::Failed(format!(
+            "{balancer} was deleted by somebody else"
+        ))),
     }
 }
 
@@ -160,7 +218,9 @@ pub fn failed(balancer: &LoadBalancer) -> ProviderError {
 
 /// What would be answered again until somebody does something about it.
 pub fn refusal(error: CallError) -> ProviderError {
-    let Some(status) = error.status() else { return error.into() };
+    let Some(status) = error.status() else {
+        return error.into();
+    };
     let (code, text) = (status.status.as_u16(), status.message.to_lowercase());
     let reason = match code {
         403 | 409 if text.contains("quota") => "QuotaExceeded",
@@ -169,11 +229,15 @@ pub fn refusal(error: CallError) -> ProviderError {
         400 => "Rejected",
         _ => return error.into(),
     };
-    ProviderError::Refused { reason, message: error.to_string() }
+    ProviderError::Refused {
+        reason,
+        message: error.to_string(),
+    }
 }
 
 fn with(mut fields: Value, more: &[(&str, &str)]) -> Value {
-    more.iter().for_each(|(name, value)| fields[*name] = (*value).into());
+    more.iter()
+        .for_each(|(name, value)| fields[*name] = (*value).into());
     fields
 }
 

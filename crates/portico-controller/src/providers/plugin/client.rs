@@ -1,4 +1,5 @@
-//! Calls to a plugin: how long one may take, how large an answer may be, and what happens while nobody listens.
+//! Calls to a plugin: how long one may take, how large an answer may be, and what happens while
+//! nobody listens.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,7 +33,10 @@ pub struct Patience {
 
 impl Default for Patience {
     fn default() -> Patience {
-        Patience { answer: Duration::from_secs(120), outage: Duration::from_secs(30) }
+        Patience {
+            answer: Duration::from_secs(120),
+            outage: Duration::from_secs(30),
+        }
     }
 }
 
@@ -47,17 +51,25 @@ impl Client {
     /// Connects when there is something to say.
     pub fn new(socket: &Path, patience: Patience) -> Result<Client, String> {
         let path = socket.to_str().filter(|path| path.starts_with('/'));
-        let path = path.ok_or_else(|| format!("{} is not the absolute path of a socket", socket.display()))?;
-        let endpoint = Endpoint::from_shared(format!("unix:{path}")).map_err(|error| error.to_string())?;
+        let path = path
+            .ok_or_else(|| format!("{} is not the absolute path of a socket", socket.display()))?;
+        let endpoint =
+            Endpoint::from_shared(format!("unix:{path}")).map_err(|error| error.to_string())?;
         let channel = endpoint.connect_timeout(patience.outage).connect_lazy();
-        Ok(Client { socket: socket.to_owned(), channel, patience })
+        Ok(Client {
+            socket: socket.to_owned(),
+            channel,
+            patience,
+        })
     }
 
     pub async fn info(&self) -> Result<Info, Status> {
-        self.call(GET_INFO, GetInfoRequest { revision: REVISION }).await
+        self.call(GET_INFO, GetInfoRequest { revision: REVISION })
+            .await
     }
 
-    /// Every call of the contract may be repeated, so one is, whenever the connection breaks, as long as the patience lasts.
+    /// Every call of the contract may be repeated, so one is, whenever the connection breaks, as
+    /// long as the patience lasts.
     pub async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
     where
         Q: Message + Clone + 'static,
@@ -88,10 +100,19 @@ impl Client {
         let mut grpc = self.grpc();
         let call = async {
             ready(&mut grpc).await?;
-            grpc.unary(request, PathAndQuery::from_static(path), ProstCodec::default()).await
+            grpc.unary(
+                request,
+                PathAndQuery::from_static(path),
+                ProstCodec::default(),
+            )
+            .await
         };
-        let late = || Status::deadline_exceeded(format!("no answer within {:?}", self.patience.answer));
-        timeout(self.patience.answer, call).await.unwrap_or_else(|_| Err(late())).map(tonic::Response::into_inner)
+        let late =
+            || Status::deadline_exceeded(format!("no answer within {:?}", self.patience.answer));
+        timeout(self.patience.answer, call)
+            .await
+            .unwrap_or_else(|_| Err(late()))
+            .map(tonic::Response::into_inner)
     }
 
     /// Items come as long as the connection lives.
@@ -100,14 +121,20 @@ impl Client {
         ready(&mut grpc).await?;
         let request = Request::new(Nothing {});
         let path = PathAndQuery::from_static(NEWS);
-        grpc.server_streaming(request, path, ProstCodec::default()).await.map(tonic::Response::into_inner)
+        grpc.server_streaming(request, path, ProstCodec::default())
+            .await
+            .map(tonic::Response::into_inner)
     }
 
     fn grpc(&self) -> Grpc<Channel> {
-        Grpc::new(self.channel.clone()).max_decoding_message_size(LARGEST).max_encoding_message_size(LARGEST)
+        Grpc::new(self.channel.clone())
+            .max_decoding_message_size(LARGEST)
+            .max_encoding_message_size(LARGEST)
     }
 }
 
 async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
-    grpc.ready().await.map_err(|error| Status::from_error(error.into()))
+    grpc.ready()
+        .await
+        .map_err(|error| Status::from_error(error.into()))
 }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use super::messages as wire;
 use crate::conformance::{Can, Support};
 use crate::providers::{
-    Abilities, Balancer, Endpoint, Family, HealthCheck, Host, Ingress, IpMode, Node, Port, Protocol, Request,
-    ServiceRef,
+    Abilities, Balancer, Endpoint, Family, HealthCheck, Host, Ingress, IpMode, Node, Port,
+    Protocol, Request, ServiceRef,
 };
 
 /// What is wrong with a message.
@@ -18,7 +18,10 @@ pub struct Malformed {
 }
 
 fn malformed(field: &'static str, problem: impl Into<String>) -> Malformed {
-    Malformed { field, problem: problem.into() }
+    Malformed {
+        field,
+        problem: problem.into(),
+    }
 }
 
 impl From<&Request> for wire::Request {
@@ -36,17 +39,28 @@ impl From<&Request> for wire::Request {
             labels: request.labels.clone(),
             annotations: request.annotations.clone(),
             requested_ip: request.requested_ip.clone(),
-            families: request.families.iter().map(|family| wire::Family::from(*family).into()).collect(),
+            families: request
+                .families
+                .iter()
+                .map(|family| wire::Family::from(*family).into())
+                .collect(),
             require_all_families: request.require_all_families,
             ports: request.ports.iter().map(wire::Port::from).collect(),
             local: request.local,
             selector: request.selector.clone(),
             affinity_seconds: request.affinity,
-            source_ranges: request.source_ranges.iter().map(ToString::to_string).collect(),
+            source_ranges: request
+                .source_ranges
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             health_check: request
                 .health_check
                 .as_ref()
-                .map(|check| wire::HealthCheck { port: check.port.into(), path: check.path.clone() }),
+                .map(|check| wire::HealthCheck {
+                    port: check.port.into(),
+                    path: check.path.clone(),
+                }),
             nodes: request.nodes.iter().map(wire::Node::from).collect(),
             endpoints: request.endpoints.iter().map(wire::Endpoint::from).collect(),
             ingress: request.ingress.iter().map(wire::Ingress::from).collect(),
@@ -58,16 +72,31 @@ impl TryFrom<wire::Request> for Request {
     type Error = Malformed;
 
     fn try_from(request: wire::Request) -> Result<Request, Malformed> {
-        let families = request.families().map(Family::try_from).collect::<Result<_, _>>()?;
-        let service = request.service.ok_or_else(|| malformed("service", "is missing"))?;
-        let range = |text: &String| text.parse().map_err(|_| malformed("source_ranges", format!("{text} is no range")));
+        let families = request
+            .families()
+            .map(Family::try_from)
+            .collect::<Result<_, _>>()?;
+        let service = request
+            .service
+            .ok_or_else(|| malformed("service", "is missing"))?;
+        let range = |text: &String| {
+            text.parse()
+                .map_err(|_| malformed("source_ranges", format!("{text} is no range")))
+        };
         let health_check = match request.health_check {
-            Some(check) => Some(HealthCheck { port: port_number("health_check", check.port)?, path: check.path }),
+            Some(check) => Some(HealthCheck {
+                port: port_number("health_check", check.port)?,
+                path: check.path,
+            }),
             None => None,
         };
         Ok(Request {
             cluster: request.cluster,
-            service: ServiceRef { namespace: service.namespace, name: service.name, uid: service.uid },
+            service: ServiceRef {
+                namespace: service.namespace,
+                name: service.name,
+                uid: service.uid,
+            },
             balancer_name: request.balancer_name,
             class: request.class,
             labels: request.labels,
@@ -75,15 +104,35 @@ impl TryFrom<wire::Request> for Request {
             requested_ip: request.requested_ip,
             families,
             require_all_families: request.require_all_families,
-            ports: request.ports.into_iter().map(Port::try_from).collect::<Result<_, _>>()?,
+            ports: request
+                .ports
+                .into_iter()
+                .map(Port::try_from)
+                .collect::<Result<_, _>>()?,
             local: request.local,
             selector: request.selector,
             affinity: request.affinity_seconds,
-            source_ranges: request.source_ranges.iter().map(range).collect::<Result<_, _>>()?,
+            source_ranges: request
+                .source_ranges
+                .iter()
+                .map(range)
+                .collect::<Result<_, _>>()?,
             health_check,
-            nodes: request.nodes.into_iter().map(Node::try_from).collect::<Result<_, _>>()?,
-            endpoints: request.endpoints.into_iter().map(Endpoint::try_from).collect::<Result<_, _>>()?,
-            ingress: request.ingress.into_iter().map(Ingress::try_from).collect::<Result<_, _>>()?,
+            nodes: request
+                .nodes
+                .into_iter()
+                .map(Node::try_from)
+                .collect::<Result<_, _>>()?,
+            endpoints: request
+                .endpoints
+                .into_iter()
+                .map(Endpoint::try_from)
+                .collect::<Result<_, _>>()?,
+            ingress: request
+                .ingress
+                .into_iter()
+                .map(Ingress::try_from)
+                .collect::<Result<_, _>>()?,
         })
     }
 }
@@ -93,7 +142,8 @@ fn port_number(field: &'static str, port: u32) -> Result<u16, Malformed> {
 }
 
 fn address(field: &'static str, text: &str) -> Result<IpAddr, Malformed> {
-    text.parse().map_err(|_| malformed(field, format!("{text:?} is no address")))
+    text.parse()
+        .map_err(|_| malformed(field, format!("{text:?} is no address")))
 }
 
 impl From<Family> for wire::Family {
@@ -182,8 +232,18 @@ impl TryFrom<wire::Node> for Node {
     type Error = Malformed;
 
     fn try_from(node: wire::Node) -> Result<Node, Malformed> {
-        let addresses = node.addresses.iter().map(|text| address("nodes", text)).collect::<Result<_, _>>()?;
-        Ok(Node { name: node.name, provider_id: node.provider_id, zone: node.zone, addresses, version: node.version })
+        let addresses = node
+            .addresses
+            .iter()
+            .map(|text| address("nodes", text))
+            .collect::<Result<_, _>>()?;
+        Ok(Node {
+            name: node.name,
+            provider_id: node.provider_id,
+            zone: node.zone,
+            addresses,
+            version: node.version,
+        })
     }
 }
 
@@ -223,7 +283,11 @@ impl From<&Ingress> for wire::Ingress {
             IpMode::Vip => wire::IpMode::Vip,
             IpMode::Proxy => wire::IpMode::Proxy,
         };
-        wire::Ingress { ip, hostname, mode: mode.into() }
+        wire::Ingress {
+            ip,
+            hostname,
+            mode: mode.into(),
+        }
     }
 }
 
@@ -234,13 +298,23 @@ impl TryFrom<wire::Ingress> for Ingress {
         let mode = match wire::IpMode::try_from(ingress.mode) {
             Ok(wire::IpMode::Vip) => IpMode::Vip,
             Ok(wire::IpMode::Proxy) => IpMode::Proxy,
-            Err(_) => return Err(malformed("ingress", format!("mode {} is not known", ingress.mode))),
+            Err(_) => {
+                return Err(malformed(
+                    "ingress",
+                    format!("mode {} is not known", ingress.mode),
+                ));
+            }
         };
         let host = match (ingress.ip.as_str(), ingress.hostname.as_str()) {
             ("", "") => return Err(malformed("ingress", "there is neither ip nor hostname")),
             (ip, "") => Host::Ip(address("ingress", ip)?),
             ("", _) => Host::Name(ingress.hostname),
-            _ => return Err(malformed("ingress", "there are both ip and hostname: make two of them")),
+            _ => {
+                return Err(malformed(
+                    "ingress",
+                    "there are both ip and hostname: make two of them",
+                ));
+            }
         };
         Ok(Ingress { host, mode })
     }
@@ -249,7 +323,10 @@ impl TryFrom<wire::Ingress> for Ingress {
 impl From<&Balancer> for wire::Balancer {
     fn from(balancer: &Balancer) -> wire::Balancer {
         let ingress = balancer.ingress.iter().map(wire::Ingress::from).collect();
-        wire::Balancer { ingress, pending: balancer.pending.clone().unwrap_or_default() }
+        wire::Balancer {
+            ingress,
+            pending: balancer.pending.clone().unwrap_or_default(),
+        }
     }
 }
 
@@ -259,9 +336,16 @@ impl TryFrom<wire::Balancer> for Balancer {
     fn try_from(balancer: wire::Balancer) -> Result<Balancer, Malformed> {
         let pending = Some(balancer.pending).filter(|pending| !pending.is_empty());
         if balancer.ingress.is_empty() && pending.is_none() {
-            return Err(malformed("ingress", "there is none, and nothing is pending"));
+            return Err(malformed(
+                "ingress",
+                "there is none, and nothing is pending",
+            ));
         }
-        let ingress = balancer.ingress.into_iter().map(Ingress::try_from).collect::<Result<_, _>>()?;
+        let ingress = balancer
+            .ingress
+            .into_iter()
+            .map(Ingress::try_from)
+            .collect::<Result<_, _>>()?;
         Ok(Balancer { ingress, pending })
     }
 }
@@ -318,7 +402,9 @@ impl From<wire::Features> for Can {
             wire::Support::Full => Support::Full,
             wire::Support::Ignored => Support::Ignored,
             wire::Support::Refused => Support::Refused,
-            wire::Support::Unspecified => Support::Untested("the plugin does not say what it does about it".to_owned()),
+            wire::Support::Unspecified => {
+                Support::Untested("the plugin does not say what it does about it".to_owned())
+            }
         };
         Can {
             local: support(features.local()),

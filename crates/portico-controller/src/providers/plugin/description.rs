@@ -4,7 +4,8 @@ use crate::providers::description::Description;
 
 pub const DESCRIPTION: Description = Description {
     name: "plugin:SOCKET",
-    summary: "Another program makes them, which serves a small gRPC contract on a unix socket; `portico controller check-plugin` tells whether it does so rightly.",
+    summary: "Another program makes them, which serves a small gRPC contract on a unix socket; \
+              `portico controller check-plugin` tells whether it does so rightly.",
     balancers: "what the plugin makes",
     protocols: "what the plugin takes",
     families: "what the plugin takes",

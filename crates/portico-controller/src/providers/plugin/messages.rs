@@ -1,5 +1,5 @@
-//! The messages of `proto/plugin.proto` with their field numbers, which a test with another language's reading of that file
-//! compares.
+//! The messages of `proto/plugin.proto` with their field numbers, which a test with another
+//! language's reading of that file compares.
 
 use std::collections::BTreeMap;
 

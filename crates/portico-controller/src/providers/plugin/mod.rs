@@ -1,4 +1,5 @@
-//! Load balancers made by another program, which serves the contract of `proto/plugin.proto` on a unix socket (docs/plugins.md).
+//! Load balancers made by another program, which serves the contract of `proto/plugin.proto` on a
+//! unix socket (docs/plugins.md).
 //!
 //! - `messages`, `convert`, `errors`: what goes over the socket.
 //! - `client`: calls, with deadlines, bounds and repeats.
@@ -43,8 +44,13 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Waits for the plugin to answer, and asks what it can do. What the plugin says on its own accord is heard until `shutdown`.
-    pub async fn start(socket: &Path, patience: Patience, mut shutdown: Shutdown) -> Result<Plugin, String> {
+    /// Waits for the plugin to answer, and asks what it can do. What the plugin says on its own
+    /// accord is heard until `shutdown`.
+    pub async fn start(
+        socket: &Path,
+        patience: Patience,
+        mut shutdown: Shutdown,
+    ) -> Result<Plugin, String> {
         let client = Client::new(socket, patience)?;
         let info = tokio::select! {
             info = client.info() => info.map_err(|status| no_info(socket, &status))?,
@@ -108,11 +114,21 @@ impl Provider for Plugin {
     }
 
     fn update_nodes<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        async move { self.ask::<wire::Nothing>(wire::UPDATE_NODES, request).await.map(drop) }.boxed()
+        async move {
+            self.ask::<wire::Nothing>(wire::UPDATE_NODES, request)
+                .await
+                .map(drop)
+        }
+        .boxed()
     }
 
     fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
-        async move { self.ask::<wire::Nothing>(wire::DELETE, request).await.map(drop) }.boxed()
+        async move {
+            self.ask::<wire::Nothing>(wire::DELETE, request)
+                .await
+                .map(drop)
+        }
+        .boxed()
     }
 
     fn news(&self) -> Option<watch::Receiver<News>> {
@@ -122,7 +138,9 @@ impl Provider for Plugin {
 
 fn balancer(message: wire::Balancer) -> Result<Balancer, ProviderError> {
     let read = Balancer::try_from(message);
-    read.map_err(|error| ProviderError::Failed(format!("the plugin's answer cannot be used: {error}")))
+    read.map_err(|error| {
+        ProviderError::Failed(format!("the plugin's answer cannot be used: {error}"))
+    })
 }
 
 fn check_revision(info: &wire::Info) -> Result<(), String> {
@@ -141,15 +159,25 @@ fn no_info(socket: &Path, status: &Status) -> String {
     match status.code() {
         _ if errors::is_outage(status) => unreachable(socket, status),
         Code::Unimplemented => {
-            format!("the plugin at {} does not speak portico.provider.v1: use one that does", socket.display())
+            format!(
+                "the plugin at {} does not speak portico.provider.v1: use one that does",
+                socket.display()
+            )
         }
-        _ => format!("the plugin at {} does not say what it is: {}", socket.display(), errors::cause(status)),
+        _ => format!(
+            "the plugin at {} does not say what it is: {}",
+            socket.display(),
+            errors::cause(status)
+        ),
     }
 }
 
 fn unreachable(socket: &Path, status: &Status) -> String {
     let (socket, cause) = (socket.display(), errors::cause(status));
-    format!("no plugin answers at {socket} ({cause}): see that it runs, and that this user may write to the socket")
+    format!(
+        "no plugin answers at {socket} ({cause}): see that it runs, and that this user may write \
+         to the socket"
+    )
 }
 
 #[cfg(test)]

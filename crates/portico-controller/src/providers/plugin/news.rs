@@ -65,9 +65,16 @@ async fn hear(client: &Client, news: &watch::Sender<News>, pause: &mut Duration)
 
 /// A plugin that was away may be another one, and may have lost what it had.
 fn came_back(before: &Info, now: &Info, news: &watch::Sender<News>) {
-    info!(plugin = now.name, version = now.version, "the plugin is back, everything is ensured again");
+    info!(
+        plugin = now.name,
+        version = now.version,
+        "the plugin is back, everything is ensured again"
+    );
     if now.abilities != before.abilities {
-        warn!(plugin = now.name, "the plugin has other abilities than before: restart the controller");
+        warn!(
+            plugin = now.name,
+            "the plugin has other abilities than before: restart the controller"
+        );
     }
     news.send_modify(|news| news.changed += 1);
 }

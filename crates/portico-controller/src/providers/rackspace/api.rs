@@ -163,23 +163,44 @@ impl Api {
     /// All of the account, without details.
     pub async fn list(&self) -> Result<Vec<LoadBalancer>, CallError> {
         all_pages(|marker: Option<u64>| async move {
-            let call = Call::get("loadbalancers.list", self.all()).query("limit", &PAGE.to_string());
+            let call =
+                Call::get("loadbalancers.list", self.all()).query("limit", &PAGE.to_string());
             // The one with the id of the marker would be the first.
-            let call = if let Some(marker) = marker { call.query("marker", &marker.to_string()) } else { call };
-            let Listed { load_balancers: items } = self.client.send(call).await?.json()?;
-            let last = items.iter().map(|balancer| balancer.id).max().filter(|_| items.len() >= PAGE);
-            Ok(Page { items, next: last.map(|id| id + 1) })
+            let call = if let Some(marker) = marker {
+                call.query("marker", &marker.to_string())
+            } else {
+                call
+            };
+            let Listed {
+                load_balancers: items,
+            } = self.client.send(call).await?.json()?;
+            let last = items
+                .iter()
+                .map(|balancer| balancer.id)
+                .max()
+                .filter(|_| items.len() >= PAGE);
+            Ok(Page {
+                items,
+                next: last.map(|id| id + 1),
+            })
         })
         .await
     }
 
     pub async fn get(&self, id: u64) -> Result<Option<LoadBalancer>, CallError> {
-        let reply = found(self.client.send(Call::get("loadbalancers.get", self.one(id, ""))).await)?;
-        reply.map(|reply| reply.json().map(|shown: Shown| shown.load_balancer)).transpose()
+        let reply = found(
+            self.client
+                .send(Call::get("loadbalancers.get", self.one(id, "")))
+                .await,
+        )?;
+        reply
+            .map(|reply| reply.json().map(|shown: Shown| shown.load_balancer))
+            .transpose()
     }
 
     pub async fn create(&self, new: &NewLoadBalancer) -> Result<LoadBalancer, CallError> {
-        let call = Call::post("loadbalancers.create", self.all()).json(&json!({ "loadBalancer": new }));
+        let call =
+            Call::post("loadbalancers.create", self.all()).json(&json!({ "loadBalancer": new }));
         let Shown { load_balancer } = self.client.send(call).await?.json()?;
         Ok(load_balancer)
     }
@@ -195,18 +216,29 @@ impl Api {
 
     pub async fn update(&self, id: u64, settings: &Settings) -> Result<(), CallError> {
         let call = Call::put("loadbalancers.update", self.one(id, "")).repeatable();
-        self.client.send(call.json(&json!({ "loadBalancer": settings }))).await.map(drop)
+        self.client
+            .send(call.json(&json!({ "loadBalancer": settings })))
+            .await
+            .map(drop)
     }
 
     pub async fn set_monitor(&self, id: u64, monitor: &HealthMonitor) -> Result<(), CallError> {
         let call = Call::put("healthmonitor.update", self.one(id, "/healthmonitor")).repeatable();
-        self.client.send(call.json(&json!({ "healthMonitor": monitor }))).await.map(drop)
+        self.client
+            .send(call.json(&json!({ "healthMonitor": monitor })))
+            .await
+            .map(drop)
     }
 
-    pub async fn set_persistence(&self, id: u64, wanted: Option<&SessionPersistence>) -> Result<(), CallError> {
+    pub async fn set_persistence(
+        &self,
+        id: u64,
+        wanted: Option<&SessionPersistence>,
+    ) -> Result<(), CallError> {
         let url = self.one(id, "/sessionpersistence");
         let call = match wanted {
-            Some(wanted) => Call::put("sessionpersistence.update", url).json(&json!({ "sessionPersistence": wanted })),
+            Some(wanted) => Call::put("sessionpersistence.update", url)
+                .json(&json!({ "sessionPersistence": wanted })),
             None => Call::delete("sessionpersistence.delete", url),
         };
         self.client.send(call).await.map(drop)
@@ -214,7 +246,8 @@ impl Api {
 
     /// As they are then.
     pub async fn add_nodes(&self, id: u64, nodes: &[NewNode]) -> Result<Vec<Node>, CallError> {
-        let call = Call::post("nodes.create", self.one(id, "/nodes")).json(&json!({ "nodes": nodes }));
+        let call =
+            Call::post("nodes.create", self.one(id, "/nodes")).json(&json!({ "nodes": nodes }));
         let Nodes { nodes } = self.client.send(call).await?.json()?;
         Ok(nodes)
     }
@@ -226,12 +259,18 @@ impl Api {
 
     pub async fn add_items(&self, id: u64, items: &[NewItem]) -> Result<(), CallError> {
         let call = Call::post("accesslist.create", self.one(id, "/accesslist"));
-        self.client.send(call.json(&json!({ "accessList": items }))).await.map(drop)
+        self.client
+            .send(call.json(&json!({ "accessList": items })))
+            .await
+            .map(drop)
     }
 
     /// None is all.
     pub async fn remove_items(&self, id: u64, items: &[u64]) -> Result<(), CallError> {
-        let call = with_ids(Call::delete("accesslist.delete", self.one(id, "/accesslist")), items);
+        let call = with_ids(
+            Call::delete("accesslist.delete", self.one(id, "/accesslist")),
+            items,
+        );
         self.client.send(call).await.map(drop)
     }
 
@@ -245,7 +284,8 @@ impl Api {
 }
 
 fn with_ids(call: Call, ids: &[u64]) -> Call {
-    ids.iter().fold(call, |call, id| call.query("id", &id.to_string()))
+    ids.iter()
+        .fold(call, |call, id| call.query("id", &id.to_string()))
 }
 
 #[derive(Deserialize)]
@@ -268,7 +308,9 @@ struct Nodes {
 /// It does not take a write now, and will later.
 pub fn is_busy(error: &CallError) -> bool {
     let says_so = |message: &str| message.contains("immutable") || message.contains("not ACTIVE");
-    error.status().is_some_and(|it| matches!(it.status.as_u16(), 400 | 422) && says_so(&it.message))
+    error
+        .status()
+        .is_some_and(|it| matches!(it.status.as_u16(), 400 | 422) && says_so(&it.message))
 }
 
 /// Load balancers tell mistakes at the top, Identity and what counts requests under a name.
@@ -281,8 +323,12 @@ pub const DIALECT: Dialect = Dialect {
             return Some((String::new(), problems.join("; ")));
         }
         let plain = || Some((String::new(), text(&answer["message"])?));
-        let named =
-            || answer.as_object()?.iter().find_map(|(name, fault)| Some((name.clone(), text(&fault["message"])?)));
+        let named = || {
+            answer
+                .as_object()?
+                .iter()
+                .find_map(|(name, fault)| Some((name.clone(), text(&fault["message"])?)))
+        };
         plain().or_else(named)
     },
     // 413 is also the answer to too many nodes or load balancers.

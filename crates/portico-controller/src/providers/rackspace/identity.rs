@@ -1,4 +1,5 @@
-//! Who asks, and where load balancers are (Identity v2.0): an API key becomes a token, which comes with the catalog.
+//! Who asks, and where load balancers are (Identity v2.0): an API key becomes a token, which comes
+//! with the catalog.
 
 use std::time::Duration;
 
@@ -26,16 +27,30 @@ impl LogIn for Identity {
     type Place = String;
 
     fn log_in(&self) -> BoxFuture<'_, Result<(Token, String), CallError>> {
-        let Config { auth_url, username, api_key, region, .. } = &self.config;
+        let Config {
+            auth_url,
+            username,
+            api_key,
+            region,
+            ..
+        } = &self.config;
         let credentials = json!({"username": username, "apiKey": api_key.expose_secret()});
         let body = json!({"auth": {"RAX-KSKEY:apiKeyCredentials": credentials}});
         // A token that nobody knows of ends by itself.
-        let call = Call::post(OPERATION, format!("{auth_url}/v2.0/tokens")).json(&body).repeatable();
+        let call = Call::post(OPERATION, format!("{auth_url}/v2.0/tokens"))
+            .json(&body)
+            .repeatable();
         Box::pin(async move {
             let Answer { access } = self.client.send(call).await?.json()?;
             let lifetime = access.token.expires.duration_since(Timestamp::now());
             let lifetime = Duration::try_from(lifetime).unwrap_or_default();
-            Ok((Token { secret: access.token.id, lifetime }, endpoint(&access.service_catalog, region)?))
+            Ok((
+                Token {
+                    secret: access.token.id,
+                    lifetime,
+                },
+                endpoint(&access.service_catalog, region)?,
+            ))
         })
     }
 }
@@ -76,15 +91,23 @@ struct Endpoint {
 }
 
 fn endpoint(catalog: &[Service], region: &str) -> Result<String, CallError> {
-    let service = catalog.iter().find(|service| service.name == NAME && service.kind == KIND);
-    let endpoints = service.map(|service| service.endpoints.as_slice()).unwrap_or_default();
+    let service = catalog
+        .iter()
+        .find(|service| service.name == NAME && service.kind == KIND);
+    let endpoints = service
+        .map(|service| service.endpoints.as_slice())
+        .unwrap_or_default();
     let of_region = |endpoint: &&Endpoint| endpoint.region.as_deref() == Some(region);
     match endpoints.iter().find(of_region) {
         Some(endpoint) => Ok(endpoint.public_url.trim_end_matches('/').to_owned()),
         None => {
-            let regions: Vec<&str> = endpoints.iter().filter_map(|endpoint| endpoint.region.as_deref()).collect();
+            let regions: Vec<&str> = endpoints
+                .iter()
+                .filter_map(|endpoint| endpoint.region.as_deref())
+                .collect();
             let known = regions.join(", ");
-            let problem = format!("the catalog has no {KIND} in region {region:?}: use one of {known}");
+            let problem =
+                format!("the catalog has no {KIND} in region {region:?}: use one of {known}");
             Err(CallError::new(OPERATION, Problem::Credentials(problem)))
         }
     }
@@ -96,17 +119,23 @@ mod tests {
 
     #[test]
     fn the_endpoint_is_that_of_the_service_in_the_region() {
-        let endpoint = |region: &str, url: &str| json!({"region": region, "publicURL": url, "tenantId": "1"});
+        let endpoint =
+            |region: &str, url: &str| json!({"region": region, "publicURL": url, "tenantId": "1"});
         let catalog = json!([
             {"name": "cloudDNS", "type": "rax:dns", "endpoints": [{"publicURL": "https://dns/v1.0/1"}]},
             {"name": "cloudLoadBalancerControl", "type": KIND, "endpoints": [endpoint("ORD", "https://control")]},
             {"name": NAME, "type": KIND, "endpoints": [endpoint("DFW", "https://d/v1.0/1"), endpoint("ORD", "https://o/v1.0/1/")]},
         ]);
         let catalog: Vec<Service> = serde_json::from_value(catalog).unwrap();
-        assert_eq!(super::endpoint(&catalog, "ORD").unwrap(), "https://o/v1.0/1");
+        assert_eq!(
+            super::endpoint(&catalog, "ORD").unwrap(),
+            "https://o/v1.0/1"
+        );
         let error = super::endpoint(&catalog, "LON").unwrap_err().to_string();
         assert!(
-            error.ends_with("the catalog has no rax:load-balancer in region \"LON\": use one of DFW, ORD"),
+            error.ends_with(
+                "the catalog has no rax:load-balancer in region \"LON\": use one of DFW, ORD"
+            ),
             "{error}"
         );
     }

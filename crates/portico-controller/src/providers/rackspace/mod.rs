@@ -1,7 +1,8 @@
-//! Rackspace Cloud Load Balancers (API v1.0). Each has one port, so a Service has one for each of its ports, and they share its address.
+//! Rackspace Cloud Load Balancers (API v1.0). Each has one port, so a Service has one for each of
+//! its ports, and they share its address.
 //!
-//! They are proxies: connections reach the nodes from addresses of the cloud (`ipMode: Proxy`). All carry the Service's uid in their
-//! names, and are found by that (design/0023).
+//! They are proxies: connections reach the nodes from addresses of the cloud (`ipMode: Proxy`). All
+//! carry the Service's uid in their names, and are found by that (design/0023).
 //!
 //! - `config`, `identity`: where it is, and who asks.
 //! - `api`: the cloud's resources and calls.
@@ -28,10 +29,12 @@ use wanted::Wanted;
 use work::Work;
 
 use super::cloud::{
-    Anonymous, Basis, CallError, CallMetrics, Client, Header, Http, HttpOptions, Login, Pace, Poll, Remembered, Setup,
-    Tokens, Transport,
+    Anonymous, Basis, CallError, CallMetrics, Client, Header, Http, HttpOptions, Login, Pace, Poll,
+    Remembered, Setup, Tokens, Transport,
 };
-use super::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, ProviderError, Request, Start};
+use super::{
+    Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, ProviderError, Request, Start,
+};
 
 const NAME: &str = "rackspace";
 const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -60,19 +63,34 @@ impl Rackspace {
     /// From `--cloud-config` and the environment.
     pub fn start(start: &Start) -> Result<Rackspace, String> {
         let text = match &start.config {
-            Some(path) => {
-                std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?
-            }
+            Some(path) => std::fs::read_to_string(path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
             None => String::new(),
         };
-        let config = Config::parse(&text, |name| std::env::var(name).ok()).map_err(|error| match &start.config {
-            Some(path) => format!("{}: {error}", path.display()),
-            None => format!("--cloud-config is not given: {error} (docs/rackspace.md)"),
-        })?;
-        let transport = Arc::new(Http::new(&HttpOptions::default()).map_err(|error| error.to_string())?);
-        let pace = Pace { rate: f64::from(RATE), burst: RATE, ..Pace::default() };
+        let config =
+            Config::parse(&text, |name| std::env::var(name).ok()).map_err(|error| match &start
+                .config
+            {
+                Some(path) => format!("{}: {error}", path.display()),
+                None => format!("--cloud-config is not given: {error} (docs/rackspace.md)"),
+            })?;
+        let transport =
+            Arc::new(Http::new(&HttpOptions::default()).map_err(|error| error.to_string())?);
+        let pace = Pace {
+            rate: f64::from(RATE),
+            burst: RATE,
+            ..Pace::default()
+        };
         let metrics = start.metrics.clone();
-        Ok(Rackspace::new(config, Parts { transport, pace, poll: Poll::default(), metrics }))
+        Ok(Rackspace::new(
+            config,
+            Parts {
+                transport,
+                pace,
+                poll: Poll::default(),
+                metrics,
+            },
+        ))
     }
 
     pub fn new(config: Config, parts: Parts) -> Rackspace {
@@ -85,15 +103,31 @@ impl Rackspace {
             metrics: parts.metrics.clone(),
         };
         let client = Client::new(setup(Arc::new(Anonymous)));
-        let identity = Login::new(Identity { client, config: config.clone() });
+        let identity = Login::new(Identity {
+            client,
+            config: config.clone(),
+        });
         let tokens = Tokens::new(identity.clone(), Header::Named(TOKEN));
         let client = Arc::new(Client::new(setup(Arc::new(tokens))));
-        Rackspace { config, identity, client, poll: parts.poll, remembered: Remembered::default() }
+        Rackspace {
+            config,
+            identity,
+            client,
+            poll: parts.poll,
+            remembered: Remembered::default(),
+        }
     }
 
     async fn work<'a>(&'a self, request: &'a Request) -> Result<Work<'a>, CallError> {
-        let api = Api { client: Arc::clone(&self.client), url: self.identity.place().await? };
-        Ok(Work { api, poll: &self.poll, name: &request.balancer_name })
+        let api = Api {
+            client: Arc::clone(&self.client),
+            url: self.identity.place().await?,
+        };
+        Ok(Work {
+            api,
+            poll: &self.poll,
+            name: &request.balancer_name,
+        })
     }
 
     async fn find(&self, request: &Request) -> Result<Option<Balancer>, ProviderError> {
@@ -113,8 +147,13 @@ impl Rackspace {
                     (work.working(&all, !request.ingress.is_empty()).await?, all)
                 }
             };
-            let own = work.run(plan::plan(wanted, &own, &all, request)?, own).await?;
-            let balancer = Balancer { pending: None, ..described(&own, request) };
+            let own = work
+                .run(plan::plan(wanted, &own, &all, request)?, own)
+                .await?;
+            let balancer = Balancer {
+                pending: None,
+                ..described(&own, request)
+            };
             Ok::<_, ProviderError>((own, balancer))
         };
         self.remembered.make(&request.balancer_name, make).await
@@ -127,7 +166,8 @@ impl Rackspace {
                 Basis::Last(own) => own,
                 Basis::New | Basis::Look => work.own(&work.settled().await?).cloned().collect(),
             };
-            work.delete(&own.iter().map(|balancer| balancer.id).collect::<Vec<u64>>()).await
+            work.delete(&own.iter().map(|balancer| balancer.id).collect::<Vec<u64>>())
+                .await
         };
         self.remembered.delete(&request.balancer_name, remove).await
     }
@@ -139,7 +179,11 @@ impl Provider for Rackspace {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { uses_nodes: true, uses_endpoints: true, ..Abilities::default() }
+        Abilities {
+            uses_nodes: true,
+            uses_endpoints: true,
+            ..Abilities::default()
+        }
     }
 
     fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
@@ -166,9 +210,21 @@ impl Provider for Rackspace {
 /// As the world sees them. One that is being changed works.
 fn described(own: &[LoadBalancer], request: &Request) -> Balancer {
     let addresses = plan::addresses(own, request).into_iter();
-    let ingress = addresses.map(|vip| Ingress { host: Host::Ip(vip.address), mode: IpMode::Proxy }).collect();
-    let works = |balancer: &&LoadBalancer| ["ACTIVE", "PENDING_UPDATE"].contains(&balancer.status.as_str());
-    Balancer { ingress, pending: own.iter().find(|balancer| !works(balancer)).map(LoadBalancer::state) }
+    let ingress = addresses
+        .map(|vip| Ingress {
+            host: Host::Ip(vip.address),
+            mode: IpMode::Proxy,
+        })
+        .collect();
+    let works =
+        |balancer: &&LoadBalancer| ["ACTIVE", "PENDING_UPDATE"].contains(&balancer.status.as_str());
+    Balancer {
+        ingress,
+        pending: own
+            .iter()
+            .find(|balancer| !works(balancer))
+            .map(LoadBalancer::state),
+    }
 }
 
 #[cfg(test)]

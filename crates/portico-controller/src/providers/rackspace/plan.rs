@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::api::{
-    BATCH, HealthMonitor, LoadBalancer, NewItem, NewLoadBalancer, NewNode, NewVirtualIp, SessionPersistence, Settings,
-    VirtualIp,
+    BATCH, HealthMonitor, LoadBalancer, NewItem, NewLoadBalancer, NewNode, NewVirtualIp,
+    SessionPersistence, Settings, VirtualIp,
 };
 use super::wanted::{self, MOST_ITEMS, Wanted, refused};
 use crate::providers::cloud::requested_ip;
@@ -50,8 +50,8 @@ impl Step {
     }
 }
 
-/// `own` with details, `all` of the account. What is new is made before what is old goes, so that the address is never without a load
-/// balancer, which would be its end.
+/// `own` with details, `all` of the account. What is new is made before what is old goes, so that
+/// the address is never without a load balancer, which would be its end.
 pub fn plan(
     wanted: &Wanted,
     own: &[LoadBalancer],
@@ -66,10 +66,15 @@ pub fn plan(
             shared(&kept)
         }
     };
-    let is_right = |balancer: &&LoadBalancer| kept.iter().all(|vip| balancer.virtual_ips.contains(vip));
+    let is_right =
+        |balancer: &&LoadBalancer| kept.iter().all(|vip| balancer.virtual_ips.contains(vip));
     let (mut steps, mut changes, mut used) = (Vec::new(), Vec::new(), BTreeSet::new());
     for new in &wanted.balancers {
-        match own.iter().filter(is_right).find(|balancer| serves(balancer, new)) {
+        match own
+            .iter()
+            .filter(is_right)
+            .find(|balancer| serves(balancer, new))
+        {
             None => steps.push(Step::Create(Box::new(new.clone()))),
             Some(balancer) => {
                 used.insert(balancer.id);
@@ -78,40 +83,76 @@ pub fn plan(
         }
     }
     steps.extend(changes);
-    let old: Vec<u64> = own.iter().map(|balancer| balancer.id).filter(|id| !used.contains(id)).collect();
+    let old: Vec<u64> = own
+        .iter()
+        .map(|balancer| balancer.id)
+        .filter(|id| !used.contains(id))
+        .collect();
     steps.extend(old.chunks(BATCH).map(|ids| Step::Delete(ids.to_vec())));
     Ok(Plan { addresses, steps })
 }
 
-/// The addresses of a Service: those that people know, else those of the oldest load balancer. In order of its families.
+/// The addresses of a Service: those that people know, else those of the oldest load balancer. In
+/// order of its families.
 pub fn addresses(own: &[LoadBalancer], request: &Request) -> Vec<VirtualIp> {
-    let is_published = |address: IpAddr| request.ingress.iter().any(|Ingress { host, .. }| *host == Host::Ip(address));
-    let known = |balancer: &&LoadBalancer| balancer.virtual_ips.iter().any(|vip| is_published(vip.address));
-    let chosen = own.iter().find(known).or_else(|| own.iter().min_by_key(|balancer| balancer.id));
-    chosen.map(|balancer| in_families(&balancer.virtual_ips, request)).unwrap_or_default()
+    let is_published = |address: IpAddr| {
+        request
+            .ingress
+            .iter()
+            .any(|Ingress { host, .. }| *host == Host::Ip(address))
+    };
+    let known = |balancer: &&LoadBalancer| {
+        balancer
+            .virtual_ips
+            .iter()
+            .any(|vip| is_published(vip.address))
+    };
+    let chosen = own
+        .iter()
+        .find(known)
+        .or_else(|| own.iter().min_by_key(|balancer| balancer.id));
+    chosen
+        .map(|balancer| in_families(&balancer.virtual_ips, request))
+        .unwrap_or_default()
 }
 
 fn in_families(vips: &[VirtualIp], request: &Request) -> Vec<VirtualIp> {
-    let of = |family: &Family| vips.iter().find(|vip| Family::of(vip.address) == *family).cloned();
+    let of = |family: &Family| {
+        vips.iter()
+            .find(|vip| Family::of(vip.address) == *family)
+            .cloned()
+    };
     request.families.iter().filter_map(of).collect()
 }
 
 fn shared(vips: &[VirtualIp]) -> Vec<NewVirtualIp> {
-    vips.iter().map(|vip| NewVirtualIp::Shared { id: vip.id }).collect()
+    vips.iter()
+        .map(|vip| NewVirtualIp::Shared { id: vip.id })
+        .collect()
 }
 
 /// An address that is asked for has to be in the account, since the cloud chooses new ones itself.
-fn new_addresses(wanted: &Wanted, all: &[LoadBalancer], request: &Request) -> Result<Vec<NewVirtualIp>, ProviderError> {
-    let Some(address) = requested_ip(request)? else { return Ok(wanted.new_addresses(request)) };
+fn new_addresses(
+    wanted: &Wanted,
+    all: &[LoadBalancer],
+    request: &Request,
+) -> Result<Vec<NewVirtualIp>, ProviderError> {
+    let Some(address) = requested_ip(request)? else {
+        return Ok(wanted.new_addresses(request));
+    };
     let has = |balancer: &&LoadBalancer| {
         !balancer.is_leaving()
-            && balancer.virtual_ips.iter().any(|vip| vip.address == address && vip.kind == wanted.kind)
+            && balancer
+                .virtual_ips
+                .iter()
+                .any(|vip| vip.address == address && vip.kind == wanted.kind)
     };
     match all.iter().find(has) {
         Some(balancer) => Ok(shared(&in_families(&balancer.virtual_ips, request))),
         None => {
             let message = format!(
-                "loadBalancerIP {address} is no {} address of a load balancer in the account, and the cloud chooses new ones itself: clear it",
+                "loadBalancerIP {address} is no {} address of a load balancer in the account, and \
+                 the cloud chooses new ones itself: clear it",
                 wanted.kind
             );
             Err(refused("AddressNotFound", message))
@@ -119,10 +160,19 @@ fn new_addresses(wanted: &Wanted, all: &[LoadBalancer], request: &Request) -> Re
     }
 }
 
-fn check_unchangeable(wanted: &Wanted, vips: &[VirtualIp], request: &Request) -> Result<(), ProviderError> {
+fn check_unchangeable(
+    wanted: &Wanted,
+    vips: &[VirtualIp],
+    request: &Request,
+) -> Result<(), ProviderError> {
     let has = |family: &Family| vips.iter().any(|vip| Family::of(vip.address) == *family);
-    let needed = request.families.iter().take(if request.require_all_families { 2 } else { 1 });
-    let problem = if let Some(other) = requested_ip(request)?.filter(|ip| vips.iter().all(|vip| vip.address != *ip)) {
+    let needed = request
+        .families
+        .iter()
+        .take(if request.require_all_families { 2 } else { 1 });
+    let problem = if let Some(other) =
+        requested_ip(request)?.filter(|ip| vips.iter().all(|vip| vip.address != *ip))
+    {
         format!("has not the address {other}")
     } else if vips.iter().any(|vip| vip.kind != wanted.kind) {
         format!("has no {} address", wanted.kind)
@@ -143,11 +193,17 @@ fn serves(balancer: &LoadBalancer, new: &NewLoadBalancer) -> bool {
 
 fn change(balancer: &LoadBalancer, new: &NewLoadBalancer, most_nodes: usize) -> Vec<Step> {
     let (id, mut steps) = (balancer.id, Vec::new());
-    if (balancer.algorithm.as_str(), balancer.timeout) != (new.settings.algorithm.as_str(), new.settings.timeout) {
+    if (balancer.algorithm.as_str(), balancer.timeout)
+        != (new.settings.algorithm.as_str(), new.settings.timeout)
+    {
         steps.push(Step::Update(id, new.settings.clone()));
     }
     // UDP has none, and cannot be given one.
-    if let Some(monitor) = new.health_monitor.as_ref().filter(|new| balancer.health_monitor.as_ref() != Some(new)) {
+    if let Some(monitor) = new
+        .health_monitor
+        .as_ref()
+        .filter(|new| balancer.health_monitor.as_ref() != Some(new))
+    {
         steps.push(Step::SetMonitor(id, monitor.clone()));
     }
     if balancer.session_persistence != new.session_persistence {
@@ -161,24 +217,38 @@ fn change(balancer: &LoadBalancer, new: &NewLoadBalancer, most_nodes: usize) -> 
 fn change_items(balancer: &LoadBalancer, new: &NewLoadBalancer) -> Vec<Step> {
     if new.access_list.is_empty() {
         let any = !balancer.access_list.is_empty();
-        return any.then(|| Step::RemoveItems(balancer.id, Vec::new())).into_iter().collect();
+        return any
+            .then(|| Step::RemoveItems(balancer.id, Vec::new()))
+            .into_iter()
+            .collect();
     }
-    let there: Vec<_> =
-        balancer.access_list.iter().map(|item| (item.id, wanted::item(&item.address, &item.kind))).collect();
-    let steps = exchange(&there, &new.access_list, MOST_ITEMS).into_iter().map(|part| match part {
-        Exchange::Add(items) => Step::AddItems(balancer.id, items),
-        Exchange::Remove(ids) => Step::RemoveItems(balancer.id, ids),
-    });
+    let there: Vec<_> = balancer
+        .access_list
+        .iter()
+        .map(|item| (item.id, wanted::item(&item.address, &item.kind)))
+        .collect();
+    let steps = exchange(&there, &new.access_list, MOST_ITEMS)
+        .into_iter()
+        .map(|part| match part {
+            Exchange::Add(items) => Step::AddItems(balancer.id, items),
+            Exchange::Remove(ids) => Step::RemoveItems(balancer.id, ids),
+        });
     steps.collect()
 }
 
 /// Conditions and weights are people's.
 fn change_nodes(balancer: &LoadBalancer, new: &NewLoadBalancer, most: usize) -> Vec<Step> {
-    let there: Vec<_> = balancer.nodes.iter().map(|node| (node.id, wanted::node(&node.address, node.port))).collect();
-    let steps = exchange(&there, &new.nodes, most).into_iter().map(|part| match part {
-        Exchange::Add(nodes) => Step::AddNodes(balancer.id, nodes),
-        Exchange::Remove(ids) => Step::RemoveNodes(balancer.id, ids),
-    });
+    let there: Vec<_> = balancer
+        .nodes
+        .iter()
+        .map(|node| (node.id, wanted::node(&node.address, node.port)))
+        .collect();
+    let steps = exchange(&there, &new.nodes, most)
+        .into_iter()
+        .map(|part| match part {
+            Exchange::Add(nodes) => Step::AddNodes(balancer.id, nodes),
+            Exchange::Remove(ids) => Step::RemoveNodes(balancer.id, ids),
+        });
     steps.collect()
 }
 
@@ -191,7 +261,11 @@ enum Exchange<K> {
 /// What is new comes before what is old goes, as far as there is room for both.
 fn exchange<K: Ord + Clone>(there: &[(u64, K)], wanted: &[K], most: usize) -> Vec<Exchange<K>> {
     let mut missing: BTreeSet<&K> = wanted.iter().collect();
-    let mut old: Vec<u64> = there.iter().filter(|(_, it)| !missing.remove(it)).map(|(id, _)| *id).collect();
+    let mut old: Vec<u64> = there
+        .iter()
+        .filter(|(_, it)| !missing.remove(it))
+        .map(|(id, _)| *id)
+        .collect();
     let mut new: Vec<K> = missing.into_iter().cloned().collect();
     let (mut count, mut parts) = (there.len(), Vec::new());
     loop {

@@ -1,4 +1,5 @@
-//! The provider against the cloud in memory, which holds every request against the description of the API.
+//! The provider against the cloud in memory, which holds every request against the description of
+//! the API.
 
 pub mod lab;
 mod life;

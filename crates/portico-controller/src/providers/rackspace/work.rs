@@ -1,4 +1,5 @@
-//! Does what plans say. A load balancer takes one write at a time: before the next it is waited for.
+//! Does what plans say. A load balancer takes one write at a time: before the next it is waited
+//! for.
 
 use futures_util::future::try_join_all;
 use tracing::info;
@@ -22,34 +23,55 @@ pub struct Work<'a> {
 
 impl Work<'_> {
     pub fn own<'b>(&self, all: &'b [LoadBalancer]) -> impl Iterator<Item = &'b LoadBalancer> {
-        all.iter().filter(|balancer| is_owned(balancer, self.name) && !balancer.is_leaving())
+        all.iter()
+            .filter(|balancer| is_owned(balancer, self.name) && !balancer.is_leaving())
     }
 
     /// All of the account, when those of the Service can be written to.
     pub async fn settled(&self) -> Result<Vec<LoadBalancer>, ProviderError> {
         let settled = wait_for(self.poll, || async {
             let all = self.api.list().await?;
-            let pending = self.own(&all).find(|balancer| balancer.is_pending()).map(LoadBalancer::state);
+            let pending = self
+                .own(&all)
+                .find(|balancer| balancer.is_pending())
+                .map(LoadBalancer::state);
             Ok(pending.map_or(Progress::Done(all), Progress::Pending))
         })
         .await?;
         Ok(settled)
     }
 
-    /// Those of the Service that work, with details. What failed before anybody used it goes; later it may still carry traffic.
-    pub async fn working(&self, all: &[LoadBalancer], in_use: bool) -> Result<Vec<LoadBalancer>, ProviderError> {
-        let failed: Vec<&LoadBalancer> = self.own(all).filter(|balancer| balancer.status != "ACTIVE").collect();
-        if let Some(failed) = failed.iter().find(|failed| in_use || failed.status != "ERROR") {
+    /// Those of the Service that work, with details. What failed before anybody used it goes; later
+    /// it may still carry traffic.
+    pub async fn working(
+        &self,
+        all: &[LoadBalancer],
+        in_use: bool,
+    ) -> Result<Vec<LoadBalancer>, ProviderError> {
+        let failed: Vec<&LoadBalancer> = self
+            .own(all)
+            .filter(|balancer| balancer.status != "ACTIVE")
+            .collect();
+        if let Some(failed) = failed
+            .iter()
+            .find(|failed| in_use || failed.status != "ERROR")
+        {
             return Err(failed_as(failed));
         }
-        self.delete(&failed.iter().map(|failed| failed.id).collect::<Vec<u64>>()).await?;
+        self.delete(&failed.iter().map(|failed| failed.id).collect::<Vec<u64>>())
+            .await?;
         let works = self.own(all).filter(|balancer| balancer.status == "ACTIVE");
         let found = try_join_all(works.map(|balancer| self.api.get(balancer.id))).await?;
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// What there is afterwards. All that is created is ready then; what is changed works, and may still be busy.
-    pub async fn run(&self, plan: Plan, mut own: Vec<LoadBalancer>) -> Result<Vec<LoadBalancer>, ProviderError> {
+    /// What there is afterwards. All that is created is ready then; what is changed works, and may
+    /// still be busy.
+    pub async fn run(
+        &self,
+        plan: Plan,
+        mut own: Vec<LoadBalancer>,
+    ) -> Result<Vec<LoadBalancer>, ProviderError> {
         let (mut addresses, mut last) = (plan.addresses, None);
         let known: Vec<u64> = own.iter().map(|balancer| balancer.id).collect();
         for step in plan.steps {
@@ -61,23 +83,37 @@ impl Work<'_> {
             info!(name = self.name, ?step, "changing load balancers");
             self.step(step, &mut addresses, &mut own).await?;
         }
-        let created: Vec<u64> = own.iter().map(|balancer| balancer.id).filter(|id| !known.contains(id)).collect();
+        let created: Vec<u64> = own
+            .iter()
+            .map(|balancer| balancer.id)
+            .filter(|id| !known.contains(id))
+            .collect();
         if !created.is_empty() {
             self.pause().await;
-            if let Some(failed) = self.looked(&created).await?.iter().find(|balancer| balancer.status != "ACTIVE") {
+            if let Some(failed) = self
+                .looked(&created)
+                .await?
+                .iter()
+                .find(|balancer| balancer.status != "ACTIVE")
+            {
                 return Err(failed_as(failed));
             }
         }
         Ok(own)
     }
 
-    /// Those of the Service that were just created, when they are ready. One by itself: a look at all is a call for each
-    /// hundred in the account.
+    /// Those of the Service that were just created, when they are ready. One by itself: a look at
+    /// all is a call for each hundred in the account.
     async fn looked(&self, created: &[u64]) -> Result<Vec<LoadBalancer>, ProviderError> {
-        let [id] = created else { return Ok(self.own(&self.settled().await?).cloned().collect()) };
+        let [id] = created else {
+            return Ok(self.own(&self.settled().await?).cloned().collect());
+        };
         let found = wait_for(self.poll, || async {
             let found = self.api.get(*id).await?;
-            let pending = found.as_ref().filter(|balancer| balancer.is_pending()).map(LoadBalancer::state);
+            let pending = found
+                .as_ref()
+                .filter(|balancer| balancer.is_pending())
+                .map(LoadBalancer::state);
             Ok(pending.map_or(Progress::Done(found), Progress::Pending))
         })
         .await?;
@@ -94,7 +130,11 @@ impl Work<'_> {
             Step::Create(mut new) => {
                 new.virtual_ips = addresses.clone();
                 let made = self.api.create(&new).await.map_err(refusal)?;
-                *addresses = made.virtual_ips.iter().map(|vip| NewVirtualIp::Shared { id: vip.id }).collect();
+                *addresses = made
+                    .virtual_ips
+                    .iter()
+                    .map(|vip| NewVirtualIp::Shared { id: vip.id })
+                    .collect();
                 own.push(made);
             }
             Step::Delete(ids) => {
@@ -103,7 +143,8 @@ impl Work<'_> {
             }
             step => {
                 let target = step.target();
-                if let Some(balancer) = own.iter_mut().find(|balancer| Some(balancer.id) == target) {
+                if let Some(balancer) = own.iter_mut().find(|balancer| Some(balancer.id) == target)
+                {
                     self.change(step, balancer).await?;
                 }
             }
@@ -125,10 +166,13 @@ impl Work<'_> {
                 balancer.health_monitor = Some(monitor);
             }
             Step::SetPersistence(id, wanted) => {
-                self.write(|| api.set_persistence(id, wanted.as_ref())).await?;
+                self.write(|| api.set_persistence(id, wanted.as_ref()))
+                    .await?;
                 balancer.session_persistence = wanted;
             }
-            Step::AddNodes(id, nodes) => balancer.nodes.extend(self.write(|| api.add_nodes(id, &nodes)).await?),
+            Step::AddNodes(id, nodes) => balancer
+                .nodes
+                .extend(self.write(|| api.add_nodes(id, &nodes)).await?),
             Step::RemoveNodes(id, nodes) => {
                 self.write(|| api.remove_nodes(id, &nodes)).await?;
                 balancer.nodes.retain(|node| !nodes.contains(&node.id));
@@ -136,11 +180,17 @@ impl Work<'_> {
             Step::AddItems(id, items) => {
                 self.write(|| api.add_items(id, &items)).await?;
                 // The answer does not say what their ids are.
-                balancer.access_list = api.get(id).await?.map(|shown| shown.access_list).unwrap_or_default();
+                balancer.access_list = api
+                    .get(id)
+                    .await?
+                    .map(|shown| shown.access_list)
+                    .unwrap_or_default();
             }
             Step::RemoveItems(id, items) => {
                 self.write(|| api.remove_items(id, &items)).await?;
-                balancer.access_list.retain(|item| !items.is_empty() && !items.contains(&item.id));
+                balancer
+                    .access_list
+                    .retain(|item| !items.is_empty() && !items.contains(&item.id));
             }
         }
         Ok(())
@@ -178,12 +228,18 @@ impl Work<'_> {
 }
 
 fn failed_as(balancer: &LoadBalancer) -> ProviderError {
-    ProviderError::Failed(format!("{}: ask the vendor's support what it is about", balancer.state()))
+    ProviderError::Failed(format!(
+        "{}: ask the vendor's support what it is about",
+        balancer.state()
+    ))
 }
 
 /// What would be answered again until somebody does something about it.
 fn refusal(error: CallError) -> ProviderError {
-    let Some(status) = error.status().filter(|status| !status.throttled && !is_busy(&error)) else {
+    let Some(status) = error
+        .status()
+        .filter(|status| !status.throttled && !is_busy(&error))
+    else {
         return error.into();
     };
     let reason = match status.status.as_u16() {

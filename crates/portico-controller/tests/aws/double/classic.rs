@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Answer, Fields, State, Tags, element, elements, is_instance, is_owned, refuse, within};
+use super::{
+    Answer, Fields, State, Tags, element, elements, is_instance, is_owned, refuse, within,
+};
 
 #[derive(Clone, Debug, Default)]
 pub struct Classic {
@@ -21,15 +23,27 @@ pub struct Classic {
     ids: BTreeSet<String>,
 }
 
-const CHECK: [&str; 5] = ["Target", "Interval", "Timeout", "HealthyThreshold", "UnhealthyThreshold"];
+const CHECK: [&str; 5] = [
+    "Target",
+    "Interval",
+    "Timeout",
+    "HealthyThreshold",
+    "UnhealthyThreshold",
+];
 
 pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
     match action {
         "CreateLoadBalancer" => return create(state, fields),
         "DescribeLoadBalancers" => {
             let name = fields.get("LoadBalancerNames.member.1");
-            let Some(it) = state.classics.get(name) else { return refuse("LoadBalancerNotFound", name) };
-            return Ok(elements("LoadBalancerDescriptions", "member", [described(name, it)]));
+            let Some(it) = state.classics.get(name) else {
+                return refuse("LoadBalancerNotFound", name);
+            };
+            return Ok(elements(
+                "LoadBalancerDescriptions",
+                "member",
+                [described(name, it)],
+            ));
         }
         "DeleteLoadBalancer" => {
             if let Some(gone) = state.classics.remove(fields.get("LoadBalancerName")) {
@@ -40,11 +54,16 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
         _ => {}
     }
     let name = fields.get("LoadBalancerName").to_owned() + fields.get("LoadBalancerNames.member.1");
-    let Some(it) = state.classics.get_mut(&name) else { return refuse("LoadBalancerNotFound", name) };
+    let Some(it) = state.classics.get_mut(&name) else {
+        return refuse("LoadBalancerNotFound", name);
+    };
     let ids = fields.list_of("Instances.member", "InstanceId");
     match action {
         "DescribeTags" => {
-            let tags = it.tags.iter().map(|(key, value)| element("Key", key) + &element("Value", value));
+            let tags = it
+                .tags
+                .iter()
+                .map(|(key, value)| element("Key", key) + &element("Value", value));
             let described = element("LoadBalancerName", &name) + &elements("Tags", "member", tags);
             return Ok(elements("TagDescriptions", "member", [described]));
         }
@@ -53,7 +72,8 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
         "CreateLoadBalancerListeners" => listen(it, fields)?,
         "DeleteLoadBalancerListeners" => {
             let ports = fields.list("LoadBalancerPorts.member");
-            it.listeners.retain(|port, _| !ports.contains(&port.to_string()));
+            it.listeners
+                .retain(|port, _| !ports.contains(&port.to_string()));
         }
         "CreateLoadBalancerPolicy" => {
             if !it.policies.insert(fields.get("PolicyName").to_owned()) {
@@ -61,8 +81,14 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
             }
         }
         "SetLoadBalancerPoliciesForBackendServer" => {
-            let (port, policies) = (fields.number("InstancePort"), fields.list("PolicyNames.member"));
-            if let Some(unknown) = policies.iter().find(|policy| !it.policies.contains(*policy)) {
+            let (port, policies) = (
+                fields.number("InstancePort"),
+                fields.list("PolicyNames.member"),
+            );
+            if let Some(unknown) = policies
+                .iter()
+                .find(|policy| !it.policies.contains(*policy))
+            {
                 return refuse("PolicyNotFound", unknown);
             }
             it.servers.insert(port, policies);
@@ -71,14 +97,24 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
         "ConfigureHealthCheck" => {
             let number = |name: &str| fields.number(&format!("HealthCheck.{name}"));
             within("interval", number("Interval"), 5..=300)?;
-            within("timeout", number("Timeout"), 2..=60.min(number("Interval") - 1))?;
+            within(
+                "timeout",
+                number("Timeout"),
+                2..=60.min(number("Interval") - 1),
+            )?;
             within("healthy", number("HealthyThreshold"), 2..=10)?;
             within("unhealthy", number("UnhealthyThreshold"), 2..=10)?;
-            it.check = CHECK.map(|name| (name, fields.get(&format!("HealthCheck.{name}")).to_owned())).into();
+            it.check = CHECK
+                .map(|name| (name, fields.get(&format!("HealthCheck.{name}")).to_owned()))
+                .into();
         }
         "ModifyLoadBalancerAttributes" => {
-            let set = fields.0.iter().filter(|(name, _)| name.starts_with("LoadBalancerAttributes"));
-            it.attributes.extend(set.map(|(name, value)| (name.clone(), value.clone())));
+            let set = fields
+                .0
+                .iter()
+                .filter(|(name, _)| name.starts_with("LoadBalancerAttributes"));
+            it.attributes
+                .extend(set.map(|(name, value)| (name.clone(), value.clone())));
         }
         "RegisterInstancesWithLoadBalancer" => {
             within("the number of instances", ids.len() as u32, 1..=100)?;
@@ -108,7 +144,11 @@ fn create(state: &mut State, fields: &Fields) -> Answer {
     };
     listen(&mut it, fields)?;
     within("the number of subnets", it.subnets.len() as u32, 1..=10)?;
-    within("the number of listeners", it.listeners.len() as u32, 1..=100)?;
+    within(
+        "the number of listeners",
+        it.listeners.len() as u32,
+        1..=100,
+    )?;
     let host = element("DNSName", host(&name));
     state.classics.insert(name, it);
     Ok(host)
@@ -117,7 +157,10 @@ fn create(state: &mut State, fields: &Fields) -> Answer {
 /// What is there already and the same is no failure.
 fn listen(it: &mut Classic, fields: &Fields) -> Result<(), (&'static str, String)> {
     let ports = fields.list_of("Listeners.member", "LoadBalancerPort");
-    for (port, node_port) in ports.iter().zip(fields.list_of("Listeners.member", "InstancePort")) {
+    for (port, node_port) in ports
+        .iter()
+        .zip(fields.list_of("Listeners.member", "InstancePort"))
+    {
         let (port, node_port) = (port.parse().unwrap_or(0), node_port.parse().unwrap_or(0));
         if *it.listeners.entry(port).or_insert(node_port) != node_port {
             return refuse("DuplicateListener", port.to_string());
@@ -132,24 +175,42 @@ fn host(name: &str) -> String {
 
 fn described(name: &str, it: &Classic) -> String {
     let listeners = it.listeners.iter().map(|(port, node_port)| {
-        let fields =
-            element("Protocol", "TCP") + &element("LoadBalancerPort", port) + &element("InstancePort", node_port);
+        let fields = element("Protocol", "TCP")
+            + &element("LoadBalancerPort", port)
+            + &element("InstancePort", node_port);
         element("Listener", fields)
     });
-    let servers = it
-        .servers
+    let servers = it.servers.iter().map(|(port, policies)| {
+        element("InstancePort", port) + &elements("PolicyNames", "member", policies.clone())
+    });
+    let check: String = it
+        .check
         .iter()
-        .map(|(port, policies)| element("InstancePort", port) + &elements("PolicyNames", "member", policies.clone()));
-    let check: String = it.check.iter().map(|(name, value)| element(name, value)).collect();
+        .map(|(name, value)| element(name, value))
+        .collect();
     element("LoadBalancerName", name)
         + &element("DNSName", host(name))
-        + &element("Scheme", if it.scheme.is_empty() { "internet-facing" } else { &it.scheme })
+        + &element(
+            "Scheme",
+            if it.scheme.is_empty() {
+                "internet-facing"
+            } else {
+                &it.scheme
+            },
+        )
         + &elements("SecurityGroups", "member", it.groups.clone())
         + &elements("ListenerDescriptions", "member", listeners)
         + &elements("BackendServerDescriptions", "member", servers)
-        + &element("Policies", elements("OtherPolicies", "member", it.policies.clone()))
+        + &element(
+            "Policies",
+            elements("OtherPolicies", "member", it.policies.clone()),
+        )
         + &element("HealthCheck", check)
-        + &elements("Instances", "member", it.ids.iter().map(|id| element("InstanceId", id)))
+        + &elements(
+            "Instances",
+            "member",
+            it.ids.iter().map(|id| element("InstanceId", id)),
+        )
 }
 
 pub fn forget_tags(state: &mut State) {
@@ -158,9 +219,20 @@ pub fn forget_tags(state: &mut State) {
 
 pub fn lines(state: &State) -> Vec<(bool, String)> {
     let line = |(name, it): (&String, &Classic)| {
-        let Classic { scheme, subnets, listeners, check, servers, attributes, tags, ids, .. } = it;
+        let Classic {
+            scheme,
+            subnets,
+            listeners,
+            check,
+            servers,
+            attributes,
+            tags,
+            ids,
+            ..
+        } = it;
         let line = format!(
-            "classic {name} {scheme} {subnets:?} {listeners:?} {check:?} {servers:?} {attributes:?} {tags:?} {ids:?}"
+            "classic {name} {scheme} {subnets:?} {listeners:?} {check:?} {servers:?} \
+             {attributes:?} {tags:?} {ids:?}"
         );
         (is_owned(tags), line)
     };

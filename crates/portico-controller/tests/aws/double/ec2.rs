@@ -15,11 +15,27 @@ pub struct Group {
 type Rule = (String, String, String, String);
 
 pub fn furnish(state: &mut State) {
-    let tags = BTreeMap::from([("kubernetes.io/cluster/conformance".to_owned(), "owned".to_owned())]);
-    let ssh = ("tcp".to_owned(), "22".to_owned(), "22".to_owned(), "10.0.0.0/8".to_owned());
-    let nodes = Group { name: "nodes".to_owned(), tags, rules: BTreeSet::from([ssh.clone()]) };
+    let tags = BTreeMap::from([(
+        "kubernetes.io/cluster/conformance".to_owned(),
+        "owned".to_owned(),
+    )]);
+    let ssh = (
+        "tcp".to_owned(),
+        "22".to_owned(),
+        "22".to_owned(),
+        "10.0.0.0/8".to_owned(),
+    );
+    let nodes = Group {
+        name: "nodes".to_owned(),
+        tags,
+        rules: BTreeSet::from([ssh.clone()]),
+    };
     state.groups.insert("sg-nodes".to_owned(), nodes);
-    let others = Group { name: "others".to_owned(), rules: BTreeSet::from([ssh]), ..Group::default() };
+    let others = Group {
+        name: "others".to_owned(),
+        rules: BTreeSet::from([ssh]),
+        ..Group::default()
+    };
     state.groups.insert("sg-others".to_owned(), others);
 }
 
@@ -27,7 +43,8 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
     match action {
         "DescribeSubnets" => {
             let subnets = [("subnet-1", "us-east-1a"), ("subnet-2", "us-east-1b")];
-            let subnets = subnets.map(|(id, zone)| element("subnetId", id) + &element("availabilityZone", zone));
+            let subnets = subnets
+                .map(|(id, zone)| element("subnetId", id) + &element("availabilityZone", zone));
             Ok(paged(state.manners, "subnetSet", subnets.to_vec(), fields))
         }
         "DescribeRouteTables" => {
@@ -41,8 +58,16 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
             ))
         }
         "DescribeSecurityGroups" => {
-            let fit = state.groups.iter().filter(|(id, group)| fits(id, group, fields));
-            Ok(paged(state.manners, "securityGroupInfo", fit.map(|(id, group)| described(id, group)).collect(), fields))
+            let fit = state
+                .groups
+                .iter()
+                .filter(|(id, group)| fits(id, group, fields));
+            Ok(paged(
+                state.manners,
+                "securityGroupInfo",
+                fit.map(|(id, group)| described(id, group)).collect(),
+                fields,
+            ))
         }
         "CreateSecurityGroup" => {
             let name = fields.get("GroupName").to_owned();
@@ -51,25 +76,48 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
             }
             let tags = fields.pairs("TagSpecification.1.Tag");
             let id = state.id("sg-");
-            state.groups.insert(id.clone(), Group { name, tags, rules: BTreeSet::new() });
+            state.groups.insert(
+                id.clone(),
+                Group {
+                    name,
+                    tags,
+                    rules: BTreeSet::new(),
+                },
+            );
             Ok(element("groupId", id))
         }
         "CreateTags" => {
-            group(state, fields.get("ResourceId.1"))?.tags.extend(fields.pairs("Tag"));
+            group(state, fields.get("ResourceId.1"))?
+                .tags
+                .extend(fields.pairs("Tag"));
             Ok(String::new())
         }
         "AuthorizeSecurityGroupIngress" | "RevokeSecurityGroupIngress" => {
             let (rules, allow) = (rules(fields), action.starts_with("Authorize"));
-            let sources: Vec<String> =
-                rules.iter().map(|rule| rule.3.clone()).filter(|it| it.starts_with("sg-")).collect();
-            if let Some(missing) = sources.iter().find(|source| !state.groups.contains_key(*source)) {
+            let sources: Vec<String> = rules
+                .iter()
+                .map(|rule| rule.3.clone())
+                .filter(|it| it.starts_with("sg-"))
+                .collect();
+            if let Some(missing) = sources
+                .iter()
+                .find(|source| !state.groups.contains_key(*source))
+            {
                 return refuse("InvalidGroup.NotFound", missing);
             }
             let group = group(state, fields.get("GroupId"))?;
             for rule in rules {
-                let changed = if allow { group.rules.insert(rule) } else { group.rules.remove(&rule) };
+                let changed = if allow {
+                    group.rules.insert(rule)
+                } else {
+                    group.rules.remove(&rule)
+                };
                 if !changed {
-                    let code = if allow { "InvalidPermission.Duplicate" } else { "InvalidPermission.NotFound" };
+                    let code = if allow {
+                        "InvalidPermission.Duplicate"
+                    } else {
+                        "InvalidPermission.NotFound"
+                    };
                     return refuse(code, "a rule");
                 }
             }
@@ -81,14 +129,26 @@ pub fn answer(state: &mut State, action: &str, fields: &Fields) -> Answer {
 }
 
 fn group<'a>(state: &'a mut State, id: &str) -> Result<&'a mut Group, (&'static str, String)> {
-    state.groups.get_mut(id).ok_or_else(|| ("InvalidGroup.NotFound", id.to_owned()))
+    state
+        .groups
+        .get_mut(id)
+        .ok_or_else(|| ("InvalidGroup.NotFound", id.to_owned()))
 }
 
 fn delete(state: &mut State, id: &str) -> Answer {
     group(state, id)?;
-    let used = state.balancers.values().any(|it| it.groups.iter().any(|group| group == id))
-        || state.classics.values().any(|it| it.groups.iter().any(|group| group == id))
-        || state.groups.iter().any(|(other, it)| other != id && it.rules.iter().any(|rule| rule.3 == id));
+    let used = state
+        .balancers
+        .values()
+        .any(|it| it.groups.iter().any(|group| group == id))
+        || state
+            .classics
+            .values()
+            .any(|it| it.groups.iter().any(|group| group == id))
+        || state
+            .groups
+            .iter()
+            .any(|(other, it)| other != id && it.rules.iter().any(|rule| rule.3 == id));
     if used {
         return refuse("DependencyViolation", "in use");
     }
@@ -102,32 +162,43 @@ fn delete(state: &mut State, id: &str) -> Answer {
 
 fn paged(manners: Manners, list: &str, all: Vec<String>, fields: &Fields) -> String {
     let (items, next) = page(manners, all, fields.get("NextToken"));
-    elements(list, "item", items) + &next.map(|next| element("nextToken", next)).unwrap_or_default()
+    elements(list, "item", items)
+        + &next
+            .map(|next| element("nextToken", next))
+            .unwrap_or_default()
 }
 
 fn fits(id: &str, group: &Group, fields: &Fields) -> bool {
-    (1..).map_while(|number| Some((number, fields.0.get(&format!("Filter.{number}.Name"))?))).all(|(number, name)| {
-        let values = fields.list(&format!("Filter.{number}.Value"));
-        let has = |text: &str| values.iter().any(|value| value == text);
-        match name.as_str() {
-            "vpc-id" => has(VPC),
-            "group-id" => has(id),
-            "group-name" => has(&group.name),
-            "tag-key" => group.tags.keys().any(|key| has(key)),
-            "ip-permission.group-id" => group.rules.iter().any(|rule| has(&rule.3)),
-            other => panic!("filter {other}"),
-        }
-    })
+    (1..)
+        .map_while(|number| Some((number, fields.0.get(&format!("Filter.{number}.Name"))?)))
+        .all(|(number, name)| {
+            let values = fields.list(&format!("Filter.{number}.Value"));
+            let has = |text: &str| values.iter().any(|value| value == text);
+            match name.as_str() {
+                "vpc-id" => has(VPC),
+                "group-id" => has(id),
+                "group-name" => has(&group.name),
+                "tag-key" => group.tags.keys().any(|key| has(key)),
+                "ip-permission.group-id" => group.rules.iter().any(|rule| has(&rule.3)),
+                other => panic!("filter {other}"),
+            }
+        })
 }
 
 fn described(id: &str, group: &Group) -> String {
-    let tags = group.tags.iter().map(|(key, value)| element("key", key) + &element("value", value));
+    let tags = group
+        .tags
+        .iter()
+        .map(|(key, value)| element("key", key) + &element("value", value));
     let rules = group.rules.iter().map(|(protocol, from, to, source)| {
         let source = match source.starts_with("sg-") {
             true => elements("groups", "item", [element("groupId", source)]),
             false => elements("ipRanges", "item", [element("cidrIp", source)]),
         };
-        element("ipProtocol", protocol) + &element("fromPort", from) + &element("toPort", to) + &source
+        element("ipProtocol", protocol)
+            + &element("fromPort", from)
+            + &element("toPort", to)
+            + &source
     });
     element("groupId", id)
         + &element("groupName", &group.name)
@@ -137,7 +208,11 @@ fn described(id: &str, group: &Group) -> String {
 
 fn rules(fields: &Fields) -> Vec<Rule> {
     let of = |number: usize| {
-        let get = |field: &str| fields.get(&format!("IpPermissions.{number}.{field}")).to_owned();
+        let get = |field: &str| {
+            fields
+                .get(&format!("IpPermissions.{number}.{field}"))
+                .to_owned()
+        };
         let source = get("IpRanges.1.CidrIp") + &get("Groups.1.GroupId");
         let rule = (get("IpProtocol"), get("FromPort"), get("ToPort"), source);
         (!rule.0.is_empty()).then_some(rule)
@@ -146,14 +221,22 @@ fn rules(fields: &Fields) -> Vec<Rule> {
 }
 
 pub fn lines(state: &State) -> Vec<(bool, String)> {
-    let owned = |id: &str| state.groups.get(id).is_some_and(|group| is_owned(&group.tags));
+    let owned = |id: &str| {
+        state
+            .groups
+            .get(id)
+            .is_some_and(|group| is_owned(&group.tags))
+    };
     let mut lines = Vec::new();
     for (id, group) in &state.groups {
         lines.push((owned(id), format!("group {} {:?}", group.name, group.tags)));
         let on = &group.name;
         lines.extend(group.rules.iter().map(|(protocol, from, to, source)| {
             let shown = state.groups.get(source).map_or(source, |group| &group.name);
-            (owned(id) || owned(source), format!("rule on {on}: {protocol} {from}-{to} from {shown}"))
+            (
+                owned(id) || owned(source),
+                format!("rule on {on}: {protocol} {from}-{to} from {shown}"),
+            )
         }));
     }
     lines

@@ -1,6 +1,8 @@
-//! A double of the cloud in memory, for what takes too many calls for a server, and for rules of the vendor that `moto` does not
-//! keep: names are unique and short, groups in use cannot be deleted (those of balancers not even for a while after), numbers have
-//! bounds, lists come in small pages, targets leave slowly. Whatever it is asked and answers has to be in the vendor's description.
+//! A double of the cloud in memory, for what takes too many calls for a server, and for rules of
+//! the vendor that `moto` does not keep: names are unique and short, groups in use cannot be
+//! deleted (those of balancers not even for a while after), numbers have bounds, lists come in
+//! small pages, targets leave slowly. Whatever it is asked and answers has to be in the vendor's
+//! description.
 
 mod classic;
 mod ec2;
@@ -39,13 +41,24 @@ pub struct Manners {
 
 impl Default for Manners {
     fn default() -> Manners {
-        Manners { page: 2, held: 2, provisioning: 2 }
+        Manners {
+            page: 2,
+            held: 2,
+            provisioning: 2,
+        }
     }
 }
 
 pub fn node(number: usize) -> Node {
-    let (name, provider_id) = (format!("node-i-{number}"), format!("aws:///us-east-1a/i-{number}"));
-    Node { name, provider_id, ..Node::default() }
+    let (name, provider_id) = (
+        format!("node-i-{number}"),
+        format!("aws:///us-east-1a/i-{number}"),
+    );
+    Node {
+        name,
+        provider_id,
+        ..Node::default()
+    }
 }
 
 pub fn nodes() -> Vec<Node> {
@@ -77,7 +90,11 @@ impl State {
     }
 
     pub fn hold(&mut self, groups: &[String]) {
-        self.held.extend(groups.iter().map(|group| (group.clone(), self.manners.held)));
+        self.held.extend(
+            groups
+                .iter()
+                .map(|group| (group.clone(), self.manners.held)),
+        );
     }
 }
 
@@ -94,15 +111,22 @@ impl Fields {
     }
 
     pub fn list(&self, name: &str) -> Vec<String> {
-        (1..).map_while(|number| self.0.get(&format!("{name}.{number}")).cloned()).collect()
+        (1..)
+            .map_while(|number| self.0.get(&format!("{name}.{number}")).cloned())
+            .collect()
     }
 
     pub fn list_of(&self, name: &str, field: &str) -> Vec<String> {
-        (1..).map_while(|number| self.0.get(&format!("{name}.{number}.{field}")).cloned()).collect()
+        (1..)
+            .map_while(|number| self.0.get(&format!("{name}.{number}.{field}")).cloned())
+            .collect()
     }
 
     pub fn pairs(&self, name: &str) -> Tags {
-        self.list_of(name, "Key").into_iter().zip(self.list_of(name, "Value")).collect()
+        self.list_of(name, "Key")
+            .into_iter()
+            .zip(self.list_of(name, "Value"))
+            .collect()
     }
 }
 
@@ -111,10 +135,19 @@ pub fn element(name: &str, content: impl std::fmt::Display) -> String {
 }
 
 pub fn elements(list: &str, item: &str, contents: impl IntoIterator<Item = String>) -> String {
-    element(list, contents.into_iter().map(|content| element(item, content)).collect::<String>())
+    element(
+        list,
+        contents
+            .into_iter()
+            .map(|content| element(item, content))
+            .collect::<String>(),
+    )
 }
 
-pub fn refuse<T>(code: &'static str, message: impl Into<String>) -> Result<T, (&'static str, String)> {
+pub fn refuse<T>(
+    code: &'static str,
+    message: impl Into<String>,
+) -> Result<T, (&'static str, String)> {
     Err((code, message.into()))
 }
 
@@ -122,19 +155,31 @@ pub fn refuse<T>(code: &'static str, message: impl Into<String>) -> Result<T, (&
 pub fn page(manners: Manners, all: Vec<String>, mark: &str) -> (Vec<String>, Option<String>) {
     let start = mark.parse().unwrap_or(0);
     let next = (start + manners.page < all.len()).then(|| (start + manners.page).to_string());
-    (all.into_iter().skip(start).take(manners.page).collect(), next)
+    (
+        all.into_iter().skip(start).take(manners.page).collect(),
+        next,
+    )
 }
 
-pub fn within(name: &str, value: u32, range: std::ops::RangeInclusive<u32>) -> Result<(), (&'static str, String)> {
+pub fn within(
+    name: &str,
+    value: u32,
+    range: std::ops::RangeInclusive<u32>,
+) -> Result<(), (&'static str, String)> {
     if range.contains(&value) {
         Ok(())
     } else {
-        refuse("ValidationError", format!("{name} = {value} is not in {range:?}"))
+        refuse(
+            "ValidationError",
+            format!("{name} = {value} is not in {range:?}"),
+        )
     }
 }
 
 pub fn is_instance(id: &str) -> bool {
-    id.strip_prefix("i-").and_then(|number| number.parse().ok()).is_some_and(|number| (1..=INSTANCES).contains(&number))
+    id.strip_prefix("i-")
+        .and_then(|number| number.parse().ok())
+        .is_some_and(|number| (1..=INSTANCES).contains(&number))
 }
 
 #[derive(Default)]
@@ -150,11 +195,20 @@ impl Cloud {
         let body = String::from_utf8_lossy(request.body()).into_owned();
         let decode = |text: &str| {
             let text = text.replace('+', " ");
-            percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned()
+            percent_encoding::percent_decode_str(&text)
+                .decode_utf8_lossy()
+                .into_owned()
         };
         let pairs = body.split('&').filter_map(|pair| pair.split_once('='));
-        let fields = Fields(pairs.map(|(name, value)| (decode(name), decode(value))).collect());
-        let (action, version) = (fields.get("Action").to_owned(), fields.get("Version").to_owned());
+        let fields = Fields(
+            pairs
+                .map(|(name, value)| (decode(name), decode(value)))
+                .collect(),
+        );
+        let (action, version) = (
+            fields.get("Action").to_owned(),
+            fields.get("Version").to_owned(),
+        );
         if !action.starts_with("Describe") {
             self.writes.lock().unwrap().push(action.clone());
         }
@@ -168,9 +222,18 @@ impl Cloud {
         };
         let answer = match result {
             Ok(result) if is_ec2 => (200, element(&format!("{action}Response"), result)),
-            Ok(result) => (200, element(&format!("{action}Response"), element(&format!("{action}Result"), result))),
+            Ok(result) => (
+                200,
+                element(
+                    &format!("{action}Response"),
+                    element(&format!("{action}Result"), result),
+                ),
+            ),
             Err((code, message)) => {
-                let error = element("Error", element("Code", code) + &element("Message", message));
+                let error = element(
+                    "Error",
+                    element("Code", code) + &element("Message", message),
+                );
                 let wrapped = if is_ec2 {
                     element("Response", element("Errors", error))
                 } else {
@@ -181,7 +244,9 @@ impl Cloud {
         };
         if let Some(seen) = &self.seen {
             let names = fields.0.into_keys().collect();
-            seen.lock().unwrap().extend(shapes::Seen::of(&version, &action, names, &answer.1));
+            seen.lock()
+                .unwrap()
+                .extend(shapes::Seen::of(&version, &action, names, &answer.1));
         }
         answer
     }
@@ -213,18 +278,28 @@ impl Lab {
 
     /// With names kept for [`Cloud::finish`].
     pub fn described() -> Lab {
-        Lab::of(Cloud { seen: Some(Mutex::default()), ..Cloud::default() })
+        Lab::of(Cloud {
+            seen: Some(Mutex::default()),
+            ..Cloud::default()
+        })
     }
 
     /// As quick and wide as nobody's cloud is.
     pub fn quick() -> Lab {
         let lab = Lab::new();
-        lab.cloud.state.lock().unwrap().manners = Manners { page: 400, held: 0, provisioning: 0 };
+        lab.cloud.state.lock().unwrap().manners = Manners {
+            page: 400,
+            held: 0,
+            provisioning: 0,
+        };
         lab
     }
 
     fn of(cloud: Cloud) -> Lab {
-        let lab = Lab { cloud: Arc::new(cloud), plan: Arc::default() };
+        let lab = Lab {
+            cloud: Arc::new(cloud),
+            plan: Arc::default(),
+        };
         ec2::furnish(&mut lab.cloud.state.lock().unwrap());
         lab
     }
@@ -238,7 +313,11 @@ impl Lab {
         Aws::new(Parts {
             transport,
             config: Config::default(),
-            source: Source::Fixed(Credentials { key: "AKID".to_owned(), secret: "s".into(), token: None }),
+            source: Source::Fixed(Credentials {
+                key: "AKID".to_owned(),
+                secret: "s".into(),
+                token: None,
+            }),
             region: "us-east-1".to_owned(),
             vpc: VPC.to_owned(),
             cluster: "conformance".to_owned(),
@@ -263,7 +342,10 @@ impl Lab {
 impl Transport for Lab {
     fn send(&self, request: Request<Bytes>) -> Sent<'_> {
         let body = String::from_utf8_lossy(request.body()).into_owned();
-        let action = body.split('&').find_map(|pair| pair.strip_prefix("Action=")).unwrap_or_default();
+        let action = body
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("Action="))
+            .unwrap_or_default();
         let fault = self.plan.next(action);
         async move {
             // As on a real connection, others get their turn meanwhile.
@@ -275,18 +357,29 @@ impl Transport for Lab {
                     .body(Bytes::from(body))
                     .map_err(|error| TransportError::Lost(error.to_string()))
             };
-            let Some(fault) = fault else { return answered() };
+            let Some(fault) = fault else {
+                return answered();
+            };
             if fault.arrives() {
                 answered()?;
             }
             let says = |status: u16, text: &str| {
-                Ok(Response::builder().status(status).body(Bytes::from(text.to_owned())).unwrap())
+                Ok(Response::builder()
+                    .status(status)
+                    .body(Bytes::from(text.to_owned()))
+                    .unwrap())
             };
             match fault {
                 Fault::Unreachable => Err(TransportError::Connect("refused by a test".to_owned())),
                 Fault::Timeout => Err(TransportError::Timeout(Duration::from_secs(30))),
                 // The vendor's way to say 429.
-                Fault::TooMany => says(400, &element("ErrorResponse", element("Error", element("Code", "Throttling")))),
+                Fault::TooMany => says(
+                    400,
+                    &element(
+                        "ErrorResponse",
+                        element("Error", element("Code", "Throttling")),
+                    ),
+                ),
                 Fault::ServerError | Fault::ServerErrorAfter => says(500, "a test says no"),
                 Fault::LostResponse => Err(TransportError::Lost("reset by a test".to_owned())),
                 Fault::CrashBefore | Fault::CrashAfter => self.plan.crash().await,
@@ -322,7 +415,11 @@ impl Lab {
         let mut lines = network::lines(&state);
         lines.extend(classic::lines(&state));
         lines.extend(ec2::lines(&state));
-        lines.into_iter().filter(|(is_owned, _)| *is_owned == owned).map(|(_, line)| line).collect()
+        lines
+            .into_iter()
+            .filter(|(is_owned, _)| *is_owned == owned)
+            .map(|(_, line)| line)
+            .collect()
     }
 }
 

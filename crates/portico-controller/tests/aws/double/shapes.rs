@@ -1,4 +1,5 @@
-//! The vendor's own description of its API (botocore's `service-2.json`): what the double is asked and answers has to be in it.
+//! The vendor's own description of its API (botocore's `service-2.json`): what the double is asked
+//! and answers has to be in it.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -18,14 +19,27 @@ pub struct Seen {
 
 impl Seen {
     pub fn of(version: &str, action: &str, fields: Vec<String>, answer: &str) -> Vec<Seen> {
-        let seen = |asked, path| Seen { version: version.to_owned(), action: action.to_owned(), asked, path };
+        let seen = |asked, path| Seen {
+            version: version.to_owned(),
+            action: action.to_owned(),
+            asked,
+            path,
+        };
         let split = |name: &String| name.split('.').map(str::to_owned).collect();
-        let asked = fields.iter().filter(|name| *name != "Action" && *name != "Version");
+        let asked = fields
+            .iter()
+            .filter(|name| *name != "Action" && *name != "Version");
         let mut all: Vec<Seen> = asked.map(|name| seen(true, split(name))).collect();
         let document = Document::parse(answer).unwrap();
         let root = document.root_element();
-        if root.tag_name().name().ends_with(&format!("{action}Response")) {
-            leaves(root, &mut Vec::new(), &mut |path| all.push(seen(false, path)));
+        if root
+            .tag_name()
+            .name()
+            .ends_with(&format!("{action}Response"))
+        {
+            leaves(root, &mut Vec::new(), &mut |path| {
+                all.push(seen(false, path))
+            });
         }
         all
     }
@@ -50,12 +64,20 @@ fn description(version: &str) -> Value {
         _ => "elb",
     };
     let workspace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.into(), PathBuf::from);
-    let libraries = std::fs::read_dir(target.join("moto/lib")).expect("make deps").flatten();
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.into(), PathBuf::from);
+    let libraries = std::fs::read_dir(target.join("moto/lib"))
+        .expect("make deps")
+        .flatten();
     let file = format!("site-packages/botocore/data/{service}/{version}/service-2.json.gz");
-    let path = libraries.map(|library| library.path().join(&file)).find(|path| path.exists()).expect("make deps");
+    let path = libraries
+        .map(|library| library.path().join(&file))
+        .find(|path| path.exists())
+        .expect("make deps");
     let mut text = String::new();
-    flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap())
+        .read_to_string(&mut text)
+        .unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
@@ -63,11 +85,20 @@ pub fn check(seen: &BTreeSet<Seen>) {
     let mut problems = Vec::new();
     let versions: BTreeSet<&str> = seen.iter().map(|it| it.version.as_str()).collect();
     for version in versions {
-        let api = Api { is_ec2: version == "2016-11-15", description: description(version) };
-        let wrong = seen.iter().filter(|it| it.version == version && !api.has(it));
+        let api = Api {
+            is_ec2: version == "2016-11-15",
+            description: description(version),
+        };
+        let wrong = seen
+            .iter()
+            .filter(|it| it.version == version && !api.has(it));
         problems.extend(wrong.map(|it| format!("{it:?}")));
     }
-    assert!(problems.is_empty(), "not in the vendor's description:\n{}", problems.join("\n"));
+    assert!(
+        problems.is_empty(),
+        "not in the vendor's description:\n{}",
+        problems.join("\n")
+    );
     assert!(seen.len() > 50, "only {} names were seen", seen.len());
 }
 
@@ -83,20 +114,33 @@ impl Api {
         let path: Vec<&str> = seen.path.iter().map(String::as_str).collect();
         let wrapper = operation["output"]["resultWrapper"].as_str();
         match (operation[side]["shape"].as_str(), path.as_slice()) {
-            (None, path) => !operation.is_null() && path.iter().all(|name| Some(*name) == wrapper || *name == "return"),
+            (None, path) => {
+                !operation.is_null()
+                    && path
+                        .iter()
+                        .all(|name| Some(*name) == wrapper || *name == "return")
+            }
             (Some(shape), path) if seen.asked => self.fits(shape, path, true),
-            (Some(shape), [first, rest @ ..]) if Some(*first) == wrapper => self.fits(shape, rest, false),
+            (Some(shape), [first, rest @ ..]) if Some(*first) == wrapper => {
+                self.fits(shape, rest, false)
+            }
             (Some(shape), path) => self.fits(shape, path, false),
         }
     }
 
     fn fits(&self, shape: &str, path: &[&str], asked: bool) -> bool {
         let shape = &self.description["shapes"][shape];
-        let [first, rest @ ..] = path else { return true };
+        let [first, rest @ ..] = path else {
+            return true;
+        };
         match shape["type"].as_str() {
             Some("structure") => shape["members"].as_object().is_some_and(|members| {
-                let named = members.iter().find(|(name, member)| self.name(name, member, asked) == *first);
-                named.is_some_and(|(_, member)| self.fits(member["shape"].as_str().unwrap_or_default(), rest, asked))
+                let named = members
+                    .iter()
+                    .find(|(name, member)| self.name(name, member, asked) == *first);
+                named.is_some_and(|(_, member)| {
+                    self.fits(member["shape"].as_str().unwrap_or_default(), rest, asked)
+                })
             }),
             Some("list") => {
                 let member = shape["member"]["shape"].as_str().unwrap_or_default();

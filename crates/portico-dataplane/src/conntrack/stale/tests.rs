@@ -1,7 +1,8 @@
 use super::*;
 use portico_model::table::{FrontendKind, Masquerade, Outcome, Ports, ServiceName};
 
-/// Frontends as `address:port`, or `:port` for a node port; endpoints as `address:port`, lingering ones after a `|`.
+/// Frontends as `address:port`, or `:port` for a node port; endpoints as `address:port`, lingering
+/// ones after a `|`.
 fn port(frontends: &str, endpoints: &str) -> Option<Arc<ServicePort>> {
     let (pool, lingering) = endpoints.split_once('|').unwrap_or((endpoints, ""));
     let frontends = frontends.split_whitespace().map(frontend).collect();
@@ -21,15 +22,31 @@ fn frontend(text: &str) -> Frontend {
             (Some(at.ip()), at.port())
         }
     };
-    let kind = if address.is_none() { FrontendKind::NodePort } else { FrontendKind::ClusterIp };
+    let kind = if address.is_none() {
+        FrontendKind::NodePort
+    } else {
+        FrontendKind::ClusterIp
+    };
     let (inside, outside) = (Outcome::Cluster, Outcome::Cluster);
-    Frontend { kind, address, port, inside, outside, masquerade: Masquerade::Never, sources: None }
+    Frontend {
+        kind,
+        address,
+        port,
+        inside,
+        outside,
+        masquerade: Masquerade::Never,
+        sources: None,
+    }
 }
 
 fn pool_of(text: &str) -> Arc<[Endpoint]> {
     let endpoint = |text: &str| {
         let at: SocketAddr = text.parse().unwrap();
-        Endpoint { address: at.ip(), port: at.port(), local: false }
+        Endpoint {
+            address: at.ip(),
+            port: at.port(),
+            local: false,
+        }
     };
     let mut pool: Vec<Endpoint> = text.split_whitespace().map(endpoint).collect();
     pool.sort();
@@ -37,27 +54,54 @@ fn pool_of(text: &str) -> Arc<[Endpoint]> {
 }
 
 fn key(name: &str, protocol: Protocol) -> PortKey {
-    let service = ServiceName { namespace: "default".into(), name: name.into() };
-    PortKey { service, port: "".into(), protocol, family: Family::V4 }
+    let service = ServiceName {
+        namespace: "default".into(),
+        name: name.into(),
+    };
+    PortKey {
+        service,
+        port: "".into(),
+        protocol,
+        family: Family::V4,
+    }
 }
 
 fn change(name: &str, before: Option<Arc<ServicePort>>, after: Option<Arc<ServicePort>>) -> Change {
-    Change { key: key(name, Protocol::Udp), before, after }
+    Change {
+        key: key(name, Protocol::Udp),
+        before,
+        after,
+    }
 }
 
 fn rules(addresses: NodePortAddresses) -> NodeRules {
-    NodeRules { node_ports: PerFamily { v4: addresses.clone(), v6: addresses }, ..NodeRules::default() }
+    NodeRules {
+        node_ports: PerFamily {
+            v4: addresses.clone(),
+            v6: addresses,
+        },
+        ..NodeRules::default()
+    }
 }
 
 fn node() -> NodeRules {
-    rules(NodePortAddresses::Listed(vec!["192.0.2.1".parse().unwrap()]))
+    rules(NodePortAddresses::Listed(vec![
+        "192.0.2.1".parse().unwrap(),
+    ]))
 }
 
-/// Whether a flow `client's destination > who answers` ends, on a node that has 192.0.2.1 and 127.0.0.1.
+/// Whether a flow `client's destination > who answers` ends, on a node that has 192.0.2.1 and
+/// 127.0.0.1.
 fn ends(stale: &Stale, flow: &str) -> bool {
     let (to, answered_by) = flow.split_once(" > ").unwrap();
-    let mut is_local = |address: IpAddr| ["192.0.2.1", "127.0.0.1"].contains(&address.to_string().as_str());
-    stale.judge(Protocol::Udp, to.parse().unwrap(), answered_by.parse().unwrap(), &mut is_local)
+    let mut is_local =
+        |address: IpAddr| ["192.0.2.1", "127.0.0.1"].contains(&address.to_string().as_str());
+    stale.judge(
+        Protocol::Udp,
+        to.parse().unwrap(),
+        answered_by.parse().unwrap(),
+        &mut is_local,
+    )
 }
 
 const IP: &str = "10.96.0.1:53";
@@ -70,26 +114,107 @@ const UNTRANSLATED: &str = "10.96.0.1:53 > 10.96.0.1:53";
 #[test]
 fn flows_end_whose_endpoint_is_gone() {
     let both = &format!("{A} {B}");
-    type Case<'a> = (&'a str, Option<Arc<ServicePort>>, Option<Arc<ServicePort>>, &'a [&'a str], &'a [&'a str]);
+    type Case<'a> = (
+        &'a str,
+        Option<Arc<ServicePort>>,
+        Option<Arc<ServicePort>>,
+        &'a [&'a str],
+        &'a [&'a str],
+    );
     // What changed, which flows end, which stay.
     let cases: &[Case] = &[
-        ("an endpoint was removed", port(IP, both), port(IP, B), &[TO_A, UNTRANSLATED], &[TO_B]),
-        ("an endpoint was replaced", port(IP, A), port(IP, B), &[TO_A], &[TO_B]),
-        ("its port changed", port(IP, A), port(IP, "10.244.0.1:5353"), &[TO_A], &["10.96.0.1:53 > 10.244.0.1:5353"]),
-        ("it terminates but serves", port(IP, both), port(IP, &format!("{B}|{A}")), &[], &[TO_A, TO_B]),
-        ("it no longer serves", port(IP, &format!("{B}|{A}")), port(IP, B), &[TO_A], &[TO_B]),
-        ("an endpoint was added", port(IP, A), port(IP, both), &[], &[TO_A, TO_B, UNTRANSLATED]),
-        ("the first endpoint appears", port(IP, ""), port(IP, B), &[TO_A, UNTRANSLATED], &[TO_B]),
-        ("the Service appears", None, port(IP, B), &[TO_A, UNTRANSLATED], &[TO_B]),
-        ("it appears without endpoints", None, port(IP, ""), &[TO_A, UNTRANSLATED], &[]),
-        ("the Service was deleted", port(IP, A), None, &[TO_A], &[TO_B, UNTRANSLATED]),
-        ("it was deleted after its last endpoint", port(IP, ""), None, &[TO_A, TO_B], &[UNTRANSLATED]),
-        ("the last endpoint was removed: not now", port(IP, A), port(IP, ""), &[], &[TO_A]),
+        (
+            "an endpoint was removed",
+            port(IP, both),
+            port(IP, B),
+            &[TO_A, UNTRANSLATED],
+            &[TO_B],
+        ),
+        (
+            "an endpoint was replaced",
+            port(IP, A),
+            port(IP, B),
+            &[TO_A],
+            &[TO_B],
+        ),
+        (
+            "its port changed",
+            port(IP, A),
+            port(IP, "10.244.0.1:5353"),
+            &[TO_A],
+            &["10.96.0.1:53 > 10.244.0.1:5353"],
+        ),
+        (
+            "it terminates but serves",
+            port(IP, both),
+            port(IP, &format!("{B}|{A}")),
+            &[],
+            &[TO_A, TO_B],
+        ),
+        (
+            "it no longer serves",
+            port(IP, &format!("{B}|{A}")),
+            port(IP, B),
+            &[TO_A],
+            &[TO_B],
+        ),
+        (
+            "an endpoint was added",
+            port(IP, A),
+            port(IP, both),
+            &[],
+            &[TO_A, TO_B, UNTRANSLATED],
+        ),
+        (
+            "the first endpoint appears",
+            port(IP, ""),
+            port(IP, B),
+            &[TO_A, UNTRANSLATED],
+            &[TO_B],
+        ),
+        (
+            "the Service appears",
+            None,
+            port(IP, B),
+            &[TO_A, UNTRANSLATED],
+            &[TO_B],
+        ),
+        (
+            "it appears without endpoints",
+            None,
+            port(IP, ""),
+            &[TO_A, UNTRANSLATED],
+            &[],
+        ),
+        (
+            "the Service was deleted",
+            port(IP, A),
+            None,
+            &[TO_A],
+            &[TO_B, UNTRANSLATED],
+        ),
+        (
+            "it was deleted after its last endpoint",
+            port(IP, ""),
+            None,
+            &[TO_A, TO_B],
+            &[UNTRANSLATED],
+        ),
+        (
+            "the last endpoint was removed: not now",
+            port(IP, A),
+            port(IP, ""),
+            &[],
+            &[TO_A],
+        ),
         (
             "an address was added",
             port(IP, A),
             port("10.96.0.1:53 203.0.113.1:53", A),
-            &["203.0.113.1:53 > 203.0.113.1:53", "203.0.113.1:53 > 10.244.0.2:53"],
+            &[
+                "203.0.113.1:53 > 203.0.113.1:53",
+                "203.0.113.1:53 > 10.244.0.2:53",
+            ],
             &["203.0.113.1:53 > 10.244.0.1:53", TO_A, TO_B, UNTRANSLATED],
         ),
         (
@@ -103,7 +228,10 @@ fn flows_end_whose_endpoint_is_gone() {
             "a node port is one on the node's addresses only",
             port(":30053", both),
             port(":30053", B),
-            &["192.0.2.1:30053 > 10.244.0.1:53", "192.0.2.1:30053 > 192.0.2.1:30053"],
+            &[
+                "192.0.2.1:30053 > 10.244.0.1:53",
+                "192.0.2.1:30053 > 192.0.2.1:30053",
+            ],
             &[
                 "192.0.2.1:30053 > 10.244.0.2:53",
                 "198.51.100.1:30053 > 198.51.100.1:30053",
@@ -118,18 +246,35 @@ fn flows_end_whose_endpoint_is_gone() {
             &["[fd00::1]:53 > [fd01::2]:53", TO_A],
         ),
     ];
-    let elsewhere = ["10.96.0.1:54 > 10.244.0.1:53", "10.96.0.2:53 > 10.244.0.1:53", "10.244.0.1:53 > 10.244.0.1:53"];
+    let elsewhere = [
+        "10.96.0.1:54 > 10.244.0.1:53",
+        "10.96.0.2:53 > 10.244.0.1:53",
+        "10.244.0.1:53 > 10.244.0.1:53",
+    ];
     for (name, before, after, ending, staying) in cases {
         let stale = plan(&[change("dns", before.clone(), after.clone())], &node());
-        let ended: Vec<_> = ending.iter().chain(*staying).copied().filter(|flow| ends(&stale, flow)).collect();
+        let ended: Vec<_> = ending
+            .iter()
+            .chain(*staying)
+            .copied()
+            .filter(|flow| ends(&stale, flow))
+            .collect();
         assert_eq!(ended, *ending, "{name}");
-        assert_eq!(elsewhere.into_iter().find(|flow| ends(&stale, flow)), None, "{name}");
+        assert_eq!(
+            elsewhere.into_iter().find(|flow| ends(&stale, flow)),
+            None,
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn families_are_apart() {
-    let mut change = change("dns", port("[fd00::1]:53", "[fd01::1]:53"), port("[fd00::1]:53", "[fd01::2]:53"));
+    let mut change = change(
+        "dns",
+        port("[fd00::1]:53", "[fd01::1]:53"),
+        port("[fd00::1]:53", "[fd01::2]:53"),
+    );
     change.key.family = Family::V6;
     let stale = plan(&[change], &node());
     assert!(ends(&stale, "[fd00::1]:53 > [fd01::1]:53"));
@@ -155,7 +300,12 @@ fn tcp_is_never_cut() {
 #[test]
 fn what_makes_nothing_stale_asks_the_kernel_nothing() {
     let affinity = |port: Option<Arc<ServicePort>>| {
-        port.map(|port| Arc::new(ServicePort { affinity: Some(10), ..(*port).clone() }))
+        port.map(|port| {
+            Arc::new(ServicePort {
+                affinity: Some(10),
+                ..(*port).clone()
+            })
+        })
     };
     let cases = [
         (port(IP, A), port(IP, "10.244.0.1:53 10.244.0.2:53")),
@@ -182,14 +332,23 @@ fn a_port_that_lost_its_last_endpoint_is_looked_at_later() {
     assert!(!ends(&check(&back, &stale.abandoned), TO_A));
     let deleted = ForwardingTable::new(node(), Ports::default());
     assert!(check(&deleted, &stale.abandoned).is_empty());
-    assert_eq!(plan(&[change("dns", port(IP, ""), port(IP, ""))], &node()).abandoned, []);
+    assert_eq!(
+        plan(&[change("dns", port(IP, ""), port(IP, ""))], &node()).abandoned,
+        []
+    );
 }
 
 #[test]
 fn a_frontend_may_move_to_another_service() {
     for changes in [
-        [change("a", port(IP, A), None), change("b", None, port(IP, B))],
-        [change("a", None, port(IP, B)), change("b", port(IP, A), None)],
+        [
+            change("a", port(IP, A), None),
+            change("b", None, port(IP, B)),
+        ],
+        [
+            change("a", None, port(IP, B)),
+            change("b", port(IP, A), None),
+        ],
     ] {
         let stale = plan(&changes, &node());
         assert!(ends(&stale, TO_A));
@@ -200,11 +359,18 @@ fn a_frontend_may_move_to_another_service() {
 
 #[test]
 fn node_ports_are_where_the_node_has_them() {
-    let udp = |addresses| plan(&[change("dns", port(":30053", A), port(":30053", B))], &rules(addresses));
+    let udp = |addresses| {
+        plan(
+            &[change("dns", port(":30053", A), port(":30053", B))],
+            &rules(addresses),
+        )
+    };
     let flow = |address: &str| format!("{address}:30053 > 10.244.0.1:53");
     let all = udp(NodePortAddresses::AllLocal { loopback: true });
     let no_loopback = udp(NodePortAddresses::AllLocal { loopback: false });
-    let listed = udp(NodePortAddresses::Listed(vec!["192.0.2.7".parse().unwrap()]));
+    let listed = udp(NodePortAddresses::Listed(vec![
+        "192.0.2.7".parse().unwrap(),
+    ]));
     // all, all but loopback, listed
     let cases = [
         ("192.0.2.1", true, true, false),
@@ -214,7 +380,11 @@ fn node_ports_are_where_the_node_has_them() {
     ];
     for (address, in_all, in_no_loopback, in_listed) in cases {
         assert_eq!(ends(&all, &flow(address)), in_all, "{address}");
-        assert_eq!(ends(&no_loopback, &flow(address)), in_no_loopback, "{address}");
+        assert_eq!(
+            ends(&no_loopback, &flow(address)),
+            in_no_loopback,
+            "{address}"
+        );
         assert_eq!(ends(&listed, &flow(address)), in_listed, "{address}");
     }
 }
@@ -223,7 +393,11 @@ fn node_ports_are_where_the_node_has_them() {
 fn an_address_with_a_frontend_of_its_own_is_no_node_port() {
     let changes = [
         change("dns", port(":30053", A), port(":30053", B)),
-        change("external", port("192.0.2.1:30053", B), port("192.0.2.1:30053", A)),
+        change(
+            "external",
+            port("192.0.2.1:30053", B),
+            port("192.0.2.1:30053", A),
+        ),
     ];
     let stale = plan(&changes, &node());
     assert!(ends(&stale, "192.0.2.1:30053 > 10.244.0.2:53"));
@@ -244,7 +418,12 @@ fn the_kernel_lists_as_little_as_it_can() {
     for (frontends, address, port) in cases {
         let stale = plan(&[change("dns", removed(frontends), None)], &node());
         let address = address.map(|text| text.parse().unwrap());
-        let scope = Scope { family: Family::V4, protocol: Protocol::Udp, address, port };
+        let scope = Scope {
+            family: Family::V4,
+            protocol: Protocol::Udp,
+            address,
+            port,
+        };
         assert_eq!(stale.scopes(), [scope], "{frontends}");
     }
 }

@@ -3,12 +3,24 @@ use portico_model::table::{Protocol, ServiceName};
 use std::sync::Arc;
 
 fn key(family: Family) -> PortKey {
-    let service = ServiceName { namespace: "ns1".into(), name: "svc1".into() };
-    PortKey { service, port: "p80".into(), protocol: Protocol::Tcp, family }
+    let service = ServiceName {
+        namespace: "ns1".into(),
+        name: "svc1".into(),
+    };
+    PortKey {
+        service,
+        port: "p80".into(),
+        protocol: Protocol::Tcp,
+        family,
+    }
 }
 
 fn endpoint(address: &str, local: bool) -> Endpoint {
-    Endpoint { address: address.parse().unwrap(), port: 80, local }
+    Endpoint {
+        address: address.parse().unwrap(),
+        port: 80,
+        local,
+    }
 }
 
 fn frontend(
@@ -18,16 +30,37 @@ fn frontend(
     outside: Outcome,
     masquerade: Masquerade,
 ) -> Frontend {
-    let port = if kind == FrontendKind::NodePort { 3001 } else { 80 };
-    Frontend { kind, address: address.map(|a| a.parse().unwrap()), port, inside, outside, masquerade, sources: None }
+    let port = if kind == FrontendKind::NodePort {
+        3001
+    } else {
+        80
+    };
+    Frontend {
+        kind,
+        address: address.map(|a| a.parse().unwrap()),
+        port,
+        inside,
+        outside,
+        masquerade,
+        sources: None,
+    }
 }
 
 fn cluster_ip(outcome: Outcome) -> Frontend {
-    frontend(FrontendKind::ClusterIp, Some("10.20.30.41"), outcome, outcome, Masquerade::UnlessPod)
+    frontend(
+        FrontendKind::ClusterIp,
+        Some("10.20.30.41"),
+        outcome,
+        outcome,
+        Masquerade::UnlessPod,
+    )
 }
 
 fn pods(networks: &[&str]) -> NodeRules {
-    let mut rules = NodeRules { masquerade_mark: 0x4000, ..NodeRules::default() };
+    let mut rules = NodeRules {
+        masquerade_mark: 0x4000,
+        ..NodeRules::default()
+    };
     rules.local_pods.v4 = LocalPods::Sources(networks.iter().map(|n| n.parse().unwrap()).collect());
     rules
 }
@@ -39,22 +72,39 @@ fn lines(port: &ServicePort, rules: &NodeRules, key: &PortKey) -> Vec<String> {
         None => line,
     };
     let wanted = port_rules(key, port, rules);
-    let chains =
-        wanted.chains.iter().flat_map(|c| c.rules.iter().map(|rule| format!("{} {} {rule}", c.table.name(), c.name)));
-    let shared =
-        wanted.shared.iter().map(|(shared, rule)| format!("{} {} {rule}", shared.table().name(), shared.name()));
+    let chains = wanted.chains.iter().flat_map(|c| {
+        c.rules
+            .iter()
+            .map(|rule| format!("{} {} {rule}", c.table.name(), c.name))
+    });
+    let shared = wanted
+        .shared
+        .iter()
+        .map(|(shared, rule)| format!("{} {} {rule}", shared.table().name(), shared.name()));
     shared.chain(chains).map(without_comment).collect()
 }
 
 fn assert_lines(port: &ServicePort, rules: &NodeRules, expected: &str) {
-    let expected: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    assert_eq!(lines(port, rules, &key(Family::V4)).join("\n"), expected.join("\n"));
+    let expected: Vec<&str> = expected
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    assert_eq!(
+        lines(port, rules, &key(Family::V4)).join("\n"),
+        expected.join("\n")
+    );
 }
 
 #[test]
 fn a_cluster_ip() {
-    let cluster: Arc<[Endpoint]> = [endpoint("10.180.0.1", false), endpoint("10.180.0.2", true)].into();
-    let port = ServicePort { frontends: vec![cluster_ip(Outcome::Cluster)], cluster, ..ServicePort::default() };
+    let cluster: Arc<[Endpoint]> =
+        [endpoint("10.180.0.1", false), endpoint("10.180.0.2", true)].into();
+    let port = ServicePort {
+        frontends: vec![cluster_ip(Outcome::Cluster)],
+        cluster,
+        ..ServicePort::default()
+    };
     assert_lines(
         &port,
         &pods(&["10.0.0.0/24"]),
@@ -73,8 +123,15 @@ fn a_cluster_ip() {
 #[test]
 fn who_is_masqueraded() {
     let of = |masquerade, rules: &NodeRules| {
-        let frontends = vec![Frontend { masquerade, ..cluster_ip(Outcome::Cluster) }];
-        let port = ServicePort { frontends, cluster: [endpoint("10.180.0.1", false)].into(), ..ServicePort::default() };
+        let frontends = vec![Frontend {
+            masquerade,
+            ..cluster_ip(Outcome::Cluster)
+        }];
+        let port = ServicePort {
+            frontends,
+            cluster: [endpoint("10.180.0.1", false)].into(),
+            ..ServicePort::default()
+        };
         let in_chain = |line: &String| line.starts_with("nat KUBE-SVC") && line.contains("MASQ");
         let lines = lines(&port, rules, &key(Family::V4));
         let found: Vec<String> = lines.into_iter().filter(in_chain).collect();
@@ -85,27 +142,62 @@ fn who_is_masqueraded() {
             .replace("-d 10.20.30.41/32 ", "")
     };
     let with = |local_pods| NodeRules {
-        local_pods: portico_model::table::PerFamily { v4: local_pods, v6: LocalPods::Unknown },
+        local_pods: portico_model::table::PerFamily {
+            v4: local_pods,
+            v6: LocalPods::Unknown,
+        },
         ..NodeRules::default()
     };
     let one = pods(&["10.0.0.7/24"]);
-    assert_eq!(of(Masquerade::UnlessPod, &one), "! -s 10.0.0.0/24 -j KUBE-MARK-MASQ");
-    assert_eq!(of(Masquerade::UnlessPod, &pods(&["10.0.0.0/24", "10.1.0.0/24"])), "-j PORTICO-MASQ-UNLESS-POD");
-    assert_eq!(of(Masquerade::UnlessPod, &pods(&["0.0.0.0/0"])), "");
-    assert_eq!(of(Masquerade::UnlessPod, &with(LocalPods::Interface("cni0".into()))), "! -i cni0 -j KUBE-MARK-MASQ");
     assert_eq!(
-        of(Masquerade::UnlessPod, &with(LocalPods::InterfacePrefix("veth".into()))),
+        of(Masquerade::UnlessPod, &one),
+        "! -s 10.0.0.0/24 -j KUBE-MARK-MASQ"
+    );
+    assert_eq!(
+        of(
+            Masquerade::UnlessPod,
+            &pods(&["10.0.0.0/24", "10.1.0.0/24"])
+        ),
+        "-j PORTICO-MASQ-UNLESS-POD"
+    );
+    assert_eq!(of(Masquerade::UnlessPod, &pods(&["0.0.0.0/0"])), "");
+    assert_eq!(
+        of(
+            Masquerade::UnlessPod,
+            &with(LocalPods::Interface("cni0".into()))
+        ),
+        "! -i cni0 -j KUBE-MARK-MASQ"
+    );
+    assert_eq!(
+        of(
+            Masquerade::UnlessPod,
+            &with(LocalPods::InterfacePrefix("veth".into()))
+        ),
         "! -i veth+ -j KUBE-MARK-MASQ"
     );
-    assert_eq!(of(Masquerade::UnlessPod, &with(LocalPods::Unknown)), "-j KUBE-MARK-MASQ");
+    assert_eq!(
+        of(Masquerade::UnlessPod, &with(LocalPods::Unknown)),
+        "-j KUBE-MARK-MASQ"
+    );
     assert_eq!(of(Masquerade::Always, &one), "-j KUBE-MARK-MASQ");
-    assert_eq!(of(Masquerade::OnlyNode, &one), "-m addrtype --src-type LOCAL -j KUBE-MARK-MASQ");
+    assert_eq!(
+        of(Masquerade::OnlyNode, &one),
+        "-m addrtype --src-type LOCAL -j KUBE-MARK-MASQ"
+    );
     assert_eq!(of(Masquerade::Never, &one), "");
 }
 
 #[test]
 fn a_local_external_policy() {
-    let external = |kind, address| frontend(kind, address, Outcome::Cluster, Outcome::Local, Masquerade::OnlyNode);
+    let external = |kind, address| {
+        frontend(
+            kind,
+            address,
+            Outcome::Cluster,
+            Outcome::Local,
+            Masquerade::OnlyNode,
+        )
+    };
     let mut balancer = external(FrontendKind::LoadBalancerIp, Some("1.2.3.4"));
     balancer.sources = Some(["203.0.113.0/25".parse().unwrap()].into());
     let port = ServicePort {
@@ -120,7 +212,10 @@ fn a_local_external_policy() {
         ..ServicePort::default()
     };
     let found = lines(&port, &pods(&["10.0.0.0/8"]), &key(Family::V4));
-    let interesting: Vec<String> = found.into_iter().filter(|line| !line.contains("SEP")).collect();
+    let interesting: Vec<String> = found
+        .into_iter()
+        .filter(|line| !line.contains("SEP"))
+        .collect();
     let expected = "filter KUBE-NODEPORTS -p tcp -m tcp --dport 32000 -j ACCEPT
 nat KUBE-SERVICES -d 192.168.99.11/32 -p tcp -m tcp --dport 80 -j KUBE-EXT-XPGD46QRK7WJZT7O
 nat KUBE-SERVICES -d 1.2.3.4/32 -p tcp -m tcp --dport 80 -j KUBE-FW-XPGD46QRK7WJZT7O
@@ -136,12 +231,25 @@ nat KUBE-FW-XPGD46QRK7WJZT7O -s 203.0.113.0/25 -j KUBE-EXT-XPGD46QRK7WJZT7O";
 
 #[test]
 fn nobody_serves() {
-    let mut balancer =
-        frontend(FrontendKind::LoadBalancerIp, Some("1.2.3.4"), Outcome::Reject, Outcome::Reject, Masquerade::Always);
+    let mut balancer = frontend(
+        FrontendKind::LoadBalancerIp,
+        Some("1.2.3.4"),
+        Outcome::Reject,
+        Outcome::Reject,
+        Masquerade::Always,
+    );
     balancer.sources = Some(["203.0.113.0/25".parse().unwrap()].into());
-    let node_port = frontend(FrontendKind::NodePort, None, Outcome::Reject, Outcome::Reject, Masquerade::Always);
-    let port =
-        ServicePort { frontends: vec![cluster_ip(Outcome::Reject), balancer, node_port], ..ServicePort::default() };
+    let node_port = frontend(
+        FrontendKind::NodePort,
+        None,
+        Outcome::Reject,
+        Outcome::Reject,
+        Masquerade::Always,
+    );
+    let port = ServicePort {
+        frontends: vec![cluster_ip(Outcome::Reject), balancer, node_port],
+        ..ServicePort::default()
+    };
     assert_lines(
         &port,
         &pods(&["10.0.0.0/8"]),
@@ -171,11 +279,16 @@ fn nobody_on_this_node_serves() {
     };
     let found = lines(&port, &pods(&["10.0.0.0/8"]), &key(Family::V4));
     assert!(
-        found
-            .contains(&"filter KUBE-EXTERNAL-SERVICES -d 192.168.99.11/32 -p tcp -m tcp --dport 80 -j DROP".to_owned()),
+        found.contains(
+            &"filter KUBE-EXTERNAL-SERVICES -d 192.168.99.11/32 -p tcp -m tcp --dport 80 -j DROP"
+                .to_owned()
+        ),
         "{found:#?}"
     );
-    assert!(!found.iter().any(|line| line.contains("KUBE-SVL")), "{found:#?}");
+    assert!(
+        !found.iter().any(|line| line.contains("KUBE-SVL")),
+        "{found:#?}"
+    );
     assert!(found.contains(
         &"nat KUBE-EXT-XPGD46QRK7WJZT7O -m addrtype --src-type LOCAL -j KUBE-SVC-XPGD46QRK7WJZT7O".to_owned()
     ));
@@ -196,8 +309,14 @@ fn affinity_in_ipv6() {
         ..ServicePort::default()
     };
     let found = lines(&port, &NodeRules::default(), &key(Family::V6));
-    let chain =
-        found.iter().find_map(|line| line.strip_prefix("nat KUBE-SEP-")).unwrap().split(' ').next().unwrap().to_owned();
+    let chain = found
+        .iter()
+        .find_map(|line| line.strip_prefix("nat KUBE-SEP-"))
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
     let mask = "--mask ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff --rsource";
     assert_eq!(
         found[2..].join("\n"),
@@ -209,7 +328,11 @@ nat KUBE-SEP-{chain} -p tcp -m recent --set --name KUBE-SEP-{chain} {mask} -m tc
         )
     );
     port.affinity = None;
-    assert!(lines(&port, &NodeRules::default(), &key(Family::V6)).iter().all(|line| !line.contains("recent")));
+    assert!(
+        lines(&port, &NodeRules::default(), &key(Family::V6))
+            .iter()
+            .all(|line| !line.contains("recent"))
+    );
 }
 
 #[test]

@@ -31,12 +31,23 @@ fn what_nobody_touched_agrees() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let at = At { address: WEB, port: 80, protocol: Protocol::Tcp };
+    let at = At {
+        address: WEB,
+        port: 80,
+        protocol: Protocol::Tcp,
+    };
     let endpoint: SocketAddr = "10.244.0.2:8080".parse().unwrap();
     let told = after(&[Operation::DeleteDestination(at, endpoint)]);
-    assert_eq!(told.of_frontend, ["virtual server 10.96.0.1:80/tcp lacks endpoint 10.244.0.2:8080"]);
+    assert_eq!(
+        told.of_frontend,
+        ["virtual server 10.96.0.1:80/tcp lacks endpoint 10.244.0.2:8080"]
+    );
     let told = after(&[Operation::Unbind(WEB)]);
     assert_eq!(told.of_frontend, ["kube-ipvs0 lacks the address 10.96.0.1"]);
     let told = after(&[Operation::DeleteServer(at)]);
-    assert!(told.of_frontend.contains(&"virtual server 10.96.0.1:80/tcp is missing".to_owned()), "{told:?}");
+    assert!(
+        told.of_frontend
+            .contains(&"virtual server 10.96.0.1:80/tcp is missing".to_owned()),
+        "{told:?}"
+    );
 }

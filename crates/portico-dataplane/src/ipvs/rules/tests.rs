@@ -4,17 +4,34 @@ use portico_model::table::{LocalPods, PerFamily};
 fn rules(pods: &[&str]) -> NodeRules {
     let pods = LocalPods::Sources(pods.iter().map(|text| text.parse().unwrap()).collect());
     NodeRules {
-        local_pods: PerFamily { v4: pods, v6: LocalPods::InterfacePrefix("cali".into()) },
-        service_cidrs: vec!["10.96.0.0/16".parse().unwrap(), "fd00:10:96::/112".parse().unwrap()],
+        local_pods: PerFamily {
+            v4: pods,
+            v6: LocalPods::InterfacePrefix("cali".into()),
+        },
+        service_cidrs: vec![
+            "10.96.0.0/16".parse().unwrap(),
+            "fd00:10:96::/112".parse().unwrap(),
+        ],
         masquerade_mark: 0x4000,
         ..NodeRules::default()
     }
 }
 
 fn written(rules: &NodeRules, family: Family) -> String {
-    let chains = chains(rules, family, Features { random_fully: true, drop_invalid: true });
+    let chains = chains(
+        rules,
+        family,
+        Features {
+            random_fully: true,
+            drop_invalid: true,
+        },
+    );
     let lines = |chain: &Chain| -> Vec<String> {
-        chain.rules.iter().map(|rule| format!("{} {} {rule}\n", chain.table.name(), chain.name)).collect()
+        chain
+            .rules
+            .iter()
+            .map(|rule| format!("{} {} {rule}\n", chain.table.name(), chain.name))
+            .collect()
     };
     chains.iter().flat_map(lines).collect()
 }
@@ -88,7 +105,8 @@ fn pods_in_several_networks() {
 fn the_other_family_has_its_own_sets_and_networks() {
     let found = written(&rules(&[]), Family::V6);
     for line in [
-        "nat KUBE-SERVICES ! -i cali+ -m set --match-set KUBE-6-CLUSTER-IP dst,dst -j KUBE-MARK-MASQ",
+        "nat KUBE-SERVICES ! -i cali+ -m set --match-set KUBE-6-CLUSTER-IP dst,dst -j \
+         KUBE-MARK-MASQ",
         "nat PORTICO-INSIDE -i cali+ -j NETMAP --to fc00::/8",
         "filter KUBE-IPVS-FILTER -j REJECT --reject-with icmp6-port-unreachable",
         "filter PORTICO-CLUSTER-IPS -d fd00:10:96::/112 -j DROP",
@@ -100,14 +118,30 @@ fn the_other_family_has_its_own_sets_and_networks() {
 
 #[test]
 fn every_chain_is_known_to_be_ours_and_every_hook_leads_to_one() {
-    let chains = chains(&rules(&[]), Family::V4, Features { random_fully: true, drop_invalid: true });
+    let chains = chains(
+        &rules(&[]),
+        Family::V4,
+        Features {
+            random_fully: true,
+            drop_invalid: true,
+        },
+    );
     for chain in &chains {
-        assert!(crate::iptables::names::is_ours(&chain.name), "{}", chain.name);
+        assert!(
+            crate::iptables::names::is_ours(&chain.name),
+            "{}",
+            chain.name
+        );
     }
     for hook in hooks() {
         for rule in &hook.rules {
             let target = crate::iptables::read::target(rule).unwrap();
-            assert!(chains.iter().any(|chain| (chain.table, chain.name.as_str()) == (hook.table, target)), "{rule}");
+            assert!(
+                chains
+                    .iter()
+                    .any(|chain| (chain.table, chain.name.as_str()) == (hook.table, target)),
+                "{rule}"
+            );
         }
     }
 }

@@ -2,12 +2,23 @@ use super::*;
 use portico_model::table::{FrontendKind, LocalPods, Masquerade, PerFamily, ServiceName};
 
 fn here() -> Surroundings {
-    let node_ports = PerFamily { v4: NodePortAddresses::AllLocal { loopback: true }, ..PerFamily::default() };
-    let local_pods =
-        PerFamily { v4: LocalPods::Sources(vec!["10.244.0.0/16".parse().unwrap()]), v6: LocalPods::Unknown };
+    let node_ports = PerFamily {
+        v4: NodePortAddresses::AllLocal { loopback: true },
+        ..PerFamily::default()
+    };
+    let local_pods = PerFamily {
+        v4: LocalPods::Sources(vec!["10.244.0.0/16".parse().unwrap()]),
+        v6: LocalPods::Unknown,
+    };
     Surroundings {
-        rules: NodeRules { node_ports, local_pods, ..NodeRules::default() },
-        own: ["10.1.0.5", "127.0.0.1", "172.30.0.11", "fe80::1"].map(|text| text.parse().unwrap()).into(),
+        rules: NodeRules {
+            node_ports,
+            local_pods,
+            ..NodeRules::default()
+        },
+        own: ["10.1.0.5", "127.0.0.1", "172.30.0.11", "fe80::1"]
+            .map(|text| text.parse().unwrap())
+            .into(),
         claimed: BTreeSet::new(),
         shadows: BTreeMap::new(),
         scheduler: "wlc".into(),
@@ -15,7 +26,11 @@ fn here() -> Surroundings {
 }
 
 fn endpoint(last: u8, local: bool) -> Endpoint {
-    Endpoint { address: IpAddr::from([10, 244, 0, last]), port: 8080, local }
+    Endpoint {
+        address: IpAddr::from([10, 244, 0, last]),
+        port: 8080,
+        local,
+    }
 }
 
 /// A port of one frontend, with two endpoints, one of them here.
@@ -32,7 +47,8 @@ fn port(
         inside,
         outside,
         masquerade: Masquerade::OnlyNode,
-        sources: (!ranges.is_empty()).then(|| ranges.iter().map(|text| text.parse().unwrap()).collect()),
+        sources: (!ranges.is_empty())
+            .then(|| ranges.iter().map(|text| text.parse().unwrap()).collect()),
     };
     let (here, there) = (endpoint(1, true), endpoint(2, false));
     ServicePort {
@@ -46,16 +62,34 @@ fn port(
 
 /// What a port needs, in words.
 fn needs(port: &ServicePort) -> Vec<String> {
-    let service = ServiceName { namespace: "default".into(), name: "web".into() };
-    let key = PortKey { service, port: "".into(), protocol: Protocol::Tcp, family: Family::V4 };
+    let service = ServiceName {
+        namespace: "default".into(),
+        name: "web".into(),
+    };
+    let key = PortKey {
+        service,
+        port: "".into(),
+        protocol: Protocol::Tcp,
+        family: Family::V4,
+    };
     let mut wanted = Wanted::default();
     wanted.add(&key, port, &here());
     let servers = wanted.servers.iter().map(|(at, server)| {
-        let pool: Vec<_> = server.pool.iter().map(|endpoint| endpoint.address.to_string()).collect();
+        let pool: Vec<_> = server
+            .pool
+            .iter()
+            .map(|endpoint| endpoint.address.to_string())
+            .collect();
         format!("{at} {} -> {}", server.settings, pool.join(" "))
     });
-    let entries = wanted.entries.iter().map(|(set, entry)| format!("{}: {entry}", set.name(Family::V4)));
-    let addresses = wanted.addresses.keys().map(|address| format!("on the link: {address}"));
+    let entries = wanted
+        .entries
+        .iter()
+        .map(|(set, entry)| format!("{}: {entry}", set.name(Family::V4)));
+    let addresses = wanted
+        .addresses
+        .keys()
+        .map(|address| format!("on the link: {address}"));
     servers.chain(entries).chain(addresses).collect()
 }
 
@@ -69,7 +103,10 @@ fn one_pool_for_everybody() {
         "KUBE-LOAD-BALANCER-LOCAL: 203.0.113.4:80/tcp",
         "on the link: 203.0.113.4",
     ];
-    assert_eq!(needs(&port(LB, Some("203.0.113.4"), (Cluster, Cluster), &[])), expected);
+    assert_eq!(
+        needs(&port(LB, Some("203.0.113.4"), (Cluster, Cluster), &[])),
+        expected
+    );
 }
 
 #[test]
@@ -82,7 +119,10 @@ fn one_pool_inside_and_one_outside_need_two_servers() {
         "on the link: 203.0.113.4",
         "on the link: 251.0.113.4",
     ];
-    assert_eq!(needs(&port(LB, Some("203.0.113.4"), (Cluster, Local), &[])), expected);
+    assert_eq!(
+        needs(&port(LB, Some("203.0.113.4"), (Cluster, Local), &[])),
+        expected
+    );
 }
 
 #[test]
@@ -93,7 +133,10 @@ fn who_is_dropped_outside_needs_no_second_server() {
         "PORTICO-DROPPED-OUTSIDE: 203.0.113.4:80/tcp",
         "on the link: 203.0.113.4",
     ];
-    assert_eq!(needs(&port(LB, Some("203.0.113.4"), (Cluster, Drop), &[])), expected);
+    assert_eq!(
+        needs(&port(LB, Some("203.0.113.4"), (Cluster, Drop), &[])),
+        expected
+    );
 }
 
 #[test]
@@ -104,8 +147,20 @@ fn where_nobody_may_come_from_nobody_is_let_in() {
         "KUBE-LOAD-BALANCER-FW: 203.0.113.4:80/tcp",
         "on the link: 203.0.113.4",
     ];
-    assert_eq!(needs(&port(LB, Some("203.0.113.4"), (Drop, Drop), &[])), expected);
-    assert_eq!(needs(&port(LB, Some("203.0.113.4"), (Drop, Drop), &["10.0.0.0/8"])), expected, "ranges open nothing");
+    assert_eq!(
+        needs(&port(LB, Some("203.0.113.4"), (Drop, Drop), &[])),
+        expected
+    );
+    assert_eq!(
+        needs(&port(
+            LB,
+            Some("203.0.113.4"),
+            (Drop, Drop),
+            &["10.0.0.0/8"]
+        )),
+        expected,
+        "ranges open nothing"
+    );
 }
 
 #[test]
@@ -115,16 +170,35 @@ fn a_server_without_endpoints_rejects() {
         "KUBE-LOAD-BALANCER-LOCAL: 203.0.113.4:80/tcp",
         "on the link: 203.0.113.4",
     ];
-    assert_eq!(needs(&port(LB, Some("203.0.113.4"), (Reject, Reject), &[])), expected);
+    assert_eq!(
+        needs(&port(LB, Some("203.0.113.4"), (Reject, Reject), &[])),
+        expected
+    );
 }
 
 #[test]
 fn source_ranges() {
-    let guarded = needs(&port(LB, Some("203.0.113.4"), (Cluster, Cluster), &["10.0.0.0/8", "2001:db8::/32"]));
+    let guarded = needs(&port(
+        LB,
+        Some("203.0.113.4"),
+        (Cluster, Cluster),
+        &["10.0.0.0/8", "2001:db8::/32"],
+    ));
     assert!(guarded.contains(&"KUBE-LOAD-BALANCER-FW: 203.0.113.4:80/tcp".to_owned()));
-    let sources: Vec<_> = guarded.iter().filter(|line| line.contains("SOURCE-CIDR")).collect();
-    assert_eq!(sources, ["KUBE-LOAD-BALANCER-SOURCE-CIDR: 203.0.113.4:80/tcp from 10.0.0.0/8"]);
-    let open = needs(&port(LB, Some("203.0.113.4"), (Cluster, Cluster), &["0.0.0.0/0"]));
+    let sources: Vec<_> = guarded
+        .iter()
+        .filter(|line| line.contains("SOURCE-CIDR"))
+        .collect();
+    assert_eq!(
+        sources,
+        ["KUBE-LOAD-BALANCER-SOURCE-CIDR: 203.0.113.4:80/tcp from 10.0.0.0/8"]
+    );
+    let open = needs(&port(
+        LB,
+        Some("203.0.113.4"),
+        (Cluster, Cluster),
+        &["0.0.0.0/0"],
+    ));
     assert!(!open.iter().any(|line| line.contains("-FW")), "{open:?}");
 }
 
@@ -136,12 +210,25 @@ fn a_node_port_is_on_the_addresses_of_the_node_but_not_on_loopback_or_the_link()
         "KUBE-NODE-PORT-LOCAL: 10.1.0.5:80/tcp",
         "KUBE-NODE-PORT-LOCAL: 172.30.0.11:80/tcp",
     ];
-    assert_eq!(needs(&port(FrontendKind::NodePort, None, (Cluster, Cluster), &[])), expected);
+    assert_eq!(
+        needs(&port(FrontendKind::NodePort, None, (Cluster, Cluster), &[])),
+        expected
+    );
 }
 
 #[test]
 fn an_address_that_the_node_has_stays_where_it_is() {
-    let expected =
-        ["172.30.0.11:80/tcp wlc persistent 60 -> 10.244.0.1 10.244.0.2", "KUBE-EXTERNAL-IP-LOCAL: 172.30.0.11:80/tcp"];
-    assert_eq!(needs(&port(FrontendKind::ExternalIp, Some("172.30.0.11"), (Cluster, Cluster), &[])), expected);
+    let expected = [
+        "172.30.0.11:80/tcp wlc persistent 60 -> 10.244.0.1 10.244.0.2",
+        "KUBE-EXTERNAL-IP-LOCAL: 172.30.0.11:80/tcp",
+    ];
+    assert_eq!(
+        needs(&port(
+            FrontendKind::ExternalIp,
+            Some("172.30.0.11"),
+            (Cluster, Cluster),
+            &[]
+        )),
+        expected
+    );
 }

@@ -28,11 +28,15 @@ const LOCAL: u16 = 2;
 
 pub fn create() -> Messages {
     let mut m = Messages::new();
-    m.message(NEW_LINK, flags::CREATE | flags::EXCLUSIVE | flags::ACK, |m| {
-        m.raw(&[0; LINK_HEADER]);
-        m.put_str(NAME, LINK);
-        m.nested(INFO, |m| m.put_str(INFO_KIND, KIND));
-    });
+    m.message(
+        NEW_LINK,
+        flags::CREATE | flags::EXCLUSIVE | flags::ACK,
+        |m| {
+            m.raw(&[0; LINK_HEADER]);
+            m.put_str(NAME, LINK);
+            m.nested(INFO, |m| m.put_str(INFO_KIND, KIND));
+        },
+    );
     m
 }
 
@@ -57,10 +61,19 @@ pub fn remove(index: u32) -> Messages {
 
 /// The number of our link; `None` if it is another's, of another kind.
 pub fn parse_link(message: &Message) -> Option<u32> {
-    let index = message.payload.get(4..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))?;
+    let index = message
+        .payload
+        .get(4..)?
+        .first_chunk()
+        .map(|bytes| u32::from_ne_bytes(*bytes))?;
     let attributes = message.attributes(LINK_HEADER);
-    let kind = attributes.clone().find_kind(INFO)?.nested().find_kind(INFO_KIND)?;
-    let ours = attributes.clone().find_kind(NAME)?.text() == Some(LINK) && kind.text() == Some(KIND);
+    let kind = attributes
+        .clone()
+        .find_kind(INFO)?
+        .nested()
+        .find_kind(INFO_KIND)?;
+    let ours =
+        attributes.clone().find_kind(NAME)?.text() == Some(LINK) && kind.text() == Some(KIND);
     ours.then_some(index)
 }
 
@@ -75,7 +88,12 @@ pub fn unbind(m: &mut Messages, index: u32, address: IpAddr) {
 fn change(m: &mut Messages, kind: u16, flags: u16, index: u32, address: IpAddr) {
     let bytes = octets(address);
     m.message(kind, flags, |m| {
-        m.raw(&[family_number(Family::of(address)), bytes.len() as u8 * 8, 0, 0]);
+        m.raw(&[
+            family_number(Family::of(address)),
+            bytes.len() as u8 * 8,
+            0,
+            0,
+        ]);
         m.raw(&index.to_ne_bytes());
         m.put(LOCAL, &bytes);
         m.put(ADDRESS, &bytes);
@@ -90,9 +108,16 @@ pub fn list_addresses() -> Messages {
 
 /// Of which link, and which.
 pub fn parse_address(message: &Message) -> Option<(u32, IpAddr)> {
-    let index = message.payload.get(4..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))?;
+    let index = message
+        .payload
+        .get(4..)?
+        .first_chunk()
+        .map(|bytes| u32::from_ne_bytes(*bytes))?;
     let attributes = message.attributes(ADDRESS_HEADER);
     // At the end of a tunnel ADDRESS is the other side's.
-    let found = attributes.clone().find_kind(LOCAL).or_else(|| attributes.clone().find_kind(ADDRESS))?;
+    let found = attributes
+        .clone()
+        .find_kind(LOCAL)
+        .or_else(|| attributes.clone().find_kind(ADDRESS))?;
     Some((index, address(message.family()?, found.data)?))
 }

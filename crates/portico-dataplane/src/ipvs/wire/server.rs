@@ -109,14 +109,20 @@ impl Requests {
 
     pub fn list_destinations(self, at: At) -> Messages {
         let mut m = Messages::new();
-        self.request(&mut m, GET_DESTINATION, flags::DUMP, |m| server(m, at, None));
+        self.request(&mut m, GET_DESTINATION, flags::DUMP, |m| {
+            server(m, at, None)
+        });
         m
     }
 
     /// Zero leaves a timeout as it is.
     pub fn timeouts(self, m: &mut Messages, tcp: Duration, tcp_fin: Duration, udp: Duration) {
         self.request(m, SET_CONFIG, 0, |m| {
-            for (kind, timeout) in [(TIMEOUT_TCP, tcp), (TIMEOUT_TCP_FIN, tcp_fin), (TIMEOUT_UDP, udp)] {
+            for (kind, timeout) in [
+                (TIMEOUT_TCP, tcp),
+                (TIMEOUT_TCP_FIN, tcp_fin),
+                (TIMEOUT_UDP, udp),
+            ] {
                 m.put_u32(kind, u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX));
             }
         });
@@ -139,7 +145,13 @@ fn server(m: &mut Messages, at: At, settings: Option<&Settings>) {
         m.put(ADDRESS, &sixteen(at.address));
         m.put_u16_be(PORT, at.port);
         if let Some(settings) = settings {
-            put_settings(m, at.family(), &settings.scheduler, settings.flags, settings.timeout);
+            put_settings(
+                m,
+                at.family(),
+                &settings.scheduler,
+                settings.flags,
+                settings.timeout,
+            );
         }
     });
 }
@@ -158,7 +170,10 @@ fn probe(m: &mut Messages, scheduler: Option<&str>) {
 fn put_settings(m: &mut Messages, family: Family, scheduler: &str, flags: u32, timeout: u32) {
     m.put_str(SCHEDULER, scheduler);
     // What they are, and which of them are meant.
-    m.put(FLAGS, &[flags.to_ne_bytes(), u32::MAX.to_ne_bytes()].concat());
+    m.put(
+        FLAGS,
+        &[flags.to_ne_bytes(), u32::MAX.to_ne_bytes()].concat(),
+    );
     m.put_u32(TIMEOUT, timeout);
     // Each address is a client of its own: a mask for IPv4, a length for IPv6.
     m.put_u32(NETMASK, if family == Family::V4 { u32::MAX } else { 128 });
@@ -168,7 +183,10 @@ fn destination(m: &mut Messages, endpoint: SocketAddr, weight: Option<u32>) {
     m.nested(DESTINATION, |m| {
         m.put(DESTINATION_ADDRESS, &sixteen(endpoint.ip()));
         m.put_u16_be(DESTINATION_PORT, endpoint.port());
-        m.put_u16(DESTINATION_FAMILY, family_number(Family::of(endpoint.ip())).into());
+        m.put_u16(
+            DESTINATION_FAMILY,
+            family_number(Family::of(endpoint.ip())).into(),
+        );
         if let Some(weight) = weight {
             m.put_u32(METHOD, TRANSLATE);
             m.put_u32(WEIGHT, weight);
@@ -197,8 +215,18 @@ pub fn parse_server(message: &Message) -> Option<(At, Settings)> {
     };
     let flags = find(FLAGS)?.u32()? & DECIDED;
     let persistent = flags & 1 != 0;
-    let timeout = find(TIMEOUT)?.u32().filter(|_| persistent).unwrap_or_default();
-    Some((at, Settings { scheduler: find(SCHEDULER)?.text()?.into(), flags, timeout }))
+    let timeout = find(TIMEOUT)?
+        .u32()
+        .filter(|_| persistent)
+        .unwrap_or_default();
+    Some((
+        at,
+        Settings {
+            scheduler: find(SCHEDULER)?.text()?.into(),
+            flags,
+            timeout,
+        },
+    ))
 }
 
 /// Kernels before 3.18 do not say of which family an endpoint is: of the server's.
@@ -207,7 +235,9 @@ pub fn parse_destination(message: &Message, family: Family) -> Option<Destinatio
     let find = |kind| destination.nested().find_kind(kind);
     let number = |attribute: Option<Attribute>| attribute.and_then(|attribute| attribute.u32());
     let told = find(DESTINATION_FAMILY).and_then(|family| family.u16());
-    let family = told.and_then(|family| u8::try_from(family).ok()).unwrap_or(family_number(family));
+    let family = told
+        .and_then(|family| u8::try_from(family).ok())
+        .unwrap_or(family_number(family));
     let ip = address(family, find(DESTINATION_ADDRESS)?.data)?;
     Some(Destination {
         at: SocketAddr::new(ip, find(DESTINATION_PORT)?.u16_be()?),

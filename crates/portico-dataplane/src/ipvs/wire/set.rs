@@ -53,7 +53,13 @@ const CAPACITY: u32 = 1 << 20;
 /// Entries in one message; it has to be shorter than 64 KiB.
 const TOGETHER: usize = 400;
 
-fn command(m: &mut Messages, command: u8, flags: u16, name: &str, body: impl FnOnce(&mut Messages)) {
+fn command(
+    m: &mut Messages,
+    command: u8,
+    flags: u16,
+    name: &str,
+    body: impl FnOnce(&mut Messages),
+) {
     m.netfilter(SUBSYSTEM, command, flags, 0, |m| {
         m.put_u8(VERSION, PROTOCOL_VERSION);
         if !name.is_empty() {
@@ -81,11 +87,15 @@ pub fn create(m: &mut Messages, name: &str, set: Set, family: Family) {
 
 /// A set of ports is of no family.
 fn family_of(set: Set, family: Family) -> u8 {
-    if set == Set::HealthCheck { 0 } else { family_number(family) }
+    if set == Set::HealthCheck {
+        0
+    } else {
+        family_number(family)
+    }
 }
 
-/// Which version of a type: one that kernels since 3.18 have, and that the program `ipset` has known for as long. The first
-/// ones it does not know.
+/// Which version of a type: one that kernels since 3.18 have, and that the program `ipset` has
+/// known for as long. The first ones it does not know.
 fn revision(set: Set) -> u8 {
     match set.kind() {
         "bitmap:port" => 3,
@@ -196,10 +206,18 @@ pub fn parse_part(message: &Message, set: Set, family: Family) -> Option<Part> {
     let entries = find(ENTRIES).into_iter().flat_map(|all| all.nested());
     let entries = entries.filter_map(|one| parse_entry(&one, set, family));
     let has_room = |data: Attribute| {
-        let number = |kind| data.nested().find_kind(kind).and_then(|number| number.u16_be());
+        let number = |kind| {
+            data.nested()
+                .find_kind(kind)
+                .and_then(|number| number.u16_be())
+        };
         match set {
             Set::HealthCheck => (number(PORT), number(PORT_TO)) == (Some(0), Some(u16::MAX)),
-            _ => data.nested().find_kind(MOST).and_then(|most| most.u32_be()).is_some_and(|most| most >= CAPACITY),
+            _ => data
+                .nested()
+                .find_kind(MOST)
+                .and_then(|most| most.u32_be())
+                .is_some_and(|most| most >= CAPACITY),
         }
     };
     let as_made = find(TYPE).map(|kind| {
@@ -207,7 +225,10 @@ pub fn parse_part(message: &Message, set: Set, family: Family) -> Option<Part> {
             && find(FAMILY).and_then(|number| number.u8()) == Some(family_of(set, family))
             && find(DATA).is_some_and(has_room)
     });
-    Some(Part { as_made, entries: entries.collect() })
+    Some(Part {
+        as_made,
+        entries: entries.collect(),
+    })
 }
 
 fn parse_entry(data: &Attribute, set: Set, family: Family) -> Option<Entry> {
@@ -219,13 +240,22 @@ fn parse_entry(data: &Attribute, set: Set, family: Family) -> Option<Entry> {
     if set == Set::HealthCheck {
         return Some(Entry::Port(family, find(PORT)?.u16_be()?));
     }
-    let at = At { address: ip(IP)?, port: find(PORT)?.u16_be()?, protocol: protocol(find(PROTOCOL)?.u8()?)? };
+    let at = At {
+        address: ip(IP)?,
+        port: find(PORT)?.u16_be()?,
+        protocol: protocol(find(PROTOCOL)?.u8()?)?,
+    };
     match set {
         Set::Sources => {
             let address = ip(IP2)?;
             let whole = if address.is_ipv4() { 32 } else { 128 };
-            let length = find(CIDR2).or_else(|| find(CIDR)).and_then(|length| length.u8()).unwrap_or(whole);
-            IpNet::new(address, length).ok().map(|network| Entry::Source(at, network))
+            let length = find(CIDR2)
+                .or_else(|| find(CIDR))
+                .and_then(|length| length.u8())
+                .unwrap_or(whole);
+            IpNet::new(address, length)
+                .ok()
+                .map(|network| Entry::Source(at, network))
         }
         // Somebody else's way of using it is not understood, and so repaired.
         Set::LoopBack if ip(IP2)? != at.address => None,
@@ -236,7 +266,11 @@ fn parse_entry(data: &Attribute, set: Set, family: Family) -> Option<Entry> {
 
 fn parse_address(nested: &Attribute) -> Option<IpAddr> {
     let inner = nested.nested().next()?;
-    let family = if inner.kind == 1 { Family::V4 } else { Family::V6 };
+    let family = if inner.kind == 1 {
+        Family::V4
+    } else {
+        Family::V6
+    };
     address(family_number(family), inner.data)
 }
 
@@ -244,7 +278,9 @@ fn parse_address(nested: &Attribute) -> Option<IpAddr> {
 pub fn explain(error: io::Error) -> io::Error {
     let words = match error.raw_os_error() {
         Some(4097) => "the kernel speaks another version of the protocol of sets",
-        Some(4098) => "the kernel does not have this type of set (module ip_set_hash_… or ip_set_bitmap_port)",
+        Some(4098) => {
+            "the kernel does not have this type of set (module ip_set_hash_… or ip_set_bitmap_port)"
+        }
         Some(4099) => "there are as many sets as the kernel allows",
         Some(4100) => "the set is in use",
         Some(4101) => "there is a set with that name",

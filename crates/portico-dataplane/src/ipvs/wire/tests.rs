@@ -15,14 +15,25 @@ fn only(m: &Messages) -> Message<'_> {
 
 fn at(text: &str, protocol: Protocol) -> At {
     let socket: std::net::SocketAddr = text.parse().unwrap();
-    At { address: socket.ip(), port: socket.port(), protocol }
+    At {
+        address: socket.ip(),
+        port: socket.port(),
+        protocol,
+    }
 }
 
 #[test]
 fn a_virtual_server_and_its_endpoints() {
     let requests = server::Requests { subsystem: 33 };
-    for (text, endpoint) in [("10.96.0.1:80", "10.244.0.1:8080"), ("[fd00:10:96::1]:80", "[fd00:10:244::1]:8080")] {
-        for (protocol, affinity) in [(Protocol::Tcp, None), (Protocol::Udp, Some(60)), (Protocol::Sctp, None)] {
+    for (text, endpoint) in [
+        ("10.96.0.1:80", "10.244.0.1:8080"),
+        ("[fd00:10:96::1]:80", "[fd00:10:244::1]:8080"),
+    ] {
+        for (protocol, affinity) in [
+            (Protocol::Tcp, None),
+            (Protocol::Udp, Some(60)),
+            (Protocol::Sctp, None),
+        ] {
             let (at, settings) = (at(text, protocol), Settings::new(&"mh".into(), affinity));
             let mut m = Messages::new();
             requests.add_server(&mut m, at, &settings);
@@ -45,12 +56,21 @@ fn a_server_that_is_found_by_a_mark_is_not_ours() {
 
 #[test]
 fn entries_of_sets() {
-    let (v4, v6) = (at("10.96.0.1:80", Protocol::Sctp), at("[fd00:10:96::1]:53", Protocol::Udp));
+    let (v4, v6) = (
+        at("10.96.0.1:80", Protocol::Sctp),
+        at("[fd00:10:96::1]:53", Protocol::Udp),
+    );
     let table = [
         (Set::ClusterIp, Entry::At(v4)),
         (Set::ClusterIp, Entry::At(v6)),
-        (Set::Sources, Entry::Source(v4, "10.0.0.0/8".parse().unwrap())),
-        (Set::Sources, Entry::Source(v6, "2001:db8::/32".parse().unwrap())),
+        (
+            Set::Sources,
+            Entry::Source(v4, "10.0.0.0/8".parse().unwrap()),
+        ),
+        (
+            Set::Sources,
+            Entry::Source(v6, "2001:db8::/32".parse().unwrap()),
+        ),
         (Set::LoopBack, Entry::Loop(v4)),
         (Set::LoopBack, Entry::Loop(v6)),
         (Set::HealthCheck, Entry::Port(Family::V4, 30000)),
@@ -61,21 +81,40 @@ fn entries_of_sets() {
     for (set, entry) in table {
         let mut m = Messages::new();
         set::add(&mut m, set.name(entry.family()), &[entry, entry]);
-        assert_eq!(set::parse_name(&only(&m)).as_deref(), Some(set.name(entry.family())));
+        assert_eq!(
+            set::parse_name(&only(&m)).as_deref(),
+            Some(set.name(entry.family()))
+        );
         let part = set::parse_part(&only(&m), set, entry.family()).unwrap();
-        assert_eq!(part, set::Part { as_made: None, entries: vec![entry, entry] });
+        assert_eq!(
+            part,
+            set::Part {
+                as_made: None,
+                entries: vec![entry, entry]
+            }
+        );
     }
 }
 
 #[test]
 fn many_entries_are_several_messages() {
-    let entries: Vec<Entry> =
-        (0..=u16::MAX).map(|port| Entry::At(At { port, ..at("[fd00::1]:1", Protocol::Tcp) })).collect();
+    let entries: Vec<Entry> = (0..=u16::MAX)
+        .map(|port| {
+            Entry::At(At {
+                port,
+                ..at("[fd00::1]:1", Protocol::Tcp)
+            })
+        })
+        .collect();
     let mut m = Messages::new();
     set::add(&mut m, "KUBE-6-CLUSTER-IP", &entries);
     assert!(!m.oversized());
-    let parts = messages(m.bytes()).filter_map(|message| set::parse_part(&message, Set::ClusterIp, Family::V6));
-    assert_eq!(parts.flat_map(|part| part.entries).collect::<Vec<_>>(), entries);
+    let parts = messages(m.bytes())
+        .filter_map(|message| set::parse_part(&message, Set::ClusterIp, Family::V6));
+    assert_eq!(
+        parts.flat_map(|part| part.entries).collect::<Vec<_>>(),
+        entries
+    );
 }
 
 #[test]
@@ -92,7 +131,10 @@ fn a_set_is_known_by_how_it_was_made() {
 fn errors_of_sets_are_words() {
     let full = set::explain(std::io::Error::from_raw_os_error(4352));
     assert_eq!(full.to_string(), "the set is full");
-    assert_eq!(set::explain(std::io::Error::from_raw_os_error(libc::EPERM)).raw_os_error(), Some(libc::EPERM));
+    assert_eq!(
+        set::explain(std::io::Error::from_raw_os_error(libc::EPERM)).raw_os_error(),
+        Some(libc::EPERM)
+    );
 }
 
 #[test]
@@ -100,7 +142,10 @@ fn addresses_of_the_link() {
     for text in ["10.96.0.1", "fd00:10:96::1"] {
         let mut m = Messages::new();
         link::bind(&mut m, 7, text.parse().unwrap());
-        assert_eq!(link::parse_address(&only(&m)), Some((7, text.parse().unwrap())));
+        assert_eq!(
+            link::parse_address(&only(&m)),
+            Some((7, text.parse().unwrap()))
+        );
     }
     assert_eq!(link::parse_link(&only(&link::create())), Some(0));
 }

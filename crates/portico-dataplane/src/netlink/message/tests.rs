@@ -20,7 +20,10 @@ fn what_is_written_is_read() {
     let m = sample();
     let all: Vec<Message> = messages(m.bytes()).collect();
     assert_eq!(all.len(), 2);
-    assert_eq!((all[0].kind, all[0].flags, all[0].sequence), (0x0a03, flags::CREATE | flags::REQUEST, 1));
+    assert_eq!(
+        (all[0].kind, all[0].flags, all[0].sequence),
+        (0x0a03, flags::CREATE | flags::REQUEST, 1)
+    );
     assert_eq!(all[0].family(), Some(2));
     let top: Vec<Attribute> = all[0].attributes(4).collect();
     assert_eq!(top[0].text(), Some("portico"));
@@ -29,15 +32,23 @@ fn what_is_written_is_read() {
     assert_eq!(inner[1].u8(), Some(9));
     assert_eq!(inner[2].u16_be(), Some(80));
     assert_eq!(inner[3].u64_be(), Some(1 << 40));
-    assert_eq!(all[1].attributes(0).find_kind(5).map(|a| a.data), Some(&b"abc"[..]));
-    assert_eq!((m.last_sequence(), m.len() % 4, m.oversized()), (2, 0, false));
+    assert_eq!(
+        all[1].attributes(0).find_kind(5).map(|a| a.data),
+        Some(&b"abc"[..])
+    );
+    assert_eq!(
+        (m.last_sequence(), m.len() % 4, m.oversized()),
+        (2, 0, false)
+    );
 }
 
 #[test]
 fn an_acknowledgement_is_asked_of_the_last_message_only() {
     let mut m = sample();
     m.acknowledge_last();
-    let flags: Vec<bool> = messages(m.bytes()).map(|m| m.flags & flags::ACK != 0).collect();
+    let flags: Vec<bool> = messages(m.bytes())
+        .map(|m| m.flags & flags::ACK != 0)
+        .collect();
     assert_eq!(flags, [false, true]);
 }
 
@@ -64,7 +75,9 @@ fn damaged_input_ends_quietly() {
 #[test]
 fn an_attribute_over_64_kib_is_noticed() {
     let mut m = Messages::new();
-    m.message(1, 0, |m| m.nested(1, |m| (0..20_000).for_each(|_| m.put_u32_be(1, 1))));
+    m.message(1, 0, |m| {
+        m.nested(1, |m| (0..20_000).for_each(|_| m.put_u32_be(1, 1)))
+    });
     assert!(m.oversized());
     m.clear();
     assert!(!m.oversized());

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 /// A Service with a cluster IP of its own and the external IP that all of them want.
 fn claimant(name: &str, cluster_ip: &str, created: &str) -> Value {
-    let spec = json!({"clusterIP": cluster_ip, "clusterIPs": [cluster_ip], "externalIPs": ["192.0.2.1"]});
+    let spec =
+        json!({"clusterIP": cluster_ip, "clusterIPs": [cluster_ip], "externalIPs": ["192.0.2.1"]});
     let mut object = renamed(service(spec), name);
     object["metadata"]["creationTimestamp"] = json!(created);
     object
@@ -24,7 +25,11 @@ fn new() -> Value {
 /// Services that serve the external IP.
 fn servers(index: &Index) -> Vec<ServiceName> {
     let ports = index.table().ports.iter();
-    let serve = ports.filter(|(_, port)| port.frontends.iter().any(|f| f.kind == FrontendKind::ExternalIp));
+    let serve = ports.filter(|(_, port)| {
+        port.frontends
+            .iter()
+            .any(|f| f.kind == FrontendKind::ExternalIp)
+    });
     serve.map(|(key, _)| key.service.clone()).collect()
 }
 
@@ -35,11 +40,15 @@ fn the_older_service_keeps_the_address_whichever_comes_first() {
         assert_eq!(servers(&index), [name("old")]);
         let conflicts = index.conflicts();
         assert_eq!(conflicts.len(), 1);
-        assert_eq!((&conflicts[0].owner.service, &conflicts[0].loser.service), (&name("old"), &name("new")));
+        assert_eq!(
+            (&conflicts[0].owner.service, &conflicts[0].loser.service),
+            (&name("old"), &name("new"))
+        );
         assert_eq!(update.problems.len(), 1);
         assert_eq!(
             update.problems[0].to_string(),
-            "Service default/new: 192.0.2.1:80/tcp belongs to default/old, so default/new is not served there"
+            "Service default/new: 192.0.2.1:80/tcp belongs to default/old, so default/new is not \
+             served there"
         );
     }
 }
@@ -50,7 +59,14 @@ fn an_older_service_that_comes_later_takes_the_address_over() {
     apply(&mut index, &old());
     let update = index.take();
     assert_eq!(servers(&index), [name("old")]);
-    assert_eq!(update.changes.iter().map(|c| &*c.key.service.name).collect::<Vec<_>>(), ["new", "old"]);
+    assert_eq!(
+        update
+            .changes
+            .iter()
+            .map(|c| &*c.key.service.name)
+            .collect::<Vec<_>>(),
+        ["new", "old"]
+    );
 }
 
 #[test]
@@ -65,7 +81,10 @@ fn the_next_one_gets_the_address_when_the_first_goes() {
 #[test]
 fn of_the_same_age_the_lesser_name_wins() {
     let same = |name, ip| claimant(name, ip, "2024-01-01T00:00:00Z");
-    assert_eq!(servers(&index(&[same("b", "10.96.0.5"), same("a", "10.96.0.6")])), [name("a")]);
+    assert_eq!(
+        servers(&index(&[same("b", "10.96.0.5"), same("a", "10.96.0.6")])),
+        [name("a")]
+    );
 }
 
 #[test]

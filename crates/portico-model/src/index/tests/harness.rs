@@ -9,7 +9,10 @@ pub fn settings() -> Settings {
     Settings {
         node_name: "here".into(),
         own_address: None,
-        detect_local: DetectLocal::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap(), "fd00:10::/32".parse().unwrap()]),
+        detect_local: DetectLocal::ClusterCidr(vec![
+            "10.244.0.0/16".parse().unwrap(),
+            "fd00:10::/32".parse().unwrap(),
+        ]),
         node_ports: NodePortSetting::Primary,
         masquerade_all: false,
         masquerade_mark: 0x4000,
@@ -52,7 +55,10 @@ pub fn there(address: &str) -> Value {
 }
 
 pub fn ending(endpoint: Value) -> Value {
-    merged(endpoint, json!({"conditions": {"ready": false, "serving": true, "terminating": true}}))
+    merged(
+        endpoint,
+        json!({"conditions": {"ready": false, "serving": true, "terminating": true}}),
+    )
 }
 
 pub fn merged(mut base: Value, more: Value) -> Value {
@@ -103,16 +109,29 @@ pub fn announcing(objects: &[Value]) -> Index {
 }
 
 pub fn key(port: &str, protocol: Protocol, family: Family) -> PortKey {
-    PortKey { service: name("web"), port: port.into(), protocol, family }
+    PortKey {
+        service: name("web"),
+        port: port.into(),
+        protocol,
+        family,
+    }
 }
 
 pub fn name(name: &str) -> ServiceName {
-    ServiceName { namespace: "default".into(), name: name.into() }
+    ServiceName {
+        namespace: "default".into(),
+        name: name.into(),
+    }
 }
 
 /// The unnamed TCP port of `default/web` in one family.
 pub fn web_of(index: &Index, family: Family) -> Arc<ServicePort> {
-    index.table().ports.get(&key("", Protocol::Tcp, family)).cloned().unwrap_or_default()
+    index
+        .table()
+        .ports
+        .get(&key("", Protocol::Tcp, family))
+        .cloned()
+        .unwrap_or_default()
 }
 
 pub fn web(index: &Index) -> Arc<ServicePort> {
@@ -120,15 +139,24 @@ pub fn web(index: &Index) -> Arc<ServicePort> {
 }
 
 pub fn frontend(port: &ServicePort, kind: FrontendKind) -> Frontend {
-    port.frontends.iter().find(|frontend| frontend.kind == kind).cloned().unwrap()
+    port.frontends
+        .iter()
+        .find(|frontend| frontend.kind == kind)
+        .cloned()
+        .unwrap()
 }
 
 pub fn kinds(port: &ServicePort) -> Vec<FrontendKind> {
-    port.frontends.iter().map(|frontend| frontend.kind).collect()
+    port.frontends
+        .iter()
+        .map(|frontend| frontend.kind)
+        .collect()
 }
 
 /// `address:port` of each endpoint, with `*` after a local one.
 pub fn shown(endpoints: &[crate::table::Endpoint]) -> Vec<String> {
-    let show = |e: &crate::table::Endpoint| format!("{}:{}{}", e.address, e.port, if e.local { "*" } else { "" });
+    let show = |e: &crate::table::Endpoint| {
+        format!("{}:{}{}", e.address, e.port, if e.local { "*" } else { "" })
+    };
     endpoints.iter().map(show).collect()
 }

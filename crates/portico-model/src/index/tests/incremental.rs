@@ -29,16 +29,26 @@ fn a_change_and_its_opposite_vanish() {
 
 #[test]
 fn a_change_of_one_port_does_not_name_the_others() {
-    let ports = |second| json!({"ports": [{"name": "a", "port": 80}, {"name": "b", "port": second}]});
+    let ports =
+        |second| json!({"ports": [{"name": "a", "port": 80}, {"name": "b", "port": second}]});
     let mut index = index(&[service(ports(81))]);
     apply(&mut index, &service(ports(82)));
     let changes = index.take().changes;
-    assert_eq!(changes.iter().map(|change| &*change.key.port).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(
+        changes
+            .iter()
+            .map(|change| &*change.key.port)
+            .collect::<Vec<_>>(),
+        ["b"]
+    );
 }
 
 #[test]
 fn nothing_is_kept_of_what_was_deleted() {
-    let mut index = index(&[service(json!({"externalIPs": ["192.0.2.1"]})), slice("a", json!([here("10.244.0.1")]))]);
+    let mut index = index(&[
+        service(json!({"externalIPs": ["192.0.2.1"]})),
+        slice("a", json!([here("10.244.0.1")])),
+    ]);
     index.delete_service("default", "web");
     index.delete_slice("default", "a");
     index.delete_slice("default", "never-there");
@@ -58,10 +68,20 @@ enum Step {
 fn any_service() -> impl Strategy<Value = Value> {
     let policy = || prop_oneof![Just("Cluster"), Just("Local")];
     let addresses = proptest::collection::vec(
-        prop_oneof![Just("192.0.2.1"), Just("192.0.2.2"), Just("10.96.0.1"), Just("fd00::2")],
+        prop_oneof![
+            Just("192.0.2.1"),
+            Just("192.0.2.2"),
+            Just("10.96.0.1"),
+            Just("fd00::2")
+        ],
         0..3,
     );
-    let kind = prop_oneof![Just("ClusterIP"), Just("NodePort"), Just("LoadBalancer"), Just("ExternalName")];
+    let kind = prop_oneof![
+        Just("ClusterIP"),
+        Just("NodePort"),
+        Just("LoadBalancer"),
+        Just("ExternalName")
+    ];
     let ingress = prop_oneof![
         Just(json!([])),
         Just(json!([{"ip": "192.0.2.1"}])),
@@ -98,7 +118,11 @@ fn any_slice() -> impl Strategy<Value = Value> {
     )
         .prop_map(|(n, local, ready, terminating, zone)| {
             let address = format!("10.244.0.{n}");
-            let mut endpoint = if local { here(&address) } else { there(&address) };
+            let mut endpoint = if local {
+                here(&address)
+            } else {
+                there(&address)
+            };
             endpoint["conditions"] = json!({"ready": ready, "terminating": terminating});
             if let Some(zone) = zone {
                 endpoint["hints"] = json!({"forZones": [{"name": zone}]});
@@ -110,10 +134,20 @@ fn any_slice() -> impl Strategy<Value = Value> {
         Just(json!([{"name": "a", "port": 8080}, {"name": "b", "port": 8081}])),
         Just(json!([{"name": "", "port": 8080, "protocol": "UDP"}])),
     ];
-    (0..5u8, 0..4u8, proptest::collection::vec(endpoint, 0..4), ports).prop_map(|(n, owner, endpoints, ports)| {
-        let object = slice(&format!("slice{n}"), json!(endpoints));
-        labelled(merged(object, json!({"ports": ports})), "kubernetes.io/service-name", &format!("s{owner}"))
-    })
+    (
+        0..5u8,
+        0..4u8,
+        proptest::collection::vec(endpoint, 0..4),
+        ports,
+    )
+        .prop_map(|(n, owner, endpoints, ports)| {
+            let object = slice(&format!("slice{n}"), json!(endpoints));
+            labelled(
+                merged(object, json!({"ports": ports})),
+                "kubernetes.io/service-name",
+                &format!("s{owner}"),
+            )
+        })
 }
 
 fn any_node() -> impl Strategy<Value = Value> {
@@ -133,7 +167,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..30)
 }
 
-/// Follows the objects that are there beside the index, and the table as somebody has it who only sees the changes.
+/// Follows the objects that are there beside the index, and the table as somebody has it who only
+/// sees the changes.
 #[derive(Default)]
 struct Follower {
     objects: BTreeMap<String, Value>,
@@ -146,7 +181,8 @@ impl Follower {
         match step {
             Step::Apply(object) => {
                 apply(index, &object);
-                self.objects.insert(object["metadata"]["name"].to_string(), object);
+                self.objects
+                    .insert(object["metadata"]["name"].to_string(), object);
             }
             Step::DeleteService(n) => {
                 index.delete_service("default", &format!("s{n}"));
@@ -186,7 +222,10 @@ fn no_frontend_is_owned_twice(table: &ForwardingTable) {
     for (key, port) in table.ports.iter() {
         assert!(!port.frontends.is_empty());
         for frontend in &port.frontends {
-            assert!(seen.insert(crate::table::FrontendKey::of(frontend, key)), "{key}: {frontend:?}");
+            assert!(
+                seen.insert(crate::table::FrontendKey::of(frontend, key)),
+                "{key}: {frontend:?}"
+            );
         }
     }
 }

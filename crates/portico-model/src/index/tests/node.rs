@@ -13,9 +13,20 @@ fn node() -> Value {
 }
 
 fn node_ports(setting: NodePortSetting, node: &Value) -> PerFamily<NodePortAddresses> {
-    let mut index = Index::new(Settings { node_ports: setting, ..settings() });
+    let mut index = Index::new(Settings {
+        node_ports: setting,
+        ..settings()
+    });
     apply(&mut index, node);
-    let interfaces = ["127.0.0.1", "::1", "172.30.0.11", "172.31.0.11", "10.244.1.1", "fd00:30::11", "fd00:31::11"];
+    let interfaces = [
+        "127.0.0.1",
+        "::1",
+        "172.30.0.11",
+        "172.31.0.11",
+        "10.244.1.1",
+        "fd00:30::11",
+        "fd00:31::11",
+    ];
     index.set_addresses(interfaces.iter().map(|a| a.parse().unwrap()).collect());
     index.take();
     index.table().rules.node_ports.clone()
@@ -23,7 +34,9 @@ fn node_ports(setting: NodePortSetting, node: &Value) -> PerFamily<NodePortAddre
 
 #[test]
 fn node_port_addresses() {
-    let listed = |list: &[&str]| NodePortAddresses::Listed(list.iter().map(|a| a.parse().unwrap()).collect());
+    let listed = |list: &[&str]| {
+        NodePortAddresses::Listed(list.iter().map(|a| a.parse().unwrap()).collect())
+    };
     let all = |loopback| NodePortAddresses::AllLocal { loopback };
     let open = |list: &[&str], loopback| NodePortSetting::Networks {
         networks: list.iter().map(|n| n.parse().unwrap()).collect(),
@@ -32,13 +45,36 @@ fn node_port_addresses() {
     let networks = |list: &[&str]| open(list, false);
     let and_loopback = |list: &[&str]| open(list, true);
     let v4_only = json!({"metadata": {"name": "here"}, "status": {"addresses": [{"type": "InternalIP", "address": "172.30.0.11"}]}});
-    let elsewhere =
-        json!({"metadata": {"name": "here"}, "status": {"addresses": [{"type": "InternalIP", "address": "1.1.1.1"}]}});
+    let elsewhere = json!({"metadata": {"name": "here"}, "status": {"addresses": [{"type": "InternalIP", "address": "1.1.1.1"}]}});
     for (rule, setting, node, v4, v6) in [
-        ("primary", NodePortSetting::Primary, node(), listed(&["172.30.0.11"]), listed(&["fd00:30::11"])),
-        ("primary, one family", NodePortSetting::Primary, v4_only, listed(&["172.30.0.11"]), all(false)),
-        ("primary, on no interface", NodePortSetting::Primary, elsewhere, listed(&[]), all(false)),
-        ("all with loopback, which IPv6 never has", and_loopback(&[]), node(), all(true), all(false)),
+        (
+            "primary",
+            NodePortSetting::Primary,
+            node(),
+            listed(&["172.30.0.11"]),
+            listed(&["fd00:30::11"]),
+        ),
+        (
+            "primary, one family",
+            NodePortSetting::Primary,
+            v4_only,
+            listed(&["172.30.0.11"]),
+            all(false),
+        ),
+        (
+            "primary, on no interface",
+            NodePortSetting::Primary,
+            elsewhere,
+            listed(&[]),
+            all(false),
+        ),
+        (
+            "all with loopback, which IPv6 never has",
+            and_loopback(&[]),
+            node(),
+            all(true),
+            all(false),
+        ),
         (
             "networks of both families",
             networks(&["172.30.0.0/15", "fd00:31::/64"]),
@@ -46,9 +82,27 @@ fn node_port_addresses() {
             listed(&["172.30.0.11", "172.31.0.11"]),
             listed(&["fd00:31::11"]),
         ),
-        ("networks of one family", networks(&["172.30.0.0/24"]), node(), listed(&["172.30.0.11"]), all(false)),
-        ("networks without addresses", networks(&["192.0.2.0/24"]), node(), listed(&[]), all(false)),
-        ("the network of all addresses", networks(&["172.30.0.0/24", "0.0.0.0/0"]), node(), all(false), all(false)),
+        (
+            "networks of one family",
+            networks(&["172.30.0.0/24"]),
+            node(),
+            listed(&["172.30.0.11"]),
+            all(false),
+        ),
+        (
+            "networks without addresses",
+            networks(&["192.0.2.0/24"]),
+            node(),
+            listed(&[]),
+            all(false),
+        ),
+        (
+            "the network of all addresses",
+            networks(&["172.30.0.0/24", "0.0.0.0/0"]),
+            node(),
+            all(false),
+            all(false),
+        ),
         (
             "all addresses and loopback",
             and_loopback(&["0.0.0.0/0", "127.0.0.0/8", "::1/128"]),
@@ -56,18 +110,49 @@ fn node_port_addresses() {
             all(true),
             listed(&[]),
         ),
-        ("loopback", and_loopback(&["127.0.0.0/8"]), node(), listed(&["127.0.0.1"]), all(false)),
-        ("loopback, which is not wanted", networks(&["127.0.0.0/8"]), node(), listed(&[]), all(false)),
-        ("a network around loopback", and_loopback(&["64.0.0.0/2"]), node(), listed(&["127.0.0.1"]), all(false)),
-        ("networks beside loopback", and_loopback(&["172.30.0.0/24"]), node(), listed(&["172.30.0.11"]), all(false)),
-        ("networks of IPv6", and_loopback(&["fd00:31::/64"]), node(), all(true), listed(&["fd00:31::11"])),
+        (
+            "loopback",
+            and_loopback(&["127.0.0.0/8"]),
+            node(),
+            listed(&["127.0.0.1"]),
+            all(false),
+        ),
+        (
+            "loopback, which is not wanted",
+            networks(&["127.0.0.0/8"]),
+            node(),
+            listed(&[]),
+            all(false),
+        ),
+        (
+            "a network around loopback",
+            and_loopback(&["64.0.0.0/2"]),
+            node(),
+            listed(&["127.0.0.1"]),
+            all(false),
+        ),
+        (
+            "networks beside loopback",
+            and_loopback(&["172.30.0.0/24"]),
+            node(),
+            listed(&["172.30.0.11"]),
+            all(false),
+        ),
+        (
+            "networks of IPv6",
+            and_loopback(&["fd00:31::/64"]),
+            node(),
+            all(true),
+            listed(&["fd00:31::11"]),
+        ),
         ("no networks", networks(&[]), node(), all(false), all(false)),
     ] {
         assert_eq!(node_ports(setting, &node), PerFamily { v4, v6 }, "{rule}");
     }
 }
 
-/// Whoever routes packets to loopback addresses has to keep strangers away from them, whether or not one of these addresses is there.
+/// Whoever routes packets to loopback addresses has to keep strangers away from them, whether or
+/// not one of these addresses is there.
 #[test]
 fn who_routes_to_loopback_addresses_is_known_by_the_setting() {
     for (networks, loopback, routed) in [
@@ -75,10 +160,19 @@ fn who_routes_to_loopback_addresses_is_known_by_the_setting() {
         ("10.0.0.0/8,127.0.0.2/32", false, false),
         ("10.0.0.0/8", true, false),
     ] {
-        let networks = networks.split(',').map(|network| network.parse().unwrap()).collect();
+        let networks = networks
+            .split(',')
+            .map(|network| network.parse().unwrap())
+            .collect();
         let node_ports = NodePortSetting::Networks { networks, loopback };
-        let mut index = Index::new(Settings { node_ports, ..settings() });
-        index.set_addresses(vec!["127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap()]);
+        let mut index = Index::new(Settings {
+            node_ports,
+            ..settings()
+        });
+        index.set_addresses(vec![
+            "127.0.0.1".parse().unwrap(),
+            "10.0.0.1".parse().unwrap(),
+        ]);
         index.take();
         assert_eq!(index.table().rules.route_localnet, routed);
     }
@@ -88,18 +182,48 @@ fn who_routes_to_loopback_addresses_is_known_by_the_setting() {
 fn local_pods() {
     let sources = |net: &str| LocalPods::Sources(vec![net.parse().unwrap()]);
     for (detect_local, v4, v6) in [
-        (settings().detect_local, sources("10.244.0.0/16"), sources("fd00:10::/32")),
-        (DetectLocal::NodeCidr, sources("10.244.1.0/24"), sources("fd00:10:1::/64")),
-        (DetectLocal::ClusterCidr(vec!["10.0.0.0/8".parse().unwrap()]), sources("10.0.0.0/8"), LocalPods::Unknown),
         (
-            DetectLocal::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]),
+            settings().detect_local,
+            sources("10.244.0.0/16"),
+            sources("fd00:10::/32"),
+        ),
+        (
+            DetectLocal::NodeCidr,
+            sources("10.244.1.0/24"),
+            sources("fd00:10:1::/64"),
+        ),
+        (
+            DetectLocal::ClusterCidr(vec!["10.0.0.0/8".parse().unwrap()]),
             sources("10.0.0.0/8"),
             LocalPods::Unknown,
         ),
-        (DetectLocal::Bridge("cni0".into()), LocalPods::Interface("cni0".into()), LocalPods::Interface("cni0".into())),
-        (DetectLocal::InterfacePrefix("".into()), LocalPods::Unknown, LocalPods::Unknown),
+        (
+            DetectLocal::ClusterCidr(vec![
+                "10.244.0.0/16".parse().unwrap(),
+                "10.0.0.0/8".parse().unwrap(),
+            ]),
+            sources("10.0.0.0/8"),
+            LocalPods::Unknown,
+        ),
+        (
+            DetectLocal::Bridge("cni0".into()),
+            LocalPods::Interface("cni0".into()),
+            LocalPods::Interface("cni0".into()),
+        ),
+        (
+            DetectLocal::InterfacePrefix("".into()),
+            LocalPods::Unknown,
+            LocalPods::Unknown,
+        ),
     ] {
-        let index = index_with(Settings { detect_local, ..settings() }, &[node()]).0;
+        let index = index_with(
+            Settings {
+                detect_local,
+                ..settings()
+            },
+            &[node()],
+        )
+        .0;
         assert_eq!(index.table().rules.local_pods, PerFamily { v4, v6 });
     }
 }
@@ -109,15 +233,27 @@ fn service_cidrs_are_put_together_and_given_up() {
     let mut index = index(&[]);
     let mut set = |name: &str, cidrs: Value| {
         index.apply_service_cidr(
-            &serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"cidrs": cidrs}})).unwrap(),
+            &serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"cidrs": cidrs}}))
+                .unwrap(),
         );
     };
     set("kubernetes", json!(["10.96.0.0/12", "fd00:96::/112"]));
     set("more", json!(["10.96.0.0/16", "10.200.0.0/24", "x"]));
     let update = index.take();
     assert!(update.rules && update.problems.len() == 1);
-    let shown = |index: &Index| index.table().rules.service_cidrs.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(shown(&index), ["10.96.0.0/12", "10.200.0.0/24", "fd00:96::/112"]);
+    let shown = |index: &Index| {
+        index
+            .table()
+            .rules
+            .service_cidrs
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        shown(&index),
+        ["10.96.0.0/12", "10.200.0.0/24", "fd00:96::/112"]
+    );
     index.delete_service_cidr("more");
     assert!(index.take().rules && !index.take().rules);
     assert_eq!(shown(&index), ["10.96.0.0/12", "fd00:96::/112"]);
@@ -131,12 +267,28 @@ fn a_node_that_is_leaving_is_not_fit() {
     assert!(!index.eligible() && !index.take().eligible, "another node");
     for (rule, change, fit) in [
         ("seen", json!({}), true),
-        ("tainted by the autoscaler", json!({"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler"}]}}), false),
-        ("tainted by others", json!({"spec": {"taints": [{"key": "example.com/other"}]}}), true),
-        ("being deleted", json!({"metadata": {"name": "here", "deletionTimestamp": "2024-01-01T00:00:00Z"}}), false),
+        (
+            "tainted by the autoscaler",
+            json!({"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler"}]}}),
+            false,
+        ),
+        (
+            "tainted by others",
+            json!({"spec": {"taints": [{"key": "example.com/other"}]}}),
+            true,
+        ),
+        (
+            "being deleted",
+            json!({"metadata": {"name": "here", "deletionTimestamp": "2024-01-01T00:00:00Z"}}),
+            false,
+        ),
     ] {
         apply(&mut index, &merged(node(), change));
-        assert_eq!((index.take().eligible, index.eligible()), (true, fit), "{rule}");
+        assert_eq!(
+            (index.take().eligible, index.eligible()),
+            (true, fit),
+            "{rule}"
+        );
         assert!(!index.take().eligible, "{rule}");
     }
 }

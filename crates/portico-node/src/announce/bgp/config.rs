@@ -53,7 +53,14 @@ impl PeerConfig {
 
     /// To the router it is the same as before, whatever else changed.
     pub fn is_same_neighbour(&self, other: &PeerConfig) -> bool {
-        let who = |config: &PeerConfig| (config.address, config.source, config.local_as, config.peer_as);
+        let who = |config: &PeerConfig| {
+            (
+                config.address,
+                config.source,
+                config.local_as,
+                config.peer_as,
+            )
+        };
         who(self) == who(other)
     }
 
@@ -80,7 +87,9 @@ impl Password {
 
     /// `None` if it is empty or too long.
     pub fn new(text: &str) -> Option<Password> {
-        (1..=Self::LONGEST).contains(&text.len()).then(|| Password(text.into()))
+        (1..=Self::LONGEST)
+            .contains(&text.len())
+            .then(|| Password(text.into()))
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -100,8 +109,9 @@ pub fn router_id(node: &str, own: Option<IpAddr>) -> Ipv4Addr {
         Some(IpAddr::V4(own)) if !own.is_unspecified() && !own.is_loopback() => own,
         _ => {
             // FNV-1a: the same in every process, as routers sort by it.
-            let hash =
-                node.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+            let hash = node.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+                (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+            });
             Ipv4Addr::from(hash.max(1))
         }
     }
@@ -113,7 +123,8 @@ mod tests {
 
     #[test]
     fn a_password_is_not_printed() {
-        let mut config = PeerConfig::new("tor", SocketAddr::from(([192, 0, 2, 1], 179)), 64512, 64513);
+        let mut config =
+            PeerConfig::new("tor", SocketAddr::from(([192, 0, 2, 1], 179)), 64512, 64513);
         config.password = Password::new("s3cret");
         assert!(!format!("{config:?}").contains("s3cret"));
     }
@@ -127,9 +138,13 @@ mod tests {
 
     #[test]
     fn nodes_without_ipv4_have_different_router_ids() {
-        let ids = ["node-1", "node-2", ""].map(|node| router_id(node, Some("2001:db8::1".parse().unwrap())));
+        let ids = ["node-1", "node-2", ""]
+            .map(|node| router_id(node, Some("2001:db8::1".parse().unwrap())));
         assert!(ids.iter().all(|id| !id.is_unspecified()));
         assert!(ids[0] != ids[1] && ids[1] != ids[2]);
-        assert_eq!(router_id("node-1", Some("192.0.2.7".parse().unwrap())), Ipv4Addr::new(192, 0, 2, 7));
+        assert_eq!(
+            router_id("node-1", Some("192.0.2.7".parse().unwrap())),
+            Ipv4Addr::new(192, 0, 2, 7)
+        );
     }
 }

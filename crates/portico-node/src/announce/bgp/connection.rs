@@ -1,4 +1,5 @@
-//! A connection to a router, with what waits to be sent; and how this node is reached from its other end.
+//! A connection to a router, with what waits to be sent; and how this node is reached from its
+//! other end.
 
 use portico_bgp::{Family, NextHops};
 use portico_dataplane::netlink::{self, Messages, flags};
@@ -32,7 +33,11 @@ pub enum Event {
 
 impl Connection {
     pub fn new(stream: TcpStream) -> Connection {
-        Connection { stream, waiting: Vec::new(), read: Box::new([0; READ]) }
+        Connection {
+            stream,
+            waiting: Vec::new(),
+            read: Box::new([0; READ]),
+        }
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -70,7 +75,8 @@ impl Connection {
         }
     }
 
-    /// Sends what waits, and closes. Who closes while something is unread takes back what it said last: so that is read.
+    /// Sends what waits, and closes. Who closes while something is unread takes back what it said
+    /// last: so that is read.
     pub async fn close(mut self) {
         let farewell = async {
             self.stream.write_all(&self.waiting).await?;
@@ -85,9 +91,19 @@ impl Connection {
     /// The own end of the connection, and an address of the other family on the same link.
     pub fn next_hops(&self) -> NextHops {
         let mut hops = NextHops::default();
-        let Ok(own) = self.stream.local_addr().map(|address| address.ip().to_canonical()) else { return hops };
+        let Ok(own) = self
+            .stream
+            .local_addr()
+            .map(|address| address.ip().to_canonical())
+        else {
+            return hops;
+        };
         let family = Family::of(own);
-        let other = if family == Family::V4 { Family::V6 } else { Family::V4 };
+        let other = if family == Family::V4 {
+            Family::V6
+        } else {
+            Family::V4
+        };
         hops.session = Some(family);
         *hops.own.get_mut(family) = Some(own);
         *hops.own.get_mut(other) = neighbour_of(own, other).unwrap_or_else(|error| {
@@ -121,22 +137,49 @@ struct LinkAddress {
 fn neighbour_of(own: IpAddr, family: Family) -> io::Result<Option<IpAddr>> {
     let mut socket = netlink::Socket::open(libc::NETLINK_ROUTE)?;
     let mut request = Messages::new();
-    request.message(GET_ADDRESS, flags::DUMP, |message| message.raw(&[0; HEADER]));
+    request.message(GET_ADDRESS, flags::DUMP, |message| {
+        message.raw(&[0; HEADER])
+    });
     let all = socket.query(&request, |message| {
-        let index = message.payload.get(INDEX_AT..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))?;
-        let (length, flags) = (*message.payload.get(LENGTH_AT)?, *message.payload.get(FLAGS_AT)?);
+        let index = message
+            .payload
+            .get(INDEX_AT..)?
+            .first_chunk()
+            .map(|bytes| u32::from_ne_bytes(*bytes))?;
+        let (length, flags) = (
+            *message.payload.get(LENGTH_AT)?,
+            *message.payload.get(FLAGS_AT)?,
+        );
         let attributes = message.attributes(HEADER);
-        let address = attributes.clone().find_kind(LOCAL).or_else(|| attributes.clone().find_kind(ADDRESS))?;
+        let address = attributes
+            .clone()
+            .find_kind(LOCAL)
+            .or_else(|| attributes.clone().find_kind(ADDRESS))?;
         let v4 = <[u8; 4]>::try_from(address.data).ok().map(IpAddr::from);
         let address = v4.or_else(|| <[u8; 16]>::try_from(address.data).ok().map(IpAddr::from))?;
         let alone = length == if address.is_ipv4() { 32 } else { 128 };
-        Some(LinkAddress { index, address, alone, unfit: flags & UNFIT != 0 })
+        Some(LinkAddress {
+            index,
+            address,
+            alone,
+            unfit: flags & UNFIT != 0,
+        })
     })?;
-    let link = all.iter().find(|one| one.address == own).map(|one| one.index);
+    let link = all
+        .iter()
+        .find(|one| one.address == own)
+        .map(|one| one.index);
     let fit = |one: &&LinkAddress| {
-        Some(one.index) == link && Family::of(one.address) == family && !one.unfit && is_for_others(one.address)
+        Some(one.index) == link
+            && Family::of(one.address) == family
+            && !one.unfit
+            && is_for_others(one.address)
     };
-    Ok(all.iter().filter(fit).min_by_key(|one| one.alone).map(|one| one.address))
+    Ok(all
+        .iter()
+        .filter(fit)
+        .min_by_key(|one| one.alone)
+        .map(|one| one.address))
 }
 
 fn is_for_others(address: IpAddr) -> bool {

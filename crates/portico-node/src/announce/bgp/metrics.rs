@@ -24,29 +24,66 @@ pub struct Metrics {
 }
 
 pub(super) fn of(peer: &str) -> OfPeer {
-    OfPeer { peer: peer.to_owned() }
+    OfPeer {
+        peer: peer.to_owned(),
+    }
 }
 
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
         let bgp = registry.sub_registry_with_prefix("bgp");
-        bgp.show("session_up", "Whether there is a session with the router", self.up.clone());
-        bgp.show("announced_routes", "Routes that the router has been told", self.routes.clone());
-        bgp.show("updates_sent", "Messages with routes to the router", self.updates_sent.clone());
-        bgp.show("updates_received", "Messages with routes from the router", self.updates_received.clone());
-        bgp.show("sessions", "Sessions that came to be", self.sessions.clone());
-        bgp.show("failures", "Sessions that ended or did not come to be", self.failures.clone());
+        bgp.show(
+            "session_up",
+            "Whether there is a session with the router",
+            self.up.clone(),
+        );
+        bgp.show(
+            "announced_routes",
+            "Routes that the router has been told",
+            self.routes.clone(),
+        );
+        bgp.show(
+            "updates_sent",
+            "Messages with routes to the router",
+            self.updates_sent.clone(),
+        );
+        bgp.show(
+            "updates_received",
+            "Messages with routes from the router",
+            self.updates_received.clone(),
+        );
+        bgp.show(
+            "sessions",
+            "Sessions that came to be",
+            self.sessions.clone(),
+        );
+        bgp.show(
+            "failures",
+            "Sessions that ended or did not come to be",
+            self.failures.clone(),
+        );
     }
 
     pub(super) fn session(&self, session: &Session) {
-        self.up.get_or_create(&of(&session.peer)).set(session.established.into());
-        self.routes.get_or_create(&of(&session.peer)).set(i64::try_from(session.routes).unwrap_or(i64::MAX));
+        self.up
+            .get_or_create(&of(&session.peer))
+            .set(session.established.into());
+        self.routes
+            .get_or_create(&of(&session.peer))
+            .set(i64::try_from(session.routes).unwrap_or(i64::MAX));
     }
 
     pub(super) fn forget(&self, peer: &str) {
         let peer = of(peer);
-        [&self.up, &self.routes].iter().for_each(|family| _ = family.remove(&peer));
-        let counters = [&self.updates_sent, &self.updates_received, &self.sessions, &self.failures];
+        [&self.up, &self.routes]
+            .iter()
+            .for_each(|family| _ = family.remove(&peer));
+        let counters = [
+            &self.updates_sent,
+            &self.updates_received,
+            &self.sessions,
+            &self.failures,
+        ];
         counters.iter().for_each(|family| _ = family.remove(&peer));
     }
 }

@@ -1,10 +1,13 @@
-//! Announces addresses to routers by BGP: one task for each peer drives a [`portico_bgp::Session`] over a TCP connection.
+//! Announces addresses to routers by BGP: one task for each peer drives a [`portico_bgp::Session`]
+//! over a TCP connection.
 //!
-//! What is announced follows from [`Speaker::set_routes`] and [`Speaker::set_address`]; to whom from [`Speaker::set_peers`]. No session
-//! begins before the first `set_routes`: a router that kept our routes over a restart takes the first telling for all there is.
+//! What is announced follows from [`Speaker::set_routes`] and [`Speaker::set_address`]; to whom
+//! from [`Speaker::set_peers`]. No session begins before the first `set_routes`: a router that kept
+//! our routes over a restart takes the first telling for all there is.
 //!
-//! A speaker that is dropped closes its connections without a word, which a router that knows of graceful restarts takes for one:
-//! it goes on sending traffic, which the rules in the kernel go on forwarding. To leave for good, [`Speaker::drain`] first.
+//! A speaker that is dropped closes its connections without a word, which a router that knows of
+//! graceful restarts takes for one: it goes on sending traffic, which the rules in the kernel go on
+//! forwarding. To leave for good, [`Speaker::drain`] first.
 
 mod config;
 mod connection;
@@ -72,8 +75,8 @@ impl Drop for Inner {
 }
 
 impl Speaker {
-    /// Of this node, one of whose addresses is given. To be called in an async runtime: sockets belong to the network namespace of
-    /// its threads.
+    /// Of this node, one of whose addresses is given. To be called in an async runtime: sockets
+    /// belong to the network namespace of its threads.
     pub fn start(node: &str, own: Option<IpAddr>, metrics: Metrics) -> Speaker {
         Speaker {
             runtime: Handle::current(),
@@ -101,7 +104,8 @@ impl Speaker {
         }
     }
 
-    /// These are all policies by which one address is announced; without any, it is not. Costs what it touches.
+    /// These are all policies by which one address is announced; without any, it is not. Costs what
+    /// it touches.
     pub fn set_address(&self, address: IpAddr, policies: Vec<Arc<Policy>>) {
         let mut inner = self.lock();
         let touched = inner.table.set(address, policies);
@@ -118,13 +122,16 @@ impl Speaker {
         self.conflicts.subscribe()
     }
 
-    /// Takes all routes back from all routers and ends the sessions: when this returns they have been told, or cannot be reached.
+    /// Takes all routes back from all routers and ends the sessions: when this returns they have
+    /// been told, or cannot be reached.
     pub async fn drain(&self) {
         let leaving = {
             let mut inner = self.lock();
             (inner.configured, inner.ready) = (vec![], false);
             let peers = std::mem::take(&mut inner.peers);
-            peers.into_iter().for_each(|(name, peer)| self.dismiss(&mut inner, &name, peer, Stop::Drain));
+            peers
+                .into_iter()
+                .for_each(|(name, peer)| self.dismiss(&mut inner, &name, peer, Stop::Drain));
             std::mem::take(&mut inner.leaving)
         };
         let stops: Vec<_> = leaving.iter().map(JoinHandle::abort_handle).collect();
@@ -145,7 +152,8 @@ impl Speaker {
             return;
         }
         for (name, peer) in &inner.peers {
-            peer.mailbox.change(inner.table.changes(name, touched.clone()));
+            peer.mailbox
+                .change(inner.table.changes(name, touched.clone()));
         }
         let conflicts: Vec<String> = inner.table.conflicts().map(ToString::to_string).collect();
         self.conflicts.send_if_modified(|told| {
@@ -160,13 +168,23 @@ impl Speaker {
             return;
         }
         inner.leaving.retain(|task| !task.is_finished());
-        let wanted: BTreeMap<String, PeerConfig> =
-            inner.configured.iter().map(|peer| (peer.name.clone(), peer.clone())).collect();
-        let unwanted = |(name, peer): (&String, &Peer)| (wanted.get(name) != Some(&peer.config)).then(|| name.clone());
+        let wanted: BTreeMap<String, PeerConfig> = inner
+            .configured
+            .iter()
+            .map(|peer| (peer.name.clone(), peer.clone()))
+            .collect();
+        let unwanted = |(name, peer): (&String, &Peer)| {
+            (wanted.get(name) != Some(&peer.config)).then(|| name.clone())
+        };
         let gone: Vec<String> = inner.peers.iter().filter_map(unwanted).collect();
         for name in gone {
-            let Some(peer) = inner.peers.remove(&name) else { continue };
-            match wanted.get(&name).is_some_and(|new| new.is_same_neighbour(&peer.config)) {
+            let Some(peer) = inner.peers.remove(&name) else {
+                continue;
+            };
+            match wanted
+                .get(&name)
+                .is_some_and(|new| new.is_same_neighbour(&peer.config))
+            {
                 // A restart to the router, which goes on with what it has.
                 true => peer.task.abort(),
                 false => self.dismiss(inner, &name, peer, Stop::Removed),
@@ -185,7 +203,11 @@ impl Speaker {
         mailbox.change(table.routes(&config.name));
         let report = self.reports.of(&config.name);
         let task = Task::new(config.clone(), self.router_id, Arc::clone(&mailbox), report);
-        Peer { config, mailbox, task: self.runtime.spawn(task.run()) }
+        Peer {
+            config,
+            mailbox,
+            task: self.runtime.spawn(task.run()),
+        }
     }
 
     fn dismiss(&self, inner: &mut Inner, name: &str, peer: Peer, why: Stop) {

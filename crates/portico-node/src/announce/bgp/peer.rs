@@ -20,7 +20,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What others want of a session. Changes of one prefix become one, so that no more waits than there are prefixes.
+/// What others want of a session. Changes of one prefix become one, so that no more waits than
+/// there are prefixes.
 #[derive(Default)]
 pub struct Mailbox {
     mail: Mutex<Mail>,
@@ -79,9 +80,22 @@ enum Happened {
 }
 
 impl Task {
-    pub fn new(config: PeerConfig, router_id: Ipv4Addr, mailbox: Arc<Mailbox>, report: Report) -> Task {
+    pub fn new(
+        config: PeerConfig,
+        router_id: Ipv4Addr,
+        mailbox: Arc<Mailbox>,
+        report: Report,
+    ) -> Task {
         let session = Session::new(config.session(router_id));
-        Task { config, session, mailbox, report, began: Instant::now(), link: Link::None, stopping: false }
+        Task {
+            config,
+            session,
+            mailbox,
+            report,
+            began: Instant::now(),
+            link: Link::None,
+            stopping: false,
+        }
     }
 
     /// Until it is told to stop and has said so.
@@ -106,7 +120,10 @@ impl Task {
     }
 
     async fn wait(&mut self) -> Happened {
-        let deadline = self.session.deadline().map(|deadline| self.began + deadline);
+        let deadline = self
+            .session
+            .deadline()
+            .map(|deadline| self.began + deadline);
         tokio::select! {
             () = self.mailbox.arrived.notified() => Happened::Mail,
             () = sleep_until(deadline) => Happened::Deadline,
@@ -145,8 +162,12 @@ impl Task {
                 self.input(Input::Closed(&why)).await;
             }
             Event::Read(count) => {
-                let Link::Connected(connection) = &self.link else { return };
-                let outputs = self.session.handle(now(self.began), Input::Bytes(connection.bytes(count)));
+                let Link::Connected(connection) = &self.link else {
+                    return;
+                };
+                let outputs = self
+                    .session
+                    .handle(now(self.began), Input::Bytes(connection.bytes(count)));
                 self.act(outputs).await;
             }
         }
@@ -155,7 +176,9 @@ impl Task {
     /// As much as has room: the rest follows when the router has taken some.
     async fn send_routes(&mut self) {
         loop {
-            let Link::Connected(connection) = &self.link else { return };
+            let Link::Connected(connection) = &self.link else {
+                return;
+            };
             if !connection.has_room() {
                 return;
             }
@@ -177,7 +200,9 @@ impl Task {
     async fn act(&mut self, outputs: Vec<Output>) {
         for output in outputs {
             match output {
-                Output::Connect => self.link = Link::Connecting(Box::pin(socket::connect(self.config.clone()))),
+                Output::Connect => {
+                    self.link = Link::Connecting(Box::pin(socket::connect(self.config.clone())))
+                }
                 Output::Send(bytes) => {
                     if let Link::Connected(connection) = &mut self.link {
                         connection.send(&bytes);
@@ -228,7 +253,10 @@ async fn sleep_until(deadline: Option<Instant>) {
 }
 
 fn now(began: Instant) -> Now {
-    Now { time: began.elapsed(), chance: fraction() }
+    Now {
+        time: began.elapsed(),
+        chance: fraction(),
+    }
 }
 
 impl Link {

@@ -1,4 +1,5 @@
-//! Which routers this node speaks with: BgpPeers whose selector matches it, and the Secrets with their passwords.
+//! Which routers this node speaks with: BgpPeers whose selector matches it, and the Secrets with
+//! their passwords.
 
 use super::config::{Password, PeerConfig};
 use futures_util::StreamExt;
@@ -61,10 +62,20 @@ impl Peers {
         let (sender, changes) = mpsc::channel(WAITING);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow_peers(client.clone(), sender.clone()));
-        Peers { client, labels, sender, changes, peers: None, secrets: BTreeMap::new(), tasks, told: None }
+        Peers {
+            client,
+            labels,
+            sender,
+            changes,
+            peers: None,
+            secrets: BTreeMap::new(),
+            tasks,
+            told: None,
+        }
     }
 
-    /// What is wanted, when it is no longer what was told last. Nothing is lost if it is dropped half way.
+    /// What is wanted, when it is no longer what was told last. Nothing is lost if it is dropped
+    /// half way.
     pub async fn next(&mut self) -> Wanted {
         loop {
             tokio::select! {
@@ -75,7 +86,9 @@ impl Peers {
             let Some(peers) = &self.peers else { continue };
             let labels = self.labels.borrow_and_update().clone();
             let wanted = wanted(peers, &labels, |secret| {
-                let followed = self.secrets.get(&(secret.namespace.clone(), secret.name.clone()))?;
+                let followed = self
+                    .secrets
+                    .get(&(secret.namespace.clone(), secret.name.clone()))?;
                 followed.values.as_ref()
             });
             if self.told.as_ref() != Some(&wanted) {
@@ -103,7 +116,9 @@ impl Peers {
     fn follow_secrets(&mut self, peers: &BTreeMap<String, Result<BgpPeerSpec, String>>) {
         let specs = peers.values().flatten();
         let named = specs.filter_map(|spec| spec.password_secret.as_ref());
-        let wanted: BTreeSet<SecretName> = named.map(|key| (key.namespace.clone(), key.name.clone())).collect();
+        let wanted: BTreeSet<SecretName> = named
+            .map(|key| (key.namespace.clone(), key.name.clone()))
+            .collect();
         self.secrets.retain(|name, followed| {
             let keep = wanted.contains(name);
             if !keep {
@@ -114,10 +129,12 @@ impl Peers {
         for name in wanted {
             let (client, sender) = (self.client.clone(), self.sender.clone());
             let tasks = &mut self.tasks;
-            self.secrets.entry(name).or_insert_with_key(|name| Followed {
-                values: None,
-                task: tasks.spawn(follow_secret(client, name.clone(), sender)),
-            });
+            self.secrets
+                .entry(name)
+                .or_insert_with_key(|name| Followed {
+                    values: None,
+                    task: tasks.spawn(follow_secret(client, name.clone(), sender)),
+                });
         }
         while self.tasks.try_join_next().is_some() {}
     }
@@ -125,8 +142,13 @@ impl Peers {
 
 async fn follow_peers(client: Client, sender: mpsc::Sender<Change>) {
     let kind = GroupVersionKind::gvk(pools::GROUP, pools::VERSION, "BgpPeer");
-    let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "bgppeers"));
-    let mut events = watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
+    let api: Api<DynamicObject> = Api::all_with(
+        client,
+        &ApiResource::from_gvk_with_plural(&kind, "bgppeers"),
+    );
+    let mut events = watcher::watcher(api, watcher::Config::default())
+        .default_backoff()
+        .boxed();
     let (mut all, mut listed, mut failing) = (BTreeMap::new(), false, false);
     while let Some(event) = events.next().await {
         match event {
@@ -160,7 +182,11 @@ fn decode(object: &DynamicObject) -> Result<BgpPeerSpec, String> {
     serde_json::from_value(spec).map_err(|error| format!("the BgpPeer cannot be read: {error}"))
 }
 
-async fn follow_secret(client: Client, (namespace, name): SecretName, sender: mpsc::Sender<Change>) {
+async fn follow_secret(
+    client: Client,
+    (namespace, name): SecretName,
+    sender: mpsc::Sender<Change>,
+) {
     let api: Api<Secret> = Api::namespaced(client, &namespace);
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut events = watcher::watcher(api, only).default_backoff().boxed();
@@ -187,17 +213,27 @@ async fn follow_secret(client: Client, (namespace, name): SecretName, sender: mp
         }
         failing = false;
         let secret = (namespace.clone(), name.clone());
-        if sender.send(Change::Secret(secret, values.clone())).await.is_err() {
+        if sender
+            .send(Change::Secret(secret, values.clone()))
+            .await
+            .is_err()
+        {
             return;
         }
     }
 }
 
 fn values_of(secret: Secret) -> BTreeMap<String, Vec<u8>> {
-    secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect()
+    secret
+        .data
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(key, value)| (key, value.0))
+        .collect()
 }
 
-/// What follows from all BgpPeers for a node with these labels. `secret` tells a Secret, or `None` if it is not known yet.
+/// What follows from all BgpPeers for a node with these labels. `secret` tells a Secret, or `None`
+/// if it is not known yet.
 fn wanted<'a>(
     peers: &BTreeMap<String, Result<BgpPeerSpec, String>>,
     labels: &BTreeMap<String, String>,
@@ -206,7 +242,14 @@ fn wanted<'a>(
     let mut wanted = Wanted::default();
     for (name, spec) in peers {
         let spec = match spec {
-            Ok(spec) if !spec.node_selector.as_ref().is_none_or(|selector| selector.matches(labels)) => continue,
+            Ok(spec)
+                if !spec
+                    .node_selector
+                    .as_ref()
+                    .is_none_or(|selector| selector.matches(labels)) =>
+            {
+                continue;
+            }
             Ok(spec) => spec,
             Err(problem) => {
                 wanted.broken.push(broken(name, problem.clone()));
@@ -222,7 +265,11 @@ fn wanted<'a>(
 }
 
 fn broken(peer: &str, trouble: String) -> Session {
-    Session { peer: peer.to_owned(), trouble, ..Session::default() }
+    Session {
+        peer: peer.to_owned(),
+        trouble,
+        ..Session::default()
+    }
 }
 
 /// Without a password that should be there, nothing is tried.
@@ -230,27 +277,44 @@ fn password<'a>(
     spec: &BgpPeerSpec,
     secret: impl Fn(&SecretKey) -> Option<&'a Values>,
 ) -> Result<Option<Password>, String> {
-    let Some(key) = &spec.password_secret else { return Ok(None) };
+    let Some(key) = &spec.password_secret else {
+        return Ok(None);
+    };
     let which = format!("the Secret {}/{}", key.namespace, key.name);
-    let values = secret(key).ok_or_else(|| format!("{which} with the password has not been read yet"))?;
-    let values = values.as_ref().ok_or_else(|| format!("{which} with the password is not there"))?;
-    let value = values.get(&key.key).ok_or_else(|| format!("{which} has no key {:?}", key.key))?;
+    let values =
+        secret(key).ok_or_else(|| format!("{which} with the password has not been read yet"))?;
+    let values = values
+        .as_ref()
+        .ok_or_else(|| format!("{which} with the password is not there"))?;
+    let value = values
+        .get(&key.key)
+        .ok_or_else(|| format!("{which} has no key {:?}", key.key))?;
     // A line end is what an editor leaves, not what a router has.
-    let text = std::str::from_utf8(value).ok().map(|text| text.trim_end_matches(['\r', '\n']));
+    let text = std::str::from_utf8(value)
+        .ok()
+        .map(|text| text.trim_end_matches(['\r', '\n']));
     let password = text.and_then(Password::new);
-    password
-        .map(Some)
-        .ok_or_else(|| format!("the password in {which} is not of 1 to {} octets of text", Password::LONGEST))
+    password.map(Some).ok_or_else(|| {
+        format!(
+            "the password in {which} is not of 1 to {} octets of text",
+            Password::LONGEST
+        )
+    })
 }
 
 fn peer(name: &str, spec: &BgpPeerSpec, password: Option<Password>) -> Result<PeerConfig, String> {
-    let address = spec.peer().ok_or_else(|| format!("peerAddress {:?} is not an address", spec.peer_address))?;
+    let address = spec
+        .peer()
+        .ok_or_else(|| format!("peerAddress {:?} is not an address", spec.peer_address))?;
     let optional = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let source = optional(&spec.source_address).map(|text| text.parse());
-    let source =
-        source.transpose().map_err(|_| format!("sourceAddress {:?} is not an address", spec.source_address))?;
+    let source = source
+        .transpose()
+        .map_err(|_| format!("sourceAddress {:?} is not an address", spec.source_address))?;
     let router_id = optional(&spec.router_id).map(|text| text.parse());
-    let router_id = router_id.transpose().map_err(|_| format!("routerID {:?} is not one", spec.router_id))?;
+    let router_id = router_id
+        .transpose()
+        .map_err(|_| format!("routerID {:?} is not one", spec.router_id))?;
     if spec.my_asn == 0 || spec.peer_asn == 0 {
         return Err("myASN and peerASN have to be given".to_owned());
     }
@@ -264,7 +328,12 @@ fn peer(name: &str, spec: &BgpPeerSpec, password: Option<Password>) -> Result<Pe
         password,
         ebgp_multihop: spec.ebgp_multi_hop,
         restart_time: spec.graceful_restart.then(|| seconds(spec.restart())),
-        ..PeerConfig::new(name, SocketAddr::new(address, spec.peer_port), spec.my_asn, spec.peer_asn)
+        ..PeerConfig::new(
+            name,
+            SocketAddr::new(address, spec.peer_port),
+            spec.my_asn,
+            spec.peer_asn,
+        )
     })
 }
 

@@ -14,7 +14,10 @@ pub struct Reports {
 
 impl Reports {
     pub fn new(metrics: Metrics) -> Reports {
-        Reports { sessions: watch::Sender::default(), metrics }
+        Reports {
+            sessions: watch::Sender::default(),
+            metrics,
+        }
     }
 
     pub fn subscribe(&self) -> watch::Receiver<Vec<Session>> {
@@ -23,22 +26,33 @@ impl Reports {
 
     /// A new session with a peer.
     pub fn of(self: &Arc<Self>, peer: &str) -> Report {
-        self.put(Session { peer: peer.to_owned(), ..Session::default() });
-        Report { reports: Arc::clone(self), peer: peer.to_owned() }
+        self.put(Session {
+            peer: peer.to_owned(),
+            ..Session::default()
+        });
+        Report {
+            reports: Arc::clone(self),
+            peer: peer.to_owned(),
+        }
     }
 
     pub fn forget(&self, peer: &str) {
-        self.sessions.send_modify(|all| all.retain(|session| session.peer != peer));
+        self.sessions
+            .send_modify(|all| all.retain(|session| session.peer != peer));
         self.metrics.forget(peer);
     }
 
     fn put(&self, session: Session) {
         self.metrics.session(&session);
-        self.sessions.send_if_modified(|all| match all.binary_search_by(|have| have.peer.cmp(&session.peer)) {
-            Ok(at) => all.get_mut(at).is_some_and(|have| std::mem::replace(have, session.clone()) != session),
-            Err(at) => {
-                all.insert(at, session);
-                true
+        self.sessions.send_if_modified(|all| {
+            match all.binary_search_by(|have| have.peer.cmp(&session.peer)) {
+                Ok(at) => all
+                    .get_mut(at)
+                    .is_some_and(|have| std::mem::replace(have, session.clone()) != session),
+                Err(at) => {
+                    all.insert(at, session);
+                    true
+                }
             }
         });
     }
@@ -52,8 +66,18 @@ pub struct Report {
 
 impl Report {
     pub fn status(&self, status: Status) {
-        let Status { established, routes, trouble, .. } = status;
-        self.reports.put(Session { peer: self.peer.clone(), established, routes, trouble });
+        let Status {
+            established,
+            routes,
+            trouble,
+            ..
+        } = status;
+        self.reports.put(Session {
+            peer: self.peer.clone(),
+            established,
+            routes,
+            trouble,
+        });
     }
 
     pub fn metrics(&self) -> (&Metrics, &str) {

@@ -28,9 +28,18 @@ pub struct Parts {
     pub metrics: Metrics,
 }
 
-/// Until nobody sends routes any more: then connections are closed as for a restart, and routers keep the routes.
+/// Until nobody sends routes any more: then connections are closed as for a restart, and routers
+/// keep the routes.
 pub async fn run(parts: Parts) {
-    let Parts { client, node, own, labels, mut routes, sessions, metrics } = parts;
+    let Parts {
+        client,
+        node,
+        own,
+        labels,
+        mut routes,
+        sessions,
+        metrics,
+    } = parts;
     let speaker = Speaker::start(&node, own, metrics);
     let (mut state, mut conflicts) = (speaker.state(), speaker.conflicts());
     let mut peers = Peers::follow(client, labels);
@@ -51,7 +60,11 @@ pub async fn run(parts: Parts) {
             Ok(()) = state.changed() => {}
             Ok(()) = conflicts.changed() => tell(&conflicts.borrow()),
         }
-        let now = merged(&state.borrow_and_update(), &wanted.broken, &conflicts.borrow());
+        let now = merged(
+            &state.borrow_and_update(),
+            &wanted.broken,
+            &conflicts.borrow(),
+        );
         sessions.send_if_modified(|told| {
             let news = *told != now;
             *told = now;
@@ -61,15 +74,20 @@ pub async fn run(parts: Parts) {
 }
 
 fn tell(conflicts: &[String]) {
-    conflicts.iter().for_each(|conflict| tracing::warn!(conflict, "address pools do not agree"));
+    conflicts
+        .iter()
+        .for_each(|conflict| tracing::warn!(conflict, "address pools do not agree"));
 }
 
-/// Sessions, those that cannot even be tried, and what is wrong with the routes of those that have no other trouble.
+/// Sessions, those that cannot even be tried, and what is wrong with the routes of those that have
+/// no other trouble.
 fn merged(sessions: &[Session], broken: &[Session], conflicts: &[String]) -> Vec<Session> {
     let mut all: Vec<Session> = sessions.iter().chain(broken).cloned().collect();
     all.sort_by(|one, other| one.peer.cmp(&other.peer));
     if let Some(conflict) = conflicts.first() {
-        all.iter_mut().filter(|one| one.trouble.is_empty()).for_each(|one| one.trouble.clone_from(conflict));
+        all.iter_mut()
+            .filter(|one| one.trouble.is_empty())
+            .for_each(|one| one.trouble.clone_from(conflict));
     }
     all
 }
@@ -80,13 +98,17 @@ struct Policies(BTreeSet<Arc<Policy>>);
 
 impl Policies {
     fn routes(&mut self, changes: RouteChanges) -> Vec<Route> {
-        let policy = |(address, pool): (IpAddr, Option<Arc<PoolBgp>>)| Some((address, self.of(&*pool?)));
+        let policy =
+            |(address, pool): (IpAddr, Option<Arc<PoolBgp>>)| Some((address, self.of(&*pool?)));
         changes.into_iter().filter_map(policy).collect()
     }
 
     fn apply(&mut self, speaker: &Speaker, changes: RouteChanges) {
         for (address, pool) in changes {
-            speaker.set_address(address, pool.map(|pool| self.of(&pool)).into_iter().collect());
+            speaker.set_address(
+                address,
+                pool.map(|pool| self.of(&pool)).into_iter().collect(),
+            );
         }
         self.0.retain(|policy| Arc::strong_count(policy) > 1);
     }
@@ -110,7 +132,10 @@ fn policy(pool: &PoolBgp) -> Policy {
         }
     }
     Policy {
-        attributes: Arc::new(Attributes { communities, local_preference: pool.local_preference }),
+        attributes: Arc::new(Attributes {
+            communities,
+            local_preference: pool.local_preference,
+        }),
         aggregation_v4: pool.aggregation_length,
         aggregation_v6: pool.aggregation_length_v6,
         peers: pool.peers.iter().cloned().collect(),
@@ -124,7 +149,10 @@ mod tests {
     #[test]
     fn a_policy_is_kept_once_and_as_long_as_it_is_used() {
         let mut policies = Policies::default();
-        let pool = PoolBgp { communities: vec!["64512:1".into(), "what?".into()], ..PoolBgp::default() };
+        let pool = PoolBgp {
+            communities: vec!["64512:1".into(), "what?".into()],
+            ..PoolBgp::default()
+        };
         let (one, other) = (policies.of(&pool), policies.of(&pool.clone()));
         assert!(Arc::ptr_eq(&one, &other));
         assert_eq!(one.attributes.communities.small.len(), 1);
@@ -139,8 +167,15 @@ mod tests {
             routes: 1,
             trouble: trouble.into(),
         };
-        let all = merged(&[session("b", ""), session("c", "down")], &[session("a", "no Secret")], &["conflict".into()]);
-        let told: Vec<_> = all.iter().map(|one| (one.peer.as_str(), one.trouble.as_str())).collect();
+        let all = merged(
+            &[session("b", ""), session("c", "down")],
+            &[session("a", "no Secret")],
+            &["conflict".into()],
+        );
+        let told: Vec<_> = all
+            .iter()
+            .map(|one| (one.peer.as_str(), one.trouble.as_str()))
+            .collect();
         assert_eq!(told, [("a", "no Secret"), ("b", "conflict"), ("c", "down")]);
     }
 }

@@ -9,7 +9,9 @@ use super::{Parts, Peers};
 use crate::announce::{Share, ShareChanges};
 use portico_dataplane::netlink::Socket;
 use portico_dataplane::thread;
-use portico_l2::{Announcer, Conflict, Heartbeat, Input, Mac, NodeId, Output, Speaker, Time, Timing, speaker};
+use portico_l2::{
+    Announcer, Conflict, Heartbeat, Input, Mac, NodeId, Output, Speaker, Time, Timing, speaker,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
@@ -18,7 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
-/// After so many packets the others on this host get a chance: nobody on the link can keep a processor busy.
+/// After so many packets the others on this host get a chance: nobody on the link can keep a
+/// processor busy.
 const BURST: u32 = 64;
 const BREATH: Duration = Duration::from_millis(1);
 /// What happens to links comes in bursts.
@@ -61,7 +64,9 @@ enum Wake {
 impl Driver {
     /// To be called in an async runtime.
     pub fn open(parts: &Parts) -> io::Result<Driver> {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_1970 = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         let incarnation = u64::try_from(since_1970.as_nanos()).unwrap_or_default();
         let watch = Watch::open()?;
         let mut lister = Socket::open(libc::NETLINK_ROUTE)?;
@@ -108,9 +113,17 @@ impl Driver {
     }
 
     async fn next(&mut self, parts: &mut Parts, ending: bool) -> Wake {
-        let deadlines = [self.speaker.deadline(), self.announcer.deadline(), self.links_at];
+        let deadlines = [
+            self.speaker.deadline(),
+            self.announcer.deadline(),
+            self.links_at,
+        ];
         let now = thread::now();
-        let wait = deadlines.into_iter().flatten().min().map_or(Duration::MAX, |at| at.saturating_sub(now));
+        let wait = deadlines
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(Duration::MAX, |at| at.saturating_sub(now));
         if wait.is_zero() {
             return Wake::Timer;
         }
@@ -146,10 +159,13 @@ impl Driver {
         ControlFlow::Continue(())
     }
 
-    /// What is due is done, after the heartbeats that came before: they may be why it is not to be done.
+    /// What is due is done, after the heartbeats that came before: they may be why it is not to be
+    /// done.
     fn catch_up(&mut self) {
         for _ in 0..BURST {
-            let Some(heartbeat) = self.heartbeats.waiting() else { break };
+            let Some(heartbeat) = self.heartbeats.waiting() else {
+                break;
+            };
             self.hear(heartbeat);
         }
         let now = thread::now();
@@ -174,20 +190,29 @@ impl Driver {
         }
     }
 
-    /// A frame is answered if it asks for what is ours, here and now; and looked at if somebody says to have an address.
+    /// A frame is answered if it asks for what is ours, here and now; and looked at if somebody
+    /// says to have an address.
     fn see(&mut self, frame: &Heard) {
         if !self.speaker.is_awake(thread::now()) {
             self.feed(Input::Tick);
         }
-        if let Some(mac) = frame.question().and_then(|address| self.mac_of(address, frame.link)) {
+        if let Some(mac) = frame
+            .question()
+            .and_then(|address| self.mac_of(address, frame.link))
+        {
             match self.wire.send(frame.link, &frame.answer(mac)) {
                 Ok(()) => drop(self.metrics.answers.inc()),
-                Err(error) => tracing::debug!(%error, link = frame.link, "a question cannot be answered"),
+                Err(error) => {
+                    tracing::debug!(%error, link = frame.link, "a question cannot be answered")
+                }
             }
         }
         let shared = |(address, _): &(IpAddr, Mac)| self.shares.contains_key(address);
         if let Some((address, by)) = frame.claim().filter(shared)
-            && self.links.get(frame.link).is_some_and(|link| link.mac != by)
+            && self
+                .links
+                .get(frame.link)
+                .is_some_and(|link| link.mac != by)
             && self.is_announced_on(address, frame.link)
         {
             self.feed(Input::Claimed { address, by });
@@ -197,25 +222,42 @@ impl Driver {
     /// The hardware address to answer with, if the address is ours and announced on the link.
     fn mac_of(&self, address: IpAddr, link: u32) -> Option<Mac> {
         let links = self.held.get(&address)?;
-        links.iter().find(|(index, _)| *index == link).map(|(_, mac)| *mac)
+        links
+            .iter()
+            .find(|(index, _)| *index == link)
+            .map(|(_, mac)| *mac)
     }
 
     fn is_announced_on(&self, address: IpAddr, link: u32) -> bool {
-        let links = self.shares.get(&address).map(|share| self.links.of(address, share)).unwrap_or_default();
+        let links = self
+            .shares
+            .get(&address)
+            .map(|share| self.links.of(address, share))
+            .unwrap_or_default();
         links.iter().any(|(index, _)| *index == link)
     }
 
     fn set_peers(&mut self, peers: &Peers) {
-        self.names = peers.keys().map(|name| (NodeId::of(name), Arc::clone(name))).collect();
-        let first = |(name, addresses): (&Arc<str>, &Vec<IpAddr>)| Some((NodeId::of(name), *addresses.first()?));
+        self.names = peers
+            .keys()
+            .map(|name| (NodeId::of(name), Arc::clone(name)))
+            .collect();
+        let first = |(name, addresses): (&Arc<str>, &Vec<IpAddr>)| {
+            Some((NodeId::of(name), *addresses.first()?))
+        };
         self.addresses = peers.iter().filter_map(first).collect();
-        self.feed(Input::Peers(self.names.keys().copied().collect::<BTreeSet<_>>()));
+        self.feed(Input::Peers(
+            self.names.keys().copied().collect::<BTreeSet<_>>(),
+        ));
     }
 
     fn set_shares(&mut self, changes: ShareChanges) {
         let mut told = Vec::with_capacity(changes.len());
         for (address, share) in changes {
-            told.push((address, share.as_deref().map(|share| self.share(address, share))));
+            told.push((
+                address,
+                share.as_deref().map(|share| self.share(address, share)),
+            ));
             match share {
                 Some(share) => drop(self.shares.insert(address, share)),
                 None => drop(self.shares.remove(&address)),
@@ -228,7 +270,9 @@ impl Driver {
 
     fn share(&mut self, address: IpAddr, share: &Share) -> speaker::Share {
         let links = links::need(address, share);
-        self.needs.entry(links).or_insert_with(|| (address, share.clone()));
+        self.needs
+            .entry(links)
+            .or_insert_with(|| (address, share.clone()));
         let nodes = share.nodes.as_ref().map(|nodes| {
             let mut nodes: Vec<NodeId> = nodes.iter().map(|name| NodeId::of(name)).collect();
             nodes.sort_unstable();
@@ -261,7 +305,11 @@ impl Driver {
     fn place_all(&mut self) {
         let addresses: Vec<IpAddr> = self.held.keys().copied().collect();
         for address in addresses {
-            let links = self.shares.get(&address).map(|share| self.links.of(address, share)).unwrap_or_default();
+            let links = self
+                .shares
+                .get(&address)
+                .map(|share| self.links.of(address, share))
+                .unwrap_or_default();
             if self.held.get(&address) != Some(&links) {
                 self.unplace(address);
                 self.place(address, links);
@@ -272,7 +320,9 @@ impl Driver {
 
     fn place(&mut self, address: IpAddr, links: Vec<(u32, Mac)>) {
         if let IpAddr::V6(address) = address {
-            links.iter().for_each(|(link, _)| self.groups.join(*link, address));
+            links
+                .iter()
+                .for_each(|(link, _)| self.groups.join(*link, address));
         }
         self.held.insert(address, links);
     }
@@ -280,7 +330,9 @@ impl Driver {
     fn unplace(&mut self, address: IpAddr) {
         let links = self.held.remove(&address).unwrap_or_default();
         if let IpAddr::V6(address) = address {
-            links.iter().for_each(|(link, _)| self.groups.leave(*link, address));
+            links
+                .iter()
+                .for_each(|(link, _)| self.groups.leave(*link, address));
         }
     }
 
@@ -289,7 +341,9 @@ impl Driver {
         for output in self.speaker.handle(now, input) {
             self.act(now, output);
         }
-        self.metrics.held.set(i64::try_from(self.held.len()).unwrap_or(i64::MAX));
+        self.metrics
+            .held
+            .set(i64::try_from(self.held.len()).unwrap_or(i64::MAX));
     }
 
     fn act(&mut self, now: Time, output: Output) {
@@ -298,7 +352,11 @@ impl Driver {
             Output::Hold(address) => {
                 tracing::debug!(%address, "this node answers for the address");
                 self.metrics.taken.inc();
-                let links = self.shares.get(&address).map(|share| self.links.of(address, share)).unwrap_or_default();
+                let links = self
+                    .shares
+                    .get(&address)
+                    .map(|share| self.links.of(address, share))
+                    .unwrap_or_default();
                 self.place(address, links);
                 self.announcer.begin(now, address);
             }
@@ -317,11 +375,15 @@ impl Driver {
     }
 
     fn send(&mut self, heartbeat: &Heartbeat) {
-        let Some(to) = self.addresses.get(&heartbeat.to) else { return };
+        let Some(to) = self.addresses.get(&heartbeat.to) else {
+            return;
+        };
         let sent = self.heartbeats.send(*to, heartbeat);
         match &sent {
             Ok(()) => drop(self.metrics.heartbeats_sent.inc()),
-            Err(error) if !self.sending_fails => tracing::warn!(%error, %to, "a heartbeat cannot be sent"),
+            Err(error) if !self.sending_fails => {
+                tracing::warn!(%error, %to, "a heartbeat cannot be sent")
+            }
             Err(_) => {}
         }
         self.sending_fails = sent.is_err();
@@ -331,13 +393,19 @@ impl Driver {
         for (link, mac) in self.held.get(&address).into_iter().flatten() {
             match self.wire.announce(*link, *mac, address) {
                 Ok(()) => drop(self.metrics.announcements.inc()),
-                Err(error) => tracing::warn!(%error, %address, link, "an address cannot be announced"),
+                Err(error) => {
+                    tracing::warn!(%error, %address, link, "an address cannot be announced")
+                }
             }
         }
     }
 
     fn probe(&self, address: IpAddr) {
-        let links = self.shares.get(&address).map(|share| self.links.of(address, share)).unwrap_or_default();
+        let links = self
+            .shares
+            .get(&address)
+            .map(|share| self.links.of(address, share))
+            .unwrap_or_default();
         for (link, mac) in links {
             if let Err(error) = self.wire.probe(link, mac, address) {
                 tracing::warn!(%error, %address, link, "cannot ask whether somebody has the address");
@@ -349,7 +417,9 @@ impl Driver {
         self.metrics.conflicts.inc();
         let by = by.map(|byte| format!("{byte:02x}")).join(":");
         match held {
-            true => tracing::warn!(%address, by, "somebody else says to have the address: it is announced again"),
+            true => {
+                tracing::warn!(%address, by, "somebody else says to have the address: it is announced again")
+            }
             false => {
                 tracing::error!(%address, by, "somebody else has the address: it is not announced until that one is gone")
             }
@@ -357,11 +427,16 @@ impl Driver {
     }
 
     fn tell_members(&self, members: &[NodeId]) {
-        let mut names: Vec<String> =
-            members.iter().filter_map(|id| self.names.get(id)).map(ToString::to_string).collect();
+        let mut names: Vec<String> = members
+            .iter()
+            .filter_map(|id| self.names.get(id))
+            .map(ToString::to_string)
+            .collect();
         names.sort_unstable();
         tracing::info!(?names, "addresses are shared out among these nodes");
-        self.metrics.members.set(i64::try_from(names.len()).unwrap_or(i64::MAX));
+        self.metrics
+            .members
+            .set(i64::try_from(names.len()).unwrap_or(i64::MAX));
         self.members.send_replace(names);
     }
 }

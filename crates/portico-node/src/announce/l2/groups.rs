@@ -1,5 +1,5 @@
-//! Questions for an IPv6 address come in the group of its last bytes: switches and network cards let them through to those
-//! who joined it.
+//! Questions for an IPv6 address come in the group of its last bytes: switches and network cards
+//! let them through to those who joined it.
 
 use portico_l2::frame::ndp::solicited_node;
 use socket2::{Domain, Socket, Type};
@@ -26,18 +26,27 @@ impl Groups {
             *addresses += 1;
             return;
         }
-        match self.socket().and_then(|at| self.sockets[at].0.join_multicast_v6(&group, link).map(|()| at)) {
+        match self.socket().and_then(|at| {
+            self.sockets[at]
+                .0
+                .join_multicast_v6(&group, link)
+                .map(|()| at)
+        }) {
             Ok(at) => {
                 self.sockets[at].1 += 1;
                 self.joined.insert((link, group), (1, at));
             }
-            Err(error) => tracing::warn!(%error, link, %group, "cannot join the group of an IPv6 address"),
+            Err(error) => {
+                tracing::warn!(%error, link, %group, "cannot join the group of an IPv6 address")
+            }
         }
     }
 
     pub fn leave(&mut self, link: u32, address: Ipv6Addr) {
         let group = solicited_node(address);
-        let Some((addresses, at)) = self.joined.get_mut(&(link, group)) else { return };
+        let Some((addresses, at)) = self.joined.get_mut(&(link, group)) else {
+            return;
+        };
         *addresses -= 1;
         if *addresses == 0 {
             let (socket, groups) = &mut self.sockets[*at];
@@ -50,10 +59,15 @@ impl Groups {
 
     /// One with room.
     fn socket(&mut self) -> io::Result<usize> {
-        if let Some(at) = self.sockets.iter().position(|(_, groups)| *groups < MOST_ON_A_SOCKET) {
+        if let Some(at) = self
+            .sockets
+            .iter()
+            .position(|(_, groups)| *groups < MOST_ON_A_SOCKET)
+        {
             return Ok(at);
         }
-        self.sockets.push((Socket::new(Domain::IPV6, Type::DGRAM, None)?, 0));
+        self.sockets
+            .push((Socket::new(Domain::IPV6, Type::DGRAM, None)?, 0));
         Ok(self.sockets.len() - 1)
     }
 }

@@ -30,17 +30,31 @@ impl Heartbeats {
         if v4.is_none() && v6.is_none() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        Ok(Heartbeats { v4, v6, key, port, buffer: Box::new([0; LONGEST]) })
+        Ok(Heartbeats {
+            v4,
+            v6,
+            key,
+            port,
+            buffer: Box::new([0; LONGEST]),
+        })
     }
 
     /// What cannot be sent is lost, as on the way.
     pub fn send(&self, to: IpAddr, heartbeat: &Heartbeat) -> io::Result<()> {
         let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };
-        let Some(socket) = socket else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
-        socket.try_send_to(&self.key.seal(heartbeat.emit()), SocketAddr::new(to, self.port)).map(drop)
+        let Some(socket) = socket else {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        };
+        socket
+            .try_send_to(
+                &self.key.seal(heartbeat.emit()),
+                SocketAddr::new(to, self.port),
+            )
+            .map(drop)
     }
 
-    /// The next one, or `None` for what is not one, or not from a node. Nothing is lost if it is dropped half way.
+    /// The next one, or `None` for what is not one, or not from a node. Nothing is lost if it is
+    /// dropped half way.
     pub async fn next(&mut self) -> Option<Heartbeat> {
         loop {
             tokio::select! {
@@ -56,10 +70,15 @@ impl Heartbeats {
     /// What has come already, if anything has.
     pub fn waiting(&mut self) -> Option<Option<Heartbeat>> {
         let sockets = [self.v4.as_ref(), self.v6.as_ref()];
-        let mut received =
-            sockets.into_iter().flatten().filter_map(|socket| socket.try_recv(&mut self.buffer[..]).ok());
+        let mut received = sockets
+            .into_iter()
+            .flatten()
+            .filter_map(|socket| socket.try_recv(&mut self.buffer[..]).ok());
         let length = received.next()?;
-        let message = self.buffer.get(..length).and_then(|bytes| self.key.open(bytes));
+        let message = self
+            .buffer
+            .get(..length)
+            .and_then(|bytes| self.key.open(bytes));
         Some(message.and_then(|message| Heartbeat::parse(message).ok()))
     }
 }
@@ -74,7 +93,11 @@ async fn readable(socket: Option<&UdpSocket>) {
 
 /// `None` if the host does not have the family.
 fn udp(any: IpAddr, port: u16) -> io::Result<Option<UdpSocket>> {
-    let socket = match Socket::new(Domain::for_address((any, port).into()), Type::DGRAM, Some(Protocol::UDP)) {
+    let socket = match Socket::new(
+        Domain::for_address((any, port).into()),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    ) {
         Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => return Ok(None),
         socket => socket?,
     };
@@ -88,7 +111,11 @@ fn udp(any: IpAddr, port: u16) -> io::Result<Option<UdpSocket>> {
         }
     }
     match socket.bind(&SocketAddr::new(any, port).into()) {
-        Err(error) if any.is_ipv6() && error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => Ok(None),
-        bound => bound.and_then(|()| UdpSocket::from_std(socket.into())).map(Some),
+        Err(error) if any.is_ipv6() && error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => {
+            Ok(None)
+        }
+        bound => bound
+            .and_then(|()| UdpSocket::from_std(socket.into()))
+            .map(Some),
     }
 }

@@ -29,15 +29,36 @@ pub struct Links(BTreeMap<u32, Link>);
 impl Links {
     pub fn read(kernel: &mut Socket) -> io::Result<Links> {
         let links = kernel.query(&rtnetlink::get_links(), |message| rtnetlink::link(&message))?;
-        let held = kernel.query(&rtnetlink::get_all_addresses(), |message| rtnetlink::address(&message))?;
-        let mut defaults = |v4| kernel.query(&rtnetlink::get_routes(v4), |message| rtnetlink::default_route(&message));
+        let held = kernel.query(&rtnetlink::get_all_addresses(), |message| {
+            rtnetlink::address(&message)
+        })?;
+        let mut defaults = |v4| {
+            kernel.query(&rtnetlink::get_routes(v4), |message| {
+                rtnetlink::default_route(&message)
+            })
+        };
         let defaults = [defaults(true)?, defaults(false)?];
-        let usable = links.into_iter().map(|(link, _)| link).filter(|link| link.running && link.mac != Mac::default());
+        let usable = links
+            .into_iter()
+            .map(|(link, _)| link)
+            .filter(|link| link.running && link.mac != Mac::default());
         let all = usable.map(|link| {
-            let networks = held.iter().filter(|(held, _)| held.link == link.index && !is_on_every_link(held.address));
-            let networks = networks.filter_map(|(held, _)| IpNet::new(held.address, held.prefix).ok()).collect();
+            let networks = held
+                .iter()
+                .filter(|(held, _)| held.link == link.index && !is_on_every_link(held.address));
+            let networks = networks
+                .filter_map(|(held, _)| IpNet::new(held.address, held.prefix).ok())
+                .collect();
             let has_default = defaults.each_ref().map(|links| links.contains(&link.index));
-            (link.index, Link { name: link.name, mac: link.mac, networks, has_default })
+            (
+                link.index,
+                Link {
+                    name: link.name,
+                    mac: link.mac,
+                    networks,
+                    has_default,
+                },
+            )
         });
         Ok(Links(all.collect()))
     }
@@ -47,20 +68,43 @@ impl Links {
     }
 
     pub fn macs(&self) -> Vec<Mac> {
-        let macs: BTreeSet<Mac> = self.0.values().filter(|link| link.is_attached()).map(|link| link.mac).collect();
+        let macs: BTreeSet<Mac> = self
+            .0
+            .values()
+            .filter(|link| link.is_attached())
+            .map(|link| link.mac)
+            .collect();
         macs.into_iter().collect()
     }
 
-    /// Where an address is announced: on the links that are named, or on those with its network, or with a default route.
+    /// Where an address is announced: on the links that are named, or on those with its network, or
+    /// with a default route.
     pub fn of(&self, address: IpAddr, share: &Share) -> Vec<(u32, Mac)> {
         let chosen = |choose: &dyn Fn(&Link) -> bool| -> Vec<(u32, Mac)> {
-            self.0.iter().filter(|(_, link)| choose(link)).map(|(index, link)| (*index, link.mac)).collect()
+            self.0
+                .iter()
+                .filter(|(_, link)| choose(link))
+                .map(|(index, link)| (*index, link.mac))
+                .collect()
         };
         if !share.interfaces.is_empty() {
-            return chosen(&|link| share.interfaces.iter().any(|pattern| matches(pattern, &link.name)));
+            return chosen(&|link| {
+                share
+                    .interfaces
+                    .iter()
+                    .any(|pattern| matches(pattern, &link.name))
+            });
         }
-        let near = chosen(&|link| link.networks.iter().any(|network| network.contains(&address)));
-        if near.is_empty() { chosen(&|link| link.has_default[usize::from(address.is_ipv6())]) } else { near }
+        let near = chosen(&|link| {
+            link.networks
+                .iter()
+                .any(|network| network.contains(&address))
+        });
+        if near.is_empty() {
+            chosen(&|link| link.has_default[usize::from(address.is_ipv6())])
+        } else {
+            near
+        }
     }
 
     /// Of such needs, those that cannot be met.
@@ -88,8 +132,8 @@ fn is_on_every_link(address: IpAddr) -> bool {
     }
 }
 
-/// Which links an address needs, as a number that means the same on every node. Where no names are given that depends on the
-/// address, of which only the network matters.
+/// Which links an address needs, as a number that means the same on every node. Where no names are
+/// given that depends on the address, of which only the network matters.
 pub fn need(address: IpAddr, share: &Share) -> u64 {
     let mut text = share.interfaces.join("\n");
     text.push(if address.is_ipv4() { '4' } else { '6' });
@@ -106,26 +150,38 @@ fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((before, after)) => {
-            let Some(rest) = name.strip_prefix(before) else { return false };
-            (0..=rest.len()).filter_map(|at| rest.get(at..)).any(|rest| matches(after, rest))
+            let Some(rest) = name.strip_prefix(before) else {
+                return false;
+            };
+            (0..=rest.len())
+                .filter_map(|at| rest.get(at..))
+                .any(|rest| matches(after, rest))
         }
     }
 }
 
-/// Tells that something happened to links, addresses or routes. Belongs to the network namespace of the thread that opened it.
+/// Tells that something happened to links, addresses or routes. Belongs to the network namespace of
+/// the thread that opened it.
 pub struct Watch(AsyncFd<Socket>);
 
 impl Watch {
     /// From here on no change is missed. To be called in an async runtime.
     pub fn open() -> io::Result<Watch> {
         let socket = Socket::open(libc::NETLINK_ROUTE)?;
-        for group in [GROUP_LINK, GROUP_V4_ADDRESS, GROUP_V6_ADDRESS, GROUP_V4_ROUTE, GROUP_V6_ROUTE] {
+        for group in [
+            GROUP_LINK,
+            GROUP_V4_ADDRESS,
+            GROUP_V6_ADDRESS,
+            GROUP_V4_ROUTE,
+            GROUP_V6_ROUTE,
+        ] {
             socket.join(group)?;
         }
         super::wire::readable(socket).map(Watch)
     }
 
-    /// What happened does not matter, only that something did. Nothing is lost if it is dropped half way.
+    /// What happened does not matter, only that something did. Nothing is lost if it is dropped
+    /// half way.
     pub async fn changed(&mut self) {
         if let Ok(mut ready) = self.0.readable_mut().await {
             // What did not fit has happened as well.

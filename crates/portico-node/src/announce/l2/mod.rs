@@ -1,11 +1,13 @@
 //! Layer 2: this node answers for its share of the addresses, by ARP and neighbour discovery.
 //!
-//! A thread of its own, before all ordinary threads where that is allowed, drives [`portico_l2::Speaker`]: it needs nobody but the
-//! other nodes, no API server and no other part of the process. It answers itself, and never the kernel, so addresses go with
-//! the process, whatever it goes of.
+//! A thread of its own, before all ordinary threads where that is allowed, drives
+//! [`portico_l2::Speaker`]: it needs nobody but the other nodes, no API server and no other part of
+//! the process. It answers itself, and never the kernel, so addresses go with the process, whatever
+//! it goes of.
 //!
-//! `driver` is the loop; `heartbeats` has the sockets to other nodes and `seal` what proves who they are from; `links` knows the
-//! node's links, `wire` has the frames on them, `groups` the groups in which questions for IPv6 addresses come.
+//! `driver` is the loop; `heartbeats` has the sockets to other nodes and `seal` what proves who
+//! they are from; `links` knows the node's links, `wire` has the frames on them, `groups` the
+//! groups in which questions for IPv6 addresses come.
 
 mod driver;
 mod groups;
@@ -44,18 +46,23 @@ pub struct Parts {
     pub metrics: Metrics,
 }
 
-/// Until nobody sends shares any more: then other nodes have taken over what this one had. To be called in an async runtime; belongs
-/// to the network namespace of the calling thread.
+/// Until nobody sends shares any more: then other nodes have taken over what this one had. To be
+/// called in an async runtime; belongs to the network namespace of the calling thread.
 pub async fn run(parts: Parts) {
     let (end, ended) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("layer-2".to_owned()).spawn(move || {
-        let _end: oneshot::Sender<()> = end;
-        thread::run_on_time();
-        match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime.block_on(drive(parts)),
-            Err(error) => tracing::error!(%error, "cannot start the runtime of layer 2"),
-        }
-    });
+    let thread = std::thread::Builder::new()
+        .name("layer-2".to_owned())
+        .spawn(move || {
+            let _end: oneshot::Sender<()> = end;
+            thread::run_on_time();
+            match tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+            {
+                Ok(runtime) => runtime.block_on(drive(parts)),
+                Err(error) => tracing::error!(%error, "cannot start the runtime of layer 2"),
+            }
+        });
     match thread {
         Ok(_) => drop(ended.await),
         Err(error) => tracing::error!(%error, "cannot start the thread of layer 2"),

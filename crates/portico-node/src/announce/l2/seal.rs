@@ -24,7 +24,9 @@ impl Key {
     /// The message, if its tag is right.
     pub fn open<'a>(&self, sealed: &'a [u8]) -> Option<&'a [u8]> {
         let (message, tag) = sealed.split_at_checked(sealed.len().checked_sub(TAG)?)?;
-        hmac::verify(&self.0, message, tag).is_ok().then_some(message)
+        hmac::verify(&self.0, message, tag)
+            .is_ok()
+            .then_some(message)
     }
 }
 

@@ -36,7 +36,9 @@ impl Heard {
     pub fn question(&self) -> Option<IpAddr> {
         match self.what {
             Frame::Arp(packet) => packet.is_question().then_some(packet.target.into()),
-            Frame::Ndp(message) => (message.kind == ndp::Kind::Solicitation).then_some(message.target.into()),
+            Frame::Ndp(message) => {
+                (message.kind == ndp::Kind::Solicitation).then_some(message.target.into())
+            }
         }
     }
 
@@ -44,7 +46,9 @@ impl Heard {
     pub fn claim(&self) -> Option<(IpAddr, Mac)> {
         match self.what {
             Frame::Arp(packet) => Some((packet.claim().into(), packet.sender_mac)),
-            Frame::Ndp(message) => message.claim().map(|(address, mac)| (address.into(), mac.unwrap_or(self.mac))),
+            Frame::Ndp(message) => message
+                .claim()
+                .map(|(address, mac)| (address.into(), mac.unwrap_or(self.mac))),
         }
     }
 
@@ -71,11 +75,17 @@ impl Wire {
         sender.set_nonblocking(true)?;
         let arp = listener(arp::ETHERTYPE, None)?;
         let ndp = listener(ndp::ETHERTYPE, Some(neighbour_discovery()))?;
-        Ok(Wire { sender, arp: readable(arp)?, ndp: readable(ndp)? })
+        Ok(Wire {
+            sender,
+            arp: readable(arp)?,
+            ndp: readable(ndp)?,
+        })
     }
 
     pub fn announce(&self, link: u32, mac: Mac, address: IpAddr) -> io::Result<()> {
-        frame::announcements(mac, address).iter().try_for_each(|frame| self.send(link, frame))
+        frame::announcements(mac, address)
+            .iter()
+            .try_for_each(|frame| self.send(link, frame))
     }
 
     pub fn probe(&self, link: u32, mac: Mac, address: IpAddr) -> io::Result<()> {
@@ -88,8 +98,10 @@ impl Wire {
 
     /// The next frame, or `None` for what is none. Nothing is lost if it is dropped half way.
     pub async fn next(&self) -> Option<Heard> {
-        let (arp, ndp) =
-            (self.arp.async_io(Interest::READABLE, receive), self.ndp.async_io(Interest::READABLE, receive));
+        let (arp, ndp) = (
+            self.arp.async_io(Interest::READABLE, receive),
+            self.ndp.async_io(Interest::READABLE, receive),
+        );
         tokio::select! {
             received = arp => {
                 let (origin, bytes, length) = received.ok()?;
@@ -106,7 +118,11 @@ impl Wire {
 }
 
 fn heard(origin: Origin, what: Frame) -> Option<Heard> {
-    origin.for_us.then_some(Heard { link: origin.link, what, mac: origin.mac })
+    origin.for_us.then_some(Heard {
+        link: origin.link,
+        what,
+        mac: origin.mac,
+    })
 }
 
 fn listener(ethertype: u16, filter: Option<Vec<SockFilter>>) -> io::Result<Socket> {
@@ -124,7 +140,10 @@ fn neighbour_discovery() -> Vec<SockFilter> {
     let mut steps = vec![filter::byte(ndp::NEXT_HEADER as u32)];
     steps.extend(filter::require(ndp::ICMP.into()));
     steps.push(filter::byte(ndp::KIND as u32));
-    steps.extend([filter::equals(ndp::SOLICITATION.into(), 1), filter::accept()]);
+    steps.extend([
+        filter::equals(ndp::SOLICITATION.into(), 1),
+        filter::accept(),
+    ]);
     steps.extend(filter::require(ndp::ADVERTISEMENT.into()));
     steps.push(filter::accept());
     steps
@@ -148,7 +167,10 @@ impl Owning for Socket {}
 impl Owning for portico_dataplane::netlink::Socket {}
 
 /// To be called in an async runtime.
-#[expect(unsafe_code, reason = "the runtime has to be promised that the descriptor stays open")]
+#[expect(
+    unsafe_code,
+    reason = "the runtime has to be promised that the descriptor stays open"
+)]
 pub fn readable<T: Owning>(socket: T) -> io::Result<AsyncFd<T>> {
     // SAFETY: that is what `Owning` means.
     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)

@@ -20,14 +20,19 @@ pub struct Pool {
 
 impl Pool {
     pub fn new(spec: &AddressPoolSpec, nodes: &BTreeMap<Arc<str>, NodeFacts>) -> Pool {
-        let bgp = spec.announces(Announce::Bgp).then(|| Arc::new(spec.bgp.clone().unwrap_or_default()));
+        let bgp = spec
+            .announces(Announce::Bgp)
+            .then(|| Arc::new(spec.bgp.clone().unwrap_or_default()));
         let mut pool = Pool {
             // What is wrong with the others is told by the controller.
             ranges: spec.ranges().0,
             layer2: spec.announces(Announce::Layer2),
             bgp,
             selector: spec.node_selector.clone(),
-            share: Arc::new(Share { nodes: None, interfaces: spec.interfaces.clone().into() }),
+            share: Arc::new(Share {
+                nodes: None,
+                interfaces: spec.interfaces.clone().into(),
+            }),
         };
         pool.select(nodes);
         pool
@@ -35,13 +40,20 @@ impl Pool {
 
     /// Which nodes there are changed. Says whether this changes who may announce.
     pub fn select(&mut self, nodes: &BTreeMap<Arc<str>, NodeFacts>) -> bool {
-        let Some(selector) = &self.selector else { return false };
-        let matching = nodes.iter().filter(|(_, facts)| selector.matches(&facts.labels));
+        let Some(selector) = &self.selector else {
+            return false;
+        };
+        let matching = nodes
+            .iter()
+            .filter(|(_, facts)| selector.matches(&facts.labels));
         let nodes: Arc<[Arc<str>]> = matching.map(|(name, _)| Arc::clone(name)).collect();
         if self.share.nodes.as_ref() == Some(&nodes) {
             return false;
         }
-        self.share = Arc::new(Share { nodes: Some(nodes), interfaces: Arc::clone(&self.share.interfaces) });
+        self.share = Arc::new(Share {
+            nodes: Some(nodes),
+            interfaces: Arc::clone(&self.share.interfaces),
+        });
         true
     }
 
@@ -50,7 +62,10 @@ impl Pool {
     }
 
     pub fn permits(&self, node: &Arc<str>) -> bool {
-        self.share.nodes.as_ref().is_none_or(|nodes| nodes.binary_search(node).is_ok())
+        self.share
+            .nodes
+            .as_ref()
+            .is_none_or(|nodes| nodes.binary_search(node).is_ok())
     }
 
     /// How an address is shared out that these can serve.
@@ -62,9 +77,18 @@ impl Pool {
             Servers::Nobody => None,
             Servers::Everybody => Some(Arc::clone(&self.share)),
             Servers::Only(nodes) => {
-                let nodes: Arc<[Arc<str>]> = nodes.iter().filter(|node| self.permits(node)).map(Arc::clone).collect();
+                let nodes: Arc<[Arc<str>]> = nodes
+                    .iter()
+                    .filter(|node| self.permits(node))
+                    .map(Arc::clone)
+                    .collect();
                 let interfaces = Arc::clone(&self.share.interfaces);
-                (!nodes.is_empty()).then(|| Arc::new(Share { nodes: Some(nodes), interfaces }))
+                (!nodes.is_empty()).then(|| {
+                    Arc::new(Share {
+                        nodes: Some(nodes),
+                        interfaces,
+                    })
+                })
             }
         }
     }

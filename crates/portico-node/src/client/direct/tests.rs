@@ -8,9 +8,14 @@ use std::thread;
 
 #[test]
 fn a_request_says_what_the_layers_put_in() {
-    let get = Request::get("https://me:secret@[fd00::1]:6443/api/v1/pods?watch=1").header("authorization", "Bearer x");
+    let get = Request::get("https://me:secret@[fd00::1]:6443/api/v1/pods?watch=1")
+        .header("authorization", "Bearer x");
     let sent = String::from_utf8(head(&get.body(Body::empty()).unwrap()).unwrap()).unwrap();
-    assert_eq!(sent, "GET /api/v1/pods?watch=1 HTTP/1.1\r\nhost: [fd00::1]:6443\r\nauthorization: Bearer x\r\n\r\n");
+    assert_eq!(
+        sent,
+        "GET /api/v1/pods?watch=1 HTTP/1.1\r\nhost: [fd00::1]:6443\r\nauthorization: Bearer \
+         x\r\n\r\n"
+    );
     let post = Request::post("https://a/b").body(Body::empty()).unwrap();
     assert!(head(&post).is_err());
 }
@@ -23,7 +28,8 @@ enum Goodbye {
     Unsaid,
 }
 
-/// Answers one request with what it is given, a part at a time, and ends when there is no more to come.
+/// Answers one request with what it is given, a part at a time, and ends when there is no more to
+/// come.
 struct Server {
     url: String,
     parts: mpsc::Sender<&'static str>,
@@ -34,16 +40,26 @@ impl Server {
     fn start(tls: bool, goodbye: Goodbye) -> Server {
         let certified = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate = certified.cert.der().clone();
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(
+            certified.signing_key.serialize_der(),
+        ));
         let mut trusted = RootCertStore::empty();
         trusted.add(certificate.clone()).unwrap();
-        let theirs = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
-        let ours = ClientConfig::builder().with_root_certificates(trusted).with_no_client_auth();
+        let theirs = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        let ours = ClientConfig::builder()
+            .with_root_certificates(trusted)
+            .with_no_client_auth();
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         let listener = TcpListener::bind("localhost:0").unwrap();
         let scheme = if tls { "https" } else { "http" };
-        let url = format!("{scheme}://localhost:{}/", listener.local_addr().unwrap().port());
+        let url = format!(
+            "{scheme}://localhost:{}/",
+            listener.local_addr().unwrap().port()
+        );
         let (parts, to_send) = mpsc::channel();
         thread::spawn(move || {
             let (mut socket, _) = listener.accept().unwrap();
@@ -60,7 +76,11 @@ impl Server {
                 }
             }
         });
-        Server { url, parts, connector: HttpsConnector::from((http, ours)) }
+        Server {
+            url,
+            parts,
+            connector: HttpsConnector::from((http, ours)),
+        }
     }
 
     fn send(&self, part: &'static str) {
@@ -69,7 +89,10 @@ impl Server {
 
     async fn ask(&self) -> Response<Full<Bytes>> {
         let request = Request::get(&self.url).body(Body::empty()).unwrap();
-        Direct(self.connector.clone()).oneshot(request).await.unwrap()
+        Direct(self.connector.clone())
+            .oneshot(request)
+            .await
+            .unwrap()
     }
 }
 
@@ -111,12 +134,27 @@ async fn a_body_that_breaks_off_is_not_one_that_ends() {
     for (tls, goodbye, parts, is_whole) in [
         (false, Goodbye::Unsaid, [chunked, "0\r\n\r\n"], true),
         (false, Goodbye::Unsaid, [chunked, ""], false),
-        (false, Goodbye::Unsaid, ["HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n", "ab"], false),
-        (false, Goodbye::Unsaid, ["HTTP/1.1 200 OK\r\n\r\n", "ab"], true),
+        (
+            false,
+            Goodbye::Unsaid,
+            ["HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n", "ab"],
+            false,
+        ),
+        (
+            false,
+            Goodbye::Unsaid,
+            ["HTTP/1.1 200 OK\r\n\r\n", "ab"],
+            true,
+        ),
         (true, Goodbye::Unsaid, [chunked, "0\r\n\r\n"], true),
         (true, Goodbye::Unsaid, [chunked, ""], false),
         (true, Goodbye::Said, [chunked, ""], false),
-        (true, Goodbye::Unsaid, ["HTTP/1.1 200 OK\r\n\r\n", "ab"], false),
+        (
+            true,
+            Goodbye::Unsaid,
+            ["HTTP/1.1 200 OK\r\n\r\n", "ab"],
+            false,
+        ),
         (true, Goodbye::Said, ["HTTP/1.1 200 OK\r\n\r\n", "ab"], true),
     ] {
         let server = Server::start(tls, goodbye);
@@ -124,7 +162,11 @@ async fn a_body_that_breaks_off_is_not_one_that_ends() {
         let answer = server.ask().await;
         drop(server.parts);
         let read = rest(waiting(&answer));
-        assert_eq!(read.ok().as_deref(), is_whole.then_some("ab"), "{tls} {goodbye:?} {parts:?}");
+        assert_eq!(
+            read.ok().as_deref(),
+            is_whole.then_some("ab"),
+            "{tls} {goodbye:?} {parts:?}"
+        );
     }
 }
 
@@ -138,9 +180,17 @@ async fn what_came_is_read_without_asking_for_more() {
         for round in 0..3 {
             server.send("2\r\nab\r\n");
             connection.is_readable(false);
-            assert_eq!(connection.next(&mut scratch).unwrap(), Arrival::Data("ab".into()), "{tls} {round}");
+            assert_eq!(
+                connection.next(&mut scratch).unwrap(),
+                Arrival::Data("ab".into()),
+                "{tls} {round}"
+            );
             // The socket waits for more: whoever asked it would not come back.
-            assert_eq!(connection.next(&mut scratch).unwrap(), Arrival::Nothing, "{tls} {round}");
+            assert_eq!(
+                connection.next(&mut scratch).unwrap(),
+                Arrival::Nothing,
+                "{tls} {round}"
+            );
         }
     }
 }
@@ -153,7 +203,10 @@ async fn a_refusal_has_a_body_and_no_connection() {
         server.send("old");
         let answer = server.ask().await;
         assert!(connection(&answer).is_none());
-        let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+        let body = http_body_util::BodyExt::collect(answer.into_body())
+            .await
+            .unwrap()
+            .to_bytes();
         assert_eq!(body, "old", "{tls}");
     }
 }

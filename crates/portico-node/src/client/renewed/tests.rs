@@ -25,7 +25,10 @@ fn kubeconfig(folder: &Path, server: &str, user: &str) -> ApiAccess {
            "clusters":[{{"name":"c","cluster":{{"server":"{server}","certificate-authority":"ca"}}}}],"users":[{{"name":"u","user":{user}}}]}}"#
     );
     put(folder, "kubeconfig", &text);
-    ApiAccess { kubeconfig: Some(folder.join("kubeconfig")), server: None }
+    ApiAccess {
+        kubeconfig: Some(folder.join("kubeconfig")),
+        server: None,
+    }
 }
 
 /// Answers requests, one on a connection, by what they say.
@@ -37,7 +40,10 @@ fn answer(stream: &mut (impl Read + Write), status: impl Fn(&str) -> u16) -> std
         head.extend(byte);
     }
     let status = status(&String::from_utf8_lossy(&head));
-    write!(stream, "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}")
+    write!(
+        stream,
+        "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}"
+    )
 }
 
 fn serve(mut each: impl FnMut(TcpStream) + Send + 'static) -> u16 {
@@ -57,12 +63,20 @@ fn authority() -> Authority {
 
 fn certificate(authority: &Authority) -> (rcgen::Certificate, KeyPair) {
     let key = KeyPair::generate().unwrap();
-    (CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().signed_by(&key, authority).unwrap(), key)
+    (
+        CertificateParams::new(["127.0.0.1".to_owned()])
+            .unwrap()
+            .signed_by(&key, authority)
+            .unwrap(),
+        key,
+    )
 }
 
 fn trusting(authority: &Authority) -> Arc<RootCertStore> {
     let mut trusted = RootCertStore::empty();
-    trusted.add(CertificateDer::from(authority.der().to_vec())).unwrap();
+    trusted
+        .add(CertificateDer::from(authority.der().to_vec()))
+        .unwrap();
     Arc::new(trusted)
 }
 
@@ -71,9 +85,15 @@ async fn a_certificate_that_was_replaced_is_shown() {
     let (folder, ours, others) = (TempDir::new().unwrap(), authority(), authority());
     let (theirs, key) = certificate(&ours);
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let verifier = WebPkiClientVerifier::builder(trusting(&ours)).build().unwrap();
+    let verifier = WebPkiClientVerifier::builder(trusting(&ours))
+        .build()
+        .unwrap();
     let config = ServerConfig::builder().with_client_cert_verifier(verifier);
-    let config = Arc::new(config.with_single_cert(vec![theirs.der().clone()], key).unwrap());
+    let config = Arc::new(
+        config
+            .with_single_cert(vec![theirs.der().clone()], key)
+            .unwrap(),
+    );
     let port = serve(move |stream| {
         let session = ServerConnection::new(config.clone()).unwrap();
         // Strangers are not let in.
@@ -88,7 +108,10 @@ async fn a_certificate_that_was_replaced_is_shown() {
     let user = r#"{"client-certificate":"cert","client-key":"key"}"#;
     let access = kubeconfig(folder.path(), &format!("https://127.0.0.1:{port}"), user);
     let clients = connect(&access).await.unwrap();
-    let missing = get(&clients.requests, "/version").await.unwrap_err().to_string();
+    let missing = get(&clients.requests, "/version")
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(missing.contains("cert"), "nothing is there yet: {missing}");
     show(&others);
     get(&clients.requests, "/version").await.unwrap_err();
@@ -110,7 +133,11 @@ async fn a_program_is_asked_again_for_who_we_are_when_the_server_does_not_know()
         let credential = format!(
             r#"{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{{"token":"{token}"}}}}"#
         );
-        put(folder.path(), "program", &format!("#!/bin/sh\necho '{credential}'\n"));
+        put(
+            folder.path(),
+            "program",
+            &format!("#!/bin/sh\necho '{credential}'\n"),
+        );
     };
     let program = folder.path().join("program");
     let user = format!(
@@ -122,7 +149,10 @@ async fn a_program_is_asked_again_for_who_we_are_when_the_server_does_not_know()
     get(&clients.requests, "/version").await.unwrap_err();
     give("old");
     for _ in 0..2 {
-        let refused = get(&clients.requests, "/version").await.unwrap_err().to_string();
+        let refused = get(&clients.requests, "/version")
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("401"), "{refused}");
     }
     give("new");

@@ -12,22 +12,38 @@ fn checks(limit: Duration) -> (ServiceChecks, Monitor, Failures) {
     let failures = Failures::default();
     let seen = Arc::clone(&failures);
     let note = move |failure: &Failure| {
-        seen.lock().unwrap().push((failure.service.to_string(), failure.address.port()));
+        seen.lock()
+            .unwrap()
+            .push((failure.service.to_string(), failure.address.port()));
     };
-    (ServiceChecks::new(monitor.clone(), Arc::new(note)), monitor, failures)
+    (
+        ServiceChecks::new(monitor.clone(), Arc::new(note)),
+        monitor,
+        failures,
+    )
 }
 
 fn name(name: &str) -> ServiceName {
-    ServiceName { namespace: "default".into(), name: name.into() }
+    ServiceName {
+        namespace: "default".into(),
+        name: name.into(),
+    }
 }
 
 fn wanted(port: u16, v4: u32, v6: u32) -> Option<HealthCheck> {
-    Some(HealthCheck { port, families: PerFamily { v4: true, v6: true }, ready: PerFamily { v4, v6 } })
+    Some(HealthCheck {
+        port,
+        families: PerFamily { v4: true, v6: true },
+        ready: PerFamily { v4, v6 },
+    })
 }
 
 fn everywhere() -> PerFamily<NodePortAddresses> {
     let all = NodePortAddresses::AllLocal { loopback: true };
-    PerFamily { v4: all.clone(), v6: all }
+    PerFamily {
+        v4: all.clone(),
+        v6: all,
+    }
 }
 
 fn listed(addresses: &[&str]) -> PerFamily<NodePortAddresses> {
@@ -35,7 +51,10 @@ fn listed(addresses: &[&str]) -> PerFamily<NodePortAddresses> {
         let parsed = addresses.iter().map(|text| text.parse::<IpAddr>().unwrap());
         NodePortAddresses::Listed(parsed.filter(|address| address.is_ipv4() == v4).collect())
     };
-    PerFamily { v4: of(true), v6: of(false) }
+    PerFamily {
+        v4: of(true),
+        v6: of(false),
+    }
 }
 
 fn v4(port: u16) -> SocketAddr {
@@ -66,7 +85,13 @@ async fn answers_with_the_count_of_its_family_on_any_path() {
         assert_eq!(answer.json(), body);
     }
     let answer = get(v6(port), "/").await;
-    assert_eq!((answer.status, answer.header("x-load-balancing-endpoint-weight")), (503, "0"));
+    assert_eq!(
+        (
+            answer.status,
+            answer.header("x-load-balancing-endpoint-weight")
+        ),
+        (503, "0")
+    );
 
     checks.sync(&[(name("hc"), wanted(port, 0, 7))]).await;
     assert_eq!(get(v4(port), "/").await.status, 503);
@@ -84,7 +109,13 @@ async fn a_node_that_does_not_keep_up_is_not_fit_but_one_on_its_way_out_is() {
     assert_eq!(get(v4(port), "/").await.status, 200);
     monitor.queued(Family::V6, Instant::now());
     let answer = get(v4(port), "/").await;
-    assert_eq!((answer.status, answer.header("x-load-balancing-endpoint-weight")), (503, "1"));
+    assert_eq!(
+        (
+            answer.status,
+            answer.header("x-load-balancing-endpoint-weight")
+        ),
+        (503, "1")
+    );
     assert_eq!(answer.json()["serviceProxyHealthy"], false);
 }
 
@@ -94,15 +125,27 @@ async fn ports_move_between_services_and_close() {
     let (one, two) = (32_110, 32_111);
     let (mut checks, _, failures) = checks(Duration::from_secs(60));
     checks.set_addresses(&everywhere()).await;
-    checks.sync(&[(name("a"), wanted(one, 1, 0)), (name("b"), wanted(two, 2, 0))]).await;
+    checks
+        .sync(&[
+            (name("a"), wanted(one, 1, 0)),
+            (name("b"), wanted(two, 2, 0)),
+        ])
+        .await;
     assert_eq!(get(v4(one), "/").await.json()["service"]["name"], "a");
     assert_eq!(get(v4(two), "/").await.json()["service"]["name"], "b");
 
-    checks.sync(&[(name("a"), wanted(two, 1, 0)), (name("b"), wanted(one, 2, 0))]).await;
+    checks
+        .sync(&[
+            (name("a"), wanted(two, 1, 0)),
+            (name("b"), wanted(one, 2, 0)),
+        ])
+        .await;
     assert_eq!(get(v4(one), "/").await.json()["service"]["name"], "b");
     assert_eq!(get(v4(two), "/").await.json()["service"]["name"], "a");
 
-    checks.sync(&[(name("a"), None), (name("unknown"), None)]).await;
+    checks
+        .sync(&[(name("a"), None), (name("unknown"), None)])
+        .await;
     assert!(refused(v4(two)).await);
     assert_eq!(get(v4(one), "/").await.status, 200);
     assert_eq!(*failures.lock().unwrap(), []);
@@ -118,20 +161,33 @@ async fn a_conflict_is_told_once_hurts_nobody_else_and_heals() {
     let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).unwrap();
     let (mut checks, _, failures) = checks(Duration::from_secs(60));
     checks.set_addresses(&everywhere()).await;
-    checks.sync(&[(name("conflict"), wanted(port, 1, 5)), (name("fine"), wanted(other, 1, 1))]).await;
+    checks
+        .sync(&[
+            (name("conflict"), wanted(port, 1, 5)),
+            (name("fine"), wanted(other, 1, 1)),
+        ])
+        .await;
 
     assert_eq!(get(v4(other), "/").await.status, 200);
-    assert_eq!(get(v6(port), "/").await.json()["localEndpoints"], 5, "the other family is free");
+    assert_eq!(
+        get(v6(port), "/").await.json()["localEndpoints"],
+        5,
+        "the other family is free"
+    );
     while failures.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     checks.sync(&[(name("conflict"), wanted(port, 1, 6))]).await;
     assert_eq!(get(v6(port), "/").await.json()["localEndpoints"], 6);
 
-    // No requests from here on: their time limits go by the clock of the machine, which this one leaves behind.
+    // No requests from here on: their time limits go by the clock of the machine, which this one
+    // leaves behind.
     tokio::time::pause();
     tokio::time::sleep(LONGEST_RETRY * 4).await;
-    assert_eq!(*failures.lock().unwrap(), [("default/conflict".to_owned(), port)]);
+    assert_eq!(
+        *failures.lock().unwrap(),
+        [("default/conflict".to_owned(), port)]
+    );
     drop(taken);
     tokio::time::sleep(LONGEST_RETRY * 2).await;
     assert!(listens(v4(port)).await);
@@ -145,7 +201,9 @@ async fn listens_only_where_node_ports_answer_and_follows_the_addresses() {
     let at = |text: &str| SocketAddr::new(text.parse().unwrap(), port);
     checks.sync(&[(name("hc"), wanted(port, 1, 1))]).await;
 
-    checks.set_addresses(&listed(&["127.0.0.2", "127.0.0.3", "fe80::1"])).await;
+    checks
+        .set_addresses(&listed(&["127.0.0.2", "127.0.0.3", "fe80::1"]))
+        .await;
     assert_eq!(get(at("127.0.0.2"), "/").await.status, 200);
     assert_eq!(get(at("127.0.0.3"), "/").await.status, 200);
     assert!(refused(v4(port)).await);
@@ -168,7 +226,12 @@ async fn a_family_that_the_service_does_not_have_is_not_answered_in() {
     let port = 32_110;
     let (mut checks, _, _) = checks(Duration::from_secs(60));
     checks.set_addresses(&everywhere()).await;
-    let only = |v4, v6| Some(HealthCheck { families: PerFamily { v4, v6 }, ..wanted(port, 1, 1).unwrap() });
+    let only = |v4, v6| {
+        Some(HealthCheck {
+            families: PerFamily { v4, v6 },
+            ..wanted(port, 1, 1).unwrap()
+        })
+    };
     checks.sync(&[(name("hc"), only(true, false))]).await;
     assert_eq!(get(v4(port), "/").await.status, 200);
     assert!(refused(v6(port)).await);

@@ -3,12 +3,18 @@ use super::*;
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn start() -> Moment {
-    Moment { steady: Instant::now(), wall: "2026-01-02T03:04:05Z".parse().unwrap() }
+    Moment {
+        steady: Instant::now(),
+        wall: "2026-01-02T03:04:05Z".parse().unwrap(),
+    }
 }
 
 fn after(start: Moment, seconds: u64) -> Moment {
     let passed = Duration::from_secs(seconds);
-    Moment { steady: start.steady + passed, wall: start.wall + passed }
+    Moment {
+        steady: start.steady + passed,
+        wall: start.wall + passed,
+    }
 }
 
 enum Step {
@@ -29,16 +35,51 @@ fn healthy_while_no_change_waits_too_long() {
         (&[(10, Queued(V4))], 69, true, (true, true)),
         (&[(10, Queued(V4))], 70, false, (false, true)),
         (&[(10, Queued(V6))], 70, false, (true, false)),
-        (&[(10, Queued(V4)), (10, Queued(V6))], 71, false, (false, false)),
+        (
+            &[(10, Queued(V4)), (10, Queued(V6))],
+            71,
+            false,
+            (false, false),
+        ),
         // The oldest change counts, not the newest.
-        (&[(10, Queued(V4)), (65, Queued(V4))], 70, false, (false, true)),
-        (&[(10, Queued(V4)), (65, Updated(V4))], 200, true, (true, true)),
-        (&[(10, Queued(V4)), (65, Updated(V4)), (66, Queued(V4))], 125, true, (true, true)),
-        (&[(10, Queued(V4)), (65, Updated(V4)), (66, Queued(V4))], 126, false, (false, true)),
+        (
+            &[(10, Queued(V4)), (65, Queued(V4))],
+            70,
+            false,
+            (false, true),
+        ),
+        (
+            &[(10, Queued(V4)), (65, Updated(V4))],
+            200,
+            true,
+            (true, true),
+        ),
+        (
+            &[(10, Queued(V4)), (65, Updated(V4)), (66, Queued(V4))],
+            125,
+            true,
+            (true, true),
+        ),
+        (
+            &[(10, Queued(V4)), (65, Updated(V4)), (66, Queued(V4))],
+            126,
+            false,
+            (false, true),
+        ),
         // The other family's success does not help.
-        (&[(10, Queued(V4)), (65, Updated(V6))], 70, false, (false, true)),
+        (
+            &[(10, Queued(V4)), (65, Updated(V6))],
+            70,
+            false,
+            (false, true),
+        ),
         // It heals.
-        (&[(10, Queued(V4)), (500, Updated(V4))], 501, true, (true, true)),
+        (
+            &[(10, Queued(V4)), (500, Updated(V4))],
+            501,
+            true,
+            (true, true),
+        ),
     ];
     for (number, (steps, asked, healthy, (v4, v6))) in cases.iter().enumerate() {
         let start = start();
@@ -82,7 +123,10 @@ fn a_node_on_its_way_out_is_alive_but_gets_nothing_new() {
         "healthy": true,
         "status": status,
     });
-    assert_eq!(serde_json::from_str::<Value>(&healthz.body).unwrap(), expected);
+    assert_eq!(
+        serde_json::from_str::<Value>(&healthz.body).unwrap(),
+        expected
+    );
 
     let livez = health.livez(now);
     assert!(livez.good);
@@ -92,7 +136,10 @@ fn a_node_on_its_way_out_is_alive_but_gets_nothing_new() {
         "healthy": true,
         "status": status,
     });
-    assert_eq!(serde_json::from_str::<Value>(&livez.body).unwrap(), expected);
+    assert_eq!(
+        serde_json::from_str::<Value>(&livez.body).unwrap(),
+        expected
+    );
 
     health.set_eligible(true);
     assert!(health.healthz(now).good);
@@ -116,6 +163,9 @@ fn a_clock_that_goes_backwards_changes_nothing() {
     let mut health = Health::new(LIMIT, &[V4], start);
     health.queued(V4, after(start, 100).steady);
     assert!(health.healthy(start));
-    let wall_jumped = Moment { wall: after(start, 100_000).wall, ..after(start, 101) };
+    let wall_jumped = Moment {
+        wall: after(start, 100_000).wall,
+        ..after(start, 101)
+    };
     assert!(health.healthy(wall_jumped));
 }

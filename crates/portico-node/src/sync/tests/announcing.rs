@@ -5,25 +5,41 @@ use portico_model::objects::Ingress;
 
 fn announcing() -> Rig {
     let (kernel, ended, now) = (Fake::default(), FakeFlows::default(), Instant::now());
-    let parts = Parts { announcing: true, ..parts(&kernel, &ended, now) };
-    Rig { syncer: Syncer::new(parts, now), kernel, ended, now }
+    let parts = Parts {
+        announcing: true,
+        ..parts(&kernel, &ended, now)
+    };
+    Rig {
+        syncer: Syncer::new(parts, now),
+        kernel,
+        ended,
+        now,
+    }
 }
 
 fn balanced(name: &str, address: &str) -> Object {
-    let Object::Service(mut service) = service(name, "10.0.0.1") else { unreachable!() };
-    service.status.load_balancer.ingress = vec![Ingress { ip: address.to_owned(), ip_mode: None }];
+    let Object::Service(mut service) = service(name, "10.0.0.1") else {
+        unreachable!()
+    };
+    service.status.load_balancer.ingress = vec![Ingress {
+        ip: address.to_owned(),
+        ip_mode: None,
+    }];
     Object::Service(service)
 }
 
 /// The addresses that are told to be announceable.
 fn told(follow_ups: Vec<FollowUp>) -> Option<Vec<String>> {
-    let announceables = follow_ups.into_iter().find_map(|follow_up| match follow_up {
-        FollowUp::Announceables(changes) => Some(changes),
-        _ => None,
-    })?;
-    let address = |(_, now): (ServiceName, Option<Arc<portico_model::announce::Announceable>>)| {
-        now.map_or("none".to_owned(), |now| now.addresses[0].to_string())
-    };
+    let announceables = follow_ups
+        .into_iter()
+        .find_map(|follow_up| match follow_up {
+            FollowUp::Announceables(changes) => Some(changes),
+            _ => None,
+        })?;
+    let address = |(_, now): (
+        ServiceName,
+        Option<Arc<portico_model::announce::Announceable>>,
+    )| { now.map_or("none".to_owned(), |now| now.addresses[0].to_string()) };
     Some(announceables.into_iter().map(address).collect())
 }
 
@@ -32,10 +48,21 @@ fn the_first_is_told_with_the_first_table() {
     let mut rig = announcing();
     rig.apply(balanced("a", "192.0.2.1"));
     assert_eq!(told(rig.step()), None);
-    assert_eq!(told(rig.lists_are_done()), Some(vec!["192.0.2.1".to_owned()]));
+    assert_eq!(
+        told(rig.lists_are_done()),
+        Some(vec!["192.0.2.1".to_owned()])
+    );
     assert_eq!(told(rig.step()), None);
-    assert_eq!(told(announcing().lists_are_done()), Some(vec![]), "that there is nothing is told too");
-    assert_eq!(told(Rig::new().lists_are_done()), None, "nobody wants to know");
+    assert_eq!(
+        told(announcing().lists_are_done()),
+        Some(vec![]),
+        "that there is nothing is told too"
+    );
+    assert_eq!(
+        told(Rig::new().lists_are_done()),
+        None,
+        "nobody wants to know"
+    );
 }
 
 #[test]

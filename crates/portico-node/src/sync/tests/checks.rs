@@ -3,7 +3,9 @@
 use super::*;
 
 fn balanced() -> Object {
-    let Object::Service(mut service) = service("a", "10.0.0.1") else { unreachable!() };
+    let Object::Service(mut service) = service("a", "10.0.0.1") else {
+        unreachable!()
+    };
     service.spec.type_ = "LoadBalancer".to_owned();
     service.spec.external_traffic_policy = "Local".to_owned();
     service.spec.health_check_node_port = 32000;
@@ -11,24 +13,41 @@ fn balanced() -> Object {
 }
 
 fn here(addresses: &[&str]) -> Object {
-    let Object::Slice(mut slice) = slice("a", addresses) else { unreachable!() };
-    slice.endpoints.iter_mut().flatten().for_each(|endpoint| endpoint.node_name = Some("node1".into()));
+    let Object::Slice(mut slice) = slice("a", addresses) else {
+        unreachable!()
+    };
+    slice
+        .endpoints
+        .iter_mut()
+        .flatten()
+        .for_each(|endpoint| endpoint.node_name = Some("node1".into()));
     Object::Slice(slice)
 }
 
 /// How many endpoints are told of; `None` for a port that is to be closed.
 fn told(follow_ups: Vec<FollowUp>) -> Option<Vec<Option<u32>>> {
-    follow_ups.into_iter().find_map(|follow_up| match follow_up {
-        FollowUp::HealthChecks(checks) => Some(checks.into_iter().map(|(_, now)| Some(now?.ready.v4)).collect()),
-        _ => None,
-    })
+    follow_ups
+        .into_iter()
+        .find_map(|follow_up| match follow_up {
+            FollowUp::HealthChecks(checks) => Some(
+                checks
+                    .into_iter()
+                    .map(|(_, now)| Some(now?.ready.v4))
+                    .collect(),
+            ),
+            _ => None,
+        })
 }
 
 #[test]
 fn endpoints_count_when_the_first_table_is_installed() {
     let mut rig = Rig::new();
     rig.apply(balanced());
-    assert_eq!(told(rig.step()), Some(vec![Some(0)]), "there is nothing here yet");
+    assert_eq!(
+        told(rig.step()),
+        Some(vec![Some(0)]),
+        "there is nothing here yet"
+    );
     rig.apply(here(&["10.1.0.1"]));
     assert_eq!(told(rig.step()), None);
     rig.kernel.fail(&[true]);

@@ -43,8 +43,14 @@ fn only_what_somebody_waits_for_is_told_at_once() {
     rig.reach(7, 8);
     rig.step();
     assert!(!told.has_changed().unwrap());
-    assert_eq!(rig.versions(), Some((7, 8)), "it is there for the next renewal");
-    let Object::Service(mut balanced) = service("c", "10.0.0.3") else { panic!() };
+    assert_eq!(
+        rig.versions(),
+        Some((7, 8)),
+        "it is there for the next renewal"
+    );
+    let Object::Service(mut balanced) = service("c", "10.0.0.3") else {
+        panic!()
+    };
     balanced.spec.type_ = "LoadBalancer".to_owned();
     rig.apply(Object::Service(balanced));
     rig.step();
@@ -68,7 +74,10 @@ fn what_cannot_be_installed_is_not_told_to_be() {
     assert!(!told.trouble.is_empty());
     rig.wake();
     let told = rig.told().unwrap();
-    assert_eq!((told.services, told.slices, told.trouble.as_str()), (7, 8, ""));
+    assert_eq!(
+        (told.services, told.slices, told.trouble.as_str()),
+        (7, 8, "")
+    );
 }
 
 #[test]
@@ -78,8 +87,15 @@ fn a_service_whose_address_another_has_is_behind_until_it_has_it() {
     rig.apply(service("b", "10.0.0.1"));
     rig.step();
     let told = rig.told().unwrap();
-    let behind: Vec<&str> = told.behind.iter().map(|behind| behind.service.as_str()).collect();
-    assert_eq!((behind.as_slice(), told.more_behind), (&["default/b"][..], 0));
+    let behind: Vec<&str> = told
+        .behind
+        .iter()
+        .map(|behind| behind.service.as_str())
+        .collect();
+    assert_eq!(
+        (behind.as_slice(), told.more_behind),
+        (&["default/b"][..], 0)
+    );
     assert!(told.behind[0].reason.contains("10.0.0.1"), "{told:?}");
     rig.take(Input::Delete(service("a", "").name(), rig.now));
     rig.step();

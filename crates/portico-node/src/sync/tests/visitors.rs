@@ -25,7 +25,15 @@ fn rig() -> (Rig, FakeDoor) {
 
 fn visitor(id: u32, to: &str) -> Input {
     let address = Some(to.parse().unwrap());
-    Input::Early(Visitor { id, to: FrontendKey { family: Family::V4, address, port: 80, protocol: Protocol::Tcp } })
+    Input::Early(Visitor {
+        id,
+        to: FrontendKey {
+            family: Family::V4,
+            address,
+            port: 80,
+            protocol: Protocol::Tcp,
+        },
+    })
 }
 
 #[test]

@@ -11,7 +11,8 @@ use redb::{Database, StorageBackend};
 use super::*;
 use crate::mirror::HistoryLimits;
 
-/// A file that fails when it is synced for the n-th time from now, and ever after, as a broken disk does.
+/// A file that fails when it is synced for the n-th time from now, and ever after, as a broken disk
+/// does.
 #[derive(Clone, Debug)]
 struct FailingDisk {
     file: Arc<FileBackend>,
@@ -49,18 +50,35 @@ fn failing_writer(dir: &Path) -> (Writer, Arc<AtomicUsize>) {
     let (disk, contents) = Disk::open(dir, 1 << 20).unwrap();
     drop(disk);
     let path = dir.join("portico.redb");
-    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
     let syncs_left = Arc::new(AtomicUsize::new(usize::MAX));
     let file = Arc::new(FileBackend::new(file).unwrap());
-    let backend = FailingDisk { file, syncs_left: syncs_left.clone() };
+    let backend = FailingDisk {
+        file,
+        syncs_left: syncs_left.clone(),
+    };
     let database = Database::builder().create_with_backend(backend).unwrap();
-    let mirror = Arc::new(Mirror::new(contents.revision, contents.entries, HistoryLimits::default()));
-    (Writer::new(Disk::with(database, path), mirror, dir.to_owned(), 1 << 20), syncs_left)
+    let mirror = Arc::new(Mirror::new(
+        contents.revision,
+        contents.entries,
+        HistoryLimits::default(),
+    ));
+    (
+        Writer::new(Disk::with(database, path), mirror, dir.to_owned(), 1 << 20),
+        syncs_left,
+    )
 }
 
 fn commit(writer: &mut Writer, key: &str) -> Result<Revision, TxnError> {
     let (answer, mut answered) = oneshot::channel();
-    let txn = Txn { checks: vec![Check::absent(key)], ops: vec![Op::put(key, "value")] };
+    let txn = Txn {
+        checks: vec![Check::absent(key)],
+        ops: vec![Op::put(key, "value")],
+    };
     writer.commit(vec![(txn, answer)]);
     answered.try_recv().unwrap()
 }
@@ -78,7 +96,8 @@ fn a_failed_write_is_not_published_and_the_next_one_recovers() {
     let mirror = writer.mirror.clone();
     assert_eq!((mirror.revision(), mirror.get("services/b")), (first, None));
 
-    // The file opens again without the broken disk in front of it. Whether the lost write is there is not known before.
+    // The file opens again without the broken disk in front of it. Whether the lost write is there
+    // is not known before.
     let third = commit(&mut writer, "services/c").unwrap();
     assert!(third > first);
     let shown = mirror.range(crate::Range::default()).unwrap().entries;

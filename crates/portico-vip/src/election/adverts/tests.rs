@@ -2,10 +2,16 @@ use super::*;
 
 #[test]
 fn ipv4_is_read_from_its_header() {
-    let mut packet = vec![0x45, 0xc0, 0, 32, 0, 1, 0, 0, 255, 112, 0, 0, 10, 0, 0, 1, 224, 0, 0, 18];
+    let mut packet = vec![
+        0x45, 0xc0, 0, 32, 0, 1, 0, 0, 255, 112, 0, 0, 10, 0, 0, 1, 224, 0, 0, 18,
+    ];
     packet.extend([0x31, 101, 100, 1, 0, 10, 0, 0, 10, 0, 0, 100]);
-    let mut expected =
-        Received { from: "10.0.0.1".parse().unwrap(), to: "224.0.0.18".parse().unwrap(), hops: 255, payload: 20..32 };
+    let mut expected = Received {
+        from: "10.0.0.1".parse().unwrap(),
+        to: "224.0.0.18".parse().unwrap(),
+        hops: 255,
+        payload: 20..32,
+    };
     assert_eq!(received_v4(&packet), Some(expected.clone()));
     // With options the header is longer.
     packet[0] = 0x46;
@@ -29,11 +35,20 @@ fn beside(kind: i32, data: &[u8]) -> Vec<u8> {
 #[test]
 fn ipv6_is_read_from_what_comes_beside_it() {
     let to: Ipv6Addr = "ff02::12".parse().unwrap();
-    let info = beside(libc::IPV6_PKTINFO, &[to.octets().as_slice(), &7_u32.to_ne_bytes()].concat());
+    let info = beside(
+        libc::IPV6_PKTINFO,
+        &[to.octets().as_slice(), &7_u32.to_ne_bytes()].concat(),
+    );
     let hops = |hops: i32| beside(libc::IPV6_HOPLIMIT, &hops.to_ne_bytes());
-    assert_eq!(ancillary(&[info.clone(), hops(255)].concat()), Some((to, 255)));
+    assert_eq!(
+        ancillary(&[info.clone(), hops(255)].concat()),
+        Some((to, 255))
+    );
     let other = beside(libc::IPV6_TCLASS, &[0; 4]);
-    assert_eq!(ancillary(&[hops(64), other, info.clone()].concat()), Some((to, 64)));
+    assert_eq!(
+        ancillary(&[hops(64), other, info.clone()].concat()),
+        Some((to, 64))
+    );
     assert_eq!(ancillary(&info), None);
     assert_eq!(ancillary(&[info.clone(), hops(-1)].concat()), None);
     let all = [info, hops(255)].concat();

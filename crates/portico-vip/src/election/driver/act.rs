@@ -11,7 +11,9 @@ impl Driver {
     pub(super) fn act(&mut self, now: Time, output: Output) {
         match output {
             Output::Send(payload) => self.send(|attached| attached.adverts.send(&payload)),
-            Output::SendTo(peer, payload) => self.send(|attached| attached.adverts.send_to(peer, &payload)),
+            Output::SendTo(peer, payload) => {
+                self.send(|attached| attached.adverts.send_to(peer, &payload))
+            }
             Output::Take { lifetime } => {
                 self.lifetime = lifetime;
                 if let Err(error) = self.take() {
@@ -43,7 +45,10 @@ impl Driver {
     }
 
     fn send(&mut self, send: impl FnOnce(&Attached) -> io::Result<()>) {
-        let sent = self.attached.as_ref().map_or(Err(io::ErrorKind::NotConnected.into()), send);
+        let sent = self
+            .attached
+            .as_ref()
+            .map_or(Err(io::ErrorKind::NotConnected.into()), send);
         match &sent {
             Ok(()) => self.report.count(|state| state.counters.adverts_sent += 1),
             Err(error) => {
@@ -77,7 +82,8 @@ impl Driver {
             && let Some(attached) = &self.attached
         {
             let sent = attached.announce(&self.settings.router.addresses);
-            self.report.count(|state| state.counters.announcements += sent);
+            self.report
+                .count(|state| state.counters.announcements += sent);
         }
     }
 
@@ -90,7 +96,11 @@ impl Driver {
     fn ignored(&self, from: IpAddr, why: &Refused) {
         let mut before = 0;
         self.report.count(|state| {
-            let count = state.counters.adverts_ignored.entry(why.name()).or_default();
+            let count = state
+                .counters
+                .adverts_ignored
+                .entry(why.name())
+                .or_default();
             before = *count;
             *count += 1;
         });

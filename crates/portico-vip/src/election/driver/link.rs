@@ -11,7 +11,8 @@ use std::time::Duration;
 
 /// After a failure that only time can heal.
 const RETRY: Duration = Duration::from_secs(1);
-/// Who deletes the addresses again and again finds them put back this often at most; then with the next refresh.
+/// Who deletes the addresses again and again finds them put back this often at most; then with the
+/// next refresh.
 const RESTORE_GAP: Duration = Duration::from_millis(100);
 
 impl Driver {
@@ -32,7 +33,12 @@ impl Driver {
         if events.iter().any(|event| self.lost_address(event)) {
             self.restore();
         } else if events.contains(&Event::Lost) && self.router.role() == Role::Owner {
-            self.act(thread::now(), Output::Take { lifetime: self.lifetime });
+            self.act(
+                thread::now(),
+                Output::Take {
+                    lifetime: self.lifetime,
+                },
+            );
             self.give_way();
         }
     }
@@ -42,21 +48,35 @@ impl Driver {
     }
 
     fn lost_address(&self, event: &Event) -> bool {
-        let Event::Address { held, present: false } = event else { return false };
-        self.hold.link() == Some(held.link) && self.settings.router.addresses.contains(&held.address)
+        let Event::Address {
+            held,
+            present: false,
+        } = event
+        else {
+            return false;
+        };
+        self.hold.link() == Some(held.link)
+            && self.settings.router.addresses.contains(&held.address)
     }
 
     /// Somebody took an address off that is ours.
     fn restore(&mut self) {
         let now = thread::now();
-        let recently = self.restored_at.is_some_and(|at| now.saturating_sub(at) < RESTORE_GAP);
+        let recently = self
+            .restored_at
+            .is_some_and(|at| now.saturating_sub(at) < RESTORE_GAP);
         if self.router.role() != Role::Owner || recently {
             return;
         }
         self.restored_at = Some(now);
         self.report.count(|state| state.counters.restored += 1);
         tracing::warn!(addresses = ?self.settings.router.addresses, "somebody took the addresses off, they are put back");
-        self.act(now, Output::Take { lifetime: self.lifetime });
+        self.act(
+            now,
+            Output::Take {
+                lifetime: self.lifetime,
+            },
+        );
         self.act(now, Output::Announce);
         self.give_way();
     }
@@ -77,10 +97,12 @@ impl Driver {
             self.detach();
         }
         match usable {
-            Ok(link) if self.attached.is_none() && self.retry_at.is_none() => match self.attach(&link) {
-                Ok(()) => self.feed(thread::now(), Input::LinkUp),
-                Err(error) => self.suspend(with_cause(&error)),
-            },
+            Ok(link) if self.attached.is_none() && self.retry_at.is_none() => {
+                match self.attach(&link) {
+                    Ok(()) => self.feed(thread::now(), Input::LinkUp),
+                    Err(error) => self.suspend(with_cause(&error)),
+                }
+            }
             _ => {}
         }
     }
@@ -89,14 +111,16 @@ impl Driver {
         let attached = Attached::open(&self.settings, link)?;
         self.hold.place(Some(attached.holder()));
         for link in [attached.holder(), link.index] {
-            let foreign =
-                self.hold.clean(link).map_err(ElectionError::doing("take off what an earlier process left"))?;
+            let foreign = self.hold.clean(link).map_err(ElectionError::doing(
+                "take off what an earlier process left",
+            ))?;
             if !foreign.is_empty() {
                 let interface = &self.settings.interface;
                 tracing::warn!(
                     ?foreign,
                     interface,
-                    "somebody else put virtual addresses on the link for good: while they are there, no other host can own them"
+                    "somebody else put virtual addresses on the link for good: while they are \
+                     there, no other host can own them"
                 );
             }
         }
@@ -123,5 +147,7 @@ impl Driver {
 }
 
 fn with_cause(error: &dyn Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+    error
+        .source()
+        .map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }

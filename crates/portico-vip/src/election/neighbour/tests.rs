@@ -7,7 +7,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What keepalived 2.2.7 sends, but for the flag of a router (0x80) and with it the checksum (0x2156 there).
+/// What keepalived 2.2.7 sends, but for the flag of a router (0x80) and with it the checksum
+/// (0x2156 there).
 #[test]
 fn an_announcement_is_what_others_send() {
     let expected = "333300000001 0e82162a156a 86dd 60000000 0020 3a ff \

@@ -49,7 +49,14 @@ fn the_owner_is_who_was_heard_last_or_ourselves() {
     report.became(Role::Owner, Reason::OwnerSilent { last: None }, ip(OWN));
     report.heard(ip("10.0.0.3"), &advert(50));
     assert_eq!(owner().as_deref(), Some(OWN));
-    report.became(Role::Standby, Reason::Outranked { by: ip("10.0.0.2"), priority: 150 }, ip(OWN));
+    report.became(
+        Role::Standby,
+        Reason::Outranked {
+            by: ip("10.0.0.2"),
+            priority: 150,
+        },
+        ip(OWN),
+    );
     assert_eq!(owner().as_deref(), Some("10.0.0.2"));
     report.became(Role::Owner, Reason::OwnerLeft(ip("10.0.0.2")), ip(OWN));
     report.became(Role::Stopped, Reason::LinkDown, ip(OWN));
@@ -64,7 +71,13 @@ fn what_is_remembered_is_bounded() {
         report.became(Role::Standby, Reason::LinkUp, ip(OWN));
     }
     let state = state.borrow();
-    assert_eq!((state.peers.len(), state.transitions.len()), (PEERS, TRANSITIONS));
+    assert_eq!(
+        (state.peers.len(), state.transitions.len()),
+        (PEERS, TRANSITIONS)
+    );
     assert_eq!(state.peers.last().unwrap().address, ip("10.0.1.99"));
-    assert_eq!((state.counters.transitions, state.counters.adverts_received), (100, 100));
+    assert_eq!(
+        (state.counters.transitions, state.counters.adverts_received),
+        (100, 100)
+    );
 }

@@ -1,15 +1,37 @@
 use super::*;
 
 fn link(index: u32, name: &str, running: bool) -> Event {
-    Event::Link { link: Link { index, name: name.to_owned(), mac: [0; 6], running }, present: true }
+    Event::Link {
+        link: Link {
+            index,
+            name: name.to_owned(),
+            mac: [0; 6],
+            running,
+        },
+        present: true,
+    }
 }
 
 fn gone(index: u32, name: &str) -> Event {
-    Event::Link { link: Link { index, name: name.to_owned(), mac: [0; 6], running: false }, present: false }
+    Event::Link {
+        link: Link {
+            index,
+            name: name.to_owned(),
+            mac: [0; 6],
+            running: false,
+        },
+        present: false,
+    }
 }
 
 fn address(link: u32, text: &str, present: bool, usable: bool) -> Event {
-    let held = Held { link, address: text.parse().unwrap(), prefix: 24, usable, ours: false };
+    let held = Held {
+        link,
+        address: text.parse().unwrap(),
+        prefix: 24,
+        usable,
+        ours: false,
+    };
     Event::Address { held, present }
 }
 

@@ -38,19 +38,35 @@ pub struct Config<'a> {
 
 impl<'a> Config<'a> {
     pub fn new(settings: &'a HaproxySettings, routes: &[Route]) -> Config<'a> {
-        let listen = routes.iter().filter_map(|route| settings.listen_on(route.family)).collect();
+        let listen = routes
+            .iter()
+            .filter_map(|route| settings.listen_on(route.family))
+            .collect();
         let targets = routes.iter().flat_map(|route| {
-            let target =
-                |address: &SocketAddr| Target { address: *address, disabled: !route.eligible.contains(address) };
+            let target = |address: &SocketAddr| Target {
+                address: *address,
+                disabled: !route.eligible.contains(address),
+            };
             route.servers.iter().map(target)
         });
-        Config { settings, listen, targets: targets.collect() }
+        Config {
+            settings,
+            listen,
+            targets: targets.collect(),
+        }
     }
 
-    /// The same with everybody in: two configurations with the same do not need a reload to become one another.
+    /// The same with everybody in: two configurations with the same do not need a reload to become
+    /// one another.
     pub fn with_all(&self) -> Config<'a> {
-        let enabled = |target: &Target| Target { disabled: false, ..*target };
-        Config { targets: self.targets.iter().map(enabled).collect(), ..self.clone() }
+        let enabled = |target: &Target| Target {
+            disabled: false,
+            ..*target
+        };
+        Config {
+            targets: self.targets.iter().map(enabled).collect(),
+            ..self.clone()
+        }
     }
 
     pub fn text(&self, socket: &Path) -> String {
@@ -85,7 +101,9 @@ defaults
         );
         let [checked, unchecked] = SECTIONS;
         _ = write!(text, "\nlisten {checked}\n");
-        self.listen.iter().for_each(|address| _ = writeln!(text, "    bind {address}"));
+        self.listen
+            .iter()
+            .for_each(|address| _ = writeln!(text, "    bind {address}"));
         _ = write!(
             text,
             "    use_backend {unchecked} if {{ nbsrv({checked}) eq 0 }}
@@ -115,7 +133,12 @@ defaults
     fn servers(&self, text: &mut String) {
         for target in &self.targets {
             let state = if target.disabled { " disabled" } else { "" };
-            _ = writeln!(text, "    server {} {}{state}", name(&target.address), target.address);
+            _ = writeln!(
+                text,
+                "    server {} {}{state}",
+                name(&target.address),
+                target.address
+            );
         }
     }
 }
@@ -126,14 +149,22 @@ fn milliseconds(duration: Duration) -> String {
 
 /// HAProxy takes a word in double quotes as it is, but for these characters.
 fn quoted(path: &Path) -> String {
-    let escaped = path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"").replace('$', "\\$");
+    let escaped = path
+        .display()
+        .to_string()
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('$', "\\$");
     format!("\"{escaped}\"")
 }
 
 impl HaproxySettings {
     /// The place at which HAProxy listens for a family.
     pub(super) fn listen_on(&self, family: Family) -> Option<SocketAddr> {
-        let own = self.own_addresses.iter().find(|address| Family::of(**address) == family)?;
+        let own = self
+            .own_addresses
+            .iter()
+            .find(|address| Family::of(**address) == family)?;
         Some(SocketAddr::new(*own, self.port))
     }
 }

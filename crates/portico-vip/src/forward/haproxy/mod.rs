@@ -1,12 +1,14 @@
 //! Through HAProxy on this node, with a configuration that follows the servers.
 //!
-//! An API server usually listens on every address of its node, the virtual one too, so HAProxy listens at a port of its own and
-//! nftables sends there what comes to the virtual address. While HAProxy does not answer it is sent to the servers directly.
-//! [`config`] writes the configuration, [`process`] keeps the program running.
+//! An API server usually listens on every address of its node, the virtual one too, so HAProxy
+//! listens at a port of its own and nftables sends there what comes to the virtual address. While
+//! HAProxy does not answer it is sent to the servers directly. [`config`] writes the configuration,
+//! [`process`] keeps the program running.
 //!
-//! HAProxy checks the servers itself. Which of them we know to be out it is told while it runs: a reload would leave the
-//! connections that are open with a worker that checks nothing any more. Its checks end no connection: on a busy machine those of
-//! all servers may fail at once, and whoever was cut off would come back to the same ones. Those that lead nowhere we have it end.
+//! HAProxy checks the servers itself. Which of them we know to be out it is told while it runs: a
+//! reload would leave the connections that are open with a worker that checks nothing any more. Its
+//! checks end no connection: on a busy machine those of all servers may fail at once, and whoever
+//! was cut off would come back to the same ones. Those that lead nowhere we have it end.
 
 mod config;
 mod process;
@@ -39,13 +41,15 @@ pub struct HaproxySettings {
     /// Addresses of this node, at which HAProxy listens, one of each family.
     pub own_addresses: Vec<IpAddr>,
     pub port: u16,
-    /// Who signed the certificates of the servers: where it is not given kubeadm's, and without any they are not checked.
+    /// Who signed the certificates of the servers: where it is not given kubeadm's, and without any
+    /// they are not checked.
     pub ca_file: Option<PathBuf>,
     pub check_interval: Duration,
     pub check_timeout: Duration,
     pub healthy_after: u32,
     pub unhealthy_after: u32,
-    /// Somebody else runs HAProxy with our configuration, and this (a program and its arguments) makes it load it anew.
+    /// Somebody else runs HAProxy with our configuration, and this (a program and its arguments)
+    /// makes it load it anew.
     pub reload: Option<Vec<String>>,
 }
 
@@ -75,8 +79,13 @@ pub struct Haproxy {
 }
 
 impl Haproxy {
-    pub fn open(mut settings: HaproxySettings, masquerade_mark: u32) -> Result<Haproxy, ForwardError> {
-        settings.ca_file = settings.ca_file.or_else(|| Some(KUBEADM_CA.into()).filter(|path: &PathBuf| path.exists()));
+    pub fn open(
+        mut settings: HaproxySettings,
+        masquerade_mark: u32,
+    ) -> Result<Haproxy, ForwardError> {
+        settings.ca_file = settings
+            .ca_file
+            .or_else(|| Some(KUBEADM_CA.into()).filter(|path: &PathBuf| path.exists()));
         Ok(Haproxy {
             settings,
             translation: Translation::open(TABLE, masquerade_mark)?,
@@ -138,7 +147,9 @@ impl Haproxy {
         if let Some(process) = &self.process {
             process.reload();
         }
-        let Some([program, arguments @ ..]) = self.settings.reload.as_deref() else { return Ok(()) };
+        let Some([program, arguments @ ..]) = self.settings.reload.as_deref() else {
+            return Ok(());
+        };
         let output = Command::new(program).args(arguments).output();
         good(program, output.map_err(|source| failed(program, source))?)
     }
@@ -146,25 +157,42 @@ impl Haproxy {
     /// A configuration that HAProxy does not take is not put in its place.
     fn check(&self, text: &str) -> Result<(), ForwardError> {
         let doing = |path: &Path| format!("writing {}", path.display());
-        fs::create_dir_all(&self.settings.folder).map_err(|source| failed(&doing(&self.settings.folder), source))?;
-        fs::write(self.new_path(), text).map_err(|source| failed(&doing(&self.new_path()), source))?;
+        fs::create_dir_all(&self.settings.folder)
+            .map_err(|source| failed(&doing(&self.settings.folder), source))?;
+        fs::write(self.new_path(), text)
+            .map_err(|source| failed(&doing(&self.new_path()), source))?;
         let program = &self.settings.program;
-        match Command::new(program).args(["-c", "-f"]).arg(self.new_path()).output() {
-            Ok(output) => good(&format!("{} -c -f {}", program.display(), self.new_path().display()), output),
+        match Command::new(program)
+            .args(["-c", "-f"])
+            .arg(self.new_path())
+            .output()
+        {
+            Ok(output) => good(
+                &format!("{} -c -f {}", program.display(), self.new_path().display()),
+                output,
+            ),
             // Who runs it may have it elsewhere, and checks for himself.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.settings.reload.is_some() => Ok(()),
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && self.settings.reload.is_some() =>
+            {
+                Ok(())
+            }
             Err(source) => Err(failed(&format!("running {}", program.display()), source)),
         }
     }
 
     fn replace(&self, text: &str) -> Result<(), ForwardError> {
-        let written = fs::write(self.new_path(), text).and_then(|()| fs::rename(self.new_path(), self.config_path()));
-        written.map_err(|source| failed(&format!("writing {}", self.config_path().display()), source))
+        let written = fs::write(self.new_path(), text)
+            .and_then(|()| fs::rename(self.new_path(), self.config_path()));
+        written
+            .map_err(|source| failed(&format!("writing {}", self.config_path().display()), source))
     }
 
     /// It listens wherever it should.
     fn answers(&self) -> bool {
-        self.listen.iter().all(|place| TcpStream::connect_timeout(place, ANSWER).is_ok())
+        self.listen
+            .iter()
+            .all(|place| TcpStream::connect_timeout(place, ANSWER).is_ok())
     }
 
     /// To HAProxy, or past it.
@@ -175,7 +203,11 @@ impl Haproxy {
         }
         let to = |route: Route| {
             let haproxy = self.settings.listen_on(route.family).filter(|_| answers);
-            (route.family, route.frontends, haproxy.map_or(route.eligible, |place| vec![place]))
+            (
+                route.family,
+                route.frontends,
+                haproxy.map_or(route.eligible, |place| vec![place]),
+            )
         };
         let routes: Vec<_> = routes.map(to).collect();
         self.translation.set(routes)
@@ -192,7 +224,9 @@ impl Forwarder for Haproxy {
         let settings = self.settings.clone();
         let config = Config::new(&settings, &routes);
         if config.listen.is_empty() && !routes.is_empty() {
-            return Err(ForwardError::Unfit("HAProxy needs an address of this node to listen at".to_owned()));
+            return Err(ForwardError::Unfit(
+                "HAProxy needs an address of this node to listen at".to_owned(),
+            ));
         }
         self.listen.clone_from(&config.listen);
         match routes.is_empty() {
@@ -200,7 +234,10 @@ impl Forwarder for Haproxy {
             false => self.configure(&config)?,
         }
         self.translate(wanted.open_routes())?;
-        wanted.gone().iter().for_each(|server| end_sessions(&self.socket(), server));
+        wanted
+            .gone()
+            .iter()
+            .for_each(|server| end_sessions(&self.socket(), server));
         Ok(())
     }
 
@@ -217,7 +254,8 @@ impl Forwarder for Haproxy {
         for path in [self.config_path(), self.new_path(), self.socket()] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                removed => removed.map_err(|source| failed(&format!("removing {}", path.display()), source))?,
+                removed => removed
+                    .map_err(|source| failed(&format!("removing {}", path.display()), source))?,
             }
         }
         // Ours if it is empty; somebody else's if it is not.
@@ -227,7 +265,10 @@ impl Forwarder for Haproxy {
 }
 
 fn failed(doing: &str, source: io::Error) -> ForwardError {
-    ForwardError::Io { doing: doing.to_owned(), source }
+    ForwardError::Io {
+        doing: doing.to_owned(),
+        source,
+    }
 }
 
 fn good(doing: &str, output: Output) -> Result<(), ForwardError> {
@@ -237,8 +278,15 @@ fn good(doing: &str, output: Output) -> Result<(), ForwardError> {
     let said = [output.stderr, output.stdout].concat();
     let said = String::from_utf8_lossy(&said);
     let alerts: Vec<&str> = said.lines().filter(|line| line.contains("ALERT")).collect();
-    let said = if alerts.is_empty() { said.trim().to_owned() } else { alerts.join(" ") };
-    Err(ForwardError::Unfit(format!("{doing}: {}: {said}", output.status)))
+    let said = if alerts.is_empty() {
+        said.trim().to_owned()
+    } else {
+        alerts.join(" ")
+    };
+    Err(ForwardError::Unfit(format!(
+        "{doing}: {}: {said}",
+        output.status
+    )))
 }
 
 fn without_states(text: &str) -> String {
@@ -250,7 +298,13 @@ fn tell(socket: &Path, config: &Config<'_>) -> io::Result<()> {
     for target in &config.targets {
         let state = if target.disabled { "maint" } else { "ready" };
         for section in SECTIONS {
-            ask(socket, &format!("set server {section}/{} state {state}\n", config::name(&target.address)))?;
+            ask(
+                socket,
+                &format!(
+                    "set server {section}/{} state {state}\n",
+                    config::name(&target.address)
+                ),
+            )?;
         }
     }
     Ok(())
@@ -258,7 +312,15 @@ fn tell(socket: &Path, config: &Config<'_>) -> io::Result<()> {
 
 /// Said again with every look: who is gone gets no new ones.
 fn end_sessions(socket: &Path, server: &SocketAddr) {
-    let shutdown = |section| ask(socket, &format!("shutdown sessions server {section}/{}\n", config::name(server)));
+    let shutdown = |section| {
+        ask(
+            socket,
+            &format!(
+                "shutdown sessions server {section}/{}\n",
+                config::name(server)
+            ),
+        )
+    };
     if let Err(error) = SECTIONS.into_iter().try_for_each(shutdown) {
         tracing::warn!(%server, %error, "cannot end connections to a server that is gone");
     }

@@ -1,4 +1,5 @@
-//! HAProxy as our child: started, told to reload, started again when it dies, and ended with us, whatever we end of.
+//! HAProxy as our child: started, told to reload, started again when it dies, and ended with us,
+//! whatever we end of.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -28,15 +29,27 @@ pub struct Process {
 impl Process {
     pub fn start(program: &Path, config: &Path) -> io::Result<Process> {
         let (reloads, received) = mpsc::sync_channel(1);
-        let supervisor = Supervisor { program: program.to_owned(), config: config.to_owned(), reloads: received };
-        // The kernel takes the end of the thread that started a child for the end of its parent: this one lives as long.
-        let thread = thread::Builder::new().name("haproxy".to_owned()).spawn(move || supervisor.run())?;
-        Ok(Process { reloads: Some(reloads), supervisor: Some(thread) })
+        let supervisor = Supervisor {
+            program: program.to_owned(),
+            config: config.to_owned(),
+            reloads: received,
+        };
+        // The kernel takes the end of the thread that started a child for the end of its parent:
+        // this one lives as long.
+        let thread = thread::Builder::new()
+            .name("haproxy".to_owned())
+            .spawn(move || supervisor.run())?;
+        Ok(Process {
+            reloads: Some(reloads),
+            supervisor: Some(thread),
+        })
     }
 
     pub fn reload(&self) {
         // One that waits already will do.
-        self.reloads.iter().for_each(|reloads| _ = reloads.try_send(()));
+        self.reloads
+            .iter()
+            .for_each(|reloads| _ = reloads.try_send(()));
     }
 }
 
@@ -60,7 +73,9 @@ impl Supervisor {
             let began = Instant::now();
             match self.spawn() {
                 Ok(mut child) => match self.attend(&mut child) {
-                    Some(status) => tracing::error!(%status, again = ?pause, "HAProxy ended by itself"),
+                    Some(status) => {
+                        tracing::error!(%status, again = ?pause, "HAProxy ended by itself")
+                    }
                     None => return end(child),
                 },
                 Err(error) => tracing::error!(%error, again = ?pause, "cannot start HAProxy"),
@@ -82,8 +97,12 @@ impl Supervisor {
     /// A master that stays in the foreground, and workers.
     fn spawn(&self) -> io::Result<Child> {
         let mut command = Command::new(&self.program);
-        command.args(["-W", "-db", "-f"]).arg(&self.config).stdin(Stdio::null());
-        // Who asks all of us to end means us: it goes when the address is another's and what is in flight is over.
+        command
+            .args(["-W", "-db", "-f"])
+            .arg(&self.config)
+            .stdin(Stdio::null());
+        // Who asks all of us to end means us: it goes when the address is another's and what is in
+        // flight is over.
         command.process_group(0);
         die_with_us(&mut command);
         command.spawn()
@@ -117,17 +136,25 @@ fn end(mut child: Child) {
     _ = child.wait();
 }
 
-#[expect(unsafe_code, reason = "what a child does between fork and exec is unsafe to say")]
+#[expect(
+    unsafe_code,
+    reason = "what a child does between fork and exec is unsafe to say"
+)]
 fn die_with_us(command: &mut Command) {
     let parent = std::process::id() as i32;
-    // SAFETY: the closure makes system calls and nothing else: it allocates nothing and takes no lock.
+    // SAFETY: the closure makes system calls and nothing else: it allocates nothing and takes no
+    // lock.
     unsafe {
         command.pre_exec(move || {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
                 return Err(io::Error::last_os_error());
             }
             // The parent may have died before the kernel was asked to tell.
-            if libc::getppid() != parent { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+            if libc::getppid() != parent {
+                Err(io::ErrorKind::BrokenPipe.into())
+            } else {
+                Ok(())
+            }
         });
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::forward::route::Route;
 use ipnet::IpNet;
-use portico_dataplane::iptables::{MARK_MASQ, PortChain, endpoint_chain, meaning, port_chain, probability, target};
+use portico_dataplane::iptables::{
+    MARK_MASQ, PortChain, endpoint_chain, meaning, port_chain, probability, target,
+};
 use portico_model::table::{Endpoint, Family, PortKey, Protocol, ServiceName};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -33,7 +35,10 @@ impl Kind {
 
     /// By which rules of ours are known, whatever address they are for.
     fn comment(self) -> String {
-        format!("-m comment --comment \"portico vip beside kube-proxy ({})\"", self.name())
+        format!(
+            "-m comment --comment \"portico vip beside kube-proxy ({})\"",
+            self.name()
+        )
     }
 }
 
@@ -61,8 +66,16 @@ pub struct Rules {
 }
 
 fn kubernetes(family: Family) -> PortKey {
-    let service = ServiceName { namespace: "default".into(), name: "kubernetes".into() };
-    PortKey { service, port: "https".into(), protocol: Protocol::Tcp, family }
+    let service = ServiceName {
+        namespace: "default".into(),
+        name: "kubernetes".into(),
+    };
+    PortKey {
+        service,
+        port: "https".into(),
+        protocol: Protocol::Tcp,
+        family,
+    }
 }
 
 /// The name of kube-proxy's chain for `default/kubernetes:https`.
@@ -71,7 +84,11 @@ pub fn service_chain(family: Family) -> String {
 }
 
 fn endpoints_of(chain: &[String]) -> BTreeSet<&str> {
-    chain.iter().filter_map(|rule| target(rule)).filter(|target| target.starts_with("KUBE-SEP-")).collect()
+    chain
+        .iter()
+        .filter_map(|rule| target(rule))
+        .filter(|target| target.starts_with("KUBE-SEP-"))
+        .collect()
 }
 
 /// The chain leads somewhere.
@@ -81,8 +98,15 @@ pub fn has_endpoints(chain: &[String]) -> bool {
 
 /// The chain gives connections to all of these servers, and to nobody else.
 pub fn covers(chain: &[String], servers: &[SocketAddr], family: Family) -> bool {
-    let endpoint = |at: &SocketAddr| Endpoint { address: at.ip(), port: at.port(), local: false };
-    let wanted: Vec<String> = servers.iter().map(|at| endpoint_chain(&kubernetes(family), &endpoint(at))).collect();
+    let endpoint = |at: &SocketAddr| Endpoint {
+        address: at.ip(),
+        port: at.port(),
+        local: false,
+    };
+    let wanted: Vec<String> = servers
+        .iter()
+        .map(|at| endpoint_chain(&kubernetes(family), &endpoint(at)))
+        .collect();
     endpoints_of(chain) == wanted.iter().map(String::as_str).collect()
 }
 
@@ -93,9 +117,16 @@ pub fn rules(kind: Kind, route: &Route, target: &Target, marks: bool) -> Rules {
     for frontend in &route.frontends {
         let to = |target: &str| {
             let (address, port) = (IpNet::from(frontend.ip()), frontend.port());
-            format!("-d {address} -p tcp {} -m tcp --dport {port} -j {target}", kind.comment())
+            format!(
+                "-d {address} -p tcp {} -m tcp --dport {port} -j {target}",
+                kind.comment()
+            )
         };
-        let pair = marks.then(|| to(MARK_MASQ)).into_iter().chain([to(&jump(kind, route.family, target))]);
+        let pair =
+            marks
+                .then(|| to(MARK_MASQ))
+                .into_iter()
+                .chain([to(&jump(kind, route.family, target))]);
         prerouting.extend(pair.clone());
         output.extend(pair);
         if !marks {
@@ -119,7 +150,8 @@ fn jump(kind: Kind, family: Family, target: &Target) -> String {
 /// Where nobody masquerades what is marked, we do, by what was asked for.
 fn masquerade(kind: Kind, frontend: &SocketAddr) -> String {
     let (address, port) = (frontend.ip(), frontend.port());
-    let translated = format!("-m conntrack --ctstate DNAT --ctorigdst {address} --ctorigdstport {port}");
+    let translated =
+        format!("-m conntrack --ctstate DNAT --ctorigdst {address} --ctorigdstport {port}");
     format!("-p tcp {translated} {} -j MASQUERADE", kind.comment())
 }
 
@@ -128,9 +160,15 @@ fn share_out(kind: Kind, servers: &[SocketAddr]) -> Vec<String> {
     let rule = |(index, server): (usize, &SocketAddr)| {
         let share = match servers.len() - index {
             1 => String::new(),
-            left => format!(" -m statistic --mode random --probability {}", probability(left)),
+            left => format!(
+                " -m statistic --mode random --probability {}",
+                probability(left)
+            ),
         };
-        format!("-p tcp {}{share} -j DNAT --to-destination {server}", kind.comment())
+        format!(
+            "-p tcp {}{share} -j DNAT --to-destination {server}",
+            kind.comment()
+        )
     };
     servers.iter().enumerate().map(rule).collect()
 }
@@ -138,22 +176,34 @@ fn share_out(kind: Kind, servers: &[SocketAddr]) -> Vec<String> {
 /// Rules of a chain that are ours.
 pub fn ours(kind: Kind, chain: Vec<String>) -> Vec<String> {
     let comment = kind.comment();
-    chain.into_iter().filter(|rule| rule.contains(&comment)).collect()
+    chain
+        .into_iter()
+        .filter(|rule| rule.contains(&comment))
+        .collect()
 }
 
 /// Input for one `iptables-restore --noflush`; `None` if there is nothing to do.
 pub fn plan(kind: Kind, found: &Rules, wanted: &Rules) -> Option<String> {
     let mut lines = String::new();
     let own = kind.chain();
-    if let Some(rules) = wanted.own.as_ref().filter(|rules| found.own.as_deref().is_none_or(|old| differ(old, rules))) {
+    if let Some(rules) = wanted
+        .own
+        .as_ref()
+        .filter(|rules| found.own.as_deref().is_none_or(|old| differ(old, rules)))
+    {
         declare(&mut lines, own);
-        rules.iter().for_each(|rule| _ = writeln!(lines, "-A {own} {rule}"));
+        rules
+            .iter()
+            .for_each(|rule| _ = writeln!(lines, "-A {own} {rule}"));
     }
     for (hook, (old, new)) in HOOKS.iter().zip(found.hooks.iter().zip(&wanted.hooks)) {
         if differ(old, new) {
-            old.iter().for_each(|rule| _ = writeln!(lines, "-D {hook} {rule}"));
+            old.iter()
+                .for_each(|rule| _ = writeln!(lines, "-D {hook} {rule}"));
             // First of all, whatever else is in the chain.
-            new.iter().rev().for_each(|rule| _ = writeln!(lines, "-I {hook} {rule}"));
+            new.iter()
+                .rev()
+                .for_each(|rule| _ = writeln!(lines, "-I {hook} {rule}"));
         }
     }
     if found.own.is_some() && wanted.own.is_none() {
@@ -169,5 +219,7 @@ fn declare(lines: &mut String, chain: &str) {
 }
 
 fn differ(old: &[String], new: &[String]) -> bool {
-    !old.iter().map(|rule| meaning(rule)).eq(new.iter().map(|rule| meaning(rule)))
+    !old.iter()
+        .map(|rule| meaning(rule))
+        .eq(new.iter().map(|rule| meaning(rule)))
 }

@@ -22,7 +22,11 @@ pub fn judge(cluster: &Result<Cluster, String>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = cluster.ahead.map(clock).into_iter().collect();
     findings.extend(cluster.nodes.iter().map(node));
     if cluster.nodes.is_empty() {
-        findings.push(Finding::warning("nodes", "the API server knows none", "kubectl get nodes"));
+        findings.push(Finding::warning(
+            "nodes",
+            "the API server knows none",
+            "kubectl get nodes",
+        ));
     }
     findings
 }
@@ -43,8 +47,14 @@ fn clock(ahead: i64) -> Finding {
 
 fn node(node: &Node) -> Finding {
     let check = format!("node {}", node.name);
-    let at = node.healthz.map(|at| format!(" at {at}")).unwrap_or_default();
-    let logs = format!("kubectl -n kube-system logs daemonset/portico-node, or journalctl -u portico on {}", node.name);
+    let at = node
+        .healthz
+        .map(|at| format!(" at {at}"))
+        .unwrap_or_default();
+    let logs = format!(
+        "kubectl -n kube-system logs daemonset/portico-node, or journalctl -u portico on {}",
+        node.name
+    );
     match &node.answer {
         Ok(200) if !node.trouble.is_empty() => {
             Finding::broken(&check, format!("cannot install: {}", node.trouble), &logs)
@@ -53,16 +63,25 @@ fn node(node: &Node) -> Finding {
         Ok(200) => Finding::warning(
             &check,
             format!(
-                "healthy{at}, and does not report: is that kube-proxy, or are Leases in kube-system forbidden to it?"
+                "healthy{at}, and does not report: is that kube-proxy, or are Leases in \
+                 kube-system forbidden to it?"
             ),
             "kubectl apply -f deploy/rbac/node.yaml",
         ),
-        Ok(503) => {
-            Finding::broken(&check, format!("not fit{at}: its changes wait, or it is about to be deleted"), &logs)
-        }
-        Ok(code) => {
-            Finding::broken(&check, format!("its health{at} is answered with {code}: by somebody else?"), &logs)
-        }
-        Err(problem) => Finding::broken(&check, format!("its health{at} is not told: {problem}"), &logs),
+        Ok(503) => Finding::broken(
+            &check,
+            format!("not fit{at}: its changes wait, or it is about to be deleted"),
+            &logs,
+        ),
+        Ok(code) => Finding::broken(
+            &check,
+            format!("its health{at} is answered with {code}: by somebody else?"),
+            &logs,
+        ),
+        Err(problem) => Finding::broken(
+            &check,
+            format!("its health{at} is not told: {problem}"),
+            &logs,
+        ),
     }
 }

@@ -28,19 +28,37 @@ fn number(machine: &Machine, setting: &str) -> Option<u64> {
 
 fn features(machine: &Machine, mode: Mode) -> Vec<Finding> {
     let of = [
-        (Mode::Nftables, &machine.nftables, "modprobe nf_tables nft_ct nft_nat nft_masq nft_numgen"),
+        (
+            Mode::Nftables,
+            &machine.nftables,
+            "modprobe nf_tables nft_ct nft_nat nft_masq nft_numgen",
+        ),
         (
             Mode::Iptables,
             &machine.iptables,
             "apt-get install iptables && modprobe ip_tables iptable_nat xt_comment xt_statistic",
         ),
-        (Mode::Ipvs, &machine.ipvs, "apt-get install iptables && modprobe ip_vs ip_vs_rr ip_set dummy"),
+        (
+            Mode::Ipvs,
+            &machine.ipvs,
+            "apt-get install iptables && modprobe ip_vs ip_vs_rr ip_set dummy",
+        ),
     ];
     let of_mode = |(of, tried, fix): (Mode, &Tried, &str)| {
         let check = format!("kernel: {}", of.name());
         // Another mode is not needed.
-        let needed = if of == mode { Severity::Broken } else { Severity::Note };
-        feature(&check, tried, needed, fix, "rules were installed and removed in a network namespace of their own")
+        let needed = if of == mode {
+            Severity::Broken
+        } else {
+            Severity::Note
+        };
+        feature(
+            &check,
+            tried,
+            needed,
+            fix,
+            "rules were installed and removed in a network namespace of their own",
+        )
     };
     let mut findings: Vec<Finding> = of.into_iter().map(of_mode).collect();
     let tracker = "flows were listed";
@@ -58,7 +76,9 @@ fn feature(check: &str, tried: &Tried, severity: Severity, fix: &str, good: &str
     match tried {
         Tried::Works => Finding::good(check, good),
         Tried::Fails(problem) => Finding::new(severity, check, problem.as_str(), fix),
-        Tried::Unknown(why) => Finding::note(check, format!("not tried: {why}"), "sudo portico doctor"),
+        Tried::Unknown(why) => {
+            Finding::note(check, format!("not tried: {why}"), "sudo portico doctor")
+        }
     }
 }
 
@@ -76,8 +96,13 @@ fn forwarding(machine: &Machine) -> Vec<Finding> {
         })
     };
     // Many nodes have no IPv6.
-    let both = [("net.ipv4.ip_forward", Severity::Broken), ("net.ipv6.conf.all.forwarding", Severity::Note)];
-    both.into_iter().filter_map(|(setting, severity)| check(setting, severity)).collect()
+    let both = [
+        ("net.ipv4.ip_forward", Severity::Broken),
+        ("net.ipv6.conf.all.forwarding", Severity::Note),
+    ];
+    both.into_iter()
+        .filter_map(|(setting, severity)| check(setting, severity))
+        .collect()
 }
 
 fn reverse_path(machine: &Machine) -> Option<Finding> {
@@ -115,18 +140,34 @@ fn bridges(machine: &Machine) -> Option<Finding> {
     if value.is_some_and(|value| value > 0) {
         return Some(Finding::good(&name, "1"));
     }
-    let found = value.map_or("br_netfilter is not there".to_owned(), |value| value.to_string());
-    let text =
-        format!("{found}: a pod cannot reach a Service that leads to a pod on the same bridge ({})", bridge.name);
-    Some(Finding::warning(&name, text, &format!("modprobe br_netfilter && sysctl -w {setting}=1")))
+    let found = value.map_or("br_netfilter is not there".to_owned(), |value| {
+        value.to_string()
+    });
+    let text = format!(
+        "{found}: a pod cannot reach a Service that leads to a pod on the same bridge ({})",
+        bridge.name
+    );
+    Some(Finding::warning(
+        &name,
+        text,
+        &format!("modprobe br_netfilter && sysctl -w {setting}=1"),
+    ))
 }
 
 fn tracking(machine: &Machine) -> Vec<Finding> {
     let setting = "net.netfilter.nf_conntrack_max";
-    let Some(most) = number(machine, setting) else { return Vec::new() };
+    let Some(most) = number(machine, setting) else {
+        return Vec::new();
+    };
     let name = format!("sysctl: {setting}");
-    let settings = sysctl::Settings { conntrack_max_per_core: PER_CORE, conntrack_min: LEAST, ..Default::default() };
-    let wanted = sysctl::wanted(&settings, machine.cores).first().map_or(most, |setting| setting.value);
+    let settings = sysctl::Settings {
+        conntrack_max_per_core: PER_CORE,
+        conntrack_min: LEAST,
+        ..Default::default()
+    };
+    let wanted = sysctl::wanted(&settings, machine.cores)
+        .first()
+        .map_or(most, |setting| setting.value);
     let fix = format!("sysctl -w {setting}={}", wanted.max(most.saturating_mul(2)));
     let mut findings = vec![match most < wanted {
         true => Finding::note(
@@ -139,11 +180,17 @@ fn tracking(machine: &Machine) -> Vec<Finding> {
     if let Some(count) = number(machine, "net.netfilter.nf_conntrack_count") {
         let (name, found) = ("conntrack: in use", format!("{count} of {most}"));
         // In hundredths.
-        findings.push(match count.saturating_mul(100).checked_div(most).unwrap_or(100) {
-            90.. => Finding::broken(name, format!("{found}: new connections are dropped when it is full"), &fix),
-            70.. => Finding::warning(name, found, &fix),
-            _ => Finding::good(name, found),
-        });
+        findings.push(
+            match count.saturating_mul(100).checked_div(most).unwrap_or(100) {
+                90.. => Finding::broken(
+                    name,
+                    format!("{found}: new connections are dropped when it is full"),
+                    &fix,
+                ),
+                70.. => Finding::warning(name, found, &fix),
+                _ => Finding::good(name, found),
+            },
+        );
     }
     findings
 }

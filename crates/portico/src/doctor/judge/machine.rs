@@ -20,16 +20,28 @@ pub fn judge(machine: &Machine, facts: &Facts) -> Vec<Finding> {
 }
 
 fn processes(machine: &Machine, role: Role) -> Vec<u32> {
-    machine.programs.iter().filter(|program| program.role == role).map(|program| program.process).collect()
+    machine
+        .programs
+        .iter()
+        .filter(|program| program.role == role)
+        .map(|program| program.process)
+        .collect()
 }
 
 fn listed(processes: &[u32]) -> String {
-    processes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+    processes
+        .iter()
+        .map(u32::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn proxies(machine: &Machine, mode: Mode) -> Vec<Finding> {
     const CHECK: &str = "other proxies";
-    let (kube_proxies, ours) = (processes(machine, Role::KubeProxy), processes(machine, Role::PorticoNode));
+    let (kube_proxies, ours) = (
+        processes(machine, Role::KubeProxy),
+        processes(machine, Role::PorticoNode),
+    );
     let mut findings = Vec::new();
     if !kube_proxies.is_empty() {
         let both = if ours.is_empty() {
@@ -37,8 +49,12 @@ fn proxies(machine: &Machine, mode: Mode) -> Vec<Finding> {
         } else {
             "and so does `portico node`: they undo each other's rules"
         };
-        let found = format!("kube-proxy runs (process {}): {both}", listed(&kube_proxies));
-        let fix = "kubectl -n kube-system patch daemonset kube-proxy -p '{\"spec\":{\"template\":{\"spec\":{\"nodeSelector\":{\"portico.dev/none\":\"\"}}}}}'";
+        let found = format!(
+            "kube-proxy runs (process {}): {both}",
+            listed(&kube_proxies)
+        );
+        let fix = "kubectl -n kube-system patch daemonset kube-proxy -p \
+                 '{\"spec\":{\"template\":{\"spec\":{\"nodeSelector\":{\"portico.dev/none\":\"\"}}}}}'";
         findings.push(if ours.is_empty() {
             Finding::warning(CHECK, found, fix)
         } else {
@@ -46,7 +62,11 @@ fn proxies(machine: &Machine, mode: Mode) -> Vec<Finding> {
         });
     }
     if ours.len() > 1 {
-        let found = format!("`portico node` runs {} times (processes {})", ours.len(), listed(&ours));
+        let found = format!(
+            "`portico node` runs {} times (processes {})",
+            ours.len(),
+            listed(&ours)
+        );
         findings.push(Finding::broken(
             CHECK,
             found,
@@ -61,7 +81,11 @@ fn proxies(machine: &Machine, mode: Mode) -> Vec<Finding> {
     }
     if machine.rules.portico_nftables && ours.is_empty() {
         let found = "its rules are installed, and nobody keeps them up to date";
-        findings.push(Finding::note("portico node", found, "systemctl start portico, or portico cleanup"));
+        findings.push(Finding::note(
+            "portico node",
+            found,
+            "systemctl start portico, or portico cleanup",
+        ));
     }
     findings
 }
@@ -70,18 +94,37 @@ fn proxies(machine: &Machine, mode: Mode) -> Vec<Finding> {
 fn leftovers(machine: &Machine, mode: Mode, served: bool) -> Option<Finding> {
     let rules = machine.rules;
     let all = [
-        (rules.kube_proxy_nftables, "kube-proxy's nftables tables", true),
-        (rules.iptables, "kube-proxy's iptables chains", !(served && mode != Mode::Nftables)),
-        (rules.ipvs, "kube-proxy's IPVS link", !(served && mode == Mode::Ipvs)),
+        (
+            rules.kube_proxy_nftables,
+            "kube-proxy's nftables tables",
+            true,
+        ),
+        (
+            rules.iptables,
+            "kube-proxy's iptables chains",
+            !(served && mode != Mode::Nftables),
+        ),
+        (
+            rules.ipvs,
+            "kube-proxy's IPVS link",
+            !(served && mode == Mode::Ipvs),
+        ),
     ];
-    let left: Vec<&str> =
-        all.into_iter().filter(|(there, _, stale)| *there && *stale).map(|(_, what, _)| what).collect();
+    let left: Vec<&str> = all
+        .into_iter()
+        .filter(|(there, _, stale)| *there && *stale)
+        .map(|(_, what, _)| what)
+        .collect();
     let text = match served {
         true => "next to `portico node`, which removes them when it starts",
         false => "with nobody to keep them up to date",
     };
     (!left.is_empty()).then(|| {
-        Finding::warning("other proxies", format!("{} are left, {text}", left.join(" and ")), "portico cleanup")
+        Finding::warning(
+            "other proxies",
+            format!("{} are left, {text}", left.join(" and ")),
+            "portico cleanup",
+        )
     })
 }
 
@@ -89,17 +132,28 @@ fn firewalls(machine: &Machine) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let [process, ..] = processes(machine, Role::Firewalld)[..] {
         let found = format!(
-            "firewalld runs (process {process}) and refuses what it does not know: node ports, forwarding to pods, heartbeats on UDP 10262"
+            "firewalld runs (process {process}) and refuses what it does not know: node ports, \
+             forwarding to pods, heartbeats on UDP 10262"
         );
-        findings.push(Finding::warning("firewall", found, "firewall-cmd --permanent --zone=trusted --add-source=POD-NETWORK && firewall-cmd --permanent --add-port=30000-32767/tcp --add-port=10256/tcp --add-port=10262/udp && firewall-cmd --reload"));
+        findings.push(Finding::warning(
+            "firewall",
+            found,
+            "firewall-cmd --permanent --zone=trusted --add-source=POD-NETWORK && firewall-cmd \
+             --permanent --add-port=30000-32767/tcp --add-port=10256/tcp --add-port=10262/udp \
+             && firewall-cmd --reload",
+        ));
     }
     match machine.forward_policy.as_deref() {
         Some("DROP" | "REJECT") => findings.push(Finding::broken(
             "firewall",
-            "the policy of FORWARD is DROP (Docker sets it): packets to pods that no rule accepts are lost",
+            "the policy of FORWARD is DROP (Docker sets it): packets to pods that no rule accepts \
+             are lost",
             "iptables -P FORWARD ACCEPT",
         )),
-        Some(policy) => findings.push(Finding::good("firewall", format!("the policy of FORWARD is {policy}"))),
+        Some(policy) => findings.push(Finding::good(
+            "firewall",
+            format!("the policy of FORWARD is {policy}"),
+        )),
         None => {}
     }
     findings
@@ -113,22 +167,35 @@ fn range(text: &str) -> Option<(u16, u16)> {
 
 fn node_ports(machine: &Machine, (first, last): (u16, u16)) -> Option<Finding> {
     let text = machine.settings.get("net.ipv4.ip_local_port_range")?;
-    let mut numbers = text.split_whitespace().filter_map(|number| number.parse::<u16>().ok());
+    let mut numbers = text
+        .split_whitespace()
+        .filter_map(|number| number.parse::<u16>().ok());
     let (low, high) = (numbers.next()?, numbers.next()?);
-    let reserved = machine.settings.get("net.ipv4.ip_local_reserved_ports").map(String::as_str).unwrap_or_default();
+    let reserved = machine
+        .settings
+        .get("net.ipv4.ip_local_reserved_ports")
+        .map(String::as_str)
+        .unwrap_or_default();
     let (from, to) = (first.max(low), last.min(high));
-    let kept = |port: u16| reserved.split(',').filter_map(range).any(|(a, b)| (a..=b).contains(&port));
+    let kept = |port: u16| {
+        reserved
+            .split(',')
+            .filter_map(range)
+            .any(|(a, b)| (a..=b).contains(&port))
+    };
     Some(match (from..=to).find(|port| !kept(*port)) {
         Some(port) => Finding::warning(
             "node ports",
             format!(
-                "{first}-{last} overlaps the ports of outgoing connections ({low}-{high}): {port} may be taken when a Service gets it"
+                "{first}-{last} overlaps the ports of outgoing connections ({low}-{high}): {port} \
+                 may be taken when a Service gets it"
             ),
             &format!("sysctl -w net.ipv4.ip_local_reserved_ports={first}-{last}"),
         ),
-        None => {
-            Finding::good("node ports", format!("{first}-{last} is apart from outgoing connections ({low}-{high})"))
-        }
+        None => Finding::good(
+            "node ports",
+            format!("{first}-{last} is apart from outgoing connections ({low}-{high})"),
+        ),
     })
 }
 
@@ -136,13 +203,30 @@ fn node_ports(machine: &Machine, (first, last): (u16, u16)) -> Option<Finding> {
 fn links(machine: &Machine) -> Option<Finding> {
     let default = machine.default_link.as_deref()?;
     let uplink = machine.links.iter().find(|link| link.name == default)?;
-    let room = |link: &Link| if link.kind == "vxlan" { uplink.mtu.saturating_sub(VXLAN) } else { uplink.mtu };
-    let others = machine.links.iter().filter(|link| link.up && link.name != "lo" && link.name != default);
+    let room = |link: &Link| {
+        if link.kind == "vxlan" {
+            uplink.mtu.saturating_sub(VXLAN)
+        } else {
+            uplink.mtu
+        }
+    };
+    let others = machine
+        .links
+        .iter()
+        .filter(|link| link.up && link.name != "lo" && link.name != default);
     let wide: Vec<&Link> = others.filter(|link| link.mtu > room(link)).collect();
     Some(match wide.first() {
         Some(link) => {
-            let names: Vec<String> = wide.iter().take(5).map(|link| format!("{} ({})", link.name, link.mtu)).collect();
-            let found = format!("{} let larger packets through than {default} ({})", names.join(", "), uplink.mtu);
+            let names: Vec<String> = wide
+                .iter()
+                .take(5)
+                .map(|link| format!("{} ({})", link.name, link.mtu))
+                .collect();
+            let found = format!(
+                "{} let larger packets through than {default} ({})",
+                names.join(", "),
+                uplink.mtu
+            );
             Finding::warning(
                 "MTU",
                 found,
@@ -153,14 +237,21 @@ fn links(machine: &Machine) -> Option<Finding> {
                 ),
             )
         }
-        None => Finding::good("MTU", format!("no link is wider than {default} ({})", uplink.mtu)),
+        None => Finding::good(
+            "MTU",
+            format!("no link is wider than {default} ({})", uplink.mtu),
+        ),
     })
 }
 
 fn files(machine: &Machine) -> Option<Finding> {
-    let ours = machine.programs.iter().filter(|program| program.role == Role::PorticoNode);
-    let (process, limit) =
-        ours.filter_map(|program| Some((program.process, program.open_files?))).min_by_key(|(_, limit)| *limit)?;
+    let ours = machine
+        .programs
+        .iter()
+        .filter(|program| program.role == Role::PorticoNode);
+    let (process, limit) = ours
+        .filter_map(|program| Some((program.process, program.open_files?)))
+        .min_by_key(|(_, limit)| *limit)?;
     let found = format!("`portico node` (process {process}) may open {limit}");
     Some(match limit < FEW_FILES {
         true => Finding::warning(
@@ -174,7 +265,10 @@ fn files(machine: &Machine) -> Option<Finding> {
 
 fn disk(machine: &Machine) -> Option<Finding> {
     let disk = machine.disk.as_ref()?;
-    let (check, found) = ("disk", format!("{} has {} MB free", disk.path, disk.free / MEGABYTE));
+    let (check, found) = (
+        "disk",
+        format!("{} has {} MB free", disk.path, disk.free / MEGABYTE),
+    );
     let fix = format!("du -xh --max-depth=2 {} | sort -h | tail", disk.path);
     Some(match disk.free / MEGABYTE {
         _ if disk.read_only => Finding::broken(

@@ -16,9 +16,17 @@ fn healthy() -> Machine {
         ("net.ipv4.ip_local_port_range", "32768\t60999"),
         ("net.ipv4.ip_local_reserved_ports", ""),
     ];
-    let link = |name: &str, kind: &str, mtu| Link { name: name.into(), kind: kind.into(), mtu, up: true };
+    let link = |name: &str, kind: &str, mtu| Link {
+        name: name.into(),
+        kind: kind.into(),
+        mtu,
+        up: true,
+    };
     Machine {
-        settings: settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        settings: settings
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
         cores: 4,
         forward_policy: Some("ACCEPT".into()),
         links: vec![
@@ -28,22 +36,43 @@ fn healthy() -> Machine {
             link("flannel.1", "vxlan", 1450),
         ],
         default_link: Some("eth0".into()),
-        disk: Some(Disk { path: "/var/lib/portico".into(), free: 10 << 30, read_only: false }),
-        programs: vec![Program { role: Role::PorticoNode, process: 7, open_files: Some(1 << 20) }],
+        disk: Some(Disk {
+            path: "/var/lib/portico".into(),
+            free: 10 << 30,
+            read_only: false,
+        }),
+        programs: vec![Program {
+            role: Role::PorticoNode,
+            process: 7,
+            open_files: Some(1 << 20),
+        }],
         ..Machine::default()
     }
 }
 
 fn diagnose(machine: Machine) -> Diagnosis {
-    Diagnosis::of(&Facts { node_ports: (30000, 32767), machine: Some(machine), ..Facts::default() })
+    Diagnosis::of(&Facts {
+        node_ports: (30000, 32767),
+        machine: Some(machine),
+        ..Facts::default()
+    })
 }
 
 #[test]
 fn nothing_is_wrong_with_a_healthy_machine() {
     let diagnosis = diagnose(healthy());
-    assert!(diagnosis.findings.iter().all(|finding| finding.severity == Severity::Good), "{diagnosis}");
+    assert!(
+        diagnosis
+            .findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Good),
+        "{diagnosis}"
+    );
     assert!(!diagnosis.is_broken());
-    assert!(diagnosis.to_string().ends_with(&format!("0 broken, 0 to look at, {} good\n", diagnosis.findings.len())));
+    assert!(diagnosis.to_string().ends_with(&format!(
+        "0 broken, 0 to look at, {} good\n",
+        diagnosis.findings.len()
+    )));
 }
 
 fn set(machine: &mut Machine, name: &str, value: &str) {
@@ -61,9 +90,24 @@ fn every_illness_has_its_cure() {
             "nothing is forwarded",
             "sysctl -w net.ipv4.ip_forward=1",
         ),
-        (|m| set(m, "net.ipv4.conf.all.rp_filter", "1"), Severity::Warning, "strict", "rp_filter=2"),
-        (|m| set(m, "net.ipv4.conf.all.route_localnet", "1"), Severity::Warning, "127.0.0.1", "route_localnet=0"),
-        (|m| set(m, "net.core.somaxconn", "128"), Severity::Note, "128", "somaxconn=4096"),
+        (
+            |m| set(m, "net.ipv4.conf.all.rp_filter", "1"),
+            Severity::Warning,
+            "strict",
+            "rp_filter=2",
+        ),
+        (
+            |m| set(m, "net.ipv4.conf.all.route_localnet", "1"),
+            Severity::Warning,
+            "127.0.0.1",
+            "route_localnet=0",
+        ),
+        (
+            |m| set(m, "net.core.somaxconn", "128"),
+            Severity::Note,
+            "128",
+            "somaxconn=4096",
+        ),
         (
             |m| set(m, "net.netfilter.nf_conntrack_max", "65536"),
             Severity::Note,
@@ -100,16 +144,38 @@ fn every_illness_has_its_cure() {
             "not supported",
             "modprobe nf_tables",
         ),
-        (|m| m.ipvs = Tried::Fails("no IPVS".into()), Severity::Note, "no IPVS", "modprobe ip_vs"),
-        (|m| m.conntrack = Tried::Unknown("only root may".into()), Severity::Note, "not tried: only root may", "sudo"),
         (
-            |m| m.programs.push(Program { role: Role::KubeProxy, process: 9, open_files: None }),
+            |m| m.ipvs = Tried::Fails("no IPVS".into()),
+            Severity::Note,
+            "no IPVS",
+            "modprobe ip_vs",
+        ),
+        (
+            |m| m.conntrack = Tried::Unknown("only root may".into()),
+            Severity::Note,
+            "not tried: only root may",
+            "sudo",
+        ),
+        (
+            |m| {
+                m.programs.push(Program {
+                    role: Role::KubeProxy,
+                    process: 9,
+                    open_files: None,
+                })
+            },
             Severity::Broken,
             "undo each other's rules",
             "daemonset kube-proxy",
         ),
         (
-            |m| m.programs.push(Program { role: Role::PorticoNode, process: 9, open_files: None }),
+            |m| {
+                m.programs.push(Program {
+                    role: Role::PorticoNode,
+                    process: 9,
+                    open_files: None,
+                })
+            },
             Severity::Broken,
             "runs 2 times",
             "keep one",
@@ -121,29 +187,65 @@ fn every_illness_has_its_cure() {
             "daemonset kube-proxy",
         ),
         (
-            |m| m.programs.push(Program { role: Role::Firewalld, process: 9, open_files: None }),
+            |m| {
+                m.programs.push(Program {
+                    role: Role::Firewalld,
+                    process: 9,
+                    open_files: None,
+                })
+            },
             Severity::Warning,
             "firewalld runs",
             "firewall-cmd",
         ),
-        (|m| m.programs[0].open_files = Some(1024), Severity::Warning, "may open 1024", "prlimit --pid 7"),
+        (
+            |m| m.programs[0].open_files = Some(1024),
+            Severity::Warning,
+            "may open 1024",
+            "prlimit --pid 7",
+        ),
         (
             |m| (m.programs, m.rules.portico_nftables) = (Vec::new(), true),
             Severity::Note,
             "nobody keeps them up to date",
             "portico cleanup",
         ),
-        (|m| m.rules.iptables = true, Severity::Warning, "iptables chains are left", "portico cleanup"),
+        (
+            |m| m.rules.iptables = true,
+            Severity::Warning,
+            "iptables chains are left",
+            "portico cleanup",
+        ),
         (
             |m| m.forward_policy = Some("DROP".into()),
             Severity::Broken,
             "policy of FORWARD is DROP",
             "iptables -P FORWARD ACCEPT",
         ),
-        (|m| m.links[3].mtu = 1500, Severity::Warning, "flannel.1 (1500)", "ip link set flannel.1 mtu 1450"),
-        (|m| m.links[2].mtu = 9000, Severity::Warning, "cni0 (9000)", "ip link set cni0 mtu 1500"),
-        (|m| m.disk.as_mut().unwrap().free = 5 << 20, Severity::Broken, "5 MB free", "du -xh"),
-        (|m| m.disk.as_mut().unwrap().read_only = true, Severity::Broken, "read-only", "remount,rw"),
+        (
+            |m| m.links[3].mtu = 1500,
+            Severity::Warning,
+            "flannel.1 (1500)",
+            "ip link set flannel.1 mtu 1450",
+        ),
+        (
+            |m| m.links[2].mtu = 9000,
+            Severity::Warning,
+            "cni0 (9000)",
+            "ip link set cni0 mtu 1500",
+        ),
+        (
+            |m| m.disk.as_mut().unwrap().free = 5 << 20,
+            Severity::Broken,
+            "5 MB free",
+            "du -xh",
+        ),
+        (
+            |m| m.disk.as_mut().unwrap().read_only = true,
+            Severity::Broken,
+            "read-only",
+            "remount,rw",
+        ),
     ];
     for (illness, severity, found, fix) in table {
         let mut machine = healthy();
@@ -157,7 +259,11 @@ fn every_illness_has_its_cure() {
         );
         assert_eq!(diagnosis.is_broken(), *severity == Severity::Broken);
         assert_eq!(
-            diagnosis.findings.iter().filter(|finding| finding.severity != Severity::Good).count(),
+            diagnosis
+                .findings
+                .iter()
+                .filter(|finding| finding.severity != Severity::Good)
+                .count(),
             1,
             "{diagnosis}"
         );
@@ -168,19 +274,41 @@ fn every_illness_has_its_cure() {
 fn reserved_ports_are_no_overlap() {
     let mut machine = healthy();
     set(&mut machine, "net.ipv4.ip_local_port_range", "1024 65535");
-    set(&mut machine, "net.ipv4.ip_local_reserved_ports", "8080,30000-32767");
-    assert!(diagnose(machine).findings.iter().all(|finding| finding.severity == Severity::Good));
+    set(
+        &mut machine,
+        "net.ipv4.ip_local_reserved_ports",
+        "8080,30000-32767",
+    );
+    assert!(
+        diagnose(machine)
+            .findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Good)
+    );
 }
 
 #[test]
 fn what_a_mode_needs_depends_on_the_mode() {
     let mut machine = healthy();
     machine.ipvs = Tried::Fails("no".into());
-    machine.rules = Rules { iptables: true, ipvs: true, ..Rules::default() };
-    let facts = Facts { mode: Mode::Ipvs, node_ports: (30000, 32767), machine: Some(machine), cluster: None };
+    machine.rules = Rules {
+        iptables: true,
+        ipvs: true,
+        ..Rules::default()
+    };
+    let facts = Facts {
+        mode: Mode::Ipvs,
+        node_ports: (30000, 32767),
+        machine: Some(machine),
+        cluster: None,
+    };
     let diagnosis = Diagnosis::of(&facts);
     assert_eq!(diagnosis.findings[0].check, "kernel: ipvs");
-    assert_eq!(diagnosis.count(Severity::Warning), 0, "its own rules are no leftovers: {diagnosis}");
+    assert_eq!(
+        diagnosis.count(Severity::Warning),
+        0,
+        "its own rules are no leftovers: {diagnosis}"
+    );
 }
 
 #[test]
@@ -192,7 +320,10 @@ fn the_cluster_is_judged_node_by_node() {
         reports,
         trouble: String::new(),
     };
-    let sick = Node { trouble: "no nftables".into(), ..node("n4", Ok(200), true) };
+    let sick = Node {
+        trouble: "no nftables".into(),
+        ..node("n4", Ok(200), true)
+    };
     let nodes = vec![
         node("n1", Ok(200), true),
         node("n2", Ok(503), true),
@@ -200,8 +331,13 @@ fn the_cluster_is_judged_node_by_node() {
         sick,
         node("n5", Ok(200), false),
     ];
-    let of =
-        |ahead| Facts { cluster: Some(Ok(Cluster { ahead: Some(ahead), nodes: nodes.clone() })), ..Facts::default() };
+    let of = |ahead| Facts {
+        cluster: Some(Ok(Cluster {
+            ahead: Some(ahead),
+            nodes: nodes.clone(),
+        })),
+        ..Facts::default()
+    };
     let diagnosis = Diagnosis::of(&of(2));
     let text = diagnosis.to_string();
     for line in [
@@ -215,10 +351,18 @@ fn the_cluster_is_judged_node_by_node() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
     assert_eq!(
-        Diagnosis::of(&of(-10)).findings.iter().find(|f| f.check == "clock").unwrap().found,
+        Diagnosis::of(&of(-10))
+            .findings
+            .iter()
+            .find(|f| f.check == "clock")
+            .unwrap()
+            .found,
         "10 s ahead of the API server's"
     );
     assert_eq!(Diagnosis::of(&of(100)).count(Severity::Broken), 4);
-    let away = Facts { cluster: Some(Err("connection refused".into())), ..Facts::default() };
+    let away = Facts {
+        cluster: Some(Err("connection refused".into())),
+        ..Facts::default()
+    };
     assert!(Diagnosis::of(&away).is_broken());
 }

@@ -24,13 +24,26 @@ fn packet(from: &str, to: &str, node: Option<&str>) -> anyhow::Result<(String, P
 
 #[test]
 fn ends_are_named_as_people_do() {
-    assert_eq!("192.0.2.1".parse(), Ok(From::Address("192.0.2.1".parse().unwrap())));
+    assert_eq!(
+        "192.0.2.1".parse(),
+        Ok(From::Address("192.0.2.1".parse().unwrap()))
+    );
     assert_eq!("node/n1".parse(), Ok(From::Node("n1".to_owned())));
     for wrong in ["", "pod/cart", "service/a/b", "n1"] {
         assert!(wrong.parse::<From>().is_err(), "{wrong}");
     }
-    assert_eq!("[fd00::1]:53/udp".parse(), Ok(To::Address("[fd00::1]:53".parse().unwrap(), Protocol::Udp)));
-    for wrong in ["", "10.0.0.1", "10.0.0.1:80/http", "service/shop/db", "service/db:1", "10.0.0.1:99999"] {
+    assert_eq!(
+        "[fd00::1]:53/udp".parse(),
+        Ok(To::Address("[fd00::1]:53".parse().unwrap(), Protocol::Udp))
+    );
+    for wrong in [
+        "",
+        "10.0.0.1",
+        "10.0.0.1:80/http",
+        "service/shop/db",
+        "service/db:1",
+        "10.0.0.1:99999",
+    ] {
         assert!(wrong.parse::<To>().is_err(), "{wrong}");
     }
 }
@@ -52,22 +65,58 @@ fn a_packet_reaches_the_node_it_comes_from_or_is_for() {
 #[test]
 fn what_a_packet_is_follows_from_its_ends() {
     let (_, from_pod) = packet("pod/shop/cart", "service/shop/db:53", None).unwrap();
-    assert_eq!((from_pod.source.to_string(), from_pod.protocol), ("10.0.2.5".to_owned(), Protocol::Udp));
+    assert_eq!(
+        (from_pod.source.to_string(), from_pod.protocol),
+        ("10.0.2.5".to_owned(), Protocol::Udp)
+    );
     assert_eq!(from_pod.origin, Origin::Interface("".into()));
     let (_, from_node) = packet("192.0.2.11", "10.96.0.7:53/udp", None).unwrap();
     assert_eq!(from_node.origin, Origin::Node);
-    assert_eq!(from_node.local.to_vec(), ["192.0.2.11".parse::<IpAddr>().unwrap()]);
+    assert_eq!(
+        from_node.local.to_vec(),
+        ["192.0.2.11".parse::<IpAddr>().unwrap()]
+    );
 }
 
 #[test]
 fn what_is_not_there_is_named() {
     for (from, to, node, wanted) in [
-        ("pod/shop/none", "10.96.0.7:53", None, "there is no Pod shop/none"),
-        ("pod/shop/new", "10.96.0.7:53", None, "Pod shop/new is on no node yet"),
-        ("10.0.2.5", "service/shop/db:54", None, "shop/db has no port 54"),
-        ("10.0.2.5", "service/shop/web:80", None, "there is no Service shop/web"),
-        ("pod/shop/cart", "[fd00::1]:80", None, "Pod shop/cart has no address of the destination's family"),
-        ("10.0.2.5", "10.96.0.7:53", Some("n9"), "there is no node n9: there are n1, n2"),
+        (
+            "pod/shop/none",
+            "10.96.0.7:53",
+            None,
+            "there is no Pod shop/none",
+        ),
+        (
+            "pod/shop/new",
+            "10.96.0.7:53",
+            None,
+            "Pod shop/new is on no node yet",
+        ),
+        (
+            "10.0.2.5",
+            "service/shop/db:54",
+            None,
+            "shop/db has no port 54",
+        ),
+        (
+            "10.0.2.5",
+            "service/shop/web:80",
+            None,
+            "there is no Service shop/web",
+        ),
+        (
+            "pod/shop/cart",
+            "[fd00::1]:80",
+            None,
+            "Pod shop/cart has no address of the destination's family",
+        ),
+        (
+            "10.0.2.5",
+            "10.96.0.7:53",
+            Some("n9"),
+            "there is no node n9: there are n1, n2",
+        ),
     ] {
         assert_eq!(packet(from, to, node).unwrap_err().to_string(), wanted);
     }

@@ -11,7 +11,15 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Words in a script that looks after an API server.
-const API_SERVER: &[&str] = &["apiserver", "api-server", "api_server", "6443", "healthz", "readyz", "livez"];
+const API_SERVER: &[&str] = &[
+    "apiserver",
+    "api-server",
+    "api_server",
+    "6443",
+    "healthz",
+    "readyz",
+    "livez",
+];
 
 /// What is set for all instances.
 #[derive(Default)]
@@ -31,7 +39,11 @@ impl Globals {
                 "vrrp_garp_master_repeat" => self.repeat = value.parse().ok(),
                 "vrrp_garp_master_refresh" => self.refresh = seconds(value),
                 "router_id" | "script_user" | "enable_script_security" | "max_auto_priority" => {
-                    remarks.push(Remark::Note(format!("line {}: {} is not needed", statement.line, statement.text())));
+                    remarks.push(Remark::Note(format!(
+                        "line {}: {} is not needed",
+                        statement.line,
+                        statement.text()
+                    )));
                 }
                 "vrrp_skip_check_adv_addr" | "vrrp_strict" => remarks.push(Remark::Note(format!(
                     "line {}: {}: adverts are always checked, but for the list of addresses",
@@ -44,7 +56,8 @@ impl Globals {
                 | "smtp_connect_timeout"
                 | "smtp_alert" => {
                     remarks.push(Remark::Warning(format!(
-                        "line {}: {}: no mail is sent; alert on portico_vip_owner and portico_vip_transitions_total instead",
+                        "line {}: {}: no mail is sent; alert on portico_vip_owner and \
+                         portico_vip_transitions_total instead",
                         statement.line,
                         statement.text()
                     )));
@@ -55,7 +68,8 @@ impl Globals {
     }
 
     pub fn script(&mut self, statement: &Statement) {
-        self.scripts.insert(statement.word(1).to_owned(), statement.clone());
+        self.scripts
+            .insert(statement.word(1).to_owned(), statement.clone());
     }
 }
 
@@ -83,16 +97,27 @@ impl Instance {
             remarks: Vec::new(),
             checks_api_server: false,
         };
-        statement.block().iter().for_each(|inner| instance.setting(inner, globals));
+        statement
+            .block()
+            .iter()
+            .for_each(|inner| instance.setting(inner, globals));
         instance
     }
 
     fn note(&mut self, statement: &Statement, text: &str) {
-        self.remarks.push(Remark::Note(format!("line {}: {}: {text}", statement.line, statement.text())));
+        self.remarks.push(Remark::Note(format!(
+            "line {}: {}: {text}",
+            statement.line,
+            statement.text()
+        )));
     }
 
     fn warn(&mut self, statement: &Statement, text: &str) {
-        self.remarks.push(Remark::Warning(format!("line {}: {}: {text}", statement.line, statement.text())));
+        self.remarks.push(Remark::Warning(format!(
+            "line {}: {}: {text}",
+            statement.line,
+            statement.text()
+        )));
     }
 
     fn setting(&mut self, statement: &Statement, globals: &Globals) {
@@ -107,7 +132,10 @@ impl Instance {
                 Ok(priority @ 1..=254) => self.priority = priority,
                 Ok(255) => {
                     self.priority = 254;
-                    self.warn(statement, "255 is for the one whose own address it is; 254 is the highest here");
+                    self.warn(
+                        statement,
+                        "255 is for the one whose own address it is; 254 is the highest here",
+                    );
                 }
                 _ => self.warn(statement, "a priority is 1 to 254"),
             },
@@ -116,36 +144,59 @@ impl Instance {
                 None => self.warn(statement, "this is no time"),
             },
             "version" => self.given.vrrp_version = value.parse().ok(),
-            "state" => self.note(statement, "everybody begins as a backup, and the priority decides"),
+            "state" => self.note(
+                statement,
+                "everybody begins as a backup, and the priority decides",
+            ),
             "nopreempt" => self.given.preempt = Some(false),
             "preempt" => self.given.preempt = Some(true),
             "preempt_delay" => self.given.preempt_delay = seconds(value).map(Span),
             "use_vmac" => self.given.virtual_mac = Some(true),
             "vmac_xmit_base" => self.note(statement, "adverts are always sent on the link itself"),
-            "mcast_src_ip" | "unicast_src_ip" => self.given.node_ips = value.parse().ok().map(|address| vec![address]),
+            "mcast_src_ip" | "unicast_src_ip" => {
+                self.given.node_ips = value.parse().ok().map(|address| vec![address])
+            }
             "unicast_peer" => self.peers(statement),
             "virtual_ipaddress" | "virtual_ipaddress_excluded" => {
-                statement.block().iter().for_each(|address| self.address(address));
+                statement
+                    .block()
+                    .iter()
+                    .for_each(|address| self.address(address));
             }
             "authentication" => self.authentication(statement),
-            "track_script" => statement.block().iter().for_each(|script| self.track_script(script, globals)),
+            "track_script" => statement
+                .block()
+                .iter()
+                .for_each(|script| self.track_script(script, globals)),
             "track_interface" => self.track_interface(statement),
             "garp_master_repeat" => self.given.announcements = value.parse().ok(),
             "garp_master_refresh" => self.given.announce_every = seconds(value).map(Span),
-            "garp_master_delay" | "garp_master_refresh_repeat" | "garp_lower_prio_delay" | "garp_lower_prio_repeat" => {
+            "garp_master_delay"
+            | "garp_master_refresh_repeat"
+            | "garp_lower_prio_delay"
+            | "garp_lower_prio_repeat" => {
                 self.note(
                     statement,
-                    "the address is announced five times, 200ms apart (announcements, announcementGap)",
+                    "the address is announced five times, 200ms apart (announcements, \
+                     announcementGap)",
                 );
             }
-            "dont_track_primary" => self.warn(statement, "an owner whose link goes down always gives the address up"),
+            "dont_track_primary" => self.warn(
+                statement,
+                "an owner whose link goes down always gives the address up",
+            ),
             "debug" => self.note(statement, "PORTICO_LOG chooses what is logged"),
             word if word.starts_with("notify") || word == "smtp_alert" => {
-                self.warn(statement, "nothing is run and no mail is sent; watch portico_vip_owner and portico_vip_transitions_total instead");
+                self.warn(
+                    statement,
+                    "nothing is run and no mail is sent; watch portico_vip_owner and \
+                     portico_vip_transitions_total instead",
+                );
             }
-            word if word.starts_with('@') => {
-                self.warn(statement, "conditions are not looked at; write what is meant on this node")
-            }
+            word if word.starts_with('@') => self.warn(
+                statement,
+                "conditions are not looked at; write what is meant on this node",
+            ),
             _ => self.remarks.push(Remark::Warning(lost(statement))),
         }
     }
@@ -153,7 +204,11 @@ impl Instance {
     fn peers(&mut self, statement: &Statement) {
         for peer in statement.block() {
             match peer.keyword().parse::<IpAddr>() {
-                Ok(address) => self.given.unicast_peers.get_or_insert_default().push(address),
+                Ok(address) => self
+                    .given
+                    .unicast_peers
+                    .get_or_insert_default()
+                    .push(address),
                 Err(_) => self.warn(peer, "this is no address of a peer"),
             }
             if peer.words.len() > 1 {
@@ -164,13 +219,21 @@ impl Instance {
 
     /// `ADDRESS[/PREFIX] [brd X] [dev X] [scope X] [label X]`.
     fn address(&mut self, statement: &Statement) {
-        let (address, prefix) = statement.keyword().split_once('/').unwrap_or((statement.keyword(), ""));
-        let Ok(address) = address.parse::<IpAddr>() else { return self.warn(statement, "this is no address") };
+        let (address, prefix) = statement
+            .keyword()
+            .split_once('/')
+            .unwrap_or((statement.keyword(), ""));
+        let Ok(address) = address.parse::<IpAddr>() else {
+            return self.warn(statement, "this is no address");
+        };
         self.given.addresses.get_or_insert_default().push(address);
         match (prefix.parse::<u8>(), self.given.prefix) {
             (Ok(prefix), None) => self.given.prefix = Some(prefix),
             (Ok(prefix), Some(other)) if prefix != other => {
-                self.warn(statement, "all addresses have one prefix length; leave `prefix` out for the usual one");
+                self.warn(
+                    statement,
+                    "all addresses have one prefix length; leave `prefix` out for the usual one",
+                );
             }
             _ => {}
         }
@@ -181,9 +244,14 @@ impl Instance {
             match (*word, self.given.interface.as_deref()) {
                 ("dev", Some(interface)) if interface == value => {}
                 ("dev", None) => self.given.interface = Some(value.to_owned()),
-                ("dev", Some(_)) => self.warn(statement, "the address is on the link of the election"),
+                ("dev", Some(_)) => {
+                    self.warn(statement, "the address is on the link of the election")
+                }
                 ("brd" | "scope" | "label" | "broadcast", _) => {
-                    self.note(statement, "labels, scopes and broadcast addresses are not set");
+                    self.note(
+                        statement,
+                        "labels, scopes and broadcast addresses are not set",
+                    );
                 }
                 (_, _) => self.warn(statement, &format!("`{word}` has no equivalent")),
             }
@@ -192,9 +260,18 @@ impl Instance {
     }
 
     fn authentication(&mut self, statement: &Statement) {
-        let of = |keyword: &str| statement.block().iter().find(|inner| inner.keyword() == keyword).map(|s| s.word(1));
+        let of = |keyword: &str| {
+            statement
+                .block()
+                .iter()
+                .find(|inner| inner.keyword() == keyword)
+                .map(|s| s.word(1))
+        };
         match (of("auth_type"), of("auth_pass")) {
-            (Some("AH"), _) => self.warn(statement, "AH has no equivalent; version 2 has a simple password (PASS)"),
+            (Some("AH"), _) => self.warn(
+                statement,
+                "AH has no equivalent; version 2 has a simple password (PASS)",
+            ),
             (_, Some(_)) if self.given.vrrp_version == Some(3) => {
                 self.warn(statement, "version 3 of VRRP has no password");
             }
@@ -203,7 +280,10 @@ impl Instance {
                 self.given.vrrp_version = Some(2);
                 self.note(
                     statement,
-                    &format!("write the password into {PASSWORD_FILE}, readable for root alone. It goes over the network in plain text, and keeps nobody out"),
+                    &format!(
+                        "write the password into {PASSWORD_FILE}, readable for root alone. It \
+                         goes over the network in plain text, and keeps nobody out"
+                    ),
                 );
             }
             _ => self.warn(statement, "there is no auth_pass"),
@@ -213,13 +293,22 @@ impl Instance {
     /// Health of the API server is looked after by itself; how much it weighs is kept.
     fn track_script(&mut self, tracked: &Statement, globals: &Globals) {
         let script = globals.scripts.get(tracked.keyword());
-        let command = script.map(|script| inner(script, "script").join(" ")).unwrap_or_default();
+        let command = script
+            .map(|script| inner(script, "script").join(" "))
+            .unwrap_or_default();
         let weight = match tracked.word(1) {
             "weight" => tracked.word(2).to_owned(),
-            _ => script.map(|script| inner(script, "weight").join(" ")).unwrap_or_default(),
+            _ => script
+                .map(|script| inner(script, "weight").join(" "))
+                .unwrap_or_default(),
         };
-        if !API_SERVER.iter().any(|word| command.contains(word) || tracked.keyword().contains(word)) {
-            let text = format!("the script {command:?} is not run: only the health of API servers counts here");
+        if !API_SERVER
+            .iter()
+            .any(|word| command.contains(word) || tracked.keyword().contains(word))
+        {
+            let text = format!(
+                "the script {command:?} is not run: only the health of API servers counts here"
+            );
             return self.warn(tracked, &text);
         }
         self.checks_api_server = true;
@@ -228,7 +317,8 @@ impl Instance {
             Ok(penalty @ 1..) => self.given.priority_penalty = Some(penalty),
             _ => self.note(
                 tracked,
-                "without a weight keepalived gives the address up; here the priority falls by priorityPenalty",
+                "without a weight keepalived gives the address up; here the priority falls by \
+                 priorityPenalty",
             ),
         }
         let timing: Vec<String> = ["interval", "timeout", "fall", "rise"]
@@ -238,8 +328,13 @@ impl Instance {
         self.note(
             tracked,
             &format!(
-                "`portico vip` asks every API server for /readyz itself, every 500ms; {} of the script are not kept (probeInterval, probeTimeout, unhealthyAfter, healthyAfter)",
-                if timing.is_empty() { "the times".to_owned() } else { timing.join(", ") }
+                "`portico vip` asks every API server for /readyz itself, every 500ms; {} of the \
+                 script are not kept (probeInterval, probeTimeout, unhealthyAfter, healthyAfter)",
+                if timing.is_empty() {
+                    "the times".to_owned()
+                } else {
+                    timing.join(", ")
+                }
             ),
         );
     }
@@ -247,7 +342,10 @@ impl Instance {
     fn track_interface(&mut self, statement: &Statement) {
         for link in statement.block() {
             match self.given.interface.as_deref() == Some(link.keyword()) {
-                true => self.note(link, "an owner whose link goes down always gives the address up"),
+                true => self.note(
+                    link,
+                    "an owner whose link goes down always gives the address up",
+                ),
                 false => self.warn(link, "only the link of the address is watched"),
             }
         }
@@ -263,11 +361,14 @@ impl Instance {
 
     /// What is balanced on this address to API servers is this program's own business.
     pub fn take_api_servers(&mut self, servers: &mut Vec<VirtualServer>) {
-        for server in
-            servers.extract_if(.., |server| server.is_api(self.given.addresses.as_deref().unwrap_or_default()))
-        {
+        for server in servers.extract_if(.., |server| {
+            server.is_api(self.given.addresses.as_deref().unwrap_or_default())
+        }) {
             self.given.port = Some(server.port);
-            self.given.api_servers.get_or_insert_default().extend(server.targets());
+            self.given
+                .api_servers
+                .get_or_insert_default()
+                .extend(server.targets());
             self.remarks.extend(server.remarks_for_vip());
             self.checks_api_server = true;
         }
@@ -278,7 +379,9 @@ impl Instance {
         self.settle_version();
         if !self.checks_api_server {
             self.remarks.push(Remark::Warning(format!(
-                "vrrp_instance {}: `portico vip` is for the control plane: it also sends port {} of the address to API servers. For the address of a Service make an AddressPool (docs/metal.md)",
+                "vrrp_instance {}: `portico vip` is for the control plane: it also sends port {} \
+                 of the address to API servers. For the address of a Service make an AddressPool \
+                 (docs/metal.md)",
                 self.name,
                 self.given.port.unwrap_or(6443)
             )));
@@ -286,34 +389,44 @@ impl Instance {
         if self.given.kubeconfig.is_none() && self.given.api_servers.is_none() {
             self.given.kubeconfig = Some("/etc/kubernetes/admin.conf".into());
             self.remarks.push(Remark::Note(
-                "kubeconfig is where kubeadm has it: it says which API servers there are".to_owned(),
+                "kubeconfig is where kubeadm has it: it says which API servers there are"
+                    .to_owned(),
             ));
         }
         self.given.priority = u8::try_from(self.priority).ok();
         let mut content = json!({"apiVersion": "portico.dev/v1", "kind": "VipConfiguration"});
-        if let (Value::Object(all), Ok(Value::Object(settings))) = (&mut content, serde_json::to_value(&self.given)) {
+        if let (Value::Object(all), Ok(Value::Object(settings))) =
+            (&mut content, serde_json::to_value(&self.given))
+        {
             all.extend(settings);
         }
         (self.remarks, content)
     }
 
-    /// keepalived speaks version 2 for IPv4 unless it is told otherwise, and the two must understand each other while one
-    /// takes the other's place.
+    /// keepalived speaks version 2 for IPv4 unless it is told otherwise, and the two must
+    /// understand each other while one takes the other's place.
     fn settle_version(&mut self) {
         let all_v4 = self.addresses().iter().all(IpAddr::is_ipv4);
-        let whole = self.given.interval.is_none_or(|Span(interval)| interval.subsec_nanos() == 0);
+        let whole = self
+            .given
+            .interval
+            .is_none_or(|Span(interval)| interval.subsec_nanos() == 0);
         match (all_v4, self.given.vrrp_version) {
             (true, None) if whole => {
                 self.given.vrrp_version = Some(2);
                 self.remarks.push(Remark::Note(
-                    "vrrpVersion is keepalived's own, so that both can run side by side. When the last keepalived is gone take it out: version 3 is quicker and has no password".to_owned(),
+                    "vrrpVersion is keepalived's own, so that both can run side by side. When the \
+                     last keepalived is gone take it out: version 3 is quicker and has no password"
+                        .to_owned(),
                 ));
             }
             (false, Some(2)) => {
                 self.given.vrrp_version = Some(3);
                 self.given.password_file = None;
                 self.remarks.push(Remark::Warning(
-                    "with IPv6 addresses the version is 3, which has no password: IPv4 addresses of a keepalived that speaks version 2 do not move to and fro".to_owned(),
+                    "with IPv6 addresses the version is 3, which has no password: IPv4 addresses \
+                     of a keepalived that speaks version 2 do not move to and fro"
+                        .to_owned(),
                 ));
             }
             _ => {}
@@ -323,8 +436,13 @@ impl Instance {
 
 /// The words of a statement in a block.
 fn inner<'a>(statement: &'a Statement, keyword: &str) -> &'a [String] {
-    let found = statement.block().iter().find(|inner| inner.keyword() == keyword);
-    found.and_then(|inner| inner.words.get(1..)).unwrap_or_default()
+    let found = statement
+        .block()
+        .iter()
+        .find(|inner| inner.keyword() == keyword);
+    found
+        .and_then(|inner| inner.words.get(1..))
+        .unwrap_or_default()
 }
 
 fn seconds(text: &str) -> Option<Duration> {

@@ -29,15 +29,17 @@ pub fn translate(text: &str) -> Result<Vec<File>, String> {
             "vrrp_instance" => instances.push(statement),
             "virtual_server" => virtual_servers.push(statement),
             "vrrp_sync_group" => about.warn(format!(
-                "line {}: {}: addresses move one by one here. One instance with all addresses moves them together",
+                "line {}: {}: addresses move one by one here. One instance with all addresses \
+                 moves them together",
                 statement.line,
                 statement.text()
             )),
-            "include" | "includer" | "includem" | "includew" | "includeb" | "includea" => about.warn(format!(
-                "line {}: {}: other files are not read; put their text in this place",
-                statement.line,
-                statement.text()
-            )),
+            "include" | "includer" | "includem" | "includew" | "includeb" | "includea" => about
+                .warn(format!(
+                    "line {}: {}: other files are not read; put their text in this place",
+                    statement.line,
+                    statement.text()
+                )),
             _ => about.warn(lost(statement)),
         }
     }
@@ -45,10 +47,17 @@ pub fn translate(text: &str) -> Result<Vec<File>, String> {
     for statement in virtual_servers {
         match VirtualServer::read(statement) {
             Ok(server) => servers.push(server),
-            Err(problem) => about.warn(format!("line {}: {}: {problem}", statement.line, statement.text())),
+            Err(problem) => about.warn(format!(
+                "line {}: {}: {problem}",
+                statement.line,
+                statement.text()
+            )),
         }
     }
-    let instances: Vec<Instance> = instances.into_iter().map(|statement| Instance::read(statement, &globals)).collect();
+    let instances: Vec<Instance> = instances
+        .into_iter()
+        .map(|statement| Instance::read(statement, &globals))
+        .collect();
     let mut files = vip_files(instances, &mut servers, about);
     files.extend(service_file(servers));
     Ok(files)
@@ -56,19 +65,35 @@ pub fn translate(text: &str) -> Result<Vec<File>, String> {
 
 /// What has no equivalent, with its line.
 fn lost(statement: &Statement) -> String {
-    format!("line {}: {} has no equivalent", statement.line, statement.text())
+    format!(
+        "line {}: {} has no equivalent",
+        statement.line,
+        statement.text()
+    )
 }
 
-fn vip_files(mut instances: Vec<Instance>, servers: &mut Vec<VirtualServer>, about: File) -> Vec<File> {
+fn vip_files(
+    mut instances: Vec<Instance>,
+    servers: &mut Vec<VirtualServer>,
+    about: File,
+) -> Vec<File> {
     // One `portico vip` runs on a node: the instance that is for API servers first.
     instances.sort_by_key(|instance| !instance.is_for_api_servers(servers));
     let mut files = Vec::new();
     for (number, mut instance) in instances.into_iter().enumerate() {
         instance.take_api_servers(servers);
-        let mut file = File { usage: USAGE.to_owned(), name: "vip.yaml".to_owned(), ..File::default() };
+        let mut file = File {
+            usage: USAGE.to_owned(),
+            name: "vip.yaml".to_owned(),
+            ..File::default()
+        };
         if number > 0 {
             file.name = format!("vip-{}.yaml", super::report::object_name(&instance.name));
-            file.warn("one `portico vip` runs on a node: use this on nodes that do not use another of these files, or as load-balancer addresses of Services (AddressPools, docs/metal.md)");
+            file.warn(
+                "one `portico vip` runs on a node: use this on nodes that do not use another \
+                 of these files, or as load-balancer addresses of Services (AddressPools, \
+                 docs/metal.md)",
+            );
         }
         let (remarks, content) = instance.finish();
         file.documents.push(Document { remarks, content });
@@ -77,9 +102,11 @@ fn vip_files(mut instances: Vec<Instance>, servers: &mut Vec<VirtualServer>, abo
     match files.first_mut() {
         Some(first) => first.remarks.splice(0..0, about.remarks).for_each(drop),
         None if about.remarks.is_empty() => {}
-        None => {
-            files.push(File { name: "vip.yaml".to_owned(), usage: "there is no vrrp_instance".to_owned(), ..about })
-        }
+        None => files.push(File {
+            name: "vip.yaml".to_owned(),
+            usage: "there is no vrrp_instance".to_owned(),
+            ..about
+        }),
     }
     files
 }
@@ -87,7 +114,9 @@ fn vip_files(mut instances: Vec<Instance>, servers: &mut Vec<VirtualServer>, abo
 fn service_file(servers: Vec<VirtualServer>) -> Option<File> {
     let mut file = File {
         name: "services.yaml".to_owned(),
-        usage: "save into /run/portico/services on nodes with `portico node` (static Services, docs/node.md), or kubectl apply -f services.yaml".to_owned(),
+        usage: "save into /run/portico/services on nodes with `portico node` (static Services, \
+                docs/node.md), or kubectl apply -f services.yaml"
+            .to_owned(),
         ..File::default()
     };
     for server in servers {

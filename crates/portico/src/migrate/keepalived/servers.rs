@@ -1,4 +1,5 @@
-//! A `virtual_server` becomes a Service with its EndpointSlice, or the API servers of `portico vip`. Pure.
+//! A `virtual_server` becomes a Service with its EndpointSlice, or the API servers of
+//! `portico vip`. Pure.
 
 use super::super::report::{Document, Remark};
 use super::lost;
@@ -26,15 +27,22 @@ struct RealServer {
 
 impl VirtualServer {
     pub fn read(statement: &Statement) -> Result<VirtualServer, String> {
-        let address =
-            match statement.word(1) {
-                "fwmark" | "group" => return Err(
-                    "servers by firewall mark or group have no equivalent; write one virtual_server for each address"
+        let address = match statement.word(1) {
+            "fwmark" | "group" => {
+                return Err(
+                    "servers by firewall mark or group have no equivalent; write one \
+                     virtual_server for each address"
                         .to_owned(),
-                ),
-                text => text.parse().map_err(|_| format!("{text:?} is no address"))?,
-            };
-        let port = statement.word(2).parse().map_err(|_| format!("{:?} is no port", statement.word(2)))?;
+                );
+            }
+            text => text
+                .parse()
+                .map_err(|_| format!("{text:?} is no address"))?,
+        };
+        let port = statement
+            .word(2)
+            .parse()
+            .map_err(|_| format!("{:?} is no port", statement.word(2)))?;
         let mut server = VirtualServer {
             address,
             port,
@@ -57,7 +65,10 @@ impl VirtualServer {
             "persistence_timeout" => self.affinity = value.parse().ok(),
             "lb_algo" | "lvs_sched" if matches!(value, "rr" | "wrr") => {}
             "lb_algo" | "lvs_sched" => {
-                self.remarks.push(Remark::Note(format!("{at}: endpoints are chosen at random; `portico node --proxy-mode ipvs --ipvs-scheduler {value}` chooses so for all Services")));
+                self.remarks.push(Remark::Note(format!(
+                    "{at}: endpoints are chosen at random; `portico node --proxy-mode ipvs \
+                     --ipvs-scheduler {value}` chooses so for all Services"
+                )));
             }
             "lb_kind" | "lvs_method" if value == "NAT" => {}
             "lb_kind" | "lvs_method" => {
@@ -65,9 +76,9 @@ impl VirtualServer {
                     "{at}: packets are translated (NAT), and answers come back through the node"
                 )));
             }
-            "delay_loop" => {
-                self.remarks.push(Remark::Note(format!("{at}: `portico expose --interval {value}s` checks so often")))
-            }
+            "delay_loop" => self.remarks.push(Remark::Note(format!(
+                "{at}: `portico expose --interval {value}s` checks so often"
+            ))),
             "real_server" => self.real_server(statement)?,
             _ => self.remarks.push(Remark::Warning(lost(statement))),
         }
@@ -75,13 +86,18 @@ impl VirtualServer {
     }
 
     fn real_server(&mut self, statement: &Statement) -> Result<(), String> {
-        let address: IpAddr =
-            statement.word(1).parse().map_err(|_| format!("{:?} is no address", statement.word(1)))?;
+        let address: IpAddr = statement
+            .word(1)
+            .parse()
+            .map_err(|_| format!("{:?} is no address", statement.word(1)))?;
         let port = match statement.word(2) {
             "" => self.port,
             text => text.parse().map_err(|_| format!("{text:?} is no port"))?,
         };
-        let mut real = RealServer { at: SocketAddr::new(address, port), check: None };
+        let mut real = RealServer {
+            at: SocketAddr::new(address, port),
+            check: None,
+        };
         for inner in statement.block() {
             match inner.keyword() {
                 "TCP_CHECK" => real.check = Some("tcp".to_owned()),
@@ -106,14 +122,16 @@ impl VirtualServer {
 
     /// Balances API servers on one of these addresses.
     pub fn is_api(&self, addresses: &[IpAddr]) -> bool {
-        let usual = self.port == API_PORT || self.real.iter().any(|real| real.at.port() == API_PORT);
+        let usual =
+            self.port == API_PORT || self.real.iter().any(|real| real.at.port() == API_PORT);
         addresses.contains(&self.address) && self.protocol == "TCP" && usual
     }
 
     pub fn remarks_for_vip(mut self) -> Vec<Remark> {
         let at = format!("virtual_server {} {}", self.address, self.port);
         self.remarks.push(Remark::Note(format!(
-            "{at}: its real servers are apiServers, and are asked for /readyz over TLS. With `kubeconfig` instead they are found by themselves"
+            "{at}: its real servers are apiServers, and are asked for /readyz over TLS. With \
+             `kubeconfig` instead they are found by themselves"
         )));
         if let Some(seconds) = self.affinity {
             self.remarks.push(Remark::Warning(format!(
@@ -139,10 +157,18 @@ impl VirtualServer {
         }
         self.remarks.extend(self.health(&name));
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
-        let mut out = vec![Document { remarks: std::mem::take(&mut self.remarks), content: service }];
+        let mut out = vec![Document {
+            remarks: std::mem::take(&mut self.remarks),
+            content: service,
+        }];
         for (number, (v4, port)) in self.groups().into_iter().enumerate() {
-            let here = self.real.iter().filter(|real| real.at.is_ipv4() == v4 && real.at.port() == port);
-            let endpoints: Vec<Value> = here.map(|real| json!({"addresses": [real.at.ip()]})).collect();
+            let here = self
+                .real
+                .iter()
+                .filter(|real| real.at.is_ipv4() == v4 && real.at.port() == port);
+            let endpoints: Vec<Value> = here
+                .map(|real| json!({"addresses": [real.at.ip()]}))
+                .collect();
             let slice = json!({
                 "apiVersion": "discovery.k8s.io/v1",
                 "kind": "EndpointSlice",
@@ -151,14 +177,21 @@ impl VirtualServer {
                 "ports": [{"name": "main", "port": port, "protocol": protocol}],
                 "endpoints": endpoints,
             });
-            out.push(Document { remarks: Vec::new(), content: slice });
+            out.push(Document {
+                remarks: Vec::new(),
+                content: slice,
+            });
         }
         out
     }
 
     /// Endpoints of one slice have one family and one port.
     fn groups(&self) -> Vec<(bool, u16)> {
-        let mut groups: Vec<(bool, u16)> = self.real.iter().map(|real| (real.at.is_ipv4(), real.at.port())).collect();
+        let mut groups: Vec<(bool, u16)> = self
+            .real
+            .iter()
+            .map(|real| (real.at.is_ipv4(), real.at.port()))
+            .collect();
         groups.sort();
         groups.dedup();
         groups
@@ -169,7 +202,8 @@ impl VirtualServer {
         let check = self.real.iter().find_map(|real| real.check.as_deref())?;
         let targets: Vec<String> = self.real.iter().map(|real| real.at.to_string()).collect();
         Some(Remark::Warning(format!(
-            "health checks are no part of a Service: with an API server `portico expose {name} --port {} --to {} --health {check}` makes this Service and checks it",
+            "health checks are no part of a Service: with an API server `portico expose {name} \
+             --port {} --to {} --health {check}` makes this Service and checks it",
             self.port,
             targets.join(",")
         )))
@@ -178,7 +212,12 @@ impl VirtualServer {
 
 /// The path that a check asks for.
 fn path(check: &Statement) -> &str {
-    let urls = check.block().iter().filter(|inner| inner.keyword() == "url");
-    let mut paths = urls.flat_map(Statement::block).filter(|inner| inner.keyword() == "path");
+    let urls = check
+        .block()
+        .iter()
+        .filter(|inner| inner.keyword() == "url");
+    let mut paths = urls
+        .flat_map(Statement::block)
+        .filter(|inner| inner.keyword() == "path");
     paths.next().map_or("/", |path| path.word(1))
 }

@@ -29,7 +29,11 @@ impl Statement {
     /// As it was written, on one line.
     pub fn text(&self) -> String {
         let words = self.words.join(" ");
-        if self.block.is_some() { format!("{words} {{…}}") } else { words }
+        if self.block.is_some() {
+            format!("{words} {{…}}")
+        } else {
+            words
+        }
     }
 }
 
@@ -65,7 +69,11 @@ fn block(tokens: &mut Tokens, opened: Option<usize>) -> Result<Vec<Statement>, S
             Token::End => flush(&mut out, &mut words, at),
             Token::Open => {
                 let inner = block(tokens, Some(line))?;
-                out.push(Statement { line: at, words: std::mem::take(&mut words), block: Some(inner) });
+                out.push(Statement {
+                    line: at,
+                    words: std::mem::take(&mut words),
+                    block: Some(inner),
+                });
             }
             Token::Close => {
                 flush(&mut out, &mut words, at);
@@ -94,7 +102,11 @@ fn next_is_open(tokens: &mut Tokens) -> bool {
 
 fn flush(out: &mut Vec<Statement>, words: &mut Vec<String>, line: usize) {
     if !words.is_empty() {
-        out.push(Statement { line, words: std::mem::take(words), block: None });
+        out.push(Statement {
+            line,
+            words: std::mem::take(words),
+            block: None,
+        });
     }
 }
 
@@ -109,7 +121,8 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, String> {
         }
         let continued = line.trim_end().ends_with('\\');
         let line = line.trim_end().trim_end_matches('\\');
-        let words = words(&expand(line, &definitions)).map_err(|problem| format!("line {number}: {problem}"))?;
+        let words = words(&expand(line, &definitions))
+            .map_err(|problem| format!("line {number}: {problem}"))?;
         out.extend(words.into_iter().map(|token| (number, token)));
         if !continued {
             out.push((number, Token::End));
@@ -130,7 +143,9 @@ fn expand(text: &str, definitions: &BTreeMap<String, String>) -> String {
     let mut out = text.to_owned();
     // The longest name first: it may begin with another.
     for (name, value) in definitions.iter().rev() {
-        out = out.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value);
+        out = out
+            .replace(&format!("${{{name}}}"), value)
+            .replace(&format!("${name}"), value);
     }
     out
 }
@@ -143,12 +158,15 @@ fn words(line: &str) -> Result<Vec<Token>, String> {
             '{' => (Token::Open, &rest[1..]),
             '}' => (Token::Close, &rest[1..]),
             quote @ ('"' | '\'') => {
-                let (word, after) = rest[1..].split_once(quote).ok_or_else(|| format!("the {quote} is not closed"))?;
+                let (word, after) = rest[1..]
+                    .split_once(quote)
+                    .ok_or_else(|| format!("the {quote} is not closed"))?;
                 (Token::Word(word.to_owned()), after)
             }
             _ => {
-                let end =
-                    rest.find(|c: char| c.is_whitespace() || c == '{' || c == '}' || c == '#').unwrap_or(rest.len());
+                let end = rest
+                    .find(|c: char| c.is_whitespace() || c == '{' || c == '}' || c == '#')
+                    .unwrap_or(rest.len());
                 let (word, after) = rest.split_at(end);
                 (Token::Word(word.to_owned()), after)
             }
@@ -165,7 +183,11 @@ mod tests {
 
     fn shown(statements: &[Statement]) -> String {
         let one = |statement: &Statement| {
-            let block = statement.block.as_ref().map(|block| format!("{{{}}}", shown(block))).unwrap_or_default();
+            let block = statement
+                .block
+                .as_ref()
+                .map(|block| format!("{{{}}}", shown(block)))
+                .unwrap_or_default();
             format!("{}:{}{block}", statement.line, statement.words.join("|"))
         };
         statements.iter().map(one).collect::<Vec<_>>().join(";")
@@ -181,7 +203,10 @@ mod tests {
             ("a { b c }", "1:a{1:b|c}"),
             ("a { b { c } d }", "1:a{1:b{1:c};1:d}"),
             ("script \"/bin/x -y\" 'z !'\n", "1:script|/bin/x -y|z !"),
-            ("$IF=eth0\ninterface $IF\ndev ${IF}.7", "2:interface|eth0;3:dev|eth0.7"),
+            (
+                "$IF=eth0\ninterface $IF\ndev ${IF}.7",
+                "2:interface|eth0;3:dev|eth0.7",
+            ),
             ("a \\\n b\nc", "1:a|b;3:c"),
             ("a {\n}\n", "1:a{}"),
             ("", ""),

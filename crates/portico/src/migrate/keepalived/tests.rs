@@ -72,7 +72,10 @@ include /etc/keepalived/more.conf
 "#;
 
 fn file<'a>(files: &'a [File], name: &str) -> &'a File {
-    files.iter().find(|file| file.name == name).unwrap_or_else(|| panic!("no {name}"))
+    files
+        .iter()
+        .find(|file| file.name == name)
+        .unwrap_or_else(|| panic!("no {name}"))
 }
 
 fn resolved(file: &File) -> portico_vip::config::Config {
@@ -83,7 +86,9 @@ fn resolved(file: &File) -> portico_vip::config::Config {
         std::fs::write(written.path(), "42").unwrap();
         given.password_file = Some(written.path().to_owned());
     }
-    let around = Surroundings { addresses: vec![("eth0".to_owned(), "172.16.64.35/24".parse().unwrap())] };
+    let around = Surroundings {
+        addresses: vec![("eth0".to_owned(), "172.16.64.35/24".parse().unwrap())],
+    };
     resolve(given, &around).unwrap()
 }
 
@@ -118,17 +123,31 @@ fn the_address_of_a_control_plane() {
         assert!(text.contains(told), "{told} is not in\n{text}");
     }
     let config = resolved(vip);
-    assert_eq!((config.elections[0].router.vrid, config.servers.fixed.len()), (51, 2));
+    assert_eq!(
+        (config.elections[0].router.vrid, config.servers.fixed.len()),
+        (51, 2)
+    );
 }
 
 #[test]
 fn other_servers_become_services() {
     let files = translate(CONTROL_PLANE).unwrap();
     let services = file(&files, "services.yaml");
-    let [service, one, other] = &services.documents[..] else { panic!("{}", services.print()) };
-    assert_eq!(service.content["spec"]["externalIPs"], json!(["172.16.64.58"]));
-    assert_eq!(service.content["spec"]["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"], 50);
-    assert_eq!(one.content["endpoints"], json!([{"addresses": ["10.0.0.5"]}]));
+    let [service, one, other] = &services.documents[..] else {
+        panic!("{}", services.print())
+    };
+    assert_eq!(
+        service.content["spec"]["externalIPs"],
+        json!(["172.16.64.58"])
+    );
+    assert_eq!(
+        service.content["spec"]["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"],
+        50
+    );
+    assert_eq!(
+        one.content["endpoints"],
+        json!([{"addresses": ["10.0.0.5"]}])
+    );
     assert_eq!(other.content["ports"][0]["port"], 8081);
     let text = services.print();
     for told in [
@@ -147,15 +166,31 @@ fn every_instance_is_a_file() {
     let files = translate(text).unwrap();
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     assert_eq!(names, ["vip.yaml", "vip-web.yaml"]);
-    assert_eq!(files[0].documents[0].content["addresses"], json!(["172.16.64.10"]));
+    assert_eq!(
+        files[0].documents[0].content["addresses"],
+        json!(["172.16.64.10"])
+    );
     let config = resolved(&files[0]);
-    assert_eq!((config.priority, config.elections[0].router.interval.as_millis()), (254, 500));
+    assert_eq!(
+        (
+            config.priority,
+            config.elections[0].router.interval.as_millis()
+        ),
+        (254, 500)
+    );
     assert!(files[1].remarks.iter().any(Remark::is_warning));
-    assert!(files[1].print().contains("For the address of a Service make an AddressPool"));
+    assert!(
+        files[1]
+            .print()
+            .contains("For the address of a Service make an AddressPool")
+    );
     resolved(&files[1]);
 }
 
 #[test]
 fn syntax_errors_have_their_line() {
-    assert_eq!(translate("vrrp_instance a {\n").unwrap_err(), "line 1: the { has no }");
+    assert_eq!(
+        translate("vrrp_instance a {\n").unwrap_err(),
+        "line 1: the { has no }"
+    );
 }

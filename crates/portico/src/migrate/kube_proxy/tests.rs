@@ -28,10 +28,23 @@ data:
 fn what_counts_is_kept_and_the_rest_is_named() {
     let file = translate(&parsed(CONFIG_MAP)).unwrap();
     let content = &file.documents[0].content;
-    assert_eq!((&content["mode"], &content["clusterCIDR"]), (&json!("iptables"), &json!("10.244.0.0/16")));
+    assert_eq!(
+        (&content["mode"], &content["clusterCIDR"]),
+        (&json!("iptables"), &json!("10.244.0.0/16"))
+    );
     assert_eq!(content["iptables"], json!({"masqueradeAll": true}));
-    assert_eq!(content["clientConnection"], json!({"kubeconfig": "/var/lib/kube-proxy/kubeconfig.conf"}));
-    assert_eq!((content.get("winkernel"), content.get("surprise"), content.get("conntrack")), (None, None, None));
+    assert_eq!(
+        content["clientConnection"],
+        json!({"kubeconfig": "/var/lib/kube-proxy/kubeconfig.conf"})
+    );
+    assert_eq!(
+        (
+            content.get("winkernel"),
+            content.get("surprise"),
+            content.get("conntrack")
+        ),
+        (None, None, None)
+    );
     let text = file.print();
     for told in [
         "clientConnection.burst (there are few requests)",
@@ -46,12 +59,25 @@ fn what_counts_is_kept_and_the_rest_is_named() {
     }
     // It is read again without a word.
     let again = translate(std::slice::from_ref(content)).unwrap();
-    assert_eq!((&again.documents[0].content, again.warnings()), (content, 0), "{}", again.print());
+    assert_eq!(
+        (&again.documents[0].content, again.warnings()),
+        (content, 0),
+        "{}",
+        again.print()
+    );
 }
 
 #[test]
 fn what_is_wrong_is_told() {
     let wrong = json!({"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", "mode": "userspace"});
-    assert!(translate(&[wrong]).unwrap_err().contains("use nftables, iptables or ipvs"));
-    assert!(translate(&parsed("kind: Pod")).unwrap_err().contains("there is no KubeProxyConfiguration"));
+    assert!(
+        translate(&[wrong])
+            .unwrap_err()
+            .contains("use nftables, iptables or ipvs")
+    );
+    assert!(
+        translate(&parsed("kind: Pod"))
+            .unwrap_err()
+            .contains("there is no KubeProxyConfiguration")
+    );
 }

@@ -73,8 +73,13 @@ fn services_get_pools_and_routers() {
     let files = translate(parsed(POD));
     let objects = &files[1];
     let of = |name: &str| {
-        let document = objects.documents.iter().find(|document| document.content["metadata"]["name"] == name);
-        document.map(|document| document.content["spec"].clone()).unwrap_or_else(|| panic!("{}", objects.print()))
+        let document = objects
+            .documents
+            .iter()
+            .find(|document| document.content["metadata"]["name"] == name);
+        document
+            .map(|document| document.content["spec"].clone())
+            .unwrap_or_else(|| panic!("{}", objects.print()))
     };
     assert_eq!(
         of("kube-vip-global"),
@@ -103,12 +108,16 @@ fn services_get_pools_and_routers() {
 
 #[test]
 fn without_a_control_plane_nothing_is_lost() {
-    let text = "kind: DaemonSet\nspec: {template: {spec: {containers: [{name: kube-vip, env: [{name: svc_enable, value: 'true'}, {name: vip_wireguard, value: 'true'}]}]}}}";
+    let text = "kind: DaemonSet\nspec: {template: {spec: {containers: [{name: kube-vip, env: [{name: \
+                svc_enable, value: 'true'}, {name: vip_wireguard, value: 'true'}]}]}}}";
     let files = translate(parsed(text));
-    let [objects] = &files[..] else { panic!("{files:?}") };
+    let [objects] = &files[..] else {
+        panic!("{files:?}")
+    };
     let text = objects.print();
     assert!(
-        text.contains("vip_wireguard: \"true\" has no equivalent") && text.contains("make an AddressPool"),
+        text.contains("vip_wireguard: \"true\" has no equivalent")
+            && text.contains("make an AddressPool"),
         "{text}"
     );
 }

@@ -1,5 +1,5 @@
-//! What MetalLB was configured with before it had resources: a ConfigMap, and the AddressPool. Both are turned into the resources of
-//! today. Pure.
+//! What MetalLB was configured with before it had resources: a ConfigMap, and the AddressPool. Both
+//! are turned into the resources of today. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -29,32 +29,57 @@ const NAMES: &[(&str, &str)] = &[
 /// The resources that a ConfigMap's `config` stands for.
 pub fn config_map(text: &str) -> Result<Vec<Value>, String> {
     let tree: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-    let Value::Object(mut sections) = renamed(tree) else { return Err("it is no map of settings".to_owned()) };
+    let Value::Object(mut sections) = renamed(tree) else {
+        return Err("it is no map of settings".to_owned());
+    };
     let mut out = Vec::new();
     let communities = sections.remove("bgp-communities");
-    for (name, value) in communities.as_ref().and_then(Value::as_object).into_iter().flatten() {
-        out.push(resource("Community", name, json!({"communities": [{"name": name, "value": value}]})));
+    for (name, value) in communities
+        .as_ref()
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        out.push(resource(
+            "Community",
+            name,
+            json!({"communities": [{"name": name, "value": value}]}),
+        ));
     }
     for pool in items(sections.remove("address-pools")) {
-        let name = pool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = pool
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         out.extend(address_pool(&name, Value::Null, without(pool, "name")));
     }
     for (index, peer) in items(sections.remove("peers")).into_iter().enumerate() {
         out.push(resource("BGPPeer", &format!("peer-{}", index + 1), peer));
     }
     for profile in items(sections.remove("bfd-profiles")) {
-        let name = profile.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = profile
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         out.push(resource("BFDProfile", &name, without(profile, "name")));
     }
     // Whatever else there is must not get lost on the way.
-    out.extend(sections.into_iter().map(|(name, value)| resource("ConfigMap", &name, value)));
+    out.extend(
+        sections
+            .into_iter()
+            .map(|(name, value)| resource("ConfigMap", &name, value)),
+    );
     Ok(out)
 }
 
 /// A pool and its advertisements.
 pub fn address_pool(name: &str, labels: Value, mut spec: Value) -> Vec<Value> {
     let mut take = |key: &str| spec.as_object_mut().and_then(|map| map.remove(key));
-    let protocol = take("protocol").and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+    let protocol = take("protocol")
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default();
     let mut advertisements = items(take("bgpAdvertisements"));
     let mut pool = resource("IPAddressPool", name, spec);
     pool["metadata"]["labels"] = labels;
@@ -69,7 +94,9 @@ pub fn address_pool(name: &str, labels: Value, mut spec: Value) -> Vec<Value> {
                 advertisements.push(json!({}));
             }
             let named = advertisements.into_iter().enumerate();
-            out.extend(named.map(|(n, spec)| announced("BGPAdvertisement", &format!("{name}-{}", n + 1), spec, name)));
+            out.extend(named.map(|(n, spec)| {
+                announced("BGPAdvertisement", &format!("{name}-{}", n + 1), spec, name)
+            }));
         }
         _ => out.push(announced("L2Advertisement", name, json!({}), name)),
     }
@@ -96,9 +123,17 @@ fn renamed(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(renamed).collect(),
         Value::Object(map) => {
-            let today =
-                |key: String| NAMES.iter().find(|(old, _)| *old == key).map_or(key, |(_, new)| (*new).to_owned());
-            Value::Object(map.into_iter().map(|(key, value)| (today(key), renamed(value))).collect::<Map<_, _>>())
+            let today = |key: String| {
+                NAMES
+                    .iter()
+                    .find(|(old, _)| *old == key)
+                    .map_or(key, |(_, new)| (*new).to_owned())
+            };
+            Value::Object(
+                map.into_iter()
+                    .map(|(key, value)| (today(key), renamed(value)))
+                    .collect::<Map<_, _>>(),
+            )
         }
         other => other,
     }

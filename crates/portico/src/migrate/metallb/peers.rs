@@ -32,14 +32,18 @@ pub fn translate(mut peer: Resource, file: &mut File) -> Vec<Document> {
         return Vec::new();
     }
     let title = peer.title();
-    if let Some(selector) = one_of(&format!("{title}: nodeSelectors"), peer.fields.list("nodeSelectors"), &mut remarks)
-    {
+    if let Some(selector) = one_of(
+        &format!("{title}: nodeSelectors"),
+        peer.fields.list("nodeSelectors"),
+        &mut remarks,
+    ) {
         spec.insert("nodeSelector".to_owned(), selector);
     }
     if peer.fields.switch("ebgpMultiHop") == Some(true) {
         match spec.get("myASN") == spec.get("peerASN") {
             true => remarks.push(Remark::Note(
-                "ebgpMultiHop is left out: an internal session may have any number of hops".to_owned(),
+                "ebgpMultiHop is left out: an internal session may have any number of hops"
+                    .to_owned(),
             )),
             false => drop(spec.insert("ebgpMultiHop".to_owned(), true.into())),
         }
@@ -47,7 +51,8 @@ pub fn translate(mut peer: Resource, file: &mut File) -> Vec<Document> {
     match peer.fields.switch("enableGracefulRestart") {
         Some(value) => drop(spec.insert("gracefulRestart".to_owned(), value.into())),
         None => remarks.push(Remark::Note(
-            "gracefulRestart is on unless you set it to false: the router keeps routes while a node's daemon restarts"
+            "gracefulRestart is on unless you set it to false: the router keeps routes while a \
+             node's daemon restarts"
                 .to_owned(),
         )),
     }
@@ -60,7 +65,8 @@ pub fn translate(mut peer: Resource, file: &mut File) -> Vec<Document> {
     }
     if let Some(profile) = peer.fields.text("bfdProfile") {
         remarks.push(Remark::Warning(format!(
-            "bfdProfile: {profile} has no equivalent: a dead router is noticed after holdTime, so make that short (at least 3s)"
+            "bfdProfile: {profile} has no equivalent: a dead router is noticed after holdTime, so \
+             make that short (at least 3s)"
         )));
     }
     if let Some(vrf) = peer.fields.text("vrf") {
@@ -83,24 +89,42 @@ pub fn translate(mut peer: Resource, file: &mut File) -> Vec<Document> {
 /// What of it Portico has no session for.
 fn unreachable(peer: &mut Resource, spec: &mut Map<String, Value>) -> Option<String> {
     match peer.fields.text("dynamicASN").as_deref() {
-        Some("internal") => drop(spec.insert("peerASN".to_owned(), spec.get("myASN").cloned().unwrap_or_default())),
+        Some("internal") => drop(spec.insert(
+            "peerASN".to_owned(),
+            spec.get("myASN").cloned().unwrap_or_default(),
+        )),
         Some(mode) => {
-            return Some(format!("dynamicASN: {mode}: the number of the router's AS has to be known; give peerASN"));
+            return Some(format!(
+                "dynamicASN: {mode}: the number of the router's AS has to be known; give peerASN"
+            ));
         }
         None => {}
     }
     let interface = peer.fields.text("interface")?;
-    Some(format!("interface: {interface}: a session needs the address of the router; give peerAddress"))
+    Some(format!(
+        "interface: {interface}: a session needs the address of the router; give peerAddress"
+    ))
 }
 
 /// Where the password is, or a Secret for the one that was written into the peer.
-fn password(peer: &mut Resource, spec: &mut Map<String, Value>, remarks: &mut Vec<Remark>) -> Option<Document> {
+fn password(
+    peer: &mut Resource,
+    spec: &mut Map<String, Value>,
+    remarks: &mut Vec<Remark>,
+) -> Option<Document> {
     if let Some(name) = peer.fields.text("passwordSecret.name") {
-        let namespace = peer.fields.text("passwordSecret.namespace").unwrap_or_else(|| peer.namespace.clone());
+        let namespace = peer
+            .fields
+            .text("passwordSecret.namespace")
+            .unwrap_or_else(|| peer.namespace.clone());
         remarks.push(Remark::Note(format!(
-            "nodes read the password from the Secret {namespace}/{name}: it has to stay when MetalLB goes, and nodes need the right to read it (deploy/rbac/node.yaml)"
+            "nodes read the password from the Secret {namespace}/{name}: it has to stay when \
+             MetalLB goes, and nodes need the right to read it (deploy/rbac/node.yaml)"
         )));
-        spec.insert("passwordSecret".to_owned(), json!({"name": name, "namespace": namespace, "key": "password"}));
+        spec.insert(
+            "passwordSecret".to_owned(),
+            json!({"name": name, "namespace": namespace, "key": "password"}),
+        );
         return None;
     }
     let password = peer.fields.text("password")?;

@@ -19,7 +19,8 @@ pub fn one_of(what: &str, mut selectors: Vec<Value>, remarks: &mut Vec<Remark>) 
     }
     let others: Vec<String> = selectors.iter().skip(1).map(Value::to_string).collect();
     remarks.push(Remark::Warning(format!(
-        "{what}: one selector has to do here, and these cannot be written as one. Only the first is kept, {} is left out: give all of them one label, and select that",
+        "{what}: one selector has to do here, and these cannot be written as one. Only the first \
+         is kept, {} is left out: give all of them one label, and select that",
         others.join(", ")
     )));
     Some(first)
@@ -37,9 +38,20 @@ fn is_empty(selector: &Value) -> bool {
 
 /// `key in (values)`, if that is all that the selector asks for.
 fn single(selector: &Value) -> Option<(String, Vec<Value>)> {
-    let labels = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
-    let mut found: Vec<(String, Vec<Value>)> = labels.map(|(key, value)| (key.clone(), vec![value.clone()])).collect();
-    for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+    let labels = selector
+        .get("matchLabels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let mut found: Vec<(String, Vec<Value>)> = labels
+        .map(|(key, value)| (key.clone(), vec![value.clone()]))
+        .collect();
+    for expression in selector
+        .get("matchExpressions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         if expression.get("operator") != Some(&json!("In")) {
             return None;
         }
@@ -84,8 +96,14 @@ mod tests {
             json!({"matchExpressions": [{"key": "host", "operator": "In", "values": ["c"]}]}),
         ];
         let found = one_of("x", hosts, &mut remarks).unwrap();
-        assert_eq!(found, json!({"matchExpressions": [{"key": "host", "operator": "In", "values": ["a", "b", "c"]}]}));
-        assert_eq!(one_of("x", vec![labelled("a", "1"), json!({})], &mut remarks), None);
+        assert_eq!(
+            found,
+            json!({"matchExpressions": [{"key": "host", "operator": "In", "values": ["a", "b", "c"]}]})
+        );
+        assert_eq!(
+            one_of("x", vec![labelled("a", "1"), json!({})], &mut remarks),
+            None
+        );
         assert_eq!(one_of("x", Vec::new(), &mut remarks), None);
         assert!(remarks.is_empty());
     }
@@ -93,7 +111,12 @@ mod tests {
     #[test]
     fn what_cannot_be_one_is_told() {
         let mut remarks = Vec::new();
-        let found = one_of("pool", vec![labelled("rack", "a"), labelled("role", "b")], &mut remarks).unwrap();
+        let found = one_of(
+            "pool",
+            vec![labelled("rack", "a"), labelled("role", "b")],
+            &mut remarks,
+        )
+        .unwrap();
         assert_eq!(found, labelled("rack", "a"));
         assert!(
             matches!(&remarks[..], [Remark::Warning(text)] if text.contains(r#"{"matchLabels":{"role":"b"}} is left out"#)),

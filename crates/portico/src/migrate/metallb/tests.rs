@@ -89,8 +89,13 @@ metadata: {name: speaker}
 "#;
 
 fn object<'a>(file: &'a File, kind: &str, name: &str) -> &'a Document {
-    let is = |document: &&Document| document.content["kind"] == kind && document.content["metadata"]["name"] == name;
-    file.documents.iter().find(is).unwrap_or_else(|| panic!("no {kind} {name}: {}", file.print()))
+    let is = |document: &&Document| {
+        document.content["kind"] == kind && document.content["metadata"]["name"] == name
+    };
+    file.documents
+        .iter()
+        .find(is)
+        .unwrap_or_else(|| panic!("no {kind} {name}: {}", file.print()))
 }
 
 fn remarks(document: &Document) -> String {
@@ -120,7 +125,10 @@ fn pools_say_how_they_are_announced() {
     assert!(remarks(gold).contains("192.0.2.7/26 is the network 192.0.2.0/26"));
     assert!(remarks(gold).contains("annotation owner is left out"));
     let silver = object(&file, "AddressPool", "silver");
-    assert_eq!(silver.content["spec"]["priority"], 31, "of MetalLB's the lower number is first");
+    assert_eq!(
+        silver.content["spec"]["priority"], 31,
+        "of MetalLB's the lower number is first"
+    );
     assert_eq!(
         silver.content["spec"]["bgp"],
         json!({"communities": ["64512:1234", "64512:1:2", "65535:65282"], "localPreference": 100, "aggregationLength": 28, "peers": ["tor-a"]})
@@ -128,7 +136,10 @@ fn pools_say_how_they_are_announced() {
     assert!(remarks(silver).contains("BGPAdvertisement silver-local is left out"));
     assert!(remarks(silver).contains("somethingNew.a: 1 has no equivalent"));
     let hidden = object(&file, "AddressPool", "hidden");
-    assert_eq!(hidden.content["spec"]["nodeSelector"], json!({"matchLabels": {NOWHERE: "true"}}));
+    assert_eq!(
+        hidden.content["spec"]["nodeSelector"],
+        json!({"matchLabels": {NOWHERE: "true"}})
+    );
 }
 
 #[test]
@@ -142,16 +153,26 @@ fn peers_keep_what_they_can() {
             "passwordSecret": {"name": "tor", "namespace": "lb", "key": "password"},
         })
     );
-    for lost in ["bfdProfile: fast has no equivalent", "vrf: blue has no equivalent", "disableMP: false is left out"] {
+    for lost in [
+        "bfdProfile: fast has no equivalent",
+        "vrf: blue has no equivalent",
+        "disableMP: false is left out",
+    ] {
         assert!(remarks(tor).contains(lost), "{lost}");
     }
     let plain = object(&file, "BgpPeer", "plain");
     assert_eq!(
-        (&plain.content["spec"]["peerASN"], &plain.content["spec"]["gracefulRestart"]),
+        (
+            &plain.content["spec"]["peerASN"],
+            &plain.content["spec"]["gracefulRestart"]
+        ),
         (&json!(64512), &json!(false))
     );
     assert_eq!(plain.content["spec"].get("ebgpMultiHop"), None);
-    assert_eq!(object(&file, "Secret", "portico-bgp-plain").content["stringData"]["password"], "secret");
+    assert_eq!(
+        object(&file, "Secret", "portico-bgp-plain").content["stringData"]["password"],
+        "secret"
+    );
     let about = format!("{:?}", file.remarks);
     for told in [
         "BGPPeer unnumbered is not translated: interface: eth1",
@@ -193,16 +214,24 @@ data:
             "bgp": {"communities": ["65535:65281"], "localPreference": 100, "aggregationLength": 32},
         })
     );
-    assert_eq!(object(&file, "AddressPool", "near").content["spec"]["announce"], json!(["Layer2"]));
+    assert_eq!(
+        object(&file, "AddressPool", "near").content["spec"]["announce"],
+        json!(["Layer2"])
+    );
     let peer = object(&file, "BgpPeer", "peer-1");
-    assert_eq!(peer.content["spec"]["nodeSelector"], json!({"matchLabels": {"rack": "a"}}));
+    assert_eq!(
+        peer.content["spec"]["nodeSelector"],
+        json!({"matchLabels": {"rack": "a"}})
+    );
     assert!(remarks(peer).contains("odd: 1 has no equivalent"));
     assert!(format!("{:?}", file.remarks).contains("config: wishes has no equivalent"));
 }
 
 #[test]
 fn what_the_api_would_refuse_is_told() {
-    let file = translate(parsed("kind: IPAddressPool\nmetadata: {name: p}\nspec: {addresses: [192.0.2.9-192.0.2.1]}"));
+    let file = translate(parsed(
+        "kind: IPAddressPool\nmetadata: {name: p}\nspec: {addresses: [192.0.2.9-192.0.2.1]}",
+    ));
     assert!(
         remarks(&file.documents[0]).contains("the API server will refuse this: spec.addresses[0]"),
         "{}",

@@ -14,7 +14,11 @@ fn fields_v1_reads_and_writes() {
     });
     assert_eq!(set(&json).to_json(), json);
     assert_eq!(
-        set(&json).paths().iter().map(|path| display(path)).collect::<Vec<_>>(),
+        set(&json)
+            .paths()
+            .iter()
+            .map(|path| display(path))
+            .collect::<Vec<_>>(),
         [
             ".metadata.finalizers",
             ".metadata.finalizers[=\"a/b\"]",
@@ -29,8 +33,10 @@ fn fields_v1_reads_and_writes() {
 
 #[test]
 fn keys_are_canonical() {
-    let (a, b) =
-        (json!({"k:{\"protocol\": \"TCP\", \"port\":80}": {}}), json!({"k:{\"port\":80,\"protocol\":\"TCP\"}": {}}));
+    let (a, b) = (
+        json!({"k:{\"protocol\": \"TCP\", \"port\":80}": {}}),
+        json!({"k:{\"port\":80,\"protocol\":\"TCP\"}": {}}),
+    );
     assert_eq!(set(&a), set(&b));
     assert_eq!(set(&a).to_json(), b);
 }
@@ -55,11 +61,21 @@ fn sets_combine() {
     let a = json!({"f:a": {}, "f:b": {".": {}, "f:c": {}}, "f:d": {"f:e": {}}});
     let b = json!({"f:b": {}, "f:d": {"f:e": {}, "f:f": {}}, "f:z": {}});
     let (a, b) = (set(&a), set(&b));
-    let union = json!({"f:a": {}, "f:b": {".": {}, "f:c": {}}, "f:d": {"f:e": {}, "f:f": {}}, "f:z": {}});
+    let union =
+        json!({"f:a": {}, "f:b": {".": {}, "f:c": {}}, "f:d": {"f:e": {}, "f:f": {}}, "f:z": {}});
     assert_eq!(a.clone().union(b.clone()).to_json(), union);
-    assert_eq!(a.clone().difference(&b).to_json(), json!({"f:a": {}, "f:b": {"f:c": {}}}));
-    assert_eq!(b.clone().difference(&a).to_json(), json!({"f:d": {"f:f": {}}, "f:z": {}}));
-    assert_eq!(a.clone().intersection(&b).to_json(), json!({"f:b": {}, "f:d": {"f:e": {}}}));
+    assert_eq!(
+        a.clone().difference(&b).to_json(),
+        json!({"f:a": {}, "f:b": {"f:c": {}}})
+    );
+    assert_eq!(
+        b.clone().difference(&a).to_json(),
+        json!({"f:d": {"f:f": {}}, "f:z": {}})
+    );
+    assert_eq!(
+        a.clone().intersection(&b).to_json(),
+        json!({"f:b": {}, "f:d": {"f:e": {}}})
+    );
     assert!(a.has(&[Element::field("b"), Element::field("c")]));
     assert!(!a.has(&[Element::field("d")]) && !a.has(&[]));
     assert_eq!(a.without(&["b", "d"]).to_json(), json!({"f:a": {}}));
@@ -76,10 +92,14 @@ fn element() -> impl Strategy<Value = String> {
 fn fields() -> impl Strategy<Value = Value> {
     let leaf = Just(json!({}));
     leaf.prop_recursive(4, 40, 4, |inner| {
-        (prop::collection::btree_map(element(), inner, 1..4), any::<bool>()).prop_map(|(map, dot)| {
-            let dot = dot.then(|| (".".to_owned(), json!({})));
-            Value::Object(map.into_iter().chain(dot).collect())
-        })
+        (
+            prop::collection::btree_map(element(), inner, 1..4),
+            any::<bool>(),
+        )
+            .prop_map(|(map, dot)| {
+                let dot = dot.then(|| (".".to_owned(), json!({})));
+                Value::Object(map.into_iter().chain(dot).collect())
+            })
     })
     .prop_map(|mut value| {
         // At the top a dot means nothing.

@@ -1,5 +1,6 @@
-//! The vendor's three services, each call a short method: EC2 for networks and security groups (`ec2`), load balancing version 2
-//! for Network Load Balancers (`network`), and version 1 for classic ones (`classic`).
+//! The vendor's three services, each call a short method: EC2 for networks and security groups
+//! (`ec2`), load balancing version 2 for Network Load Balancers (`network`), and version 1 for
+//! classic ones (`classic`).
 
 pub mod classic;
 pub mod ec2;
@@ -16,7 +17,10 @@ use crate::providers::cloud::{CallError, Client, Dialect, Page, Reply, all_pages
 pub use query::Query;
 pub use xml::Xml;
 
-pub const DIALECT: Dialect = Dialect { read: xml::error, is_throttled };
+pub const DIALECT: Dialect = Dialect {
+    read: xml::error,
+    is_throttled,
+};
 
 fn is_throttled(_: StatusCode, code: &str) -> bool {
     const CODES: [&str; 6] = [
@@ -42,7 +46,8 @@ impl Service {
         self.client.send(query.call(&self.url, self.version)).await
     }
 
-    /// All elements of a list that comes in pages, each page asked for with `next` of the one before.
+    /// All elements of a list that comes in pages, each page asked for with `next` of the one
+    /// before.
     async fn list<T>(
         &self,
         query: impl Fn() -> Query,
@@ -55,7 +60,10 @@ impl Service {
                 let reply = self.ask(query).await?;
                 Xml::read(&reply, |xml| Page {
                     items: xml.all(paging.list).map(&item).collect(),
-                    next: xml.find(paging.next).map(Xml::own_text).filter(|next| !next.is_empty()),
+                    next: xml
+                        .find(paging.next)
+                        .map(Xml::own_text)
+                        .filter(|next| !next.is_empty()),
                 })
             }
         };
@@ -73,11 +81,19 @@ struct Paging {
 
 impl Paging {
     const fn ec2(list: &'static str) -> Paging {
-        Paging { list, next: "nextToken", ask: "NextToken" }
+        Paging {
+            list,
+            next: "nextToken",
+            ask: "NextToken",
+        }
     }
 
     const fn elb(list: &'static str) -> Paging {
-        Paging { list, next: "NextMarker", ask: "Marker" }
+        Paging {
+            list,
+            next: "NextMarker",
+            ask: "Marker",
+        }
     }
 }
 

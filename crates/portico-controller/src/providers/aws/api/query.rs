@@ -1,4 +1,5 @@
-//! A call as the query protocol writes it: an action and its fields in a form, lists as numbered fields.
+//! A call as the query protocol writes it: an action and its fields in a form, lists as numbered
+//! fields.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +14,27 @@ pub struct Query {
 
 impl Query {
     pub fn read(operation: &'static str) -> Query {
-        Query { operation, repeatable: true, fields: Vec::new() }
+        Query {
+            operation,
+            repeatable: true,
+            fields: Vec::new(),
+        }
     }
 
     pub fn write(operation: &'static str) -> Query {
-        Query { operation, repeatable: false, fields: Vec::new() }
+        Query {
+            operation,
+            repeatable: false,
+            fields: Vec::new(),
+        }
     }
 
     /// A second time does what the first did.
     pub fn repeatable(self) -> Query {
-        Query { repeatable: true, ..self }
+        Query {
+            repeatable: true,
+            ..self
+        }
     }
 
     pub fn set(mut self, name: impl Into<String>, value: impl ToString) -> Query {
@@ -40,33 +52,56 @@ impl Query {
     /// `name.1`, `name.2`, ...
     pub fn list(self, name: &str, values: impl IntoIterator<Item = impl ToString>) -> Query {
         let numbered = values.into_iter().zip(1..);
-        numbered.fold(self, |query, (value, number)| query.set(format!("{name}.{number}"), value))
+        numbered.fold(self, |query, (value, number)| {
+            query.set(format!("{name}.{number}"), value)
+        })
     }
 
     /// As [`Query::list`], with a field of each element.
-    pub fn list_of(self, name: &str, field: &str, values: impl IntoIterator<Item = impl ToString>) -> Query {
+    pub fn list_of(
+        self,
+        name: &str,
+        field: &str,
+        values: impl IntoIterator<Item = impl ToString>,
+    ) -> Query {
         let numbered = values.into_iter().zip(1..);
-        numbered.fold(self, |query, (value, number)| query.set(format!("{name}.{number}.{field}"), value))
+        numbered.fold(self, |query, (value, number)| {
+            query.set(format!("{name}.{number}.{field}"), value)
+        })
     }
 
     /// A list of keys with values, such as tags.
     pub fn pairs(self, name: &str, pairs: &BTreeMap<String, String>) -> Query {
-        self.list_of(name, "Key", pairs.keys()).list_of(name, "Value", pairs.values())
+        self.list_of(name, "Key", pairs.keys())
+            .list_of(name, "Value", pairs.values())
     }
 
     /// Filters of EC2: all of them have to hold, with any of their values.
     pub fn filters(self, filters: &[(&str, &[&str])]) -> Query {
-        filters.iter().zip(1..).fold(self, |query, ((name, values), number)| {
-            let query = query.set(format!("Filter.{number}.Name"), name);
-            query.list(&format!("Filter.{number}.Value"), values.iter())
-        })
+        filters
+            .iter()
+            .zip(1..)
+            .fold(self, |query, ((name, values), number)| {
+                let query = query.set(format!("Filter.{number}.Name"), name);
+                query.list(&format!("Filter.{number}.Value"), values.iter())
+            })
     }
 
     pub fn call(&self, url: &str, version: &str) -> Call {
         let action = self.operation.rsplit('.').next().unwrap_or_default();
-        let fields = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let call =
-            Call::post(self.operation, url).form([("Action", action), ("Version", version)].into_iter().chain(fields));
-        if self.repeatable { call.repeatable() } else { call }
+        let fields = self
+            .fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let call = Call::post(self.operation, url).form(
+            [("Action", action), ("Version", version)]
+                .into_iter()
+                .chain(fields),
+        );
+        if self.repeatable {
+            call.repeatable()
+        } else {
+            call
+        }
     }
 }

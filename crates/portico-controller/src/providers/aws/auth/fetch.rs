@@ -1,4 +1,5 @@
-//! Credentials as they are needed: fetched by the first that asks while others wait, and again before they end.
+//! Credentials as they are needed: fetched by the first that asks while others wait, and again
+//! before they end.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,15 +53,31 @@ struct Given {
 }
 
 impl Fetcher {
-    pub fn new(source: Source, client: Client, transport: Arc<dyn Transport>, region: &str, sts: String) -> Fetcher {
+    pub fn new(
+        source: Source,
+        client: Client,
+        transport: Arc<dyn Transport>,
+        region: &str,
+        sts: String,
+    ) -> Fetcher {
         let (region, metadata) = (region.to_owned(), Metadata::ENDPOINT.to_owned());
-        Fetcher { source, client, transport, sts, region, metadata, current: Mutex::new(None) }
+        Fetcher {
+            source,
+            client,
+            transport,
+            sts,
+            region,
+            metadata,
+            current: Mutex::new(None),
+        }
     }
 
     pub async fn current(&self) -> Result<Credentials, CallError> {
         let mut current = self.current.lock().await;
         if let Some(fetched) = &*current
-            && fetched.until.is_none_or(|until| Timestamp::now() + MARGIN < until)
+            && fetched
+                .until
+                .is_none_or(|until| Timestamp::now() + MARGIN < until)
         {
             return Ok(fetched.credentials.clone());
         }
@@ -79,14 +96,25 @@ impl Fetcher {
     fn fetch<'a>(&'a self, source: &'a Source) -> BoxFuture<'a, Result<Fetched, CallError>> {
         async move {
             match source {
-                Source::Fixed(credentials) => Ok(Fetched { credentials: credentials.clone(), until: None }),
-                Source::WebIdentity { token_file, role, session } => {
+                Source::Fixed(credentials) => Ok(Fetched {
+                    credentials: credentials.clone(),
+                    until: None,
+                }),
+                Source::WebIdentity {
+                    token_file,
+                    role,
+                    session,
+                } => {
                     let token = read(token_file).await?;
                     let fields = [("WebIdentityToken", token.expose_secret())];
                     let call = self.assume("AssumeRoleWithWebIdentity", role, session, &fields);
                     of_sts(&self.client.send(call).await?)
                 }
-                Source::Container { url, token, token_file } => {
+                Source::Container {
+                    url,
+                    token,
+                    token_file,
+                } => {
                     let token = match token_file {
                         Some(file) => Some(read(file).await?),
                         None => token.clone(),
@@ -95,15 +123,30 @@ impl Fetcher {
                     given(&self.client.send(with_token(call, token)).await?.body)
                 }
                 Source::Instance => {
-                    let metadata = Metadata { client: &self.client, endpoint: &self.metadata };
+                    let metadata = Metadata {
+                        client: &self.client,
+                        endpoint: &self.metadata,
+                    };
                     let role = metadata.get("iam/security-credentials/").await?;
-                    given(metadata.get(&format!("iam/security-credentials/{role}")).await?.as_bytes())
+                    given(
+                        metadata
+                            .get(&format!("iam/security-credentials/{role}"))
+                            .await?
+                            .as_bytes(),
+                    )
                 }
                 Source::Role { role, base } => {
                     let base = self.fetch(base).await?.credentials;
-                    let proof = Signed { credentials: base, region: self.region.clone() };
+                    let proof = Signed {
+                        credentials: base,
+                        region: self.region.clone(),
+                    };
                     let client = client(Arc::clone(&self.transport), Arc::new(proof));
-                    of_sts(&client.send(self.assume("AssumeRole", role, "portico", &[])).await?)
+                    of_sts(
+                        &client
+                            .send(self.assume("AssumeRole", role, "portico", &[]))
+                            .await?,
+                    )
                 }
             }
         }
@@ -111,18 +154,42 @@ impl Fetcher {
     }
 
     /// A second time gives other credentials, which does no harm.
-    fn assume(&self, action: &'static str, role: &str, session: &str, more: &[(&str, &str)]) -> Call {
+    fn assume(
+        &self,
+        action: &'static str,
+        role: &str,
+        session: &str,
+        more: &[(&str, &str)],
+    ) -> Call {
         let version = ("Version", "2011-06-15");
-        let fields = [("Action", action), version, ("RoleArn", role), ("RoleSessionName", session)];
-        let operation = if more.is_empty() { "sts.AssumeRole" } else { "sts.AssumeRoleWithWebIdentity" };
-        Call::post(operation, self.sts.as_str()).form(fields.into_iter().chain(more.iter().copied())).repeatable()
+        let fields = [
+            ("Action", action),
+            version,
+            ("RoleArn", role),
+            ("RoleSessionName", session),
+        ];
+        let operation = if more.is_empty() {
+            "sts.AssumeRole"
+        } else {
+            "sts.AssumeRoleWithWebIdentity"
+        };
+        Call::post(operation, self.sts.as_str())
+            .form(fields.into_iter().chain(more.iter().copied()))
+            .repeatable()
     }
 }
 
 /// For one call to the STS.
 fn client(transport: Arc<dyn Transport>, authorize: Arc<dyn Authorize>) -> Client {
     let (pace, metrics) = (Pace::default(), CallMetrics::default());
-    Client::new(Setup { provider: "aws", transport, authorize, dialect: DIALECT, pace, metrics })
+    Client::new(Setup {
+        provider: "aws",
+        transport,
+        authorize,
+        dialect: DIALECT,
+        pace,
+        metrics,
+    })
 }
 
 /// Signs with credentials that are at hand.
@@ -132,8 +199,14 @@ struct Signed {
 }
 
 impl Authorize for Signed {
-    fn authorize<'a>(&'a self, request: &'a mut http::Request<bytes::Bytes>) -> BoxFuture<'a, Result<(), CallError>> {
-        let scope = Scope { region: &self.region, service: "sts" };
+    fn authorize<'a>(
+        &'a self,
+        request: &'a mut http::Request<bytes::Bytes>,
+    ) -> BoxFuture<'a, Result<(), CallError>> {
+        let scope = Scope {
+            region: &self.region,
+            service: "sts",
+        };
         sign(request, &self.credentials, scope, Timestamp::now());
         async { Ok(()) }.boxed()
     }
@@ -160,20 +233,37 @@ fn given(body: &[u8]) -> Result<Fetched, CallError> {
     // The error would show a part of them.
     let wrong = || missing("there are none in the answer".to_owned());
     let given: Given = serde_json::from_slice(body).map_err(|_| wrong())?;
-    let (secret, token) = (SecretString::from(given.secret_access_key), Some(SecretString::from(given.token)));
+    let (secret, token) = (
+        SecretString::from(given.secret_access_key),
+        Some(SecretString::from(given.token)),
+    );
     let until = given.expiration.parse().map_err(|_| wrong())?;
-    Ok(Fetched { credentials: Credentials { key: given.access_key_id, secret, token }, until: Some(until) })
+    Ok(Fetched {
+        credentials: Credentials {
+            key: given.access_key_id,
+            secret,
+            token,
+        },
+        until: Some(until),
+    })
 }
 
 fn of_sts(reply: &Reply) -> Result<Fetched, CallError> {
     let read = |xml: Xml<'_>| {
         let given = xml.find("Credentials")?;
         let token = Some(SecretString::from(given.text("SessionToken")));
-        let (key, secret) = (given.text("AccessKeyId"), SecretString::from(given.text("SecretAccessKey")));
+        let (key, secret) = (
+            given.text("AccessKeyId"),
+            SecretString::from(given.text("SecretAccessKey")),
+        );
         let until = given.text("Expiration").parse().ok()?;
-        Some(Fetched { credentials: Credentials { key, secret, token }, until: Some(until) })
+        Some(Fetched {
+            credentials: Credentials { key, secret, token },
+            until: Some(until),
+        })
     };
-    Xml::read(reply, read)?.ok_or_else(|| missing("there are none in the answer of the STS".to_owned()))
+    Xml::read(reply, read)?
+        .ok_or_else(|| missing("there are none in the answer of the STS".to_owned()))
 }
 
 fn missing(problem: String) -> CallError {

@@ -18,9 +18,19 @@ impl Metadata<'_> {
 
     /// A path below `latest/meta-data`.
     pub async fn get(&self, path: &str) -> Result<String, CallError> {
-        let token = Call::put("metadata.token", format!("{}/latest/api/token", self.endpoint)).repeatable();
-        let token = self.client.send(token.header(TTL, HeaderValue::from_static("60"))).await?;
-        let call = Call::get("metadata.get", format!("{}/latest/meta-data/{path}", self.endpoint));
+        let token = Call::put(
+            "metadata.token",
+            format!("{}/latest/api/token", self.endpoint),
+        )
+        .repeatable();
+        let token = self
+            .client
+            .send(token.header(TTL, HeaderValue::from_static("60")))
+            .await?;
+        let call = Call::get(
+            "metadata.get",
+            format!("{}/latest/meta-data/{path}", self.endpoint),
+        );
         let call = match HeaderValue::from_bytes(&token.body) {
             Ok(token) => call.header(TOKEN, token),
             Err(_) => call,
@@ -32,6 +42,9 @@ impl Metadata<'_> {
     /// The network and the subnet of the instance's first interface.
     pub async fn network(&self) -> Result<(String, String), CallError> {
         let interface = format!("network/interfaces/macs/{}", self.get("mac").await?);
-        Ok((self.get(&format!("{interface}/vpc-id")).await?, self.get(&format!("{interface}/subnet-id")).await?))
+        Ok((
+            self.get(&format!("{interface}/vpc-id")).await?,
+            self.get(&format!("{interface}/subnet-id")).await?,
+        ))
     }
 }

@@ -1,5 +1,5 @@
-//! Who asks: credentials from where the vendor's tools find them too (`chain`), fetched and kept until shortly before they end
-//! (`fetch`), and requests signed with them (`sign`).
+//! Who asks: credentials from where the vendor's tools find them too (`chain`), fetched and kept
+//! until shortly before they end (`fetch`), and requests signed with them (`sign`).
 
 mod chain;
 mod fetch;
@@ -28,10 +28,16 @@ pub struct Signer {
 }
 
 impl Authorize for Signer {
-    fn authorize<'a>(&'a self, request: &'a mut Request<Bytes>) -> BoxFuture<'a, Result<(), CallError>> {
+    fn authorize<'a>(
+        &'a self,
+        request: &'a mut Request<Bytes>,
+    ) -> BoxFuture<'a, Result<(), CallError>> {
         Box::pin(async {
             let credentials = self.credentials.current().await?;
-            let scope = Scope { region: &self.region, service: self.service };
+            let scope = Scope {
+                region: &self.region,
+                service: self.service,
+            };
             sign(request, &credentials, scope, Timestamp::now());
             Ok(())
         })

@@ -1,4 +1,5 @@
-//! Signature version 4: what proves to the cloud that a request was made with a secret, without sending it. Pure.
+//! Signature version 4: what proves to the cloud that a request was made with a secret, without
+//! sending it. Pure.
 
 use bytes::Bytes;
 use http::Request;
@@ -28,25 +29,42 @@ const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 
 /// Adds the date, the token of the session and the signature over all that the cloud looks at.
-pub fn sign(request: &mut Request<Bytes>, credentials: &Credentials, scope: Scope<'_>, now: Timestamp) {
-    let time = now.to_zoned(TimeZone::UTC).strftime("%Y%m%dT%H%M%SZ").to_string();
+pub fn sign(
+    request: &mut Request<Bytes>,
+    credentials: &Credentials,
+    scope: Scope<'_>,
+    now: Timestamp,
+) {
+    let time = now
+        .to_zoned(TimeZone::UTC)
+        .strftime("%Y%m%dT%H%M%SZ")
+        .to_string();
     insert(request, DATE, &time, false);
     if let Some(token) = &credentials.token {
         insert(request, TOKEN, token.expose_secret(), true);
     }
     let headers = signed_headers(request);
-    let names = headers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(";");
+    let names = headers
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect::<Vec<_>>()
+        .join(";");
     let canonical = canonical(request, &headers, &names);
     let day = &time[..8];
     let limits = format!("{day}/{}/{}/aws4_request", scope.region, scope.service);
-    let text = format!("{ALGORITHM}\n{time}\n{limits}\n{}", hash(canonical.as_bytes()));
+    let text = format!(
+        "{ALGORITHM}\n{time}\n{limits}\n{}",
+        hash(canonical.as_bytes())
+    );
     let first = format!("AWS4{}", credentials.secret.expose_secret());
     let key = [day, scope.region, scope.service, "aws4_request"]
         .iter()
         .fold(first.into_bytes(), |key, part| mac(&key, part.as_bytes()));
     let signature = hex(&mac(&key, text.as_bytes()));
-    let proof =
-        format!("{ALGORITHM} Credential={}/{limits}, SignedHeaders={names}, Signature={signature}", credentials.key);
+    let proof = format!(
+        "{ALGORITHM} Credential={}/{limits}, SignedHeaders={names}, Signature={signature}",
+        credentials.key
+    );
     insert(request, AUTHORIZATION, &proof, true);
 }
 
@@ -60,26 +78,44 @@ fn insert(request: &mut Request<Bytes>, name: HeaderName, value: &str, secret: b
 
 /// Sorted by name.
 fn signed_headers(request: &Request<Bytes>) -> Vec<(String, String)> {
-    let host = request.uri().authority().map(|authority| authority.as_str().to_owned()).unwrap_or_default();
+    let host = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str().to_owned())
+        .unwrap_or_default();
     let matters = |name: &HeaderName| *name == CONTENT_TYPE || name.as_str().starts_with("x-amz-");
     let others = request.headers().iter().filter(|(name, _)| matters(name));
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
     let others = others.map(|(name, value)| (name.as_str().to_owned(), text(value)));
-    let mut headers: Vec<(String, String)> = others.chain([(HOST.as_str().to_owned(), host)]).collect();
+    let mut headers: Vec<(String, String)> =
+        others.chain([(HOST.as_str().to_owned(), host)]).collect();
     headers.sort();
     headers
 }
 
 fn canonical(request: &Request<Bytes>, headers: &[(String, String)], names: &str) -> String {
-    let mut query: Vec<&str> = request.uri().query().unwrap_or_default().split('&').collect();
+    let mut query: Vec<&str> = request
+        .uri()
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .collect();
     query.sort_unstable_by_key(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+    let headers: String = headers
+        .iter()
+        .map(|(name, value)| format!("{name}:{value}\n"))
+        .collect();
     let (method, path, query) = (request.method(), request.uri().path(), query.join("&"));
-    format!("{method}\n{path}\n{query}\n{headers}\n{names}\n{}", hash(request.body()))
+    format!(
+        "{method}\n{path}\n{query}\n{headers}\n{names}\n{}",
+        hash(request.body())
+    )
 }
 
 fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text).as_ref().to_vec()
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text)
+        .as_ref()
+        .to_vec()
 }
 
 pub fn hash(bytes: &[u8]) -> String {
@@ -95,8 +131,16 @@ mod tests {
     use super::*;
 
     /// The vendor's test suite for signers: the same secret, time and scope for all requests.
-    fn signature(method: &str, uri: &str, kind: Option<&str>, body: &'static str, token: Option<&str>) -> String {
-        let mut request = Request::builder().method(method).uri(format!("https://example.amazonaws.com{uri}"));
+    fn signature(
+        method: &str,
+        uri: &str,
+        kind: Option<&str>,
+        body: &'static str,
+        token: Option<&str>,
+    ) -> String {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("https://example.amazonaws.com{uri}"));
         if let Some(kind) = kind {
             request = request.header(CONTENT_TYPE, kind);
         }
@@ -106,11 +150,24 @@ mod tests {
             secret: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".into(),
             token: token.map(SecretString::from),
         };
-        let scope = Scope { region: "us-east-1", service: "service" };
-        sign(&mut request, &credentials, scope, "2015-08-30T12:36:00Z".parse().unwrap());
-        let proof = request.headers()[AUTHORIZATION].to_str().unwrap().to_owned();
+        let scope = Scope {
+            region: "us-east-1",
+            service: "service",
+        };
+        sign(
+            &mut request,
+            &credentials,
+            scope,
+            "2015-08-30T12:36:00Z".parse().unwrap(),
+        );
+        let proof = request.headers()[AUTHORIZATION]
+            .to_str()
+            .unwrap()
+            .to_owned();
         assert!(request.headers()[AUTHORIZATION].is_sensitive());
-        assert!(proof.starts_with("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "));
+        assert!(proof.starts_with(
+            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
+        ));
         proof.rsplit_once("Signature=").unwrap().1.to_owned()
     }
 
@@ -145,6 +202,9 @@ mod tests {
 
     #[test]
     fn a_sessions_token_is_signed_too() {
-        assert_ne!(signature("GET", "/", None, "", Some("t")), signature("GET", "/", None, "", None));
+        assert_ne!(
+            signature("GET", "/", None, "", Some("t")),
+            signature("GET", "/", None, "", None)
+        );
     }
 }

@@ -15,20 +15,45 @@ pub async fn observe(
 ) -> Result<Observed, ProviderError> {
     let balancer = with_tags(around, names, balancer).await?;
     let groups = around.groups(names).await?;
-    let subnets = if balancer.is_none() { around.subnets(wanted, Trust::Nothing).await? } else { Vec::new() };
-    Ok(Observed { groups, balancer, subnets })
+    let subnets = if balancer.is_none() {
+        around.subnets(wanted, Trust::Nothing).await?
+    } else {
+        Vec::new()
+    };
+    Ok(Observed {
+        groups,
+        balancer,
+        subnets,
+    })
 }
 
 /// Nothing is there yet: should that be wrong, a name is taken.
-pub async fn begin(around: &Surroundings, names: &Names, wanted: &Wanted) -> Result<Observed, ProviderError> {
-    let (groups, subnets) = (around.groups_at_first(names).await?, around.subnets(wanted, Trust::Known).await?);
-    Ok(Observed { groups, subnets, ..Observed::default() })
+pub async fn begin(
+    around: &Surroundings,
+    names: &Names,
+    wanted: &Wanted,
+) -> Result<Observed, ProviderError> {
+    let (groups, subnets) = (
+        around.groups_at_first(names).await?,
+        around.subnets(wanted, Trust::Known).await?,
+    );
+    Ok(Observed {
+        groups,
+        subnets,
+        ..Observed::default()
+    })
 }
 
 /// Only the balancer: the security group is not its own alone.
-pub async fn observe_to_remove(around: &Surroundings, names: &Names) -> Result<Observed, ProviderError> {
+pub async fn observe_to_remove(
+    around: &Surroundings,
+    names: &Names,
+) -> Result<Observed, ProviderError> {
     let balancer = around.api.classic.classic(&names.balancer).await?;
-    Ok(Observed { balancer: with_tags(around, names, balancer).await?, ..Observed::default() })
+    Ok(Observed {
+        balancer: with_tags(around, names, balancer).await?,
+        ..Observed::default()
+    })
 }
 
 async fn with_tags(
@@ -36,7 +61,9 @@ async fn with_tags(
     names: &Names,
     balancer: Option<Balancer>,
 ) -> Result<Option<Balancer>, ProviderError> {
-    let Some(balancer) = balancer else { return Ok(None) };
+    let Some(balancer) = balancer else {
+        return Ok(None);
+    };
     let tags = around.api.classic.classic_tags(&names.balancer).await?;
     if !names.is_owned(&tags) {
         return not_ours("load balancer", &names.balancer, names);
@@ -62,11 +89,30 @@ impl Actor<'_> {
 
     /// The name in DNS of a balancer that was made.
     async fn act(&mut self, step: &Step) -> Result<Option<String>, ProviderError> {
-        let (api, name, group) = (&self.around.api.classic, self.name, self.seen.groups.own_id());
+        let (api, name, group) = (
+            &self.around.api.classic,
+            self.name,
+            self.seen.groups.own_id(),
+        );
         match step {
-            Step::Group(step) => self.around.change_groups(step, &mut self.seen.groups).await?,
-            Step::Create { internal, subnets, listeners, tags } => {
-                let new = NewClassic { internal: *internal, subnets, listeners, group: &group, tags };
+            Step::Group(step) => {
+                self.around
+                    .change_groups(step, &mut self.seen.groups)
+                    .await?
+            }
+            Step::Create {
+                internal,
+                subnets,
+                listeners,
+                tags,
+            } => {
+                let new = NewClassic {
+                    internal: *internal,
+                    subnets,
+                    listeners,
+                    group: &group,
+                    tags,
+                };
                 return Ok(Some(quota(api.create_classic(name, &new).await)?));
             }
             Step::UseGroup => api.use_classic_group(name, &group).await?,
@@ -85,7 +131,13 @@ impl Actor<'_> {
     }
 }
 
-async fn register(around: &Surroundings, name: &str, instances: &[String]) -> Result<(), CallError> {
-    in_lots(instances, "InvalidInstance", |lot| async move { around.api.classic.register_classic(name, lot).await })
-        .await
+async fn register(
+    around: &Surroundings,
+    name: &str,
+    instances: &[String],
+) -> Result<(), CallError> {
+    in_lots(instances, "InvalidInstance", |lot| async move {
+        around.api.classic.register_classic(name, lot).await
+    })
+    .await
 }

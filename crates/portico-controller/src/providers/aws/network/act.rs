@@ -15,7 +15,16 @@ pub async fn observe(
     wanted: &Wanted,
 ) -> Result<Observed, ProviderError> {
     let groups = around.groups(names).await?;
-    let mut seen = owned(around, names, Observed { groups, balancer, ..Observed::default() }).await?;
+    let mut seen = owned(
+        around,
+        names,
+        Observed {
+            groups,
+            balancer,
+            ..Observed::default()
+        },
+    )
+    .await?;
     for group in &mut seen.targets {
         group.targets = around.api.network.targets(&group.arn).await?;
     }
@@ -27,9 +36,20 @@ pub async fn observe(
 }
 
 /// Nothing is there yet: should that be wrong, a name is taken.
-pub async fn begin(around: &Surroundings, names: &Names, wanted: &Wanted) -> Result<Observed, ProviderError> {
-    let (groups, subnets) = (around.groups_at_first(names).await?, around.subnets(wanted, Trust::Known).await?);
-    Ok(Observed { groups, subnets, ..Observed::default() })
+pub async fn begin(
+    around: &Surroundings,
+    names: &Names,
+    wanted: &Wanted,
+) -> Result<Observed, ProviderError> {
+    let (groups, subnets) = (
+        around.groups_at_first(names).await?,
+        around.subnets(wanted, Trust::Known).await?,
+    );
+    Ok(Observed {
+        groups,
+        subnets,
+        ..Observed::default()
+    })
 }
 
 /// As far as it has to be known to delete it.
@@ -39,14 +59,31 @@ pub async fn observe_to_remove(
     balancer: Option<Balancer>,
 ) -> Result<Observed, ProviderError> {
     let groups = around.groups_to_remove(names).await?;
-    owned(around, names, Observed { groups, balancer, ..Observed::default() }).await
+    owned(
+        around,
+        names,
+        Observed {
+            groups,
+            balancer,
+            ..Observed::default()
+        },
+    )
+    .await
 }
 
 /// With target groups and tags; what has the name of ours and not the tag is somebody else's.
-async fn owned(around: &Surroundings, names: &Names, mut seen: Observed) -> Result<Observed, ProviderError> {
+async fn owned(
+    around: &Surroundings,
+    names: &Names,
+    mut seen: Observed,
+) -> Result<Observed, ProviderError> {
     let api = &around.api.network;
     seen.targets = api.target_groups(&names.targets).await?;
-    let mut arns: Vec<&str> = seen.targets.iter().map(|group| group.arn.as_str()).collect();
+    let mut arns: Vec<&str> = seen
+        .targets
+        .iter()
+        .map(|group| group.arn.as_str())
+        .collect();
     arns.extend(seen.balancer.iter().map(|balancer| balancer.arn.as_str()));
     let mut tags = api.tags(&arns).await?;
     if let Some(balancer) = &mut seen.balancer {
@@ -82,27 +119,60 @@ impl Actor<'_> {
     async fn act(&mut self, step: &Step) -> Result<Made, ProviderError> {
         let (api, group) = (&self.around.api.network, self.seen.groups.own_id());
         match step {
-            Step::Group(step) => self.around.change_groups(step, &mut self.seen.groups).await?,
-            Step::CreateBalancer { name, internal, subnets, tags } => {
-                let new = NewBalancer { name, internal: *internal, subnets, group: &group, tags };
-                return Ok(quota(api.create_balancer(&new).await)?.map_or(Made::Nothing, Made::Balancer));
+            Step::Group(step) => {
+                self.around
+                    .change_groups(step, &mut self.seen.groups)
+                    .await?
+            }
+            Step::CreateBalancer {
+                name,
+                internal,
+                subnets,
+                tags,
+            } => {
+                let new = NewBalancer {
+                    name,
+                    internal: *internal,
+                    subnets,
+                    group: &group,
+                    tags,
+                };
+                return Ok(
+                    quota(api.create_balancer(&new).await)?.map_or(Made::Nothing, Made::Balancer)
+                );
             }
             Step::UseGroup => api.use_group(self.arn(), &group).await?,
             Step::Tag(what, tags) => api.add_tags(self.tagged(what), tags).await?,
             Step::SetAttributes(what, attributes) => match what {
                 Tagged::Balancer => api.set_balancer_attributes(self.arn(), attributes).await?,
-                Tagged::Targets(name) => api.set_target_attributes(self.target(name), attributes).await?,
+                Tagged::Targets(name) => {
+                    api.set_target_attributes(self.target(name), attributes)
+                        .await?
+                }
             },
-            Step::CreateTargets { listener, check, tags } => {
-                let made = api.create_target_group(listener, &self.around.vpc, check, tags).await;
+            Step::CreateTargets {
+                listener,
+                check,
+                tags,
+            } => {
+                let made = api
+                    .create_target_group(listener, &self.around.vpc, check, tags)
+                    .await;
                 return Ok(Made::Targets(quota(made)?));
             }
             Step::SetCheck(name, check) => api.set_check(self.target(name), check).await?,
-            Step::Register(name, instances) => register(self.around, self.target(name), instances).await?,
-            Step::Deregister(name, instances) => api.deregister(self.target(name), instances).await?,
+            Step::Register(name, instances) => {
+                register(self.around, self.target(name), instances).await?
+            }
+            Step::Deregister(name, instances) => {
+                api.deregister(self.target(name), instances).await?
+            }
             Step::CreateListener(listener, tags) => {
                 let target = self.target(&listener.target_group);
-                let made = quota(api.create_listener(self.arn(), listener, target, tags).await)?;
+                let made = quota(
+                    api.create_listener(self.arn(), listener, target, tags)
+                        .await,
+                )?;
                 return Ok(made.map_or(Made::Nothing, Made::Listener));
             }
             Step::Redirect(listener, name) => api.redirect(listener, self.target(name)).await?,
@@ -110,7 +180,9 @@ impl Actor<'_> {
             Step::DeleteTargets(name) => {
                 let waiting = "a target group is still in use by the load balancer";
                 let act = || api.delete_target_group(self.target(name));
-                self.around.until_free(&["ResourceInUse"], waiting, act).await?;
+                self.around
+                    .until_free(&["ResourceInUse"], waiting, act)
+                    .await?;
             }
             Step::DeleteBalancer => api.delete_balancer(self.arn()).await?,
         }
@@ -118,11 +190,18 @@ impl Actor<'_> {
     }
 
     fn arn(&self) -> &str {
-        self.seen.balancer.as_ref().map_or("", |balancer| &balancer.arn)
+        self.seen
+            .balancer
+            .as_ref()
+            .map_or("", |balancer| &balancer.arn)
     }
 
     fn target(&self, name: &str) -> &str {
-        self.seen.targets.iter().find(|group| group.name == name).map_or("", |group| &group.arn)
+        self.seen
+            .targets
+            .iter()
+            .find(|group| group.name == name)
+            .map_or("", |group| &group.arn)
     }
 
     fn tagged(&self, what: &Tagged) -> &str {
@@ -133,6 +212,13 @@ impl Actor<'_> {
     }
 }
 
-async fn register(around: &Surroundings, group: &str, instances: &[String]) -> Result<(), CallError> {
-    in_lots(instances, "InvalidTarget", |lot| async move { around.api.network.register(group, lot).await }).await
+async fn register(
+    around: &Surroundings,
+    group: &str,
+    instances: &[String],
+) -> Result<(), CallError> {
+    in_lots(instances, "InvalidTarget", |lot| async move {
+        around.api.network.register(group, lot).await
+    })
+    .await
 }

@@ -7,7 +7,13 @@ use crate::providers::aws::wanted::Names;
 use crate::providers::{Family, HealthCheck, Node, Port, Protocol, Request};
 
 fn names() -> Names {
-    Names::of(&Request { balancer_name: "a1".to_owned(), ..Request::default() }, "c1")
+    Names::of(
+        &Request {
+            balancer_name: "a1".to_owned(),
+            ..Request::default()
+        },
+        "c1",
+    )
 }
 
 fn request(ports: &[(Protocol, u16, u16)], instances: &[&str]) -> Request {
@@ -18,12 +24,18 @@ fn request(ports: &[(Protocol, u16, u16)], instances: &[&str]) -> Request {
         node_port: *node_port,
         app_protocol: None,
     };
-    let node = |id: &&str| Node { provider_id: format!("aws:///z/{id}"), ..Node::default() };
+    let node = |id: &&str| Node {
+        provider_id: format!("aws:///z/{id}"),
+        ..Node::default()
+    };
     Request {
         balancer_name: "a1".to_owned(),
         families: vec![Family::V4],
         ports: ports.iter().map(port).collect(),
-        health_check: Some(HealthCheck { port: 10256, path: "/healthz".to_owned() }),
+        health_check: Some(HealthCheck {
+            port: 10256,
+            path: "/healthz".to_owned(),
+        }),
         nodes: instances.iter().map(node).collect(),
         ..Request::default()
     }
@@ -56,7 +68,11 @@ fn done(wanted: &Wanted) -> Observed {
             ..Balancer::default()
         }),
         listeners: wanted.listeners.iter().map(seen_listener).collect(),
-        targets: wanted.listeners.iter().map(|listener| seen_targets(wanted, listener)).collect(),
+        targets: wanted
+            .listeners
+            .iter()
+            .map(|listener| seen_targets(wanted, listener))
+            .collect(),
         subnets: Vec::new(),
     }
 }
@@ -82,7 +98,12 @@ fn seen_targets(wanted: &Wanted, it: &Listener) -> TargetGroup {
 
 /// The kinds of steps, in order.
 fn told(steps: &[Step]) -> Vec<String> {
-    let word = |text: String| text.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
+    let word = |text: String| {
+        text.split([' ', '(', '{'])
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
     steps
         .iter()
         .map(|step| match step {
@@ -98,10 +119,28 @@ fn steps(wanted: &Wanted, seen: &Observed) -> Vec<String> {
 
 #[test]
 fn from_nothing() {
-    let nodes = Group { id: "sg-nodes".to_owned(), ..Group::default() };
-    let groups = Groups { own: None, nodes: vec![nodes] };
-    let seen = Observed { groups, subnets: vec!["s-1".to_owned()], ..Observed::default() };
-    let expected = ["Create", "Allow", "Allow", "CreateBalancer", "CreateTargets", "Register", "CreateListener"];
+    let nodes = Group {
+        id: "sg-nodes".to_owned(),
+        ..Group::default()
+    };
+    let groups = Groups {
+        own: None,
+        nodes: vec![nodes],
+    };
+    let seen = Observed {
+        groups,
+        subnets: vec!["s-1".to_owned()],
+        ..Observed::default()
+    };
+    let expected = [
+        "Create",
+        "Allow",
+        "Allow",
+        "CreateBalancer",
+        "CreateTargets",
+        "Register",
+        "CreateListener",
+    ];
     assert_eq!(steps(&web(), &seen), expected);
 }
 
@@ -120,25 +159,44 @@ fn wherever_a_pass_stopped_the_next_one_goes_on() {
         steps(&all, &seen)
     };
     assert_eq!(without(|seen| seen.listeners.clear()), ["CreateListener"]);
-    assert_eq!(without(|seen| seen.targets[0].targets.clear()), ["Register"]);
-    assert_eq!(without(|seen| seen.groups.nodes[0].rules.clear()), ["Allow"]);
+    assert_eq!(
+        without(|seen| seen.targets[0].targets.clear()),
+        ["Register"]
+    );
+    assert_eq!(
+        without(|seen| seen.groups.nodes[0].rules.clear()),
+        ["Allow"]
+    );
     assert_eq!(without(|seen| seen.balancer = None), ["CreateBalancer"]);
 }
 
 #[test]
 fn nodes_that_come_and_go_are_registered_and_nothing_else() {
     let seen = done(&web());
-    let plan = plan(&wanted(&[(Protocol::Tcp, 80, 30080)], &["i-2", "i-3"]), &seen).unwrap();
+    let plan = plan(
+        &wanted(&[(Protocol::Tcp, 80, 30080)], &["i-2", "i-3"]),
+        &seen,
+    )
+    .unwrap();
     let name = web().listeners[0].target_group.clone();
-    let expected =
-        [Step::Deregister(name.clone(), vec!["i-1".to_owned()]), Step::Register(name, vec!["i-3".to_owned()])];
+    let expected = [
+        Step::Deregister(name.clone(), vec!["i-1".to_owned()]),
+        Step::Register(name, vec!["i-3".to_owned()]),
+    ];
     assert_eq!(plan, expected);
 }
 
 #[test]
 fn another_node_port_is_another_group_that_is_ready_before_the_old_one_goes() {
     let other = wanted(&[(Protocol::Tcp, 80, 30081)], &["i-1", "i-2"]);
-    let expected = ["Allow", "CreateTargets", "Register", "Redirect", "DeleteTargets", "Revoke"];
+    let expected = [
+        "Allow",
+        "CreateTargets",
+        "Register",
+        "Redirect",
+        "DeleteTargets",
+        "Revoke",
+    ];
     assert_eq!(steps(&other, &done(&web())), expected);
 }
 
@@ -147,26 +205,48 @@ fn another_protocol_takes_the_place_of_the_listener() {
     let udp = wanted(&[(Protocol::Udp, 80, 30080)], &["i-1"]);
     let found = steps(&udp, &done(&web()));
     let place = |step: &str| found.iter().position(|it| it == step).unwrap();
-    assert!(place("DeleteListener") < place("CreateListener") && place("CreateListener") < place("DeleteTargets"));
+    assert!(
+        place("DeleteListener") < place("CreateListener")
+            && place("CreateListener") < place("DeleteTargets")
+    );
 }
 
 #[test]
 fn another_policy_only_changes_the_check() {
     let mut local = request(&[(Protocol::Tcp, 80, 30080)], &["i-1", "i-2"]);
-    local.health_check = Some(HealthCheck { port: 32000, path: "/healthz".to_owned() });
+    local.health_check = Some(HealthCheck {
+        port: 32000,
+        path: "/healthz".to_owned(),
+    });
     let local = Wanted::of(&local, Kind::Network, &names()).unwrap();
-    assert_eq!(steps(&local, &done(&web())), ["Allow", "SetCheck", "Revoke"]);
+    assert_eq!(
+        steps(&local, &done(&web())),
+        ["Allow", "SetCheck", "Revoke"]
+    );
 }
 
 /// `moto` makes a second listener of a port, and a crash may leave a group that nothing uses.
 #[test]
 fn what_is_too_much_goes() {
     let (all, mut seen) = (web(), done(&web()));
-    seen.listeners.push(SeenListener { arn: "arn:twice".to_owned(), ..seen.listeners[0].clone() });
-    let left = TargetGroup { arn: "arn:left".to_owned(), name: "left".to_owned(), ..TargetGroup::default() };
+    seen.listeners.push(SeenListener {
+        arn: "arn:twice".to_owned(),
+        ..seen.listeners[0].clone()
+    });
+    let left = TargetGroup {
+        arn: "arn:left".to_owned(),
+        name: "left".to_owned(),
+        ..TargetGroup::default()
+    };
     seen.targets.push(left);
     let plan = plan(&all, &seen).unwrap();
-    assert_eq!(plan, [Step::DeleteListener("arn:twice".to_owned()), Step::DeleteTargets("left".to_owned())]);
+    assert_eq!(
+        plan,
+        [
+            Step::DeleteListener("arn:twice".to_owned()),
+            Step::DeleteTargets("left".to_owned())
+        ]
+    );
 }
 
 #[test]
@@ -177,14 +257,19 @@ fn attributes_are_noted_as_changing_before_they_change() {
     let mut seen = done(&web());
     assert_eq!(steps(&sticky, &seen), ["Tag", "SetAttributes", "Tag"]);
     // A pass that died in between leaves the note, whichever way it is wanted now.
-    let note = |value: &str| BTreeMap::from([("portico.dev/settings".to_owned(), value.to_owned())]);
+    let note =
+        |value: &str| BTreeMap::from([("portico.dev/settings".to_owned(), value.to_owned())]);
     seen.targets[0].tags.extend(note("changing"));
     assert_eq!(steps(&sticky, &seen), ["SetAttributes", "Tag"]);
     assert_eq!(steps(&web(), &seen), ["SetAttributes", "Tag"]);
-    seen.targets[0].tags.extend(note("stickiness.enabled=true stickiness.type=source_ip"));
+    seen.targets[0]
+        .tags
+        .extend(note("stickiness.enabled=true stickiness.type=source_ip"));
     assert_eq!(steps(&sticky, &seen), [""; 0]);
     let back = plan(&web(), &seen).unwrap();
-    let Step::SetAttributes(_, attributes) = &back[1] else { panic!("{back:?}") };
+    let Step::SetAttributes(_, attributes) = &back[1] else {
+        panic!("{back:?}")
+    };
     assert_eq!(attributes["stickiness.enabled"], "false");
 }
 
@@ -200,7 +285,10 @@ fn what_cannot_be_changed_is_refused() {
     };
     assert_eq!(reason(|balancer| balancer.internal = true), "SchemeChanged");
     // The vendor refuses a group for one that was made without.
-    assert_eq!(reason(|balancer| balancer.groups.clear()), "NoSecurityGroup");
+    assert_eq!(
+        reason(|balancer| balancer.groups.clear()),
+        "NoSecurityGroup"
+    );
 }
 
 #[test]
@@ -209,14 +297,22 @@ fn each_subnet_has_its_elastic_address() {
     let pairs = with_addresses(&two, &["e1".to_owned(), "e2".to_owned()]).unwrap();
     assert_eq!(pairs[1], ("b".to_owned(), Some("e2".to_owned())));
     assert!(with_addresses(&two, &two[..1]).is_err());
-    assert_eq!(with_addresses(&two, &[]).unwrap()[0], ("a".to_owned(), None));
+    assert_eq!(
+        with_addresses(&two, &[]).unwrap()[0],
+        ("a".to_owned(), None)
+    );
 }
 
 #[test]
 fn removal_frees_what_is_used_first() {
     let plan = removal(&done(&web()));
-    assert_eq!(told(&plan), ["DeleteBalancer", "DeleteTargets", "Revoke", "Delete"]);
-    let Step::Group(GroupStep::Revoke(on, _)) = &plan[2] else { panic!("{plan:?}") };
+    assert_eq!(
+        told(&plan),
+        ["DeleteBalancer", "DeleteTargets", "Revoke", "Delete"]
+    );
+    let Step::Group(GroupStep::Revoke(on, _)) = &plan[2] else {
+        panic!("{plan:?}")
+    };
     assert_eq!(*on, On::Nodes("sg-nodes".to_owned()));
     assert_eq!(removal(&Observed::default()), []);
 }

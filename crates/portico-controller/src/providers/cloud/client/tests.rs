@@ -22,7 +22,12 @@ impl TokenSource for Numbers {
     fn fetch(&self) -> BoxFuture<'_, Result<Token, CallError>> {
         let number = self.0.fetch_add(1, Ordering::Relaxed) + 1;
         let secret = SecretString::from(format!("token-{number}"));
-        Box::pin(async move { Ok(Token { secret, lifetime: Duration::from_secs(3600) }) })
+        Box::pin(async move {
+            Ok(Token {
+                secret,
+                lifetime: Duration::from_secs(3600),
+            })
+        })
     }
 }
 
@@ -30,7 +35,10 @@ impl TokenSource for Numbers {
 const DIALECT: Dialect = Dialect {
     read: |body| {
         let said: serde_json::Value = serde_json::from_slice(body).ok()?;
-        Some((said["code"].as_str()?.to_owned(), said["message"].as_str()?.to_owned()))
+        Some((
+            said["code"].as_str()?.to_owned(),
+            said["message"].as_str()?.to_owned(),
+        ))
     },
     is_throttled: |_, code| code == "Busy",
 };
@@ -49,7 +57,10 @@ fn client(transport: impl Transport + 'static) -> (Client, Arc<FaultPlan>) {
 }
 
 fn answer(status: u16, body: impl Into<Bytes>) -> Result<Response<Bytes>, TransportError> {
-    Ok(Response::builder().status(status).body(body.into()).unwrap())
+    Ok(Response::builder()
+        .status(status)
+        .body(body.into())
+        .unwrap())
 }
 
 fn working(_: Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
@@ -62,14 +73,26 @@ async fn reads_get_over_every_fault_and_writes_only_over_those_that_did_nothing(
     for fault in Fault::ALL.into_iter().filter(|fault| !fault.is_crash()) {
         for (method, safe) in [(Method::GET, true), (Method::POST, false)] {
             plan.set(Some((0, fault)));
-            let result = client.send(Call::new("things.do", method.clone(), URL)).await;
+            let result = client
+                .send(Call::new("things.do", method.clone(), URL))
+                .await;
             let refused = matches!(fault, Fault::Unreachable | Fault::TooMany);
             assert_eq!(result.is_ok(), safe || refused, "{method} {fault:?}");
-            assert_eq!(plan.calls().len(), if safe || refused { 2 } else { 1 }, "{method} {fault:?}");
+            assert_eq!(
+                plan.calls().len(),
+                if safe || refused { 2 } else { 1 },
+                "{method} {fault:?}"
+            );
         }
         // One that may be repeated is.
         plan.set(Some((0, fault)));
-        assert!(client.send(Call::put("things.set", URL).repeatable()).await.is_ok(), "{fault:?}");
+        assert!(
+            client
+                .send(Call::put("things.set", URL).repeatable())
+                .await
+                .is_ok(),
+            "{fault:?}"
+        );
     }
 }
 
@@ -83,9 +106,20 @@ async fn an_outage_ends_the_tries() {
 
 #[tokio::test]
 async fn errors_are_in_the_vendors_words() {
-    let (client, _) = client(|_| answer(400, r#"{"code": "BadName", "message": "the name is too long"}"#));
-    let error = client.send(Call::post("things.make", URL).json(&json!({}))).await.unwrap_err();
-    assert_eq!(error.to_string(), "things.make: the name is too long (400 BadName)");
+    let (client, _) = client(|_| {
+        answer(
+            400,
+            r#"{"code": "BadName", "message": "the name is too long"}"#,
+        )
+    });
+    let error = client
+        .send(Call::post("things.make", URL).json(&json!({})))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "things.make: the name is too long (400 BadName)"
+    );
     assert!(error.is(400) && error.is_code("BadName") && !error.is_not_found());
     assert_eq!(
         ProviderError::from(error),
@@ -96,8 +130,15 @@ async fn errors_are_in_the_vendors_words() {
 #[tokio::test]
 async fn what_a_stranger_answers_is_shown_in_short() {
     let (client, _) = client(|_| answer(403, "<html>proxy says no</html>".repeat(100)));
-    let error = client.send(Call::get("things.get", URL)).await.unwrap_err().to_string();
-    assert!(error.starts_with("things.get: <html>proxy says no</html><html>") && error.len() < 400, "{error}");
+    let error = client
+        .send(Call::get("things.get", URL))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("things.get: <html>proxy says no</html><html>") && error.len() < 400,
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -118,7 +159,9 @@ async fn a_wait_longer_than_the_client_has_is_the_services() {
         Ok(answer.body(Bytes::from_static(b"slower")).unwrap())
     });
     let error = ProviderError::from(client.send(Call::get("things.get", URL)).await.unwrap_err());
-    let ProviderError::RetryAfter { after, .. } = error else { panic!("{error:?}") };
+    let ProviderError::RetryAfter { after, .. } = error else {
+        panic!("{error:?}")
+    };
     assert_eq!((after.as_secs(), plan.calls().len()), (120, 1));
 }
 
@@ -127,22 +170,40 @@ async fn a_token_is_fetched_once_and_again_when_it_is_refused() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&seen);
     let (client, _) = client(move |request: Request<Bytes>| {
-        let token = request.headers()["authorization"].to_str().unwrap().to_owned();
-        let status = if token == "Bearer token-1" && notes.lock().unwrap().len() >= 2 { 401 } else { 200 };
+        let token = request.headers()["authorization"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let status = if token == "Bearer token-1" && notes.lock().unwrap().len() >= 2 {
+            401
+        } else {
+            200
+        };
         notes.lock().unwrap().push(token);
         answer(status, "{}")
     });
     for _ in 0..3 {
         assert!(client.send(Call::post("things.make", URL)).await.is_ok());
     }
-    let tokens: Vec<String> = seen.lock().unwrap().iter().map(|token| token.replace("Bearer token-", "")).collect();
+    let tokens: Vec<String> = seen
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|token| token.replace("Bearer token-", ""))
+        .collect();
     assert_eq!(tokens, ["1", "1", "1", "2"]);
 }
 
 #[tokio::test]
 async fn a_token_that_is_never_accepted_is_an_error() {
     let (client, plan) = client(|_| answer(401, "who are you?"));
-    assert!(client.send(Call::get("things.get", URL)).await.unwrap_err().is(401));
+    assert!(
+        client
+            .send(Call::get("things.get", URL))
+            .await
+            .unwrap_err()
+            .is(401)
+    );
     assert_eq!(plan.calls().len(), 2);
 }
 
@@ -166,18 +227,30 @@ async fn calls_are_counted_by_operation_and_answer() {
 
 #[test]
 fn a_request_as_it_is_built() {
-    let call =
-        Call::post("x", URL).query("page token", "a/b=c").query("n", "1").form([("Action", "Do It"), ("x", "~é")]);
+    let call = Call::post("x", URL)
+        .query("page token", "a/b=c")
+        .query("n", "1")
+        .form([("Action", "Do It"), ("x", "~é")]);
     let request = call.request().unwrap();
-    assert_eq!(request.uri().to_string(), "http://cloud.test/things?page%20token=a%2Fb%3Dc&n=1");
-    assert_eq!(request.body(), &Bytes::from_static(b"Action=Do+It&x=~%C3%A9"));
+    assert_eq!(
+        request.uri().to_string(),
+        "http://cloud.test/things?page%20token=a%2Fb%3Dc&n=1"
+    );
+    assert_eq!(
+        request.body(),
+        &Bytes::from_static(b"Action=Do+It&x=~%C3%A9")
+    );
 }
 
 #[test]
 fn secrets_are_not_shown() {
     let mut request = Request::new(Bytes::new());
-    Header::Bearer.add(&SecretString::from("hush"), &mut request).unwrap();
+    Header::Bearer
+        .add(&SecretString::from("hush"), &mut request)
+        .unwrap();
     assert!(!format!("{request:?}").contains("hush"));
-    let error = Header::Bearer.add(&SecretString::from("hush\n"), &mut request).unwrap_err();
+    let error = Header::Bearer
+        .add(&SecretString::from("hush\n"), &mut request)
+        .unwrap_err();
     assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
 }

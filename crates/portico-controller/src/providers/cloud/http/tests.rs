@@ -3,7 +3,8 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// Answers requests on loopback, each with what `answer` says to its number; gives the heads of the requests by connection.
+/// Answers requests on loopback, each with what `answer` says to its number; gives the heads of the
+/// requests by connection.
 async fn serve(
     answers: &'static [&'static str],
     expected: usize,
@@ -22,7 +23,10 @@ async fn serve(
                     break;
                 }
                 heads.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
-                stream.write_all(answers[number % answers.len()].as_bytes()).await.unwrap();
+                stream
+                    .write_all(answers[number % answers.len()].as_bytes())
+                    .await
+                    .unwrap();
                 number += 1;
             }
             connections.push(heads);
@@ -37,7 +41,11 @@ fn get(url: &str) -> Request<Bytes> {
 }
 
 fn http(close: bool) -> Http {
-    Http::new(&HttpOptions { close, ..HttpOptions::default() }).unwrap()
+    Http::new(&HttpOptions {
+        close,
+        ..HttpOptions::default()
+    })
+    .unwrap()
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -60,9 +68,19 @@ async fn a_connection_is_kept_unless_it_is_not_to_be() {
 
 #[tokio::test]
 async fn whether_the_server_saw_the_request_is_known() {
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let error = http(false).send(get(&format!("http://{closed}/"))).await.unwrap_err();
-    assert!(matches!(&error, TransportError::Connect(text) if text.contains("refused")), "{error:?}");
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let error = http(false)
+        .send(get(&format!("http://{closed}/")))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, TransportError::Connect(text) if text.contains("refused")),
+        "{error:?}"
+    );
     let (url, _server) = serve(&["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nha"], 1).await;
     let error = http(false).send(get(&url)).await.unwrap_err();
     assert!(matches!(error, TransportError::Lost(_)), "{error:?}");
@@ -71,13 +89,25 @@ async fn whether_the_server_saw_the_request_is_known() {
 #[tokio::test]
 async fn an_answer_that_is_too_long_is_refused() {
     let (url, _server) = serve(&[OK], 1).await;
-    let http = Http { most_bytes: 1, ..http(false) };
-    assert_eq!(http.send(get(&url)).await.unwrap_err(), TransportError::TooLong(1));
+    let http = Http {
+        most_bytes: 1,
+        ..http(false)
+    };
+    assert_eq!(
+        http.send(get(&url)).await.unwrap_err(),
+        TransportError::TooLong(1)
+    );
 }
 
 #[test]
 fn roots_that_cannot_be_read_are_named() {
-    let options = HttpOptions { ca_file: Some("/does/not/exist.pem".into()), ..HttpOptions::default() };
+    let options = HttpOptions {
+        ca_file: Some("/does/not/exist.pem".into()),
+        ..HttpOptions::default()
+    };
     let error = Http::new(&options).err().unwrap().to_string();
-    assert!(error.starts_with("cannot read certificates from /does/not/exist.pem: "), "{error}");
+    assert!(
+        error.starts_with("cannot read certificates from /does/not/exist.pem: "),
+        "{error}"
+    );
 }

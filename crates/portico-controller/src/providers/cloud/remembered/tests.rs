@@ -12,7 +12,10 @@ struct Calls {
 
 impl Calls {
     fn new() -> Calls {
-        Calls { memory: Remembered::default(), bases: Mutex::default() }
+        Calls {
+            memory: Remembered::default(),
+            bases: Mutex::default(),
+        }
     }
 
     fn note(&self, basis: Basis<u32>) -> bool {
@@ -36,7 +39,11 @@ impl Calls {
             self.note(basis);
             async { Err::<(u32, ()), _>(error.clone()) }
         };
-        self.memory.make("a", work).now_or_never().unwrap().unwrap_err()
+        self.memory
+            .make("a", work)
+            .now_or_never()
+            .unwrap()
+            .unwrap_err()
     }
 
     fn bases(&self) -> Vec<Basis<u32>> {
@@ -59,12 +66,18 @@ fn each_call_goes_out_from_what_the_last_one_left() {
 
 #[test]
 fn what_fails_from_memory_is_done_again_from_a_look_in_the_same_call() {
-    let refused = ProviderError::Refused { reason: "Taken", message: "by another".to_owned() };
+    let refused = ProviderError::Refused {
+        reason: "Taken",
+        message: "by another".to_owned(),
+    };
     for error in [failed(), refused] {
         let calls = Calls::new();
         assert_eq!(calls.make(1, Some(error.clone())), Ok("made"));
         assert_eq!(calls.make(2, Some(error)), Ok("made"));
-        assert_eq!(calls.bases(), [Basis::New, Basis::Look, Basis::Last(1), Basis::Look]);
+        assert_eq!(
+            calls.bases(),
+            [Basis::New, Basis::Look, Basis::Last(1), Basis::Look]
+        );
         calls.make(3, None).unwrap();
         assert_eq!(calls.bases(), [Basis::Last(2)]);
     }
@@ -78,14 +91,27 @@ fn a_failure_is_told_after_one_look_and_leaves_nothing() {
     assert_eq!(calls.fail(&failed()), failed());
     calls.make(2, None).unwrap();
     calls.make(3, None).unwrap();
-    assert_eq!(calls.bases(), [Basis::New, Basis::Last(1), Basis::Look, Basis::Look, Basis::Look, Basis::Last(2)]);
+    assert_eq!(
+        calls.bases(),
+        [
+            Basis::New,
+            Basis::Last(1),
+            Basis::Look,
+            Basis::Look,
+            Basis::Look,
+            Basis::Last(2)
+        ]
+    );
 }
 
 #[test]
 fn a_cloud_that_wants_time_is_not_asked_again_at_once() {
     let calls = Calls::new();
     calls.make(1, None).unwrap();
-    let wait = ProviderError::RetryAfter { after: Duration::from_secs(9), reason: "busy".to_owned() };
+    let wait = ProviderError::RetryAfter {
+        after: Duration::from_secs(9),
+        reason: "busy".to_owned(),
+    };
     assert_eq!(calls.fail(&wait), wait);
     calls.make(2, None).unwrap();
     assert_eq!(calls.bases(), [Basis::New, Basis::Last(1), Basis::Look]);
@@ -95,7 +121,10 @@ fn a_cloud_that_wants_time_is_not_asked_again_at_once() {
 fn a_call_that_is_dropped_leaves_nothing() {
     let calls = Calls::new();
     calls.make(1, None).unwrap();
-    let stuck = calls.memory.make("a", |_| std::future::pending::<Result<(u32, ()), _>>()).now_or_never();
+    let stuck = calls
+        .memory
+        .make("a", |_| std::future::pending::<Result<(u32, ()), _>>())
+        .now_or_never();
     assert!(stuck.is_none());
     calls.make(2, None).unwrap();
     assert_eq!(calls.bases(), [Basis::New, Basis::Look]);
@@ -126,5 +155,8 @@ fn nothing_is_kept_of_services_that_are_gone() {
     assert_eq!(delete(Err(failed())), Err(failed()));
     assert_eq!(delete(Ok(())), Ok(()));
     assert!(calls.memory.is_empty());
-    assert_eq!(calls.bases(), [Basis::New, Basis::Last(1), Basis::Look, Basis::Look]);
+    assert_eq!(
+        calls.bases(),
+        [Basis::New, Basis::Last(1), Basis::Look, Basis::Look]
+    );
 }

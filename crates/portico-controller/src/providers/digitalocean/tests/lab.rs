@@ -30,8 +30,13 @@ impl Lab {
         let cloud = Arc::new(Cloud::default());
         (1..=3).for_each(|number| cloud.add_droplet(3_164_440 + number));
         cloud.add_certificate("shop", "892071a0-bb95-49bc-8021-3afd67a210bf");
-        FOREIGN.into_iter().for_each(|name| cloud.put(name, &json!({})));
-        Lab { cloud, plan: Arc::default() }
+        FOREIGN
+            .into_iter()
+            .for_each(|name| cloud.put(name, &json!({})));
+        Lab {
+            cloud,
+            plan: Arc::default(),
+        }
     }
 
     /// As after a start of the program.
@@ -41,15 +46,35 @@ impl Lab {
             assert_eq!(request.headers()["authorization"], "Bearer hush");
             Ok(cloud.answer(&request))
         };
-        let transport: Arc<dyn Transport> = Arc::new(Faulty::over(Arc::new(wire), Arc::clone(&self.plan)));
-        let authorize = Arc::new(Fixed { header: Header::Bearer, token: SecretString::from("hush") });
+        let transport: Arc<dyn Transport> =
+            Arc::new(Faulty::over(Arc::new(wire), Arc::clone(&self.plan)));
+        let authorize = Arc::new(Fixed {
+            header: Header::Bearer,
+            token: SecretString::from("hush"),
+        });
         let ((pace, _), metrics) = (no_waits(), CallMetrics::default());
-        let config = Config { vpc: Some(VPC.to_owned()), ..Config::default() };
-        DigitalOcean::new(config, Parts { transport, authorize, region: Cloud::REGION.to_owned(), pace, metrics })
+        let config = Config {
+            vpc: Some(VPC.to_owned()),
+            ..Config::default()
+        };
+        DigitalOcean::new(
+            config,
+            Parts {
+                transport,
+                authorize,
+                region: Cloud::REGION.to_owned(),
+                pace,
+                metrics,
+            },
+        )
     }
 
     /// Until it is ready.
-    pub async fn settled(&self, provider: &DigitalOcean, request: &Request) -> crate::providers::Balancer {
+    pub async fn settled(
+        &self,
+        provider: &DigitalOcean,
+        request: &Request,
+    ) -> crate::providers::Balancer {
         provider.ensure(request).await.unwrap();
         self.cloud.settle();
         let balancer = provider.ensure(request).await.unwrap();
@@ -76,13 +101,19 @@ impl Lab {
 
     /// The only one of ours.
     pub fn only(&self) -> Value {
-        let [only] = &self.ours()[..] else { panic!("{:?}", self.ours()) };
+        let [only] = &self.ours()[..] else {
+            panic!("{:?}", self.ours())
+        };
         only.clone()
     }
 
     fn all(&self, foreign: bool) -> Vec<Value> {
         let is_foreign = |balancer: &Value| FOREIGN.iter().any(|name| balancer["name"] == *name);
-        self.cloud.all().into_iter().filter(|balancer| is_foreign(balancer) == foreign).collect()
+        self.cloud
+            .all()
+            .into_iter()
+            .filter(|balancer| is_foreign(balancer) == foreign)
+            .collect()
     }
 
     /// Without what changes by itself, or when it is made anew.
@@ -136,23 +167,42 @@ pub fn service(name: &str) -> Request {
     let uid = format!("uid-{name}");
     Request {
         balancer_name: balancer_name(&uid),
-        service: ServiceRef { namespace: "shop".into(), name: name.into(), uid },
+        service: ServiceRef {
+            namespace: "shop".into(),
+            name: name.into(),
+            uid,
+        },
         families: vec![Family::V4],
         ports: vec![port(Protocol::Tcp, 80)],
-        health_check: Some(HealthCheck { port: 10256, path: "/healthz".into() }),
+        health_check: Some(HealthCheck {
+            port: 10256,
+            path: "/healthz".into(),
+        }),
         nodes: vec![node(1), node(2)],
         ..Request::default()
     }
 }
 
 pub fn port(protocol: Protocol, port: u16) -> Port {
-    Port { name: port.to_string(), protocol, port, node_port: 30000 + port, app_protocol: None }
+    Port {
+        name: port.to_string(),
+        protocol,
+        port,
+        node_port: 30000 + port,
+        app_protocol: None,
+    }
 }
 
 /// With annotations of the provider.
 pub fn annotated(request: Request, annotations: &[(&str, &str)]) -> Request {
-    let prefixed = annotations
-        .iter()
-        .map(|(name, value)| (format!("service.beta.kubernetes.io/do-loadbalancer-{name}"), (*value).to_owned()));
-    Request { annotations: prefixed.collect(), ..request }
+    let prefixed = annotations.iter().map(|(name, value)| {
+        (
+            format!("service.beta.kubernetes.io/do-loadbalancer-{name}"),
+            (*value).to_owned(),
+        )
+    });
+    Request {
+        annotations: prefixed.collect(),
+        ..request
+    }
 }

@@ -27,15 +27,30 @@ fn request() -> Request {
     };
     Request {
         balancer_name: "lb".into(),
-        ports: vec![Port { name: String::new(), protocol: Protocol::Tcp, port: 80, node_port: 0, app_protocol: None }],
-        health_check: Some(HealthCheck { port: 10256, path: "/healthz".into() }),
+        ports: vec![Port {
+            name: String::new(),
+            protocol: Protocol::Tcp,
+            port: 80,
+            node_port: 0,
+            app_protocol: None,
+        }],
+        health_check: Some(HealthCheck {
+            port: 10256,
+            path: "/healthz".into(),
+        }),
         nodes: vec![node(1), node(2)],
         ..Request::default()
     }
 }
 
 fn wanted(request: &Request) -> Wanted {
-    let place = Place::new(&Config::parse("").unwrap(), "p".into(), "r-z", "default", "id".into());
+    let place = Place::new(
+        &Config::parse("").unwrap(),
+        "p".into(),
+        "r-z",
+        "default",
+        "id".into(),
+    );
     Wanted::new(request, &place, vec!["tag".into()]).unwrap()
 }
 
@@ -69,22 +84,40 @@ fn run(wanted: &Wanted, observed: &mut Observed) -> Vec<Step> {
 fn variants() -> Vec<Request> {
     let base = request();
     let mut more_ports = base.clone();
-    more_ports.ports.push(Port { port: 443, ..base.ports[0].clone() });
+    more_ports.ports.push(Port {
+        port: 443,
+        ..base.ports[0].clone()
+    });
     let mut udp = base.clone();
     udp.ports[0].protocol = Protocol::Udp;
     let local = Request {
         local: true,
-        health_check: Some(HealthCheck { port: 32100, path: "/healthz".into() }),
+        health_check: Some(HealthCheck {
+            port: 32100,
+            path: "/healthz".into(),
+        }),
         ..base.clone()
     };
     vec![
         more_ports,
         udp,
-        Request { affinity: Some(10_800), ..base.clone() },
-        Request { affinity: Some(10_800), ..local.clone() },
+        Request {
+            affinity: Some(10_800),
+            ..base.clone()
+        },
+        Request {
+            affinity: Some(10_800),
+            ..local.clone()
+        },
         local,
-        Request { source_ranges: vec!["192.0.2.0/24".parse().unwrap()], ..base.clone() },
-        Request { nodes: Vec::new(), ..base.clone() },
+        Request {
+            source_ranges: vec!["192.0.2.0/24".parse().unwrap()],
+            ..base.clone()
+        },
+        Request {
+            nodes: Vec::new(),
+            ..base.clone()
+        },
         base,
     ]
 }
@@ -100,8 +133,16 @@ fn from_every_state_to_every_wish_and_then_rest() {
             let rule = observed.rule.clone().unwrap();
             assert_eq!(rule.address, address, "the address stays");
             assert_eq!(observed.address, None, "and is held no longer than needed");
-            assert_eq!(next(&wanted(&second), &observed, &Plain).unwrap(), [], "nothing is left to do");
-            assert_eq!(observed.own_check.is_some(), second.local, "nobody's check is gone");
+            assert_eq!(
+                next(&wanted(&second), &observed, &Plain).unwrap(),
+                [],
+                "nothing is left to do"
+            );
+            assert_eq!(
+                observed.own_check.is_some(),
+                second.local,
+                "nobody's check is gone"
+            );
         }
     }
 }
@@ -139,17 +180,22 @@ fn traffic_is_not_interrupted_but_for_ports_and_affinity() {
         let mut observed = Observed::default();
         run(&wanted(&base), &mut observed);
         let steps = run(&wanted(change), &mut observed);
-        steps.iter().any(|step| matches!(step, Step::DeleteRule | Step::DeletePool))
+        steps
+            .iter()
+            .any(|step| matches!(step, Step::DeleteRule | Step::DeletePool))
     };
     let found: Vec<bool> = variants().iter().map(interrupts).collect();
     assert_eq!(found, [true, true, true, true, false, false, false, false]);
 }
 
-/// Nothing of the Service's own is there without its pool: neither while it is made nor while it is removed.
+/// Nothing of the Service's own is there without its pool: neither while it is made nor while it is
+/// removed.
 #[test]
 fn the_pool_comes_first_and_goes_last() {
     let lonely = |observed: &Observed| {
-        let own = observed.own_check.is_some() || observed.own_firewall.is_some() || observed.firewall.is_some();
+        let own = observed.own_check.is_some()
+            || observed.own_firewall.is_some()
+            || observed.firewall.is_some();
         observed.pool.is_none() && (own || observed.rule.is_some() || observed.address.is_some())
     };
     for request in variants() {
@@ -168,11 +214,16 @@ fn remove(wanted: &Wanted, mut observed: Observed, lonely: impl Fn(&Observed) ->
     for _ in 0..10 {
         let steps = next_removal(&wanted.names, &observed);
         if steps.is_empty() {
-            let shared = (observed.shared_check.take(), observed.shared_firewall.take());
+            let shared = (
+                observed.shared_check.take(),
+                observed.shared_firewall.take(),
+            );
             assert_eq!(observed, Observed::default(), "all is gone but {shared:?}");
             return;
         }
-        steps.iter().for_each(|step| observed.apply(step, &wanted.names));
+        steps
+            .iter()
+            .for_each(|step| observed.apply(step, &wanted.names));
         assert!(!lonely(&observed), "{steps:?}");
     }
     panic!("no end: {observed:?}");

@@ -16,7 +16,11 @@ fn case() -> Case {
         dual_stack: Support::Refused,
         ..Can::everything()
     };
-    Case { patience: Duration::from_secs(20), pause: Duration::from_micros(100), ..Case::new(nodes).can(can) }
+    Case {
+        patience: Duration::from_secs(20),
+        pause: Duration::from_micros(100),
+        ..Case::new(nodes).can(can)
+    }
 }
 
 #[tokio::test]

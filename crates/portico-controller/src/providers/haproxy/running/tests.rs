@@ -12,21 +12,41 @@ const STATES: &str = "1
 
 #[test]
 fn what_runs_is_read() {
-    let names = "# name\ntheirs\nportico_generation_00000000000000ff\nportico_a_b_80_aa\nportico_empty_c_80_bb\n\n";
+    let names = "# \
+             name\ntheirs\nportico_generation_00000000000000ff\nportico_a_b_80_aa\nportico_empty_c_80_bb\n\n";
     let running = Running::parse(7, names, STATES);
     assert_eq!((running.worker, running.generation), (7, Some(255)));
-    assert_eq!(running.sections.keys().collect::<Vec<_>>(), ["portico_a_b_80_aa", "portico_empty_c_80_bb"]);
+    assert_eq!(
+        running.sections.keys().collect::<Vec<_>>(),
+        ["portico_a_b_80_aa", "portico_empty_c_80_bb"]
+    );
     let server = |name: &str| running.sections["portico_a_b_80_aa"][name];
-    assert_eq!(server("10.0.0.1_81"), Server { address: "10.0.0.1:81".parse().unwrap(), enabled: true, up: true });
+    assert_eq!(
+        server("10.0.0.1_81"),
+        Server {
+            address: "10.0.0.1:81".parse().unwrap(),
+            enabled: true,
+            up: true
+        }
+    );
     assert!(!server("10.0.0.2_81").up && !server("fd00::1_81").enabled);
-    assert_eq!(Running::parse(7, "", "Unknown command\n"), Running { worker: 7, ..Running::default() });
+    assert_eq!(
+        Running::parse(7, "", "Unknown command\n"),
+        Running {
+            worker: 7,
+            ..Running::default()
+        }
+    );
 }
 
 #[test]
 fn the_next_worker_learns_health_and_not_who_was_on_the_way_out() {
     let kept = worth_keeping(STATES);
     assert!(kept.starts_with("1\n# be_id"), "{kept}");
-    assert!(kept.contains(" theirs ") && kept.contains(" 10.0.0.2_81 ") && !kept.contains("fd00"), "{kept}");
+    assert!(
+        kept.contains(" theirs ") && kept.contains(" 10.0.0.2_81 ") && !kept.contains("fd00"),
+        "{kept}"
+    );
     assert!(kept.ends_with(" - - 0\n"), "{kept:?}");
 }
 
@@ -42,6 +62,9 @@ fn processes_are_read() {
 
 ";
     assert_eq!(parse_processes(text), Some((724, 4)));
-    assert_eq!(parse_processes(&text.replace("724             worker", "")), None);
+    assert_eq!(
+        parse_processes(&text.replace("724             worker", "")),
+        None
+    );
     assert_eq!(parse_processes("nonsense"), None);
 }

@@ -8,7 +8,9 @@ use futures_util::FutureExt;
 
 fn allocator(store: &FakeStore, pools: &[PoolObject]) -> Allocator<FakeStore> {
     let mut allocator = Allocator::new(store.clone());
-    pools.iter().for_each(|pool| allocator.ledger.apply_pool(pool.clone()));
+    pools
+        .iter()
+        .for_each(|pool| allocator.ledger.apply_pool(pool.clone()));
     deliver(&mut allocator);
     allocator
 }
@@ -26,7 +28,10 @@ fn deliver(allocator: &mut Allocator<FakeStore>) {
         }
         for (network, block) in &world.blocks {
             let version = block.version.as_deref().unwrap();
-            if ledger.block(*network).is_none_or(|own| own.is_older_than(version)) {
+            if ledger
+                .block(*network)
+                .is_none_or(|own| own.is_older_than(version))
+            {
                 ledger.replace_block(*network, block.clone());
             }
         }
@@ -36,23 +41,40 @@ fn deliver(allocator: &mut Allocator<FakeStore>) {
                 ledger.service_gone(&uid);
             }
         }
-        there.into_iter().for_each(|known| ledger.service_seen(known.clone()));
+        there
+            .into_iter()
+            .for_each(|known| ledger.service_seen(known.clone()));
     }
     work(allocator, &[]);
 }
 
-fn work(allocator: &mut Allocator<FakeStore>, asks: &[Ask]) -> Vec<Result<Addresses, ProviderError>> {
-    allocator.work(asks).now_or_never().expect("the store answers at once")
+fn work(
+    allocator: &mut Allocator<FakeStore>,
+    asks: &[Ask],
+) -> Vec<Result<Addresses, ProviderError>> {
+    allocator
+        .work(asks)
+        .now_or_never()
+        .expect("the store answers at once")
 }
 
 /// Ensure, and write the status, as the controller does.
-fn ensure(allocator: &mut Allocator<FakeStore>, mut wish: Wish) -> Result<Vec<IpAddr>, ProviderError> {
+fn ensure(
+    allocator: &mut Allocator<FakeStore>,
+    mut wish: Wish,
+) -> Result<Vec<IpAddr>, ProviderError> {
     let store = allocator.store.clone();
     let key = (wish.service.namespace.clone(), wish.service.name.clone());
     let known = store.0.lock().unwrap().services.get(&key).cloned();
-    let mut known = known.unwrap_or(Known { service: wish.service.clone(), balanced: true, addresses: [].into() });
+    let mut known = known.unwrap_or(Known {
+        service: wish.service.clone(),
+        balanced: true,
+        addresses: [].into(),
+    });
     wish.current = known.addresses.clone();
-    let answer = work(allocator, &[Ask::Ensure(Box::new(wish))]).pop().unwrap();
+    let answer = work(allocator, &[Ask::Ensure(Box::new(wish))])
+        .pop()
+        .unwrap();
     if let Ok(given) = &answer {
         known.addresses = given.addresses.iter().copied().collect();
     }
@@ -64,25 +86,53 @@ fn ensure(allocator: &mut Allocator<FakeStore>, mut wish: Wish) -> Result<Vec<Ip
 fn delete(allocator: &mut Allocator<FakeStore>, service: &ServiceRef) -> Result<(), ProviderError> {
     let store = allocator.store.clone();
     let key = (service.namespace.clone(), service.name.clone());
-    let current = store.0.lock().unwrap().services.get(&key).map(|known| known.addresses.clone()).unwrap_or_default();
-    work(allocator, &[Ask::Delete { uid: service.uid.clone(), current }]).pop().unwrap()?;
+    let current = store
+        .0
+        .lock()
+        .unwrap()
+        .services
+        .get(&key)
+        .map(|known| known.addresses.clone())
+        .unwrap_or_default();
+    work(
+        allocator,
+        &[Ask::Delete {
+            uid: service.uid.clone(),
+            current,
+        }],
+    )
+    .pop()
+    .unwrap()?;
     store.0.lock().unwrap().services.remove(&key);
     Ok(())
 }
 
 fn dual(name: &str) -> Wish {
-    Wish { families: vec![Family::V4, Family::V6], require_all: true, ..wish(name) }
+    Wish {
+        families: vec![Family::V4, Family::V6],
+        require_all: true,
+        ..wish(name)
+    }
 }
 
 #[test]
 fn all_that_wait_are_written_together() {
     let store = FakeStore::default();
     let mut allocator = allocator(&store, &[pool("a", &["10.0.0.0/16"], |_| {})]);
-    let asks: Vec<Ask> = (0..1000).map(|index| Ask::Ensure(Box::new(wish(&format!("s{index}"))))).collect();
+    let asks: Vec<Ask> = (0..1000)
+        .map(|index| Ask::Ensure(Box::new(wish(&format!("s{index}")))))
+        .collect();
     let answers = work(&mut allocator, &asks);
-    let given: BTreeSet<IpAddr> = answers.into_iter().flat_map(|answer| answer.unwrap().addresses).collect();
+    let given: BTreeSet<IpAddr> = answers
+        .into_iter()
+        .flat_map(|answer| answer.unwrap().addresses)
+        .collect();
     assert_eq!(given.len(), 1000);
-    assert_eq!(store.0.lock().unwrap().writes, 4, "one write for each block of 256");
+    assert_eq!(
+        store.0.lock().unwrap().writes,
+        4,
+        "one write for each block of 256"
+    );
 }
 
 #[test]
@@ -92,11 +142,33 @@ fn a_claim_outlives_the_status_it_is_in() {
     assert_eq!(ensure(&mut allocator, wish("a")).unwrap(), [ip("10.0.0.1")]);
     deliver(&mut allocator);
     let current = BTreeSet::from([ip("10.0.0.1")]);
-    work(&mut allocator, &[Ask::Delete { uid: "uid-a".into(), current }]);
-    let described = work(&mut allocator, &[Ask::Describe { uid: "uid-a".into(), families: vec![Family::V4] }]);
-    assert!(described[0].as_ref().unwrap().addresses.is_empty(), "there is no load balancer any more");
-    assert!(ensure(&mut allocator, wish("b")).is_err(), "but its address is still to be seen");
-    let mut shown = Known { service: service("a"), balanced: false, addresses: [].into() };
+    work(
+        &mut allocator,
+        &[Ask::Delete {
+            uid: "uid-a".into(),
+            current,
+        }],
+    );
+    let described = work(
+        &mut allocator,
+        &[Ask::Describe {
+            uid: "uid-a".into(),
+            families: vec![Family::V4],
+        }],
+    );
+    assert!(
+        described[0].as_ref().unwrap().addresses.is_empty(),
+        "there is no load balancer any more"
+    );
+    assert!(
+        ensure(&mut allocator, wish("b")).is_err(),
+        "but its address is still to be seen"
+    );
+    let mut shown = Known {
+        service: service("a"),
+        balanced: false,
+        addresses: [].into(),
+    };
     store.0.lock().unwrap().set_service(&shown);
     deliver(&mut allocator);
     assert_eq!(ensure(&mut allocator, wish("b")).unwrap(), [ip("10.0.0.1")]);
@@ -117,21 +189,50 @@ fn claims_of_services_that_are_gone_end_at_start() {
     {
         let mut world = store.0.lock().unwrap();
         world.services.remove(&("shop".into(), "gone".into()));
-        let uid = ServiceRef { uid: "another".into(), ..service("remade") };
-        world.set_service(&Known { service: uid, balanced: true, addresses: [].into() });
-        world.set_service(&Known { service: service("other"), balanced: false, addresses: [].into() });
+        let uid = ServiceRef {
+            uid: "another".into(),
+            ..service("remade")
+        };
+        world.set_service(&Known {
+            service: uid,
+            balanced: true,
+            addresses: [].into(),
+        });
+        world.set_service(&Known {
+            service: service("other"),
+            balanced: false,
+            addresses: [].into(),
+        });
     }
     let second = allocator(&store, &pools);
     assert_eq!(second.ledger.held("uid-stays"), [ip("10.0.0.3")].into());
-    assert_eq!(store.0.lock().unwrap().blocks.values().map(|block| block.claims.len()).sum::<usize>(), 1);
+    assert_eq!(
+        store
+            .0
+            .lock()
+            .unwrap()
+            .blocks
+            .values()
+            .map(|block| block.claims.len())
+            .sum::<usize>(),
+        1
+    );
 }
 
 /// Its last claim was removed, and whoever did it ended before the block was deleted.
 #[test]
 fn an_empty_block_goes_at_start() {
     let store = FakeStore::default();
-    let empty = Block { version: Some("7".into()), claims: BTreeMap::new() };
-    store.0.lock().unwrap().blocks.insert(block_of(ip("10.0.0.0")), empty);
+    let empty = Block {
+        version: Some("7".into()),
+        claims: BTreeMap::new(),
+    };
+    store
+        .0
+        .lock()
+        .unwrap()
+        .blocks
+        .insert(block_of(ip("10.0.0.0")), empty);
     let mut allocator = allocator(&store, &[]);
     assert!(store.0.lock().unwrap().blocks.is_empty());
     assert!(allocator.is_idle());
@@ -147,14 +248,20 @@ fn a_lost_block_is_written_again() {
     assert_eq!(ensure(&mut allocator, wish("b")).unwrap(), [ip("10.0.0.1")]);
     let claims = store.0.lock().unwrap().blocks[&network].claims.clone();
     assert_eq!(claims.len(), 2);
-    assert!(block.claims.iter().all(|(address, claim)| claims.get(address) == Some(claim)));
+    assert!(
+        block
+            .claims
+            .iter()
+            .all(|(address, claim)| claims.get(address) == Some(claim))
+    );
     store.0.lock().unwrap().blocks.clear();
     allocator.ledger.lose_block(network);
     work(&mut allocator, &[]);
     assert_eq!(store.0.lock().unwrap().blocks[&network].claims, claims);
 }
 
-/// Every write of a small history fails in every way; whoever asked tries again, now and then after a restart.
+/// Every write of a small history fails in every way; whoever asked tries again, now and then after
+/// a restart.
 #[test]
 fn every_write_may_fail_before_and_after_it_is_done() {
     let pools = [pool("a", &["10.0.0.254-10.0.1.1", "fd00::/126"], |_| {})];
@@ -167,23 +274,31 @@ fn every_write_may_fail_before_and_after_it_is_done() {
                 faults.reverse();
                 store.0.lock().unwrap().faults = faults;
                 let mut allocator = allocator(&store, &pools);
-                let persist = |allocator: &mut Allocator<FakeStore>,
-                               step: &dyn Fn(&mut Allocator<FakeStore>) -> bool| {
-                    for _ in 0..3 {
-                        if step(allocator) {
-                            return;
+                let persist =
+                    |allocator: &mut Allocator<FakeStore>,
+                     step: &dyn Fn(&mut Allocator<FakeStore>) -> bool| {
+                        for _ in 0..3 {
+                            if step(allocator) {
+                                return;
+                            }
+                            if restart {
+                                *allocator = self::allocator(&store, &pools);
+                            }
                         }
-                        if restart {
-                            *allocator = self::allocator(&store, &pools);
-                        }
-                    }
-                    panic!("not done in three tries: {fault:?} of write {index}");
-                };
+                        panic!("not done in three tries: {fault:?} of write {index}");
+                    };
                 for name in ["a", "b", "c"] {
-                    persist(&mut allocator, &|allocator| ensure(allocator, dual(name)).is_ok());
+                    persist(&mut allocator, &|allocator| {
+                        ensure(allocator, dual(name)).is_ok()
+                    });
                 }
-                let moved = Wish { explicit: Ok(vec![ip("10.0.1.1")]), ..dual("a") };
-                persist(&mut allocator, &|allocator| ensure(allocator, moved.clone()).is_ok());
+                let moved = Wish {
+                    explicit: Ok(vec![ip("10.0.1.1")]),
+                    ..dual("a")
+                };
+                persist(&mut allocator, &|allocator| {
+                    ensure(allocator, moved.clone()).is_ok()
+                });
                 let count = store
                     .0
                     .lock()
@@ -192,15 +307,24 @@ fn every_write_may_fail_before_and_after_it_is_done() {
                     .values()
                     .flat_map(|known| known.addresses.clone())
                     .collect::<BTreeSet<_>>();
-                assert_eq!(count.len(), 6, "{fault:?} of write {index}: three Services with two addresses each");
+                assert_eq!(
+                    count.len(),
+                    6,
+                    "{fault:?} of write {index}: three Services with two addresses each"
+                );
                 for name in ["a", "b", "c"] {
-                    persist(&mut allocator, &|allocator| delete(allocator, &service(name)).is_ok());
+                    persist(&mut allocator, &|allocator| {
+                        delete(allocator, &service(name)).is_ok()
+                    });
                 }
                 store.0.lock().unwrap().faults.clear();
                 deliver(&mut allocator);
                 deliver(&mut allocator);
                 let left = store.0.lock().unwrap().blocks.clone();
-                assert!(left.is_empty(), "{fault:?} of write {index}, restart {restart}: {left:?}");
+                assert!(
+                    left.is_empty(),
+                    "{fault:?} of write {index}, restart {restart}: {left:?}"
+                );
             }
         }
     }

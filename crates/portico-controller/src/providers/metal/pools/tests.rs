@@ -2,7 +2,10 @@ use super::super::testing::{ip, labels, pool, selector};
 use super::*;
 
 fn pools(objects: &[PoolObject]) -> Pools {
-    let objects = objects.iter().map(|object| (object.name.clone(), object.clone())).collect();
+    let objects = objects
+        .iter()
+        .map(|object| (object.name.clone(), object.clone()))
+        .collect();
     Pools::new(&objects, std::iter::empty())
 }
 
@@ -12,13 +15,28 @@ fn capacity(pools: &Pools, name: &str, family: Family) -> u128 {
 
 #[test]
 fn the_older_pool_has_what_two_name() {
-    let old = PoolObject { created: 5, ..pool("z", &["10.0.0.10-10.0.0.19"], |_| {}) };
-    let young = PoolObject { created: 6, ..pool("a", &["10.0.0.0/27", "10.0.0.40/32"], |_| {}) };
+    let old = PoolObject {
+        created: 5,
+        ..pool("z", &["10.0.0.10-10.0.0.19"], |_| {})
+    };
+    let young = PoolObject {
+        created: 6,
+        ..pool("a", &["10.0.0.0/27", "10.0.0.40/32"], |_| {})
+    };
     let pools = pools(&[old, young]);
-    assert_eq!((capacity(&pools, "z", Family::V4), capacity(&pools, "a", Family::V4)), (10, 23));
+    assert_eq!(
+        (
+            capacity(&pools, "z", Family::V4),
+            capacity(&pools, "a", Family::V4)
+        ),
+        (10, 23)
+    );
     assert!(pools.get("z").unwrap().problems.is_empty());
     let overlap = "10.0.0.0-10.0.0.31 overlaps 10.0.0.10-10.0.0.19 of z";
-    assert_eq!(pools.get("a").unwrap().problems, [Problem::Overlap(overlap.into())]);
+    assert_eq!(
+        pools.get("a").unwrap().problems,
+        [Problem::Overlap(overlap.into())]
+    );
     for (address, owner) in [
         ("10.0.0.9", Some("a")),
         ("10.0.0.10", Some("z")),
@@ -28,23 +46,40 @@ fn the_older_pool_has_what_two_name() {
         ("10.0.0.41", None),
         ("fd00::1", None),
     ] {
-        assert_eq!(pools.of(ip(address)).map(|pool| pool.name.as_str()), owner, "{address}");
+        assert_eq!(
+            pools.of(ip(address)).map(|pool| pool.name.as_str()),
+            owner,
+            "{address}"
+        );
     }
 }
 
 #[test]
 fn what_cannot_be_read_is_told_and_left_out() {
-    let pools = pools(&[pool("a", &["x", "10.0.0.0/30", "10.0.0.2-10.0.0.5"], |_| {})]);
+    let pools = pools(&[pool(
+        "a",
+        &["x", "10.0.0.0/30", "10.0.0.2-10.0.0.5"],
+        |_| {},
+    )]);
     assert_eq!(capacity(&pools, "a", Family::V4), 6);
     let problems = &pools.get("a").unwrap().problems;
-    assert!(matches!(problems[..], [Problem::Unreadable(_), Problem::Overlap(_)]), "{problems:?}");
+    assert!(
+        matches!(problems[..], [Problem::Unreadable(_), Problem::Overlap(_)]),
+        "{problems:?}"
+    );
 }
 
 #[test]
 fn addresses_that_old_equipment_drops() {
     let avoid = |spec: &mut AddressPoolSpec| spec.avoid_buggy_ips = true;
     let mut pools = pools(&[pool("a", &["10.0.0.254-10.0.1.2", "fd00::/120"], avoid)]);
-    assert_eq!((capacity(&pools, "a", Family::V4), capacity(&pools, "a", Family::V6)), (3, 256));
+    assert_eq!(
+        (
+            capacity(&pools, "a", Family::V4),
+            capacity(&pools, "a", Family::V6)
+        ),
+        (3, 256)
+    );
     for wanted in ["10.0.0.254", "10.0.1.1", "10.0.1.2"] {
         assert_eq!(pools.get("a").unwrap().free(Family::V4), Some(ip(wanted)));
         pools.take(ip(wanted));
@@ -55,9 +90,20 @@ fn addresses_that_old_equipment_drops() {
 
 #[test]
 fn how_many_addresses_a_range_loses() {
-    for (first, last, buggy) in [(0, 255, 2), (1, 254, 0), (0, 0, 1), (255, 256, 2), (10, 1000, 6), (255, 255, 1)] {
+    for (first, last, buggy) in [
+        (0, 255, 2),
+        (1, 254, 0),
+        (0, 0, 1),
+        (255, 256, 2),
+        (10, 1000, 6),
+        (255, 255, 1),
+    ] {
         let found = (first..=last).filter(|number| is_buggy(*number)).count() as u128;
-        assert_eq!((buggy_between(first, last), found), (buggy, buggy), "{first}-{last}");
+        assert_eq!(
+            (buggy_between(first, last), found),
+            (buggy, buggy),
+            "{first}-{last}"
+        );
     }
 }
 
@@ -67,7 +113,9 @@ fn kept_for_some_then_by_priority_then_by_name() {
         pool("b", &["10.0.0.0/30"], |_| {}),
         pool("a", &["10.0.1.0/30"], |_| {}),
         pool("high", &["10.0.2.0/30"], |spec| spec.priority = 5),
-        pool("mine", &["10.0.3.0/30"], |spec| spec.namespaces = vec!["shop".into()]),
+        pool("mine", &["10.0.3.0/30"], |spec| {
+            spec.namespaces = vec!["shop".into()]
+        }),
     ]);
     let names: Vec<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(names, ["mine", "high", "a", "b"]);
@@ -79,10 +127,26 @@ fn who_may_have_addresses() {
     let cases: &[(Change, bool, bool)] = &[
         (|_| {}, true, true),
         (|spec| spec.namespaces = vec!["shop".into()], true, false),
-        (|spec| spec.namespace_selector = Some(selector(&[("team", "a")])), true, false),
-        (|spec| spec.namespace_selector = Some(selector(&[])), true, true),
-        (|spec| spec.service_selector = Some(selector(&[("app", "web")])), true, true),
-        (|spec| spec.service_selector = Some(selector(&[("app", "db")])), false, false),
+        (
+            |spec| spec.namespace_selector = Some(selector(&[("team", "a")])),
+            true,
+            false,
+        ),
+        (
+            |spec| spec.namespace_selector = Some(selector(&[])),
+            true,
+            true,
+        ),
+        (
+            |spec| spec.service_selector = Some(selector(&[("app", "web")])),
+            true,
+            true,
+        ),
+        (
+            |spec| spec.service_selector = Some(selector(&[("app", "db")])),
+            false,
+            false,
+        ),
         (
             |spec| {
                 spec.namespaces = vec!["bank".into()];
@@ -97,8 +161,16 @@ fn who_may_have_addresses() {
     for (index, (change, shop, bank)) in cases.iter().enumerate() {
         let pools = pools(&[pool("a", &["10.0.0.0/30"], change)]);
         let pool = pools.get("a").unwrap();
-        assert_eq!(pool.permits("shop", Some(&labels(&[("team", "a")])), &web), *shop, "case {index}");
-        assert_eq!(pool.permits("bank", Some(&labels(&[("team", "b")])), &web), *bank, "case {index}");
+        assert_eq!(
+            pool.permits("shop", Some(&labels(&[("team", "a")])), &web),
+            *shop,
+            "case {index}"
+        );
+        assert_eq!(
+            pool.permits("bank", Some(&labels(&[("team", "b")])), &web),
+            *bank,
+            "case {index}"
+        );
     }
 }
 
@@ -112,5 +184,8 @@ fn a_huge_range_costs_nothing() {
         pools.take(found);
     }
     pools.give_back(ip("10.0.3.7"));
-    assert_eq!(pools.get("a").unwrap().free(Family::V4), Some(ip("10.0.3.7")));
+    assert_eq!(
+        pools.get("a").unwrap().free(Family::V4),
+        Some(ip("10.0.3.7"))
+    );
 }

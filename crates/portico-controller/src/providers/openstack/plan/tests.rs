@@ -62,18 +62,33 @@ fn listener(port: u16, pool: &str) -> NewListener {
 fn made(wanted: &[NewListener]) -> Observed {
     let listener = |wanted: &NewListener| {
         let default_pool_id = Some(wanted.default_pool.spec.name.clone());
-        Made { id: wanted.spec.name.clone(), spec: Listener { default_pool_id, ..wanted.spec.clone() } }
+        Made {
+            id: wanted.spec.name.clone(),
+            spec: Listener {
+                default_pool_id,
+                ..wanted.spec.clone()
+            },
+        }
     };
     let pool = |wanted: &NewListener| {
         let pool = &wanted.default_pool;
         let spec = pool.healthmonitor.clone();
         ObservedPool {
-            pool: Made { id: pool.spec.name.clone(), spec: pool.spec.clone() },
+            pool: Made {
+                id: pool.spec.name.clone(),
+                spec: pool.spec.clone(),
+            },
             members: pool.members.clone(),
-            monitor: spec.map(|spec| Made { id: format!("monitor of {}", pool.spec.name), spec }),
+            monitor: spec.map(|spec| Made {
+                id: format!("monitor of {}", pool.spec.name),
+                spec,
+            }),
         }
     };
-    Observed { listeners: wanted.iter().map(listener).collect(), pools: wanted.iter().map(pool).collect() }
+    Observed {
+        listeners: wanted.iter().map(listener).collect(),
+        pools: wanted.iter().map(pool).collect(),
+    }
 }
 
 fn id(text: &str) -> Target {
@@ -87,7 +102,12 @@ fn what_is_there_needs_nothing() {
     assert_eq!(plan(&wanted, &observed), []);
     // What the server adds, and in which order it tells, makes no difference.
     observed.listeners[0].spec.timeout_client_data = Some(50_000);
-    observed.listeners[0].spec.allowed_cidrs.as_mut().unwrap().reverse();
+    observed.listeners[0]
+        .spec
+        .allowed_cidrs
+        .as_mut()
+        .unwrap()
+        .reverse();
     observed.pools[0].members.reverse();
     observed.pools[0].members[0].subnet_id = Some("s".to_owned());
     assert_eq!(plan(&wanted, &observed), []);
@@ -112,13 +132,26 @@ fn a_listener_comes_when_its_pool_is_complete() {
 fn what_was_begun_is_gone_on_with() {
     let wanted = [listener(80, "TCP")];
     let complete = made(&wanted);
-    let bare = ObservedPool { members: Vec::new(), monitor: None, ..complete.pools[0].clone() };
-    let mut observed = Observed { listeners: Vec::new(), pools: vec![bare] };
+    let bare = ObservedPool {
+        members: Vec::new(),
+        monitor: None,
+        ..complete.pools[0].clone()
+    };
+    let mut observed = Observed {
+        listeners: Vec::new(),
+        pools: vec![bare],
+    };
     assert_eq!(plan(&wanted, &observed).len(), 3);
     observed.pools[0].members = complete.pools[0].members.clone();
     assert_eq!(plan(&wanted, &observed).len(), 2);
     observed.pools[0].monitor = complete.pools[0].monitor.clone();
-    assert_eq!(plan(&wanted, &observed), [Step::CreateListener(wanted[0].spec.clone(), id("pool_80_TCP"))]);
+    assert_eq!(
+        plan(&wanted, &observed),
+        [Step::CreateListener(
+            wanted[0].spec.clone(),
+            id("pool_80_TCP")
+        )]
+    );
 }
 
 #[test]
@@ -126,7 +159,10 @@ fn ports_go_before_others_come() {
     let (old, new) = ([listener(80, "TCP")], [listener(81, "TCP")]);
     let steps = plan(&new, &made(&old));
     assert_eq!(steps[0], Step::DeleteListener("listener_80".to_owned()));
-    assert_eq!(steps.last(), Some(&Step::DeletePool("pool_80_TCP".to_owned())));
+    assert_eq!(
+        steps.last(),
+        Some(&Step::DeletePool("pool_80_TCP".to_owned()))
+    );
     assert_eq!(steps.len(), 6);
 }
 
@@ -148,8 +184,10 @@ fn a_listener_of_another_protocol_is_made_anew() {
     let mut new = old.clone();
     new[0].spec.protocol = "HTTP".to_owned();
     let steps = plan(&new, &made(&old));
-    let expected =
-        [Step::DeleteListener("listener_80".to_owned()), Step::CreateListener(new[0].spec.clone(), id("pool_80_TCP"))];
+    let expected = [
+        Step::DeleteListener("listener_80".to_owned()),
+        Step::CreateListener(new[0].spec.clone(), id("pool_80_TCP")),
+    ];
     assert_eq!(steps, expected);
 }
 
@@ -163,14 +201,32 @@ fn one_change_is_one_write() {
         assert_eq!(steps.len(), 1, "{steps:?}");
         steps.into_iter().next().unwrap()
     };
-    assert!(matches!(one(|new| new.spec.connection_limit = 7), Step::UpdateListener(..)));
-    assert!(matches!(one(|new| new.spec.allowed_cidrs = Some(Vec::new())), Step::UpdateListener(..)));
-    assert!(matches!(one(|new| new.default_pool.spec.lb_algorithm.push('x')), Step::UpdatePool(..)));
-    assert!(matches!(one(|new| _ = new.default_pool.members.pop()), Step::SetMembers(..)));
-    assert!(matches!(one(|new| new.default_pool.healthmonitor = None), Step::DeleteMonitor(_)));
+    assert!(matches!(
+        one(|new| new.spec.connection_limit = 7),
+        Step::UpdateListener(..)
+    ));
+    assert!(matches!(
+        one(|new| new.spec.allowed_cidrs = Some(Vec::new())),
+        Step::UpdateListener(..)
+    ));
+    assert!(matches!(
+        one(|new| new.default_pool.spec.lb_algorithm.push('x')),
+        Step::UpdatePool(..)
+    ));
+    assert!(matches!(
+        one(|new| _ = new.default_pool.members.pop()),
+        Step::SetMembers(..)
+    ));
+    assert!(matches!(
+        one(|new| new.default_pool.healthmonitor = None),
+        Step::DeleteMonitor(_)
+    ));
     let sticky = |new: &mut NewListener| {
         let kind = "SOURCE_IP".to_owned();
-        new.default_pool.spec.session_persistence = Some(Persistence { kind, persistence_timeout: None });
+        new.default_pool.spec.session_persistence = Some(Persistence {
+            kind,
+            persistence_timeout: None,
+        });
     };
     assert!(matches!(one(sticky), Step::UpdatePool(..)));
 }
@@ -181,7 +237,10 @@ fn another_kind_of_monitor_is_another_monitor() {
     let mut new = old.clone();
     new[0].default_pool.healthmonitor = Some(monitor("TCP"));
     let gone = Step::DeleteMonitor("monitor of pool_80_TCP".to_owned());
-    assert_eq!(plan(&new, &made(&old)), [gone, Step::CreateMonitor(id("pool_80_TCP"), monitor("TCP"))]);
+    assert_eq!(
+        plan(&new, &made(&old)),
+        [gone, Step::CreateMonitor(id("pool_80_TCP"), monitor("TCP"))]
+    );
 }
 
 #[test]
@@ -191,7 +250,10 @@ fn of_two_pools_with_a_name_the_one_in_use_stays() {
     let mut twin = observed.pools[0].clone();
     twin.pool.id = "a twin".to_owned();
     observed.pools.insert(0, twin);
-    assert_eq!(plan(&wanted, &observed), [Step::DeletePool("a twin".to_owned())]);
+    assert_eq!(
+        plan(&wanted, &observed),
+        [Step::DeletePool("a twin".to_owned())]
+    );
 }
 
 #[test]
@@ -199,7 +261,10 @@ fn nodes_change_members_alone() {
     let old = [listener(80, "TCP"), listener(443, "TCP")];
     let mut new = old.clone();
     new[0].default_pool.members.push(member(3));
-    let expected = [Step::SetMembers(id("pool_80_TCP"), new[0].default_pool.members.clone())];
+    let expected = [Step::SetMembers(
+        id("pool_80_TCP"),
+        new[0].default_pool.members.clone(),
+    )];
     assert_eq!(plan(&new, &made(&old)), expected);
 }
 
@@ -235,7 +300,10 @@ fn after_all_steps_nothing_is_left_to_do() {
                 seen.done(step, format!("made-{number}"));
             }
             assert_eq!(plan(new, &seen), [], "{old:?} to {new:?}");
-            assert_eq!((seen.listeners.len(), seen.pools.len()), (new.len(), new.len()));
+            assert_eq!(
+                (seen.listeners.len(), seen.pools.len()),
+                (new.len(), new.len())
+            );
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::providers::cloud::faults::{Faulty, no_waits};
 use crate::providers::cloud::{CallMetrics, Transport, TransportError};
 use crate::providers::rackspace::{Config, Parts, Rackspace};
 use crate::providers::{
-    Abilities, Answer, Balancer, Endpoint, Family, Host, IpMode, Node, Port, Protocol, Provider, Request, ServiceRef,
+    Abilities, Answer, Balancer, Endpoint, Family, Host, IpMode, Node, Port, Protocol, Provider,
+    Request, ServiceRef,
 };
 
 pub struct Lab {
@@ -28,31 +29,50 @@ impl Lab {
     pub fn new() -> Lab {
         let cloud = Arc::new(Cloud::default());
         cloud.add("foreign", 80);
-        Lab { cloud, plan: Arc::default(), forgetful: false }
+        Lab {
+            cloud,
+            plan: Arc::default(),
+            forgetful: false,
+        }
     }
 
     pub fn forgetful() -> Lab {
-        Lab { forgetful: true, ..Lab::new() }
+        Lab {
+            forgetful: true,
+            ..Lab::new()
+        }
     }
 
     /// As after a start of the program.
     pub fn provider(&self) -> Rackspace {
         let cloud = Arc::clone(&self.cloud);
-        let wire = move |request: HttpRequest<Bytes>| -> Result<_, TransportError> { Ok(cloud.answer(&request)) };
-        let transport: Arc<dyn Transport> = Arc::new(Faulty::over(Arc::new(wire), Arc::clone(&self.plan)));
+        let wire = move |request: HttpRequest<Bytes>| -> Result<_, TransportError> {
+            Ok(cloud.answer(&request))
+        };
+        let transport: Arc<dyn Transport> =
+            Arc::new(Faulty::over(Arc::new(wire), Arc::clone(&self.plan)));
         let (pace, poll) = no_waits();
-        let parts = Parts { transport, pace, poll, metrics: CallMetrics::default() };
+        let parts = Parts {
+            transport,
+            pace,
+            poll,
+            metrics: CallMetrics::default(),
+        };
         Rackspace::new(config(), parts)
     }
 
-    /// What was called since the last time: `POST loadbalancers/1/nodes`, without logins; ids are left out.
+    /// What was called since the last time: `POST loadbalancers/1/nodes`, without logins; ids are
+    /// left out.
     pub fn calls(&self) -> Vec<String> {
         let calls = self.plan.calls();
         self.plan.set(None);
         let short = |call: &String| {
             let (method, path) = call.split_once(' ')?;
             let parts: Vec<&str> = path.split("/110011/").nth(1)?.split('/').collect();
-            let parts: Vec<&str> = parts.into_iter().filter(|part| part.parse::<u64>().is_err()).collect();
+            let parts: Vec<&str> = parts
+                .into_iter()
+                .filter(|part| part.parse::<u64>().is_err())
+                .collect();
             Some(format!("{method} {}", parts.join("/")))
         };
         calls.iter().filter_map(short).collect()
@@ -61,12 +81,19 @@ impl Lab {
     /// Those of Services, oldest first.
     pub fn balancers(&self) -> Vec<Value> {
         self.cloud.settle();
-        self.cloud.all().into_iter().filter(|value| value["name"] != "foreign").collect()
+        self.cloud
+            .all()
+            .into_iter()
+            .filter(|value| value["name"] != "foreign")
+            .collect()
     }
 
     /// A field of each.
     pub fn fields(&self, name: &str) -> Vec<Value> {
-        self.balancers().iter().map(|value| value[name].clone()).collect()
+        self.balancers()
+            .iter()
+            .map(|value| value[name].clone())
+            .collect()
     }
 
     /// The only one, changed as somebody else would.
@@ -85,7 +112,11 @@ impl Lab {
 
     fn lines(&self, foreign: bool) -> Vec<String> {
         self.cloud.settle();
-        let all = self.cloud.all().into_iter().filter(|value| (value["name"] == "foreign") == foreign);
+        let all = self
+            .cloud
+            .all()
+            .into_iter()
+            .filter(|value| (value["name"] == "foreign") == foreign);
         all.flat_map(|value| lines(&value)).collect()
     }
 }
@@ -95,16 +126,32 @@ fn lines(value: &Value) -> Vec<String> {
     let mut own = value.clone();
     let fields = own.as_object_mut().unwrap();
     // Others after it was made anew, or changed.
-    ["id", "created", "updated", "metadata", "nodes", "accessList"].iter().for_each(|name| _ = fields.remove(*name));
+    [
+        "id",
+        "created",
+        "updated",
+        "metadata",
+        "nodes",
+        "accessList",
+    ]
+    .iter()
+    .for_each(|name| _ = fields.remove(*name));
     let key = format!("{} {} {}", value["name"], value["protocol"], value["port"]);
     let part = |field: &'static str| {
         let items = value[field].as_array().cloned().unwrap_or_default();
         let key = key.clone();
-        items
-            .into_iter()
-            .map(move |item| format!("{field} of {key} {} {} {}", item["address"], item["port"], item["type"]))
+        items.into_iter().map(move |item| {
+            format!(
+                "{field} of {key} {} {} {}",
+                item["address"], item["port"], item["type"]
+            )
+        })
     };
-    [format!("loadBalancer {own}")].into_iter().chain(part("nodes")).chain(part("accessList")).collect()
+    [format!("loadBalancer {own}")]
+        .into_iter()
+        .chain(part("nodes"))
+        .chain(part("accessList"))
+        .collect()
 }
 
 impl World for Lab {
@@ -178,8 +225,15 @@ pub fn config() -> Config {
 }
 
 pub fn node(number: usize) -> Node {
-    let addresses = vec![format!("10.0.0.{number}").parse().unwrap(), format!("fd00::{number}").parse().unwrap()];
-    Node { name: format!("node-{number}"), addresses, ..Node::default() }
+    let addresses = vec![
+        format!("10.0.0.{number}").parse().unwrap(),
+        format!("fd00::{number}").parse().unwrap(),
+    ];
+    Node {
+        name: format!("node-{number}"),
+        addresses,
+        ..Node::default()
+    }
 }
 
 pub fn nodes(count: usize) -> Vec<Node> {
@@ -192,21 +246,40 @@ pub fn service(name: &str, ports: &[u16]) -> Request {
     Request {
         cluster: "shop".into(),
         balancer_name: balancer_name(&uid),
-        service: ServiceRef { namespace: "shop".into(), name: name.into(), uid },
+        service: ServiceRef {
+            namespace: "shop".into(),
+            name: name.into(),
+            uid,
+        },
         families: vec![Family::V4],
-        ports: ports.iter().map(|number| port(Protocol::Tcp, *number)).collect(),
+        ports: ports
+            .iter()
+            .map(|number| port(Protocol::Tcp, *number))
+            .collect(),
         nodes: nodes(2),
         ..Request::default()
     }
 }
 
 pub fn port(protocol: Protocol, port: u16) -> Port {
-    Port { name: port.to_string(), protocol, port, node_port: 30000 + port, app_protocol: None }
+    Port {
+        name: port.to_string(),
+        protocol,
+        port,
+        node_port: 30000 + port,
+        app_protocol: None,
+    }
 }
 
 pub fn endpoint(port: &Port, node: &str) -> Endpoint {
     let address = "10.244.0.1".parse().unwrap();
-    Endpoint { address, port_name: port.name.clone(), protocol: port.protocol, port: 8080, node: Some(node.into()) }
+    Endpoint {
+        address,
+        port_name: port.name.clone(),
+        protocol: port.protocol,
+        port: 8080,
+        node: Some(node.into()),
+    }
 }
 
 /// Its addresses; all are of a proxy.

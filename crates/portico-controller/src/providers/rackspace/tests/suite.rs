@@ -7,8 +7,15 @@ use crate::conformance::{self, Can, Case, Support};
 
 fn case() -> Case {
     // Nodes without endpoints are left out, and in the suite all have some.
-    let can = Can { local: Support::Ignored, ..Can::everything() };
-    Case { patience: Duration::from_secs(60), pause: Duration::from_micros(100), ..Case::new(nodes(3)).can(can) }
+    let can = Can {
+        local: Support::Ignored,
+        ..Can::everything()
+    };
+    Case {
+        patience: Duration::from_secs(60),
+        pause: Duration::from_micros(100),
+        ..Case::new(nodes(3)).can(can)
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,16 @@
 use super::*;
 
 fn link(name: &str, last: u8, networks: &[&str], v4: bool, v6: bool) -> (u32, Link) {
-    let networks = networks.iter().map(|network| network.parse().unwrap()).collect();
-    let link = Link { name: name.into(), mac: [2, 0, 0, 0, 0, last], networks, has_default: [v4, v6] };
+    let networks = networks
+        .iter()
+        .map(|network| network.parse().unwrap())
+        .collect();
+    let link = Link {
+        name: name.into(),
+        mac: [2, 0, 0, 0, 0, last],
+        networks,
+        has_default: [v4, v6],
+    };
     (last.into(), link)
 }
 
@@ -15,8 +23,15 @@ fn links() -> Links {
 }
 
 fn chosen(address: &str, interfaces: &[&str]) -> Vec<u32> {
-    let share = Share { nodes: None, interfaces: interfaces.iter().map(ToString::to_string).collect() };
-    links().of(address.parse().unwrap(), &share).into_iter().map(|(link, _)| link).collect()
+    let share = Share {
+        nodes: None,
+        interfaces: interfaces.iter().map(ToString::to_string).collect(),
+    };
+    links()
+        .of(address.parse().unwrap(), &share)
+        .into_iter()
+        .map(|(link, _)| link)
+        .collect()
 }
 
 #[test]
@@ -39,7 +54,10 @@ fn or_where_it_is_asked_for() {
 #[test]
 fn what_cannot_be_met_is_told_by_the_same_number_everywhere() {
     let address: IpAddr = "10.0.0.100".parse().unwrap();
-    let missing = Share { nodes: None, interfaces: ["bond0".to_owned()].into() };
+    let missing = Share {
+        nodes: None,
+        interfaces: ["bond0".to_owned()].into(),
+    };
     let needs = BTreeMap::from(
         [(address, missing.clone()), (address, Share::default())]
             .map(|(address, share)| (need(address, &share), (address, share))),
@@ -48,7 +66,10 @@ fn what_cannot_be_met_is_told_by_the_same_number_everywhere() {
     assert_eq!(Links::default().lacks(&needs).len(), 2);
     let neighbour = "10.0.0.7".parse().unwrap();
     assert_eq!(need(address, &missing), need(neighbour, &missing));
-    assert_ne!(need(address, &missing), need("fd00::1".parse().unwrap(), &missing));
+    assert_ne!(
+        need(address, &missing),
+        need("fd00::1".parse().unwrap(), &missing)
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Two controllers that both believe to lead, each with an old view of the world, and an API server that fails.
+//! Two controllers that both believe to lead, each with an old view of the world, and an API server
+//! that fails.
 
 use super::super::super::testing::World;
 use super::*;
@@ -8,10 +9,21 @@ const SERVICES: usize = 8;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Ensure { by: usize, service: usize, wish: usize },
-    Delete { by: usize, service: usize },
-    Deliver { by: usize },
-    Restart { by: usize },
+    Ensure {
+        by: usize,
+        service: usize,
+        wish: usize,
+    },
+    Delete {
+        by: usize,
+        service: usize,
+    },
+    Deliver {
+        by: usize,
+    },
+    Restart {
+        by: usize,
+    },
     Fault(Fault),
     Pools(usize),
 }
@@ -30,29 +42,66 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn pools(variant: usize) -> Vec<PoolObject> {
-    let small = pool("small", &["10.0.0.254-10.0.1.2", "fd00::fe-fd00::101"], |_| {});
+    let small = pool(
+        "small",
+        &["10.0.0.254-10.0.1.2", "fd00::fe-fd00::101"],
+        |_| {},
+    );
     let asked = pool("asked", &["10.9.0.0/30"], |spec| spec.auto_assign = false);
-    let moved = pool("small", &["10.0.1.1-10.0.1.6", "fd00::100-fd00::105"], |spec| spec.avoid_buggy_ips = true);
+    let moved = pool(
+        "small",
+        &["10.0.1.1-10.0.1.6", "fd00::100-fd00::105"],
+        |spec| spec.avoid_buggy_ips = true,
+    );
     match variant {
         0 => vec![small, asked],
         1 => vec![moved, asked],
-        _ => vec![small, pool("more", &["10.0.1.0/29"], |spec| spec.priority = 3)],
+        _ => vec![
+            small,
+            pool("more", &["10.0.1.0/29"], |spec| spec.priority = 3),
+        ],
     }
 }
 
 fn wished(service: ServiceRef, variant: usize) -> Wish {
-    let base = Wish { service, ..wish("x") };
-    let shared = |port: &str| Wish { key: "k".into(), ports: vec![port.into()], ..base.clone() };
+    let base = Wish {
+        service,
+        ..wish("x")
+    };
+    let shared = |port: &str| Wish {
+        key: "k".into(),
+        ports: vec![port.into()],
+        ..base.clone()
+    };
     match variant {
         0 | 1 => base,
-        2 => Wish { families: vec![Family::V4, Family::V6], require_all: true, ..base },
-        3 => Wish { families: vec![Family::V6, Family::V4], ..base },
+        2 => Wish {
+            families: vec![Family::V4, Family::V6],
+            require_all: true,
+            ..base
+        },
+        3 => Wish {
+            families: vec![Family::V6, Family::V4],
+            ..base
+        },
         4 => shared("TCP/1"),
         5 => shared("TCP/2"),
-        6 => Wish { endpoints: "local:a=b".into(), ..shared("TCP/3") },
-        7 => Wish { pool: Some("asked".into()), ..base },
-        8 => Wish { explicit: Ok(vec![ip("10.0.1.1")]), ..base },
-        _ => Wish { explicit: Ok(vec![ip("10.0.1.1")]), ..shared("TCP/4") },
+        6 => Wish {
+            endpoints: "local:a=b".into(),
+            ..shared("TCP/3")
+        },
+        7 => Wish {
+            pool: Some("asked".into()),
+            ..base
+        },
+        8 => Wish {
+            explicit: Ok(vec![ip("10.0.1.1")]),
+            ..base
+        },
+        _ => Wish {
+            explicit: Ok(vec![ip("10.0.1.1")]),
+            ..shared("TCP/4")
+        },
     }
 }
 
@@ -69,21 +118,34 @@ impl Rig {
     fn new() -> Self {
         let (store, pools) = (FakeStore::default(), pools(0));
         let controllers = (0..2).map(|_| allocator(&store, &pools)).collect();
-        Self { store, pools, controllers, wishes: vec![None; SERVICES], made: 0 }
+        Self {
+            store,
+            pools,
+            controllers,
+            wishes: vec![None; SERVICES],
+            made: 0,
+        }
     }
 
     fn run(&mut self, step: &Step) {
         match step {
             Step::Ensure { by, service, wish } => {
                 self.made += 1;
-                let new = ServiceRef { uid: format!("uid-{}", self.made), ..super::service(&format!("s{service}")) };
-                let service_ref = self.wishes[*service].as_ref().map_or(new, |wish| wish.service.clone());
+                let new = ServiceRef {
+                    uid: format!("uid-{}", self.made),
+                    ..super::service(&format!("s{service}"))
+                };
+                let service_ref = self.wishes[*service]
+                    .as_ref()
+                    .map_or(new, |wish| wish.service.clone());
                 let wish = wished(service_ref, *wish);
                 self.wishes[*service] = Some(wish.clone());
                 let _ = ensure(&mut self.controllers[*by], wish);
             }
             Step::Delete { by, service } => {
-                let Some(wish) = self.wishes[*service].clone() else { return };
+                let Some(wish) = self.wishes[*service].clone() else {
+                    return;
+                };
                 if delete(&mut self.controllers[*by], &wish.service).is_ok() {
                     self.wishes[*service] = None;
                 }
@@ -95,8 +157,12 @@ impl Rig {
                 self.pools = pools(*variant);
                 for controller in &mut self.controllers {
                     let names = controller.ledger.pool_names();
-                    names.iter().for_each(|name| controller.ledger.remove_pool(name));
-                    self.pools.iter().for_each(|pool| controller.ledger.apply_pool(pool.clone()));
+                    names
+                        .iter()
+                        .for_each(|name| controller.ledger.remove_pool(name));
+                    self.pools
+                        .iter()
+                        .for_each(|pool| controller.ledger.apply_pool(pool.clone()));
                 }
             }
         }
@@ -111,7 +177,8 @@ impl Rig {
         fresh
     }
 
-    /// What a status shows is claimed for that Service, and two Services show one address only where they may.
+    /// What a status shows is claimed for that Service, and two Services show one address only
+    /// where they may.
     fn check(&self) -> Result<(), TestCaseError> {
         let world = self.store.0.lock().unwrap();
         for known in world.services.values() {
@@ -130,7 +197,10 @@ impl Rig {
                 for other in &users[index + 1..] {
                     prop_assert!(!claim.key.is_empty(), "{address}: {claim:?}");
                     prop_assert_eq!(&one.endpoints, &other.endpoints);
-                    prop_assert!(one.ports.iter().all(|port| !other.ports.contains(port)), "{address}: {claim:?}");
+                    prop_assert!(
+                        one.ports.iter().all(|port| !other.ports.contains(port)),
+                        "{address}: {claim:?}"
+                    );
                 }
             }
         }
@@ -139,7 +209,11 @@ impl Rig {
 }
 
 fn claim(world: &World, address: IpAddr) -> Option<&super::super::super::blocks::Claim> {
-    world.blocks.get(&portico_model::pools::block_of(address))?.claims.get(&address)
+    world
+        .blocks
+        .get(&portico_model::pools::block_of(address))?
+        .claims
+        .get(&address)
 }
 
 proptest! {
