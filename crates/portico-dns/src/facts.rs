@@ -7,11 +7,9 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use portico_model::objects::SERVICE_NAME;
 use portico_model::report::{self, NodeReport};
+use portico_view::fitness::{self, Unfit};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-
-/// On nodes that are not to get traffic from outside, whatever its value.
-pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
 /// Which Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,8 +65,8 @@ pub struct Slice {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub addresses: Vec<(AddressKind, IpAddr)>,
-    /// Not to get traffic from outside, and why.
-    pub left_out: Option<&'static str>,
+    /// Why it is not to get traffic from outside.
+    pub unfit: Option<Unfit>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,21 +197,11 @@ pub fn node(object: &core::Node) -> Option<(String, Node)> {
         };
         Some((kind, address.address.parse().ok()?))
     });
-    let excluded = object
-        .metadata
-        .labels
-        .as_ref()
-        .is_some_and(|labels| labels.contains_key(EXCLUDED));
-    let left_out = match (excluded, object.metadata.deletion_timestamp.is_some()) {
-        (true, _) => Some("has the label node.kubernetes.io/exclude-from-external-load-balancers"),
-        (_, true) => Some("is being deleted"),
-        _ => None,
-    };
     Some((
         name,
         Node {
             addresses: addresses.collect(),
-            left_out,
+            unfit: fitness::unfit(object),
         },
     ))
 }
@@ -308,7 +296,7 @@ mod tests {
     #[test]
     fn nodes_and_their_reports() {
         let object = serde_json::from_value(json!({
-            "metadata": {"name": "n1", "labels": {EXCLUDED: ""}},
+            "metadata": {"name": "n1", "labels": {fitness::EXCLUDE_LABEL: ""}},
             "status": {"addresses": [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.1"},
                 {"type": "ExternalIP", "address": "192.0.2.7"}]}
         }))
@@ -316,7 +304,7 @@ mod tests {
         let (name, node) = node(&object).unwrap();
         assert_eq!(name, "n1");
         assert_eq!(node.addresses.len(), 2);
-        assert!(node.left_out.unwrap().contains("exclude"));
+        assert_eq!(node.unfit, Some(Unfit::Excluded));
         let lease = |name: &str, text: &str| {
             serde_json::from_value::<Lease>(
                 json!({"metadata": {"name": name, "annotations": {report::ANNOTATION: text}}}),

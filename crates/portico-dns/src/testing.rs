@@ -52,7 +52,7 @@ pub fn node(addresses: &[&str]) -> Node {
             .into_iter()
             .map(|ip| (AddressKind::Internal, ip))
             .collect(),
-        left_out: None,
+        unfit: None,
     }
 }
 

@@ -17,6 +17,14 @@ pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// When the change was made that an EndpointSlice follows.
 pub const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
+/// On EndpointSlices whose endpoints Portico checks, with the value `true`, so that they can be
+/// followed without the others.
+pub const HEALTH_CHECKED: &str = "portico.dev/health-checked";
+/// How the endpoints of such a slice are checked.
+pub const HEALTH_CHECK: &str = "portico.dev/health-check";
+/// Which of its addresses fail their check and why: a line for each, `address: reason`.
+pub const HEALTH_FAILING: &str = "portico.dev/health-failing";
+
 const LABELS: [&str; 4] = [SERVICE_NAME, HEADLESS, SERVICE_PROXY_NAME, ZONE];
 const ANNOTATIONS: [&str; 1] = [LAST_CHANGE];
 

@@ -98,15 +98,6 @@ impl fmt::Display for Table {
     }
 }
 
-/// So many and no more in a cell: `a, b, c and 4 more`.
-pub fn few<T: fmt::Display>(items: &[T], most: usize) -> String {
-    let shown: Vec<String> = items.iter().take(most).map(ToString::to_string).collect();
-    match items.len().saturating_sub(most) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,12 +136,5 @@ mod tests {
                 expected
             );
         }
-    }
-
-    #[test]
-    fn long_lists_are_cut() {
-        assert_eq!(few(&["a", "b"], 2), "a, b");
-        assert_eq!(few(&["a", "b", "c", "d"], 2), "a, b and 2 more");
-        assert_eq!(few::<u8>(&[], 2), "");
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node as ApiNode;
 
+use portico_view::fitness;
+
 use crate::providers::Node;
 
-const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-const GOING: &str = "ToBeDeletedByClusterAutoscaler";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Nodes {
     /// Says whether this changes anything.
     pub fn apply(&mut self, node: &ApiNode) -> bool {
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        let facts = is_fit(node).then(|| facts(name, node));
+        let facts = fitness::unfit(node).is_none().then(|| facts(name, node));
         self.all.insert(name.into(), facts.clone()) != Some(facts)
     }
 
@@ -61,30 +61,6 @@ impl Nodes {
     pub fn is_fit(&self, name: &str) -> bool {
         self.all.get(name).is_some_and(Option::is_some)
     }
-}
-
-/// A node that is not ready stays in: the load balancer's health check takes it out, so that its
-/// connections can end in peace.
-fn is_fit(node: &ApiNode) -> bool {
-    let metadata = &node.metadata;
-    let label = metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(EXCLUDE));
-    let excluded = label.is_some_and(|value| !is_false(value));
-    let taints = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.taints.as_deref())
-        .unwrap_or_default();
-    metadata.deletion_timestamp.is_none()
-        && !excluded
-        && !taints.iter().any(|taint| taint.key == GOING)
-}
-
-/// As Kubernetes reads it: a value that is no boolean excludes like a true one.
-fn is_false(value: &str) -> bool {
-    ["0", "f", "F", "false", "FALSE", "False"].contains(&value)
 }
 
 fn facts(name: &str, node: &ApiNode) -> Node {
@@ -152,7 +128,9 @@ mod tests {
     #[test]
     fn who_may_get_traffic() {
         let labelled = |value: &'static str| {
-            move |node: &mut Value| node["metadata"]["labels"][EXCLUDE] = value.into()
+            move |node: &mut Value| {
+                node["metadata"]["labels"][fitness::EXCLUDE_LABEL] = value.into()
+            }
         };
         let cases: [(&str, ApiNode, bool); 7] = [
             ("not ready", node(|_| {}), true),
@@ -163,7 +141,8 @@ mod tests {
             (
                 "going",
                 node(|node| {
-                    node["spec"]["taints"] = json!([{"key": GOING, "effect": "NoSchedule"}])
+                    node["spec"]["taints"] =
+                        json!([{"key": fitness::TO_BE_DELETED_TAINT, "effect": "NoSchedule"}])
                 }),
                 false,
             ),
@@ -238,7 +217,7 @@ mod tests {
         );
         // There and back within one pass is nothing.
         nodes.apply(&node(|node| {
-            node["metadata"]["labels"][EXCLUDE] = "".into()
+            node["metadata"]["labels"][fitness::EXCLUDE_LABEL] = "".into()
         }));
         nodes.apply(&node(|node| node["spec"]["providerID"] = "x://2".into()));
         assert!(!nodes.settle());

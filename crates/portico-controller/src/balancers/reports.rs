@@ -4,17 +4,13 @@
 //! report is alive for as long as its Lease promises since this controller saw it renewed.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use portico_model::report::{self, NodeReport};
-
-/// Of a Lease that does not say.
-const LASTS: Duration = Duration::from_secs(30);
-/// Clocks differ by less, and so does the time from a renewal to the first sight of it.
-const CLOCKS: i32 = 4;
+use portico_view::life::{self, Life};
 
 #[derive(Debug, Default)]
 pub struct Reports {
@@ -86,10 +82,7 @@ impl Reports {
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
         let spec = lease.spec.clone().unwrap_or_default();
-        let lasts = spec
-            .lease_duration_seconds
-            .and_then(|seconds| u64::try_from(seconds).ok());
-        let lasts = lasts.map_or(LASTS, Duration::from_secs);
+        let lasts = life::lasts(lease);
         let installed = report.services.parse().unwrap_or(0);
         let before = self.nodes.remove(node);
         let changed = changed_troubles(before.as_ref().map(|before| &before.report), &report);
@@ -111,11 +104,10 @@ impl Reports {
                 }
             }
             None => {
-                let dead = spec
-                    .renew_time
-                    .as_ref()
-                    .is_none_or(|MicroTime(renewed)| is_long_ago(*renewed, lasts, clock));
-                let expires = if dead { now } else { now + lasts };
+                let expires = match life::life(lease, clock) {
+                    Life::Alive { holds } => now + holds,
+                    Life::Silent => now,
+                };
                 Reporter {
                     report,
                     installed,
@@ -160,11 +152,6 @@ impl Reports {
     }
 }
 
-fn is_long_ago(renewed: Timestamp, lasts: Duration, clock: Timestamp) -> bool {
-    clock.duration_since(renewed)
-        > jiff::SignedDuration::try_from(lasts).unwrap_or_default() * CLOCKS
-}
-
 fn changed_troubles(before: Option<&NodeReport>, after: &NodeReport) -> Vec<String> {
     let before = before
         .map(|report| report.behind.as_slice())
@@ -185,6 +172,7 @@ fn changed_troubles(before: Option<&NodeReport>, after: &NodeReport) -> Vec<Stri
 pub mod tests {
     use super::*;
     use serde_json::json;
+    use std::time::Duration;
 
     pub fn lease(node: &str, renewed: &str, report: &NodeReport) -> Lease {
         let lease = json!({
@@ -213,7 +201,8 @@ pub mod tests {
         let alive = |reports: &Reports, after: u64| {
             reports.nodes["a"].is_alive(now + Duration::from_secs(after))
         };
-        assert!(alive(&reports, 29) && !alive(&reports, 30));
+        // It was renewed 10 s before it was first seen, by clocks that may differ by 5 s.
+        assert!(alive(&reports, 24) && !alive(&reports, 25));
         // Shown again by a list, not renewed: no longer alive for that.
         reports.apply(
             &lease("a", "2026-01-01T00:00:00.000000Z", &at(7)),

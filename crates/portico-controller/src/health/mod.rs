@@ -20,10 +20,6 @@ pub use check::{Check, CheckError, How};
 pub use driver::{Options, run};
 pub use monitor::Monitor;
 
-/// On slices whose endpoints are checked, with the value `true`, so that they can be followed
-/// without the others.
-pub const LABEL: &str = "portico.dev/health-checked";
-/// How: a [`Check`].
-pub const CHECK: &str = "portico.dev/health-check";
-/// Which addresses fail and why, for people; written when the readiness of one changes.
-pub const FAILING: &str = "portico.dev/health-failing";
+pub use portico_model::objects::{
+    HEALTH_CHECK as CHECK, HEALTH_CHECKED as LABEL, HEALTH_FAILING as FAILING,
+};

@@ -9,6 +9,7 @@ mod render;
 
 use crate::facts::{AddressKind, Node, Service, ServiceName, Slice};
 use crate::zone::{self, Key, Member, Origin, Patch};
+use portico_view::fitness::Unfit;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -209,7 +210,7 @@ impl Index {
             probe: state.probe,
             left_out: match state.entry {
                 None => Some("has no address, or a name that does not fit"),
-                Some(_) => state.facts.left_out,
+                Some(_) => state.facts.unfit.map(Unfit::as_str),
             },
             healthy: state
                 .probe
@@ -384,7 +385,7 @@ impl Index {
 }
 
 fn is_eligible(state: &NodeState) -> bool {
-    state.facts.left_out.is_none() && state.entry.is_some()
+    state.facts.unfit.is_none() && state.entry.is_some()
 }
 
 #[cfg(test)]

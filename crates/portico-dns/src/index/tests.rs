@@ -2,6 +2,7 @@ use super::*;
 use crate::facts::Reach;
 use crate::testing::{HEALTHZ, Rig, ips, name, node, service, slice};
 use crate::zone::Families;
+use portico_view::fitness::Unfit;
 
 fn public() -> Service {
     service(Reach::Public)
@@ -128,7 +129,7 @@ fn external_addresses_of_nodes_go_first() {
         "n1",
         Some(Node {
             addresses,
-            left_out: None,
+            unfit: None,
         }),
     );
     assert_eq!(
@@ -149,7 +150,7 @@ fn only_fit_nodes_are_given_and_all_rather_than_none() {
     rig.index.set_node(
         "n4",
         Some(Node {
-            left_out: Some("excluded"),
+            unfit: Some(Unfit::Excluded),
             ..node(&["10.0.0.4"])
         }),
     );
@@ -180,7 +181,7 @@ fn only_fit_nodes_are_given_and_all_rather_than_none() {
         [false, false, true, false]
     );
     assert_eq!(view[0].healthy, Some(false));
-    assert_eq!(view[3].left_out, Some("excluded"));
+    assert_eq!(view[3].left_out, Some(Unfit::Excluded.as_str()));
 }
 
 #[test]

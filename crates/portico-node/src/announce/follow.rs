@@ -11,6 +11,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
 use portico_model::objects::{NodeSpec, NodeStatus};
 use portico_model::pools::{self, AddressPoolSpec};
+use portico_view::fitness::{self, EXCLUDE_LABEL};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,10 +24,6 @@ const WAITING: usize = 64;
 /// Between looks for AddressPools where the API server does not have them, or does not show them.
 const ABSENT: Duration = Duration::from_secs(60);
 const POOLS: &str = "/apis/portico.dev/v1/addresspools?limit=1";
-
-const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// The cluster autoscaler is about to remove the node.
-const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// What is new of the API.
 #[derive(Debug, PartialEq)]
@@ -200,13 +197,12 @@ fn part<T: DeserializeOwned + Default>(
 
 fn facts(node: &DynamicObject) -> Result<NodeFacts, serde_json::Error> {
     let (spec, status): (NodeSpec, NodeStatus) = (part(node, "spec")?, part(node, "status")?);
-    let excluded = node
-        .labels()
-        .get(EXCLUDE)
-        .is_some_and(|value| !is_false(value));
-    let leaving = excluded
-        || node.metadata.deletion_timestamp.is_some()
-        || spec.taints.iter().any(|taint| taint.key == TO_BE_DELETED);
+    let marks = fitness::Marks {
+        being_deleted: node.metadata.deletion_timestamp.is_some(),
+        exclude_label: node.labels().get(EXCLUDE_LABEL).map(String::as_str),
+        taints: spec.taints.iter().map(|taint| &*taint.key),
+    };
+    let leaving = marks.unfit().is_some();
     let of_type = |wanted: &'static str| {
         let matching = status
             .addresses
@@ -220,11 +216,6 @@ fn facts(node: &DynamicObject) -> Result<NodeFacts, serde_json::Error> {
         addresses,
         leaving,
     })
-}
-
-/// As Kubernetes reads it: a value that is no boolean excludes like a true one.
-fn is_false(value: &str) -> bool {
-    ["0", "f", "F", "false", "FALSE", "False"].contains(&value)
 }
 
 #[cfg(test)]
@@ -260,7 +251,7 @@ mod tests {
     #[test]
     fn who_leaves() {
         let labelled = |value: &'static str| {
-            move |node: &mut Value| node["metadata"]["labels"][EXCLUDE] = value.into()
+            move |node: &mut Value| node["metadata"]["labels"][EXCLUDE_LABEL] = value.into()
         };
         assert!(
             node(labelled("")).leaving
@@ -272,7 +263,10 @@ mod tests {
             node(|node| node["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into())
                 .leaving
         );
-        assert!(node(|node| node["spec"]["taints"] = json!([{"key": TO_BE_DELETED}])).leaving);
+        assert!(
+            node(|node| node["spec"]["taints"] = json!([{"key": fitness::TO_BE_DELETED_TAINT}]))
+                .leaving
+        );
         // Cordoned: its pods go on, and so does what it forwards.
         assert!(!node(|node| node["spec"]["unschedulable"] = true.into()).leaving);
     }

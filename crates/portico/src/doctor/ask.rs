@@ -6,9 +6,10 @@ use crate::fetch;
 use http::header::DATE;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use k8s_openapi::api::coordination::v1::Lease;
 use portico_model::objects;
 use portico_model::report::{self, NodeReport};
-use serde::Deserialize;
+use portico_view::ReportView;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -87,28 +88,7 @@ async fn look_at(node: objects::Node, report: Option<NodeReport>) -> Node {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Lease {
-    metadata: LeaseMetadata,
-    spec: LeaseSpec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LeaseMetadata {
-    name: String,
-    annotations: BTreeMap<String, String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct LeaseSpec {
-    lease_duration_seconds: i64,
-    renew_time: Option<Timestamp>,
-}
-
-/// What nodes told lately. Where Leases cannot be read nobody did.
+/// The reports of nodes that are alive. Where Leases cannot be read there are none.
 async fn reports(reader: &Reader) -> BTreeMap<String, NodeReport> {
     let path = format!(
         "/apis/coordination.k8s.io/v1/namespaces/{}/leases?labelSelector={}",
@@ -116,19 +96,11 @@ async fn reports(reader: &Reader) -> BTreeMap<String, NodeReport> {
         report::LABEL
     );
     let leases: Vec<Lease> = reader.list(&path).await.unwrap_or_default();
-    let now = Timestamp::now().as_second();
-    let fresh = leases.iter().filter(|lease| {
-        lease
-            .spec
-            .renew_time
-            .is_some_and(|time| now - time.as_second() <= lease.spec.lease_duration_seconds)
-    });
+    let now = Timestamp::now();
     let of = |lease: &Lease| {
-        let node = report::node_of_lease(&lease.metadata.name)?.to_owned();
-        Some((
-            node,
-            serde_json::from_str(lease.metadata.annotations.get(report::ANNOTATION)?).ok()?,
-        ))
+        let node = report::node_of_lease(lease.metadata.name.as_deref()?)?;
+        let report = ReportView::of(lease, 0, now).filter(|report| report.fresh)?;
+        Some((node.to_owned(), report.content))
     };
-    fresh.filter_map(of).collect()
+    leases.iter().filter_map(of).collect()
 }

@@ -4,11 +4,12 @@
 mod tables;
 
 use crate::client::Access;
-use crate::fleet::{Fleet, PoolView, Scope};
+use crate::fleet::{self, Scope};
 use crate::output::Output;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
+use portico_view::PoolView;
 use serde::Serialize;
 use std::fmt;
 
@@ -70,7 +71,7 @@ async fn get(arguments: &Arguments) -> anyhow::Result<()> {
     let everything = arguments.all_namespaces || arguments.what == What::Nodes;
     let scope: Scope<'_> = (!everything).then_some(arguments.namespace.as_str());
     let now = Timestamp::now();
-    let fleet = Fleet::read(&reader, scope);
+    let fleet = fleet::read(&reader, scope);
     match arguments.what {
         What::Services => arguments.show(fleet.await?.services(now), |service| &service.name),
         What::Nodes => arguments.show(fleet.await?.nodes(now), |node| &node.name),

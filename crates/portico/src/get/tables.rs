@@ -1,8 +1,9 @@
 //! The tables of `portico get`.
 
 use super::Shown;
-use crate::fleet::{EndpointView, NodeView, PoolView, ServiceView, age};
-use crate::output::{Table, few};
+use crate::output::Table;
+use portico_view::text::{age, few};
+use portico_view::{EndpointView, NodeView, PoolView, ServiceView};
 use serde::Serialize;
 use std::fmt;
 
@@ -48,8 +49,8 @@ impl fmt::Display for Shown<ServiceView> {
                 few(&service.addresses, FEW),
                 few(&service.ports, FEW),
                 format!("{} of {}", service.endpoints.ready, service.endpoints.total),
-                service.live(),
-                service.state(),
+                service.live_in_words(),
+                service.conditions_in_words(),
             ]);
         }
         table(f, "Services", &self.items, &rows)
@@ -70,12 +71,12 @@ impl fmt::Display for Shown<NodeView> {
         ]);
         for node in &self.items {
             let report = node.report.as_ref();
-            let trouble: Vec<String> = node.trouble().into_iter().map(|(what, _)| what).collect();
-            let draining = node.draining.map(str::to_owned);
+            let problems = node.problems.iter().map(|problem| problem.what.clone());
+            let trouble: Vec<String> = problems.chain(node.draining.clone()).collect();
             rows.row([
                 node.name.clone(),
                 few(&node.addresses, FEW),
-                node.health().to_owned(),
+                node.state.to_string(),
                 report
                     .map(|report| report.content.mode.clone())
                     .unwrap_or_default(),
@@ -86,10 +87,7 @@ impl fmt::Display for Shown<NodeView> {
                     .map(|report| format!("{} ago", age(report.seconds_ago)))
                     .unwrap_or_default(),
                 report.map(|report| report.announces()).unwrap_or_default(),
-                few(
-                    &trouble.into_iter().chain(draining).collect::<Vec<_>>(),
-                    FEW,
-                ),
+                few(&trouble, FEW),
             ]);
         }
         table(f, "nodes", &self.items, &rows)
@@ -106,7 +104,7 @@ impl fmt::Display for Shown<EndpointView> {
                 named(self.wide, &endpoint.namespace, &endpoint.service),
                 endpoint.port_name.clone(),
                 endpoint.address.clone(),
-                endpoint.state().to_owned(),
+                endpoint.state.to_string(),
                 endpoint.node.clone(),
                 endpoint.zone.clone(),
                 endpoint
@@ -192,7 +190,7 @@ impl fmt::Display for Shown<Balancer> {
                 service
                     .condition("Programmed")
                     .map(|held| held.message.clone())
-                    .unwrap_or_else(|| service.live()),
+                    .unwrap_or_else(|| service.live_in_words()),
                 held("Announced"),
                 held("Reachable"),
             ]);

@@ -4,7 +4,7 @@ use super::Plan;
 use super::forwarding::Effect;
 use super::object::What;
 use super::outside::Need;
-use crate::output::few;
+use portico_view::text::few;
 use std::fmt;
 
 /// So many nodes are named.

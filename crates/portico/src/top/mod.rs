@@ -1,26 +1,28 @@
 //! `portico top`: the fleet in a terminal. The API server is watched, not polled; nodes are asked
 //! for their metrics where they can be reached.
 
-mod fleet;
 mod metrics;
 mod screen;
+mod state;
 #[cfg(test)]
 mod tests;
 mod view;
-mod watch;
 
 use crate::client;
 use crate::fetch;
-use crate::output::{Format, Output, Table, few};
+use crate::fleet::{self, AllNews};
+use crate::output::{Format, Output, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use fleet::{Fleet, NodeRow, ServiceRow};
 use futures_util::StreamExt;
+use jiff::Timestamp;
 use metrics::Measured;
+use portico_view::text::few;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use screen::{Action, Screen};
 use serde::Serialize;
+use state::{NodeRow, ServiceRow, State};
 use std::fmt;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -63,13 +65,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let machine_readable = arguments.output.output != Format::Table;
     crate::runtime()?.block_on(async {
         let client = client::from_kubeconfig(arguments.kubeconfig.clone()).await?;
-        let mut news = watch::follow(&client);
-        let fleet = first(&mut news).await?;
+        let mut news = fleet::follow(&client);
+        let state = first(&mut news).await?;
         if arguments.once || machine_readable {
-            let fleet = measured(fleet, arguments.metrics_port).await;
+            let state = measured(state, arguments.metrics_port).await;
             return arguments.output.print(&Picture {
-                services: screen.services(&fleet),
-                nodes: screen.nodes(&fleet),
+                services: screen.services(&state),
+                nodes: screen.nodes(&state),
             });
         }
         ensure!(
@@ -77,25 +79,22 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
             "this is no terminal: use --once"
         );
         let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
-        let ended = live(&mut terminal, fleet, screen, news, arguments.metrics_port).await;
+        let ended = live(&mut terminal, state, screen, news, arguments.metrics_port).await;
         ratatui::restore();
         ended
     })
 }
 
-type AllNews =
-    futures_util::stream::SelectAll<futures_util::stream::BoxStream<'static, fleet::News>>;
-
 /// Everything that is there, once.
-async fn first(news: &mut AllNews) -> anyhow::Result<Fleet> {
-    let (mut fleet, deadline) = (Fleet::default(), Instant::now() + PATIENCE);
-    while !fleet.is_complete() {
+async fn first(news: &mut AllNews) -> anyhow::Result<State> {
+    let (mut state, deadline) = (State::default(), Instant::now() + PATIENCE);
+    while !state.is_complete() {
         match timeout_at(deadline, news.next()).await {
-            Ok(Some(told)) => fleet.hear(told),
+            Ok(Some(told)) => state.apply(told),
             _ => {
-                let why = fleet
-                    .trouble
-                    .clone()
+                let why = state
+                    .trouble()
+                    .map(str::to_owned)
                     .unwrap_or_else(|| format!("no answer within {PATIENCE:?}"));
                 bail!("cannot list what the API server has: {why}");
             }
@@ -105,9 +104,9 @@ async fn first(news: &mut AllNews) -> anyhow::Result<Fleet> {
     while let Ok(Some(told)) =
         timeout_at(Instant::now() + Duration::from_millis(200), news.next()).await
     {
-        fleet.hear(told);
+        state.apply(told);
     }
-    Ok(fleet)
+    Ok(state)
 }
 
 type Looks = JoinSet<(String, Result<Measured, String>)>;
@@ -128,40 +127,42 @@ fn look(addresses: Vec<(String, SocketAddr)>) -> Looks {
     looks
 }
 
-async fn measured(mut fleet: Fleet, port: u16) -> Fleet {
-    for (node, measured) in look(fleet.metrics_addresses(port)).join_all().await {
-        fleet.measure(&node, measured);
+async fn measured(mut state: State, port: u16) -> State {
+    state.set_clock(Timestamp::now());
+    for (node, measured) in look(state.metrics_addresses(port)).join_all().await {
+        state.measure(&node, measured);
     }
-    fleet
+    state
 }
 
 /// Draws whenever something happened, until somebody leaves.
 async fn live(
     terminal: &mut DefaultTerminal,
-    mut fleet: Fleet,
+    mut state: State,
     mut screen: Screen,
     mut news: AllNews,
     port: u16,
 ) -> anyhow::Result<()> {
     let mut keys = keys();
-    let mut looks = look(fleet.metrics_addresses(port));
+    let mut looks = look(state.metrics_addresses(port));
     let mut again = tokio::time::interval(LOOK);
     again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
+        state.set_clock(Timestamp::now());
         terminal
-            .draw(|frame| view::draw(frame, &fleet, &screen))
+            .draw(|frame| view::draw(frame, &state, &screen))
             .context("cannot draw")?;
         tokio::select! {
             Some(told) = news.next() => {
-                fleet.hear(told);
+                state.apply(told);
                 // A burst is one picture.
                 while let Some(Some(told)) = futures_util::FutureExt::now_or_never(news.next()) {
-                    fleet.hear(told);
+                    state.apply(told);
                 }
             }
             key = keys.recv() => match key {
                 Some(Key::Pressed(code)) => {
-                    let rows = screen.services(&fleet).len();
+                    let rows = screen.services(&state).len();
                     if screen.key(code, rows) == Action::Leave {
                         return Ok(());
                     }
@@ -169,8 +170,8 @@ async fn live(
                 Some(Key::Resized) => {}
                 Some(Key::Interrupted) | None => return Ok(()),
             },
-            Some(Ok((node, measured))) = looks.join_next() => fleet.measure(&node, measured),
-            _ = again.tick(), if looks.is_empty() => looks = look(fleet.metrics_addresses(port)),
+            Some(Ok((node, measured))) = looks.join_next() => state.measure(&node, measured),
+            _ = again.tick(), if looks.is_empty() => looks = look(state.metrics_addresses(port)),
         }
     }
 }
@@ -228,7 +229,7 @@ impl fmt::Display for Picture {
         for row in &self.services {
             table.row([
                 row.name.clone(),
-                row.kind.clone(),
+                row.type_.clone(),
                 few(&row.addresses, 2),
                 few(&row.ports, 3),
                 format!("{}/{}", row.ready, row.endpoints),

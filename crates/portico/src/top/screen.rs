@@ -1,6 +1,6 @@
 //! What a person does: keys change what is chosen, sought and how it is sorted. Pure.
 
-use super::fleet::{Fleet, NodeRow, ServiceRow};
+use super::state::{NodeRow, ServiceRow, State};
 use ratatui::crossterm::event::KeyCode;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,9 +72,9 @@ impl Screen {
     }
 
     /// Those that are sought, in order.
-    pub fn services(&self, fleet: &Fleet) -> Vec<ServiceRow> {
+    pub fn services(&self, state: &State) -> Vec<ServiceRow> {
         let sought = |row: &ServiceRow| {
-            let texts = [&row.name, &row.kind, &row.problem]
+            let texts = [&row.name, &row.type_, &row.problem]
                 .into_iter()
                 .chain(&row.addresses);
             self.filter.is_empty()
@@ -82,7 +82,7 @@ impl Screen {
                     .into_iter()
                     .any(|text| text.to_lowercase().contains(&self.filter.to_lowercase()))
         };
-        let mut rows: Vec<ServiceRow> = fleet.services().into_iter().filter(sought).collect();
+        let mut rows: Vec<ServiceRow> = state.services().into_iter().filter(sought).collect();
         match self.order {
             Order::Name => {}
             Order::Health => rows.sort_by_key(|row| row.problem.is_empty()),
@@ -91,8 +91,8 @@ impl Screen {
         rows
     }
 
-    pub fn nodes(&self, fleet: &Fleet) -> Vec<NodeRow> {
-        let mut rows = fleet.nodes();
+    pub fn nodes(&self, state: &State) -> Vec<NodeRow> {
+        let mut rows = state.nodes();
         match self.order {
             Order::Name => {}
             Order::Health => rows.sort_by_key(|row| row.problem.is_empty()),

@@ -1,6 +1,10 @@
-use super::fleet::{Kind, News};
 use super::screen::Order;
 use super::*;
+use crate::fleet::News;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use portico_view::{Kind, Object};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
@@ -25,13 +29,34 @@ fn node(name: &str, address: &str) -> Value {
     json!({"metadata": {"name": name}, "status": {"addresses": [{"type": "InternalIP", "address": address}]}})
 }
 
-fn fleet() -> Fleet {
-    let mut fleet = Fleet::default();
-    let good =
-        json!([{"type": "Allocated", "status": "True"}, {"type": "Programmed", "status": "True"}]);
-    let bad = json!([{"type": "Allocated", "status": "False", "reason": "PoolExhausted", "message": "add addresses"}]);
+fn condition(type_: &str, status: &str) -> Value {
+    json!({"type": type_, "status": status, "reason": "PoolExhausted", "message": "add addresses",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
+fn object(kind: Kind, value: Value) -> Object {
+    match kind {
+        Kind::Service => serde_json::from_value::<Service>(value).unwrap().into(),
+        Kind::Slice => serde_json::from_value::<EndpointSlice>(value)
+            .unwrap()
+            .into(),
+        Kind::Node => serde_json::from_value::<Node>(value).unwrap().into(),
+        Kind::Lease => serde_json::from_value::<Lease>(value).unwrap().into(),
+    }
+}
+
+fn sample() -> State {
+    let mut state = State::default();
+    state.set_clock("2026-01-01T00:00:02Z".parse().unwrap());
+    let good = json!([
+        condition("Allocated", "True"),
+        condition("Programmed", "True")
+    ]);
+    let bad = json!([condition("Allocated", "False")]);
     let report = json!({
-        "metadata": {"namespace": "kube-system", "name": "portico-node-n1", "annotations": {"portico.dev/report": r#"{"services": "41", "slices": "42"}"#}},
+        "metadata": {"namespace": "kube-system", "name": "portico-node-n1",
+            "annotations": {"portico.dev/report": r#"{"services": "41", "slices": "42"}"#}},
+        "spec": {"leaseDurationSeconds": 30, "renewTime": "2026-01-01T00:00:00.000000Z"},
     });
     let lists = [
         (
@@ -59,26 +84,26 @@ fn fleet() -> Fleet {
             Kind::Node,
             vec![node("n1", "192.0.2.11"), node("n2", "192.0.2.12")],
         ),
-        (Kind::Report, vec![report]),
+        (Kind::Lease, vec![report]),
     ];
     for (kind, objects) in lists {
-        fleet.hear(News::Begin(kind));
-        objects
-            .into_iter()
-            .for_each(|object| fleet.hear(News::There(kind, object)));
-        fleet.hear(News::End(kind));
+        state.apply(News::ListBegins(kind));
+        for value in objects {
+            state.apply(News::Listed(object(kind, value)));
+        }
+        state.apply(News::ListEnds(kind));
     }
     let text = "portico_service_programming_duration_seconds_bucket{le=\"0.0016\"} 10\n\
                 portico_endpoint_connections{endpoint=\"10.244.1.10:8080\",protocol=\"tcp\"} 5\n";
-    fleet.measure("n1", Ok(Measured::parse(text)));
-    fleet.measure("n2", Err("192.0.2.12:10249: refused".to_owned()));
-    fleet
+    state.measure("n1", Ok(Measured::parse(text)));
+    state.measure("n2", Err("192.0.2.12:10249: refused".to_owned()));
+    state
 }
 
-fn drawn(fleet: &Fleet, screen: &Screen) -> String {
+fn drawn(state: &State, screen: &Screen) -> String {
     let mut terminal = Terminal::new(TestBackend::new(140, 30)).unwrap();
     terminal
-        .draw(|frame| view::draw(frame, fleet, screen))
+        .draw(|frame| view::draw(frame, state, screen))
         .unwrap();
     terminal.backend().to_string()
 }
@@ -99,7 +124,7 @@ fn line(text: &str, word: &str) -> String {
 #[test]
 fn the_fleet_is_drawn() {
     let text = drawn(
-        &fleet(),
+        &sample(),
         &Screen {
             chosen: 2,
             ..Screen::default()
@@ -115,10 +140,10 @@ fn the_fleet_is_drawn() {
     );
     assert_eq!(
         line(&text, "shop/db"),
-        "shop/db ClusterIP 10.96.0.7 80/tcp 0/0 0 no endpoints"
+        "shop/db ClusterIP 10.96.0.7 80/tcp 0/0 0 none of 0 endpoints is ready"
     );
     assert!(
-        line(&text, "shop/api").contains("1/1 a 0 PoolExhausted: add"),
+        line(&text, "shop/api").contains("1/1 a 0 Allocated is False"),
         "{text}"
     );
     assert!(text.contains("Endpoints of shop/web"), "{text}");
@@ -142,11 +167,11 @@ fn a_tiny_terminal_is_no_trouble() {
     for (width, height) in [(1, 1), (10, 3), (40, 10)] {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal
-            .draw(|frame| view::draw(frame, &fleet(), &Screen::default()))
+            .draw(|frame| view::draw(frame, &sample(), &Screen::default()))
             .unwrap();
     }
     drawn(
-        &Fleet::default(),
+        &State::default(),
         &Screen {
             chosen: 7,
             ..Screen::default()
@@ -156,10 +181,10 @@ fn a_tiny_terminal_is_no_trouble() {
 
 #[test]
 fn keys_choose_seek_and_sort() {
-    let (fleet, mut screen) = (fleet(), Screen::default());
+    let (state, mut screen) = (sample(), Screen::default());
     let names = |screen: &Screen| {
         screen
-            .services(&fleet)
+            .services(&state)
             .into_iter()
             .map(|row| row.name)
             .collect::<Vec<_>>()
@@ -176,7 +201,7 @@ fn keys_choose_seek_and_sort() {
         assert_eq!(screen.key(KeyCode::Char(letter), 3), Action::Stay);
     }
     assert_eq!(names(&screen), ["shop/api"]);
-    assert!(drawn(&fleet, &screen).contains("/Pool▏"));
+    assert!(drawn(&state, &screen).contains("/Pool▏"));
     screen.key(KeyCode::Esc, 1);
     screen.key(KeyCode::Char('s'), 3);
     assert_eq!(
@@ -190,35 +215,30 @@ fn keys_choose_seek_and_sort() {
 
 #[test]
 fn a_list_forgets_what_is_not_in_it() {
-    let mut fleet = fleet();
-    assert!(fleet.is_complete());
-    fleet.hear(News::Begin(Kind::Service));
-    fleet.hear(News::There(
-        Kind::Service,
-        service("new", "ClusterIP", json!([])),
-    ));
+    let mut state = sample();
+    let new = object(Kind::Service, service("new", "ClusterIP", json!([])));
+    assert!(state.is_complete());
+    state.apply(News::ListBegins(Kind::Service));
+    state.apply(News::Listed(new.clone()));
     assert_eq!(
-        fleet.services().len(),
-        4,
-        "until the list is complete what is known stays"
+        state.services().len(),
+        3,
+        "until the list is complete, what is known stays"
     );
-    fleet.hear(News::Failed("gone away".into()));
-    assert!(drawn(&fleet, &Screen::default()).contains("the API server is away: gone away"));
-    fleet.hear(News::End(Kind::Service));
-    assert_eq!(fleet.services().len(), 1);
-    fleet.hear(News::Gone(
-        Kind::Service,
-        service("new", "ClusterIP", json!([])),
-    ));
-    assert!(fleet.services().is_empty() && fleet.trouble.is_none());
+    state.apply(News::Failed("gone away".into()));
+    assert!(drawn(&state, &Screen::default()).contains("the API server is away: gone away"));
+    state.apply(News::ListEnds(Kind::Service));
+    assert_eq!(state.services().len(), 1);
+    state.apply(News::Deleted(new));
+    assert!(state.services().is_empty() && state.trouble().is_none());
 }
 
 #[test]
 fn once_is_a_table() {
-    let (fleet, screen) = (fleet(), Screen::default());
+    let (state, screen) = (sample(), Screen::default());
     let text = Picture {
-        services: screen.services(&fleet),
-        nodes: screen.nodes(&fleet),
+        services: screen.services(&state),
+        nodes: screen.nodes(&state),
     }
     .to_string();
     assert!(text.contains("SERVICE    TYPE           ADDRESS"), "{text}");

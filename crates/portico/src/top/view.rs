@@ -1,8 +1,9 @@
 //! Draws the fleet: Services above, endpoints of the chosen one, nodes below.
 
-use super::fleet::{EndpointRow, Fleet, NodeRow, ServiceRow};
 use super::screen::Screen;
-use crate::output::few;
+use super::state::{EndpointRow, NodeRow, ServiceRow, State};
+use portico_view::EndpointState;
+use portico_view::text::few;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -11,8 +12,8 @@ use ratatui::widgets::{Block, Cell, Row, Table, TableState};
 
 const KEYS: &str = "q quit   ↑↓ choose   / filter   s sort";
 
-pub fn draw(frame: &mut Frame, fleet: &Fleet, screen: &Screen) {
-    let nodes = screen.nodes(fleet);
+pub fn draw(frame: &mut Frame, state: &State, screen: &Screen) {
+    let nodes = screen.nodes(state);
     let height = u16::try_from(nodes.len())
         .unwrap_or(u16::MAX)
         .saturating_add(3)
@@ -25,15 +26,15 @@ pub fn draw(frame: &mut Frame, fleet: &Fleet, screen: &Screen) {
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    let rows = screen.services(fleet);
+    let rows = screen.services(state);
     frame.render_widget(
-        Line::from(title(&rows, &nodes, fleet)).style(Modifier::BOLD),
+        Line::from(title(&rows, &nodes, state)).style(Modifier::BOLD),
         head,
     );
     draw_services(frame, services, &rows, screen);
     let chosen = rows.get(screen.chosen.min(rows.len().saturating_sub(1)));
     let name = chosen.map(|row| row.name.as_str()).unwrap_or_default();
-    draw_endpoints(frame, endpoints, name, &fleet.endpoints(name));
+    draw_endpoints(frame, endpoints, name, &state.endpoints(name));
     draw_nodes(frame, below, &nodes);
     let filter = match (screen.typing, screen.filter.as_str()) {
         (false, "") => String::new(),
@@ -45,14 +46,13 @@ pub fn draw(frame: &mut Frame, fleet: &Fleet, screen: &Screen) {
     );
 }
 
-fn title(services: &[ServiceRow], nodes: &[NodeRow], fleet: &Fleet) -> String {
+fn title(services: &[ServiceRow], nodes: &[NodeRow], state: &State) -> String {
     let sick = services
         .iter()
         .filter(|row| !row.problem.is_empty())
         .count();
-    let trouble = fleet
-        .trouble
-        .as_ref()
+    let trouble = state
+        .trouble()
         .map(|trouble| format!("   the API server is away: {trouble}"))
         .unwrap_or_default();
     let reporting = nodes.iter().filter(|node| node.reports).count();
@@ -92,8 +92,7 @@ pub fn conditions(row: &ServiceRow) -> String {
             first.to_ascii_lowercase()
         }
     };
-    let order = ["Allocated", "Programmed", "Announced", "Reachable"];
-    order
+    portico_view::CONDITIONS
         .iter()
         .filter_map(|name| row.conditions.get_key_value(*name))
         .map(letter)
@@ -104,8 +103,8 @@ fn draw_services(frame: &mut Frame, area: Rect, rows: &[ServiceRow], screen: &Sc
     let cells = |row: &ServiceRow| {
         let text = vec![
             row.name.clone(),
-            row.kind.clone(),
-            few(&row.addresses, 1),
+            row.type_.clone(),
+            row.addresses.first().cloned().unwrap_or_default(),
             few(&row.ports, 2),
             format!("{}/{}", row.ready, row.endpoints),
             conditions(row),
@@ -147,10 +146,10 @@ fn draw_endpoints(frame: &mut Frame, area: Rect, service: &str, rows: &[Endpoint
         let text = vec![
             row.endpoint.clone(),
             row.node.clone(),
-            row.state.to_owned(),
+            row.state.to_string(),
             count(row.connections),
         ];
-        coloured(text, row.state == "not ready")
+        coloured(text, row.state == EndpointState::NotReady)
     };
     let widths = [
         Constraint::Fill(2),

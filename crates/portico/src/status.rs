@@ -1,14 +1,12 @@
 //! `portico status`: whether all is well, in a screenful; and where it is not, the way out.
 
-mod judge;
-
 use crate::client::{Access, Reader};
-use crate::fleet::Fleet;
+use crate::fleet;
 use crate::output::Output;
 use anyhow::Context;
 use clap::Args;
 use jiff::Timestamp;
-use judge::Status;
+use portico_view::Status;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -31,14 +29,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         let version = version(&reader).await?;
         let mut status = Status::of(
             &version,
-            &Fleet::read(&reader, None).await?,
+            &fleet::read(&reader, None).await?,
             Timestamp::now(),
         );
         if status.lags() {
             tokio::time::sleep(GRACE).await;
             status = Status::of(
                 &version,
-                &Fleet::read(&reader, None).await?,
+                &fleet::read(&reader, None).await?,
                 Timestamp::now(),
             );
         }

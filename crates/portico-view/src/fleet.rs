@@ -1,0 +1,248 @@
+//! Everything that tools show, as the API server has it: read once, or kept while it is watched.
+
+use crate::endpoint::service_of;
+use crate::node::version;
+use crate::service::Liveness;
+use crate::{EndpointView, LeaderView, NodeView, ServiceView};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use portico_model::report;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Namespace and name.
+type Key = (String, String);
+
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    services: BTreeMap<Key, Service>,
+    slices: BTreeMap<Key, EndpointSlice>,
+    /// The slices of each Service.
+    slices_of: BTreeMap<Key, BTreeSet<Key>>,
+    nodes: BTreeMap<String, Node>,
+    leases: BTreeMap<String, Lease>,
+}
+
+/// An object of a kind that the fleet consists of.
+#[derive(Clone, Debug)]
+pub enum Object {
+    Service(Box<Service>),
+    Slice(Box<EndpointSlice>),
+    Node(Box<Node>),
+    Lease(Box<Lease>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Service,
+    Slice,
+    Node,
+    Lease,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 4] = [Kind::Service, Kind::Slice, Kind::Node, Kind::Lease];
+}
+
+impl Object {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Object::Service(_) => Kind::Service,
+            Object::Slice(_) => Kind::Slice,
+            Object::Node(_) => Kind::Node,
+            Object::Lease(_) => Kind::Lease,
+        }
+    }
+}
+
+impl From<Service> for Object {
+    fn from(service: Service) -> Object {
+        Object::Service(Box::new(service))
+    }
+}
+
+impl From<EndpointSlice> for Object {
+    fn from(slice: EndpointSlice) -> Object {
+        Object::Slice(Box::new(slice))
+    }
+}
+
+impl From<Node> for Object {
+    fn from(node: Node) -> Object {
+        Object::Node(Box::new(node))
+    }
+}
+
+impl From<Lease> for Object {
+    fn from(lease: Lease) -> Object {
+        Object::Lease(Box::new(lease))
+    }
+}
+
+impl Fleet {
+    pub fn of(objects: impl IntoIterator<Item = Object>) -> Fleet {
+        let mut fleet = Fleet::default();
+        for object in objects {
+            fleet.apply(object);
+        }
+        fleet
+    }
+
+    /// The object is there, or was changed.
+    pub fn apply(&mut self, object: Object) {
+        match object {
+            Object::Service(service) => {
+                self.services.insert(key(&service.metadata), *service);
+            }
+            Object::Slice(slice) => {
+                let name = key(&slice.metadata);
+                self.forget_slice(&name);
+                let owner = owner(&slice);
+                self.slices_of
+                    .entry(owner)
+                    .or_default()
+                    .insert(name.clone());
+                self.slices.insert(name, *slice);
+            }
+            Object::Node(node) => {
+                self.nodes.insert(key(&node.metadata).1, *node);
+            }
+            Object::Lease(lease) => {
+                self.leases.insert(key(&lease.metadata).1, *lease);
+            }
+        }
+    }
+
+    /// The object is gone.
+    pub fn delete(&mut self, object: &Object) {
+        match object {
+            Object::Service(service) => {
+                self.services.remove(&key(&service.metadata));
+            }
+            Object::Slice(slice) => self.forget_slice(&key(&slice.metadata)),
+            Object::Node(node) => {
+                self.nodes.remove(&key(&node.metadata).1);
+            }
+            Object::Lease(lease) => {
+                self.leases.remove(&key(&lease.metadata).1);
+            }
+        }
+    }
+
+    /// These are all objects of a kind: others are gone.
+    pub fn replace(&mut self, kind: Kind, objects: Vec<Object>) {
+        match kind {
+            Kind::Service => self.services.clear(),
+            Kind::Slice => {
+                self.slices.clear();
+                self.slices_of.clear();
+            }
+            Kind::Node => self.nodes.clear(),
+            Kind::Lease => self.leases.clear(),
+        }
+        for object in objects {
+            self.apply(object);
+        }
+    }
+
+    pub fn nodes(&self, clock: Timestamp) -> Vec<NodeView> {
+        let newest = self.newest();
+        let view = |(name, node): (&String, &Node)| {
+            let lease = self.leases.get(&report::lease_name(name));
+            NodeView::of(node, lease, newest, clock)
+        };
+        self.nodes.iter().map(view).collect()
+    }
+
+    pub fn services(&self, clock: Timestamp) -> Vec<ServiceView> {
+        let liveness = Liveness::of(&self.nodes(clock));
+        let view = |(key, service): (&Key, &Service)| {
+            ServiceView::of(service, self.slices_of(key), &liveness)
+        };
+        self.services.iter().map(view).collect()
+    }
+
+    /// In the order of Services.
+    pub fn endpoints(&self) -> Vec<EndpointView> {
+        let owners = self.slices_of.keys();
+        owners
+            .flat_map(|owner| self.endpoints_of(&owner.0, &owner.1))
+            .collect()
+    }
+
+    pub fn endpoints_of(&self, namespace: &str, service: &str) -> Vec<EndpointView> {
+        let key = (namespace.to_owned(), service.to_owned());
+        self.slices_of(&key).flat_map(EndpointView::of).collect()
+    }
+
+    pub fn leaders(&self, clock: Timestamp) -> Vec<LeaderView> {
+        let leases = self.leases.values();
+        leases
+            .filter_map(|lease| LeaderView::of(lease, clock))
+            .collect()
+    }
+
+    fn slices_of(&self, service: &Key) -> impl Iterator<Item = &EndpointSlice> {
+        let names = self.slices_of.get(service);
+        names
+            .into_iter()
+            .flatten()
+            .filter_map(|name| self.slices.get(name))
+    }
+
+    fn forget_slice(&mut self, name: &Key) {
+        let Some(slice) = self.slices.remove(name) else {
+            return;
+        };
+        let owner = owner(&slice);
+        if let Some(names) = self.slices_of.get_mut(&owner) {
+            names.remove(name);
+            if names.is_empty() {
+                self.slices_of.remove(&owner);
+            }
+        }
+    }
+
+    /// The version of the Service that was changed last: what nodes should have reached.
+    fn newest(&self) -> u64 {
+        let services = self.services.values();
+        services
+            .map(|service| version(service.metadata.resource_version.as_deref()))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+fn key(metadata: &ObjectMeta) -> Key {
+    let namespace = metadata.namespace.clone().unwrap_or_default();
+    (namespace, metadata.name.clone().unwrap_or_default())
+}
+
+/// The Service that a slice belongs to.
+fn owner(slice: &EndpointSlice) -> Key {
+    let namespace = slice.metadata.namespace.clone().unwrap_or_default();
+    (namespace, service_of(slice).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{self, NOW};
+    use serde_json::json;
+
+    #[test]
+    fn slices_follow_their_service() {
+        let mut fleet = samples::fleet();
+        let ready = |fleet: &Fleet| fleet.services(NOW.parse().unwrap())[0].endpoints.ready;
+        assert_eq!(ready(&fleet), 1);
+        let mut moved = samples::slice("other", json!([{"addresses": ["10.0.0.5"]}]));
+        moved.metadata.name = Some("web-1".into());
+        fleet.apply(moved.clone().into());
+        assert_eq!(ready(&fleet), 0, "the slice belongs to another Service now");
+        assert_eq!(fleet.endpoints_of("shop", "other").len(), 1);
+        fleet.delete(&moved.into());
+        assert!(fleet.endpoints().is_empty() && fleet.slices_of.is_empty());
+    }
+}

@@ -1,0 +1,318 @@
+//! Is all well? The troubles of the whole fleet, each with its way out.
+
+use crate::node::Problem;
+use crate::service::NO_CONTROLLER;
+use crate::text::{age, few};
+use crate::{Fleet, LeaderView, NodeState, NodeView, ServiceView};
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+use std::fmt;
+
+/// So many names are shown in a line, and so many troubles on a screen.
+const FEW: usize = 5;
+const SCREEN: usize = 20;
+
+/// The Lease of the controller that serves load balancers.
+const BALANCERS: &str = "portico-controller";
+
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub well: bool,
+    pub api_server: String,
+    pub nodes: Nodes,
+    pub leaders: Vec<LeaderView>,
+    pub services: usize,
+    pub trouble: Vec<Trouble>,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub struct Nodes {
+    pub total: usize,
+    pub reporting: Vec<String>,
+    pub lagging: Vec<String>,
+    pub unhealthy: Vec<String>,
+    pub draining: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trouble {
+    /// `service/shop/web`, `node/n2`, `lease/portico-controller`
+    pub of: String,
+    pub what: String,
+    pub way_out: String,
+}
+
+impl Status {
+    pub fn of(version: &str, fleet: &Fleet, clock: Timestamp) -> Status {
+        let nodes = fleet.nodes(clock);
+        let leaders = fleet.leaders(clock);
+        let services = fleet.services(clock);
+        let mut trouble = of_nodes(&nodes);
+        trouble.extend(leaders.iter().filter_map(of_leader));
+        let is_led = leaders
+            .iter()
+            .any(|leader| leader.lease == BALANCERS && leader.leads);
+        let of_services = services
+            .iter()
+            .flat_map(|service| of_service(service, is_led));
+        trouble.extend(of_services);
+        Status {
+            well: trouble.is_empty(),
+            api_server: version.to_owned(),
+            nodes: Nodes::of(&nodes),
+            leaders,
+            services: services.len(),
+            trouble,
+        }
+    }
+
+    /// Some nodes may only need a moment to report what was just changed.
+    pub fn lags(&self) -> bool {
+        !self.nodes.lagging.is_empty()
+    }
+}
+
+impl Nodes {
+    fn of(nodes: &[NodeView]) -> Nodes {
+        let names = |is: &dyn Fn(&NodeView) -> bool| -> Vec<String> {
+            let matching = nodes.iter().filter(|node| is(node));
+            matching.map(|node| node.name.clone()).collect()
+        };
+        Nodes {
+            total: nodes.len(),
+            reporting: names(&NodeView::reports),
+            lagging: names(&|node| node.state == NodeState::Lags),
+            unhealthy: names(&|node| !node.problems.is_empty()),
+            draining: names(&|node| node.draining.is_some()),
+        }
+    }
+}
+
+fn of_nodes(nodes: &[NodeView]) -> Vec<Trouble> {
+    // Where no node has ever reported, the cluster forwards with another proxy.
+    let some_report = nodes.iter().any(|node| node.report.is_some());
+    let mut all = Vec::new();
+    for node in nodes {
+        let of = format!("node/{}", node.name);
+        all.extend(node.problems.iter().map(|problem| Trouble {
+            of: of.clone(),
+            what: problem.what.clone(),
+            way_out: problem.way_out.clone(),
+        }));
+        if node.report.is_none() && some_report {
+            all.push(Trouble {
+                of,
+                what: "has never reported, and others do".to_owned(),
+                way_out: "start `portico node` there".to_owned(),
+            });
+        }
+    }
+    all
+}
+
+fn of_leader(leader: &LeaderView) -> Option<Trouble> {
+    let way_out = "look whether `portico controller` runs; kubectl delete the Lease in kube-system \
+                   if it shall not";
+    (!leader.leads).then(|| Trouble {
+        of: format!("lease/{}", leader.lease),
+        what: format!("none leads since {}", age(leader.renewed_seconds_ago)),
+        way_out: way_out.to_owned(),
+    })
+}
+
+fn of_service(service: &ServiceView, is_led: bool) -> Vec<Trouble> {
+    let of = format!("service/{}/{}", service.namespace, service.name);
+    let trouble = |problem: &Problem| Trouble {
+        of: of.clone(),
+        what: problem.what.clone(),
+        way_out: match problem.what == NO_CONTROLLER && !is_led {
+            true => "start `portico controller --cloud-provider ...`".to_owned(),
+            false => problem.way_out.clone(),
+        },
+    };
+    service.problems.iter().map(trouble).collect()
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "API server   answers, {}", self.api_server)?;
+        writeln!(f, "Nodes        {}", self.nodes)?;
+        for (at, leader) in self.leaders.iter().enumerate() {
+            writeln!(
+                f,
+                "{}{leader}",
+                if at == 0 {
+                    "Leaders      "
+                } else {
+                    "             "
+                }
+            )?;
+        }
+        writeln!(f, "Services     {}", self.services)?;
+        if self.well {
+            return writeln!(f, "\nAll is well.");
+        }
+        writeln!(f, "\nTrouble ({}):", self.trouble.len())?;
+        for trouble in self.trouble.iter().take(SCREEN) {
+            writeln!(
+                f,
+                "  {}: {}\n    → {}",
+                trouble.of, trouble.what, trouble.way_out
+            )?;
+        }
+        match self.trouble.len().saturating_sub(SCREEN) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {more} more: portico status --output json"),
+        }
+    }
+}
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} report", self.total, self.reporting.len())?;
+        for (word, names) in [
+            ("lag", &self.lagging),
+            ("unhealthy", &self.unhealthy),
+            ("draining", &self.draining),
+        ] {
+            if !names.is_empty() {
+                write!(f, ", {} {word} ({})", names.len(), few(names, FEW))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Object;
+    use crate::samples::{self, NOW, THEN, lease, node, report, service, slice};
+    use k8s_openapi::api::coordination::v1::Lease;
+    use serde_json::json;
+
+    fn judged(changes: impl IntoIterator<Item = Object>) -> Status {
+        let mut fleet = samples::fleet();
+        for object in changes {
+            fleet.apply(object);
+        }
+        Status::of("v1.36.4", &fleet, NOW.parse().unwrap())
+    }
+
+    fn only(status: &Status) -> (&str, &str, &str) {
+        assert_eq!(status.trouble.len(), 1, "{status}");
+        let Trouble { of, what, way_out } = &status.trouble[0];
+        (of, what, way_out)
+    }
+
+    fn leased(lease: Lease) -> Object {
+        lease.into()
+    }
+
+    fn balancer(conditions: serde_json::Value) -> Object {
+        service("LoadBalancer", conditions).into()
+    }
+
+    #[test]
+    fn all_is_well() {
+        let status = judged([]);
+        assert!(status.well, "{status}");
+        assert_eq!(
+            status.to_string(),
+            "API server   answers, v1.36.4\nNodes        2: 2 report\n\
+             Leaders      portico-controller: host_1, renewed 2s ago\n\
+             Services     1\n\nAll is well.\n"
+        );
+    }
+
+    #[test]
+    fn a_service_without_endpoints_tells_where_to_look() {
+        let status = judged([slice("web", json!([])).into()]);
+        assert_eq!(
+            only(&status),
+            (
+                "service/shop/web",
+                "none of 0 endpoints is ready",
+                "kubectl get pods -n shop -l app=web"
+            )
+        );
+        let not_ready = json!([{"addresses": ["10.0.0.5"], "conditions": {"ready": false}}]);
+        let mut without_selector = service("ClusterIP", json!([]));
+        without_selector.spec.as_mut().unwrap().selector = None;
+        let status = judged([slice("web", not_ready).into(), without_selector.into()]);
+        assert_eq!(
+            only(&status),
+            (
+                "service/shop/web",
+                "none of 1 endpoints is ready: 10.0.0.5:8080: connection refused",
+                "portico get endpoints web -n shop"
+            )
+        );
+    }
+
+    #[test]
+    fn laggards_and_silent_nodes_are_named() {
+        let status = judged([leased(report("n1", 90, THEN, json!([])))]);
+        assert!(status.lags());
+        let told: Vec<&str> = status.trouble.iter().map(|one| one.what.as_str()).collect();
+        assert_eq!(
+            told,
+            [
+                "lags: it has installed Services up to version 90",
+                "live on 1 of 2 nodes; not on n1: lags"
+            ]
+        );
+        let long_ago = "2025-12-31T23:00:00.000000Z";
+        let status = judged([leased(report("n1", 100, long_ago, json!([])))]);
+        assert_eq!(only(&status).1, "has not reported for 60m");
+        let status = judged([node("n3", json!({})).into()]);
+        assert_eq!(only(&status).1, "has never reported, and others do");
+        let behind = json!([{"service": "shop/other", "reason": "its address is taken"}]);
+        let status = judged([leased(report("n1", 100, THEN, behind))]);
+        assert_eq!(
+            only(&status).1,
+            "does not forward shop/other: its address is taken"
+        );
+    }
+
+    #[test]
+    fn a_false_condition_is_told_once_with_its_message() {
+        let condition = |type_: &str, status: &str, reason: &str, message: &str| {
+            json!({"type": type_, "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let conditions = json!([
+            condition("Allocated", "False", "PoolExhausted", "no address is left"),
+            condition("Reachable", "Unknown", "Waits", "")
+        ]);
+        let status = judged([balancer(conditions)]);
+        assert_eq!(
+            only(&status),
+            (
+                "service/shop/web",
+                "Allocated is False (PoolExhausted): no address is left",
+                "portico get pools"
+            )
+        );
+    }
+
+    #[test]
+    fn a_load_balancer_without_a_controller_says_what_to_start() {
+        let status = judged([balancer(json!([]))]);
+        assert!(only(&status).2.contains("see its class"), "{status}");
+        let lost = lease("portico-controller", "", "2025-12-31T00:00:00.000000Z");
+        let status = judged([balancer(json!([])), leased(lost)]);
+        assert_eq!(status.trouble[0].of, "lease/portico-controller");
+        let way_out = &status.trouble[1].way_out;
+        assert!(way_out.contains("start `portico controller"), "{status}");
+    }
+
+    #[test]
+    fn a_node_that_drains_is_shown_and_no_trouble() {
+        let cordoned = node("n2", json!({"unschedulable": true}));
+        let status = judged([cordoned.into()]);
+        assert!(status.well && status.nodes.draining == ["n2"]);
+    }
+}

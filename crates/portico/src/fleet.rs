@@ -1,0 +1,135 @@
+//! Reads the fleet from the API server: once for a command that prints, or for as long as a screen
+//! or a page shows it. What it means is decided in `portico-view`.
+
+use crate::client::Reader;
+use futures_util::stream::{BoxStream, SelectAll, select_all};
+use futures_util::{Stream, StreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use portico_model::report;
+use portico_view::{Fleet, Kind, Object};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+/// Which Services: those of a namespace, or all.
+pub type Scope<'a> = Option<&'a str>;
+
+/// Reports are read last, so that what they should have reached is older than they are.
+pub async fn read(reader: &Reader, scope: Scope<'_>) -> anyhow::Result<Fleet> {
+    let slices = path("/apis/discovery.k8s.io/v1", scope, "endpointslices");
+    let leases = path(
+        "/apis/coordination.k8s.io/v1",
+        Some(report::NAMESPACE),
+        "leases",
+    );
+    let services: Vec<Service> = reader.list(&path("/api/v1", scope, "services")).await?;
+    let slices: Vec<EndpointSlice> = reader.list(&slices).await?;
+    let nodes: Vec<Node> = reader.list("/api/v1/nodes").await?;
+    let leases: Vec<Lease> = reader.list(&leases).await?;
+    let objects = services.into_iter().map(Object::from);
+    let objects = objects.chain(slices.into_iter().map(Object::from));
+    let objects = objects.chain(nodes.into_iter().map(Object::from));
+    Ok(Fleet::of(
+        objects.chain(leases.into_iter().map(Object::from)),
+    ))
+}
+
+/// The path of a list: `/api/v1/namespaces/shop/services` or `/api/v1/services`.
+pub fn path(api: &str, scope: Scope<'_>, plural: &str) -> String {
+    match scope {
+        Some(namespace) => format!("{api}/namespaces/{namespace}/{plural}"),
+        None => format!("{api}/{plural}"),
+    }
+}
+
+/// What happened at the API server.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// A list begins. What it has counts when it is complete.
+    ListBegins(Kind),
+    Listed(Object),
+    ListEnds(Kind),
+    Applied(Object),
+    Deleted(Object),
+    Failed(String),
+}
+
+/// The fleet as a watch keeps it.
+#[derive(Clone, Debug, Default)]
+pub struct WatchedFleet {
+    pub fleet: Fleet,
+    /// Why what is known may be old.
+    pub trouble: Option<String>,
+    lists: BTreeMap<Kind, Vec<Object>>,
+    complete: BTreeSet<Kind>,
+}
+
+impl WatchedFleet {
+    pub fn apply(&mut self, news: News) {
+        match news {
+            News::ListBegins(kind) => {
+                self.lists.insert(kind, Vec::new());
+            }
+            News::Listed(object) => self.lists.entry(object.kind()).or_default().push(object),
+            News::ListEnds(kind) => {
+                let listed = self.lists.remove(&kind).unwrap_or_default();
+                self.fleet.replace(kind, listed);
+                self.complete.insert(kind);
+                self.trouble = None;
+            }
+            News::Applied(object) => self.fleet.apply(object),
+            News::Deleted(object) => self.fleet.delete(&object),
+            News::Failed(problem) => self.trouble = Some(problem),
+        }
+    }
+
+    /// All lists are there but that of Leases, which an API server need not have.
+    pub fn is_complete(&self) -> bool {
+        Kind::ALL
+            .iter()
+            .all(|kind| *kind == Kind::Lease || self.complete.contains(kind))
+    }
+}
+
+pub type AllNews = SelectAll<BoxStream<'static, News>>;
+
+/// Everything that is there, and what happens from then on. The watches are made again when they
+/// end, so the stream does not end.
+pub fn follow(client: &Client) -> AllNews {
+    let all = watcher::Config::default;
+    select_all([
+        news::<Service>(Api::all(client.clone()), all(), Kind::Service).boxed(),
+        news::<EndpointSlice>(Api::all(client.clone()), all(), Kind::Slice).boxed(),
+        news::<Node>(Api::all(client.clone()), all(), Kind::Node).boxed(),
+        news::<Lease>(
+            Api::namespaced(client.clone(), report::NAMESPACE),
+            all(),
+            Kind::Lease,
+        )
+        .boxed(),
+    ])
+}
+
+fn news<K>(api: Api<K>, config: watcher::Config, kind: Kind) -> impl Stream<Item = News> + Send
+where
+    K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    Object: From<K>,
+{
+    let read = move |event: watcher::Result<Event<K>>| match event {
+        Ok(Event::Init) => News::ListBegins(kind),
+        Ok(Event::InitApply(object)) => News::Listed(object.into()),
+        Ok(Event::InitDone) => News::ListEnds(kind),
+        Ok(Event::Apply(object)) => News::Applied(object.into()),
+        Ok(Event::Delete(object)) => News::Deleted(object.into()),
+        Err(error) => News::Failed(error.to_string()),
+    };
+    watcher(api, config)
+        .default_backoff()
+        .map(read)
+        .chain(stream::pending())
+}
