@@ -147,6 +147,10 @@ fn dependencies_point_one_way() {
         ("portico-dns", &["portico-metrics", "portico-model"]),
         ("portico-fakecloud", &[]),
         (
+            "portico-providers",
+            &["portico-controller", "portico-metrics", "portico-model"],
+        ),
+        (
             "portico-node",
             &[
                 "portico-metrics",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node as ApiNode;
 
-use crate::providers::Node;
+use crate::provider::Node;
 
 const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const GOING: &str = "ToBeDeletedByClusterAutoscaler";
