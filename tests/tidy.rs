@@ -17,6 +17,8 @@ const PURE: &[&str] = &[
     "portico-model",
     "portico-vrrp",
 ];
+/// Crates that tests need and releases do not.
+const FOR_TESTS: &[&str] = &["portico-fakecloud", "portico-testbed"];
 /// Longer files are hard to find one's way in.
 const MOST_LINES: usize = 1000;
 
@@ -127,6 +129,19 @@ fn dependencies(name: &str) -> Vec<String> {
 }
 
 #[test]
+fn nothing_in_a_release_needs_a_test_crate() {
+    let crates = fs::read_dir(root().join("crates")).expect("the workspace has crates");
+    for entry in crates.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let wrong: Vec<String> = dependencies(&name)
+            .into_iter()
+            .filter(|dependency| FOR_TESTS.contains(&dependency.as_str()))
+            .collect();
+        assert!(wrong.is_empty(), "{name} depends on {wrong:?}");
+    }
+}
+
+#[test]
 fn dependencies_point_one_way() {
     let allowed: &[(&str, &[&str])] = &[
         ("portico-api", &[]),
@@ -160,7 +175,8 @@ fn dependencies_point_one_way() {
                 "portico-l2",
             ],
         ),
-        ("portico-testbed", &[]),
+        ("portico-netns", &[]),
+        ("portico-testbed", &["portico-netns"]),
         ("portico-vrrp", &[]),
         (
             "portico-vip",

@@ -3,6 +3,7 @@
 use crate::nft::Nft;
 use portico_providers::plugin::{Patience, Plugin, Served, serve};
 use portico_providers::{Family, Node, Port, Protocol, Provider, Request};
+use portico_testbed::{Ask as _, Echo as _};
 use portico_testbed::{Flow, Host, Route, Testbed};
 use std::path::PathBuf;
 use std::process::Command;

@@ -64,9 +64,7 @@ impl Process {
     }
 
     /// What was asked for of its standard input, output and error.
-    pub(crate) fn pipes(
-        &mut self,
-    ) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+    pub fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         (
             self.child.stdin.take(),
             self.child.stdout.take(),
@@ -143,7 +141,7 @@ type Job = Box<dyn FnOnce() + Send>;
 /// Starts a child from a thread that lives as long as this program: the kernel takes the end of the
 /// *thread* that started a child for the death of its parent. It runs in the namespace, if one is
 /// given.
-pub(crate) fn start(namespace: Option<RawFd>, mut command: Command) -> io::Result<Child> {
+pub fn start(namespace: Option<RawFd>, mut command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (sender, jobs) = mpsc::channel::<Job>();

@@ -132,7 +132,7 @@ impl Host {
         &self.0.netlink
     }
 
-    pub(crate) fn servers(&self) -> &Handle {
+    pub fn servers(&self) -> &Handle {
         &self.0.servers
     }
 }

@@ -179,7 +179,7 @@ impl Host {
 
     /// The same for a bridge that may not carry yet: older kernels take up to a second until they
     /// say that it does.
-    pub(crate) fn cable_to_silent_switch(
+    pub fn cable_to_silent_switch(
         &self,
         name: &str,
         switch: &Host,
@@ -329,7 +329,7 @@ impl Host {
     }
 
     /// Until then the kernel drops what is sent, and a bridge leaves the port out.
-    pub(crate) fn wait_until_it_carries(&self, name: &str) -> Result<()> {
+    pub fn wait_until_it_carries(&self, name: &str) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.link(name)?.1 != OPERATIONAL {
             if Instant::now() > deadline {
@@ -389,7 +389,7 @@ impl Host {
     }
 
     /// Turns what the system said into an error of this host.
-    pub(crate) fn failed(&self, doing: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    pub fn failed(&self, doing: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let (host, doing) = (self.name().to_owned(), doing.into());
         move |source| Error {
             host,
