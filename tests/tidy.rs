@@ -13,7 +13,6 @@ const PURE: &[&str] = &[
     "portico-api",
     "portico-bgp",
     "portico-l2",
-    "portico-metrics",
     "portico-model",
     "portico-vrrp",
 ];
@@ -148,27 +147,27 @@ fn dependencies_point_one_way() {
         ("portico-store", &[]),
         (
             "portico-apiserver",
-            &["portico-api", "portico-metrics", "portico-store"],
+            &["portico-api", "portico-client", "portico-store"],
         ),
         (
             "portico-controller",
-            &["portico-api", "portico-metrics", "portico-model"],
+            &["portico-api", "portico-client", "portico-model"],
         ),
-        ("portico-metrics", &[]),
+        ("portico-client", &[]),
         ("portico-model", &[]),
         ("portico-dataplane", &["portico-model"]),
         ("portico-bgp", &[]),
         ("portico-l2", &[]),
-        ("portico-dns", &["portico-metrics", "portico-model"]),
+        ("portico-dns", &["portico-client", "portico-model"]),
         ("portico-fakecloud", &[]),
         (
             "portico-providers",
-            &["portico-controller", "portico-metrics", "portico-model"],
+            &["portico-controller", "portico-client", "portico-model"],
         ),
         (
             "portico-node",
             &[
-                "portico-metrics",
+                "portico-client",
                 "portico-model",
                 "portico-dataplane",
                 "portico-bgp",
@@ -181,7 +180,7 @@ fn dependencies_point_one_way() {
         (
             "portico-vip",
             &[
-                "portico-metrics",
+                "portico-client",
                 "portico-model",
                 "portico-dataplane",
                 "portico-l2",

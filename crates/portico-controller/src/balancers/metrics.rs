@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use portico_metrics::Show;
+use portico_client::metrics::Show;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -150,7 +150,7 @@ impl Default for Metrics {
 impl Metrics {
     /// For `/metrics`.
     pub fn text(&self) -> String {
-        portico_metrics::text(&self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+        portico_client::metrics::text(&self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Metrics of others (a provider's) are shown on the same page.

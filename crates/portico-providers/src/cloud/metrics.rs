@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portico_metrics::Show;
+use portico_client::metrics::Show;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
