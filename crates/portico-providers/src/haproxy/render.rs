@@ -5,8 +5,10 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use portico_model::hash;
+
 use super::settings::Settings;
-use super::table::{SECTION, Site, Table, hash};
+use super::table::{SECTION, Site, Table};
 use super::wish::{Balance, Check, Options, ProxyProtocol};
 
 /// A section without any use but to have a name: what of the configuration cannot be changed while
@@ -44,7 +46,7 @@ pub fn generation(table: &Table, settings: &Settings) -> u64 {
     for site in table.sites.values() {
         sections(&mut text, site, settings, false);
     }
-    hash(&text)
+    hash::stable(text.as_bytes())
 }
 
 fn head(settings: &Settings) -> String {

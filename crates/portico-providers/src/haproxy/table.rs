@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use portico_model::hash;
 use serde::{Deserialize, Serialize};
 
 use super::settings::{Address, Settings};
@@ -29,7 +30,7 @@ impl Site {
             "{SECTION}{}_{}_{port}_{:08x}",
             self.namespace,
             self.name,
-            hash(&self.uid) as u32
+            hash::stable(self.uid.as_bytes()) as u32
         )
     }
 
@@ -80,13 +81,6 @@ impl Site {
 
 /// All sections of Portico begin with it.
 pub const SECTION: &str = "portico_";
-
-/// FNV-1a: the same for the same text, in every version.
-pub fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
 
 /// Services by uid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
