@@ -20,6 +20,7 @@ mod report;
 mod rig;
 
 use outage::Client;
+use portico_testbed::Ask as _;
 use portico_testbed::{Flow, Protocol};
 use report::{Report, percentile};
 use rig::{NEAR, PORT, Rig, service};

@@ -6,6 +6,7 @@ mod common;
 #[path = "faults/rig.rs"]
 mod rig;
 
+use portico_testbed::Ask as _;
 use portico_testbed::{Flow, Protocol};
 use rig::{PODS, Rig, SERVICES, SLICES, STEADY, on_a_node, service, slice};
 use serde_json::json;

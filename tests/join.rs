@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use common::Client;
+use portico_testbed::{Ask as _, Echo as _};
 use portico_testbed::{Flow, Host, Process, Protocol, Route, Testbed};
 use serde_json::{Value, json};
 use tempfile::TempDir;

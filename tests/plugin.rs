@@ -64,8 +64,8 @@ fn a_plugin_in_python_with_a_flaw_fails() {
 /// What Python makes of plugin.proto is what was said: every field has a number that both know.
 #[tokio::test]
 async fn both_read_the_same_from_the_contract() {
-    use portico_controller::providers::plugin::{Patience, Plugin as Client};
-    use portico_controller::providers::{Provider, Request};
+    use portico_providers::plugin::{Patience, Plugin as Client};
+    use portico_providers::{Provider, Request};
     let plugin = Plugin::python("");
     let (_stop, stopped) = tokio::sync::watch::channel(false);
     let client = Client::start(&plugin.socket, Patience::default(), stopped)

@@ -5,9 +5,7 @@ use crate::common::{Client, Server, Store, eventually};
 use crate::report::Report;
 use futures_util::FutureExt;
 use portico_controller::balancers;
-use portico_controller::providers::{
-    Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, Request,
-};
+use portico_providers::{Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, Request};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! A plugin for `portico controller --cloud-provider=plugin:SOCKET` that forwards by nftables on
-//! this machine: `cargo run -p portico-controller --example plugin -- /run/portico/nft.sock`.
+//! this machine: `cargo run -p portico-providers --example plugin -- /run/portico/nft.sock`.
 
 mod nft;
 
-use portico_controller::providers::plugin::{Served, serve};
+use portico_providers::plugin::{Served, serve};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::UnixListener;

@@ -2,8 +2,8 @@
 //! known is in the kernel, so there is nothing to lose.
 
 use futures_util::FutureExt;
-use portico_controller::conformance::{Can, Support};
-use portico_controller::providers::{
+use portico_providers::conformance::{Can, Support};
+use portico_providers::{
     Abilities, Answer, Balancer, Family, Host, Ingress, IpMode, Node, Port, Protocol, Provider,
     ProviderError, Request,
 };

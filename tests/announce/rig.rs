@@ -5,6 +5,7 @@
 //! Knows no test: benchmarks and the tests of a cloud use it too.
 #![allow(dead_code, reason = "each target uses its own part of this module")]
 
+use portico_testbed::Ask as _;
 use portico_testbed::cluster::{POD_RANGES, SERVICE_RANGES};
 use portico_testbed::{Cluster, Flow, Host, Process, Protocol, Seen};
 use serde_json::{Value, json};

@@ -1,13 +1,13 @@
 //! Amazon's cloud: both kinds of load balancers.
 
-#[path = "../../crates/portico-controller/tests/aws/double/mod.rs"]
+#[path = "../../crates/portico-providers/tests/aws/double/mod.rs"]
 #[allow(dead_code, reason = "its own tests use more of it")]
 mod double;
 
 use super::cloud::{Cloud, Kind};
 use bytes::Bytes;
 use http::Request;
-use portico_controller::providers::Provider;
+use portico_providers::Provider;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@ use super::story::Cost;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Request as HttpRequest;
-use portico_controller::providers::cloud::{Sent, Transport};
-use portico_controller::providers::{Abilities, Answer, Balancer, Provider, Request};
+use portico_providers::cloud::{Sent, Transport};
+use portico_providers::{Abilities, Answer, Balancer, Provider, Request};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -162,7 +162,7 @@ impl Watched {
         call: Call,
         request: &Request,
         answer: Answer<'_, T>,
-    ) -> Result<T, portico_controller::providers::ProviderError> {
+    ) -> Result<T, portico_providers::ProviderError> {
         let answer = answer.await;
         assert!(answer.is_ok(), "{call:?}: {:?}", answer.as_ref().err());
         self.nodes

@@ -3,11 +3,11 @@
 use super::cloud::{Cloud, Kind};
 use bytes::Bytes;
 use http::{Method, Request};
-use portico_controller::providers::Provider;
-use portico_controller::providers::cloud::faults::no_waits;
-use portico_controller::providers::cloud::{CallMetrics, Fixed, Header, TransportError};
-use portico_controller::providers::gce::{Config, Gce, Parts, Place};
 use portico_fakecloud::gce::Gce as Memory;
+use portico_providers::Provider;
+use portico_providers::cloud::faults::no_waits;
+use portico_providers::cloud::{CallMetrics, Fixed, Header, TransportError};
+use portico_providers::gce::{Config, Gce, Parts, Place};
 use secrecy::SecretString;
 use serde_json::json;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! OpenStack: Octavia and Neutron.
 
-#[path = "../../crates/portico-controller/tests/openstack/memory.rs"]
+#[path = "../../crates/portico-providers/tests/openstack/memory.rs"]
 #[allow(dead_code, reason = "its own tests use more of it")]
 pub mod memory;
-#[path = "../../crates/portico-controller/tests/openstack/raw.rs"]
+#[path = "../../crates/portico-providers/tests/openstack/raw.rs"]
 #[allow(dead_code, reason = "its own tests use more of it")]
 mod raw;
 
@@ -11,10 +11,10 @@ use super::cloud::{Cloud, Kind};
 use bytes::Bytes;
 use http::{Method, Request};
 use memory::{Memory, URL};
-use portico_controller::providers::Provider;
-use portico_controller::providers::cloud::CallMetrics;
-use portico_controller::providers::cloud::faults::no_waits;
-use portico_controller::providers::openstack::{Config, OpenStack, Parts};
+use portico_providers::Provider;
+use portico_providers::cloud::CallMetrics;
+use portico_providers::cloud::faults::no_waits;
+use portico_providers::openstack::{Config, OpenStack, Parts};
 use serde_json::json;
 use std::sync::Arc;
 

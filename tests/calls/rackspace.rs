@@ -3,11 +3,11 @@
 use super::cloud::{Cloud, Kind};
 use bytes::Bytes;
 use http::{Method, Request, Response};
-use portico_controller::providers::Provider;
-use portico_controller::providers::cloud::faults::no_waits;
-use portico_controller::providers::cloud::{CallMetrics, TransportError};
-use portico_controller::providers::rackspace::{Config, Parts, Rackspace};
 use portico_fakecloud::rackspace::Rackspace as Memory;
+use portico_providers::Provider;
+use portico_providers::cloud::faults::no_waits;
+use portico_providers::cloud::{CallMetrics, TransportError};
+use portico_providers::rackspace::{Config, Parts, Rackspace};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -5,7 +5,7 @@ use super::cloud::{Call, Cloud, Watched};
 use crate::common::client::MERGE;
 use crate::common::{Client, Server, Store};
 use portico_controller::balancers;
-use portico_controller::providers::Provider;
+use portico_providers::Provider;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

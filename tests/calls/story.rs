@@ -2,7 +2,7 @@
 
 use super::cloud::{Call, Cloud};
 use super::rig::{NEVER, Rig};
-use portico_controller::providers::Provider;
+use portico_providers::Provider;
 use serde_json::json;
 use std::ops::Range;
 

@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::Service;
 use kube::{Api, Client};
 use portico_controller::balancers::FINALIZER;
-use portico_controller::providers::{
+use portico_providers::{
     Abilities, Answer, Balancer, Host, Ingress, IpMode, Provider, ProviderError, Request,
 };
 use std::collections::{BTreeMap, BTreeSet};

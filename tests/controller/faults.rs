@@ -6,7 +6,7 @@ use crate::cloud::{Cloud, Fault};
 use crate::common::eventually;
 use crate::cutter::{Cut, Cutter};
 use crate::rig::{Rig, Running, options, run};
-use portico_controller::providers::Abilities;
+use portico_providers::Abilities;
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Notify;

@@ -4,7 +4,7 @@ use crate::common::{at, eventually, items, text};
 use crate::rig::{Rig, Running, condition, finalizers, options, run};
 use portico_controller::balancers::{self, FINALIZER};
 use portico_controller::lease::{LeaseOptions, lead};
-use portico_controller::providers::Abilities;
+use portico_providers::Abilities;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

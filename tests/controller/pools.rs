@@ -5,8 +5,8 @@ use crate::common::client::MERGE;
 use crate::common::{at, eventually, items, text};
 use crate::rig::{Rig, Running, options};
 use portico_controller::balancers;
-use portico_controller::providers::cloud::CallMetrics;
-use portico_controller::providers::{self, Start};
+use portico_providers::Start;
+use portico_providers::cloud::CallMetrics;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub async fn control(client: kube::Client, stop: portico_controller::Shutdown) {
         metrics: CallMetrics::default(),
         shutdown: stop.clone(),
     };
-    let provider = providers::start("metal", start).await.unwrap();
+    let provider = portico_providers::start("metal", start).await.unwrap();
     balancers::run(client, provider, options(), stop).await;
 }
 

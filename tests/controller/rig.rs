@@ -5,7 +5,7 @@ use crate::common::client::MERGE;
 use crate::common::{Client, Server, Store, at, eventually, rival, text, text as text_of};
 use crate::{SERVICES, SLICES};
 use portico_controller::balancers::{self, Options};
-use portico_controller::providers::Abilities;
+use portico_providers::Abilities;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 
 use crate::common::{Client, at, eventually};
 use crate::rig::{Rig, finalizers, path};
-use portico_controller::providers::Abilities;
+use portico_providers::Abilities;
 use serde_json::{Value, json};
 
 /// What the other program does when it is done.

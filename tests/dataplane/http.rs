@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use portico_testbed::Ask as _;
 use portico_testbed::{Cluster, Failure, Flow, Protocol};
 use serde_json::{Value, json};
 use tokio::time::timeout;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use portico_testbed::uml::is_inside;
+use portico_testbed::{Ask as _, Echo as _};
 use portico_testbed::{Cluster, Flow, Host, Process, Protocol};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
+use portico_testbed::Ask as _;
 use portico_testbed::cluster::extra_sources;
 use portico_testbed::flow::{Answer, Conversation};
 use portico_testbed::uml::is_inside;

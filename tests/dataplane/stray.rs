@@ -5,6 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use portico_testbed::Ask as _;
 use portico_testbed::flow::Conversation;
 use portico_testbed::{Cluster, Host, Seen};
 use serde_json::{Value, json};

@@ -2,6 +2,7 @@
 //! a watchman who opens connections all the time to tell whether forwarding ever blinked.
 
 use crate::common::{Client, Server, Store};
+use portico_testbed::{Ask as _, Echo as _};
 use portico_testbed::{Flow, Host, Process, Protocol, Route, Testbed};
 use serde_json::{Value, json};
 use std::net::SocketAddr;

@@ -13,6 +13,7 @@ use portico_model::explain::{Explanation, Origin, Packet, Verdict, explain};
 use portico_model::index::{DetectLocal, Index, NodePortSetting, Settings};
 use portico_model::objects::ServiceCidr;
 use portico_model::table::Protocol;
+use portico_testbed::Ask as _;
 use portico_testbed::cluster::{Addresses, HOST_PORT, POD_RANGES, SERVICE_RANGES};
 use portico_testbed::{Cluster, Failure, Flow};
 use serde_json::{Value, json};

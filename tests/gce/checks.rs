@@ -2,6 +2,7 @@
 //! often as the health check says, and go by its thresholds.
 
 use crate::resources::{HttpHealthCheck, Instance};
+use portico_testbed::Ask as _;
 use portico_testbed::{Flow, Host, Protocol};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -6,6 +6,7 @@ use crate::cloud::Api;
 use crate::resources::{Instance, TAG};
 use crate::rig::{FAR, NODES, PORT, Rig, slices};
 use portico_fakecloud::gce::{Gce, Kind};
+use portico_testbed::Ask as _;
 use portico_testbed::{Flow, Host, Process, Protocol, Seen};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

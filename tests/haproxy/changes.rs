@@ -5,7 +5,7 @@ use crate::endpoint::Endpoint;
 use crate::load::Loads;
 use crate::rig::{Rig, assert_tidy, get, request};
 use futures_util::future::join_all;
-use portico_controller::providers::Provider;
+use portico_providers::Provider;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Instant;

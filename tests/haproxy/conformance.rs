@@ -3,8 +3,8 @@
 use crate::rig::Rig;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use portico_controller::conformance::{self, Can, Case, Support, World};
-use portico_controller::providers::Node;
+use portico_providers::Node;
+use portico_providers::conformance::{self, Can, Case, Support, World};
 
 /// What HAProxy has, and what its next start would find.
 impl World for Rig {

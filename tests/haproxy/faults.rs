@@ -5,7 +5,7 @@ use crate::common::eventually;
 use crate::common::random::Random;
 use crate::load::Loads;
 use crate::rig::{PORT, Rig, assert_tidy, get, request};
-use portico_controller::providers::{Port, Protocol, Provider};
+use portico_providers::{Port, Protocol, Provider};
 use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;

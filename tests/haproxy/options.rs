@@ -3,7 +3,7 @@
 use crate::common::eventually;
 use crate::endpoint::{Endpoint, listen_raw};
 use crate::rig::{PORT, Rig, get, request};
-use portico_controller::providers::{HealthCheck, Host, Ingress, IpMode, Node, Provider, Request};
+use portico_providers::{HealthCheck, Host, Ingress, IpMode, Node, Provider, Request};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 

@@ -2,10 +2,8 @@
 
 use crate::common::eventually;
 use crate::endpoint::Endpoint;
-use portico_controller::providers::haproxy::Haproxy;
-use portico_controller::providers::{
-    self, Family, Port, Protocol, Provider, ProviderError, Request, ServiceRef,
-};
+use portico_providers::haproxy::Haproxy;
+use portico_providers::{Family, Port, Protocol, Provider, ProviderError, Request, ServiceRef};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -191,9 +189,9 @@ pub fn request(name: &str, port: u16, endpoints: impl IntoIterator<Item = Socket
     }
 }
 
-fn endpoint(address: SocketAddr) -> providers::Endpoint {
+fn endpoint(address: SocketAddr) -> portico_providers::Endpoint {
     let (port_name, protocol, port) = (String::new(), Protocol::Tcp, address.port());
-    providers::Endpoint {
+    portico_providers::Endpoint {
         address: address.ip(),
         port_name,
         protocol,

@@ -1,8 +1,9 @@
 //! The example of a plugin, on a host of its own: it keeps the contract, and packets go through it.
 
 use crate::nft::Nft;
-use portico_controller::providers::plugin::{Patience, Plugin, Served, serve};
-use portico_controller::providers::{Family, Node, Port, Protocol, Provider, Request};
+use portico_providers::plugin::{Patience, Plugin, Served, serve};
+use portico_providers::{Family, Node, Port, Protocol, Provider, Request};
+use portico_testbed::{Ask as _, Echo as _};
 use portico_testbed::{Flow, Host, Route, Testbed};
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Plugins as programs: started, killed, looked at.
 
 use crate::common::Server;
-use portico_controller::providers::{
+use portico_providers::{
     Endpoint, Family, HealthCheck, Host, Ingress, IpMode, Node, Port, Protocol, Request, ServiceRef,
 };
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ impl Plugin {
             root.join("tests/plugin/plugin.py").display().to_string(),
             format!(
                 "--proto={}",
-                root.join("crates/portico-controller/proto/plugin.proto")
+                root.join("crates/portico-providers/proto/plugin.proto")
                     .display()
             ),
             format!("--socket={}", socket.display()),

@@ -1,6 +1,6 @@
 //! What the server counts, for `/metrics`.
 
-use portico_metrics::Show;
+use portico_client::metrics::Show;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -117,6 +117,6 @@ impl Metrics {
 
     /// The text that Prometheus reads.
     pub fn text(&self) -> String {
-        portico_metrics::text(&self.registry)
+        portico_client::metrics::text(&self.registry)
     }
 }

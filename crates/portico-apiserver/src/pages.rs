@@ -41,7 +41,7 @@ pub async fn answer(
             refresh(app);
             Ok(Answer::bytes(
                 200,
-                portico_metrics::CONTENT_TYPE,
+                portico_client::metrics::CONTENT_TYPE,
                 app.metrics.text(),
             ))
         }

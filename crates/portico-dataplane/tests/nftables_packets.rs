@@ -6,6 +6,7 @@ use portico_dataplane::Dataplane;
 use portico_dataplane::doorstep::{Answer, Doorstep, Queue, Visitor};
 use portico_dataplane::nftables::{Nftables, Table, way_to_wait};
 use portico_model::table::*;
+use portico_testbed::Ask as _;
 use portico_testbed::cluster::{POD_RANGES, SERVICE_RANGES, extra_sources};
 use portico_testbed::{Cluster, Failure, Flow, Protocol as Over};
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
-use portico_metrics::Show;
+use portico_client::metrics::Show;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -128,7 +128,7 @@ impl Metrics {
 
     /// Everything, as Prometheus reads it.
     pub fn text(&self) -> String {
-        portico_metrics::text(&self.registry)
+        portico_client::metrics::text(&self.registry)
     }
 
     pub fn answered(&self, transport: &'static str, kind: Option<RecordType>, code: ResponseCode) {

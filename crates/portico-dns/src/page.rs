@@ -49,7 +49,7 @@ impl Pages {
         match path {
             "/metrics" => (
                 StatusCode::OK,
-                portico_metrics::CONTENT_TYPE,
+                portico_client::metrics::CONTENT_TYPE,
                 self.metrics.text(),
             ),
             "/healthz" | "/livez" => (StatusCode::OK, text, "ok\n".to_owned()),

@@ -12,11 +12,18 @@ use std::net::IpAddr;
 pub type Mac = [u8; 6];
 pub const BROADCAST: Mac = [0xff; 6];
 
+/// What the owner of an address says to be (the flag R of neighbour advertisements).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Host,
+    Router,
+}
+
 /// Frames that say that an address is here.
-pub fn announcements(mac: Mac, address: IpAddr) -> Vec<Vec<u8>> {
+pub fn announcements(mac: Mac, address: IpAddr, role: Role) -> Vec<Vec<u8>> {
     match address {
         IpAddr::V4(address) => arp::announcements(mac, address).into(),
-        IpAddr::V6(address) => vec![ndp::announcement(mac, address)],
+        IpAddr::V6(address) => vec![ndp::announcement(mac, address, role)],
     }
 }
 

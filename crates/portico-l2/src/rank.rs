@@ -1,7 +1,9 @@
 //! Rendezvous hashing: every node has a score for every address, and the highest of those that can
 //! has it. When a node comes or goes, only the addresses that it has the highest score for move.
 
+use fnv::FnvHasher;
 use std::fmt;
+use std::hash::Hasher;
 use std::net::IpAddr;
 
 /// A node, by its name.
@@ -22,11 +24,9 @@ impl fmt::Debug for NodeId {
 
 /// Of anything; the same on every node and in every version (FNV-1a, mixed).
 pub fn hash(bytes: &[u8]) -> u64 {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
-    mix(bytes.iter().fold(OFFSET, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
-    }))
+    let mut hasher = FnvHasher::default();
+    hasher.write(bytes);
+    mix(hasher.finish())
 }
 
 pub fn hash_address(address: IpAddr) -> u64 {

@@ -1,6 +1,7 @@
 //! Static Services: those that programs and people on the node write into files, which the node
 //! serves beside those of the API server. What the node and who writes the files agree on.
 
+use crate::hash;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -20,10 +21,9 @@ pub struct Installed {
     pub files: BTreeMap<String, String>,
 }
 
-/// Tells contents of a file apart (FNV-1a).
+/// Tells contents of a file apart.
 pub fn version(content: &[u8]) -> String {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    format!("{:016x}", content.iter().fold(0xcbf2_9ce4_8422_2325, step))
+    format!("{:016x}", hash::stable(content))
 }
 
 /// No namespace of the API can be called so.

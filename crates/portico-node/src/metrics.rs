@@ -7,8 +7,8 @@ pub mod recent;
 pub mod server;
 mod slowest;
 
+use portico_client::metrics::Show;
 use portico_dataplane::doorstep::Answer;
-use portico_metrics::Show;
 use portico_model::table::{
     Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily, ServiceName,
 };
@@ -309,7 +309,7 @@ impl Metrics {
 
     /// Everything, as Prometheus reads it.
     pub fn text(&self) -> String {
-        portico_metrics::text(&self.registry)
+        portico_client::metrics::text(&self.registry)
     }
 
     pub fn queued(&self, family: IpFamily) {

@@ -11,9 +11,8 @@
 //!
 //! Clients and `lb` send packets with the mark N through node N.
 
-use crate::host::{Host, Testbed};
-use crate::network::{Route, Rule};
-use crate::{Error, Result};
+use crate::echo::Echo;
+use portico_netns::{Error, Host, Result, Route, Rule, Testbed};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::Command;

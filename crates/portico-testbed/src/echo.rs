@@ -1,21 +1,15 @@
 //! Servers inside hosts that answer every question with who they are and whom they saw asking.
 
-use crate::Result;
-use crate::host::Host;
 use crate::sctp::{self, ABORT, INIT, INIT_ACK, Packet};
+use portico_netns::{Host, Result};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-
-/// For a request over HTTP to arrive and be answered.
-const HTTP_PATIENCE: Duration = Duration::from_secs(10);
-const MOST_HEAD: usize = 16 << 10;
 
 /// What a server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,10 +50,18 @@ impl FromStr for Seen {
     }
 }
 
-impl Host {
+/// Servers inside a host.
+pub trait Echo {
     /// Answers on this port, TCP (when a connection opens, and for every line) and UDP, in both
     /// families, until the bed is gone.
-    pub fn serve(&self, port: u16) -> Result<()> {
+    fn serve(&self, port: u16) -> Result<()>;
+
+    /// Answers SCTP on these ports in both families; on all others it refuses.
+    fn serve_sctp(&self, ports: &[u16]) -> Result<()>;
+}
+
+impl Echo for Host {
+    fn serve(&self, port: u16) -> Result<()> {
         let sockets = self.enter(|| Ok((bound(Type::STREAM, port)?, bound(Type::DGRAM, port)?)));
         let registered = sockets.and_then(|(tcp, udp)| {
             let _context = self.servers().enter();
@@ -75,21 +77,7 @@ impl Host {
         Ok(())
     }
 
-    /// Answers HTTP on this port, whatever is asked for, one request a connection, until the bed is
-    /// gone.
-    pub fn serve_http(&self, port: u16) -> Result<()> {
-        let registered = self.enter(|| bound(Type::STREAM, port)).and_then(|socket| {
-            let _context = self.servers().enter();
-            TcpListener::from_std(socket.into())
-        });
-        let listener = registered.map_err(self.failed(format!("serve HTTP on port {port}")))?;
-        self.servers()
-            .spawn(serve_http(self.name().into(), listener, port));
-        Ok(())
-    }
-
-    /// Answers SCTP on these ports in both families; on all others it refuses.
-    pub fn serve_sctp(&self, ports: &[u16]) -> Result<()> {
+    fn serve_sctp(&self, ports: &[u16]) -> Result<()> {
         for domain in [Domain::IPV4, Domain::IPV6] {
             let socket =
                 self.enter(|| Socket::new(domain, Type::RAW, Some(Protocol::from(sctp::NUMBER))));
@@ -134,42 +122,6 @@ async fn serve_tcp(host: Arc<str>, listener: TcpListener, port: u16) {
             tokio::spawn(serve_connection(stream, format!("{seen}\n")));
         }
     }
-}
-
-async fn serve_http(host: Arc<str>, listener: TcpListener, port: u16) {
-    loop {
-        if let Ok((stream, source)) = listener.accept().await {
-            let seen = Seen {
-                host: host.to_string(),
-                source: plain(source),
-                port,
-            };
-            tokio::spawn(tokio::time::timeout(
-                HTTP_PATIENCE,
-                answer_http(stream, seen),
-            ));
-        }
-    }
-}
-
-async fn answer_http(mut stream: TcpStream, seen: Seen) -> io::Result<()> {
-    let (mut head, mut buffer) = (Vec::new(), [0; 1024]);
-    while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
-        match stream.read(&mut buffer).await? {
-            0 => return Ok(()),
-            length if head.len() + length > MOST_HEAD => return Ok(()),
-            length => head.extend_from_slice(&buffer[..length]),
-        }
-    }
-    let body = format!("{} answers {}\n", seen.host, seen.source);
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n",
-        body.len()
-    );
-    stream
-        .write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes())
-        .await?;
-    stream.shutdown().await
 }
 
 async fn serve_connection(mut stream: TcpStream, answer: String) {

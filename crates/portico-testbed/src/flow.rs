@@ -1,8 +1,8 @@
 //! Asking an echo server from inside a host, and what became of it.
 
 use crate::echo::Seen;
-use crate::host::Host;
 use crate::sctp::{self, ABORT, INIT, INIT_ACK, Packet};
+use portico_netns::Host;
 use socket2::{Domain, Socket, Type};
 use std::fmt;
 use std::io;
@@ -104,22 +104,41 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl Host {
+/// Asking from inside a host.
+pub trait Ask {
     /// Asks once.
-    pub async fn ask(&self, flow: &Flow) -> Result<Answer, Failure> {
+    fn ask(&self, flow: &Flow) -> impl Future<Output = Result<Answer, Failure>> + Send;
+
+    /// Asks over TCP or UDP and keeps the socket, so that one can ask again.
+    fn open(
+        &self,
+        flow: &Flow,
+    ) -> impl Future<Output = Result<(Answer, Conversation), Failure>> + Send;
+
+    /// A TCP connection to somebody who may not be an echo server.
+    fn connect(&self, flow: &Flow) -> impl Future<Output = Result<TcpStream, Failure>> + Send;
+
+    /// Sends a question over UDP and keeps the socket without waiting for an answer.
+    fn open_unanswered(
+        &self,
+        flow: &Flow,
+    ) -> impl Future<Output = Result<Conversation, Failure>> + Send;
+}
+
+impl Ask for Host {
+    async fn ask(&self, flow: &Flow) -> Result<Answer, Failure> {
         match flow.protocol {
-            Protocol::Sctp => self.ask_sctp(flow).await,
+            Protocol::Sctp => ask_sctp(self, flow).await,
             _ => self.open(flow).await.map(|(answer, _)| answer),
         }
     }
 
-    /// Asks over TCP or UDP and keeps the socket, so that one can ask again.
-    pub async fn open(&self, flow: &Flow) -> Result<(Answer, Conversation), Failure> {
+    async fn open(&self, flow: &Flow) -> Result<(Answer, Conversation), Failure> {
         within(flow.patience, async {
             let (conversation, seen, local) = match flow.protocol {
-                Protocol::Tcp => self.open_tcp(flow).await?,
+                Protocol::Tcp => open_tcp(self, flow).await?,
                 _ => {
-                    let socket = self.udp(flow)?;
+                    let socket = udp(self, flow)?;
                     let seen = ask_udp(&socket).await?;
                     let local = socket.local_addr()?;
                     (Conversation::Udp(socket), seen, local)
@@ -136,93 +155,91 @@ impl Host {
         .await
     }
 
-    /// A TCP connection to somebody who may not be an echo server.
-    pub async fn connect(&self, flow: &Flow) -> Result<TcpStream, Failure> {
-        within(flow.patience, self.connect_tcp(flow)).await
+    async fn connect(&self, flow: &Flow) -> Result<TcpStream, Failure> {
+        within(flow.patience, connect_tcp(self, flow)).await
     }
 
-    /// Sends a question over UDP and keeps the socket without waiting for an answer.
-    pub async fn open_unanswered(&self, flow: &Flow) -> Result<Conversation, Failure> {
-        let socket = self.udp(flow)?;
+    async fn open_unanswered(&self, flow: &Flow) -> Result<Conversation, Failure> {
+        let socket = udp(self, flow)?;
         let _ = socket.send(b"?\n").await;
         Ok(Conversation::Udp(socket))
     }
+}
 
-    async fn connect_tcp(&self, flow: &Flow) -> io::Result<TcpStream> {
-        let socket = self.socket(flow, Type::STREAM, None)?;
-        // Nothing of a test's many connections is to stay around.
-        socket.set_linger(Some(Duration::ZERO))?;
-        TcpSocket::from_std_stream(socket.into())
-            .connect(flow.to)
-            .await
-    }
-
-    async fn open_tcp(&self, flow: &Flow) -> io::Result<(Conversation, Seen, SocketAddr)> {
-        let mut stream = self.connect_tcp(flow).await?;
-        let seen = read_line(&mut stream).await?;
-        let local = stream.local_addr()?;
-        Ok((Conversation::Tcp(stream), seen, local))
-    }
-
-    fn udp(&self, flow: &Flow) -> io::Result<UdpSocket> {
-        let socket = self.socket(flow, Type::DGRAM, None)?;
-        socket.connect(&flow.to.into())?;
-        UdpSocket::from_std(socket.into())
-    }
-
-    /// A socket of this host, ready to connect.
-    fn socket(
-        &self,
-        flow: &Flow,
-        kind: Type,
-        protocol: Option<socket2::Protocol>,
-    ) -> io::Result<Socket> {
-        let socket = self.enter(|| Socket::new(Domain::for_address(flow.to), kind, protocol))?;
-        socket.set_nonblocking(true)?;
-        if let Some(mark) = flow.mark {
-            socket.set_mark(mark)?;
-        }
-        if flow.source.is_some() || flow.source_port != 0 {
-            let any = if flow.to.is_ipv4() {
-                Ipv4Addr::UNSPECIFIED.into()
-            } else {
-                Ipv6Addr::UNSPECIFIED.into()
-            };
-            socket.set_reuse_address(true)?;
-            socket.bind(&SocketAddr::new(flow.source.unwrap_or(any), flow.source_port).into())?;
-        }
-        Ok(socket)
-    }
-
-    async fn ask_sctp(&self, flow: &Flow) -> Result<Answer, Failure> {
-        static COUNT: AtomicU32 = AtomicU32::new(1);
-        let tag = COUNT.fetch_add(1, Ordering::Relaxed);
-        let source = 20_000 + (tag % 40_000) as u16;
-        let raw = self.socket(flow, Type::RAW, Some(sctp::NUMBER.into()))?;
-        collect_errors(raw.as_fd(), flow.to.is_ipv4())?;
-        raw.connect(&SocketAddr::new(flow.to.ip(), 0).into())?;
-        // It is read and written like one of UDP.
-        let socket = UdpSocket::from_std(raw.into())?;
-        let local = socket.local_addr()?.ip();
-        let question = Packet {
-            source,
-            destination: flow.to.port(),
-            verification: 0,
-            chunk: INIT,
-            tag,
-            cookie: Vec::new(),
-        };
-        within(flow.patience, async {
-            match socket.send(&question.emit()).await {
-                // Dropped on the way out; an ICMP error, if any, follows.
-                Err(error) if error.raw_os_error() == Some(libc::EPERM) && !flow.heeds_sending => {}
-                sent => drop(sent?),
-            }
-            let seen = sctp_answer(&socket, &question, flow.to.is_ipv4()).await?;
-            Ok(Answer { seen, local })
-        })
+async fn connect_tcp(host: &Host, flow: &Flow) -> io::Result<TcpStream> {
+    let socket = socket(host, flow, Type::STREAM, None)?;
+    // Nothing of a test's many connections is to stay around.
+    socket.set_linger(Some(Duration::ZERO))?;
+    TcpSocket::from_std_stream(socket.into())
+        .connect(flow.to)
         .await
+}
+
+async fn open_tcp(host: &Host, flow: &Flow) -> io::Result<(Conversation, Seen, SocketAddr)> {
+    let mut stream = connect_tcp(host, flow).await?;
+    let seen = read_line(&mut stream).await?;
+    let local = stream.local_addr()?;
+    Ok((Conversation::Tcp(stream), seen, local))
+}
+
+fn udp(host: &Host, flow: &Flow) -> io::Result<UdpSocket> {
+    let socket = socket(host, flow, Type::DGRAM, None)?;
+    socket.connect(&flow.to.into())?;
+    UdpSocket::from_std(socket.into())
+}
+
+/// A socket of this host, ready to connect.
+fn socket(
+    host: &Host,
+    flow: &Flow,
+    kind: Type,
+    protocol: Option<socket2::Protocol>,
+) -> io::Result<Socket> {
+    let socket = host.enter(|| Socket::new(Domain::for_address(flow.to), kind, protocol))?;
+    socket.set_nonblocking(true)?;
+    if let Some(mark) = flow.mark {
+        socket.set_mark(mark)?;
     }
+    if flow.source.is_some() || flow.source_port != 0 {
+        let any = if flow.to.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::new(flow.source.unwrap_or(any), flow.source_port).into())?;
+    }
+    Ok(socket)
+}
+
+async fn ask_sctp(host: &Host, flow: &Flow) -> Result<Answer, Failure> {
+    static COUNT: AtomicU32 = AtomicU32::new(1);
+    let tag = COUNT.fetch_add(1, Ordering::Relaxed);
+    let source = 20_000 + (tag % 40_000) as u16;
+    let raw = socket(host, flow, Type::RAW, Some(sctp::NUMBER.into()))?;
+    collect_errors(raw.as_fd(), flow.to.is_ipv4())?;
+    raw.connect(&SocketAddr::new(flow.to.ip(), 0).into())?;
+    // It is read and written like one of UDP.
+    let socket = UdpSocket::from_std(raw.into())?;
+    let local = socket.local_addr()?.ip();
+    let question = Packet {
+        source,
+        destination: flow.to.port(),
+        verification: 0,
+        chunk: INIT,
+        tag,
+        cookie: Vec::new(),
+    };
+    within(flow.patience, async {
+        match socket.send(&question.emit()).await {
+            // Dropped on the way out; an ICMP error, if any, follows.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) && !flow.heeds_sending => {}
+            sent => drop(sent?),
+        }
+        let seen = sctp_answer(&socket, &question, flow.to.is_ipv4()).await?;
+        Ok(Answer { seen, local })
+    })
+    .await
 }
 
 /// A TCP connection or a UDP flow, kept.

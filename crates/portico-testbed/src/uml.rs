@@ -6,8 +6,8 @@
 //! lives in namespaces of its own: it is gone, with its processes and files, when the command has
 //! ended, when time is up, and when whoever started it dies, whatever of.
 
-use crate::process::{self, Process};
-use crate::{Error, Result};
+use portico_netns::process::{self, Process};
+use portico_netns::{Error, Result};
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;

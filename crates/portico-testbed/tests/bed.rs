@@ -1,6 +1,7 @@
 //! The bed itself: hosts talk, beds do not see each other, and nothing stays.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use portico_testbed::{Ask as _, Echo as _};
 use portico_testbed::{Cluster, Failure, Flow, Host, Protocol, Testbed};
 use std::fs;
 use std::net::SocketAddr;

@@ -2,6 +2,7 @@
 //! stays.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use portico_testbed::Ask as _;
 use portico_testbed::uml::{Uml, has_ipvs, test_inside};
 use portico_testbed::{Cluster, Flow, Protocol};
 use std::fs;

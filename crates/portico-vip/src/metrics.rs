@@ -2,7 +2,7 @@
 //! elsewhere.
 
 use crate::status::{Attempt, Status};
-use portico_metrics::Show;
+use portico_client::metrics::Show;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -44,7 +44,7 @@ pub fn text(status: &Status, attempt: &Attempt) -> String {
         "Attempts to forward that failed",
     );
     errors.get_or_create(&vec![]).inc_by(attempt.errors);
-    portico_metrics::text(&registry)
+    portico_client::metrics::text(&registry)
 }
 
 fn routers(registry: &mut Registry, status: &Status) {

@@ -64,7 +64,7 @@ async fn answer(
         }
         "/metrics" => (
             StatusCode::OK,
-            portico_metrics::CONTENT_TYPE,
+            portico_client::metrics::CONTENT_TYPE,
             source.metrics().await,
         ),
         "/healthz" | "/livez" => (StatusCode::OK, "text/plain", "ok".to_owned()),

@@ -3,9 +3,9 @@
 use crate::controller::parse_duration;
 use anyhow::bail;
 use clap::Args;
-use portico_controller::conformance::{self, Case, World};
-use portico_controller::providers::plugin::{Patience, Plugin};
-use portico_controller::providers::{Node, Provider, Request};
+use portico_providers::conformance::{self, Case, World};
+use portico_providers::plugin::{Patience, Plugin};
+use portico_providers::{Node, Provider, Request};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::pin::Pin;

@@ -7,10 +7,11 @@ use anyhow::Context;
 use clap::{ArgAction, Args, Subcommand};
 use kube::Client;
 use portico_controller::lease::{LeaseOptions, lead};
-use portico_controller::providers::{self, Start, StartError};
 use portico_controller::{balancers, endpoints, health};
 use portico_model::duration;
 use portico_node::health::listen;
+use portico_providers::cloud::CallMetrics;
+use portico_providers::{Start, StartError};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -166,6 +167,8 @@ async fn run_selected(
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let metrics = Arc::new(balancers::Metrics::default());
+    let calls = CallMetrics::default();
+    metrics.add(|registry| calls.register(registry));
     let pages = serve(&arguments.metrics_bind_address, Arc::clone(&metrics))?;
     let balancers = selected.balancers && arguments.cloud_provider != "none";
     let election = arguments.election.clone();
@@ -184,7 +187,7 @@ async fn run_selected(
     };
     let load_balancers = async {
         match balancers {
-            true => run_balancers(client.clone(), &arguments, metrics, stop.clone()).await,
+            true => run_balancers(client.clone(), &arguments, metrics, calls, stop.clone()).await,
             false => Ok(()),
         }
     };
@@ -249,6 +252,7 @@ async fn run_balancers(
     client: Client,
     arguments: &Arguments,
     metrics: Arc<balancers::Metrics>,
+    calls: CallMetrics,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let options = balancers::Options {
@@ -266,12 +270,12 @@ async fn run_balancers(
             client: client.clone(),
             config: arguments.cloud_config.clone(),
             cluster: arguments.cluster_name.clone(),
-            metrics: options.metrics.cloud.clone(),
+            metrics: calls.clone(),
             shutdown: stop.clone(),
         };
         let (client, options, failed) = (client.clone(), options.clone(), Arc::clone(&failed));
         async move {
-            match providers::start(&arguments.cloud_provider, start).await {
+            match portico_providers::start(&arguments.cloud_provider, start).await {
                 Ok(provider) => balancers::run(client, provider, options, stop).await,
                 Err(error) => *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
             }

@@ -10,8 +10,10 @@ mod paths;
 
 use crate::kinds::Info;
 use crate::schema::Schema;
+use fnv::FnvHasher;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::hash::Hasher;
 
 /// A kind that is served, and the verbs of its main resource (`get`, `list`, `create`, `update`,
 /// `patch`, `delete`, `deletecollection`, `watch`).
@@ -127,18 +129,18 @@ fn v3_index(documents: &BTreeMap<String, Vec<u8>>) -> Value {
     let paths: Map<String, Value> = documents
         .iter()
         .map(|(path, document)| {
-            let address = format!("/openapi/v3/{path}?hash={:016X}", fnv(document));
+            let address = format!("/openapi/v3/{path}?hash={:016X}", stable_hash(document));
             (path.clone(), json!({"serverRelativeURL": address}))
         })
         .collect();
     json!({"paths": paths})
 }
 
-/// FNV-1a.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    })
+/// The same in every process, so that all API servers of a cluster name the same address.
+fn stable_hash(bytes: &[u8]) -> u64 {
+    let mut hasher = FnvHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use crate::Shutdown;
 use crate::backoff::WatchBackoff;
 use crate::key::ObjectKey;
 use crate::light::LightService;
-use crate::providers::{News, Provider, ProviderError, Request};
+use crate::provider::{News, Provider, ProviderError, Request};
 use crate::queue::{Delays, End, Queue};
 use crate::task::AbortOnDrop;
 

@@ -8,7 +8,7 @@ use super::nodes::Nodes;
 use super::reports::{Reporter, Reports};
 use super::service::{Claim, Facts};
 use super::slices::Served;
-use crate::providers::{Abilities, Host, Ingress};
+use crate::provider::{Abilities, Host, Ingress};
 
 /// For nodes to report a change before they are called late: they tell twice a second.
 const SETTLE: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::providers::{Balancer, Endpoint, Node, ProviderError, Request};
+use crate::provider::{Balancer, Endpoint, Node, ProviderError, Request};
 
 #[derive(Clone, Debug, Default)]
 pub struct Memory {

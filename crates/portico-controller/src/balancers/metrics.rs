@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use portico_metrics::Show;
+use portico_client::metrics::Show;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -12,7 +12,6 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use super::state::Call;
-use crate::providers::cloud::CallMetrics;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Operation {
@@ -37,8 +36,6 @@ pub struct Metrics {
     queued: Gauge,
     failing: Gauge,
     leading: Gauge,
-    /// Of providers in clouds.
-    pub cloud: CallMetrics,
 }
 
 impl Default for Metrics {
@@ -63,7 +60,6 @@ impl Default for Metrics {
             queued: Gauge::default(),
             failing: Gauge::default(),
             leading: Gauge::default(),
-            cloud: CallMetrics::default(),
         };
         let mut registry = Registry::default();
         let m = &metrics;
@@ -142,7 +138,6 @@ impl Default for Metrics {
             "1 where this controller is the one that works",
             m.leading.clone(),
         );
-        metrics.cloud.register(&mut registry);
         metrics
             .registry
             .lock()
@@ -155,7 +150,12 @@ impl Default for Metrics {
 impl Metrics {
     /// For `/metrics`.
     pub fn text(&self) -> String {
-        portico_metrics::text(&self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+        portico_client::metrics::text(&self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Metrics of others (a provider's) are shown on the same page.
+    pub fn add(&self, register: impl FnOnce(&mut Registry)) {
+        register(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub fn lead(&self, leading: bool) {

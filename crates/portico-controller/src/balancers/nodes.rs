@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node as ApiNode;
 
 use portico_view::fitness;
 
-use crate::providers::Node;
+use crate::provider::Node;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 

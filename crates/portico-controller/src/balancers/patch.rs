@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::conditions;
 use super::service::{Claim, FINALIZER, Facts, Ownership};
-use crate::providers::{Host, Ingress, IpMode};
+use crate::provider::{Host, Ingress, IpMode};
 
 /// Before the first call of the provider.
 pub fn hold(facts: &Facts, ours: &Ownership, conditions: &[Value]) -> Value {

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::conditions::Present;
 use crate::key::ObjectKey;
-use crate::providers::{
+use crate::provider::{
     Family, HealthCheck, Host, Ingress, IpMode, Port, Protocol, Request, ServiceRef,
 };
 

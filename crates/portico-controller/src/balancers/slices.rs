@@ -10,7 +10,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use super::service::parse_protocol;
 use crate::endpoints::LABEL_SERVICE_NAME;
 use crate::key::ObjectKey;
-use crate::providers::{Endpoint, Protocol};
+use crate::provider::{Endpoint, Protocol};
 
 #[derive(Debug, Default)]
 pub struct Slices {

@@ -19,7 +19,7 @@ use super::reports::Reports;
 use super::service::{Facts, Surroundings};
 use super::slices::Slices;
 use crate::key::ObjectKey;
-use crate::providers::{Abilities, Endpoint, Node, Request};
+use crate::provider::{Abilities, Endpoint, Node, Request};
 
 pub use notes::Note;
 pub use steps::{Call, Called, Step, Write};

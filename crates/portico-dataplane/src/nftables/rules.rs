@@ -6,6 +6,7 @@ use super::number::{CLASS_MASK, PAIR_MASK, POOL_MASK, TREATMENT_MASK, Treatment}
 use super::sets::Table;
 use crate::doorstep::Queue;
 use ipnet::IpNet;
+use portico_model::hash;
 use portico_model::table::{Family, LocalPods, NodePortAddresses, NodeRules};
 use std::sync::Arc;
 
@@ -466,7 +467,7 @@ pub fn chain(name: &str, base: Option<Base>, rules: Vec<Rule>) -> Chain {
 pub fn rule(expressions: Expressions) -> Rule {
     let expressions = expressions.bytes().to_vec();
     Rule {
-        fingerprint: fingerprint(&expressions),
+        fingerprint: hash::stable(&expressions),
         expressions,
         comment: None,
     }
@@ -477,13 +478,6 @@ impl Rule {
         self.comment = Some(comment);
         self
     }
-}
-
-/// FNV-1a.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Neighbour solicitations and advertisements (RFC 4861), and duplicate address detection with them
 //! (RFC 4862).
 
-use super::{Mac, chunk, ethernet, is_unicast};
+use super::{Mac, Role, chunk, ethernet, is_unicast};
 use std::net::Ipv6Addr;
 
 pub const ETHERTYPE: u16 = 0x86dd;
@@ -179,9 +179,9 @@ impl Message {
 }
 
 /// "It is here", to everybody.
-pub fn announcement(mac: Mac, address: Ipv6Addr) -> Vec<u8> {
+pub fn announcement(mac: Mac, address: Ipv6Addr, role: Role) -> Vec<u8> {
     let kind = Kind::Advertisement {
-        router: false,
+        router: role == Role::Router,
         solicited: false,
         overrides: true,
     };

@@ -208,7 +208,7 @@ fn who_has_no_address_yet_is_answered_as_everybody() {
 
 #[test]
 fn what_did_not_come_from_this_link_is_refused() {
-    let mut frame = ndp::announcement(HERE, V6).split_off(LINK_HEADER);
+    let mut frame = ndp::announcement(HERE, V6, Role::Host).split_off(LINK_HEADER);
     assert!(Message::parse(&frame).is_some());
     frame[7] = 254;
     assert_eq!(Message::parse(&frame), None);
@@ -247,5 +247,57 @@ fn a_solicitation_of_nobody_has_to_be_one() {
             ..of_nobody
         }),
         None
+    );
+}
+
+const VIRTUAL: Mac = [0x0e, 0x82, 0x16, 0x2a, 0x15, 0x6a];
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The reply is byte for byte what keepalived 2.2.7 sends; its request has the hardware address of
+/// everybody as the target's, where RFC 5227 has nobody's.
+#[test]
+fn announcements_by_arp_are_what_others_send() {
+    let [request, reply] = arp::announcements(VIRTUAL, Ipv4Addr::new(10, 0, 0, 100));
+    let start = "ffffffffffff 0e82162a156a 0806 0001 0800 06 04";
+    let sender = "0e82162a156a 0a000064";
+    let expected = [
+        (
+            request,
+            format!("{start} 0001 {sender} 000000000000 0a000064"),
+        ),
+        (
+            reply,
+            format!("{start} 0002 {sender} ffffffffffff 0a000064"),
+        ),
+    ];
+    for (frame, expected) in expected {
+        assert_eq!(hex(&frame), expected.replace(' ', ""));
+    }
+}
+
+/// What keepalived 2.2.7 sends, but for the flag of a router (0x80) and with it the checksum
+/// (0x2156 there).
+#[test]
+fn an_announcement_of_a_router_is_what_others_send() {
+    let address = "fd00::99".parse().unwrap();
+    let expected = "333300000001 0e82162a156a 86dd 60000000 0020 3a ff \
+                    fd000000000000000000000000000099 ff020000000000000000000000000001 \
+                    8800 a155 a0000000 fd000000000000000000000000000099 0201 0e82162a156a";
+    let frame = ndp::announcement(VIRTUAL, address, Role::Router);
+    assert_eq!(hex(&frame), expected.replace(' ', ""));
+}
+
+#[test]
+fn a_probe_has_no_sender_and_goes_to_whom_it_concerns() {
+    let address = "fd00::99".parse().unwrap();
+    let expected = "3333ff000099 0e82162a156a 86dd 60000000 0018 3a ff \
+                    00000000000000000000000000000000 ff0200000000000000000001ff000099 \
+                    8700 7c75 00000000 fd000000000000000000000000000099";
+    assert_eq!(
+        hex(&ndp::probe(VIRTUAL, address)),
+        expected.replace(' ', "")
     );
 }

@@ -121,7 +121,7 @@ pub fn json(good: bool, body: String) -> Answer {
 pub fn metrics(body: String) -> Answer {
     plain(
         StatusCode::OK,
-        HeaderValue::from_static(portico_metrics::CONTENT_TYPE),
+        HeaderValue::from_static(portico_client::metrics::CONTENT_TYPE),
         body,
     )
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const RETRY: Duration = Duration::from_secs(5);
-const METRICS: HeaderValue = HeaderValue::from_static(portico_metrics::CONTENT_TYPE);
+const METRICS: HeaderValue = HeaderValue::from_static(portico_client::metrics::CONTENT_TYPE);
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 

@@ -3,6 +3,7 @@
 use portico_bgp::Policy;
 use portico_model::report::Session;
 use portico_node::announce::bgp::{Metrics, PeerConfig, Speaker};
+use portico_testbed::{Ask as _, Echo as _};
 use portico_testbed::{Flow, Host, Protocol, Route, Testbed};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

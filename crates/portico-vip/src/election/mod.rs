@@ -5,17 +5,16 @@
 //! kernel for a few seconds at a time, so that they go when the process does, whatever it goes of.
 //!
 //! `driver` is the loop; `adverts` has the sockets of VRRP, `wire` those of ARP and neighbour
-//! discovery (`arp`, `neighbour`: the bytes; `announcing`: when); `hold` has the addresses and
+//! discovery (`claims`: what is read from them; `announcing`: when they are sent); `hold` has the addresses and
 //! `virtual_link` the link with the virtual hardware address; `view` knows the link; `report` keeps
 //! the [`State`].
 
 mod adverts;
 mod announcing;
-mod arp;
 mod attached;
+mod claims;
 mod driver;
 mod hold;
-mod neighbour;
 mod ready;
 mod report;
 mod state;

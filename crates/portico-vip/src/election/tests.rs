@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 /// What comes from the network and from the kernel, read by everything that reads such.
 fn read(bytes: &[u8]) {
-    let _ = (arp::claim(bytes), neighbour::claim(bytes));
+    let _ = (claims::of_arp(bytes), claims::of_neighbour(bytes));
     adverts::read(bytes);
     for message in messages(bytes) {
         let _ = (

@@ -1,33 +1,27 @@
 //! The link below IP: announcements and probes out, what others say to have in. Which bytes they
-//! are is for [`arp`] and [`neighbour`].
+//! are is for `portico-l2`.
 
+use super::claims;
 use super::ready::readable;
-use super::{arp, neighbour};
-pub use portico_dataplane::link::{Mac, chunk};
+pub use portico_dataplane::link::chunk;
+pub use portico_l2::Mac;
+pub use portico_l2::frame::probe;
 
 use portico_dataplane::link::packet::link_address;
+use portico_l2::frame::{self, Role, arp, ndp};
 use socket2::{Domain, SockFilter, Socket, Type};
 use std::io::{self, Read};
 use std::net::IpAddr;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub const BROADCAST: Mac = [0xff; 6];
+/// Longer packets are none that are listened for.
+const LONGEST: usize = 256;
 
-/// Frames that say that an address is here.
+/// Frames that say that an address is here. A virtual router says to be one (RFC 9568, section
+/// 6.4).
 pub fn announcements(mac: Mac, address: IpAddr) -> Vec<Vec<u8>> {
-    match address {
-        IpAddr::V4(address) => arp::announcements(mac, address).into(),
-        IpAddr::V6(address) => vec![neighbour::announcement(mac, address)],
-    }
-}
-
-/// A frame that asks whether somebody has an address.
-pub fn probe(mac: Mac, address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => arp::probe(mac, address),
-        IpAddr::V6(address) => neighbour::probe(mac, address),
-    }
+    frame::announcements(mac, address, Role::Router)
 }
 
 /// One link. Belongs to the network namespace of the thread that opened it.
@@ -63,7 +57,7 @@ impl Wire {
 
     /// Who says to have which of the addresses. Nothing is lost if it is dropped half way.
     pub async fn claim(&self) -> io::Result<(IpAddr, Mac)> {
-        let mut buffer = [0; 128];
+        let mut buffer = [0; LONGEST];
         loop {
             let length = self
                 .listener
@@ -88,11 +82,11 @@ fn listening(addresses: &[IpAddr]) -> (u16, Vec<SockFilter>, Claim) {
         IpAddr::V6(address) => Some(*address),
     });
     match addresses.first() {
-        Some(IpAddr::V6(_)) => (neighbour::ETHERTYPE, neighbour::filter(v6), |packet| {
-            neighbour::claim(packet).map(|(a, mac)| (a.into(), mac))
+        Some(IpAddr::V6(_)) => (ndp::ETHERTYPE, claims::neighbour_filter(v6), |packet| {
+            claims::of_neighbour(packet).map(|(a, mac)| (a.into(), mac))
         }),
-        _ => (arp::ETHERTYPE, arp::filter(v4), |packet| {
-            arp::claim(packet).map(|(a, mac)| (a.into(), mac))
+        _ => (arp::ETHERTYPE, claims::arp_filter(v4), |packet| {
+            claims::of_arp(packet).map(|(a, mac)| (a.into(), mac))
         }),
     }
 }

@@ -3,6 +3,7 @@
 use crate::lab::{
     Daemons, Lab, MASTERS, alone, close_one, go_all_the_way, master, run, vip, wanted,
 };
+use portico_testbed::Ask as _;
 use portico_testbed::{Flow, Host, Protocol};
 use portico_vip::forward::{ForwardSettings, HaproxySettings, Mode};
 use rustls::pki_types::{PrivateKeyDer, ServerName};

@@ -1,6 +1,7 @@
 //! Three masters with an API server each (which says who it is), a pod on the first, a host
 //! outside, and a virtual address that the first master has. Every master forwards.
 
+use portico_testbed::{Ask as _, Echo as _};
 use portico_testbed::{Failure, Flow, Host, Protocol, Route, Testbed};
 use portico_vip::forward::{Applied, ForwardSettings, Forwarding, HaproxySettings, Wanted};
 use portico_vip::servers::Server;

@@ -2,6 +2,7 @@
 //! connections that stay.
 
 use crate::masters::{Lab, PORT};
+use portico_testbed::Ask as _;
 use portico_testbed::{Flow, Host, Protocol};
 use std::io;
 use std::net::SocketAddr;

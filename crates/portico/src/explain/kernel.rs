@@ -108,7 +108,7 @@ impl Place {
     fn on_node<T: Send>(&self, job: impl FnOnce() -> T + Send) -> Result<T, String> {
         match &self.namespace {
             None => Ok(job()),
-            Some(path) => portico_testbed::inside(path, job).map_err(|error| {
+            Some(path) => portico_netns::inside(path, job).map_err(|error| {
                 format!(
                     "cannot enter the node's network ({}): {error}; use sudo",
                     path.display()

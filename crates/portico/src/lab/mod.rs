@@ -73,6 +73,6 @@ fn exec(namespace: &str, command: &[String]) -> anyhow::Result<()> {
     };
     let mut command = Command::new(program);
     command.args(arguments);
-    let error = portico_testbed::process::become_inside(&PathBuf::from(namespace.trim()), command);
+    let error = portico_netns::process::become_inside(&PathBuf::from(namespace.trim()), command);
     Err(error).with_context(|| format!("cannot run {program} there"))
 }

@@ -11,8 +11,8 @@ use crate::lab::control;
 use crate::signals::Signals;
 use anyhow::{Context, bail};
 use kube::Client;
-use portico_testbed::Lab;
-use portico_testbed::lab::{CLIENT, CONTROL_PLANE, PLACES, POD_RANGE};
+use portico_netns::Lab;
+use portico_netns::lab::{CLIENT, CONTROL_PLANE, PLACES, POD_RANGE};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -388,7 +388,7 @@ impl Demo {
 }
 
 /// Whether a server answers well, asked from a host.
-async fn is_well(host: &portico_testbed::Host, address: SocketAddr, path: &str) -> bool {
+async fn is_well(host: &portico_netns::Host, address: SocketAddr, path: &str) -> bool {
     let asked = timeout(Duration::from_secs(1), ask(host, address, path)).await;
     asked
         .ok()
@@ -397,7 +397,7 @@ async fn is_well(host: &portico_testbed::Host, address: SocketAddr, path: &str) 
 }
 
 async fn ask(
-    host: &portico_testbed::Host,
+    host: &portico_netns::Host,
     address: SocketAddr,
     path: &str,
 ) -> std::io::Result<String> {

@@ -3,7 +3,7 @@
 
 use anyhow::Context;
 use kube::Client;
-use portico_testbed::lab::{PLACES, POD_PORT, POOL, Place};
+use portico_netns::lab::{PLACES, POD_PORT, POOL, Place};
 use serde_json::{Value, json};
 
 /// Who set a field, as the API tells.

@@ -4,7 +4,7 @@
 use super::demo::Demo;
 use crate::lab::control::{self, Action, Order};
 use anyhow::Context;
-use portico_testbed::lab::PLACES;
+use portico_netns::lab::PLACES;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

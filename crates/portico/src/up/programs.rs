@@ -2,7 +2,7 @@
 //! with this one, whatever it dies of.
 
 use anyhow::{Context, bail};
-use portico_testbed::{Host, Process};
+use portico_netns::{Host, Process};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt;

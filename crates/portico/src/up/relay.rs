@@ -1,6 +1,6 @@
 //! A door into the lab: connections to a port of this machine's loopback go on to a host inside.
 
-use portico_testbed::Host;
+use portico_netns::Host;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::io::copy_bidirectional;

@@ -1,7 +1,7 @@
 //! What the demo prints: its progress, the screenful to start from, and what happens then.
 
 use super::demo::{DNS_SERVER, DNS_ZONE};
-use portico_testbed::lab::{CLIENT, CLIENT_ADDRESS, PLACES, POD_RANGE};
+use portico_netns::lab::{CLIENT, CLIENT_ADDRESS, PLACES, POD_RANGE};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;

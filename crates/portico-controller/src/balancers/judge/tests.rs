@@ -11,7 +11,7 @@ use crate::balancers::memory::{Made, Trouble};
 use crate::balancers::reports::tests::lease;
 use crate::balancers::service::Ownership;
 use crate::balancers::service::Surroundings;
-use crate::providers::{Balancer, IpMode, ProviderError};
+use crate::provider::{Balancer, IpMode, ProviderError};
 
 /// A Service at version 10 with an address, and three nodes that have it and answer at layer 2.
 struct World {

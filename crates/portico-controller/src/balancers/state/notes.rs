@@ -4,7 +4,7 @@ use super::State;
 use super::steps::{Asked, Call, Called};
 use crate::balancers::service::Facts;
 use crate::key::ObjectKey;
-use crate::providers::{Balancer, Host, ProviderError};
+use crate::provider::{Balancer, Host, ProviderError};
 
 /// For people who look at the Events of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::balancers::memory::{Kind, Made, Trouble};
 use crate::balancers::patch;
 use crate::balancers::service::{Claim, Facts};
 use crate::key::ObjectKey;
-use crate::providers::{Balancer, Endpoint, Host, IpMode, Node, ProviderError, Request};
+use crate::provider::{Balancer, Endpoint, Host, IpMode, Node, ProviderError, Request};
 use crate::queue::End;
 
 /// A balancer that is on its way is looked at again.

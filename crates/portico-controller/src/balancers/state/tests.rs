@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::balancers::service::{FINALIZER, Ownership};
-use crate::providers::{Balancer, Host, Ingress, IpMode, ProviderError};
+use crate::provider::{Balancer, Host, Ingress, IpMode, ProviderError};
 use crate::queue::End;
 
 struct World {

@@ -1,5 +1,6 @@
 //! What has to be known of a peer to speak with it.
 
+use portico_model::hash;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -108,11 +109,9 @@ pub fn router_id(node: &str, own: Option<IpAddr>) -> Ipv4Addr {
     match own {
         Some(IpAddr::V4(own)) if !own.is_unspecified() && !own.is_loopback() => own,
         _ => {
-            // FNV-1a: the same in every process, as routers sort by it.
-            let hash = node.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-                (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-            });
-            Ipv4Addr::from(hash.max(1))
+            // The same in every process, as routers sort by it.
+            let hash = hash::stable(node.as_bytes());
+            Ipv4Addr::from(((hash >> 32) as u32 ^ hash as u32).max(1))
         }
     }
 }

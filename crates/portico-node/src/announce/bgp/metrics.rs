@@ -1,6 +1,6 @@
 //! What is counted of BGP sessions.
 
-use portico_metrics::Show;
+use portico_client::metrics::Show;
 use portico_model::report::Session;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

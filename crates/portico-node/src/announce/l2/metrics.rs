@@ -1,6 +1,6 @@
 //! What is counted of layer 2.
 
-use portico_metrics::Show;
+use portico_client::metrics::Show;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;

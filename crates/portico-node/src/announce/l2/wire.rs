@@ -83,7 +83,7 @@ impl Wire {
     }
 
     pub fn announce(&self, link: u32, mac: Mac, address: IpAddr) -> io::Result<()> {
-        frame::announcements(mac, address)
+        frame::announcements(mac, address, frame::Role::Host)
             .iter()
             .try_for_each(|frame| self.send(link, frame))
     }

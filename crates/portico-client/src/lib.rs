@@ -1,0 +1,5 @@
+//! What every daemon needs beside its own work: how it reads the cluster and how it tells how it is.
+//!
+//! - [`metrics`]: what a daemon counts, in the text format of Prometheus.
+
+pub mod metrics;

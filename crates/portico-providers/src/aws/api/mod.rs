@@ -1,0 +1,113 @@
+//! The vendor's three services, each call a short method: EC2 for networks and security groups
+//! (`ec2`), load balancing version 2 for Network Load Balancers (`network`), and version 1 for
+//! classic ones (`classic`).
+
+pub mod classic;
+pub mod ec2;
+pub mod network;
+mod query;
+mod xml;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::cloud::{CallError, Client, Dialect, Page, Reply, all_pages};
+
+pub use query::Query;
+pub use xml::Xml;
+
+pub const DIALECT: Dialect = Dialect {
+    read: xml::error,
+    is_throttled,
+};
+
+fn is_throttled(_: StatusCode, code: &str) -> bool {
+    const CODES: [&str; 6] = [
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "RequestThrottled",
+        "RequestLimitExceeded",
+        "TooManyRequestsException",
+    ];
+    CODES.contains(&code)
+}
+
+/// One version of one service.
+pub struct Service {
+    pub client: Arc<Client>,
+    pub url: String,
+    pub version: &'static str,
+}
+
+impl Service {
+    pub async fn ask(&self, query: Query) -> Result<Reply, CallError> {
+        self.client.send(query.call(&self.url, self.version)).await
+    }
+
+    /// All elements of a list that comes in pages, each page asked for with `next` of the one
+    /// before.
+    async fn list<T>(
+        &self,
+        query: impl Fn() -> Query,
+        paging: Paging,
+        item: impl Fn(Xml<'_>) -> T,
+    ) -> Result<Vec<T>, CallError> {
+        let page = |next: Option<String>| {
+            let query = query().set_some(paging.ask, next);
+            async {
+                let reply = self.ask(query).await?;
+                Xml::read(&reply, |xml| Page {
+                    items: xml.all(paging.list).map(&item).collect(),
+                    next: xml
+                        .find(paging.next)
+                        .map(Xml::own_text)
+                        .filter(|next| !next.is_empty()),
+                })
+            }
+        };
+        all_pages(page).await
+    }
+}
+
+/// Where a list is in an answer, and how the next page is asked for.
+#[derive(Clone, Copy)]
+struct Paging {
+    list: &'static str,
+    next: &'static str,
+    ask: &'static str,
+}
+
+impl Paging {
+    const fn ec2(list: &'static str) -> Paging {
+        Paging {
+            list,
+            next: "nextToken",
+            ask: "NextToken",
+        }
+    }
+
+    const fn elb(list: &'static str) -> Paging {
+        Paging {
+            list,
+            next: "NextMarker",
+            ask: "Marker",
+        }
+    }
+}
+
+pub struct Api {
+    pub ec2: Service,
+    pub network: Service,
+    pub classic: Service,
+}
+
+/// What has one of these codes is not there, which is no failure.
+fn unless<T>(codes: &[&str], result: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if codes.iter().any(|code| error.is_code(code)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

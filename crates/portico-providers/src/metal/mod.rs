@@ -1,0 +1,142 @@
+//! Load balancers without a cloud: addresses out of AddressPools, which Portico's nodes announce.
+//!
+//! Owns who has which address. What makes an address somebody's is a claim in an AddressBlock,
+//! written with optimistic locking before the address appears anywhere, and removed after it is
+//! gone everywhere (design/0013). Announcing is the nodes'.
+//!
+//! - `pools`, `runs`: the addresses there are, and which are free.
+//! - `wish`: what a Service asks for.
+//! - `blocks`, `ledger`, `choose`: who has what, and who gets what. Pure.
+//! - `allocate`, `store`: deciding and writing, until both agree.
+//! - `driver`: the task that does it; `status`: what a pool shows.
+//! - `key`: what nodes that announce need to know each other.
+
+mod allocate;
+mod blocks;
+mod choose;
+mod description;
+mod driver;
+mod key;
+mod ledger;
+mod pools;
+mod runs;
+mod status;
+mod store;
+#[cfg(test)]
+mod testing;
+mod wish;
+
+use std::net::IpAddr;
+
+use kube::Client;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    Abilities, Answer, Balancer, Host, Ingress, IpMode, News, Provider, ProviderError, Request,
+};
+use allocate::{Addresses, Ask};
+pub use description::DESCRIPTION;
+use driver::{Command, Driver};
+use portico_controller::Shutdown;
+use portico_controller::task::AbortOnDrop;
+use store::Cluster;
+use wish::Wish;
+
+/// Requests that wait for the task.
+const WAITING: usize = 1024;
+
+/// The provider `metal`.
+#[derive(Debug)]
+pub struct Metal {
+    commands: mpsc::Sender<Command>,
+    news: watch::Receiver<News>,
+    _tasks: [AbortOnDrop; 2],
+}
+
+impl Metal {
+    /// Starts the tasks that allocate and provide the key; they end with `shutdown`, and where they
+    /// stand when the provider is dropped.
+    pub fn start(client: Client, shutdown: Shutdown) -> Self {
+        let (commands, receiver) = mpsc::channel(WAITING);
+        let (sender, news) = watch::channel(News::default());
+        let key = tokio::spawn(key::provide(client.clone()));
+        let driver =
+            tokio::spawn(Driver::new(Cluster::new(client), receiver, sender).run(shutdown));
+        Self {
+            commands,
+            news,
+            _tasks: [key, driver].map(|task| AbortOnDrop(task.abort_handle())),
+        }
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Addresses, ProviderError> {
+        let stopped = || ProviderError::Failed("the controller is being stopped".to_owned());
+        let (reply, answer) = oneshot::channel();
+        self.commands
+            .send(Command { ask, reply })
+            .await
+            .map_err(|_| stopped())?;
+        answer.await.map_err(|_| stopped())?
+    }
+}
+
+impl Provider for Metal {
+    fn name(&self) -> &str {
+        "metal"
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            announced_by_nodes: true,
+            ..Abilities::default()
+        }
+    }
+
+    fn describe<'a>(&'a self, request: &'a Request) -> Answer<'a, Option<Balancer>> {
+        Box::pin(async move {
+            let ask = Ask::Describe {
+                uid: request.service.uid.clone(),
+                families: request.families.clone(),
+            };
+            let found = self.ask(ask).await?;
+            Ok((!found.addresses.is_empty()).then(|| balancer(&found.addresses)))
+        })
+    }
+
+    fn ensure<'a>(&'a self, request: &'a Request) -> Answer<'a, Balancer> {
+        Box::pin(async move {
+            let given = self.ask(Ask::Ensure(Box::new(Wish::new(request)))).await?;
+            Ok(balancer(&given.addresses))
+        })
+    }
+
+    /// Nodes take part by announcing, which they decide themselves.
+    fn update_nodes<'a>(&'a self, _request: &'a Request) -> Answer<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn delete<'a>(&'a self, request: &'a Request) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let ask = Ask::Delete {
+                uid: request.service.uid.clone(),
+                current: wish::current(request),
+            };
+            self.ask(ask).await.map(drop)
+        })
+    }
+
+    fn news(&self) -> Option<watch::Receiver<News>> {
+        Some(self.news.clone())
+    }
+}
+
+fn balancer(addresses: &[IpAddr]) -> Balancer {
+    let ingress = addresses.iter().map(|address| Ingress {
+        host: Host::Ip(*address),
+        mode: IpMode::Vip,
+    });
+    Balancer {
+        ingress: ingress.collect(),
+        pending: None,
+    }
+}

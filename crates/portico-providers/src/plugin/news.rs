@@ -1,0 +1,80 @@
+//! What a plugin says on its own accord, and that it was restarted.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tonic::{Code, Status};
+use tracing::{debug, info, warn};
+
+use super::client::Client;
+use super::messages::{Info, NewsKind};
+use crate::News;
+use portico_controller::Shutdown;
+
+/// The pauses before a stream that ended is opened again.
+const SHORTEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Until the program ends or nobody listens.
+pub async fn follow(client: Client, info: Info, news: watch::Sender<News>, mut shutdown: Shutdown) {
+    tokio::select! {
+        () = listen(&client, &info, &news) => debug!("the plugin has no news"),
+        () = news.closed() => {}
+        _ = shutdown.wait_for(|stop| *stop) => {}
+    }
+    // Whoever waits for news goes on waiting: a closed channel would be news.
+    news.closed().await;
+}
+
+/// Returns only if the plugin has none to tell.
+async fn listen(client: &Client, info: &Info, news: &watch::Sender<News>) {
+    let mut pause = SHORTEST;
+    loop {
+        let ended = hear(client, news, &mut pause).await;
+        if ended.code() == Code::Unimplemented {
+            return;
+        }
+        debug!(%ended, "the plugin's news ended");
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST);
+        if let Ok(now) = client.info().await {
+            came_back(info, &now, news);
+        }
+    }
+}
+
+async fn hear(client: &Client, news: &watch::Sender<News>, pause: &mut Duration) -> Status {
+    let mut stream = match client.news().await {
+        Ok(stream) => stream,
+        Err(status) => return status,
+    };
+    *pause = SHORTEST;
+    loop {
+        match stream.message().await {
+            Ok(Some(item)) => news.send_modify(|news| match item.kind() {
+                NewsKind::Freed => news.freed += 1,
+                NewsKind::Changed => news.changed += 1,
+                NewsKind::Unspecified => {}
+            }),
+            Ok(None) => return Status::ok("the plugin closed it"),
+            Err(status) => return status,
+        }
+    }
+}
+
+/// A plugin that was away may be another one, and may have lost what it had.
+fn came_back(before: &Info, now: &Info, news: &watch::Sender<News>) {
+    info!(
+        plugin = now.name,
+        version = now.version,
+        "the plugin is back, everything is ensured again"
+    );
+    if now.abilities != before.abilities {
+        warn!(
+            plugin = now.name,
+            "the plugin has other abilities than before: restart the controller"
+        );
+    }
+    news.send_modify(|news| news.changed += 1);
+}
