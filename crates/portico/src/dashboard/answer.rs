@@ -1,13 +1,14 @@
-//! What the dashboard answers: its files, the few lists and watches that the page needs, and
-//! explanations.
+//! What the dashboard answers: its files, the fleet as it changes, and explanations.
 
-use super::door::{Door, Visitor};
+use super::sign_in::{Caller, SignIn};
+use super::stream;
 use crate::client::Reader;
 use crate::explain::{self, Question, Settings};
 use bytes::Bytes;
+use futures_util::StreamExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use kube::Client;
@@ -17,7 +18,7 @@ type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 type Answer = Response<Body>;
 
 /// The page and what belongs to it.
-const FILES: [(&str, &str, &str); 6] = [
+const FILES: [(&str, &str, &str); 5] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -27,23 +28,10 @@ const FILES: [(&str, &str, &str); 6] = [
     ("/main.js", "text/javascript", include_str!("page/main.js")),
     ("/api.js", "text/javascript", include_str!("page/api.js")),
     (
-        "/model.js",
-        "text/javascript",
-        include_str!("page/model.js"),
-    ),
-    (
         "/picture.js",
         "text/javascript",
         include_str!("page/picture.js"),
     ),
-];
-
-/// What may be read through here, and nothing else: no Secret, no ConfigMap.
-const LISTS: [&str; 4] = [
-    "/api/v1/nodes",
-    "/api/v1/services",
-    "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
-    "/apis/discovery.k8s.io/v1/endpointslices",
 ];
 
 /// Nothing from elsewhere, nothing to elsewhere, in nobody's frame.
@@ -58,9 +46,12 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
+/// Of what the API server says when it refuses.
+const MOST_REFUSAL: usize = 64 << 10;
+
 pub struct Site {
     pub client: Client,
-    pub door: Door,
+    pub sign_in: SignIn,
     pub settings: Settings,
 }
 
@@ -83,33 +74,20 @@ impl Site {
         if let Some((_, kind, content)) = FILES.iter().find(|(name, ..)| *name == path) {
             return with_kind(text(StatusCode::OK, content), kind);
         }
-        let authorization = match self
-            .door
-            .visitor(request.headers().get(header::AUTHORIZATION))
-        {
-            Visitor::Owner => None,
-            Visitor::Bearer(value) => Some(value),
-            Visitor::Unknown => return text(StatusCode::UNAUTHORIZED, self.door.advice()),
+        let header = request.headers().get(header::AUTHORIZATION);
+        let authorization = match self.sign_in.caller(header) {
+            Caller::Owner => None,
+            Caller::Bearer(value) => Some(value),
+            Caller::Unknown => return text(StatusCode::UNAUTHORIZED, self.sign_in.advice()),
         };
         let reader = Reader {
             client: self.client.clone(),
             authorization,
         };
+        let query = request.uri().query().unwrap_or_default();
         match path {
-            "/explain" => {
-                self.explain(&reader, request.uri().query().unwrap_or_default())
-                    .await
-            }
-            _ if LISTS.contains(&path) => {
-                pass(
-                    &reader,
-                    request
-                        .uri()
-                        .path_and_query()
-                        .map_or(path, |all| all.as_str()),
-                )
-                .await
-            }
+            "/explain" => self.explain(&reader, query).await,
+            "/fleet" => fleet(reader).await,
             _ => text(StatusCode::NOT_FOUND, "there is nothing here"),
         }
     }
@@ -140,19 +118,24 @@ impl Site {
     }
 }
 
-/// The API server's own answer, as it arrives.
-async fn pass(reader: &Reader, path: &str) -> Answer {
-    match reader.get(path).await {
+/// The fleet and its changes, for a caller that the API server lets read Services.
+async fn fleet(reader: Reader) -> Answer {
+    let allowed = reader.get("/api/v1/services?limit=1").await;
+    match allowed {
+        Ok(answer) if answer.status().is_success() => {
+            let body = StreamBody::new(stream::lines(reader).map(|line| Ok(Frame::data(line))));
+            with_kind(
+                Response::new(body.boxed_unsync()),
+                "application/x-ndjson; charset=utf-8",
+            )
+        }
         Ok(answer) => {
-            let (head, body) = answer.into_parts();
-            let mut passed = Response::new(body.map_err(Into::into).boxed_unsync());
-            *passed.status_mut() = head.status;
-            if let Some(kind) = head.headers.get(header::CONTENT_TYPE) {
-                passed
-                    .headers_mut()
-                    .insert(header::CONTENT_TYPE, kind.clone());
-            }
-            passed
+            let status = answer.status();
+            let refusal = Limited::new(answer.into_body(), MOST_REFUSAL)
+                .collect()
+                .await;
+            let reason = refusal.map(|body| body.to_bytes()).unwrap_or_default();
+            text(status, &String::from_utf8_lossy(&reason))
         }
         Err(problem) => text(
             StatusCode::BAD_GATEWAY,

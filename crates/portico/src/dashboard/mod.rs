@@ -3,7 +3,9 @@
 //! API server; it writes nothing.
 
 mod answer;
-mod door;
+mod changes;
+mod sign_in;
+mod stream;
 
 use crate::client;
 use crate::explain::Settings;
@@ -11,10 +13,10 @@ use crate::signals::Signals;
 use answer::Site;
 use anyhow::{Context, bail};
 use clap::Args;
-use door::Door;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sign_in::SignIn;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,11 +65,14 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
             arguments.listen
         );
     }
-    let (client, door) = match arguments.ask_for_token {
-        true => (client::anonymous(arguments.kubeconfig).await?, Door::Token),
+    let (client, sign_in) = match arguments.ask_for_token {
+        true => (
+            client::anonymous(arguments.kubeconfig).await?,
+            SignIn::Token,
+        ),
         false => (
             client::from_kubeconfig(arguments.kubeconfig).await?,
-            Door::new_key()?,
+            SignIn::new_key()?,
         ),
     };
     let listener = TcpListener::bind(arguments.listen).await;
@@ -75,13 +80,13 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     crate::print(&format!(
         "http://{}/{}\n",
         listener.local_addr()?,
-        door.link()
+        sign_in.link()
     ));
     accept(
         listener,
         Arc::new(Site {
             client,
-            door,
+            sign_in,
             settings: arguments.settings,
         }),
     )

@@ -1,4 +1,4 @@
-// The API server, as a reader sees it: lists, and watches that go on for ever. The token stays in this tab.
+// The server, as a page sees it: the fleet as it changes, and answers. The token stays in this tab.
 
 const KEY = "portico-token";
 
@@ -44,66 +44,43 @@ async function reason(answer) {
 }
 
 /**
- * Keeps `objects` (a Map by namespace/name) as the server has them, and calls `changed` after every change.
- * Goes on until the token is refused, which it throws.
+ * Calls `changed` with every line of the fleet's changes, and `state` when the server comes and goes.
+ * The first line after each connection has everything. Goes on until the token is refused, which it throws.
  */
-export async function follow(path, objects, changed, state) {
+export async function follow(path, changed, state) {
   let wait = 500;
   for (;;) {
     try {
-      const version = await list(path, objects);
-      changed();
-      state(true);
+      const answer = await get(path);
       wait = 500;
-      await watch(path, version, objects, changed);
+      await lines(answer, changed, state);
     } catch (problem) {
       if (problem instanceof Refused) {
         throw problem;
       }
-      state(false);
-      await new Promise((done) => setTimeout(done, wait * (0.5 + Math.random())));
-      wait = Math.min(wait * 2, 30000);
     }
+    state(false);
+    await new Promise((done) => setTimeout(done, wait * (0.5 + Math.random())));
+    wait = Math.min(wait * 2, 30000);
   }
 }
 
-function key(object) {
-  return `${object.metadata.namespace ?? ""}/${object.metadata.name}`;
-}
-
-async function list(path, objects) {
-  const answer = await (await get(path)).json();
-  objects.clear();
-  for (const object of answer.items) {
-    objects.set(key(object), object);
-  }
-  return answer.metadata.resourceVersion;
-}
-
-/** Returns when the server ends the watch; what happened meanwhile is in the next list. */
-async function watch(path, version, objects, changed) {
-  const join = path.includes("?") ? "&" : "?";
-  const answer = await get(`${path}${join}watch=1&allowWatchBookmarks=true&resourceVersion=${version}`);
+/** Returns when the server ends its answer. */
+async function lines(answer, changed, state) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
+  let first = true;
   for (;;) {
     const { done, value } = await reader.read();
     if (done) {
       return;
     }
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    for (const line of lines.filter(Boolean)) {
-      const { type, object } = JSON.parse(line);
-      if (type === "ERROR") {
-        return;
-      }
-      if (type === "DELETED") {
-        objects.delete(key(object));
-      } else if (type !== "BOOKMARK") {
-        objects.set(key(object), object);
-      }
+    const complete = (rest + value).split("\n");
+    rest = complete.pop();
+    for (const line of complete.filter(Boolean)) {
+      changed(JSON.parse(line), first);
+      first = false;
+      state(true);
     }
-    changed();
   }
 }

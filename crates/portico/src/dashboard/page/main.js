@@ -1,36 +1,34 @@
 // The page: follows what there is, shows it, and asks for explanations. It only reads.
 
 import { Refused, follow, get, setToken, takeTokenFromAddress } from "./api.js";
-import * as model from "./model.js";
 import { draw, plot, words } from "./picture.js";
 
 /** More than this are found by searching. */
 const SHOWN = 200;
 /** Values that a plot shows. */
 const KEPT = 60;
+/** How each state that the server tells is coloured. */
+const COLOURS = {
+  well: "good", good: "good", ready: "good", True: "good",
+  waits: "wait", lags: "wait", draining: "wait", noReport: "wait", Unknown: "wait",
+  broken: "bad", trouble: "bad", silent: "bad", notReady: "bad", terminating: "bad", False: "bad",
+};
 
 const byId = (id) => document.getElementById(id);
-const objects = { services: new Map(), slices: new Map(), nodes: new Map(), leases: new Map() };
-const connected = {};
+/** What the server says, by name: views of Services, of nodes, and the endpoints of each Service. */
+const fleet = { services: new Map(), nodes: new Map(), endpoints: new Map() };
+let trouble = null;
+let connected = false;
 const latencies = new Map();
 let chosen = null;
 let drawing = false;
 
-const PATHS = {
-  services: "/api/v1/services",
-  slices: "/apis/discovery.k8s.io/v1/endpointslices",
-  nodes: "/api/v1/nodes",
-  leases: "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=portico.dev%2Fnode-report",
-};
-
 function start() {
-  const all = Object.entries(PATHS).map(([kind, path]) =>
-    follow(path, objects[kind], () => changed(kind), (up) => {
-      connected[kind] = up;
-      schedule();
-    }),
-  );
-  Promise.race(all).catch((problem) => {
+  const state = (up) => {
+    connected = up;
+    schedule();
+  };
+  follow("/fleet", changed, state).catch((problem) => {
     if (problem instanceof Refused) {
       ask(problem.message);
     }
@@ -52,10 +50,21 @@ byId("login").addEventListener("close", () => {
 });
 byId("login").addEventListener("cancel", (event) => event.preventDefault());
 
-function changed(kind) {
-  if (kind === "leases") {
-    model.nodes(objects.nodes, objects.leases, Date.now()).forEach(remember);
+function changed(line, first) {
+  for (const [kind, views] of Object.entries(fleet)) {
+    if (first) {
+      views.clear();
+    }
+    for (const [name, view] of Object.entries(line[kind])) {
+      if (view === null) {
+        views.delete(name);
+      } else {
+        views.set(name, view);
+      }
+    }
   }
+  trouble = line.trouble;
+  Object.values(line.nodes).filter(Boolean).forEach(remember);
   schedule();
 }
 
@@ -64,9 +73,14 @@ function remember({ name, report }) {
   const told = report?.programming;
   const known = latencies.get(name) ?? { changes: 0, values: [] };
   if (told && told.changes !== known.changes) {
-    const values = [...known.values, model.milliseconds(told.lastMicros)].slice(-KEPT);
-    latencies.set(name, { changes: told.changes, values, worst: model.milliseconds(told.worstMicros) });
+    const values = [...known.values, milliseconds(told.lastMicros)].slice(-KEPT);
+    latencies.set(name, { changes: told.changes, values, worst: milliseconds(told.worstMicros) });
   }
+}
+
+/** With as many digits as say something. */
+function milliseconds(micros) {
+  return Number((micros / 1000).toPrecision(2));
 }
 
 function schedule() {
@@ -79,15 +93,36 @@ function schedule() {
   }
 }
 
+function byName(views) {
+  return [...views.entries()].sort(([one], [other]) => one.localeCompare(other)).map(([, view]) => view);
+}
+
 function render() {
-  const services = [...objects.services.values()].sort((one, other) => model.nameOf(one).localeCompare(model.nameOf(other)));
-  const nodes = model.nodes(objects.nodes, objects.leases, Date.now());
-  const up = Object.keys(PATHS).every((kind) => connected[kind]);
+  const services = byName(fleet.services);
+  const nodes = byName(fleet.nodes);
   const fit = nodes.filter((node) => node.state === "good").length;
-  say("summary", up ? `${services.length} Services, ${fit} of ${nodes.length} nodes well` : "the API server does not answer; what is shown is old");
+  say("summary", summary(`${services.length} Services, ${fit} of ${nodes.length} nodes well`));
   renderServices(services);
   renderNodes(nodes);
   renderDetail(services, nodes);
+}
+
+function summary(text) {
+  if (!connected) {
+    return "the dashboard does not answer; what is shown is old";
+  }
+  return trouble ? `the API server does not answer, and what is shown is old: ${trouble}` : text;
+}
+
+function nameOf(service) {
+  return `${service.namespace}/${service.name}`;
+}
+
+/** Whether a search for these words means this Service. */
+function matches(service, words) {
+  const frontends = service.frontends.flatMap((one) => [one.address, ...one.ports]);
+  const text = [nameOf(service), service.type, ...frontends].join(" ").toLowerCase();
+  return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 
 /** Only what is new is written, so that nothing is read out twice. */
@@ -98,7 +133,7 @@ function say(id, text) {
 }
 
 function renderServices(services) {
-  const found = services.filter((service) => model.matches(service, byId("search").value));
+  const found = services.filter((service) => matches(service, byId("search").value));
   const focused = document.activeElement?.dataset?.name;
   byId("services").replaceChildren(...found.slice(0, SHOWN).map(serviceItem));
   if (focused) {
@@ -106,18 +141,18 @@ function renderServices(services) {
   }
   say("more", found.length > SHOWN ? `and ${found.length - SHOWN} more: search for them` : found.length ? "" : "no Service is like that");
   if (!chosen && found.length) {
-    chosen = model.nameOf(found.find((service) => service.spec.type === "LoadBalancer") ?? found[0]);
+    chosen = nameOf(found.find((service) => service.type === "LoadBalancer") ?? found[0]);
   }
 }
 
 function serviceItem(service) {
-  const name = model.nameOf(service);
-  const verdict = model.verdict(service, objects.slices);
+  const name = nameOf(service);
+  const verdict = COLOURS[service.state];
   const button = make("button", { type: "button" });
   button.dataset.name = name;
   button.setAttribute("aria-current", String(name === chosen));
   button.append(make("span", { className: `dot ${verdict}` }), make("span", { textContent: name }));
-  button.append(make("small", { textContent: `${meaning(verdict)}, ${service.spec.type}, ${model.frontends(service)[0]?.text ?? "no address"}` }));
+  button.append(make("small", { textContent: `${meaning(verdict)}, ${service.type}, ${service.frontends[0]?.address ?? "no address"}` }));
   button.addEventListener("click", () => {
     chosen = name;
     render();
@@ -139,7 +174,7 @@ function renderNodes(nodes) {
     if (values.length) {
       latency.append(plot(values));
     }
-    return row([`${node.name} ${node.address}`, state(node.state, node.why), model.announcing(node.report), latency]);
+    return row([`${node.name} ${node.addresses[0] ?? ""}`, state(COLOURS[node.state], why(node)), announcing(node.report), latency]);
   });
   byId("nodes").tBodies[0].replaceChildren(...rows);
   const select = document.forms.explain.elements.node;
@@ -149,8 +184,22 @@ function renderNodes(nodes) {
   }
 }
 
+/** What is wrong with a node, or that nothing is. */
+function why(node) {
+  const problem = node.problems[0]?.what ?? node.draining;
+  return problem ?? (node.state === "noReport" ? "does not report: is another proxy at work there?" : "everything is installed");
+}
+
+/** What a node says of announcing, in words. */
+function announcing(report) {
+  const told = report?.announcing;
+  const layer2 = told?.members?.length ? [`layer 2 with ${told.members.length - 1} others`] : [];
+  const sessions = (told?.sessions ?? []).map((one) => `BGP ${one.peer}: ${one.established ? `${one.routes} routes` : one.trouble || "down"}`);
+  return [...layer2, ...sessions].join("; ") || "no";
+}
+
 function renderDetail(services, nodes) {
-  const service = services.find((one) => model.nameOf(one) === chosen);
+  const service = services.find((one) => nameOf(one) === chosen);
   byId("figure").hidden = !service;
   if (!service) {
     say("detail-title", chosen ? `${chosen} is gone` : "No Service is chosen");
@@ -158,19 +207,20 @@ function renderDetail(services, nodes) {
     return;
   }
   say("detail-title", chosen);
-  const way = { frontends: model.frontends(service), nodes, endpoints: model.endpoints(service, objects.slices) };
+  const endpoints = [...(fleet.endpoints.get(chosen) ?? [])];
+  endpoints.sort((one, other) => (one.node ?? "").localeCompare(other.node ?? "") || one.name.localeCompare(other.name));
+  const coloured = (views) => views.map((view) => ({ ...view, colour: COLOURS[view.state] }));
+  const way = { frontends: service.frontends, nodes: coloured(nodes), endpoints: coloured(endpoints) };
   draw(byId("picture"), way);
   say("picture-text", words(way));
-  say("caption", `externalTrafficPolicy ${service.spec.externalTrafficPolicy ?? "Cluster"}, sessionAffinity ${service.spec.sessionAffinity ?? "None"}`);
-  const told = model.conditions(service).map((one) =>
-    row([one.type, state({ True: "good", False: "bad" }[one.status] ?? "wait", one.reason), one.message, since(one.lastTransitionTime)]),
-  );
-  byId("conditions").tBodies[0].replaceChildren(...(told.length ? told : [row(["none", "", "nobody reports on this Service", ""])]));
+  say("caption", `externalTrafficPolicy ${service.externalTrafficPolicy || "Cluster"}, sessionAffinity ${service.sessionAffinity || "None"}`);
+  const told = service.conditions.map((one) => row([one.type, state(COLOURS[one.status], one.reason), one.message, since(one.since)]));
+  byId("conditions").tBodies[0].replaceChildren(...(told.length ? told : [row(["none", "", service.problems[0]?.what ?? "no controller reports on this Service", ""])]));
   const to = document.forms.explain.elements.to;
   const first = way.frontends[0];
   if (first && to.dataset.of !== chosen) {
     to.dataset.of = chosen;
-    to.value = first.kind === "node port" ? "" : `${host(first.text)}:${first.ports.split(" ")[0]}`;
+    to.value = first.kind === "node port" ? "" : `${host(first.address)}:${first.ports[0]}`;
   }
 }
 

@@ -25,15 +25,15 @@ function cut(all) {
 }
 
 function frontendBox(frontend) {
-  return { title: frontend.text, small: `${frontend.kind}, ${frontend.ports}`, state: "good" };
+  return { title: frontend.address, small: `${frontend.kind}, ${frontend.ports.join(" ")}`, state: "good" };
 }
 
 function nodeBox(node) {
-  return { title: node.name, small: node.address, state: node.state };
+  return { title: node.name, small: node.addresses[0], state: node.colour };
 }
 
 function endpointBox(endpoint) {
-  return { title: endpoint.name, small: `${endpoint.address}:${endpoint.port}`, state: endpoint.state, node: endpoint.node };
+  return { title: endpoint.name, small: endpoint.address, state: endpoint.colour, node: endpoint.node };
 }
 
 function place(column, { x, width }, height) {
@@ -74,9 +74,9 @@ function line(from, to) {
 
 /** The same in words, for those who do not see it. */
 export function words({ frontends, nodes, endpoints }) {
-  const addresses = frontends.map((one) => `${one.kind} ${one.text}, ports ${one.ports}`).join("; ") || "no address";
-  const fit = nodes.filter((one) => one.state === "good").length;
-  const ready = endpoints.filter((one) => one.state === "good");
+  const addresses = frontends.map((one) => `${one.kind} ${one.address}, ports ${one.ports.join(" ")}`).join("; ") || "no address";
+  const fit = nodes.filter((one) => one.colour === "good").length;
+  const ready = endpoints.filter((one) => one.colour === "good");
   const served = ready.map((one) => `${one.name} on ${one.node || "no node"}`).join(", ") || "nobody";
   return `Clients use ${addresses}. ${fit} of ${nodes.length} nodes forward. Served by ${served}; ${endpoints.length - ready.length} endpoints are not ready.`;
 }

@@ -1,5 +1,5 @@
-//! Who may look: whoever has the key in the address that was printed, or everybody whom the API
-//! server knows.
+//! How a browser shows that it may look: with the key in the address that was printed, or with a
+//! token that the API server accepts.
 
 use anyhow::Context;
 use hyper::header::HeaderValue;
@@ -8,7 +8,7 @@ use std::io::Read;
 
 const KEY_BYTES: usize = 24;
 
-pub enum Door {
+pub enum SignIn {
     /// A word that other programs and pages of the same machine do not know.
     Key(String),
     /// The API server decides.
@@ -16,40 +16,42 @@ pub enum Door {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Visitor {
-    /// Sees what the kubeconfig may see.
+pub enum Caller {
+    /// Has the key: sees what the kubeconfig may see.
     Owner,
-    /// Sees what this may see.
+    /// Sees what the identity behind this header may see.
     Bearer(HeaderValue),
     Unknown,
 }
 
-impl Door {
-    pub fn new_key() -> anyhow::Result<Door> {
+impl SignIn {
+    pub fn new_key() -> anyhow::Result<SignIn> {
         let mut bytes = [0; KEY_BYTES];
         File::open("/dev/urandom")
             .and_then(|mut source| source.read_exact(&mut bytes))
             .context("no random numbers")?;
-        Ok(Door::Key(bytes.map(|byte| format!("{byte:02x}")).concat()))
+        Ok(SignIn::Key(
+            bytes.map(|byte| format!("{byte:02x}")).concat(),
+        ))
     }
 
     /// The end of the address to print. What is behind a `#` never leaves the browser.
     pub fn link(&self) -> String {
         match self {
-            Door::Key(key) => format!("#token={key}"),
-            Door::Token => String::new(),
+            SignIn::Key(key) => format!("#token={key}"),
+            SignIn::Token => String::new(),
         }
     }
 
-    pub fn visitor(&self, authorization: Option<&HeaderValue>) -> Visitor {
+    pub fn caller(&self, authorization: Option<&HeaderValue>) -> Caller {
         let bearer = authorization.filter(|value| value.as_bytes().starts_with(b"Bearer "));
         match (self, bearer) {
-            (_, None) => Visitor::Unknown,
-            (Door::Token, Some(value)) => Visitor::Bearer(value.clone()),
-            (Door::Key(key), Some(value)) => {
+            (_, None) => Caller::Unknown,
+            (SignIn::Token, Some(value)) => Caller::Bearer(value.clone()),
+            (SignIn::Key(key), Some(value)) => {
                 match equal(&value.as_bytes()[b"Bearer ".len()..], key.as_bytes()) {
-                    true => Visitor::Owner,
-                    false => Visitor::Unknown,
+                    true => Caller::Owner,
+                    false => Caller::Unknown,
                 }
             }
         }
@@ -57,11 +59,11 @@ impl Door {
 
     pub fn advice(&self) -> &'static str {
         match self {
-            Door::Key(_) => {
+            SignIn::Key(_) => {
                 "open the address that portico dashboard printed when it started: it ends with a \
                  key"
             }
-            Door::Token => "the API server wants a token",
+            SignIn::Token => "the API server wants a token",
         }
     }
 }
@@ -82,12 +84,12 @@ mod tests {
 
     #[test]
     fn only_the_key_opens() {
-        let Door::Key(key) = Door::new_key().unwrap() else {
+        let SignIn::Key(key) = SignIn::new_key().unwrap() else {
             panic!("a key was asked for")
         };
-        let door = Door::Key(key.clone());
-        let visitor = |text: &str| door.visitor(Some(&HeaderValue::from_str(text).unwrap()));
-        assert_eq!(visitor(&format!("Bearer {key}")), Visitor::Owner);
+        let door = SignIn::Key(key.clone());
+        let visitor = |text: &str| door.caller(Some(&HeaderValue::from_str(text).unwrap()));
+        assert_eq!(visitor(&format!("Bearer {key}")), Caller::Owner);
         for wrong in [
             "",
             "Bearer ",
@@ -96,15 +98,15 @@ mod tests {
             &format!("Bearer {key}0"),
             &format!("Bearer {}", &key[1..]),
         ] {
-            assert_eq!(visitor(wrong), Visitor::Unknown, "{wrong}");
+            assert_eq!(visitor(wrong), Caller::Unknown, "{wrong}");
         }
-        assert_eq!(door.visitor(None), Visitor::Unknown);
+        assert_eq!(door.caller(None), Caller::Unknown);
         assert_eq!(key.len(), 2 * KEY_BYTES);
     }
 
     #[test]
     fn a_token_is_for_the_api_server_to_judge() {
         let value = HeaderValue::from_static("Bearer anything");
-        assert_eq!(Door::Token.visitor(Some(&value)), Visitor::Bearer(value));
+        assert_eq!(SignIn::Token.caller(Some(&value)), Caller::Bearer(value));
     }
 }
