@@ -107,7 +107,7 @@ fn nobody_asks_for_another_nodes_token() {
         namespace: NAMESPACE,
     };
     let may = |user: &User, spec: Value| {
-        check_request(user, &request, &json!({"spec": spec}), &objects).is_ok()
+        check_request(user, &request, &json!({"spec": spec}), &objects, &|_| false).is_ok()
     };
     let bound = |node: &str| json!({"boundObjectRef": {"kind": "Node", "name": node}, "expirationSeconds": 3600});
     let joiner = User::new("system:bootstrap:abcdef", &[JOINERS]);
