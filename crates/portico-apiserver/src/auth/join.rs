@@ -115,13 +115,15 @@ pub fn check_request(
     let short = object::at(asked, "spec.expirationSeconds")
         .as_i64()
         .is_none_or(|seconds| seconds <= MOST_SECONDS);
-    match own && short {
+    // For others than this server a node speaks by the tokens of its pods.
+    let for_this_server = object::items(asked, "spec.audiences").is_empty();
+    match own && short && for_this_server {
         true => Ok(()),
         false => Err(forbidden(
             request,
             &format!(
-                "{} may only ask for a token that is bound to its own Node, for {MOST_SECONDS} s \
-                 at most",
+                "{} may only ask for a token that is bound to its own Node, for this server, and \
+                 for {MOST_SECONDS} s at most",
                 user.name
             ),
         )),

@@ -2,7 +2,7 @@
 //! made from the roles and compared with what is written down beside this file. A live server is
 //! held against the table by `tests/hostile`.
 //!
-//! `PORTICO_WRITE=1 cargo test -p portico-apiserver --lib written_down` writes them anew.
+//! `PORTICO_WRITE_DOCS=1 cargo test -p portico-apiserver --lib written_down` writes them anew.
 
 use super::*;
 use crate::auth::rbac::{Action, Rbac, Request, uncovered};
@@ -426,7 +426,7 @@ fn compare(file: &str, made: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src/auth/bootstrap")
         .join(file);
-    if std::env::var_os("PORTICO_WRITE").is_some() {
+    if std::env::var_os("PORTICO_WRITE_DOCS").is_some() {
         std::fs::write(&path, made).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap();

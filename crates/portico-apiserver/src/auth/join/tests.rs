@@ -126,6 +126,9 @@ fn nobody_asks_for_another_nodes_token() {
         );
         let long = json!({"boundObjectRef": {"kind": "Node", "name": "n1"}, "expirationSeconds": MOST_SECONDS + 1});
         assert!(!may(user, long), "{}", user.name);
+        let elsewhere =
+            json!({"boundObjectRef": {"kind": "Node", "name": "n1"}, "audiences": ["vault"]});
+        assert!(!may(user, elsewhere), "{}", user.name);
     }
     assert!(
         may(&User::new("admin", &[]), json!({})),
