@@ -145,7 +145,7 @@ async fn a_patch_cannot_keep_a_worker_busy() {
     let server = Server::start(Store::Embedded, &[]).await;
     let admin = server.admin();
     admin.post(SERVICES, &simple("a")).await.expect(201);
-    let items = vec![0; 1_200_000];
+    let items = vec![0; 200_000];
     let insert = json!({"op": "add", "path": "/x/0", "value": 0});
     let mut operations = vec![json!({"op": "add", "path": "/x", "value": items})];
     operations.extend(vec![insert; 9_000]);
@@ -155,7 +155,7 @@ async fn a_patch_cannot_keep_a_worker_busy() {
         .await
         .expect(422);
     println!(
-        "9,000 insertions in front of 1,200,000 items: refused after {:?}",
+        "9,000 insertions in front of 200,000 items: refused after {:?}",
         started.elapsed()
     );
     assert!(
@@ -181,6 +181,39 @@ async fn a_body_of_owners_is_refused_in_little_memory() {
         answer.body.len()
     );
     assert!(answer.body.len() < 16 * 1024 * 1024);
+    assert_eq!(server.pid(), pid);
+}
+
+/// Each mistake is told with its path, in which a name can be a megabyte: a hundred thousand of them
+/// filled any memory.
+#[tokio::test]
+async fn mistakes_are_told_in_little_memory() {
+    let server = Server::start(Store::Embedded, &[]).await;
+    let (admin, pid) = (server.admin(), server.pid());
+    let mut container: serde_json::Map<String, Value> = (0..100_000)
+        .map(|number| (format!("u{number}"), json!(1)))
+        .collect();
+    container.insert("name".to_owned(), "x".repeat(1_000_000).into());
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+        "spec": {"containers": [container]}});
+    let pods = "/api/v1/namespaces/default/pods";
+    for (method, path, kind) in [
+        ("POST", pods.to_owned(), JSON),
+        ("PATCH", format!("{pods}/a?fieldManager=m"), APPLY),
+    ] {
+        for validation in ["Warn", "Strict"] {
+            let and = if path.contains('?') { '&' } else { '?' };
+            let path = format!("{path}{and}fieldValidation={validation}");
+            let body = Some((kind, Bytes::from(pod.to_string())));
+            let answer = admin.call(method, &path, &[], body).await;
+            assert!((400..500).contains(&answer.status), "{}", answer.status);
+            println!(
+                "{method} {validation}: {} bytes of answer",
+                answer.body.len()
+            );
+            assert!(answer.body.len() < 8 * 1024 * 1024);
+        }
+    }
     assert_eq!(server.pid(), pid);
 }
 

@@ -10,6 +10,11 @@ pub const MOST_DEPTH: usize = 64;
 /// About as much JSON as a request may have.
 pub const MOST_BYTES: usize = 3 * 1024 * 1024;
 
+/// Values in one object: a `{}` takes three bytes of a body, and as an item of a list of containers
+/// a kilobyte of memory. An object of 1.5 MB, the most that etcd takes, has fewer even if it is a
+/// ConfigMap of the shortest entries.
+pub const MOST_VALUES: usize = 250_000;
+
 /// A value that is not taken; the message names the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooMuch {
@@ -17,6 +22,8 @@ pub enum TooMuch {
     Deep,
     #[error("the object may have at most {MOST_BYTES} bytes")]
     Large,
+    #[error("the object may consist of at most {MOST_VALUES} values")]
+    Many,
     #[error("the operations of the patch move too many values; send fewer of them at once")]
     Work,
 }
@@ -76,6 +83,7 @@ pub fn check(value: &Value) -> Result<(), TooMuch> {
     match extent {
         Extent { depth, .. } if depth > MOST_DEPTH => Err(TooMuch::Deep),
         Extent { bytes, .. } if bytes > MOST_BYTES => Err(TooMuch::Large),
+        Extent { values, .. } if values > MOST_VALUES => Err(TooMuch::Many),
         _ => Ok(()),
     }
 }
@@ -137,5 +145,7 @@ mod tests {
         assert_eq!(check(&nested(MOST_DEPTH + 1)), Err(TooMuch::Deep));
         assert_eq!(check(&"x".repeat(MOST_BYTES - 2).into()), Ok(()));
         assert_eq!(check(&"x".repeat(MOST_BYTES).into()), Err(TooMuch::Large));
+        assert_eq!(check(&vec![0; MOST_VALUES - 1].into()), Ok(()));
+        assert_eq!(check(&vec![0; MOST_VALUES].into()), Err(TooMuch::Many));
     }
 }

@@ -113,7 +113,7 @@ impl State {
     }
 
     fn note_duplicate(&mut self) {
-        if !self.duplicates.contains(&self.path) && self.duplicates.len() < super::MOST_PROBLEMS {
+        if !super::is_enough(&self.duplicates) && !self.duplicates.contains(&self.path) {
             self.duplicates.push(self.path.clone());
         }
     }
