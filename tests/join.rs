@@ -52,7 +52,8 @@ impl Machines {
         let dir = TempDir::with_prefix("portico-join-").unwrap();
         let mut up = portico();
         up.args(["up", "--node-name", "one", "--data-dir"])
-            .arg(dir.path().join("up"));
+            .arg(dir.path().join("up"))
+            .stdin(Stdio::null());
         let up = server
             .spawn(logged(up, &dir.path().join("up.log")))
             .unwrap();
@@ -100,13 +101,22 @@ impl Machines {
         told
     }
 
+    /// What was printed is `echo TOKEN | portico join …`.
     fn join(&self, printed: &[String], name: &str) -> Command {
-        assert_eq!(&printed[..2], ["portico", "join"], "{printed:?}");
+        let at = printed.iter().position(|word| word == "portico").unwrap();
         let mut command = portico();
         command
-            .args(&printed[1..])
+            .args(&printed[at + 1..])
             .args(["--node-name", name, "--data-dir"])
             .arg(self.dir.path().join(name));
+        command.stdin(Stdio::null());
+        if let ["echo", token, "|"] =
+            printed[..at].iter().map(String::as_str).collect::<Vec<_>>()[..]
+        {
+            let file = self.dir.path().join(format!("{name}.input"));
+            std::fs::write(&file, format!("{token}\n")).unwrap();
+            command.stdin(std::fs::File::open(file).unwrap());
+        }
         command
     }
 
@@ -143,10 +153,7 @@ fn portico() -> Command {
 
 fn logged(mut command: Command, log: &Path) -> Command {
     let out = std::fs::File::create(log).unwrap();
-    command
-        .stdin(Stdio::null())
-        .stdout(out.try_clone().unwrap())
-        .stderr(out);
+    command.stdout(out.try_clone().unwrap()).stderr(out);
     command
 }
 
@@ -199,13 +206,13 @@ fn a_machine_joins_and_forwards() {
     );
     // A token that nobody made.
     let mut wrong = printed.clone();
-    wrong[4] = "abcdef.0123456789abcdef".to_owned();
+    wrong[1] = "abcdef.0123456789abcdef".to_owned();
     let told = machines.fails(&wrong, "wrong-token");
     assert!(told.contains("it is wrong, or has expired"), "{told}");
     // A token whose time is over.
     let brief = machines.token(&["--ttl", "1s"]);
     until("the token has expired", || {
-        let (status, _) = machines.ask(&brief[4], "GET", "/api/v1/services", None);
+        let (status, _) = machines.ask(&brief[1], "GET", "/api/v1/services", None);
         (status == 401).then_some(())
     });
     let told = machines.fails(&brief, "expired-token");
@@ -233,7 +240,7 @@ fn a_machine_joins_and_forwards() {
     let token = std::fs::read_to_string(machines.dir.path().join("two/token")).unwrap();
     let said = std::fs::read_to_string(&log).unwrap();
     assert!(
-        !said.contains(&token) && !said.contains(&printed[4]),
+        !said.contains(&token) && !said.contains(&printed[1]),
         "no secret is in the log"
     );
     let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});

@@ -3,6 +3,7 @@
 //!
 //! Pure: no socket, file, clock or random source; `now` and randomness come in as arguments.
 
+pub mod bounds;
 pub mod codec;
 pub mod field;
 pub mod gates;

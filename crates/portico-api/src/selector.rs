@@ -3,5 +3,5 @@
 mod field;
 mod label;
 
-pub use field::FieldSelector;
+pub use field::{FieldSelector, only_name};
 pub use label::LabelSelector;

@@ -15,6 +15,10 @@ use serde_json::Value;
 use std::convert::Infallible;
 use std::io::Write;
 
+/// Longer warnings together are cut.
+const MOST_WARNING_CHARACTERS: usize = 4096;
+const MOST_CHARACTERS_OF_ONE: usize = 256;
+
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Answers smaller than this are not worth compressing.
@@ -109,8 +113,8 @@ impl Answer {
         set(header::CONTENT_TYPE, &self.content_type);
         set(header::CACHE_CONTROL, "no-cache, private");
         set(header::HeaderName::from_static("audit-id"), audit_id);
-        for warning in &self.warnings {
-            set(header::WARNING, &format!("299 - {}", quoted(warning)));
+        for warning in shortened(&self.warnings) {
+            set(header::WARNING, &format!("299 - {}", quoted(&warning)));
         }
         if let Some(seconds) = self.retry_after {
             set(header::RETRY_AFTER, &seconds.to_string());
@@ -163,6 +167,25 @@ impl Answer {
             ..answer
         }
     }
+}
+
+/// Warnings that together are too long for a header are cut, each and all, as in Kubernetes. A
+/// client can make them as long as its body.
+fn shortened(warnings: &[String]) -> Vec<String> {
+    let length = |text: &String| text.chars().count();
+    if warnings.iter().map(length).sum::<usize>() <= MOST_WARNING_CHARACTERS {
+        return warnings.to_vec();
+    }
+    let cut = warnings
+        .iter()
+        .map(|text| text.chars().take(MOST_CHARACTERS_OF_ONE).collect());
+    let mut told = 0;
+    cut.take_while(|text: &String| {
+        let before = told;
+        told += length(text);
+        before < MOST_WARNING_CHARACTERS
+    })
+    .collect()
 }
 
 /// A quoted string of an HTTP header: no control characters, quotes escaped.

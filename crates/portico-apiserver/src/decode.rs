@@ -1,5 +1,6 @@
 //! Request bodies: JSON, YAML or protobuf to a checked object.
 
+use portico_api::bounds;
 use portico_api::codec::{self, conform, json, proto};
 use portico_api::field::{self, Path};
 use portico_api::gates::Gates;
@@ -169,6 +170,7 @@ pub fn applied(
 
 /// The result of a patch, which is checked again as a body is, but blamed on the patch.
 pub fn patched(kind: &dyn Kind, value: Value, validation: FieldValidation) -> Result<Decoded> {
+    bounds::check(&value).map_err(|error| blame_patch(error.to_string()))?;
     let (object, unknown) = conform(schema(), kind.info().schema, value)
         .map_err(|error| blame_patch(error.to_string()))?;
     let warnings = lenient(validation, &unknown, &[]).map_err(blame_patch)?;
@@ -249,16 +251,16 @@ pub fn check_place(object: &Value, namespace: &str, name: &str) -> Result<()> {
 pub fn yaml(bytes: &[u8]) -> std::result::Result<(Value, Vec<String>), String> {
     use serde_saphyr::{DuplicateKeyPolicy, Error};
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-    let error = match serde_saphyr::from_str(text) {
-        Ok(value) => return Ok((value, Vec::new())),
+    let error = match yaml_value(text, DuplicateKeyPolicy::Error) {
+        Ok(value) => return within_bounds(value).map(|value| (value, Vec::new())),
         Err(error) => error,
     };
     let Error::DuplicateMappingKey { key, .. } = error.without_snippet() else {
         return Err(error.to_string());
     };
-    let last = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
-    let value =
-        serde_saphyr::from_str_with_options(text, last).map_err(|error| error.to_string())?;
+    let value = yaml_value(text, DuplicateKeyPolicy::LastWins)
+        .map_err(|error| error.to_string())
+        .and_then(within_bounds)?;
     // Most YAML that programs send is JSON, for which the paths are known.
     let duplicates = json::parse(bytes)
         .map(|(_, duplicates)| duplicates)
@@ -271,6 +273,25 @@ pub fn yaml(bytes: &[u8]) -> std::result::Result<(Value, Vec<String>), String> {
             duplicates
         },
     ))
+}
+
+fn yaml_value(
+    text: &str,
+    duplicate_keys: serde_saphyr::DuplicateKeyPolicy,
+) -> std::result::Result<Value, serde_saphyr::Error> {
+    let options = serde_saphyr::options! {
+        duplicate_keys: duplicate_keys,
+        budget: serde_saphyr::budget! { max_depth: bounds::MOST_DEPTH },
+    };
+    serde_saphyr::from_str_with_options(text, options)
+}
+
+/// A few bytes of YAML can stand for much: an alias repeats what it refers to.
+fn within_bounds(value: Value) -> std::result::Result<Value, String> {
+    match bounds::check(&value) {
+        Ok(()) => Ok(value),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// What is given twice in a patch: warnings, or in strict mode an error that blames the patch.
@@ -395,6 +416,39 @@ mod tests {
             assert_eq!(yaml(text.as_bytes()), Ok((value, duplicates)), "{text}");
         }
         assert!(yaml(b"{").is_err());
+    }
+
+    /// An alias repeats what it refers to: a line each makes a value deeper, or twice as large.
+    #[test]
+    fn yaml_stays_within_the_bounds_on_a_small_stack() {
+        let chain = |length: usize| {
+            let lines = (1..length).map(|n| format!("a{n}: &a{n} {{x: *a{}}}\n", n - 1));
+            format!("a0: &a0 {{}}\n{}", lines.collect::<String>())
+        };
+        let doubling = (1..40).map(|n| format!("a{n}: &a{n} [*a{}, *a{}]\n", n - 1, n - 1));
+        let long = format!(
+            "a: &a {}\nb: [{}]",
+            "x".repeat(100_000),
+            ["*a"; 50].join(", ")
+        );
+        let bodies = [
+            chain(100),
+            chain(5_000),
+            format!("a0: &a0 x\n{}", doubling.collect::<String>()),
+            long,
+            format!("{}{}", "[".repeat(65), "]".repeat(65)),
+        ];
+        let walk = move || {
+            let nested = format!("{}{}", "[".repeat(64), "]".repeat(64));
+            assert!(yaml(nested.as_bytes()).is_ok());
+            for body in bodies {
+                assert!(yaml(body.as_bytes()).is_err(), "{}", &body[..40]);
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .stack_size(1024 * 1024)
+            .spawn(walk);
+        thread.unwrap().join().unwrap();
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub fn parse(content_type: &str, body: &[u8], query: &Query) -> Result<DeleteOpt
         resource_version: text("preconditions.resourceVersion"),
         dry_run: !dry_run.is_empty(),
         dependents,
+        guard: None,
     })
 }
 

@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
 use hyper::{Request, Response};
 use jiff::Timestamp;
+use portico_api::selector;
 use portico_api::status::{ApiError, Result};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,9 +35,14 @@ pub struct Peer {
 struct Head {
     method: String,
     path: String,
+    /// Path and query, as they came.
+    uri: String,
     query: Query,
     place: Place,
     verb: Option<Verb>,
+    /// The one object that a list or a watch can show, by its field selector: rules that name
+    /// objects allow it as they allow to read that object.
+    selected: Option<String>,
     headers: HeaderMap,
 }
 
@@ -44,18 +50,26 @@ impl Head {
     fn new(request: &Request<Incoming>) -> Self {
         let method = request.method().as_str().to_owned();
         let path = request.uri().path().to_owned();
+        let uri = request.uri().path_and_query();
+        let uri = uri.map_or(path.clone(), ToString::to_string);
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let place = ResourcePath::parse(&path);
         let verb = match &place {
             Place::Resource(resource) => Verb::of(&method, resource, &query),
             Place::Other => None,
         };
+        let selected = match verb {
+            Some(Verb::List | Verb::Watch) => selector::only_name(query.text("fieldSelector")),
+            _ => None,
+        };
         Self {
             method,
             path,
+            uri,
             query,
             place,
             verb,
+            selected,
             headers: request.headers().clone(),
         }
     }
@@ -96,7 +110,10 @@ impl Head {
                 group: &path.group,
                 resource: &path.resource,
                 subresource: &path.subresource,
-                name: &path.name,
+                name: match &self.selected {
+                    Some(name) if path.name.is_empty() => name,
+                    _ => &path.name,
+                },
                 namespace: &path.namespace,
             }),
             Place::Other => Action::NonResource {
@@ -171,7 +188,7 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) 
         };
         log.record(&Record {
             audit_id: &audit_id,
-            uri: &head.path,
+            uri: &head.uri,
             action: head.action(),
             version,
             user: who.user.as_ref().unwrap_or(&nobody),
@@ -260,7 +277,7 @@ fn who_asks(app: &App, peer: &Peer, head: &Head, who: &mut Who) -> Result<User> 
     let headers = head
         .headers
         .iter()
-        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+        .map(|(name, value)| (name.as_str(), value.as_bytes()));
     let rbac = app
         .rbac
         .read()
@@ -380,7 +397,14 @@ async fn resource(
             .read()
             .map_err(|_| ApiError::internal("the access rules are not readable"))
     };
-    let may_create = verb != Verb::Patch || rbac()?.decide(user, &create).allowed;
+    // A PUT or an apply of what does not exist creates it, which is a right of its own.
+    let may_not_create = match verb {
+        Verb::Patch | Verb::Update => {
+            let decision = rbac()?.decide(user, &create);
+            (!decision.allowed).then(|| create.forbidden(user, &decision))
+        }
+        _ => None,
+    };
     let spread = Duration::from_secs(random::number() % app.min_watch_timeout.as_secs().max(1));
     let call = Call {
         registry: &app.registry,
@@ -391,7 +415,7 @@ async fn resource(
         content_type: head.header(header::CONTENT_TYPE),
         user_agent: head.header(header::USER_AGENT),
         body,
-        may_create,
+        may_not_create,
         guard: reviews::guard(app, user, path, verb),
         watch_timeout: app.min_watch_timeout + spread,
     };

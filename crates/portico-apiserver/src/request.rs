@@ -200,7 +200,7 @@ fn decode_plus(text: &str) -> String {
 }
 
 /// Percent-decoding; what is not a valid escape stays as it is.
-fn decode(text: &str) -> Cow<'_, str> {
+pub fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return text.into();
     }

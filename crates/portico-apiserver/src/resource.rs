@@ -80,8 +80,8 @@ pub struct Call<'a> {
     pub content_type: &'a str,
     pub user_agent: &'a str,
     pub body: &'a [u8],
-    /// May the caller also create? Asked when an apply finds nothing to change.
-    pub may_create: bool,
+    /// Why the caller may not create what a PUT or an apply does not find, if so.
+    pub may_not_create: Option<ApiError>,
     pub guard: Option<Guard>,
     pub watch_timeout: Duration,
 }
@@ -111,7 +111,8 @@ impl Call<'_> {
     fn part(&self, verb: Verb) -> Result<Part> {
         let info = self.kind.info();
         let not_allowed = || Err(method_not_allowed());
-        if info.namespaced && self.path.namespace.is_empty() && verb == Verb::Create {
+        let in_one_namespace = matches!(verb, Verb::Create | Verb::DeleteCollection);
+        if info.namespaced && self.path.namespace.is_empty() && in_one_namespace {
             return not_allowed();
         }
         match (self.path.subresource.as_str(), verb) {
@@ -317,13 +318,7 @@ impl Call<'_> {
         let (body, mut warnings) = self.patch_body(validation)?;
         let written = self
             .registry
-            .patch(
-                self.target(part),
-                &body,
-                validation,
-                self.may_create,
-                &options,
-            )
+            .patch(self.target(part), &body, validation, &options)
             .await?;
         warnings.extend(written.warnings);
         Ok(self
@@ -333,7 +328,7 @@ impl Call<'_> {
 
     fn patch_body(&self, validation: FieldValidation) -> Result<(PatchBody, Vec<String>)> {
         let parsed = || -> Result<Value> {
-            serde_json::from_slice(&json::readable(self.body))
+            json::read(self.body)
                 .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
         };
         let object = || -> Result<Value> {
@@ -466,7 +461,11 @@ impl Call<'_> {
     }
 
     fn delete_options(&self) -> Result<DeleteOptions> {
-        crate::delete_options::parse(self.content_type, self.body, self.query)
+        let options = crate::delete_options::parse(self.content_type, self.body, self.query)?;
+        Ok(DeleteOptions {
+            guard: self.guard.clone(),
+            ..options
+        })
     }
 
     /// The options of a write; `kind` is what an error calls them.
@@ -488,6 +487,7 @@ impl Call<'_> {
             dry_run: !dry_run.is_empty(),
             trusted: false,
             guard: self.guard.clone(),
+            may_not_create: self.may_not_create.clone(),
         };
         Ok((options, validation))
     }

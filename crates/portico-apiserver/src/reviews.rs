@@ -5,8 +5,7 @@ use crate::answer::Answer;
 use crate::app::App;
 use crate::auth::rbac::check_node;
 use crate::auth::service_account::Objects;
-use crate::auth::user::NODES;
-use crate::auth::{Rbac, Request, User, join, review};
+use crate::auth::{Rbac, Request, User, join, node_restriction, review};
 use crate::decode::{self, Expected, FieldValidation};
 use crate::registry::{Guard, Registry, key};
 use crate::request::ResourcePath;
@@ -69,7 +68,7 @@ pub fn answer(
         "SelfSubjectAccessReview" => review::self_subject_access(&rbac, user, &asked)?,
         "SelfSubjectRulesReview" => review::self_subject_rules(&rbac, user, &asked)?,
         "SubjectAccessReview" => review::subject_access(&rbac, &asked)?,
-        _ => token_request(app, user, path, &asked)?,
+        _ => token_request(app, &rbac, user, path, &asked)?,
     };
     answered["kind"] = kind.into();
     answered["apiVersion"] = api_version.into();
@@ -81,7 +80,13 @@ fn read(rbac: &RwLock<Rbac>) -> Result<std::sync::RwLockReadGuard<'_, Rbac>> {
         .map_err(|_| ApiError::internal("the access rules are not readable"))
 }
 
-fn token_request(app: &App, user: &User, path: &ResourcePath, asked: &Value) -> Result<Value> {
+fn token_request(
+    app: &App,
+    rbac: &Rbac,
+    user: &User,
+    path: &ResourcePath,
+    asked: &Value,
+) -> Result<Value> {
     let tokens = app
         .authenticator
         .tokens
@@ -107,7 +112,8 @@ fn token_request(app: &App, user: &User, path: &ResourcePath, asked: &Value) -> 
         name: &path.name,
         namespace: &path.namespace,
     };
-    join::check_request(user, &request, asked, &objects)?;
+    let may = |request: &Request<'_>| rbac.decide(user, &(*request).into()).allowed;
+    join::check_request(user, &request, asked, &objects, &may)?;
     tokens.answer(asked, &account, &objects, Timestamp::now())
 }
 
@@ -135,12 +141,13 @@ pub fn issuer_document(app: &App, path: &str) -> Result<Answer> {
 /// author has, and no node writes what is another node's.
 pub fn guard(app: &App, user: &User, path: &ResourcePath, verb: Verb) -> Option<Guard> {
     let roles = path.group == RBAC && verb.writes();
-    let node = user.is_in(NODES) && verb == Verb::Create;
+    let node = verb.writes() && node_restriction::concerns(user, &path.group, &path.resource);
     if !roles && !node {
         return None;
     }
+    let objects = StoredAccounts(Arc::clone(&app.registry));
     let (rbac, user, path) = (Arc::clone(&app.rbac), user.clone(), path.clone());
-    Some(Arc::new(move |new: &Value, old: Option<&Value>| {
+    Some(Arc::new(move |new: Option<&Value>, old: Option<&Value>| {
         let request = Request {
             verb: verb.name(),
             group: &path.group,
@@ -150,16 +157,31 @@ pub fn guard(app: &App, user: &User, path: &ResourcePath, verb: Verb) -> Option<
             namespace: &path.namespace,
         };
         let rbac = read(&rbac)?;
-        match path.resource.as_str() {
-            _ if !roles => check_node(
-                &user,
-                &Request {
-                    name: object::name(new),
-                    ..request
-                },
-            ),
-            "roles" | "clusterroles" => rbac.check_role(&user, &request, new, old),
-            _ => rbac.check_binding(&user, &request, new, old),
+        if node {
+            let request = Request {
+                name: object::name(new.or(old).unwrap_or(&Value::Null)),
+                ..request
+            };
+            check_node(&user, &request)?;
+            let update = Request {
+                verb: Verb::Update.name(),
+                subresource: "",
+                ..request
+            };
+            let write = node_restriction::Write {
+                user: &user,
+                request,
+                new,
+                old,
+                may_update_main: rbac.decide(&user, &update.into()).allowed,
+            };
+            return node_restriction::check(&write, &objects);
+        }
+        match (path.resource.as_str(), new) {
+            // Whoever may delete a role hands out nothing by that.
+            (_, None) => Ok(()),
+            ("roles" | "clusterroles", Some(new)) => rbac.check_role(&user, &request, new, old),
+            (_, Some(new)) => rbac.check_binding(&user, &request, new, old),
         }
     }))
 }

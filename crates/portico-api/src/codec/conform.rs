@@ -232,7 +232,7 @@ impl Walk<'_> {
     }
 
     fn note_unknown(&mut self, key: &str) {
-        if self.unknown.len() < super::MOST_PROBLEMS {
+        if !super::is_enough(&self.unknown) {
             let length = self.enter(key);
             self.unknown.push(self.path.clone());
             self.path.truncate(length);

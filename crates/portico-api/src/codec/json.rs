@@ -3,6 +3,7 @@
 //! Of a field that is given twice the last one counts, and two objects are merged, as Go's decoder
 //! does.
 
+use crate::bounds;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
@@ -13,8 +14,8 @@ use std::fmt::{self, Write as _};
 #[error("{0}")]
 pub struct SyntaxError(pub String);
 
-/// The value and the paths of duplicate fields (`spec.ports[0].name`). Nesting deeper than 128 is
-/// an error.
+/// The value and the paths of duplicate fields (`spec.ports[0].name`). One that is deeper or larger
+/// than [`bounds`] allow is an error.
 pub fn parse(text: &[u8]) -> Result<(Value, Vec<String>), SyntaxError> {
     let mut state = State::default();
     let text = readable(text);
@@ -23,7 +24,15 @@ pub fn parse(text: &[u8]) -> Result<(Value, Vec<String>), SyntaxError> {
         .deserialize(&mut deserializer)
         .map_err(syntax_error)?;
     deserializer.end().map_err(syntax_error)?;
+    bounds::check(&value).map_err(|error| SyntaxError(error.to_string()))?;
     Ok((value, state.duplicates))
+}
+
+/// The value alone, within the same bounds. Of a field that is given twice the last one counts.
+pub fn read(text: &[u8]) -> Result<Value, SyntaxError> {
+    let value = serde_json::from_slice(&readable(text)).map_err(syntax_error)?;
+    bounds::check(&value).map_err(|error| SyntaxError(error.to_string()))?;
+    Ok(value)
 }
 
 /// The text with U+FFFD in the place of half a surrogate pair (a lone `\ud800`), as Go reads it.
@@ -104,7 +113,7 @@ impl State {
     }
 
     fn note_duplicate(&mut self) {
-        if !self.duplicates.contains(&self.path) && self.duplicates.len() < super::MOST_PROBLEMS {
+        if !super::is_enough(&self.duplicates) && !self.duplicates.contains(&self.path) {
             self.duplicates.push(self.path.clone());
         }
     }

@@ -15,6 +15,14 @@ pub use conform::{TypeError, conform};
 
 /// Kubernetes reports no more than this many mistakes of a strict kind.
 const MOST_PROBLEMS: usize = 100;
+/// Nor more than these bytes: each begins with its path, in which a name can be as long as a body.
+const MOST_PROBLEM_BYTES: usize = 64 * 1024;
+
+/// Whether enough mistakes are known to stop telling them.
+pub(crate) fn is_enough(problems: &[String]) -> bool {
+    problems.len() >= MOST_PROBLEMS
+        || problems.iter().map(String::len).sum::<usize>() >= MOST_PROBLEM_BYTES
+}
 
 /// What strict decoding has to say: `unknown field "spec.nodeport"`, `duplicate field "spec.type"`.
 /// In Warn mode each is the text of a warning.

@@ -1,6 +1,6 @@
 //! Address pools: addresses for load balancers, who may have them, and how they are announced.
 
-use super::{Column, Info, Kind, checks, ranges, table};
+use super::{Column, Info, Kind, checks, metadata, ranges, table};
 use crate::field::{Error, Errors, Path};
 use crate::gates::Gates;
 use crate::{names, object};
@@ -69,6 +69,12 @@ impl Kind for AddressPool {
         errors.extend(named(spec, "interfaces", &path, interface_name));
         errors.extend(bgp(object::at(spec, "bgp"), &path.child("bgp")));
         errors
+    }
+
+    /// As for every custom resource in Kubernetes.
+    fn prepare_status_update(&self, new: &mut Value, old: &Value, _gates: &Gates) {
+        object::copy_key(old, new, "spec");
+        metadata::keep_chosen(new, old);
     }
 
     fn columns(&self) -> &'static [Column] {

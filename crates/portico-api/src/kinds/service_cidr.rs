@@ -1,7 +1,7 @@
 //! Service CIDRs: the ranges that cluster IPs come from. Ranges never change, but a second family
 //! may be added.
 
-use super::{Column, Info, Kind, checks, table};
+use super::{Column, Info, Kind, checks, metadata, table};
 use crate::field::{Error, Errors, Path};
 use crate::gates::Gates;
 use crate::object;
@@ -91,13 +91,7 @@ impl Kind for ServiceCidr {
     /// The status is all that may change here; not even labels.
     fn prepare_status_update(&self, new: &mut Value, old: &Value, _gates: &Gates) {
         object::copy_key(old, new, "spec");
-        let before = object::at(old, "metadata");
-        object::child(new, "metadata");
-        if let Some(metadata) = new.get_mut("metadata") {
-            for key in ["labels", "annotations", "finalizers", "ownerReferences"] {
-                object::copy_key(before, metadata, key);
-            }
-        }
+        metadata::keep_chosen(new, old);
     }
 
     fn columns(&self) -> &'static [Column] {

@@ -9,6 +9,7 @@ pub mod managed;
 pub mod merge;
 pub mod strategic;
 
+use crate::bounds::TooMuch;
 use crate::status::ApiError;
 
 /// The answer to a patch that was understood and does not fit the object: 422 with no causes, and a
@@ -19,4 +20,9 @@ fn does_not_apply() -> ApiError {
         "Invalid",
         "the server rejected our request due to an error in our request",
     )
+}
+
+/// The answer to a patch that would make more than the bounds allow.
+pub fn too_much(error: TooMuch) -> ApiError {
+    ApiError::new(422, "Invalid", error.to_string())
 }

@@ -9,6 +9,7 @@ use super::does_not_apply;
 use crate::schema::{Field, Schema, Type, TypeDef};
 use crate::status::{ApiError, Result};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -151,7 +152,7 @@ fn retain_keys(
     keys: &Value,
 ) -> Result<()> {
     let bad_format = || bad("invalid patch format of retainKeys");
-    let keys: Vec<&str> = keys
+    let keys: HashSet<&str> = keys
         .as_array()
         .ok_or_else(bad_format)?
         .iter()
@@ -159,12 +160,12 @@ fn retain_keys(
         .collect();
     let sets_other = patch.iter().any(|(key, value)| {
         let directive = key.starts_with(DELETE_FROM_LIST) || key.starts_with(ELEMENT_ORDER);
-        !value.is_null() && !directive && !keys.contains(&key.as_str())
+        !value.is_null() && !directive && !keys.contains(key.as_str())
     });
     if sets_other {
         return Err(bad_format());
     }
-    original.retain(|key, _| keys.contains(&key.as_str()));
+    original.retain(|key, _| keys.contains(key.as_str()));
     Ok(())
 }
 

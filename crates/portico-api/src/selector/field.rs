@@ -70,6 +70,20 @@ impl FieldSelector {
     }
 }
 
+/// The one name that a field selector leaves, whatever the kind: who may read that object alone may
+/// ask for it so. Nothing where the text is no selector or the value no name.
+pub fn only_name(text: &str) -> Option<String> {
+    let name = split_terms(text)
+        .into_iter()
+        .filter_map(split_term)
+        .find_map(|(field, equal, value)| {
+            (equal && field == "metadata.name").then(|| unescape(value))
+        })?
+        .ok()?;
+    let good = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '%']);
+    good.then_some(name)
+}
+
 fn is_supported(kind: &dyn Kind, field: &str) -> bool {
     match field {
         "metadata.name" => true,

@@ -200,14 +200,32 @@ fn reference(request: &Request<'_>, version: &str) -> Value {
     )
 }
 
-/// Some clients put a token into the query; it must not get into the log.
+/// Words in the name of a query parameter whose value lets somebody in.
+const SECRET_WORDS: &[&str] = &[
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "credential",
+    "authorization",
+    "signature",
+    "apikey",
+    "api_key",
+];
+
+/// Some clients put a token into the query; it must not get into the log, however its name is
+/// written. A position in a list (`continue`) is no secret.
 fn without_secrets(uri: &str) -> String {
     let Some((path, query)) = uri.split_once('?') else {
         return uri.to_owned();
     };
-    let hide = |pair: &str| match pair.split_once('=') {
-        Some((key, _)) if key.to_lowercase().contains("token") => format!("{key}=..."),
-        _ => pair.to_owned(),
+    let hide = |pair: &str| {
+        let key = pair.split('=').next().unwrap_or_default();
+        let name = crate::request::decode(key).to_lowercase();
+        match SECRET_WORDS.iter().any(|word| name.contains(word)) {
+            true => format!("{key}=..."),
+            false => pair.to_owned(),
+        }
     };
     format!(
         "{path}?{}",

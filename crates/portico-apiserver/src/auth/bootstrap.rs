@@ -2,8 +2,10 @@
 //!
 //! Besides Portico's own they are those of Kubernetes that people bind to, cut down to the
 //! resources there are here. At start the server passes what it has through [`reconciled`], which
-//! adds what is missing and removes nothing.
+//! adds what is missing and removes nothing but a few rules that were too wide.
 
+#[cfg(test)]
+mod matrix;
 mod reconcile;
 mod roles;
 #[cfg(test)]
@@ -23,25 +25,23 @@ pub const VIEWERS: &str = "portico:viewers";
 pub const ADMINS: &str = "portico:admins";
 pub const CONTROLLERS: &str = "portico:controllers";
 pub const KUBE_PROXY: &str = "system:kube-proxy";
-/// Namespaces in which nodes may write leases; the server creates them before the roles.
-pub const NODE_LEASE_NAMESPACES: [&str; 2] = ["kube-node-lease", "portico-system"];
-
 /// Where nodes report, and what they share is kept.
 const SYSTEM: &str = "kube-system";
+/// Where each node has its heartbeat.
+const NODE_LEASES: &str = "kube-node-lease";
 
 /// Every object to create, roles before the bindings that name them.
 pub fn objects() -> Vec<Value> {
     let cluster_roles = roles::cluster_roles().into_iter();
-    let leases = NODE_LEASE_NAMESPACES
-        .iter()
-        .map(|namespace| (*namespace, roles::node_leases()));
-    let node_roles = leases
-        .chain([(SYSTEM, roles::node_in_system())])
-        .map(|(namespace, rules)| {
-            let rules: Vec<Value> = rules.iter().map(Rule::to_value).collect();
-            json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
+    let node_roles = [
+        (NODE_LEASES, roles::node_leases()),
+        (SYSTEM, roles::node_in_system()),
+    ]
+    .map(|(namespace, rules)| {
+        let rules: Vec<Value> = rules.iter().map(Rule::to_value).collect();
+        json!({"apiVersion": API_VERSION, "kind": "Role", "rules": rules,
             "metadata": metadata("portico:node", namespace, &[])})
-        });
+    });
     let others = [
         ("portico:controller", roles::controller_in_system()),
         ("portico:joiner", roles::joiner_in_system()),
@@ -84,8 +84,8 @@ fn bindings() -> Vec<Value> {
     let cluster = cluster
         .into_iter()
         .map(|(role, subjects)| binding("ClusterRole", role, "", subjects));
-    let namespaces = NODE_LEASE_NAMESPACES.iter().chain([&SYSTEM]);
-    let nodes = namespaces.map(|ns| binding("Role", "portico:node", ns, vec![group(NODES)]));
+    let nodes =
+        [NODE_LEASES, SYSTEM].map(|ns| binding("Role", "portico:node", ns, vec![group(NODES)]));
     let others = [
         ("portico:controller", CONTROLLERS),
         ("portico:joiner", JOINERS),

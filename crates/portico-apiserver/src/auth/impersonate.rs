@@ -9,14 +9,19 @@ const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
+const PREFIX: &str = "impersonate-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// Whom `requestor` acts as, or nobody else. `headers` are all headers of the request, names in
 /// lower case; those that begin with `impersonate-` must not reach anything behind this.
+///
+/// Whoever sends such a header wants to have fewer rights than it has. One that cannot be used is
+/// therefore refused, where kube-apiserver ignores some of them (an empty user, a name that is not
+/// known, a second user) and goes on with all rights of the caller.
 pub fn impersonated<'a>(
     rbac: &Rbac,
     requestor: &User,
-    headers: impl Iterator<Item = (&'a str, &'a str)>,
+    headers: impl Iterator<Item = (&'a str, &'a [u8])>,
 ) -> Result<Option<User>> {
     let Some(wanted) = wanted(headers)? else {
         return Ok(None);
@@ -80,40 +85,49 @@ pub fn impersonated<'a>(
 }
 
 /// What the headers ask for.
-fn wanted<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Option<User>> {
+fn wanted<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Option<User>> {
     let mut wanted = User::default();
-    let mut more = false;
-    for (name, value) in headers {
+    let mut any = false;
+    for (name, value) in headers.filter(|(name, _)| name.starts_with(PREFIX)) {
+        any = true;
+        let value =
+            std::str::from_utf8(value).map_err(|_| unusable(name, "must be text in UTF-8"))?;
         match name {
-            // The first one counts where a header is sent twice.
-            USER if wanted.name.is_empty() => value.clone_into(&mut wanted.name),
-            UID if wanted.uid.is_empty() => {
-                value.clone_into(&mut wanted.uid);
-                more |= !value.is_empty();
-            }
-            GROUP => {
-                wanted.groups.push(value.to_owned());
-                more = true;
-            }
+            USER => only(&mut wanted.name, name, value)?,
+            UID => only(&mut wanted.uid, name, value)?,
+            GROUP => wanted.groups.push(value.to_owned()),
             name => {
-                if let Some(key) = name.strip_prefix(EXTRA) {
-                    wanted
-                        .extra
-                        .entry(unescape(key))
-                        .or_default()
-                        .push(value.to_owned());
-                    more = true;
-                }
+                let key = name
+                    .strip_prefix(EXTRA)
+                    .ok_or_else(|| unusable(name, "is not known"))?;
+                let values = wanted.extra.entry(unescape(key)).or_default();
+                values.push(value.to_owned());
             }
         }
     }
-    match (wanted.name.is_empty(), more) {
+    match (wanted.name.is_empty(), any) {
         (true, true) => Err(ApiError::bad_request(
             "requested groups, uid or extra fields without impersonating a user",
         )),
         (true, false) => Ok(None),
         (false, _) => Ok(Some(wanted)),
     }
+}
+
+/// Of a header with one value that is sent twice nobody can say which one is meant.
+fn only(slot: &mut String, name: &str, value: &str) -> Result<()> {
+    if value.is_empty() {
+        return Err(unusable(name, "must not be empty"));
+    }
+    if !slot.is_empty() {
+        return Err(unusable(name, "may be sent only once"));
+    }
+    value.clone_into(slot);
+    Ok(())
+}
+
+fn unusable(name: &str, why: &str) -> ApiError {
+    ApiError::bad_request(format!("the header {name} {why}"))
 }
 
 /// Groups that were not asked for but come with the kind of user.
@@ -174,7 +188,10 @@ mod tests {
     type Headers<'a> = &'a [(&'a str, &'a str)];
 
     fn act(headers: Headers<'_>) -> Result<Option<User>> {
-        impersonated(&rbac(), &User::new("sue", &[]), headers.iter().copied())
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (*name, value.as_bytes()));
+        impersonated(&rbac(), &User::new("sue", &[]), headers)
     }
 
     #[test]
@@ -227,10 +244,25 @@ mod tests {
             (&[(USER, "ann"), ("impersonate-extra-scope", "all")], 403),
             (&[(GROUP, "dev")], 400),
             (&[(UID, "7")], 400),
+            (&[("impersonate-extra-scope", "all")], 400),
+            (&[(USER, "")], 400),
+            (&[(USER, ""), (USER, "ann")], 400),
+            (&[(USER, "ann"), (USER, "ann")], 400),
+            (&[(USER, "ann"), (UID, "")], 400),
+            (&[(USER, "ann"), (UID, "7"), (UID, "8")], 400),
+            (&[(USER, "ann"), ("impersonate-groups", "dev")], 400),
+            (&[("impersonate-", "x")], 400),
+            (&[(USER, "j\u{f6}rg")], 403),
         ];
         for (headers, code) in cases {
             assert_eq!(act(headers).unwrap_err().code, *code, "{headers:?}");
         }
+        let bytes: [(&str, &[u8]); 1] = [(USER, b"\xff\xfe")];
+        let error = impersonated(&rbac(), &User::new("sue", &[]), bytes.into_iter()).unwrap_err();
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (400, "the header impersonate-user must be text in UTF-8")
+        );
         let text = act(&[(USER, "bob")]).unwrap_err().message;
         assert_eq!(
             text,

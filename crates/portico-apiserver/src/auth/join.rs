@@ -3,14 +3,14 @@
 //! asks for a token of the ServiceAccount [`ACCOUNT`] that is bound to that Node: whoever has such
 //! a token is the node, and nobody any more when the Node is gone.
 
-use super::rbac::Request;
+use super::rbac::{Request, forbidden};
 use super::service_account::Objects;
 use super::user::{NODE_PREFIX, NODES, User};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use portico_api::object;
-use portico_api::status::{ApiError, Result, Subject};
+use portico_api::status::Result;
 use serde_json::Value;
 
 pub const NAMESPACE: &str = "kube-system";
@@ -68,19 +68,34 @@ pub fn node_of(namespace: &str, account: &str, node: &str) -> Option<User> {
     is_nodes.then(|| User::new(&format!("{NODE_PREFIX}{node}"), &[NODES]))
 }
 
-/// Nodes ask for tokens of their own alone, and who joins for tokens of the Node that it made.
+/// The id of the join token that this user came with, if it did.
+pub fn joiner(user: &User) -> Option<&str> {
+    user.name
+        .strip_prefix(JOINER_PREFIX)
+        .filter(|_| user.is_in(JOINERS))
+}
+
+/// Nodes ask for tokens of their own, and of the pods that run on them; who joins for tokens of the
+/// Node that it made. `may` tells whether the user is allowed a request.
 pub fn check_request(
     user: &User,
     request: &Request<'_>,
     asked: &Value,
     objects: &dyn Objects,
+    may: &dyn Fn(&Request<'_>) -> bool,
 ) -> Result<()> {
-    let joiner = user
-        .name
-        .strip_prefix(JOINER_PREFIX)
-        .filter(|_| user.is_in(JOINERS));
+    let joiner = joiner(user);
     if !user.is_in(NODES) && joiner.is_none() {
         return Ok(());
+    }
+    if (request.namespace, request.name) != (NAMESPACE, ACCOUNT) {
+        return match user.node() {
+            Some(node) => of_a_pod(node, request, asked, objects, may),
+            None => Err(forbidden(
+                request,
+                &format!("{} may only ask for a token of its own Node", user.name),
+            )),
+        };
     }
     let reference = object::at(asked, "spec.boundObjectRef");
     let (kind, name) = (
@@ -100,21 +115,68 @@ pub fn check_request(
     let short = object::at(asked, "spec.expirationSeconds")
         .as_i64()
         .is_none_or(|seconds| seconds <= MOST_SECONDS);
-    match own && short {
+    // For others than this server a node speaks by the tokens of its pods.
+    let for_this_server = object::items(asked, "spec.audiences").is_empty();
+    match own && short && for_this_server {
         true => Ok(()),
-        false => Err(ApiError::forbidden(
-            Subject {
-                group: request.group,
-                resource: request.resource,
-            },
-            request.name,
-            format!(
-                "{} may only ask for a token that is bound to its own Node, for {MOST_SECONDS} s \
-                 at most",
+        false => Err(forbidden(
+            request,
+            &format!(
+                "{} may only ask for a token that is bound to its own Node, for this server, and \
+                 for {MOST_SECONDS} s at most",
                 user.name
             ),
         )),
     }
+}
+
+/// The token of a service account that a pod on this node runs as, for an audience that the pod has
+/// in its spec.
+fn of_a_pod(
+    node: &str,
+    request: &Request<'_>,
+    asked: &Value,
+    objects: &dyn Objects,
+    may: &dyn Fn(&Request<'_>) -> bool,
+) -> Result<()> {
+    let refuse = |why: &str| Err(forbidden(request, &format!("node {node:?} {why}")));
+    let reference = object::at(asked, "spec.boundObjectRef");
+    let text = |key: &str| object::text(reference, key);
+    if (text("apiVersion"), text("kind")) != ("v1", "Pod")
+        || text("name").is_empty()
+        || text("uid").is_empty()
+    {
+        return refuse("may only ask for tokens that are bound to a pod by its name and uid");
+    }
+    let pod = objects.get("Pod", request.namespace, text("name"));
+    let Some(pod) = pod.filter(|pod| {
+        object::text(pod, "metadata.uid") == text("uid")
+            && object::text(pod, "spec.nodeName") == node
+    }) else {
+        return refuse("may only ask for tokens of pods that run on it");
+    };
+    let audience = match object::items(asked, "spec.audiences") {
+        [] => "",
+        [one] => one.as_str().unwrap_or_default(),
+        _ => return refuse("may ask for one audience at a time"),
+    };
+    let in_pod = object::items(&pod, "spec.volumes")
+        .iter()
+        .flat_map(|volume| object::items(volume, "projected.sources"))
+        .map(|source| object::at(source, "serviceAccountToken"))
+        .any(|token| token.is_object() && object::text(token, "audience") == audience);
+    let for_audience = Request {
+        verb: "request-serviceaccounts-token-audience",
+        resource: audience,
+        subresource: "",
+        ..*request
+    };
+    if in_pod || may(&for_audience) {
+        return Ok(());
+    }
+    refuse(&format!(
+        "may only ask for audiences that the pod has in a volume, not {audience:?}"
+    ))
 }
 
 #[cfg(test)]

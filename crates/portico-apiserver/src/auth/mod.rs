@@ -1,7 +1,7 @@
 //! Who asks, what they may do, and what was done.
 //!
 //! `authenticate` turns credentials into a [`User`], `join` knows who becomes a node, `impersonate`
-//! lets one act as another, `rbac` decides, `review` answers questions about decisions, `bootstrap`
+//! lets one act as another, `rbac` decides, `node_restriction` looks at what nodes write, `review` answers questions about decisions, `bootstrap`
 //! has the roles every server starts with, `audit` writes down requests. Nothing here knows of HTTP
 //! or of the store: headers, certificates and objects come in as plain values.
 
@@ -11,6 +11,7 @@ pub mod bootstrap;
 pub mod certificate;
 pub mod impersonate;
 pub mod join;
+pub mod node_restriction;
 pub mod rbac;
 pub mod review;
 pub mod service_account;

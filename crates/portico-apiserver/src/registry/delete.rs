@@ -1,6 +1,6 @@
 //! Deleting objects: at once, or marked until their finalizers are gone.
 
-use super::{ATTEMPTS, ListOptions, Registry, claims, key, load, store_error};
+use super::{ATTEMPTS, Guard, ListOptions, Registry, claims, key, load, store_error};
 use bytes::Bytes;
 use portico_api::codec::stored;
 use portico_api::kinds::{Claims, Kind};
@@ -9,13 +9,14 @@ use portico_api::status::{ApiError, Result};
 use portico_store::{Check, Entry, Op, Txn, TxnError};
 use serde_json::Value;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct DeleteOptions {
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,
     /// As the object's finalizers say, if nothing is said.
     pub dependents: Option<Dependents>,
+    pub guard: Option<Guard>,
 }
 
 /// What becomes of the objects that name the deleted one as their owner.
@@ -64,6 +65,9 @@ impl Registry {
             let entry = self.shown(kind, entry);
             let live = load(&entry)?;
             preconditions(kind, name, &live, entry.modified, options)?;
+            if let Some(guard) = &options.guard {
+                guard(None, Some(&live))?;
+            }
             if let Some(done) = self.try_delete(kind, entry, live, options).await? {
                 return Ok(done);
             }

@@ -38,8 +38,9 @@ pub struct Registry {
     held: Mutex<BTreeSet<String>>,
 }
 
-/// A last question before an object is stored: may this caller write this (new, old)?
-pub type Guard = Arc<dyn Fn(&Value, Option<&Value>) -> Result<()> + Send + Sync>;
+/// A last question before an object is stored or deleted: may this caller write this (new, old)?
+/// There is no new one when it is deleted, and no old one when it is created.
+pub type Guard = Arc<dyn Fn(Option<&Value>, Option<&Value>) -> Result<()> + Send + Sync>;
 
 /// What a caller of a write may say about it.
 #[derive(Clone, Default)]
@@ -51,11 +52,19 @@ pub struct WriteOptions {
     /// one.
     pub trusted: bool,
     pub guard: Option<Guard>,
+    /// Why this caller may not create what a PUT or an apply does not find, if so.
+    pub may_not_create: Option<ApiError>,
 }
 
 impl WriteOptions {
     fn ask(&self, new: &Value, old: Option<&Value>) -> Result<()> {
-        self.guard.as_ref().map_or(Ok(()), |guard| guard(new, old))
+        self.guard
+            .as_ref()
+            .map_or(Ok(()), |guard| guard(Some(new), old))
+    }
+
+    fn may_create(&self) -> Result<()> {
+        self.may_not_create.clone().map_or(Ok(()), Err)
     }
 }
 

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::decode::{self, FieldValidation};
 use bytes::Bytes;
+use portico_api::bounds;
 use portico_api::codec::stored;
 use portico_api::field::{self, Path};
 use portico_api::kinds::{Claims, Kind, metadata};
@@ -103,6 +104,7 @@ impl Registry {
         if target.part != Part::Main || !target.kind.create_on_update() {
             return Err(target.not_found());
         }
+        options.may_create()?;
         let uid = object::text(&new, "metadata.uid");
         if !uid.is_empty() {
             let why =
@@ -125,19 +127,13 @@ impl Registry {
         target: Target<'_>,
         body: &PatchBody,
         validation: FieldValidation,
-        may_create: bool,
         options: &WriteOptions,
     ) -> Result<Written> {
         self.change(target, options, |live| match (body, live) {
-            (PatchBody::Apply { .. }, None) if !may_create => {
-                let why = "applying an object that does not exist needs the right to create it";
-                Err(ApiError::forbidden(
-                    target.kind.info().subject(),
-                    target.name,
-                    why,
-                ))
-            }
             (PatchBody::Apply { object, force }, live) => {
+                if live.is_none() {
+                    options.may_create()?;
+                }
                 self.applied(target, object, *force, live, options)
             }
             (_, None) => Err(target.not_found()),
@@ -225,6 +221,7 @@ impl Registry {
         map.insert("kind".into(), kind.stored_info().kind.into());
         let mut merged =
             owners(target, options, &api_version, &now).apply(live, &applied, force)?;
+        bounds::check(&merged).map_err(patch::too_much)?;
         if live.is_none() {
             object::child(&mut merged, "metadata").remove("resourceVersion");
         }

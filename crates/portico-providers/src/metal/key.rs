@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::{ObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
 use tracing::{info, warn};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "portico-announce";
 const ENTRY: &str = "key";
+const MANAGER: &str = "portico-controller";
+/// A version that no Secret has: the first object of a store is older.
+const NEVER: &str = "1";
 /// Between tries that fail.
 const PAUSE: Duration = Duration::from_secs(30);
 
@@ -31,16 +34,22 @@ pub async fn provide(client: Client) {
 
 async fn create(api: &Api<Secret>) -> Result<(), String> {
     let key = random().map_err(|error| format!("no random numbers: {error}"))?;
+    // Applied by its name, so that a rule can allow this Secret alone: who may create Secrets in
+    // kube-system at will makes join tokens. One that is there has another version than this, which
+    // makes the apply a conflict; and none changes the key of one that was made so.
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(NAME.to_owned()),
+            resource_version: Some(NEVER.to_owned()),
             ..ObjectMeta::default()
         },
+        immutable: Some(true),
         data: Some([(ENTRY.to_owned(), ByteString(key.to_vec()))].into()),
         type_: Some("Opaque".to_owned()),
         ..Secret::default()
     };
-    match api.create(&PostParams::default(), &secret).await {
+    let parameters = PatchParams::apply(MANAGER);
+    match api.patch(NAME, &parameters, &Patch::Apply(&secret)).await {
         Ok(_) => info!("created the Secret {NAMESPACE}/{NAME}"),
         // It is there.
         Err(kube::Error::Api(status)) if status.code == 409 => {}

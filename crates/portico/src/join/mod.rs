@@ -16,6 +16,8 @@ use kube::{Client, Config};
 use pin::Hash;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -31,6 +33,8 @@ const LASTS: Duration = Duration::from_secs(7 * 24 * 3600);
 /// It is exchanged for a new one when it is so old, and tried again so long after that failed.
 const RENEWED: Duration = Duration::from_secs(24 * 3600);
 const RETRY: Duration = Duration::from_secs(300);
+/// A join token has 23 characters.
+const LONGEST_TOKEN: u64 = 4096;
 const LOOK: Duration = Duration::from_millis(100);
 const NODE: &str = "node";
 
@@ -40,8 +44,13 @@ pub struct Arguments {
     /// Where the API server is: https://ADDRESS:6443.
     #[arg(value_name = "URL")]
     server: http::Uri,
-    /// The join token that `portico token create` printed; not needed by who has joined already.
-    #[arg(long, value_name = "ID.SECRET", required_unless_present = "joined")]
+    /// A file with the join token that `portico token create` printed; - reads it from standard
+    /// input. Not needed by a machine that has joined already.
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["joined", "token"])]
+    token_file: Option<PathBuf>,
+    /// The join token itself. Every user of this machine can read it in the list of processes, so
+    /// --token-file is better.
+    #[arg(long, value_name = "ID.SECRET", conflicts_with = "token_file")]
     token: Option<String>,
     /// The hash of the API server's CA certificate.
     #[arg(long, value_name = "sha256:HEX", required_unless_present = "joined")]
@@ -90,7 +99,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 /// Once: make sure who the server is, make the Node, get its token.
 async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<()> {
-    let (Some(token), Some(hash)) = (&arguments.token, arguments.ca_hash) else {
+    let (Some(token), Some(hash)) = (join_token(arguments)?, arguments.ca_hash) else {
         bail!(
             "this machine has not joined: {} has no credentials",
             arguments.data_dir.display()
@@ -99,7 +108,7 @@ async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<(
     let name = node_name(arguments)?;
     let url = arguments.server.clone();
     let pinned = tokio::task::spawn_blocking(move || pin::find(&url, hash)).await??;
-    let reader = reader(&arguments.server, &pinned.authority, token)?;
+    let reader = reader(&arguments.server, &pinned.authority, &token)?;
     let own = arguments.node_address.unwrap_or(pinned.own);
     let id = token.split('.').next().unwrap_or_default();
     match reader.create(NODES, &node_object(&name, own, id)).await {
@@ -126,6 +135,27 @@ async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<(
     )?;
     tracing::info!(node = %name, "joined");
     Ok(())
+}
+
+/// The join token, wherever it was given.
+fn join_token(arguments: &Arguments) -> anyhow::Result<Option<String>> {
+    let Some(path) = &arguments.token_file else {
+        return Ok(arguments.token.clone());
+    };
+    let mut text = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin()
+            .take(LONGEST_TOKEN)
+            .read_to_string(&mut text),
+        false => {
+            File::open(path).and_then(|file| file.take(LONGEST_TOKEN).read_to_string(&mut text))
+        }
+    };
+    read.with_context(|| format!("cannot read the token: --token-file {}", path.display()))?;
+    match text.trim() {
+        "" => bail!("there is no token in --token-file {}", path.display()),
+        token => Ok(Some(token.to_owned())),
+    }
 }
 
 fn refused(error: kube::Error) -> anyhow::Error {

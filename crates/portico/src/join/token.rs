@@ -101,7 +101,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 impl Create {
-    /// The command to type on the other machine.
+    /// The command to type on the other machine. The token comes by standard input: arguments stand
+    /// in the list of processes, which every user can read.
     async fn run(&self) -> anyhow::Result<String> {
         let reader = self.access.reader().await?;
         let authority = self.access.authority().await?;
@@ -123,7 +124,7 @@ impl Create {
             .map_err(plain)
             .context("cannot keep the token")?;
         Ok(format!(
-            "portico join {server} --token {id}.{secret} --ca-hash {}",
+            "echo {id}.{secret} | portico join {server} --token-file - --ca-hash {}",
             Hash::of(authority)
         ))
     }

@@ -8,6 +8,7 @@ mod encode;
 pub(crate) mod wire;
 
 use super::conform;
+use crate::bounds;
 use crate::schema::Schema;
 use serde_json::Value;
 use wire::{Reader, Writer};
@@ -86,8 +87,10 @@ pub fn decode(schema: &Schema, type_name: &str, body: &[u8]) -> Result<Value, Pr
             object.insert(key.into(), text.into());
         }
     }
-    let (value, _) =
-        conform(schema, type_name, Value::Object(object)).map_err(|e| error(e.to_string()))?;
+    // `any` fields are JSON of their own, which their place in the message makes deeper.
+    let object = Value::Object(object);
+    bounds::check(&object).map_err(|e| error(e.to_string()))?;
+    let (value, _) = conform(schema, type_name, object).map_err(|e| error(e.to_string()))?;
     Ok(value)
 }
 

@@ -244,3 +244,22 @@ fn an_update_may_not_start_a_deletion_and_may_keep_any_prefix() {
         assert_eq!(update(new["metadata"].clone(), old.clone()), [want]);
     }
 }
+
+/// What a body of 3 MiB can hold. One error for each controller had the list of all of them in it:
+/// together more than any machine's memory.
+#[test]
+fn many_owners_cost_no_more_than_their_number() {
+    let owner = |number: usize| json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": number.to_string(), "controller": true});
+    let owners: Vec<Value> = (0..30_000).map(owner).collect();
+    let mut object = json!({"metadata": {"name": "a", "ownerReferences": owners}});
+    drop_repeated_owners(&mut object);
+    assert_eq!(
+        object::items(&object, "metadata.ownerReferences").len(),
+        30_000
+    );
+    let found = super::owners(
+        object::items(&object, "metadata.ownerReferences"),
+        &Path::new("metadata"),
+    );
+    assert_eq!(found.len(), 1);
+}

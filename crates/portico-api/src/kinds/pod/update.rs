@@ -6,6 +6,7 @@ use crate::field::{Error, Errors, Path};
 use crate::kinds::checks;
 use crate::object;
 use serde_json::Value;
+use std::collections::HashSet;
 
 const CHANGEABLE: &str = "pod updates may not change fields other than \
          `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` \
@@ -58,7 +59,7 @@ fn tolerations(spec: &Value, before: &Value, path: &Path) -> Errors {
         object::map(&mut toleration).remove("tolerationSeconds");
         toleration
     };
-    let kept: Vec<Value> = object::items(spec, "tolerations")
+    let kept: HashSet<Value> = object::items(spec, "tolerations")
         .iter()
         .map(but_seconds)
         .collect();

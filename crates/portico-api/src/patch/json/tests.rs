@@ -177,6 +177,73 @@ fn size_is_bounded() {
     assert_eq!(apply(json!({"a": [1]}), &doubling).unwrap_err().code, 422);
 }
 
+/// A patch of 27 KB made a value 16,384 deep: dropping it overflowed the stack.
+#[test]
+fn nothing_deep_is_made() {
+    let doublings = |count: u32| -> Value {
+        let copy = |n: u32| {
+            let path = format!("/a{}", "/b".repeat(2usize.pow(n)));
+            json!({"op": "copy", "from": "/a", "path": path})
+        };
+        (1..=count).map(copy).collect()
+    };
+    let object = json!({"a": {"b": {}}});
+    assert!(apply(object.clone(), &doublings(4)).is_ok());
+    let error = apply(object.clone(), &doublings(5)).unwrap_err();
+    assert_eq!(error.code, 422);
+    assert!(error.message.contains("64 deep"), "{}", error.message);
+    assert!(apply(object, &doublings(13)).is_err());
+
+    let nested = |depth: usize| (0..depth).fold(json!({}), |inner, _| json!([inner]));
+    let add = |depth| json!([{"op": "add", "path": "/x/y", "value": nested(depth)}]);
+    assert!(apply(json!({"x": {}}), &add(61)).is_ok());
+    assert!(apply(json!({"x": {}}), &add(62)).is_err());
+    let replace = |depth| json!([{"op": "replace", "path": "", "value": nested(depth)}]);
+    assert!(apply(json!({}), &replace(63)).is_ok());
+    assert!(apply(json!({}), &replace(64)).is_err());
+    let deeper = json!([
+        {"op": "add", "path": "/x", "value": nested(62)},
+        {"op": "move", "from": "/x", "path": "/y/z"},
+    ]);
+    assert!(apply(json!({"y": {}}), &deeper).is_err());
+}
+
+#[test]
+fn a_patch_can_be_about_a_large_object_and_not_make_it_larger_than_allowed() {
+    let text = |length: usize| "x".repeat(length);
+    let object = json!({"a": text(1_500_000)});
+    let replace = |length| json!([{"op": "replace", "path": "/a", "value": text(length)}]);
+    assert!(apply(object.clone(), &replace(1_600_000)).is_ok());
+    let add = json!([{"op": "add", "path": "/b", "value": text(1_700_000)}]);
+    let error = apply(object.clone(), &add).unwrap_err();
+    assert!(error.message.contains("3145728 bytes"), "{}", error.message);
+    // What goes makes room.
+    let instead = json!([{"op": "remove", "path": "/a"}, add[0]]);
+    assert!(apply(object, &instead).is_ok());
+}
+
+/// Each of these moves a million items: 10,000 of them took minutes.
+#[test]
+fn work_is_bounded() {
+    let items = json!({"a": vec![0; 1_000_000], "b": {}});
+    for operation in [
+        json!({"op": "add", "path": "/a/0", "value": 0}),
+        json!({"op": "remove", "path": "/a/0"}),
+    ] {
+        let patch = Value::Array(vec![operation; 100]);
+        let error = apply(items.clone(), &patch).unwrap_err();
+        assert!(
+            error.message.contains("too many values"),
+            "{}",
+            error.message
+        );
+    }
+    let there = json!({"op": "move", "from": "/a", "path": "/b/a"});
+    let back = json!({"op": "move", "from": "/b/a", "path": "/a"});
+    let patch = Value::Array(vec![[there, back]; 50].concat());
+    assert!(apply(items, &patch).is_err());
+}
+
 #[test]
 fn unknown_members_are_named() {
     let patch = json!([{"op": "add", "path": "/a", "value": 1}, {"op": "add", "pth": "/a"}]);

@@ -6,7 +6,7 @@ use super::merge::{fields_of, merge, remove, with_parents};
 use super::owners::{Entries, Manager};
 use super::shape::{self, Shape};
 use super::{Owners, same_object, set_managed, strip, validate};
-use crate::codec::conform;
+use crate::codec::{self, conform};
 use crate::object;
 use crate::schema::TypeDef;
 use crate::status::{ApiError, Result};
@@ -192,7 +192,7 @@ impl<'a> Owners<'a> {
                 .and_then(|all| all.get(LAST_APPLIED));
             let last = annotation
                 .and_then(Value::as_str)
-                .and_then(|last| serde_json::from_str::<Value>(last).ok());
+                .and_then(|last| codec::json::read(last.as_bytes()).ok());
             if let Some(last) = last.filter(|last| self.is_valid(last)) {
                 let diff = Diff::of(self.schema, shape, &last, live);
                 let unchanged = fields_of(self.schema, shape, &last)

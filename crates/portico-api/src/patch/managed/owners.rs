@@ -10,6 +10,9 @@ use std::borrow::Cow;
 /// More managers than this that do not apply are summed up, the oldest first.
 const MOST_UPDATERS: usize = 10;
 
+/// A longer list of entries is taken for malformed: every change is compared with every entry.
+const MOST_ENTRIES: usize = 1000;
+
 /// The manager under which old ones are summed up.
 const ANCIENT: &str = "ancient-changes";
 
@@ -56,7 +59,11 @@ impl<'a> Entries<'a> {
         managed: Option<&'a Value>,
     ) -> Option<Self> {
         let mut entries = Self::default();
-        for value in managed.and_then(Value::as_array).into_iter().flatten() {
+        let managed = managed.and_then(Value::as_array);
+        if managed.is_some_and(|managed| managed.len() > MOST_ENTRIES) {
+            return None;
+        }
+        for value in managed.into_iter().flatten() {
             let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
             let applies = match text("operation") {
                 "Apply" => true,

@@ -2,6 +2,7 @@
 
 use super::fieldset::Element;
 use super::shape::Shape;
+use crate::codec;
 use crate::schema::{Field, ListKind, Schema, Type};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -25,6 +26,9 @@ struct Check<'a> {
 
 impl<'a> Check<'a> {
     fn report(&mut self, problem: impl AsRef<str>) {
+        if codec::is_enough(&self.found) {
+            return;
+        }
         let separator = if self.path.is_empty() { "" } else { ": " };
         self.found
             .push(format!("{}{separator}{}", self.path, problem.as_ref()));

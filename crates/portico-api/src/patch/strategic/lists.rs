@@ -6,7 +6,7 @@
 //! new come as early as that allows.
 
 use super::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::mem::discriminant;
 
 impl<'s> Merge<'s> {

@@ -74,3 +74,21 @@ fn escapes() {
     assert_eq!(parsed.exact("metadata.name"), Some("a,b=c\\"));
     assert_eq!(parsed.exact("metadata.namespace"), None);
 }
+
+#[test]
+fn the_name_that_is_left() {
+    for (text, name) in [
+        ("metadata.name=a", Some("a")),
+        ("type=x,metadata.name==a.b", Some("a.b")),
+        ("metadata.name!=a", None),
+        ("metadata.name=", None),
+        ("metadata.name=..", None),
+        ("metadata.name=a/b", None),
+        ("metadata.name=a%2fb", None),
+        ("metadata.names=a", None),
+        ("metadata.namespace=a", None),
+        ("", None),
+    ] {
+        assert_eq!(only_name(text).as_deref(), name, "{text}");
+    }
+}

@@ -6,12 +6,12 @@ use crate::kinds::checks::{self, given_word};
 use crate::names;
 use crate::service::ranges::family_of;
 use crate::service::types::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// An address. One that is already there is not judged again: it may be from a time with other
 /// rules.
-pub fn address(text: &str, existing: &[String], path: &Path) -> Option<Error> {
-    if existing.iter().any(|known| known == text) {
+pub fn address(text: &str, existing: &HashSet<&str>, path: &Path) -> Option<Error> {
+    if existing.contains(text) {
         return None;
     }
     names::address(text)
@@ -19,14 +19,19 @@ pub fn address(text: &str, existing: &[String], path: &Path) -> Option<Error> {
         .map(|detail| Error::invalid(path, text, detail))
 }
 
+/// The addresses that are there, to look many others up in.
+pub fn known(existing: &[String]) -> HashSet<&str> {
+    existing.iter().map(String::as_str).collect()
+}
+
 pub fn external_ips(new: &ServiceSpec, old: Option<&ServiceSpec>) -> Errors {
-    let existing = old.map_or(&[][..], |old| &old.external_ips);
+    let existing = old.map_or_else(HashSet::new, |old| known(&old.external_ips));
     let mut errors = Errors::new();
     for (index, text) in new.external_ips.iter().enumerate() {
         let path = spec("externalIPs").index(index);
         // One from a time with other rules may stay, but must still be one that can lead to a
         // Service.
-        if names::address(text).is_ok() || address(text, existing, &path).is_some() {
+        if names::address(text).is_ok() || address(text, &existing, &path).is_some() {
             errors.extend(checks::endpoint_address(text, &path));
         }
     }
@@ -112,11 +117,11 @@ fn families(new: &ServiceSpec) -> Errors {
 /// Each cluster IP by itself, and whether all were good enough to be compared with the families.
 fn each_cluster_ip(new: &ServiceSpec, old: Option<&ServiceSpec>) -> (Errors, bool) {
     let path = spec("clusterIPs");
-    let existing = old.map_or(&[][..], |old| &old.cluster_ips);
+    let existing = old.map_or_else(HashSet::new, |old| known(&old.cluster_ips));
     let mut errors = Errors::new();
     for (index, text) in new.cluster_ips.iter().enumerate() {
         if index > 0 || text != NONE {
-            errors.extend(address(text, existing, &path.index(index)));
+            errors.extend(address(text, &existing, &path.index(index)));
         } else if new.cluster_ips.len() > 1 {
             errors.push(Error::invalid(
                 &path,

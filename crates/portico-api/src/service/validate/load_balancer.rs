@@ -8,6 +8,7 @@ use crate::gates::Gates;
 use crate::kinds::checks::{self, invalid_all};
 use crate::names;
 use crate::service::types::*;
+use std::collections::HashSet;
 
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 const LOAD_BALANCER_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
@@ -19,12 +20,12 @@ pub fn source_ranges(service: &Service, old: Option<&Service>) -> Errors {
         // Kubernetes writes this field with a capital letter in errors.
         let path = spec("LoadBalancerSourceRanges");
         let existing = old.map_or(&[][..], |old| &old.spec.load_balancer_source_ranges);
-        let known = |text: &str| existing.iter().any(|known| known.trim() == text);
+        let known: HashSet<&str> = existing.iter().map(|text| text.trim()).collect();
         let ranges = ranges
             .iter()
             .map(|text| text.trim())
             .enumerate()
-            .filter(|(_, text)| !known(text));
+            .filter(|(_, text)| !known.contains(text));
         let bad = ranges.filter_map(|(index, text)| bad_cidr(text, &path.index(index)));
         return not_elsewhere(service, &path)
             .into_iter()
@@ -140,13 +141,8 @@ pub fn status(new: &Service, old: &Service, gates: &Gates) -> Errors {
             "may only be used when `spec.type` is 'LoadBalancer'",
         )];
     }
-    let existing: Vec<String> = old
-        .status
-        .load_balancer
-        .ingress
-        .iter()
-        .map(|point| point.ip.clone())
-        .collect();
+    let existing = &old.status.load_balancer.ingress;
+    let existing = existing.iter().map(|point| point.ip.as_str()).collect();
     let points = ingress.iter().enumerate();
     points
         .flat_map(|(index, point)| ingress_point(point, &existing, gates, &path.index(index)))
@@ -155,7 +151,7 @@ pub fn status(new: &Service, old: &Service, gates: &Gates) -> Errors {
 
 fn ingress_point(
     point: &LoadBalancerIngress,
-    existing: &[String],
+    existing: &HashSet<&str>,
     gates: &Gates,
     path: &Path,
 ) -> Errors {

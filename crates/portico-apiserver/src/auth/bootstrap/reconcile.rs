@@ -1,12 +1,13 @@
 //! Bringing a stored role or binding up to what this version starts with.
 
 use super::AUTO_UPDATE;
+use super::roles::withdrawn;
 use crate::auth::rbac::{Rule, uncovered};
 use portico_api::object;
 use serde_json::{Map, Value};
 
 /// The object to write so that `existing` has all that `expected` has, or nothing if it does
-/// already. What people added stays. An object with the annotation `autoupdate: "false"` is left
+/// already. What people added stays, but for rules that were withdrawn. An object with the annotation `autoupdate: "false"` is left
 /// alone.
 pub fn reconciled(existing: Option<&Value>, expected: &Value) -> Option<Value> {
     let Some(existing) = existing else {
@@ -25,6 +26,7 @@ pub fn reconciled(existing: Option<&Value>, expected: &Value) -> Option<Value> {
     for key in ["labels", "annotations"] {
         add_missing_keys(&mut merged, expected, key);
     }
+    withdraw_rules(&mut merged);
     add_missing_rules(&mut merged, expected);
     add_missing_items(object::map(&mut merged), expected, "subjects");
     merge_aggregation(&mut merged, expected);
@@ -42,6 +44,13 @@ fn add_missing_keys(merged: &mut Value, expected: &Value, key: &str) {
     let target = object::map(metadata.entry(key).or_insert_with(|| Map::new().into()));
     for (key, value) in wanted {
         target.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+}
+
+fn withdraw_rules(merged: &mut Value) {
+    let gone = withdrawn(object::namespace(merged), object::name(merged));
+    if let Some(Value::Array(rules)) = merged.get_mut("rules") {
+        rules.retain(|rule| Rule::parse(rule).is_none_or(|rule| !gone.contains(&rule)));
     }
 }
 

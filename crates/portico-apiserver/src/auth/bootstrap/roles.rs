@@ -72,7 +72,15 @@ const VISIBLE_GROUPS: &[&str] = &[
 ];
 /// Secrets in `kube-system` that nodes may read: passwords of BGP peers, and the key with which
 /// nodes know each other.
-const NODE_SECRETS: &[&str] = &["portico-bgp", "portico-announce"];
+const NODE_SECRETS: &[&str] = &["portico-bgp", ANNOUNCE_KEY];
+const ANNOUNCE_KEY: &str = "portico-announce";
+const CONTROLLER: &str = "portico:controller";
+/// The Leases by which replicas of `portico controller` elect the one that works.
+const ELECTIONS: &[&str] = &[
+    "portico-controller",
+    "portico-endpoint-controller",
+    "portico-endpoint-health",
+];
 const HEALTH: &[&str] = &["/livez", "/readyz", "/healthz"];
 const HEALTH_DETAILS: &[&str] = &[
     "/livez",
@@ -148,7 +156,7 @@ pub(super) fn cluster_roles() -> Vec<Value> {
     ]
 }
 
-/// In the namespaces for it: a node's heartbeat, and the leases nodes elect an announcer with.
+/// In the namespace for it: a node's heartbeat.
 pub(super) fn node_leases() -> Vec<Rule> {
     vec![rule(
         &[
@@ -195,9 +203,47 @@ fn joiner() -> Vec<Rule> {
     vec![rule(&["create"], CORE, &["nodes"])]
 }
 
-/// In `kube-system`: the key by which nodes know each other is made, and never read.
+/// In `kube-system`: the elections, the reports of nodes, and the key by which nodes know each
+/// other. The key is applied under its own name: a create by POST has none that a rule could speak
+/// of, and who may create any Secret here makes itself a join token.
 pub(super) fn controller_in_system() -> Vec<Rule> {
-    vec![rule(&["create"], CORE, &["secrets"])]
+    let election = Rule {
+        names: owned(ELECTIONS),
+        ..rule(&["get", "update", "patch"], COORDINATION, &["leases"])
+    };
+    let key = Rule {
+        names: owned(&[ANNOUNCE_KEY]),
+        ..rule(&["create", "patch"], CORE, &["secrets"])
+    };
+    vec![
+        rule(&["list", "watch", "create"], COORDINATION, &["leases"]),
+        election,
+        key,
+    ]
+}
+
+/// What the role `portico:controller` allowed in former versions and its daemon never needed. An
+/// autoupdate only adds, so these are taken out by name.
+pub(super) fn withdrawn(namespace: &str, role: &str) -> Vec<Rule> {
+    match (namespace, role) {
+        ("", CONTROLLER) => vec![
+            rule(
+                &["get", "list", "watch", "update", "patch"],
+                CORE,
+                &["services"],
+            ),
+            rule(CHANGE, CORE, &["services/finalizers"]),
+            rule(
+                &[
+                    "get", "list", "watch", "create", "update", "patch", "delete",
+                ],
+                COORDINATION,
+                &["leases"],
+            ),
+        ],
+        ("kube-system", CONTROLLER) => vec![rule(&["create"], CORE, &["secrets"])],
+        _ => vec![],
+    }
 }
 
 fn basic_user() -> Vec<Rule> {
@@ -316,27 +362,14 @@ fn portico_admin() -> Vec<Rule> {
     rules
 }
 
-/// Gives Services their load balancers and tells so in their status.
+/// Gives Services their load balancers and tells so in their status, which takes finalizers too.
 fn controller() -> Vec<Rule> {
     vec![
-        rule(
-            &["get", "list", "watch", "update", "patch"],
-            CORE,
-            &["services"],
-        ),
         rule(&["get", "update", "patch"], CORE, &["services/status"]),
-        rule(CHANGE, CORE, &["services/finalizers"]),
-        rule(READ, CORE, &["nodes", "namespaces", "pods"]),
+        rule(READ, CORE, &["services", "nodes", "namespaces", "pods"]),
         rule(ALL, CORE, &["endpoints"]),
         rule(ALL, DISCOVERY, &["endpointslices"]),
         rule(RECORD, EVENTS, &["events"]),
-        rule(
-            &[
-                "get", "list", "watch", "create", "update", "patch", "delete",
-            ],
-            COORDINATION,
-            &["leases"],
-        ),
         rule(READ, NETWORKING, &["servicecidrs", "ipaddresses"]),
         rule(READ, PORTICO, &["*"]),
         rule(

@@ -62,7 +62,7 @@ fn who_may_do_what_on_a_fresh_server() {
             "kube-node-lease/n1",
             true,
         ),
-        (&node, "create", leases, "leases", "portico-system", true),
+        (&node, "create", leases, "leases", "portico-system", false),
         (
             &node,
             "update",
@@ -163,13 +163,53 @@ fn who_may_do_what_on_a_fresh_server() {
             "",
             "services/finalizers",
             "shop/web",
-            true,
+            false,
         ),
-        (&controller, "patch", "", "services", "shop/web", true),
+        (&controller, "patch", "", "services", "shop/web", false),
         (&controller, "create", "", "services", "shop", false),
         (&controller, "patch", "", "nodes", "/n1", false),
         (&controller, "get", "", "secrets", "shop/key", false),
-        (&controller, "create", "", "secrets", "kube-system", true),
+        (&controller, "create", "", "secrets", "kube-system", false),
+        (
+            &controller,
+            "create",
+            "",
+            "secrets",
+            "kube-system/portico-announce",
+            true,
+        ),
+        (
+            &controller,
+            "patch",
+            "",
+            "secrets",
+            "kube-system/bootstrap-token-abcdef",
+            false,
+        ),
+        (
+            &controller,
+            "update",
+            leases,
+            "leases",
+            "kube-system/portico-controller",
+            true,
+        ),
+        (
+            &controller,
+            "update",
+            leases,
+            "leases",
+            "kube-system/portico-node-n1",
+            false,
+        ),
+        (
+            &controller,
+            "update",
+            leases,
+            "leases",
+            "kube-node-lease/n1",
+            false,
+        ),
         (&controller, "create", "", "secrets", "shop", false),
         (
             &controller,
@@ -389,6 +429,30 @@ fn reconciling_adds_and_never_removes() {
 
     stripped["metadata"]["annotations"][AUTO_UPDATE] = "false".into();
     assert_eq!(reconciled(Some(&stripped), &expected), None);
+}
+
+#[test]
+fn what_was_too_wide_is_taken_back() {
+    let find = |kind: &str| {
+        objects()
+            .into_iter()
+            .find(|o| o["kind"] == kind && o["metadata"]["name"] == "portico:controller")
+            .unwrap()
+    };
+    let secrets = json!({"verbs": ["create"], "apiGroups": [""], "resources": ["secrets"]});
+    let services = json!({"verbs": ["get", "list", "watch", "update", "patch"], "apiGroups": [""], "resources": ["services"]});
+    let own = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["mine"]});
+    for (kind, wide) in [("Role", secrets), ("ClusterRole", services)] {
+        let expected = find(kind);
+        let mut before = expected.clone();
+        let rules = before["rules"].as_array_mut().unwrap();
+        rules.extend([wide.clone(), own.clone()]);
+        let after = reconciled(Some(&before), &expected).unwrap();
+        let rules = after["rules"].as_array().unwrap();
+        assert!(!rules.contains(&wide) && rules.contains(&own), "{rules:?}");
+        before["metadata"]["annotations"][AUTO_UPDATE] = "false".into();
+        assert_eq!(reconciled(Some(&before), &expected), None);
+    }
 }
 
 #[test]

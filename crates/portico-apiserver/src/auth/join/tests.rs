@@ -107,7 +107,7 @@ fn nobody_asks_for_another_nodes_token() {
         namespace: NAMESPACE,
     };
     let may = |user: &User, spec: Value| {
-        check_request(user, &request, &json!({"spec": spec}), &objects).is_ok()
+        check_request(user, &request, &json!({"spec": spec}), &objects, &|_| false).is_ok()
     };
     let bound = |node: &str| json!({"boundObjectRef": {"kind": "Node", "name": node}, "expirationSeconds": 3600});
     let joiner = User::new("system:bootstrap:abcdef", &[JOINERS]);
@@ -126,6 +126,9 @@ fn nobody_asks_for_another_nodes_token() {
         );
         let long = json!({"boundObjectRef": {"kind": "Node", "name": "n1"}, "expirationSeconds": MOST_SECONDS + 1});
         assert!(!may(user, long), "{}", user.name);
+        let elsewhere =
+            json!({"boundObjectRef": {"kind": "Node", "name": "n1"}, "audiences": ["vault"]});
+        assert!(!may(user, elsewhere), "{}", user.name);
     }
     assert!(
         may(&User::new("admin", &[]), json!({})),

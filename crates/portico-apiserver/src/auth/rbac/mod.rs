@@ -15,7 +15,7 @@ mod stored;
 mod tests;
 
 pub use index::Rbac;
-pub use node::check_node;
+pub use node::{check_node, forbidden};
 pub use request::{Action, Request};
 pub use rule::{Rule, uncovered};
 

@@ -14,17 +14,18 @@ const REPORT_PREFIX: &str = "portico-node-";
 /// To be asked once more when the body of a create request is known, with the name that stands in
 /// it.
 pub fn check_node(user: &User, request: &Request<'_>) -> Result<()> {
-    match not_its_own(user, request) {
-        Some(why) => Err(ApiError::forbidden(
-            Subject {
-                group: request.group,
-                resource: request.resource,
-            },
-            request.name,
-            why,
-        )),
-        None => Ok(()),
-    }
+    not_its_own(user, request).map_or(Ok(()), |why| Err(forbidden(request, &why)))
+}
+
+pub fn forbidden(request: &Request<'_>, why: &str) -> ApiError {
+    ApiError::forbidden(
+        Subject {
+            group: request.group,
+            resource: request.resource,
+        },
+        request.name,
+        why,
+    )
 }
 
 /// Why a node may not do this. A member of the nodes' group that is no node owns nothing.
@@ -33,15 +34,24 @@ pub(super) fn not_its_own(user: &User, request: &Request<'_>) -> Option<String> 
         request.verb,
         "create" | "update" | "patch" | "delete" | "deletecollection"
     );
-    let prefix = match (request.group, request.resource, request.namespace) {
-        ("", "nodes", _) | ("coordination.k8s.io", "leases", NODE_LEASES) => "",
-        ("coordination.k8s.io", "leases", SYSTEM) => REPORT_PREFIX,
-        _ => return None,
-    };
     if !(writes && user.is_in(NODES)) {
         return None;
     }
     let own = user.node().unwrap_or_default();
+    let prefix = match (request.group, request.resource, request.namespace) {
+        ("", "nodes", _) | ("coordination.k8s.io", "leases", NODE_LEASES) => "",
+        ("coordination.k8s.io", "leases", SYSTEM) => REPORT_PREFIX,
+        ("coordination.k8s.io", "leases", _) => {
+            return Some(format!(
+                "node {own:?} may write leases only in {NODE_LEASES} and {SYSTEM}"
+            ));
+        }
+        // Which pods are its own stands in them: see `node_restriction`.
+        ("", "pods", _) if own.is_empty() || request.verb == "deletecollection" => {
+            return Some(format!("node {own:?} may only write its own pods"));
+        }
+        _ => return None,
+    };
     let not_known_yet = request.verb == "create" && request.name.is_empty();
     let good = !own.is_empty() && (not_known_yet || request.name.strip_prefix(prefix) == Some(own));
     (!good).then(|| format!("node {own:?} may only write its own {}", request.resource))

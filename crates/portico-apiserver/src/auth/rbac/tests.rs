@@ -419,7 +419,7 @@ fn nodes_write_only_what_is_theirs() {
         ),
         (
             "update coordination.k8s.io leases portico-system/announce",
-            true,
+            false,
         ),
     ];
     for (text, allowed) in cases {
