@@ -348,7 +348,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             json!({"nodePortAddresses": ["primary", "10.0.0.0/8"]}),
-            "nodePortAddresses: `primary` cannot",
+            "nodePortAddresses: `primary` and `node` stand",
         ),
         (
             json!({"nodePortAddresses": 5}),
