@@ -222,10 +222,14 @@ fn a_machine_joins_and_forwards() {
     assert!(told.contains("a Node one is there already"), "{told}");
 
     let log = machines.dir.path().join("two.log");
-    let joined = machines
-        .joining
-        .spawn(logged(machines.join(&printed, "two"), &log))
-        .unwrap();
+    let mut join = machines.join(&printed, "two");
+    join.args([
+        "--provider-id",
+        "x://two",
+        "--node-external-address",
+        "198.51.100.2",
+    ]);
+    let joined = machines.joining.spawn(logged(join, &log)).unwrap();
     machines.kubectl(&["apply", "-f", "-"], &service());
     until("the Service answers on the server", || {
         answers(&machines.server).then_some(())
@@ -235,6 +239,35 @@ fn a_machine_joins_and_forwards() {
     });
     let nodes = machines.kubectl(&["get", "nodes", "-o", "wide"], "");
     assert!(nodes.contains("two") && nodes.contains(JOINED), "{nodes}");
+    assert!(nodes.contains("198.51.100.2"), "{nodes}");
+    let versions = nodes.matches("+portico-").count();
+    assert_eq!(versions, 2, "both say what they run: {nodes}");
+    let two = machines.kubectl(
+        &["get", "node", "two", "-o", "jsonpath={.spec.providerID}"],
+        "",
+    );
+    assert_eq!(two, "x://two");
+    // What it says of itself is written again, by its own right, when the program is started anew.
+    let old = r#"{"status": {"nodeInfo": {"kubeletVersion": "v1.0.0"}}}"#;
+    let patch = [
+        "patch",
+        "node",
+        "two",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        old,
+    ];
+    machines.kubectl(&patch, "");
+    drop(joined);
+    let mut join = machines.join(&printed, "two");
+    join.arg("--joined");
+    let again = machines.dir.path().join("again.log");
+    let joined = machines.joining.spawn(logged(join, &again)).unwrap();
+    until("the version is written again", || {
+        let nodes = machines.kubectl(&["get", "nodes"], "");
+        (nodes.matches("+portico-").count() == 2).then_some(())
+    });
 
     // It may write what is its own, and nothing else.
     let token = std::fs::read_to_string(machines.dir.path().join("two/token")).unwrap();

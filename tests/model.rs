@@ -127,5 +127,6 @@ fn settings(node: &str, config: &Value) -> Settings {
         masquerade_all: config["nftables"]["masqueradeAll"] == true,
         masquerade_mark: 0x4000,
         external_ips: config["featureGates"]["AllowServiceExternalIPs"] != false,
+        load_balancer_ip_mode: config["featureGates"]["LoadBalancerIPMode"] != false,
     }
 }

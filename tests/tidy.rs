@@ -4,6 +4,8 @@
 
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/documents.rs"]
+mod documents;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::SERVICES;
-use crate::common::client::MERGE;
+use crate::common::client::{MERGE, STRATEGIC};
 use crate::common::{Server, Store, at, text};
 
 const OWN: &str = "/apis/portico.dev/v1/namespaces/default/services";
@@ -181,4 +181,135 @@ async fn a_watch_speaks_the_spelling_of_its_path() {
     let event = watch.next_change().await;
     assert_eq!(at(&event, "object.apiVersion"), "portico.dev/v1");
     assert_eq!(at(&event, "object.spec.visibility"), "public");
+}
+
+/// What `kubectl apply` sends when a word is no longer in the file: a null in its place.
+#[tokio::test]
+async fn public_ips_can_be_removed_from_a_load_balancer_in_both_spellings() {
+    let server = Server::start(Store::Embedded, &[]).await;
+    let client = server.admin();
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}});
+    let remove = json!({"spec": {"publicIPs": null}});
+    for (name, form, path) in [
+        ("own", MERGE, OWN),
+        ("core", MERGE, SERVICES),
+        ("strategic", STRATEGIC, SERVICES),
+    ] {
+        let spec = json!({"visibility": "loadbalancer", "publicIPs": ["192.0.2.7"],
+            "ports": [{"port": 80}]});
+        client.create_service(name, spec).await.expect(201);
+        let status_path = format!("{SERVICES}/{name}/status");
+        client.patch(&status_path, MERGE, &status).await.expect(200);
+        let core = client.get(&format!("{SERVICES}/{name}")).await.expect(200);
+        assert_eq!(at(&core, "spec.externalIPs"), &json!(["192.0.2.7"]));
+
+        let answer = client.patch(&format!("{path}/{name}"), form, &remove).await;
+        answer.expect(200);
+        let core = client.get(&format!("{SERVICES}/{name}")).await.expect(200);
+        assert!(at(&core, "spec.externalIPs").is_null(), "{name}: {core}");
+        let ingress = at(&core, "status.loadBalancer.ingress.0.ip");
+        assert_eq!(ingress, "203.0.113.9", "{name}");
+        // It is gone for good: the same again changes nothing.
+        let again = client.patch(&format!("{path}/{name}"), form, &remove).await;
+        let again = at(&again.expect(200), "metadata.resourceVersion").clone();
+        assert_eq!(again, *at(&core, "metadata.resourceVersion"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_patch_of_something_else_keeps_public_ips() {
+    let server = Server::start(Store::Embedded, &[]).await;
+    let client = server.admin();
+    let spec = json!({"visibility": "loadbalancer", "publicIPs": ["192.0.2.7"],
+        "ports": [{"port": 80, "hostPort": 30080}]});
+    client.create_service("a", spec).await.expect(201);
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}});
+    let path = format!("{SERVICES}/a/status");
+    client.patch(&path, MERGE, &status).await.expect(200);
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    for path in [OWN, SERVICES] {
+        let path = format!("{path}/a");
+        client.patch(&path, MERGE, &label).await.expect(200);
+        let core = client.get(&format!("{SERVICES}/a")).await.expect(200);
+        assert_eq!(
+            at(&core, "spec.externalIPs"),
+            &json!(["192.0.2.7"]),
+            "{path}"
+        );
+    }
+    // A word that goes takes its core field along, in ports as well.
+    let cluster = json!({"spec": {"visibility": null, "ports": [{"port": 80, "hostPort": null}]}});
+    let path = format!("{SERVICES}/a");
+    let patched = client.patch(&path, STRATEGIC, &cluster).await.expect(200);
+    assert_eq!(at(&patched, "spec.type"), "ClusterIP");
+    assert!(at(&patched, "spec.ports.0.nodePort").is_null(), "{patched}");
+}
+
+#[tokio::test]
+async fn errors_about_a_host_port_name_it() {
+    let server = Server::start(Store::Embedded, &[]).await;
+    let client = server.admin();
+    let public = |port: &str, number: u16| {
+        let mut ports = json!([{"port": 80}]);
+        ports[0][port] = number.into();
+        json!({"visibility": "public", "ports": ports})
+    };
+    let taken = public("hostPort", 30080);
+    client.create_service("taken", taken).await.expect(201);
+    for (word, number) in [
+        ("hostPort", 80),
+        ("hostPort", 30080),
+        ("nodePort", 80),
+        ("nodePort", 30080),
+    ] {
+        let answer = client.create_service("a", public(word, number)).await;
+        let error = answer.expect(422);
+        let field = format!("spec.ports[0].{word}");
+        assert!(text(&error, "message").contains(&field), "{error}");
+        assert_eq!(at(&error, "details.causes.0.field"), field.as_str());
+    }
+    let out_of_range = json!({"spec": {"ports": [{"port": 80, "hostPort": 80}]}});
+    let path = format!("{SERVICES}/taken");
+    let error = client.patch(&path, STRATEGIC, &out_of_range).await;
+    let error = error.expect(422);
+    assert!(
+        text(&error, "message").contains("spec.ports[0].hostPort"),
+        "{error}"
+    );
+}
+
+/// The document of public services POSTs to the name of the Service, and the controller its status.
+#[tokio::test]
+async fn a_post_to_an_object_says_what_to_write() {
+    let server = Server::start(Store::Embedded, &[]).await;
+    let client = server.admin();
+    let service = json!({"apiVersion": "v1", "kind": "Service",
+        "spec": {"visibility": "public", "ports": [{"port": 80, "hostPort": 30080}]}});
+    let answer = client.post(&format!("{SERVICES}/bar"), &service).await;
+    let error = answer.expect(405);
+    let advice = "to create the Service, POST it to namespaces/default/services with \"bar\" in \
+                  metadata.name; to replace it, PUT it to namespaces/default/services/bar; to \
+                  write its status, PUT or PATCH namespaces/default/services/bar/status";
+    assert_eq!(at(&error, "details.causes.0.message"), advice);
+}
+
+/// No controller runs here: without a word, `kubectl delete` would wait and nobody know for what.
+#[tokio::test]
+async fn a_service_that_waits_for_its_controller_says_so() {
+    let server = Server::start(Store::Embedded, &[]).await;
+    let client = server.admin();
+    let service = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "a",
+            "finalizers": ["service.kubernetes.io/load-balancer-cleanup", "portico.dev/metal"]},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
+    client.post(SERVICES, &service).await.expect(201);
+    let path = format!("{SERVICES}/a");
+    client.delete(&path).await.expect(200);
+    let waiting = client.get(&path).await.expect(200);
+    assert_eq!(at(&waiting, "status.conditions.0.type"), "Deleting");
+    let message = text(&waiting, "status.conditions.0.message");
+    assert!(message.contains("portico.dev/metal"), "{waiting}");
+    let released = json!({"metadata": {"finalizers": []}});
+    client.patch(&path, MERGE, &released).await.expect(200);
+    client.get(&path).await.expect(404);
 }

@@ -72,6 +72,7 @@ impl Choices {
             masquerade_all,
             masquerade_mark: 0x4000,
             external_ips: true,
+            load_balancer_ip_mode: true,
         }
     }
 

@@ -87,6 +87,19 @@ impl Gates {
         Ok(gates)
     }
 
+    /// Each gate with its name, its stage as metrics write it, and its value.
+    pub fn all(&self) -> Vec<(&'static str, &'static str, bool)> {
+        let mut gates = *self;
+        let read = |Gate(name, stage, at): &Gate| {
+            let stage = match stage {
+                Stage::Alpha => "ALPHA",
+                Stage::Beta => "BETA",
+            };
+            (*name, stage, *at(&mut gates))
+        };
+        KNOWN.iter().map(read).collect()
+    }
+
     fn names() -> String {
         let mut names: Vec<&str> = KNOWN
             .iter()
@@ -112,10 +125,9 @@ fn setting(part: &str) -> Result<(&str, bool), GateError> {
 impl fmt::Display for Gates {
     /// In the form that `parse` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut gates = *self;
-        let texts: Vec<String> = KNOWN
-            .iter()
-            .map(|Gate(name, _, at)| format!("{name}={}", at(&mut gates)))
+        let gates = self.all().into_iter();
+        let texts: Vec<String> = gates
+            .map(|(name, _, value)| format!("{name}={value}"))
             .collect();
         f.write_str(&texts.join(","))
     }

@@ -159,6 +159,29 @@ impl ApiError {
         error
     }
 
+    /// The same error with parts of field names replaced, by those that the client knows.
+    pub fn in_words(mut self, words: &[(&str, &str)]) -> Self {
+        let reword = |text: &str| {
+            let replace = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
+            words.iter().fold(text.to_owned(), replace)
+        };
+        self.message = reword(&self.message);
+        let causes = self.details.get_mut("causes").and_then(Value::as_array_mut);
+        for cause in causes.into_iter().flatten() {
+            if let Some(Value::String(field)) = cause.get_mut("field") {
+                *field = reword(field);
+            }
+        }
+        self
+    }
+
+    /// What to do instead, beside a message whose words clients know.
+    pub fn advice(mut self, advice: impl Into<String>) -> Self {
+        let cause = json!({"reason": "Advice", "message": advice.into()});
+        self.details.insert("causes".into(), json!([cause]));
+        self
+    }
+
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }

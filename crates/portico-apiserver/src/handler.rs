@@ -8,7 +8,7 @@ use crate::auth::{Action, Credentials, Request as Asked, User, impersonate};
 use crate::limits::{Load, MOST_BODY};
 use crate::negotiate::Accept;
 use crate::request::{Place, Query, ResourcePath};
-use crate::resource::{Call, Verb, method_not_allowed};
+use crate::resource::{Call, Verb, method_not_allowed, post_to_an_object};
 use crate::{pages, random, reviews};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
@@ -381,7 +381,10 @@ async fn resource(
     if !path.leads_to(kind.info()) {
         return Err(ApiError::no_such_path());
     }
-    let verb = head.verb.ok_or_else(method_not_allowed)?;
+    let verb = head.verb.ok_or_else(|| match head.method.as_str() {
+        "POST" if !path.name.is_empty() => post_to_an_object(path, kind.info()),
+        _ => method_not_allowed(),
+    })?;
     let pretty = head.query.flag("pretty");
     let accept = Accept::parse(
         head.header(header::ACCEPT),

@@ -1,6 +1,7 @@
 //! What the server counts, for `/metrics`.
 
-use portico_client::metrics::Show;
+use portico_api::gates::Gates;
+use portico_client::metrics::{Feature, Show, show_features};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -41,9 +42,16 @@ pub struct Kind {
     pub resource: String,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    pub fn new(gates: &Gates) -> Self {
         let mut registry = Registry::default();
+        let features = gates.all().into_iter();
+        let features = features.map(|(name, stage, enabled)| Feature {
+            name,
+            stage,
+            enabled,
+        });
+        show_features(&mut registry, &features.collect::<Vec<_>>());
         let requests = Family::default();
         let seconds: Family<Timed, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(SECONDS));
@@ -93,9 +101,7 @@ impl Default for Metrics {
             objects,
         }
     }
-}
 
-impl Metrics {
     pub fn count(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
         let resource = resource.to_owned();
         if verb != "watch" {

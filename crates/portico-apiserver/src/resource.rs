@@ -12,7 +12,7 @@ use crate::request::{Query, ResourcePath};
 use crate::watch::Watcher;
 use portico_api::codec::json;
 use portico_api::field::{self, Path};
-use portico_api::kinds::Kind;
+use portico_api::kinds::{Info, Kind};
 use portico_api::object;
 use portico_api::patch::managed;
 use portico_api::selector::{FieldSelector, LabelSelector};
@@ -95,7 +95,7 @@ impl Call<'_> {
                 self.path.name
             )));
         }
-        match verb {
+        let answer = match verb {
             Verb::Get => self.get().await,
             Verb::List => self.list().await,
             Verb::Watch => self.watch().await,
@@ -104,6 +104,20 @@ impl Call<'_> {
             Verb::Patch => self.patch(part).await,
             Verb::Delete => self.delete().await,
             Verb::DeleteCollection => self.delete_collection().await,
+        };
+        answer.map_err(|error| self.in_words_of_the_client(error))
+    }
+
+    fn in_words_of_the_client(&self, error: ApiError) -> ApiError {
+        if error.code != 422 {
+            return error;
+        }
+        let request = serde_json::from_slice(self.body)
+            .ok()
+            .or_else(|| decode::yaml(self.body).ok().map(|(request, _)| request));
+        match request {
+            Some(request) => error.in_words(&self.kind.other_words(&request)),
+            None => error,
         }
     }
 
@@ -545,6 +559,25 @@ pub fn method_not_allowed() -> ApiError {
         "MethodNotAllowed",
         "the server does not allow this method on the requested resource",
     )
+}
+
+/// A `POST` to the object itself: the early designs of Kubernetes wrote that, and no API server
+/// ever took it.
+pub fn post_to_an_object(path: &ResourcePath, info: &Info) -> ApiError {
+    let place = match path.namespace.as_str() {
+        "" => info.plural.to_owned(),
+        namespace => format!("namespaces/{namespace}/{}", info.plural),
+    };
+    let (name, kind) = (&path.name, info.kind);
+    let status = if info.status {
+        format!("; to write its status, PUT or PATCH {place}/{name}/status")
+    } else {
+        String::new()
+    };
+    method_not_allowed().advice(format!(
+        "to create the {kind}, POST it to {place} with {name:?} in metadata.name; to replace it, \
+         PUT it to {place}/{name}{status}"
+    ))
 }
 
 /// Where a watch begins.

@@ -225,7 +225,7 @@ fn build(
         discovery: Discovery::new(registry.kinds()),
         openapi: OnceLock::new(),
         limits: Limits::new(config.limits),
-        metrics: Metrics::default(),
+        metrics: Metrics::new(&config.gates),
         audit,
         address: advertised.address.to_string(),
         ready: AtomicBool::new(false),

@@ -2,8 +2,10 @@
 //! understands, and with every metric named and explained before there is anything to count.
 
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 use std::fmt;
 
@@ -20,6 +22,38 @@ impl Show for Registry {
     fn show<M: Metric>(&mut self, name: impl Into<String>, help: &str, metric: M) {
         self.register(name, help, Shown(metric));
     }
+}
+
+/// A feature gate of a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feature {
+    pub name: &'static str,
+    /// `ALPHA` or `BETA`, and nothing once it is generally available, as Kubernetes writes it.
+    pub stage: &'static str,
+    pub enabled: bool,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct FeatureLabels {
+    name: &'static str,
+    stage: &'static str,
+}
+
+/// The gates of a daemon, under the name that Kubernetes' own programs have for them.
+pub fn show_features(registry: &mut Registry, features: &[Feature]) {
+    let gates: Family<FeatureLabels, Gauge> = Family::default();
+    for feature in features {
+        let labels = FeatureLabels {
+            name: feature.name,
+            stage: feature.stage,
+        };
+        gates.get_or_create(&labels).set(feature.enabled.into());
+    }
+    registry.show(
+        "kubernetes_feature_enabled",
+        "1 for each feature gate that is on, 0 for each that is off",
+        gates,
+    );
 }
 
 /// Never empty, whatever is in it.
@@ -76,8 +110,6 @@ fn from_open_metrics(open_metrics: &str) -> String {
 mod tests {
     use super::*;
     use prometheus_client::metrics::counter::Counter;
-    use prometheus_client::metrics::family::Family;
-    use prometheus_client::metrics::gauge::Gauge;
 
     #[test]
     fn counters_are_named_as_their_samples() {
@@ -94,6 +126,19 @@ mod tests {
         let wanted = "# HELP questions_total Questions that were answered.\n# TYPE questions_total counter\nquestions_total 1\n\
                       # HELP names Names with records.\n# TYPE names gauge\nnames 3\n";
         assert_eq!(text(&registry), wanted);
+    }
+
+    #[test]
+    fn gates_are_shown_as_kubernetes_shows_them() {
+        let mut registry = Registry::default();
+        let feature = Feature {
+            name: "LoadBalancerIPMode",
+            stage: "BETA",
+            enabled: true,
+        };
+        show_features(&mut registry, &[feature]);
+        let line = "kubernetes_feature_enabled{name=\"LoadBalancerIPMode\",stage=\"BETA\"} 1\n";
+        assert!(text(&registry).ends_with(line), "{}", text(&registry));
     }
 
     #[test]

@@ -310,19 +310,59 @@ fn what_others_change_is_repaired_and_what_is_theirs_is_left_alone() {
     );
 }
 
-/// As kube-proxy makes them: sets of its own, smaller ones, servers on node ports that only it
+/// The sets of kube-proxy in IPVS mode, as `ipset restore` reads them: smaller than ours, and in
+/// most clusters most of them are empty. Each is there for both families.
+const KUBE_PROXYS_SETS: [(&str, &str); 17] = [
+    ("LOOP-BACK", "hash:ip,port,ip"),
+    ("CLUSTER-IP", "hash:ip,port"),
+    ("EXTERNAL-IP", "hash:ip,port"),
+    ("EXTERNAL-IP-LOCAL", "hash:ip,port"),
+    ("LOAD-BALANCER", "hash:ip,port"),
+    ("LOAD-BALANCER-FW", "hash:ip,port"),
+    ("LOAD-BALANCER-LOCAL", "hash:ip,port"),
+    ("LOAD-BALANCER-SOURCE-IP", "hash:ip,port,ip"),
+    ("LOAD-BALANCER-SOURCE-CIDR", "hash:ip,port,net"),
+    ("NODE-PORT-TCP", "bitmap:port"),
+    ("NODE-PORT-LOCAL-TCP", "bitmap:port"),
+    ("NODE-PORT-UDP", "bitmap:port"),
+    ("NODE-PORT-LOCAL-UDP", "bitmap:port"),
+    ("NODE-PORT-SCTP-HASH", "hash:ip,port"),
+    ("NODE-PORT-LOCAL-SCTP-HASH", "hash:ip,port"),
+    ("HEALTH-CHECK-NODE-PORT", "bitmap:port"),
+    ("IPVS-IPS", "hash:ip"),
+];
+
+fn kube_proxys_sets() -> String {
+    let of_family = |(prefix, family): (&'static str, &'static str)| {
+        KUBE_PROXYS_SETS.map(|(name, kind)| {
+            // As long as a name of a set may be, which kube-proxy cuts as well.
+            let name: String = format!("{prefix}{name}").chars().take(31).collect();
+            match kind {
+                "bitmap:port" => format!("create {name} bitmap:port range 0-65535\n"),
+                _ => format!("create {name} {kind} family {family} hashsize 1024 maxelem 65536\n"),
+            }
+        })
+    };
+    [("KUBE-", "inet"), ("KUBE-6-", "inet6")]
+        .into_iter()
+        .flat_map(of_family)
+        .collect()
+}
+
+/// As kube-proxy leaves them: sets of its own, smaller ones, servers on node ports that only it
 /// knows.
 #[test]
 fn kube_proxys_place_is_taken() {
     test_with_ipvs("kube_proxys_place_is_taken", || {
         let (node, table) = (Node::new(), table());
+        let mut restore = Command::new("ipset");
+        restore.arg("restore");
+        node.host.run(restore, &kube_proxys_sets()).unwrap();
         for line in [
             "ip link add kube-ipvs0 type dummy",
             "ip addr add 10.96.0.1/32 dev kube-ipvs0",
             "ip addr add 10.96.0.77/32 dev kube-ipvs0",
-            "ipset create KUBE-CLUSTER-IP hash:ip,port family inet hashsize 1024 maxelem 65536",
             "ipset add KUBE-CLUSTER-IP 10.96.0.1,tcp:80",
-            "ipset create KUBE-NODE-PORT-TCP bitmap:port range 0-65535",
             "ipset add KUBE-NODE-PORT-TCP 30099",
             "iptables -t nat -N KUBE-SERVICES",
             "iptables -t nat -N KUBE-NODE-PORT",

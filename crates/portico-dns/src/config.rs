@@ -85,13 +85,9 @@ pub struct Arguments {
         default_value = "ExternalIP,InternalIP"
     )]
     node_addresses: Vec<Kind>,
-    /// The addresses at which nodes are probed, likewise.
-    #[arg(
-        long,
-        value_name = "KINDS",
-        value_delimiter = ',',
-        default_value = "InternalIP,ExternalIP"
-    )]
+    /// The addresses at which nodes are probed, likewise [default: the first that is given for a
+    /// node].
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     probe_addresses: Vec<Kind>,
     /// Also give Services that are only there inside the cluster, with their cluster IPs.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,

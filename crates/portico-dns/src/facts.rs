@@ -2,6 +2,7 @@
 //! rest of them is dropped on arrival.
 
 use crate::zone::Families;
+use ipnet::IpNet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
@@ -206,8 +207,24 @@ pub fn node(object: &core::Node) -> Option<(String, Node)> {
     ))
 }
 
-/// The port where a node says whether it is fit, if it reports one.
-pub fn report(object: &Lease) -> Option<(String, Option<u16>)> {
+/// What a node tells of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Where it says whether it is fit.
+    pub healthz_port: Option<u16>,
+    /// Where its node ports answer; `None` where it does not say, as kube-proxy.
+    pub node_ports: Option<Vec<IpNet>>,
+}
+
+impl Report {
+    /// Whether node ports answer at an address, as far as it is known.
+    pub fn answers_at(&self, address: IpAddr) -> bool {
+        let networks = self.node_ports.as_ref();
+        networks.is_none_or(|networks| networks.iter().any(|network| network.contains(&address)))
+    }
+}
+
+pub fn report(object: &Lease) -> Option<(String, Report)> {
     let node = report::node_of_lease(object.metadata.name.as_ref()?)?;
     let text = object
         .metadata
@@ -215,7 +232,13 @@ pub fn report(object: &Lease) -> Option<(String, Option<u16>)> {
         .as_ref()?
         .get(report::ANNOTATION)?;
     let report: NodeReport = serde_json::from_str(text).ok()?;
-    Some((node.to_owned(), report.healthz_port))
+    // A network that cannot be read is one fewer to publish.
+    let read = |texts: Vec<String>| texts.iter().filter_map(|text| text.parse().ok()).collect();
+    let report = Report {
+        healthz_port: report.healthz_port,
+        node_ports: report.node_ports.map(read),
+    };
+    Some((node.to_owned(), report))
 }
 
 fn named(
@@ -313,8 +336,19 @@ mod tests {
         };
         assert_eq!(
             super::report(&lease("portico-node-n1", r#"{"healthzPort": 9999}"#)),
-            Some(("n1".into(), Some(9999)))
+            Some((
+                "n1".into(),
+                Report {
+                    healthz_port: Some(9999),
+                    node_ports: None
+                }
+            ))
         );
+        let narrow = r#"{"nodePorts": ["10.0.0.0/8", "nonsense"]}"#;
+        let (_, narrow) = super::report(&lease("portico-node-n1", narrow)).unwrap();
+        assert!(narrow.answers_at("10.0.0.1".parse().unwrap()));
+        assert!(!narrow.answers_at("192.0.2.7".parse().unwrap()));
+        assert!(Report::default().answers_at("192.0.2.7".parse().unwrap()));
         assert_eq!(super::report(&lease("portico-node-n1", "?")), None);
         assert_eq!(super::report(&lease("leader", "{}")), None);
     }

@@ -86,7 +86,7 @@ impl Rig {
         let mut settings = Settings {
             origin: origin.clone(),
             given: vec![AddressKind::External, AddressKind::Internal],
-            probed: vec![AddressKind::Internal, AddressKind::External],
+            probed: Vec::new(),
             healthz_port: HEALTHZ,
             cluster_services: false,
         };

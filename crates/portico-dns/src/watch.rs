@@ -72,7 +72,7 @@ pub enum News {
     Service(ServiceName, Option<Service>),
     Slice(ServiceName, Option<Slice>),
     Node(String, Option<Node>),
-    Port(String, Option<u16>),
+    Report(String, Option<facts::Report>),
     End(Kind),
     Failed(Kind, String),
 }
@@ -111,7 +111,8 @@ pub fn follow(client: &Client) -> SelectAll<BoxStream<'static, News>> {
             },
         ),
         news(Kind::Report, reports, config, |object, there| {
-            facts::report(object).map(|(name, port)| News::Port(name, port.filter(|_| there)))
+            facts::report(object)
+                .map(|(name, report)| News::Report(name, Some(report).filter(|_| there)))
         }),
     ])
 }
@@ -156,7 +157,7 @@ struct Known {
     services: HashSet<ServiceName>,
     slices: HashSet<ServiceName>,
     nodes: HashSet<String>,
-    ports: HashSet<String>,
+    reports: HashSet<String>,
 }
 
 impl Feed {
@@ -189,10 +190,12 @@ impl Feed {
                 note(&mut self.known.nodes, listing, &name, node.is_some());
                 index.set_node(&name, node);
             }
-            News::Port(name, port) => {
-                let listing = self.works(Kind::Report).then_some(&mut self.listing.ports);
-                note(&mut self.known.ports, listing, &name, port.is_some());
-                index.set_port(&name, port);
+            News::Report(name, report) => {
+                let listing = self
+                    .works(Kind::Report)
+                    .then_some(&mut self.listing.reports);
+                note(&mut self.known.reports, listing, &name, report.is_some());
+                index.set_report(&name, report);
             }
         }
     }
@@ -211,7 +214,7 @@ impl Feed {
             Kind::Service => self.listing.services.clear(),
             Kind::Slice => self.listing.slices.clear(),
             Kind::Node => self.listing.nodes.clear(),
-            Kind::Report => self.listing.ports.clear(),
+            Kind::Report => self.listing.reports.clear(),
         }
     }
 
@@ -230,8 +233,8 @@ impl Feed {
                 .for_each(|name| index.set_slice(name, None)),
             Kind::Node => gone(&mut known.nodes, &mut listing.nodes)
                 .for_each(|name| index.set_node(&name, None)),
-            Kind::Report => gone(&mut known.ports, &mut listing.ports)
-                .for_each(|name| index.set_port(&name, None)),
+            Kind::Report => gone(&mut known.reports, &mut listing.reports)
+                .for_each(|name| index.set_report(&name, None)),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::announce::Announceable;
 use crate::hash::Map;
 use crate::objects::{EndpointSlice, Metadata, Node, Service, ServiceCidr};
 use crate::statics::is_static;
-use crate::table::{Change, Conflict, ForwardingTable, HealthCheck, ServiceName};
+use crate::table::{Change, Conflict, Family, ForwardingTable, HealthCheck, ServiceName};
 use ipnet::IpNet;
 use names::Names;
 use node::{Here, NodeState};
@@ -46,6 +46,9 @@ pub enum NodePortSetting {
     /// The Node object's first address of each family, internal ones first; a family without any is
     /// open on all its addresses.
     Primary,
+    /// All addresses of the Node object, internal and external ones; a family without any is open
+    /// on all its addresses.
+    Node,
     /// Local addresses in these networks; a family without any, or with one of length 0, is open on
     /// all its addresses. Loopback addresses only if `loopback`, and never for IPv6.
     Networks {
@@ -59,7 +62,7 @@ impl NodePortSetting {
     /// (`route_localnet`).
     pub fn include_loopback(&self) -> bool {
         match self {
-            NodePortSetting::Primary => false,
+            NodePortSetting::Primary | NodePortSetting::Node => false,
             NodePortSetting::Networks { networks, loopback } => {
                 *loopback && node::include_loopback(networks)
             }
@@ -80,6 +83,8 @@ pub struct Settings {
     /// Serve the external IPs of Services, which whoever may write a Service can take from others.
     /// Those of files are.
     pub external_ips: bool,
+    /// Heed `ipMode` of load balancers' addresses; otherwise all of them are served here.
+    pub load_balancer_ip_mode: bool,
 }
 
 /// What changed since the last [`Index::take`].
@@ -214,6 +219,9 @@ impl Index {
             record
                 .iter_mut()
                 .for_each(|record| record.external_ips = Box::default());
+        }
+        if !self.node.heeds_ip_mode() {
+            record.iter_mut().for_each(ServiceRecord::serve_proxied_ips);
         }
         self.set_record(namespace, name, record.map(Box::new));
     }
@@ -364,6 +372,15 @@ impl Index {
     /// nor marked for it.
     pub fn eligible(&self) -> bool {
         self.node.eligible()
+    }
+
+    /// Where node ports answer, as others can know it: an address of the Node object may be one
+    /// that is translated on the way to this node.
+    pub fn node_port_networks(&self) -> Vec<IpNet> {
+        Family::BOTH
+            .into_iter()
+            .flat_map(|family| self.node.node_port_networks(family))
+            .collect()
     }
 
     fn set_record(&mut self, namespace: &str, name: &str, record: Option<Box<ServiceRecord>>) {

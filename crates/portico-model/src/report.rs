@@ -47,6 +47,10 @@ pub struct NodeReport {
     /// Where the node says whether it is fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub healthz_port: Option<u16>,
+    /// The networks on whose addresses node ports answer here. `None`: a program before 0.2 does not
+    /// say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_ports: Option<Vec<String>>,
     /// How long changes take to reach the kernel; `None` before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub programming: Option<Programming>,

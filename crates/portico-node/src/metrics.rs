@@ -7,8 +7,9 @@ pub mod recent;
 pub mod server;
 mod slowest;
 
-use portico_client::metrics::Show;
+use portico_client::metrics::{Feature, Show, show_features};
 use portico_dataplane::doorstep::Answer;
+use portico_model::index::Settings;
 use portico_model::table::{
     Change, Family as IpFamily, Frontend, FrontendKind, Outcome, PerFamily, ServiceName,
 };
@@ -129,6 +130,19 @@ pub struct Metrics {
 }
 
 impl Metrics {
+    pub fn show_features(&mut self, settings: &Settings) {
+        let gate = |name, stage, enabled| Feature {
+            name,
+            stage,
+            enabled,
+        };
+        let features = [
+            gate("AllowServiceExternalIPs", "", settings.external_ips),
+            gate("LoadBalancerIPMode", "BETA", settings.load_balancer_ip_mode),
+        ];
+        show_features(&mut self.registry, &features);
+    }
+
     /// The names of failures follow the mode.
     pub fn new(mode: &str) -> Metrics {
         let mut metrics = Metrics {

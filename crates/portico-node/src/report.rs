@@ -10,6 +10,7 @@ use crate::rounds::Rounds;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
+use ipnet::IpNet;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -38,6 +39,8 @@ pub struct Installed {
     pub slices: u64,
     pub behind: Vec<Behind>,
     pub more_behind: usize,
+    /// Where node ports answer.
+    pub node_ports: Vec<IpNet>,
     /// Why nothing later is, for people.
     pub trouble: String,
 }
@@ -125,6 +128,7 @@ fn content(
         trouble: state.trouble.clone(),
         mode: about.mode.to_owned(),
         healthz_port: about.healthz_port,
+        node_ports: Some(state.node_ports.iter().map(ToString::to_string).collect()),
         announcing,
         programming,
     }

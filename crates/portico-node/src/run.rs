@@ -81,6 +81,7 @@ pub async fn run(
     let clients = client::connect(&config.api).await?;
     let client = clients.requests.clone();
     let mut metrics = Metrics::new(config.mode.name());
+    metrics.show_features(&config.settings);
     if config.count_connections {
         metrics.count_connections();
     }

@@ -532,7 +532,7 @@ impl Syncer {
         self.follow_ups
             .extend(self.checks.release(done).map(FollowUp::HealthChecks));
         self.reporting
-            .tell(&self.parts.report, done, &self.index.table().frontends, now);
+            .tell(&self.parts.report, done, &self.index, now);
         if self.parts.flows.due().is_some_and(|due| due <= now) {
             self.end_flows(&Family::BOTH, |flows, table| flows.check_due(table, now));
         }

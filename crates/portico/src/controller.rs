@@ -6,6 +6,7 @@ use crate::signals::Signals;
 use anyhow::Context;
 use clap::{ArgAction, Args, Subcommand};
 use kube::Client;
+use portico_api::gates::Gates;
 use portico_controller::lease::{LeaseOptions, lead};
 use portico_controller::{balancers, endpoints, health};
 use portico_model::duration;
@@ -53,6 +54,9 @@ pub struct Arguments {
     /// How often each load balancer is compared with what it should be.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
     resync_period: Duration,
+    /// LoadBalancerIPMode=false to write addresses of load balancers without their ipMode.
+    #[arg(long, value_name = "NAME=BOOL,...", default_value = "")]
+    feature_gates: String,
     /// Also keep the older Endpoints objects.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     endpoints: bool,
@@ -160,15 +164,24 @@ fn selected(names: &[String]) -> anyhow::Result<Selected> {
     })
 }
 
+/// As the API server has them, so that one line serves both.
+fn gates(text: &str) -> anyhow::Result<Gates> {
+    Gates::parse(text)
+        .map_err(anyhow::Error::msg)
+        .context("--feature-gates")
+}
+
 async fn run_selected(
     client: Client,
     arguments: Arguments,
     selected: Selected,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
+    let gates = gates(&arguments.feature_gates)?;
     let metrics = Arc::new(balancers::Metrics::default());
     let calls = CallMetrics::default();
     metrics.add(|registry| calls.register(registry));
+    metrics.show_features(gates.load_balancer_ip_mode);
     let pages = serve(&arguments.metrics_bind_address, Arc::clone(&metrics))?;
     let balancers = selected.balancers && arguments.cloud_provider != "none";
     let election = arguments.election.clone();
@@ -187,7 +200,17 @@ async fn run_selected(
     };
     let load_balancers = async {
         match balancers {
-            true => run_balancers(client.clone(), &arguments, metrics, calls, stop.clone()).await,
+            true => {
+                run_balancers(
+                    client.clone(),
+                    &arguments,
+                    gates,
+                    metrics,
+                    calls,
+                    stop.clone(),
+                )
+                .await
+            }
             false => Ok(()),
         }
     };
@@ -251,6 +274,7 @@ async fn run_elected_health(client: Client, election: &Election, stop: watch::Re
 async fn run_balancers(
     client: Client,
     arguments: &Arguments,
+    gates: Gates,
     metrics: Arc<balancers::Metrics>,
     calls: CallMetrics,
     stop: watch::Receiver<bool>,
@@ -259,6 +283,7 @@ async fn run_balancers(
         cluster: arguments.cluster_name.clone(),
         class: arguments.load_balancer_class.clone(),
         node_healthz_port: arguments.node_healthz_port,
+        load_balancer_ip_mode: gates.load_balancer_ip_mode,
         concurrency: arguments.concurrent_service_syncs,
         resync: arguments.resync_period,
         metrics,

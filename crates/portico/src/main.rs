@@ -18,6 +18,7 @@ mod install;
 mod join;
 mod lab;
 mod logging;
+mod machine;
 mod migrate;
 mod node;
 mod output;

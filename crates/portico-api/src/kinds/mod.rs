@@ -139,6 +139,15 @@ pub trait Kind: Send + Sync {
         Errors::new()
     }
 
+    /// Turn a merge patch into words that the patched object has. A `null` for any other word would
+    /// remove nothing.
+    fn read_patch(&self, _patch: &mut Value) {}
+
+    /// Parts of field names with what a request calls them, for the errors that answer it.
+    fn other_words(&self, _request: &Value) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
     /// Turn a stored object into what this kind shows, after everything else is done with it. All
     /// other methods see the stored form.
     #[expect(

@@ -3,6 +3,7 @@
 
 pub mod allocate;
 pub mod defaults;
+mod deletion;
 mod families;
 mod portico;
 pub mod ranges;
@@ -102,6 +103,18 @@ impl Kind for ServiceKind {
         // Whoever sends a whole object in core words has seen no others, so they cannot be left
         // over.
         spelling::to_core(object, old.filter(|_| patched))
+    }
+
+    fn mark_deleted(&self, object: &mut Value) {
+        deletion::say_why_it_waits(object);
+    }
+
+    fn read_patch(&self, patch: &mut Value) {
+        spelling::removals_to_core(patch);
+    }
+
+    fn other_words(&self, request: &Value) -> Vec<(&'static str, &'static str)> {
+        spelling::other_words(request)
     }
 
     fn default(&self, object: &mut Value, gates: &Gates) {

@@ -63,7 +63,10 @@ impl Kind for PorticoServiceKind {
         self.0.goes_with(object)
     }
 
-    fn to_stored(&self, object: &mut Value, old: Option<&Value>, _patched: bool) -> Errors {
+    fn to_stored(&self, object: &mut Value, old: Option<&Value>, patched: bool) -> Errors {
+        if let Some(old) = old.filter(|_| patched) {
+            spelling::remove_public_ips(object, old);
+        }
         spelling::from_portico(object, old)
     }
 

@@ -33,6 +33,14 @@ pub fn visibility_of(type_: &str) -> Option<&'static str> {
         .map(|(word, _)| *word)
 }
 
+/// Words of the spec that are other names for a core field.
+const NAMES: [(&str, &str); 4] = [
+    ("visibility", "type"),
+    ("createExternalLoadBalancer", "type"),
+    ("portalIP", "clusterIP"),
+    ("publicIPs", "externalIPs"),
+];
+
 fn spec_path(field: &str) -> Path {
     Path::new("spec").child(field)
 }
@@ -103,6 +111,62 @@ pub fn to_core(service: &mut Value, old: Option<&Value>) -> Errors {
         errors.extend(spec(service, old));
     }
     errors
+}
+
+/// In a merge patch to the core view, the removal of a word is that of the core field. It is what
+/// `kubectl apply` sends when a word is no longer in the file.
+pub fn removals_to_core(patch: &mut Value) {
+    let Some(spec) = patch.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (word, core) in NAMES {
+        remove_by_other_name(spec, word, core);
+    }
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+    let ports = ports.into_iter().flatten();
+    for port in ports.filter_map(Value::as_object_mut) {
+        remove_by_other_name(port, "hostPort", "nodePort");
+    }
+}
+
+fn remove_by_other_name(map: &mut Map<String, Value>, word: &str, core: &str) {
+    // Where the patch says what the core field shall be, that counts.
+    if map.get(word).is_some_and(Value::is_null) && !map.contains_key(core) {
+        map.remove(word);
+        map.insert(core.to_owned(), Value::Null);
+    }
+}
+
+/// Who removes `publicIPs` from the view of a load balancer has seen the balancer's addresses
+/// there, with those that were asked for beside them: the latter are meant.
+pub fn remove_public_ips(view: &mut Value, old: &Value) {
+    let shown = mirror(old).is_some();
+    let asked = object::at(old, "spec.externalIPs");
+    let Some(spec) = view.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let removed = match spec.get("publicIPs") {
+        None | Some(Value::Null) => true,
+        Some(left) => left.as_array().is_some_and(Vec::is_empty),
+    };
+    if shown && removed && spec.get("externalIPs") == Some(asked) {
+        spec.remove("externalIPs");
+    }
+}
+
+/// Ends of core field names with what this request calls them.
+pub fn other_words(request: &Value) -> Vec<(&'static str, &'static str)> {
+    let ports = object::items(request, "spec.ports");
+    let says = |field| ports.iter().any(|port| port.get(field).is_some());
+    let mut words = Vec::new();
+    if says("hostPort") && !says("nodePort") {
+        words.push(("].nodePort", "].hostPort"));
+    }
+    let spec = object::at(request, "spec");
+    if spec.get("publicIPs").is_some() && spec.get("externalIPs").is_none() {
+        words.push(("spec.externalIPs[", "spec.publicIPs["));
+    }
+    words
 }
 
 fn spec(service: &mut Value, old: Option<&Value>) -> Errors {

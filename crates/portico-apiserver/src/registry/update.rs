@@ -158,9 +158,15 @@ impl Registry {
         let before = self.outward(kind, live.clone());
         let after = match body {
             PatchBody::Json(ops) => patch::json::apply(before, ops)?,
-            PatchBody::Merge(merge) => patch::merge::apply(before, merge)?,
+            PatchBody::Merge(merge) => {
+                let mut merge = merge.clone();
+                kind.read_patch(&mut merge);
+                patch::merge::apply(before, &merge)?
+            }
             PatchBody::Strategic(strategic) => {
-                patch::strategic::apply(schema(), kind.info().schema, before, strategic)?
+                let mut strategic = strategic.clone();
+                kind.read_patch(&mut strategic);
+                patch::strategic::apply(schema(), kind.info().schema, before, &strategic)?
             }
             PatchBody::Apply { .. } => {
                 return Err(ApiError::internal("apply is not a patch of this form"));

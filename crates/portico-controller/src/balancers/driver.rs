@@ -42,6 +42,8 @@ pub struct Options {
     /// `--load-balancer-class`
     pub class: Option<String>,
     pub node_healthz_port: u16,
+    /// The feature gate `LoadBalancerIPMode`.
+    pub load_balancer_ip_mode: bool,
     /// How many Services are worked on at a time.
     pub concurrency: usize,
     /// How often each load balancer is compared with what it should be.
@@ -57,6 +59,7 @@ impl Default for Options {
             cluster: "kubernetes".to_owned(),
             class: None,
             node_healthz_port: 10256,
+            load_balancer_ip_mode: true,
             concurrency: 32,
             resync: Duration::from_secs(600),
             retry: (Duration::from_secs(5), Duration::from_secs(300)),
@@ -186,6 +189,7 @@ impl Controller {
         let surroundings = Surroundings {
             cluster: options.cluster.clone(),
             node_healthz_port: options.node_healthz_port,
+            load_balancer_ip_mode: options.load_balancer_ip_mode,
             ownership: Ownership::new(provider.name(), options.class.clone()),
         };
         let delays = Delays {

@@ -321,7 +321,7 @@ impl View<'_> {
 
     /// Nodes can know the load balancer.
     fn is_written(&self) -> bool {
-        self.facts.ingress == self.ingress()
+        self.facts.shows(self.ingress())
     }
 
     fn is_live(&self, node: &Reporter) -> bool {

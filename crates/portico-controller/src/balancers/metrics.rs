@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use portico_client::metrics::Show;
+use portico_client::metrics::{Feature, Show, show_features};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -148,6 +148,17 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// The feature gates, shown from then on.
+    pub fn show_features(&self, load_balancer_ip_mode: bool) {
+        let feature = Feature {
+            name: "LoadBalancerIPMode",
+            stage: "BETA",
+            enabled: load_balancer_ip_mode,
+        };
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        show_features(&mut registry, &[feature]);
+    }
+
     /// For `/metrics`.
     pub fn text(&self) -> String {
         portico_client::metrics::text(&self.registry.lock().unwrap_or_else(PoisonError::into_inner))

@@ -15,12 +15,18 @@ pub fn hold(facts: &Facts, ours: &Ownership, conditions: &[Value]) -> Value {
     })
 }
 
-/// `ingress` is always written whole, and only onto what it was decided on.
-pub fn status(facts: &Facts, ingress: Option<&[Ingress]>, conditions: &[Value]) -> Value {
+/// `ingress` is always written whole, and only onto what it was decided on; its modes with the
+/// feature gate alone.
+pub fn status(
+    facts: &Facts,
+    ingress: Option<&[Ingress]>,
+    ip_mode: bool,
+    conditions: &[Value],
+) -> Value {
     match ingress {
         None => json!({"metadata": {"uid": facts.uid()}, "status": {"conditions": conditions}}),
         Some(ingress) => {
-            let ingress: Vec<Value> = ingress.iter().map(entry).collect();
+            let ingress: Vec<Value> = ingress.iter().map(|one| entry(one, ip_mode)).collect();
             json!({
                 "metadata": {"uid": facts.uid(), "resourceVersion": facts.resource_version},
                 "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions},
@@ -49,13 +55,14 @@ pub fn release(facts: &Facts, ours: &Ownership) -> Value {
     }
 }
 
-fn entry(ingress: &Ingress) -> Value {
+fn entry(ingress: &Ingress, ip_mode: bool) -> Value {
     let mode = match ingress.mode {
         IpMode::Vip => "VIP",
         IpMode::Proxy => "Proxy",
     };
     match &ingress.host {
-        Host::Ip(address) => json!({"ip": address.to_string(), "ipMode": mode}),
+        Host::Ip(address) if ip_mode => json!({"ip": address.to_string(), "ipMode": mode}),
+        Host::Ip(address) => json!({"ip": address.to_string()}),
         Host::Name(name) => json!({"hostname": name}),
     }
 }

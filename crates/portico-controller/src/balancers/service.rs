@@ -69,6 +69,8 @@ pub enum Claim {
 pub struct Surroundings {
     pub cluster: String,
     pub node_healthz_port: u16,
+    /// Whether addresses are written with their `ipMode`.
+    pub load_balancer_ip_mode: bool,
     pub ownership: Ownership,
 }
 
@@ -88,6 +90,9 @@ pub struct Facts {
     pub request: Arc<Request>,
     /// What the status says.
     pub ingress: Vec<Ingress>,
+    /// An address in the status has no `ipMode`. API servers that know the field fill it in, so
+    /// this one drops it.
+    drops_ip_mode: bool,
     pub conditions: Present,
 }
 
@@ -116,7 +121,20 @@ impl Facts {
             other_proxy: labels.is_some_and(|labels| labels.contains_key(OTHER_PROXY)),
             request: Arc::new(request(service, spec, surroundings)),
             ingress: ingress(service),
+            drops_ip_mode: points(service)
+                .any(|point| point.ip.is_some() && point.ip_mode.is_none()),
             conditions: Present::of(service),
+        }
+    }
+
+    /// Whether the status says this, as far as the API server can say it.
+    pub fn shows(&self, ingress: &[Ingress]) -> bool {
+        match self.drops_ip_mode {
+            true => {
+                let hosts = ingress.iter().map(|point| &point.host);
+                self.ingress.iter().map(|point| &point.host).eq(hosts)
+            }
+            false => self.ingress == ingress,
         }
     }
 
@@ -256,7 +274,7 @@ fn parse_port(port: &ServicePort) -> Option<Port> {
     })
 }
 
-fn ingress(service: &Service) -> Vec<Ingress> {
+fn points(service: &Service) -> impl Iterator<Item = &LoadBalancerIngress> {
     let balancer = service
         .status
         .as_ref()
@@ -265,8 +283,10 @@ fn ingress(service: &Service) -> Vec<Ingress> {
         .and_then(|balancer| balancer.ingress.as_ref())
         .into_iter()
         .flatten()
-        .filter_map(parse_ingress)
-        .collect()
+}
+
+fn ingress(service: &Service) -> Vec<Ingress> {
+    points(service).filter_map(parse_ingress).collect()
 }
 
 fn parse_ingress(ingress: &LoadBalancerIngress) -> Option<Ingress> {

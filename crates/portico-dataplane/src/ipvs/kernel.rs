@@ -214,7 +214,10 @@ impl Netlink {
                 let entries = read::entries(&mut self.sets, set, family)?;
                 _ = self.sets_do(&doing, |m| set::destroy(m, SPARE));
                 self.sets_do(&doing, |m| set::create(m, SPARE, set, family))?;
-                self.sets_do(&doing, |m| set::add(m, SPARE, &entries))?;
+                // Without entries there is no message, and so no answer to wait for.
+                if !entries.is_empty() {
+                    self.sets_do(&doing, |m| set::add(m, SPARE, &entries))?;
+                }
                 self.sets_do(&doing, |m| set::swap(m, SPARE, name))?;
                 self.sets_do(&doing, |m| set::destroy(m, SPARE))
             }

@@ -7,7 +7,7 @@
 
 mod render;
 
-use crate::facts::{AddressKind, Node, Service, ServiceName, Slice};
+use crate::facts::{AddressKind, Node, Report, Service, ServiceName, Slice};
 use crate::zone::{self, Key, Member, Origin, Patch};
 use portico_view::fitness::Unfit;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,7 +20,8 @@ pub struct Settings {
     pub origin: Origin,
     /// The addresses given for a node: for each family those of the first kind that it has.
     pub given: Vec<AddressKind>,
-    /// The address that a node is probed at: the first of the first kind.
+    /// The address that a node is probed at: the first of the first kind; the first that is given
+    /// for it where this is empty.
     pub probed: Vec<AddressKind>,
     pub healthz_port: u16,
     /// Services of the cluster itself are given too.
@@ -76,7 +77,7 @@ pub struct Index {
     services: BTreeMap<ServiceName, ServiceState>,
     slice_owners: HashMap<ServiceName, ServiceName>,
     nodes: BTreeMap<String, NodeState>,
-    ports: BTreeMap<String, u16>,
+    reports: BTreeMap<String, Report>,
     /// Services whose own list of nodes depends on a node.
     local: BTreeMap<String, BTreeSet<ServiceName>>,
     health: HashMap<SocketAddr, bool>,
@@ -96,7 +97,7 @@ impl Index {
             services: BTreeMap::new(),
             slice_owners: HashMap::new(),
             nodes: BTreeMap::new(),
-            ports: BTreeMap::new(),
+            reports: BTreeMap::new(),
             local: BTreeMap::new(),
             health: HashMap::new(),
             users: HashMap::new(),
@@ -166,15 +167,28 @@ impl Index {
         }
     }
 
-    /// The port where a node says whether it is fit, where it told one.
-    pub fn set_port(&mut self, node: &str, port: Option<u16>) {
-        let before = match port {
-            Some(port) => self.ports.insert(node.to_owned(), port),
-            None => self.ports.remove(node),
+    /// What a node told of itself, if it did.
+    pub fn set_report(&mut self, node: &str, report: Option<Report>) {
+        let after = report.clone();
+        let before = match report {
+            Some(report) => self.reports.insert(node.to_owned(), report),
+            None => self.reports.remove(node),
         };
-        if before != port {
-            self.aim(node);
+        if before == after {
+            return;
         }
+        if let Some(facts) = self.nodes.get(node).map(|state| state.facts.clone()) {
+            let entry = self.node_entry(node, &facts);
+            if let Some(state) = self
+                .nodes
+                .get_mut(node)
+                .filter(|state| state.entry != entry)
+            {
+                state.entry = entry;
+                self.touched_nodes.insert(node.to_owned());
+            }
+        }
+        self.aim(node);
     }
 
     pub fn set_health(&mut self, probe: SocketAddr, healthy: bool) {
@@ -209,7 +223,9 @@ impl Index {
             given: self.is_fit(state) || self.nobody_fit && is_eligible(state),
             probe: state.probe,
             left_out: match state.entry {
-                None => Some("has no address, or a name that does not fit"),
+                None => {
+                    Some("has no address at which node ports answer, or a name that does not fit")
+                }
                 Some(_) => state.facts.unfit.map(Unfit::as_str),
             },
             healthy: state
@@ -298,11 +314,13 @@ impl Index {
 
     fn node_entry(&self, name: &str, facts: &Node) -> Option<Arc<zone::Node>> {
         let key = self.settings.origin.key(&[name, "node"])?;
+        let report = self.reports.get(name);
+        let answers = |ip: IpAddr| report.is_none_or(|report| report.answers_at(ip));
         let of = |kind: &AddressKind, v4: bool| -> Vec<IpAddr> {
             let all = facts
                 .addresses
                 .iter()
-                .filter(|(its, ip)| its == kind && ip.is_ipv4() == v4);
+                .filter(|(its, ip)| its == kind && ip.is_ipv4() == v4 && answers(*ip));
             all.map(|(_, ip)| *ip).collect()
         };
         let first = |v4: bool| {
@@ -332,12 +350,12 @@ impl Index {
             return;
         };
         let port = self
-            .ports
+            .reports
             .get(name)
-            .copied()
+            .and_then(|report| report.healthz_port)
             .unwrap_or(self.settings.healthz_port);
         let probe = self
-            .probed_address(&state.facts)
+            .probed_address(state)
             .map(|ip| SocketAddr::new(ip, port));
         let before = state.probe;
         if before != probe {
@@ -349,13 +367,14 @@ impl Index {
         }
     }
 
-    fn probed_address(&self, facts: &Node) -> Option<IpAddr> {
+    fn probed_address(&self, state: &NodeState) -> Option<IpAddr> {
+        if self.settings.probed.is_empty() {
+            let given = state.entry.as_ref()?;
+            return given.addresses.first().copied();
+        }
         let of = |kind: &AddressKind| {
-            facts
-                .addresses
-                .iter()
-                .find(|(its, _)| its == kind)
-                .map(|(_, ip)| *ip)
+            let all = &state.facts.addresses;
+            all.iter().find(|(its, _)| its == kind).map(|(_, ip)| *ip)
         };
         self.settings.probed.iter().find_map(of)
     }

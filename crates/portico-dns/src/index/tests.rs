@@ -139,8 +139,60 @@ fn external_addresses_of_nodes_go_first() {
     let probes = rig.index.take_probes();
     assert_eq!(
         probes.wanted,
-        [format!("10.0.0.1:{HEALTHZ}").parse().unwrap()]
+        [format!("192.0.2.7:{HEALTHZ}").parse().unwrap()]
     );
+}
+
+/// What is published answers: no address at which the node says that node ports do not.
+#[test]
+fn only_addresses_at_which_node_ports_answer_are_given_and_probed() {
+    let mut rig = Rig::new();
+    let addresses = vec![
+        (AddressKind::Internal, "10.0.0.1".parse().unwrap()),
+        (AddressKind::External, "192.0.2.7".parse().unwrap()),
+        (AddressKind::Internal, "fd00::1".parse().unwrap()),
+    ];
+    let left_out = None;
+    rig.index.set_node(
+        "n1",
+        Some(Node {
+            addresses,
+            left_out,
+        }),
+    );
+    rig.index.take_probes();
+    let listens = |networks: &[&str]| {
+        let networks = networks.iter().map(|text| text.parse().unwrap());
+        Some(Report {
+            healthz_port: None,
+            node_ports: Some(networks.collect()),
+        })
+    };
+    for (networks, given, probed) in [
+        (
+            &["10.0.0.1/32", "fd00::1/128"][..],
+            &["n1.node A 10.0.0.1", "n1.node AAAA fd00::1"][..],
+            Some("10.0.0.1"),
+        ),
+        (&["::/0"], &["n1.node AAAA fd00::1"], Some("[fd00::1]")),
+        (&["10.9.0.0/16"], &[], None),
+        (
+            &["0.0.0.0/0", "::/0"],
+            &["n1.node A 192.0.2.7", "n1.node AAAA fd00::1"],
+            Some("192.0.2.7"),
+        ),
+    ] {
+        rig.index.set_report("n1", listens(networks));
+        assert_eq!(rig.records("n1.node"), given, "{networks:?}");
+        let wanted: Vec<SocketAddr> = probed
+            .into_iter()
+            .map(|address| format!("{address}:{HEALTHZ}").parse().unwrap())
+            .collect();
+        assert_eq!(rig.index.take_probes().wanted, wanted, "{networks:?}");
+    }
+    // One that says nothing, as kube-proxy, is believed to answer everywhere.
+    rig.index.set_report("n1", None);
+    assert_eq!(rig.records("n1.node").len(), 2);
 }
 
 #[test]
@@ -289,8 +341,12 @@ fn a_node_may_tell_its_port() {
     let mut rig = Rig::with_nodes();
     rig.index.set_service(name("shop/web"), Some(public()));
     rig.index.take_probes();
-    rig.index.set_port("n1", Some(9999));
-    rig.index.set_port("n9", Some(9999));
+    let at_9999 = Report {
+        healthz_port: Some(9999),
+        node_ports: None,
+    };
+    rig.index.set_report("n1", Some(at_9999.clone()));
+    rig.index.set_report("n9", Some(at_9999));
     rig.settle();
     let probes = rig.index.take_probes();
     assert_eq!((probes.wanted.len(), probes.unwanted.len()), (1, 1));

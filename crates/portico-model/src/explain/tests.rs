@@ -386,6 +386,7 @@ fn a_load_balancer_that_proxies_is_not_ours() {
         masquerade_all: false,
         masquerade_mark: 0x4000,
         external_ips: true,
+        load_balancer_ip_mode: true,
     };
     let mut index = crate::index::Index::new(settings);
     let service = json!({"metadata": {"namespace": "default", "name": "web"},

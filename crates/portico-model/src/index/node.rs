@@ -4,7 +4,7 @@ use super::parse::{Complaints, host, parse_address};
 use super::{DetectLocal, NodePortSetting, Settings};
 use crate::objects::{Node, ServiceCidr, ZONE};
 use crate::table::{Family, LocalPods, NodePortAddresses, NodeRules, PerFamily};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::BTreeMap;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,6 +19,8 @@ pub(super) struct NodeState {
     zone: String,
     /// The first address of each family in the Node object.
     primary: PerFamily<Option<IpAddr>>,
+    /// Every address of the Node object.
+    named: Vec<IpAddr>,
     pod_cidrs: Vec<IpNet>,
     service_cidrs: BTreeMap<String, Vec<IpNet>>,
     /// Of the node's interfaces, sorted.
@@ -45,6 +47,7 @@ impl NodeState {
             leaving: false,
             zone: String::new(),
             primary: PerFamily::default(),
+            named: Vec::new(),
             pod_cidrs: Vec::new(),
             service_cidrs: BTreeMap::new(),
             addresses: Vec::new(),
@@ -65,6 +68,10 @@ impl NodeState {
         self.settings.external_ips
     }
 
+    pub fn heeds_ip_mode(&self) -> bool {
+        self.settings.load_balancer_ip_mode
+    }
+
     pub fn apply(&mut self, node: &Node, complaints: &mut Complaints<'_>) {
         (self.seen, self.changed) = (true, true);
         self.leaving = node.metadata.deletion_timestamp.is_some()
@@ -74,7 +81,8 @@ impl NodeState {
                 .iter()
                 .any(|taint| taint.key == TO_BE_DELETED);
         self.zone = node.metadata.labels.get(ZONE).cloned().unwrap_or_default();
-        self.primary = primary(node);
+        self.named = named(node);
+        self.primary = primary(&self.named);
         let cidrs = match node.spec.pod_cidrs.is_empty() {
             true => std::slice::from_ref(&node.spec.pod_cidr),
             false => &node.spec.pod_cidrs,
@@ -171,17 +179,32 @@ impl NodeState {
     }
 
     fn node_ports(&self, family: Family) -> NodePortAddresses {
+        let loopback = family == Family::V4 && self.settings.node_ports.include_loopback();
+        self.in_networks(&self.wanted_networks(family), loopback)
+    }
+
+    /// None means all.
+    fn wanted_networks(&self, family: Family) -> Vec<IpNet> {
+        let hosts = |addresses: &mut dyn Iterator<Item = IpAddr>| -> Vec<IpNet> {
+            let own = addresses.filter(|address| !address.is_loopback());
+            own.map(host).collect()
+        };
+        let of_family = |address: &IpAddr| Family::of(*address) == family;
         match &self.settings.node_ports {
-            NodePortSetting::Networks { networks, .. } => {
-                let loopback = family == Family::V4 && self.settings.node_ports.include_loopback();
-                self.in_networks(&of_family(networks, family), loopback)
+            NodePortSetting::Networks { networks, .. } => self::of_family(networks, family),
+            NodePortSetting::Primary => hosts(&mut self.primary(family).into_iter()),
+            NodePortSetting::Node => {
+                let own = self.settings.own_address.into_iter();
+                hosts(&mut own.chain(self.named.iter().copied()).filter(of_family))
             }
-            NodePortSetting::Primary => {
-                let primary = self
-                    .primary(family)
-                    .filter(|address| !address.is_loopback());
-                self.in_networks(&primary.map(host).into_iter().collect::<Vec<_>>(), false)
-            }
+        }
+    }
+
+    pub fn node_port_networks(&self, family: Family) -> Vec<IpNet> {
+        let networks = self.wanted_networks(family);
+        match networks.is_empty() || networks.iter().any(|network| network.prefix_len() == 0) {
+            true => vec![everything(family)],
+            false => networks,
         }
     }
 
@@ -226,20 +249,27 @@ fn by_source(networks: &[IpNet], family: Family) -> LocalPods {
     }
 }
 
+fn everything(family: Family) -> IpNet {
+    match family {
+        Family::V4 => IpNet::V4(Ipv4Net::default()),
+        Family::V6 => IpNet::V6(Ipv6Net::default()),
+    }
+}
+
 /// Internal addresses before external ones. Names and what does not parse are passed over.
-fn primary(node: &Node) -> PerFamily<Option<IpAddr>> {
+fn named(node: &Node) -> Vec<IpAddr> {
+    let of_type = |type_: &'static str| {
+        let all = node.status.addresses.iter();
+        all.filter(move |address| address.type_ == type_)
+            .filter_map(|address| parse_address(&address.address))
+    };
+    of_type("InternalIP").chain(of_type("ExternalIP")).collect()
+}
+
+fn primary(named: &[IpAddr]) -> PerFamily<Option<IpAddr>> {
     let mut found: PerFamily<Option<IpAddr>> = PerFamily::default();
-    for type_ in ["InternalIP", "ExternalIP"] {
-        for address in node
-            .status
-            .addresses
-            .iter()
-            .filter(|address| address.type_ == type_)
-        {
-            if let Some(address) = parse_address(&address.address) {
-                found.get_mut(Family::of(address)).get_or_insert(address);
-            }
-        }
+    for address in named {
+        found.get_mut(Family::of(*address)).get_or_insert(*address);
     }
     found
 }

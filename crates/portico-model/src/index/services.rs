@@ -101,6 +101,13 @@ impl ServiceRecord {
         })
     }
 
+    /// As if `ipMode: Proxy` were not written: every address of a load balancer is served here.
+    pub fn serve_proxied_ips(&mut self) {
+        let proxied = std::mem::take(&mut self.proxied_ips);
+        let delivered = std::mem::take(&mut self.load_balancer_ips);
+        self.load_balancer_ips = sorted(delivered.into_iter().chain(proxied));
+    }
+
     /// Every address of one port in one family, each once, in a fixed order. Empty if the Service
     /// is not of that family.
     pub fn addresses(&self, port: &PortRecord, family: Family) -> Vec<Address> {

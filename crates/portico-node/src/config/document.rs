@@ -68,6 +68,12 @@ impl Document {
             .try_fold(&self.tree, |value, key| value.get(key))
     }
 
+    /// A default that a file would not have: written out, so that a file made of this means the
+    /// same.
+    pub fn resolve_to(&mut self, path: &str, text: &str) {
+        self.resolve(path, Value::from(vec![text]));
+    }
+
     fn resolve(&mut self, path: &str, value: Value) {
         set(&mut self.resolved, path, value);
     }

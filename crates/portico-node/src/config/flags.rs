@@ -146,8 +146,9 @@ pub const FLAGS: &[Flag] = &[
         "nodeport-addresses",
         List("CIDR,..."),
         &["nodePortAddresses"],
-        "Where node ports answer: networks, or `primary` for the addresses of the Node [default: \
-         primary; in iptables and ipvs mode all]",
+        "Where node ports answer: networks, `node` for all addresses of the Node, or `primary` for \
+         the first of each family [default: node, with --config primary; in iptables and ipvs mode \
+         all]",
     ),
     flag(
         "masquerade-all",
@@ -375,7 +376,8 @@ pub const FLAGS: &[Flag] = &[
         "feature-gates",
         Gates("NAME=BOOL,..."),
         &["featureGates"],
-        "AllowServiceExternalIPs=false to serve no external IPs; others mean nothing here",
+        "AllowServiceExternalIPs=false to serve no external IPs, LoadBalancerIPMode=false to serve \
+         addresses of load balancers whatever their ipMode; others mean nothing here",
     ),
     no_effect(
         "config-sync-period",

@@ -58,10 +58,11 @@ pub fn read(
         node_name: node_name(document, surroundings).into(),
         own_address: Some(own_address).filter(|address| !address.is_unspecified()),
         detect_local: detect_local(document),
-        node_ports: node_ports(document, mode),
+        node_ports: node_ports(document, mode, file),
         masquerade_all: section.masquerade_all,
         masquerade_mark: section.masquerade_mark,
         external_ips: document.switch("featureGates.AllowServiceExternalIPs", true),
+        load_balancer_ip_mode: load_balancer_ip_mode(document),
     };
     Config {
         mode,
@@ -308,17 +309,25 @@ fn networks(document: &mut Document, path: &str, texts: &[&str]) -> Vec<IpNet> {
     networks
 }
 
-/// Where nothing is given the default follows the mode, as kube-proxy's does.
-fn node_ports(document: &mut Document, mode: Mode) -> NodePortSetting {
+/// Where nothing is given the default follows the mode. A file was written for kube-proxy, whose
+/// default in nftables mode is the primary address. Otherwise a public Service answers at every
+/// address that the Node has.
+fn node_ports(document: &mut Document, mode: Mode, file: bool) -> NodePortSetting {
     let localhost = document.switch("iptables.localhostNodePorts", true);
     let given = document.list("nodePortAddresses");
     let texts: Vec<&str> = given.iter().map(String::as_str).collect();
     match (texts.as_slice(), mode) {
-        ([], Mode::Nftables) | (["primary"], _) => NodePortSetting::Primary,
-        (texts, _) if texts.contains(&"primary") => {
+        ([], Mode::Nftables) if file => NodePortSetting::Primary,
+        ([], Mode::Nftables) => {
+            document.resolve_to("nodePortAddresses", "node");
+            NodePortSetting::Node
+        }
+        (["node"], _) => NodePortSetting::Node,
+        (["primary"], _) => NodePortSetting::Primary,
+        (texts, _) if texts.contains(&"primary") || texts.contains(&"node") => {
             document.problem(
                 "nodePortAddresses",
-                "`primary` cannot be combined with networks",
+                "`primary` and `node` stand alone: neither can be combined with networks",
             );
             NodePortSetting::Primary
         }
@@ -327,6 +336,18 @@ fn node_ports(document: &mut Document, mode: Mode) -> NodePortSetting {
             loopback: localhost && mode == Mode::Iptables,
         },
     }
+}
+
+/// Not among the defaults that are written out: newer kube-proxies refuse gates that they have
+/// outgrown.
+fn load_balancer_ip_mode(document: &mut Document) -> bool {
+    let mut enabled = true;
+    for gate in ["featureGates.AllBeta", "featureGates.LoadBalancerIPMode"] {
+        if document.has(gate) {
+            enabled = document.switch(gate, enabled);
+        }
+    }
+    enabled
 }
 
 fn sysctls(document: &mut Document, node_ports: &NodePortSetting) -> sysctl::Settings {

@@ -56,7 +56,7 @@ fn defaults_are_those_of_kube_proxy_but_for_the_mode() {
         config.settings.detect_local,
         DetectLocal::ClusterCidr(Vec::new())
     );
-    assert_eq!(config.settings.node_ports, NodePortSetting::Primary);
+    assert_eq!(config.settings.node_ports, NodePortSetting::Node);
     assert_eq!(config.settings.masquerade_mark, 0x4000);
     assert_eq!(config.healthz, Some("0.0.0.0:10256".parse().unwrap()));
     assert_eq!(config.metrics, Some("127.0.0.1:10249".parse().unwrap()));
@@ -187,6 +187,11 @@ fn node_port_addresses_follow_the_mode() {
     let closed = json!({"localhostNodePorts": false});
     let table = [
         (json!({"mode": "nftables"}), NodePortSetting::Primary, false),
+        (
+            json!({"mode": "ipvs", "nodePortAddresses": ["node"]}),
+            NodePortSetting::Node,
+            false,
+        ),
         (json!({"mode": "iptables"}), open(&[], true), true),
         (
             json!({"mode": "iptables", "iptables": closed}),
@@ -343,7 +348,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             json!({"nodePortAddresses": ["primary", "10.0.0.0/8"]}),
-            "nodePortAddresses: `primary` cannot",
+            "nodePortAddresses: `primary` and `node` stand",
         ),
         (
             json!({"nodePortAddresses": 5}),
@@ -517,7 +522,29 @@ fn what_is_wrong_with_the_section_of_another_mode_is_told() {
 }
 
 #[test]
-fn one_feature_gate_means_something() {
+fn the_mode_of_load_balancers_has_its_gate() {
+    for (gates, enabled) in [
+        ("LoadBalancerIPMode=false", false),
+        ("AllBeta=false", false),
+        ("AllBeta=false,LoadBalancerIPMode=true", true),
+        ("AllowServiceExternalIPs=true", true),
+    ] {
+        let flag = format!("--feature-gates={gates}");
+        let loaded = with_flags(&["--cluster-cidr=10.0.0.0/8", &flag]).unwrap();
+        assert_eq!(loaded.warnings, [""; 0]);
+        assert_eq!(
+            loaded.config.settings.load_balancer_ip_mode, enabled,
+            "{gates}"
+        );
+        let written = loaded.config.resolved["featureGates"]
+            .get("LoadBalancerIPMode")
+            .is_some();
+        assert_eq!(written, gates.contains("LoadBalancerIPMode"), "{gates}");
+    }
+}
+
+#[test]
+fn feature_gates_mean_something() {
     for off in [
         with_flags(&[
             "--cluster-cidr=10.0.0.0/8",

@@ -4,7 +4,7 @@
 use crate::objects::Kind;
 use crate::report::Installed;
 use portico_dataplane::ApplyError;
-use portico_model::index::Update;
+use portico_model::index::{Index, Update};
 use portico_model::report::{Behind, MOST_BEHIND};
 use portico_model::table::FrontendIndex;
 use std::collections::BTreeMap;
@@ -70,14 +70,14 @@ impl Reporting {
         &mut self,
         report: &watch::Sender<Option<Installed>>,
         done: bool,
-        frontends: &FrontendIndex,
+        index: &Index,
         now: Instant,
     ) {
         if done {
             self.trouble.clear();
         }
         if self.look && self.looked.is_none_or(|looked| looked + LOOK <= now) {
-            self.look_for_conflicts(frontends);
+            self.look_for_conflicts(&index.table().frontends);
             (self.look, self.looked) = (false, Some(now));
         }
         // What is not told at once is there for the next renewal.
@@ -97,6 +97,9 @@ impl Reporting {
                 let is_newer = told.services != services;
                 urgent |= is_newer && std::mem::take(&mut self.awaited);
                 (told.services, told.slices) = (services, slices);
+                let node_ports = index.node_port_networks();
+                urgent |= told.node_ports != node_ports;
+                told.node_ports = node_ports;
             }
             if told.trouble != self.trouble
                 || told.behind != self.behind

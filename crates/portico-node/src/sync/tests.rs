@@ -168,6 +168,7 @@ fn parts(kernel: &Fake, ended: &FakeFlows, now: Instant) -> Parts {
             masquerade_all: false,
             masquerade_mark: 0x4000,
             external_ips: true,
+            load_balancer_ip_mode: true,
         },
         dataplane: Box::new(kernel.clone()),
         flows: Box::new(ended.clone()),

@@ -58,14 +58,18 @@ impl Actor {
             ..Observed::default()
         };
         // An earlier pass may have made the shared one for this Service.
-        let gives_back = owns && !own.has_check(&names.balancer);
+        let gives_back = match wanted.check {
+            Check::Own(..) => !own.has_check(&names.balancer),
+            Check::Without => true,
+            Check::Skip | Check::Shared(..) => false,
+        };
         self.complete(own, wanted, gives_back).await
     }
 
     /// What is known of the Service's own, with what is not its own.
     pub async fn recall(&self, own: Observed, wanted: &Wanted) -> Result<Observed, CallError> {
-        let gives_back =
-            matches!(wanted.check, Check::Own(..)) && own.has_check(&wanted.names.shared_check);
+        let leaves = matches!(wanted.check, Check::Own(..) | Check::Without);
+        let gives_back = leaves && own.has_check(&wanted.names.shared_check);
         self.complete(own, wanted, gives_back).await
     }
 

@@ -342,7 +342,7 @@ impl Plan<'_> {
 
     fn check(&self) -> Option<Step> {
         let (wanted, found) = match &self.wanted.check {
-            Check::Skip => return None,
+            Check::Skip | Check::Without => return None,
             Check::Shared(check, _) => (check, &self.observed.shared_check),
             Check::Own(check, _) => (check, &self.observed.own_check),
         };
@@ -370,7 +370,7 @@ impl Plan<'_> {
             .into_iter()
             .collect();
         match &self.wanted.check {
-            Check::Skip => {}
+            Check::Skip | Check::Without => {}
             Check::Shared(_, firewall) => {
                 pairs.push((firewall.clone(), &self.observed.shared_firewall))
             }
@@ -406,8 +406,12 @@ impl Plan<'_> {
             return vec![Step::DetachCheck(link.clone())];
         }
         let shared_is_there = observed.shared_check.is_some() || observed.shared_firewall.is_some();
-        if matches!(wanted.check, Check::Own(..)) && !self.has_wanted_check(pool) && shared_is_there
-        {
+        let gives_back = match wanted.check {
+            Check::Own(..) => !self.has_wanted_check(pool),
+            Check::Without => true,
+            Check::Skip | Check::Shared(..) => false,
+        };
+        if gives_back && shared_is_there {
             return vec![Step::ReleaseShared];
         }
         if self.pool_is_to_go() {
@@ -444,17 +448,16 @@ impl Plan<'_> {
 
     fn wanted_check(&self) -> Option<&str> {
         match &self.wanted.check {
-            Check::Skip => None,
+            Check::Skip | Check::Without => None,
             Check::Shared(check, _) | Check::Own(check, _) => Some(&check.name),
         }
     }
 
-    /// One that was attached while all nodes answered stays when an older one comes: that one gets
-    /// no traffic, which is better than traffic for all that are down. If nobody answers, the cloud
-    /// sends to all.
+    /// One that was attached stays while a new node has not said its version.
     fn may_have(&self, name: &str) -> bool {
         match &self.wanted.check {
             Check::Skip => name == self.wanted.names.shared_check,
+            Check::Without => false,
             Check::Shared(check, _) | Check::Own(check, _) => name == check.name,
         }
     }

@@ -56,8 +56,11 @@ pub struct Wanted {
 /// What tells the cloud whether a node is fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Some node does not answer: none is attached, and one that is stays.
+    /// Some node does not say what it runs, as one that has just come: none is attached, and one
+    /// that is stays.
     Skip,
+    /// Some node has no healthz to ask: the pool has no check, so that the node gets traffic.
+    Without,
     /// Of all Services with policy `Cluster`.
     Shared(HttpHealthCheck, Firewall),
     /// Of this Service with policy `Local`.
@@ -262,8 +265,14 @@ fn check(
                     allocateLoadBalancerHCNodePort: true, or use externalTrafficPolicy: Cluster";
         return Err(refused("HealthCheckPortNeeded", text));
     };
-    if !request.local && !request.nodes.iter().all(has_healthz) {
-        return Ok(Check::Skip);
+    if !request.local {
+        let of_nodes = || request.nodes.iter().map(has_healthz);
+        if of_nodes().any(|answers| answers == Some(false)) {
+            return Ok(Check::Without);
+        }
+        if of_nodes().any(|answers| answers.is_none()) {
+            return Ok(Check::Skip);
+        }
     }
     let (name, firewall, description) = match request.local {
         true => (
@@ -307,9 +316,9 @@ fn check(
     })
 }
 
-/// A node whose version makes no sense is too old.
-fn has_healthz(node: &Node) -> bool {
-    version(&node.version).is_some_and(|version| version >= FIRST_WITH_HEALTHZ)
+/// `None`: its version is not known, or makes no sense.
+fn has_healthz(node: &Node) -> Option<bool> {
+    version(&node.version).map(|version| version >= FIRST_WITH_HEALTHZ)
 }
 
 /// `v1.36.4-gke.1` and the like.

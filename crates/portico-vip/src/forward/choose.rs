@@ -5,6 +5,7 @@ use super::kube_proxy::{self, service_chain};
 use super::node;
 use clap::ValueEnum;
 use portico_dataplane::iptables::Programs;
+use portico_dataplane::nftables;
 use portico_model::table::Family;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -50,6 +51,8 @@ pub struct Choice {
 
 /// The link that holds cluster IPs where IPVS serves them.
 const IPVS_LINK: &str = "kube-ipvs0";
+/// What kube-proxy calls its nftables table.
+const KUBE_PROXY_TABLE: &str = "kube-proxy";
 
 /// What is on the node, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub struct Surroundings {
     /// Which `iptables` has kube-proxy's chain of the API server.
     pub kube_proxy_chain: Option<String>,
     pub ipvs_link: bool,
+    /// kube-proxy's own table, in nftables mode.
+    pub kube_proxy_table: bool,
 }
 
 impl Surroundings {
@@ -76,6 +81,9 @@ impl Surroundings {
                 .find(serving)
                 .map(|programs| programs.name(Family::V4, "")),
             ipvs_link: has_link(IPVS_LINK),
+            kube_proxy_table: families
+                .iter()
+                .any(|family| nftables::has_table(*family, KUBE_PROXY_TABLE).unwrap_or_default()),
         }
     }
 }
@@ -116,7 +124,15 @@ pub fn choices(found: &Surroundings) -> Vec<Choice> {
             format!("there is a link {IPVS_LINK}, where IPVS serves cluster IPs"),
         );
     }
-    fits(Mode::Direct, "no proxy was found on this node".to_owned());
+    let why = match found.kube_proxy_table {
+        // Its chains can be reached from its own table alone.
+        true => {
+            "kube-proxy is in nftables mode, where nothing can lead to its rules, so the servers \
+             are reached without it"
+        }
+        false => "no proxy was found on this node",
+    };
+    fits(Mode::Direct, why.to_owned());
     choices
 }
 
@@ -132,6 +148,7 @@ mod tests {
                 .map(str::to_owned),
             kube_proxy_chain: chain.then(|| "iptables-nft".to_owned()),
             ipvs_link,
+            kube_proxy_table: false,
         };
         use Mode::{Direct, Iptables, Ipvs, Portico};
         for (surroundings, expected) in [
@@ -155,6 +172,13 @@ mod tests {
             choices(&found("", true, false))[0].why,
             "kube-proxy's chain KUBE-SVC-NPX46M4PTMTKRN6Y is in iptables-nft"
         );
+        let beside_nftables = Surroundings {
+            kube_proxy_table: true,
+            ..Surroundings::default()
+        };
+        let choices = choices(&beside_nftables);
+        assert_eq!((choices.len(), choices[0].mode), (1, Direct));
+        assert!(choices[0].why.starts_with("kube-proxy is in nftables mode"));
     }
 
     #[test]

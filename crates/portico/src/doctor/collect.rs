@@ -101,6 +101,7 @@ fn install(mut dataplane: impl Dataplane) -> Result<(), ApplyError> {
         masquerade_all: false,
         masquerade_mark: 1 << 14,
         external_ips: true,
+        load_balancer_ip_mode: true,
     };
     let mut index = Index::new(settings);
     index.take();

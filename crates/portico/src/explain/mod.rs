@@ -283,10 +283,11 @@ impl Settings {
             node_name: node.into(),
             own_address: None,
             detect_local,
-            node_ports: NodePortSetting::Primary,
+            node_ports: NodePortSetting::Node,
             masquerade_all: self.masquerade_all,
             masquerade_mark: 0,
             external_ips: true,
+            load_balancer_ip_mode: true,
         }
     }
 }

@@ -7,6 +7,7 @@ mod pin;
 pub mod token;
 
 use crate::client::{Reader, plain};
+use crate::machine::{self, Machine};
 use crate::signals::Signals;
 use crate::up::{self, keeper::Keeper, notify};
 use anyhow::{Context, bail};
@@ -36,6 +37,8 @@ const RETRY: Duration = Duration::from_secs(300);
 /// A join token has 23 characters.
 const LONGEST_TOKEN: u64 = 4096;
 const LOOK: Duration = Duration::from_millis(100);
+/// For the API server to take the version.
+const ANSWER: Duration = Duration::from_secs(10);
 const NODE: &str = "node";
 
 #[derive(Args)]
@@ -61,10 +64,8 @@ pub struct Arguments {
     /// The name of this machine's Node [default: its hostname].
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
-    /// The address of this machine for other nodes [default: the one that it uses towards the API
-    /// server].
-    #[arg(long, value_name = "IP")]
-    node_address: Option<IpAddr>,
+    #[command(flatten)]
+    machine: Machine,
     /// Where the credentials, and what the node remembers, are kept.
     #[arg(long, value_name = "DIR", default_value = DATA)]
     data_dir: PathBuf,
@@ -109,10 +110,10 @@ async fn become_node(arguments: &Arguments, folder: &Folder) -> anyhow::Result<(
     let url = arguments.server.clone();
     let pinned = tokio::task::spawn_blocking(move || pin::find(&url, hash)).await??;
     let reader = reader(&arguments.server, &pinned.authority, &token)?;
-    let own = arguments.node_address.unwrap_or(pinned.own);
     let id = token.split('.').next().unwrap_or_default();
-    match reader.create(NODES, &node_object(&name, own, id)).await {
-        Ok(_) => tracing::info!(node = %name, address = %own, "made the Node"),
+    let node = node_object(&arguments.machine, &name, pinned.own, id);
+    match reader.create(NODES, &node).await {
+        Ok(_) => tracing::info!(node = %name, "made the Node"),
         // It may be of an attempt with the same token that ended half way, which is for the API
         // server to say.
         Err(kube::Error::Api(status)) if status.code == 409 => {}
@@ -179,16 +180,14 @@ fn node_name(arguments: &Arguments) -> anyhow::Result<String> {
     }
 }
 
-fn node_object(name: &str, own: IpAddr, token_id: &str) -> Value {
+fn node_object(machine: &Machine, name: &str, own: IpAddr, token_id: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
             "name": name, "labels": {"kubernetes.io/hostname": name}, "annotations": {JOINED_WITH: token_id},
         },
-        "status": {
-            "addresses": [{"type": "InternalIP", "address": own}, {"type": "Hostname", "address": name}],
-            "conditions": [{"type": "Ready", "status": "True", "reason": "PorticoJoin", "message": "portico join runs"}],
-        },
+        "spec": machine.spec(),
+        "status": machine.status(name, own, ["PorticoJoin", "portico join runs"]),
     })
 }
 
@@ -240,9 +239,22 @@ async fn keep(keeper: &mut Keeper, folder: &Folder) -> anyhow::Result<()> {
     keeper.start(NODE)?;
     notify::ready();
     let mut next = Instant::now();
+    let mut told = None;
     loop {
         sleep(LOOK).await;
         keeper.restart_what_ended()?;
+        if told.is_none_or(|next| next < Instant::now()) {
+            told = Some(match tell_version(folder).await {
+                Ok(()) => Instant::now() + RENEWED,
+                Err(error) => {
+                    tracing::warn!(
+                        error = format!("{error:#}"),
+                        "cannot write this Node's version"
+                    );
+                    Instant::now() + RETRY
+                }
+            });
+        }
         if Instant::now() < next || folder.token_age().is_none_or(|age| age < RENEWED) {
             continue;
         }
@@ -253,6 +265,22 @@ async fn keep(keeper: &mut Keeper, folder: &Folder) -> anyhow::Result<()> {
                 "cannot renew the token of this node, will try again"
             );
         }
+    }
+}
+
+/// The program may be newer than it was when the Node was made.
+async fn tell_version(folder: &Folder) -> anyhow::Result<()> {
+    let (server, authority, token) = folder.access()?;
+    let reader = reader(&server.parse()?, &authority, &token)?;
+    let patch = json!({"status": {"nodeInfo": machine::node_info()}});
+    let path = format!("{NODES}/{}/status", folder.node_name()?);
+    let request = http::Request::patch(path)
+        .header("content-type", "application/merge-patch+json")
+        .body(serde_json::to_vec(&patch)?)?;
+    let answer = reader.client.request::<Value>(request);
+    match tokio::time::timeout(ANSWER, answer).await {
+        Ok(written) => written.map(drop).map_err(plain),
+        Err(_) => bail!("no answer from {server} in {ANSWER:?}"),
     }
 }
 

@@ -50,6 +50,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
     crate::runtime()?.block_on(async {
         match arguments.demo {
+            true if arguments.server.machine.is_described() => bail!(
+                "--node-address, --node-external-address and --provider-id are of this machine, \
+                 which is no node of the demo: leave them out"
+            ),
             true => demo::run(arguments).await,
             false => {
                 crate::logging::start();

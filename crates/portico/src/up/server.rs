@@ -3,6 +3,7 @@
 
 use super::keeper::Keeper;
 use super::{api, notify, objects, text};
+use crate::machine::Machine;
 use crate::signals::Signals;
 use anyhow::{Context, bail};
 use kube::Client;
@@ -57,6 +58,8 @@ pub struct Arguments {
         conflicts_with = "demo"
     )]
     pool: Vec<String>,
+    #[command(flatten)]
+    pub machine: Machine,
 }
 
 pub async fn run(arguments: super::Arguments) -> anyhow::Result<()> {
@@ -75,6 +78,7 @@ struct Server {
     kubeconfig: PathBuf,
     node: String,
     pool: Vec<String>,
+    machine: Machine,
 }
 
 impl Server {
@@ -100,6 +104,7 @@ impl Server {
             kubeconfig,
             node,
             pool: arguments.server.pool.clone(),
+            machine: arguments.server.machine.clone(),
         })
     }
 
@@ -149,12 +154,14 @@ impl Server {
             objects::get(client, "/api/v1/namespaces/default/endpoints/kubernetes").await?;
         let own = endpoints["subsets"][0]["addresses"][0]["ip"]
             .as_str()
+            .and_then(|own| own.parse().ok())
             .context("the API server does not know its address")?;
         let path = format!("/api/v1/nodes/{}", self.node);
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node},
+            "spec": self.machine.spec()});
         objects::apply(client, &path, &node).await?;
-        let status = json!({"addresses": [{"type": "InternalIP", "address": own}, {"type": "Hostname", "address": self.node}],
-            "conditions": [{"type": "Ready", "status": "True", "reason": "PorticoUp", "message": "portico up runs"}]});
+        let reason = ["PorticoUp", "portico up runs"];
+        let status = self.machine.status(&self.node, own, reason);
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}, "status": status});
         objects::apply(client, &format!("{path}/status"), &node).await?;
         if self.pool.is_empty() {

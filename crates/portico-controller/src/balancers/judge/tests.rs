@@ -97,6 +97,7 @@ impl World {
         let surroundings = Surroundings {
             cluster: String::new(),
             node_healthz_port: 1,
+            load_balancer_ip_mode: true,
             ownership,
         };
         Facts::of(

@@ -9,6 +9,7 @@ pub fn surroundings(class: Option<&str>) -> Surroundings {
     Surroundings {
         cluster: "kubernetes".to_owned(),
         node_healthz_port: 10256,
+        load_balancer_ip_mode: true,
         ownership,
     }
 }

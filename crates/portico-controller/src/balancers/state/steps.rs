@@ -187,7 +187,7 @@ impl State {
             .memory
             .made
             .as_ref()
-            .is_none_or(|made| made.balancer.ingress == facts.ingress);
+            .is_none_or(|made| facts.shows(&made.balancer.ingress));
         // The first conditions come with the finalizer and the address.
         if facts.claim != Claim::Wanted
             || !facts.held
@@ -220,7 +220,7 @@ impl State {
             self.write(
                 key,
                 "conditions",
-                patch::status(&facts, None, &conditions),
+                patch::status(&facts, None, false, &conditions),
                 now,
             ),
             None,
@@ -320,7 +320,7 @@ impl State {
             .as_ref()
             .map(|made| made.balancer.ingress.as_slice());
         let ingress =
-            ingress.filter(|ingress| *ingress != facts.ingress && facts.claim == Claim::Wanted);
+            ingress.filter(|ingress| !facts.shows(ingress) && facts.claim == Claim::Wanted);
         let verdicts: Verdicts = self.judge(entry, facts, now).verdicts;
         let matters = facts.conditions.differ(&verdicts, facts.generation) >= Difference::News;
         let unwanted = facts.claim != Claim::Wanted && entry.memory.trouble.is_none();
@@ -328,7 +328,8 @@ impl State {
             return None;
         }
         let conditions = facts.conditions.patch(&verdicts, facts.generation, clock);
-        Some(patch::status(facts, ingress, &conditions))
+        let ip_mode = self.surroundings.load_balancer_ip_mode;
+        Some(patch::status(facts, ingress, ip_mode, &conditions))
     }
 
     /// A write failed, and how to go on.
@@ -340,6 +341,8 @@ impl State {
 
     /// A call ended.
     pub fn called(&mut self, key: &ObjectKey, call: Call, result: Called, now: Instant) {
+        let ip_mode = self.surroundings.load_balancer_ip_mode;
+        let result = result.map(|balancer| balancer.map(|balancer| as_stored(balancer, ip_mode)));
         let pending = matches!(&result, Ok(Some(balancer)) if balancer.pending.is_some());
         let check = now
             + if pending {
@@ -378,7 +381,7 @@ impl Entry {
         let before = memory.trouble.take();
         match (result, call) {
             (Ok(balancer), Call::Ensure | Call::Resync) => {
-                memory.made = Some(asked.made(as_stored(balancer.clone().unwrap_or_default())));
+                memory.made = Some(asked.made(balancer.clone().unwrap_or_default()));
                 (memory.ensure_again, memory.elsewhere, memory.deleted) = (false, None, false);
                 memory.check = Some(check);
             }
@@ -422,14 +425,14 @@ impl Asked {
     }
 }
 
-/// Only addresses have a mode in the API: one that a provider gives to a name would differ from the
-/// status for ever.
-fn as_stored(mut balancer: Balancer) -> Balancer {
-    let names = balancer
+/// Only addresses have a mode in the API, and only with the feature gate: any other mode that a
+/// provider gives would differ from the status for ever.
+fn as_stored(mut balancer: Balancer, ip_mode: bool) -> Balancer {
+    let without = balancer
         .ingress
         .iter_mut()
-        .filter(|ingress| matches!(ingress.host, Host::Name(_)));
-    names.for_each(|ingress| ingress.mode = IpMode::default());
+        .filter(|ingress| !ip_mode || matches!(ingress.host, Host::Name(_)));
+    without.for_each(|ingress| ingress.mode = IpMode::default());
     balancer
 }
 

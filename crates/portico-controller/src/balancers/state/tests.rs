@@ -37,6 +37,7 @@ impl World {
         let surroundings = Surroundings {
             cluster: "c".into(),
             node_healthz_port: 10256,
+            load_balancer_ip_mode: true,
             ownership,
         };
         let state = State::new(surroundings, "metal", abilities, Duration::from_secs(600));
@@ -489,6 +490,64 @@ fn a_mode_of_a_name_is_not_written_again_and_again() {
             .ingress,
         facts.ingress
     );
+}
+
+fn proxied() -> Balancer {
+    let mut balancer = balancer();
+    balancer.ingress[0].mode = IpMode::Proxy;
+    balancer
+}
+
+/// An API server without KEP-1860, or with its gate off: the address comes back without a mode.
+#[test]
+fn a_mode_that_the_api_server_drops_is_not_written_again_and_again() {
+    let mut world = World::new(Abilities::default());
+    world.state.begin(&key());
+    world.write("hold");
+    world.next();
+    let called = Ok(Some(proxied()));
+    world.state.called(&key(), Call::Ensure, called, world.now);
+    let Step::Write(write) = world.next() else {
+        panic!("the address is not written")
+    };
+    let written = &write.patch["status"]["loadBalancer"]["ingress"];
+    assert_eq!(*written, json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}]));
+    world.show(|service| {
+        service["status"]["loadBalancer"] = json!({"ingress": [{"ip": "192.0.2.1"}]});
+        service["status"]["conditions"] = write.patch["status"]["conditions"].clone();
+    });
+    let is_address_written = |world: &mut World| match world.next() {
+        Step::Write(write) => write.patch["status"].get("loadBalancer").is_some(),
+        _ => false,
+    };
+    assert!(
+        !is_address_written(&mut world),
+        "it is as the server can show it"
+    );
+    // The gate is switched on: the server fills in the default.
+    world.show(|service| {
+        service["status"]["loadBalancer"]["ingress"][0]["ipMode"] = "VIP".into();
+    });
+    assert!(is_address_written(&mut world));
+}
+
+#[test]
+fn without_the_feature_gate_no_mode_is_written() {
+    let mut world = World::new(Abilities::default());
+    world.state.surroundings.load_balancer_ip_mode = false;
+    world.state.begin(&key());
+    world.write("hold");
+    world.next();
+    let called = Ok(Some(proxied()));
+    world.state.called(&key(), Call::Ensure, called, world.now);
+    let Step::Write(write) = world.next() else {
+        panic!("the address is not written")
+    };
+    let written = &write.patch["status"]["loadBalancer"]["ingress"];
+    assert_eq!(*written, json!([{"ip": "192.0.2.1"}]));
+    // A server with the gate fills in the default, and that is as good.
+    world.write("status");
+    assert_eq!(world.run(never), (vec![], End::Done));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Which addresses a Service answers on, and for whom.
 
 use super::harness::*;
+use crate::index::Settings;
 use crate::table::{Family, Frontend, FrontendKey, FrontendKind, Protocol};
 use serde_json::{Value, json};
 
@@ -53,6 +54,21 @@ fn no_node_port_without_a_number() {
         kinds(&web(&index(&[load_balancer(spec, json!([]))]))),
         [FrontendKind::ClusterIp]
     );
+}
+
+/// KEP-1860: switching the gate off here is all that a rollback needs.
+#[test]
+fn without_the_feature_gate_all_addresses_of_load_balancers_are_ours() {
+    let ingress =
+        json!([{"ip": "203.0.113.2", "ipMode": "VIP"}, {"ip": "203.0.113.1", "ipMode": "Proxy"}]);
+    let settings = Settings {
+        load_balancer_ip_mode: false,
+        ..settings()
+    };
+    let index = index_with(settings, &[load_balancer(json!({}), ingress)]).0;
+    let all = ["10.96.0.1 80", "203.0.113.1 80", "203.0.113.2 80"];
+    assert_eq!(addresses(&web(&index)), all);
+    assert!(index.table().frontends.conflicts().is_empty());
 }
 
 #[test]

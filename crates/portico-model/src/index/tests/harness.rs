@@ -17,6 +17,7 @@ pub fn settings() -> Settings {
         masquerade_all: false,
         masquerade_mark: 0x4000,
         external_ips: true,
+        load_balancer_ip_mode: true,
     }
 }
 

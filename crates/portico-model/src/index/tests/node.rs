@@ -44,6 +44,9 @@ fn node_port_addresses() {
     };
     let networks = |list: &[&str]| open(list, false);
     let and_loopback = |list: &[&str]| open(list, true);
+    let both = json!({"metadata": {"name": "here"}, "status": {"addresses": [
+        {"type": "ExternalIP", "address": "172.31.0.11"}, {"type": "InternalIP", "address": "172.30.0.11"},
+        {"type": "InternalIP", "address": "fd00:30::11"}]}});
     let v4_only = json!({"metadata": {"name": "here"}, "status": {"addresses": [{"type": "InternalIP", "address": "172.30.0.11"}]}});
     let elsewhere = json!({"metadata": {"name": "here"}, "status": {"addresses": [{"type": "InternalIP", "address": "1.1.1.1"}]}});
     for (rule, setting, node, v4, v6) in [
@@ -51,6 +54,20 @@ fn node_port_addresses() {
             "primary",
             NodePortSetting::Primary,
             node(),
+            listed(&["172.30.0.11"]),
+            listed(&["fd00:30::11"]),
+        ),
+        (
+            "all of the Node",
+            NodePortSetting::Node,
+            both.clone(),
+            listed(&["172.30.0.11", "172.31.0.11"]),
+            listed(&["fd00:30::11"]),
+        ),
+        (
+            "primary of several",
+            NodePortSetting::Primary,
+            both.clone(),
             listed(&["172.30.0.11"]),
             listed(&["fd00:30::11"]),
         ),
@@ -290,5 +307,52 @@ fn a_node_that_is_leaving_is_not_fit() {
             "{rule}"
         );
         assert!(!index.take().eligible, "{rule}");
+    }
+}
+
+/// What others may publish: an external address may be translated before packets get here.
+#[test]
+fn networks_of_node_ports_as_others_see_them() {
+    let v6_all = "::/0";
+    for (setting, wanted) in [
+        (
+            NodePortSetting::Primary,
+            vec!["172.30.0.11/32", "fd00:30::11/128"],
+        ),
+        (
+            NodePortSetting::Node,
+            vec![
+                "172.30.0.11/32",
+                "172.30.0.99/32",
+                "198.51.100.1/32",
+                "fd00:30::11/128",
+            ],
+        ),
+        (
+            NodePortSetting::Networks {
+                networks: vec!["172.30.0.0/16".parse().unwrap()],
+                loopback: false,
+            },
+            vec!["172.30.0.0/16", v6_all],
+        ),
+        (
+            NodePortSetting::Networks {
+                networks: Vec::new(),
+                loopback: true,
+            },
+            vec!["0.0.0.0/0", v6_all],
+        ),
+    ] {
+        let mut index = Index::new(Settings {
+            node_ports: setting.clone(),
+            ..settings()
+        });
+        apply(&mut index, &node());
+        let networks: Vec<String> = index
+            .node_port_networks()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(networks, wanted, "{setting:?}");
     }
 }

@@ -288,12 +288,54 @@ async fn nodes_without_healthz_get_no_check_until_all_are_upgraded() {
     // An upgrade of a node is all that it takes.
     gce.update_nodes(&with("v1.7.2")).await.unwrap();
     assert_eq!(checks(&lab, "auida"), [SHARED]);
-    // A rollback leaves it: where nobody answers, the cloud sends to all.
-    gce.update_nodes(&with("v1.6.13")).await.unwrap();
-    gce.ensure(&with("v1.6.13")).await.unwrap();
-    assert_eq!(checks(&lab, "auida"), [SHARED]);
+    // One that has just come and has not said its version takes nothing away.
+    for version in ["", "unknown"] {
+        gce.update_nodes(&with(version)).await.unwrap();
+        gce.ensure(&with(version)).await.unwrap();
+        assert_eq!(checks(&lab, "auida"), [SHARED], "{version:?}");
+    }
     gce.delete(&new).await.unwrap();
     assert_eq!(lab.names(Kind::HttpHealthCheck), Vec::<String>::new());
+    lab.assert_described();
+}
+
+/// Version skew: an older node that comes later gets traffic as it did before there were checks.
+#[tokio::test]
+async fn a_node_without_healthz_that_comes_later_takes_the_check_off() {
+    let (lab, new) = (Lab::new(), [service("a"), service("b")]);
+    let gce = lab.provider();
+    let with = |request: &Request, version: &str| Request {
+        nodes: vec![
+            node(1),
+            Node {
+                version: version.into(),
+                ..node(2)
+            },
+        ],
+        ..request.clone()
+    };
+    for round in 0..2 {
+        for request in &new {
+            gce.ensure(&with(request, "v1.36.4")).await.unwrap();
+        }
+        assert_eq!(checks(&lab, "auida"), [SHARED], "{round}");
+        gce.update_nodes(&with(&new[0], "v1.6.13")).await.unwrap();
+        assert_eq!(checks(&lab, "auida"), Vec::<String>::new(), "{round}");
+        // The other Service still has it.
+        assert_eq!(checks(&lab, "auidb"), [SHARED], "{round}");
+        assert_eq!(lab.names(Kind::HttpHealthCheck), [SHARED], "{round}");
+        gce.update_nodes(&with(&new[1], "v1.6.13")).await.unwrap();
+        assert_eq!(lab.names(Kind::HttpHealthCheck), [""; 0], "{round}");
+        let firewalls = lab.names(Kind::Firewall);
+        assert_eq!(firewalls, ["k8s-fw-auida", "k8s-fw-auidb"], "{round}");
+        // Also for a controller that knows nothing of before.
+        lab.calls();
+        gce.forget(&new[0]);
+        gce.ensure(&with(&new[0], "v1.6.13")).await.unwrap();
+        let writes = |call: &&String| !call.starts_with("GET");
+        let calls = lab.calls();
+        assert_eq!(calls.iter().filter(writes).count(), 0, "{calls:?}");
+    }
     lab.assert_described();
 }
 

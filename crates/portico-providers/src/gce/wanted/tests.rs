@@ -3,15 +3,15 @@ use super::*;
 #[test]
 fn versions_of_nodes() {
     let table = [
-        ("v1.36.4", true),
-        ("v1.7.2", true),
-        ("v1.7.10-gke.3", true),
-        ("1.8.0+build", true),
-        ("v1.7.1", false),
-        ("v1.6.99", false),
-        ("v1.8", false),
-        ("", false),
-        ("vX.Y.Z", false),
+        ("v1.36.4", Some(true)),
+        ("v1.7.2", Some(true)),
+        ("v1.7.10-gke.3", Some(true)),
+        ("1.8.0+build", Some(true)),
+        ("v1.7.1", Some(false)),
+        ("v1.6.99", Some(false)),
+        ("v1.8", None),
+        ("", None),
+        ("vX.Y.Z", None),
     ];
     for (version, expected) in table {
         let node = Node {

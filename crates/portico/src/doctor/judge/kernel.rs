@@ -41,7 +41,7 @@ fn features(machine: &Machine, mode: Mode) -> Vec<Finding> {
         (
             Mode::Ipvs,
             &machine.ipvs,
-            "apt-get install iptables && modprobe ip_vs ip_vs_rr ip_set dummy",
+            "apt-get install iptables && modprobe -a ip_vs ip_vs_rr ip_set dummy xt_set xt_NETMAP",
         ),
     ];
     let of_mode = |(of, tried, fix): (Mode, &Tried, &str)| {

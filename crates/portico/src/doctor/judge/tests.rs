@@ -148,7 +148,7 @@ fn every_illness_has_its_cure() {
             |m| m.ipvs = Tried::Fails("no IPVS".into()),
             Severity::Note,
             "no IPVS",
-            "modprobe ip_vs",
+            "modprobe -a ip_vs",
         ),
         (
             |m| m.conntrack = Tried::Unknown("only root may".into()),

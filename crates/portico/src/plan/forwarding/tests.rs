@@ -12,6 +12,7 @@ fn settings(node: &str) -> Settings {
         masquerade_all: false,
         masquerade_mark: 0,
         external_ips: true,
+        load_balancer_ip_mode: true,
     }
 }
 
