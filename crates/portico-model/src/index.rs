@@ -326,6 +326,10 @@ impl Index {
     }
 
     /// (namespace, name) of everything known, so that what a new list does not have can be deleted.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "callers look names up, in no order"
+    )]
     pub fn service_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
         let known = self
             .services
@@ -336,6 +340,10 @@ impl Index {
             .collect()
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "callers look names up, in no order"
+    )]
     pub fn slice_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
         self.slice_owners
             .keys()
