@@ -7,6 +7,8 @@ ARGS ?=
 TEST_ARGS ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Crates that decide and touch nothing; tests/tidy.rs has the same list.
+PURE := portico-api portico-bgp portico-l2 portico-model portico-vrrp
 VENV := $(TARGET)/python
 # AWS in Python, for the tests of provider aws. It wants other versions of things than the Python client does.
 MOTO := $(TARGET)/moto
@@ -36,7 +38,7 @@ PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-
   promtool:prometheus \
   mariadbd:mariadb-server-core epmd:erlang-base rabbitmq-server:rabbitmq-server openssl:openssl
 
-.PHONY: help run build static test deps format lint unit e2e uml fuzz bench-announce bench-api bench-node profile bench-store bench-vip bench-dns bench-controller crds manifests docs clean
+.PHONY: help run build static test quick deps format lint unit e2e uml fuzz fuzz-parsers bench-announce bench-api bench-node profile bench-store bench-vip bench-dns bench-controller crds manifests docs clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +56,9 @@ static: ## build the binary, optimised, for any Linux: it needs no library (in $
 	mkdir -p $(TARGET)/static && cp $(TARGET)/$(HOST)/release/portico $(TARGET)/static/portico
 
 test: deps format lint unit e2e ## install what the tests need, then run every check
+
+quick: format ## check the formatting and run the tests of the pure crates: no root, no network, no other program
+	$(CARGO) test $(addprefix -p ,$(PURE)) --lib --tests $(TEST_ARGS)
 
 deps: ## install what the tests need (Debian packages by name, the Python client)
 	@missing=(); for pair in $(PACKAGES); do \
@@ -88,6 +93,11 @@ uml: ## run a command in Linux 6.1 with IPVS, as tests do where the kernel has n
 fuzz: ## throw random requests at the server, packets at VRRP and DNS, and answers of the kernel at their readers, from a new seed (SECONDS=60)
 	export PORTICO_FUZZ_SEED=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') PORTICO_FUZZ_SECONDS=$(or $(SECONDS),60); \
 	  $(CARGO) test -p portico --test fuzz -- --nocapture && $(CARGO) test -p portico --test dns strangers::whatever -- --nocapture
+
+fuzz-parsers: ## let libFuzzer look for bytes that a parser of packets trips over (needs nightly and cargo-fuzz; TARGET_NAME=dns SECONDS=60)
+	mkdir -p $(abspath $(TARGET))/fuzz/$(or $(TARGET_NAME),dns)
+	cd fuzz && $(CARGO) +nightly fuzz run $(or $(TARGET_NAME),dns) $(abspath $(TARGET))/fuzz/$(or $(TARGET_NAME),dns) corpus/$(or $(TARGET_NAME),dns) \
+	  -- -max_total_time=$(or $(SECONDS),60)
 
 bench-announce: ## outages when the node that answers for an address at layer 2 is lost (ROUNDS=20, QUICK=1)
 	$(BENCH) announce

@@ -2,7 +2,11 @@
 //!
 //! Prints, for clusters of two sizes: how long the first table takes, what index and table hold
 //! together, and what one moved endpoint and one new Service cost.
-#![expect(clippy::print_stdout, reason = "printing is what this program is for")]
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "it measures, and prints what it measured"
+)]
 
 use portico_model::index::{DetectLocal, Index, NodePortSetting, Settings};
 use portico_model::objects::{

@@ -1,5 +1,6 @@
 //! Throws random and mutated requests at every resource and subresource, packets at VRRP
-//! (`fuzz/vrrp.rs`) and answers of the kernel at who reads them (`fuzz/netlink.rs`).
+//! (`fuzz/vrrp.rs`) and answers of the kernel at who reads them (`fuzz/netlink.rs`). The targets of
+//! cargo-fuzz run over their corpus (`fuzz/corpus.rs`).
 //!
 //! Whatever comes, the server answers, never with a 5xx, never by dropping the connection; it lives
 //! on, and no port is lost. Runs for `PORTICO_FUZZ_SECONDS` (20) from `PORTICO_FUZZ_SEED`, which is
@@ -13,8 +14,12 @@
 #[path = "fuzz/body.rs"]
 mod body;
 mod common;
+#[path = "fuzz/corpus.rs"]
+mod corpus;
 #[path = "fuzz/netlink.rs"]
 mod netlink;
+#[path = "../fuzz/src/lib.rs"]
+mod parsers;
 #[path = "fuzz/protobuf.rs"]
 mod protobuf;
 #[path = "fuzz/target.rs"]

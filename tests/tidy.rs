@@ -117,6 +117,29 @@ fn pure_crates_touch_nothing() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
+#[test]
+fn make_quick_runs_the_tests_of_all_pure_crates() {
+    let makefile = fs::read_to_string(root().join("Makefile")).expect("there is a Makefile");
+    let line = format!("PURE := {}", PURE.join(" "));
+    assert!(
+        makefile.lines().any(|found| found == line),
+        "Makefile has no line {line}"
+    );
+}
+
+/// What clippy forbids them is in one file.
+#[test]
+fn clippy_knows_which_crates_are_pure() {
+    let rules = root().join("clippy-pure.toml");
+    for name in PURE {
+        let found = root().join("crates").join(name).join("clippy.toml");
+        let target = found
+            .canonicalize()
+            .expect("a pure crate has a clippy.toml");
+        assert_eq!(target, rules, "{name}: clippy.toml is no link to the rules");
+    }
+}
+
 /// The names in `[dependencies]` of a crate.
 fn dependencies(name: &str) -> Vec<String> {
     let manifest = root().join("crates").join(name).join("Cargo.toml");

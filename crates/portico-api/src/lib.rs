@@ -3,6 +3,8 @@
 //!
 //! Pure: no socket, file, clock or random source; `now` and randomness come in as arguments.
 
+#![warn(clippy::iter_over_hash_type)]
+
 pub mod bounds;
 pub mod codec;
 pub mod field;

@@ -40,10 +40,8 @@ impl Communities {
     /// More would leave too little room for routes in a message.
     pub const MOST: usize = 100;
 
-    pub fn parse<'a>(
-        texts: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Communities, NotACommunity> {
-        let mut all = Communities::default();
+    pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, NotACommunity> {
+        let mut all = Self::default();
         for text in texts {
             match parse(text).ok_or_else(|| NotACommunity(text.to_owned()))? {
                 Either::Small(community) => all.small.push(community),
@@ -54,7 +52,7 @@ impl Communities {
         Ok(all)
     }
 
-    pub fn add(&mut self, other: &Communities) {
+    pub fn add(&mut self, other: &Self) {
         self.small.extend(&other.small);
         self.large.extend(&other.large);
         self.tidy();

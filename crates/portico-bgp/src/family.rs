@@ -13,24 +13,24 @@ pub enum Family {
 }
 
 impl Family {
-    pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
+    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
-    pub fn of(address: IpAddr) -> Family {
+    pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() {
-            Family::V4
+            Self::V4
         } else {
-            Family::V6
+            Self::V6
         }
     }
 
-    pub fn of_net(net: &IpNet) -> Family {
-        Family::of(net.addr())
+    pub fn of_net(net: &IpNet) -> Self {
+        Self::of(net.addr())
     }
 
     pub fn afi(self) -> u16 {
         match self {
-            Family::V4 => 1,
-            Family::V6 => 2,
+            Self::V4 => 1,
+            Self::V6 => 2,
         }
     }
 
@@ -39,10 +39,10 @@ impl Family {
     }
 
     /// `None` for what we do not speak of.
-    pub fn from_wire(afi: u16, safi: u8) -> Option<Family> {
+    pub fn from_wire(afi: u16, safi: u8) -> Option<Self> {
         match (afi, safi) {
-            (1, UNICAST) => Some(Family::V4),
-            (2, UNICAST) => Some(Family::V6),
+            (1, UNICAST) => Some(Self::V4),
+            (2, UNICAST) => Some(Self::V6),
             _ => None,
         }
     }
@@ -50,8 +50,8 @@ impl Family {
     /// Of an address.
     pub fn bits(self) -> u8 {
         match self {
-            Family::V4 => 32,
-            Family::V6 => 128,
+            Self::V4 => 32,
+            Self::V6 => 128,
         }
     }
 }
@@ -59,8 +59,8 @@ impl Family {
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
         })
     }
 }

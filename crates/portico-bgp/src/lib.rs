@@ -11,6 +11,8 @@
 //! What it does not do: listen, keep what peers announce, choose among routes. Why it is as it is:
 //! `design/0010-bgp.md`.
 
+#![warn(clippy::iter_over_hash_type, clippy::use_self, unreachable_pub)]
+
 pub mod community;
 mod family;
 pub mod message;

@@ -71,7 +71,7 @@ pub fn length(bytes: &[u8]) -> Result<Option<usize>, Notification> {
 impl Message {
     /// Reads the one message that the bytes are. `four_octets`: how AS numbers are written in this
     /// session (RFC 6793).
-    pub fn decode(bytes: &[u8], four_octets: bool) -> Result<Message, Notification> {
+    pub fn decode(bytes: &[u8], four_octets: bool) -> Result<Self, Notification> {
         let cut_off = || Notification::with(code::HEADER, 2, vec![]);
         let whole = length(bytes)?
             .filter(|whole| *whole == bytes.len())
@@ -85,9 +85,9 @@ impl Message {
         match kind {
             OPEN => Open::decode(reader).map(Message::Open),
             UPDATE => Update::decode(reader, four_octets).map(Message::Update),
-            NOTIFICATION => Ok(Message::Notification(Notification::decode(reader))),
-            ROUTE_REFRESH => Ok(Message::RouteRefresh(refresh(reader))),
-            _ => Ok(Message::Keepalive),
+            NOTIFICATION => Ok(Self::Notification(Notification::decode(reader))),
+            ROUTE_REFRESH => Ok(Self::RouteRefresh(refresh(reader))),
+            _ => Ok(Self::Keepalive),
         }
     }
 }

@@ -35,7 +35,7 @@ impl Default for Policy {
     /// Single addresses, to everybody.
     fn default() -> Self {
         let (aggregation_v4, aggregation_v6) = (Family::V4.bits(), Family::V6.bits());
-        Policy {
+        Self {
             attributes: Arc::default(),
             aggregation_v4,
             aggregation_v6,
@@ -62,7 +62,7 @@ impl Policy {
     }
 
     /// Some peer hears of both.
-    fn meets(&self, other: &Policy) -> bool {
+    fn meets(&self, other: &Self) -> bool {
         self.peers.is_empty() || other.peers.is_empty() || !self.peers.is_disjoint(&other.peers)
     }
 }
@@ -83,7 +83,7 @@ pub enum Conflict {
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Conflict::LocalPreference {
+            Self::LocalPreference {
                 prefix,
                 preferences,
             } => {
@@ -95,7 +95,7 @@ impl fmt::Display for Conflict {
                      announced without"
                 )
             }
-            Conflict::Communities { prefix } => {
+            Self::Communities { prefix } => {
                 write!(
                     f,
                     "{prefix} has more than {} communities, and is announced with those only",

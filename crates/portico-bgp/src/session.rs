@@ -149,7 +149,7 @@ impl Session {
     pub fn new(config: Config) -> Self {
         let rib = Rib::default();
         let phase = Phase::Stopped;
-        Session {
+        Self {
             config,
             phase,
             rib,

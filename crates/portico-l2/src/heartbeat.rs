@@ -110,7 +110,7 @@ impl Heartbeat {
         bytes
     }
 
-    pub fn parse(bytes: &[u8]) -> Result<Heartbeat, Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let length = Malformed::Length(bytes.len());
         if !bytes.starts_with(&MAGIC) {
             return Err(Malformed::Magic);
@@ -150,7 +150,7 @@ impl Heartbeat {
             incarnation: number(4)?,
             stamp: number(5)?,
         };
-        Ok(Heartbeat {
+        Ok(Self {
             from: NodeId(number(0)?),
             to: NodeId(number(1)?),
             incarnation: number(2)?,

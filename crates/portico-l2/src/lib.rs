@@ -8,6 +8,8 @@
 //! [`frame`] has ARP and neighbour discovery, [`Announcer`] says when to announce. Why it is as it
 //! is: `design/0011-layer-2.md`.
 
+#![warn(clippy::iter_over_hash_type, clippy::use_self, unreachable_pub)]
+
 mod announcer;
 pub mod frame;
 pub mod heartbeat;

@@ -11,8 +11,8 @@ use std::net::IpAddr;
 pub struct NodeId(pub u64);
 
 impl NodeId {
-    pub fn of(name: &str) -> NodeId {
-        NodeId(hash(name.as_bytes()))
+    pub fn of(name: &str) -> Self {
+        Self(hash(name.as_bytes()))
     }
 }
 

@@ -42,9 +42,9 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    fn default() -> Timing {
+    fn default() -> Self {
         let interval = Duration::from_millis(100);
-        Timing {
+        Self {
             interval,
             dead: 4 * interval,
             probe_gap: interval,
@@ -161,8 +161,8 @@ enum Touched {
 
 impl Speaker {
     /// `incarnation` is greater than that of any process before on this node, if clocks allow.
-    pub fn new(me: NodeId, incarnation: u64, timing: Timing) -> Speaker {
-        Speaker {
+    pub fn new(me: NodeId, incarnation: u64, timing: Timing) -> Self {
+        Self {
             me,
             incarnation,
             timing,

@@ -9,9 +9,15 @@
     reason = "a test may panic and print"
 )]
 
+#[path = "../../../tests/simulation/machine.rs"]
+mod machine;
+#[path = "../../../tests/simulation/network.rs"]
+mod network;
 #[path = "simulation/node.rs"]
 mod node;
-#[path = "simulation/random.rs"]
+#[path = "../../../tests/simulation/queue.rs"]
+mod queue;
+#[path = "../../../tests/simulation/random.rs"]
 mod random;
 #[path = "simulation/scenario.rs"]
 mod scenario;

@@ -334,6 +334,10 @@ impl Index {
     }
 
     /// (namespace, name) of everything known, so that what a new list does not have can be deleted.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "callers look names up, in no order"
+    )]
     pub fn service_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
         let known = self
             .services
@@ -344,6 +348,10 @@ impl Index {
             .collect()
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "callers look names up, in no order"
+    )]
     pub fn slice_names(&self) -> Vec<(Arc<str>, Arc<str>)> {
         self.slice_owners
             .keys()

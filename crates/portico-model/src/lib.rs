@@ -18,6 +18,8 @@
 //! - [`duration`]: durations as Kubernetes writes them.
 //! - [`hash`]: the hash maps of what every change looks up.
 
+#![warn(clippy::iter_over_hash_type)]
+
 pub mod announce;
 pub mod checks;
 pub mod duration;

@@ -131,6 +131,10 @@ impl Listener {
 
 /// Follow for ever. The kinds that a server need not have (`optional`) are asked for rarely where
 /// it has not.
+#[expect(
+    clippy::cognitive_complexity,
+    reason = "one loop from a list to the end of its watch"
+)]
 pub async fn follow(
     clients: Clients,
     kind: Kind,

@@ -5,6 +5,8 @@
 //! [`Output`]s and the next [`Router::deadline`]. Sockets, links and clocks belong to whoever
 //! drives it. Why it is as it is: `design/0007-one-owner.md`.
 
+#![warn(clippy::iter_over_hash_type)]
+
 pub mod packet;
 pub mod router;
 

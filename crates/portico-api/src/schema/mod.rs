@@ -6,13 +6,13 @@
 
 mod parse;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// All types, by name.
 #[derive(Debug, Default)]
 pub struct Schema {
-    types: HashMap<String, TypeDef>,
+    types: BTreeMap<String, TypeDef>,
 }
 
 /// A struct of the API.
@@ -130,9 +130,7 @@ impl Schema {
 
     /// All types, sorted by name.
     pub fn types(&self) -> Vec<&TypeDef> {
-        let mut all: Vec<_> = self.types.values().collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
+        self.types.values().collect()
     }
 }
 

@@ -32,12 +32,12 @@ pub struct Notification {
 }
 
 impl Notification {
-    pub fn new(code: u8, subcode: u8) -> Notification {
-        Notification::with(code, subcode, vec![])
+    pub fn new(code: u8, subcode: u8) -> Self {
+        Self::with(code, subcode, vec![])
     }
 
-    pub fn with(code: u8, subcode: u8, data: Vec<u8>) -> Notification {
-        Notification {
+    pub fn with(code: u8, subcode: u8, data: Vec<u8>) -> Self {
+        Self {
             code,
             subcode,
             data,
@@ -46,19 +46,19 @@ impl Notification {
 
     /// The end of a session that nothing is wrong with, and a word to whoever looks after the
     /// router.
-    pub fn cease(subcode: u8, text: &str) -> Notification {
+    pub fn cease(subcode: u8, text: &str) -> Self {
         let length = u8::try_from(text.len()).unwrap_or_default();
         let mut data = vec![length];
         data.extend(text.bytes().take(length.into()));
-        Notification::with(code::CEASE, subcode, data)
+        Self::with(code::CEASE, subcode, data)
     }
 
-    pub(super) fn decode(mut reader: Reader<'_>) -> Notification {
+    pub(super) fn decode(mut reader: Reader<'_>) -> Self {
         let (code, subcode) = (
             reader.u8().unwrap_or_default(),
             reader.u8().unwrap_or_default(),
         );
-        Notification::with(code, subcode, reader.rest().to_vec())
+        Self::with(code, subcode, reader.rest().to_vec())
     }
 
     pub fn encode(&self) -> Vec<u8> {

@@ -55,7 +55,7 @@ pub struct GracefulRestart {
 }
 
 impl Open {
-    pub(super) fn decode(mut reader: Reader<'_>) -> Result<Open, Notification> {
+    pub(super) fn decode(mut reader: Reader<'_>) -> Result<Self, Notification> {
         let malformed = || Notification::new(code::OPEN, 0);
         let version = reader.u8().ok_or_else(malformed)?;
         if version != VERSION {
@@ -73,7 +73,7 @@ impl Open {
             Capability::FourOctetAs(asn) => Some(*asn),
             _ => None,
         });
-        Ok(Open {
+        Ok(Self {
             asn: long_as.unwrap_or(short_as.into()),
             hold_time,
             router_id,
@@ -146,10 +146,10 @@ const FOUR_OCTET_AS: u8 = 65;
 
 impl Capability {
     /// One whose value makes no sense is one that we do not know.
-    fn decode(code: u8, value: &[u8]) -> Capability {
+    fn decode(code: u8, value: &[u8]) -> Self {
         let known = match code {
             MULTIPROTOCOL => multiprotocol(value),
-            ROUTE_REFRESH => value.is_empty().then_some(Capability::RouteRefresh),
+            ROUTE_REFRESH => value.is_empty().then_some(Self::RouteRefresh),
             EXTENDED_NEXT_HOP => ipv4_by_ipv6(value),
             GRACEFUL_RESTART => graceful_restart(value),
             FOUR_OCTET_AS => value
@@ -159,7 +159,7 @@ impl Capability {
                 .map(Capability::FourOctetAs),
             _ => None,
         };
-        known.unwrap_or_else(|| Capability::Other {
+        known.unwrap_or_else(|| Self::Other {
             code,
             value: value.to_vec(),
         })
@@ -171,12 +171,12 @@ impl Capability {
             [high, low, 0, family.safi()]
         };
         let (code, value) = match self {
-            Capability::Multiprotocol(of) => (MULTIPROTOCOL, family(*of).to_vec()),
-            Capability::RouteRefresh => (ROUTE_REFRESH, vec![]),
-            Capability::Ipv4ByIpv6 => (EXTENDED_NEXT_HOP, vec![0, 1, 0, 1, 0, 2]),
-            Capability::GracefulRestart(restart) => (GRACEFUL_RESTART, restart.encode()),
-            Capability::FourOctetAs(asn) => (FOUR_OCTET_AS, asn.to_be_bytes().to_vec()),
-            Capability::Other { code, value } => {
+            Self::Multiprotocol(of) => (MULTIPROTOCOL, family(*of).to_vec()),
+            Self::RouteRefresh => (ROUTE_REFRESH, vec![]),
+            Self::Ipv4ByIpv6 => (EXTENDED_NEXT_HOP, vec![0, 1, 0, 1, 0, 2]),
+            Self::GracefulRestart(restart) => (GRACEFUL_RESTART, restart.encode()),
+            Self::FourOctetAs(asn) => (FOUR_OCTET_AS, asn.to_be_bytes().to_vec()),
+            Self::Other { code, value } => {
                 (*code, value.iter().take(u8::MAX.into()).copied().collect())
             }
         };

@@ -16,12 +16,12 @@ pub(super) struct Established {
 }
 
 impl Established {
-    pub fn begin(now: Time, agreed: Agreed, rib: &mut Rib) -> Established {
+    pub(super) fn begin(now: Time, agreed: Agreed, rib: &mut Rib) -> Self {
         rib.begin(PerFamily {
             v4: agreed.can_tell(Family::V4),
             v6: agreed.can_tell(Family::V6),
         });
-        Established {
+        Self {
             agreed,
             since: now,
             ended: PerFamily::default(),
@@ -29,14 +29,14 @@ impl Established {
     }
 
     /// The peer wants to hear everything again.
-    pub fn refresh(&mut self, family: Family, rib: &mut Rib) {
+    pub(super) fn refresh(&mut self, family: Family, rib: &mut Rib) {
         if self.agreed.can_tell(family) {
             rib.again(family);
         }
     }
 
     /// The next message: routes that went, routes that came, then the ends of the first telling.
-    pub fn next(&mut self, config: &Config, rib: &mut Rib) -> Option<Vec<u8>> {
+    pub(super) fn next(&mut self, config: &Config, rib: &mut Rib) -> Option<Vec<u8>> {
         let agreed = &self.agreed;
         let message = rib.tell(|family, attributes, prefixes| {
             let next_hop = *agreed.next_hops.get(family);
@@ -63,14 +63,14 @@ impl Established {
     }
 
     /// All routes of the first telling are on their way.
-    pub fn is_told(&self) -> bool {
+    pub(super) fn is_told(&self) -> bool {
         Family::BOTH
             .iter()
             .all(|family| !*self.agreed.families.get(*family) || *self.ended.get(*family))
     }
 
     /// What of the routes cannot be told, and why.
-    pub fn trouble(&self, rib: &Rib) -> String {
+    pub(super) fn trouble(&self, rib: &Rib) -> String {
         let untold = |family: Family| {
             let count = rib.wanted(family);
             let routes = format!(

@@ -123,24 +123,24 @@ fn keepalive(config: &Config, hold: Duration) -> Duration {
 }
 
 impl Agreed {
-    pub fn deadline(&self) -> Option<Time> {
+    pub(super) fn deadline(&self) -> Option<Time> {
         self.hold.map(|_| self.hold_until.min(self.speak_at))
     }
 
-    pub fn heard(&mut self, now: Time) {
+    pub(super) fn heard(&mut self, now: Time) {
         self.hold_until = now + self.hold.unwrap_or_default();
     }
 
-    pub fn spoke(&mut self, now: Time) {
+    pub(super) fn spoke(&mut self, now: Time) {
         self.speak_at = now + self.keepalive;
     }
 
-    pub fn is_silent(&self, now: Time) -> bool {
+    pub(super) fn is_silent(&self, now: Time) -> bool {
         self.hold.is_some() && now >= self.hold_until
     }
 
     /// Routes of a family can be told.
-    pub fn can_tell(&self, family: Family) -> bool {
+    pub(super) fn can_tell(&self, family: Family) -> bool {
         *self.families.get(family) && self.next_hops.get(family).is_some()
     }
 }

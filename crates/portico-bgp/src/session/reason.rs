@@ -24,16 +24,16 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::NoAnswer => write!(
+            Self::NoAnswer => write!(
                 f,
                 "no answer from the router: is it up, and is the password the same there?"
             ),
-            Reason::Unreachable(why) => write!(f, "cannot connect: {why}"),
-            Reason::Closed {
+            Self::Unreachable(why) => write!(f, "cannot connect: {why}"),
+            Self::Closed {
                 introduced: true,
                 why,
             } => write!(f, "the connection broke: {why}"),
-            Reason::Closed {
+            Self::Closed {
                 introduced: false,
                 why,
             } => {
@@ -42,17 +42,17 @@ impl fmt::Display for Reason {
                     "the router hung up at once, is this node one of its neighbours? ({why})"
                 )
             }
-            Reason::Refused(notification) => write!(f, "the router says: {notification}"),
-            Reason::Refusing(notification) => {
+            Self::Refused(notification) => write!(f, "the router says: {notification}"),
+            Self::Refusing(notification) => {
                 write!(f, "ended the session with the router: {notification}")
             }
-            Reason::OtherAs { expected, found } => {
+            Self::OtherAs { expected, found } => {
                 write!(
                     f,
                     "the router is AS {found}, not {expected} as configured (peerASN)"
                 )
             }
-            Reason::SameRouterId(id) => {
+            Self::SameRouterId(id) => {
                 write!(
                     f,
                     "the router has our router ID {id}: give this node another (routerID)"

@@ -32,7 +32,7 @@ pub(super) struct Rib {
 }
 
 impl Rib {
-    pub fn want(&mut self, prefix: IpNet, route: Said) {
+    pub(super) fn want(&mut self, prefix: IpNet, route: Said) {
         let family = Family::of_net(&prefix);
         let entry = self.entries.entry(prefix).or_default();
         let before = std::mem::replace(&mut entry.wanted, route.clone());
@@ -49,13 +49,13 @@ impl Rib {
         }
     }
 
-    pub fn want_nothing(&mut self) {
+    pub(super) fn want_nothing(&mut self) {
         let all: Vec<IpNet> = self.entries.keys().copied().collect();
         all.into_iter().for_each(|prefix| self.want(prefix, None));
     }
 
     /// A session begins, in which nothing has been told.
-    pub fn begin(&mut self, families: PerFamily<bool>) {
+    pub(super) fn begin(&mut self, families: PerFamily<bool>) {
         self.lost();
         self.families = families;
         for (prefix, entry) in &self.entries {
@@ -70,7 +70,7 @@ impl Rib {
     }
 
     /// A session ended: the peer knows nothing of us.
-    pub fn lost(&mut self) {
+    pub(super) fn lost(&mut self) {
         self.families = PerFamily::default();
         self.due.clear();
         self.told = 0;
@@ -81,7 +81,7 @@ impl Rib {
     }
 
     /// Everything of a family is to be told again.
-    pub fn again(&mut self, family: Family) {
+    pub(super) fn again(&mut self, family: Family) {
         for (prefix, entry) in &mut self.entries {
             if Family::of_net(prefix) == family && entry.wanted.is_some() {
                 entry.again = true;
@@ -95,7 +95,7 @@ impl Rib {
 
     /// Has a message written of what is to be said of some prefixes. It takes those that it had
     /// room for.
-    pub fn tell(
+    pub(super) fn tell(
         &mut self,
         write: impl FnOnce(Family, Option<&Attributes>, &mut BTreeSet<IpNet>) -> (Vec<u8>, Vec<IpNet>),
     ) -> Option<Vec<u8>> {
@@ -125,15 +125,15 @@ impl Rib {
     }
 
     /// Prefixes that the peer has been told.
-    pub fn told(&self) -> usize {
+    pub(super) fn told(&self) -> usize {
         self.told
     }
 
-    pub fn due(&self) -> usize {
+    pub(super) fn due(&self) -> usize {
         self.due.values().map(BTreeSet::len).sum()
     }
 
-    pub fn wanted(&self, family: Family) -> usize {
+    pub(super) fn wanted(&self, family: Family) -> usize {
         *self.wanted.get(family)
     }
 }

@@ -85,8 +85,8 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
-        let mut world = World {
+    fn new(seed: u64) -> Self {
+        let mut world = Self {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             now: Duration::from_secs(1),
             node: Session::new(config(64512, 64513)),

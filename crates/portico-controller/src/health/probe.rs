@@ -3,12 +3,8 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::CryptoProvider,
-    pki_types::{CertificateDer, ServerName, UnixTime},
-};
+use portico_client::tls;
+use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
@@ -28,14 +24,8 @@ pub struct Prober {
 
 impl Prober {
     pub fn new() -> Result<Prober, rustls::Error> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()?;
-        let anybody = Arc::new(Anybody(provider));
-        let config = config
-            .dangerous()
-            .with_custom_certificate_verifier(anybody)
-            .with_no_client_auth();
+        // An endpoint is known by its address, which nobody's certificate need name.
+        let config = tls::any_certificate()?;
         Ok(Prober {
             tls: TlsConnector::from(Arc::new(config)),
         })
@@ -97,55 +87,6 @@ fn judge(line: &[u8]) -> Result<(), String> {
         Some(code) => Err(format!("answered {code}")),
         None if line.is_empty() => Err("closed the connection without an answer".to_owned()),
         None => Err("the answer is not HTTP".to_owned()),
-    }
-}
-
-/// An endpoint is known by its address, which nobody's certificate need name.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(
-            message,
-            certificate,
-            signed,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(
-            message,
-            certificate,
-            signed,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Packet {
 impl Packet {
     /// A packet without its link header. `None`: it is not about IPv4 on Ethernet, or not from a
     /// host.
-    pub fn parse(packet: &[u8]) -> Option<Packet> {
+    pub fn parse(packet: &[u8]) -> Option<Self> {
         let packet = packet
             .get(..LENGTH)
             .filter(|packet| packet.starts_with(&HEADER))?;
@@ -46,7 +46,7 @@ impl Packet {
             _ => return None,
         };
         let sender_mac = chunk(packet, SENDER_MAC).filter(|mac| is_unicast(*mac))?;
-        Some(Packet {
+        Some(Self {
             operation,
             sender_mac,
             sender: chunk::<4>(packet, SENDER)?.into(),
@@ -90,7 +90,7 @@ impl Packet {
 
     /// "It is here", to who asked.
     pub fn answer(&self, mac: Mac) -> Vec<u8> {
-        let reply = Packet {
+        let reply = Self {
             operation: Operation::Reply,
             sender_mac: mac,
             sender: self.target,

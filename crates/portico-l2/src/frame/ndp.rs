@@ -55,7 +55,7 @@ pub struct Message {
 
 impl Message {
     /// An IPv6 packet, checked as RFC 4861 demands in 7.1.1 and 7.1.2.
-    pub fn parse(packet: &[u8]) -> Option<Message> {
+    pub fn parse(packet: &[u8]) -> Option<Self> {
         let length = usize::from(u16::from_be_bytes(chunk(packet, PAYLOAD_LENGTH)?));
         let message = packet.get(IP_HEADER..)?.get(..length)?;
         let addressed = packet[0] >> 4 == 6
@@ -90,7 +90,7 @@ impl Message {
             return None;
         }
         let mac = mac_option(message.get(FIXED..)?, option)?;
-        let parsed = Message {
+        let parsed = Self {
             kind,
             from,
             to,
@@ -160,7 +160,7 @@ impl Message {
             solicited: !of_nobody,
             overrides: true,
         };
-        let message = Message {
+        let message = Self {
             kind,
             from: self.target,
             to,

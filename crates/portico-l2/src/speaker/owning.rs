@@ -30,7 +30,7 @@ const MOST_PROBING: usize = 512;
 const DEFEND: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub(super) struct Entry {
     share: Share,
     hash: u64,
     /// Who is to have it, by our view.
@@ -57,9 +57,9 @@ enum State {
 }
 
 impl Entry {
-    fn new(address: IpAddr, share: Share) -> Entry {
+    fn new(address: IpAddr, share: Share) -> Self {
         let hash = rank::hash_address(address);
-        Entry {
+        Self {
             share,
             hash,
             first: None,
@@ -70,7 +70,7 @@ impl Entry {
         }
     }
 
-    pub fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         matches!(self.state, State::Proving(_) | State::Held | State::Giving)
     }
 
@@ -82,7 +82,7 @@ impl Entry {
 impl State {
     /// An answer of the link is waited for.
     fn asks(self) -> bool {
-        matches!(self, State::Probing(_) | State::Proving(1..))
+        matches!(self, Self::Probing(_) | Self::Proving(1..))
     }
 }
 

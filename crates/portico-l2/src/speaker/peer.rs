@@ -7,7 +7,7 @@ use crate::heartbeat::{Echo, Heartbeat};
 use crate::rank::NodeId;
 
 #[derive(Clone, Debug)]
-pub struct Peer {
+pub(super) struct Peer {
     /// Its process and the latest that was heard of it.
     latest: Option<Echo>,
     /// It was not silent for too long.
@@ -29,7 +29,7 @@ pub struct Peer {
 
 /// What there is to do about a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub(super) enum Heard {
     /// It is not for us, or old.
     Nothing,
     /// What was known already, and that the other has heard us.
@@ -42,8 +42,8 @@ pub enum Heard {
 
 impl Peer {
     /// One that we have not heard of yet, and that may well be there.
-    pub fn presumed(now: Time, timing: &Timing) -> Peer {
-        Peer {
+    pub(super) fn presumed(now: Time, timing: &Timing) -> Self {
+        Self {
             latest: None,
             live: true,
             live_until: now + timing.dead,
@@ -59,7 +59,13 @@ impl Peer {
         }
     }
 
-    pub fn hear(&mut self, now: Time, heartbeat: &Heartbeat, ours: Echo, timing: &Timing) -> Heard {
+    pub(super) fn hear(
+        &mut self,
+        now: Time,
+        heartbeat: &Heartbeat,
+        ours: Echo,
+        timing: &Timing,
+    ) -> Heard {
         let echoed = heartbeat
             .echo
             .filter(|echo| echo.incarnation == ours.incarnation && echo.stamp <= ours.stamp);
@@ -79,7 +85,7 @@ impl Peer {
                 return Heard::Nothing;
             }
             Some(_) => {
-                *self = Peer::presumed(now, timing);
+                *self = Self::presumed(now, timing);
                 news = true;
             }
             None => news = true,
@@ -122,26 +128,26 @@ impl Peer {
     }
 
     /// We did not run for a while, and it may have said something.
-    pub fn forgive(&mut self, missed: Time) {
+    pub(super) fn forgive(&mut self, missed: Time) {
         self.live_until += missed;
         self.contact_at += if self.settled { Time::ZERO } else { missed };
     }
 
     /// We did not run for so long that what we know of it is worth nothing.
-    pub fn begin_anew(&mut self, now: Time, timing: &Timing) {
+    pub(super) fn begin_anew(&mut self, now: Time, timing: &Timing) {
         if self.live {
             self.presume(now, timing);
         }
     }
 
     /// It may well be there, or still be: what it has is to be heard.
-    pub fn presume(&mut self, now: Time, timing: &Timing) {
+    pub(super) fn presume(&mut self, now: Time, timing: &Timing) {
         (self.live, self.live_until, self.contact_at, self.settled) =
             (true, now + timing.dead, now, false);
     }
 
     /// Whether something ended: it is gone, or does not hear us.
-    pub fn expire(&mut self, now: Time, timing: &Timing) -> bool {
+    pub(super) fn expire(&mut self, now: Time, timing: &Timing) -> bool {
         let gone = self.live && now >= self.live_until;
         let deaf = self.live && !self.settled && now >= self.contact_at + timing.dead;
         self.live &= !gone;
@@ -149,7 +155,7 @@ impl Peer {
         gone || deaf
     }
 
-    pub fn deadline(&self, timing: &Timing) -> Option<Time> {
+    pub(super) fn deadline(&self, timing: &Timing) -> Option<Time> {
         let deaf = if self.settled {
             Time::MAX
         } else {
@@ -159,39 +165,39 @@ impl Peer {
     }
 
     /// What it tells is about now, or it is not there.
-    pub fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         !self.live || self.settled
     }
 
     /// It can have addresses.
-    pub fn serves(&self) -> bool {
+    pub(super) fn serves(&self) -> bool {
         self.live && self.ready && !self.leaves
     }
 
     /// It may have addresses, by what it told: those of this view. `None`: it has none.
-    pub fn view(&self) -> Option<&[NodeId]> {
+    pub(super) fn view(&self) -> Option<&[NodeId]> {
         self.serves().then_some(&self.view)
     }
 
     /// It has addresses, and shares them out without this node.
-    pub fn denies(&self, node: NodeId) -> bool {
+    pub(super) fn denies(&self, node: NodeId) -> bool {
         self.serves() && self.settled && self.view.binary_search(&node).is_err()
     }
 
-    pub fn lacks(&self, links: u64) -> bool {
+    pub(super) fn lacks(&self, links: u64) -> bool {
         self.lacks.contains(&links)
     }
 
-    pub fn has_mac(&self, mac: Mac) -> bool {
+    pub(super) fn has_mac(&self, mac: Mac) -> bool {
         self.macs.contains(&mac)
     }
 
-    pub fn latest(&self) -> Option<Echo> {
+    pub(super) fn latest(&self) -> Option<Echo> {
         self.latest
     }
 
     /// It has heard this of us.
-    pub fn knows(&self, stamp: u64) -> bool {
+    pub(super) fn knows(&self, stamp: u64) -> bool {
         self.echoed >= stamp
     }
 }

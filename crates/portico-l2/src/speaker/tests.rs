@@ -29,13 +29,13 @@ struct Net {
 }
 
 impl Net {
-    fn of(names: &[&str], shares: u32) -> Net {
+    fn of(names: &[&str], shares: u32) -> Self {
         let peers: BTreeSet<NodeId> = names.iter().map(|name| id(name)).collect();
         let speakers = names
             .iter()
             .map(|name| Speaker::new(id(name), 1, Timing::default()))
             .collect();
-        let mut net = Net {
+        let mut net = Self {
             now: BEGIN,
             speakers,
             deaf: BTreeSet::new(),

@@ -1,17 +1,8 @@
 //! One machine: a process with a speaker in it, a link and a clock.
 
+use crate::machine::{Clock, Process};
 use portico_l2::{NodeId, Speaker, Time, Timing};
 use std::time::Duration;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Process {
-    Running,
-    /// It gets nothing done and answers nothing, but its kernel keeps packets for it.
-    Stopped,
-    /// The whole machine stands still, and maybe its clock as well.
-    Frozen,
-    Dead,
-}
 
 pub struct Node {
     pub id: NodeId,
@@ -21,9 +12,7 @@ pub struct Node {
     pub leaves: bool,
     /// Of the tick that was ordered last; earlier ones are void.
     pub tick: u64,
-    /// How far its clock is from that of the world.
-    ahead: Duration,
-    behind: Duration,
+    pub clock: Clock,
     pub paused_at: Time,
     pub pauses: u64,
     pub clock_goes_on: bool,
@@ -42,8 +31,7 @@ impl Node {
             link: true,
             leaves: false,
             tick: 0,
-            ahead: Duration::from_secs(1000),
-            behind: Duration::ZERO,
+            clock: Clock::default(),
             paused_at: Duration::ZERO,
             pauses: 0,
             clock_goes_on: true,
@@ -63,23 +51,6 @@ impl Node {
         self.process = Process::Running;
         self.leaves = false;
         self.inbox.clear();
-    }
-
-    pub fn clock(&self, now: Time) -> Time {
-        now + self.ahead - self.behind
-    }
-
-    /// When its clock will show that, in the time of the world.
-    pub fn when(&self, clock: Time) -> Time {
-        (clock + self.behind).saturating_sub(self.ahead)
-    }
-
-    pub fn jump(&mut self, by: Duration) {
-        self.ahead += by;
-    }
-
-    pub fn stand_still(&mut self, by: Duration) {
-        self.behind += by;
     }
 
     pub fn runs(&self) -> bool {

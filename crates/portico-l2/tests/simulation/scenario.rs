@@ -1,9 +1,10 @@
 //! What happens to the machines: storms, after which everything has to come to rest, and single
 //! events, after which only what they touch may move.
 
-use crate::node::Process;
+use crate::machine::Process;
+use crate::network::{HEAVY, Network};
 use crate::random::Random;
-use crate::world::{Guard, HEAVY, Network, World, members, name};
+use crate::world::{Guard, World, members, name};
 use portico_l2::{Input, Timing};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -105,7 +106,7 @@ fn fault(world: &mut World) {
         8 if world.nodes[node].runs() => world.handle(node, Input::Leave),
         9 => {
             let other = world.random.below(world.nodes.len());
-            world.cut[node][other] ^= true;
+            world.ways.cut[node][other] ^= true;
             world.forget_overlaps();
         }
         10 => part(world),
@@ -120,7 +121,7 @@ fn fault(world: &mut World) {
 
 fn jump(world: &mut World, node: usize, by: Duration) {
     world.note(|| format!("{} clock jumps by {by:?}", name(node)));
-    world.nodes[node].jump(by);
+    world.nodes[node].clock.jump(by);
     if world.nodes[node].runs() {
         world.handle(node, Input::Tick);
     }
@@ -136,7 +137,7 @@ fn part(world: &mut World) {
         .collect();
     for a in 0..of.len() {
         for b in 0..of.len() {
-            world.cut[a][b] = of[a] != of[b];
+            world.ways.cut[a][b] = of[a] != of[b];
         }
     }
     world.note(|| format!("parts: {of:?}"));

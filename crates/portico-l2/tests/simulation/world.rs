@@ -1,16 +1,16 @@
 //! Machines on a link that loses, delays, repeats and parts, and what must hold at every moment.
 
-use crate::node::{Node, Process};
+use crate::machine::Process;
+use crate::network::{HEAVY, Network, Ways};
+use crate::node::Node;
+use crate::queue::Queue;
 use crate::random::Random;
 use portico_l2::{Heartbeat, Input, NodeId, Output, Share, Time, Timing, rank};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Losses in a row on a way, where any number is possible.
-pub const HEAVY: usize = usize::MAX;
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 99];
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,20 +41,6 @@ pub enum Event {
     },
 }
 
-/// What the network does to packets.
-#[derive(Clone, Debug)]
-pub struct Network {
-    pub least_delay: Duration,
-    pub most_delay: Duration,
-    /// In percent.
-    pub loss: usize,
-    /// Losses in a row on one way from one to another.
-    pub in_a_row: usize,
-    pub twice: usize,
-    /// How late a process is at most.
-    pub late: Duration,
-}
-
 /// Each address that one of `may` may have must be held by one of `by`.
 #[derive(Clone, Copy, Debug)]
 pub struct Guard {
@@ -75,11 +61,8 @@ pub struct World {
     pub holders: Vec<u32>,
     /// Since when two that hear each other both hold an address.
     overlaps: Vec<Option<Time>>,
-    /// Packets from one to another are lost.
-    pub cut: Vec<Vec<bool>>,
-    lost_in_a_row: Vec<Vec<usize>>,
-    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
-    order: u64,
+    pub ways: Ways,
+    queue: Queue<Event>,
     pub guarded: Vec<Guard>,
     /// Nothing may change hands.
     pub quiet: bool,
@@ -108,10 +91,8 @@ impl World {
             holders: vec![0; shares.len()],
             overlaps: vec![None; shares.len()],
             shares,
-            cut: vec![vec![false; nodes]; nodes],
-            lost_in_a_row: vec![vec![0; nodes]; nodes],
-            events: BinaryHeap::new(),
-            order: 0,
+            ways: Ways::among(nodes),
+            queue: Queue::new(),
             guarded: vec![],
             quiet: false,
             taken: vec![],
@@ -141,21 +122,17 @@ impl World {
     }
 
     pub fn at(&mut self, time: Time, event: Event) {
-        self.order += 1;
-        self.events.push(Reverse((time, self.order, event)));
+        self.queue.add(time, event);
     }
 
     pub fn run_for(&mut self, duration: Duration) {
         let end = self.now + duration;
-        while let Some(Reverse((time, _, _))) = self.events.peek()
-            && *time <= end
-            && self.failure.is_none()
+        while self.failure.is_none()
+            && let Some((time, event)) = self.queue.next_until(end)
         {
-            if let Some(Reverse((time, _, event))) = self.events.pop() {
-                self.now = time;
-                self.happen(event);
-                self.observe();
-            }
+            self.now = time;
+            self.happen(event);
+            self.observe();
         }
         self.now = end;
         self.observe();
@@ -325,7 +302,7 @@ impl World {
         } else {
             now - machine.paused_at
         };
-        machine.stand_still(stood);
+        machine.clock.stand_still(stood);
         self.note(|| format!("{} goes on", name(node)));
         let inbox = std::mem::take(&mut self.nodes[node].inbox);
         if self.random.percent(50) {
@@ -345,7 +322,7 @@ impl World {
     }
 
     pub fn handle(&mut self, node: usize, input: Input<'_>) {
-        let clock = self.nodes[node].clock(self.now);
+        let clock = self.nodes[node].clock.shows(self.now);
         self.nodes[node].leaves |= input == Input::Leave;
         let outputs = self.nodes[node].speaker.handle(clock, input.clone());
         if self.trace.is_some() {
@@ -358,7 +335,7 @@ impl World {
         self.nodes[node].tick += 1;
         if let Some(deadline) = self.nodes[node].speaker.deadline() {
             let late = self.random.upto(self.network.late);
-            let time = self.nodes[node].when(deadline).max(self.now) + late;
+            let time = self.nodes[node].clock.when(deadline).max(self.now) + late;
             let generation = self.nodes[node].tick;
             self.at(time, Event::Tick { node, generation });
         }
@@ -465,22 +442,14 @@ impl World {
     }
 
     fn transmit(&mut self, from: usize, to: usize, heartbeat: &Heartbeat) {
-        if !self.nodes[from].link || self.cut[from][to] || self.nodes[to].process == Process::Dead {
+        if !self.nodes[from].link || self.nodes[to].process == Process::Dead {
             return;
         }
-        let lost = &mut self.lost_in_a_row[from][to];
-        if *lost < self.network.in_a_row && self.random.percent(self.network.loss) {
-            *lost += 1;
-            return;
-        }
-        *lost = 0;
+        let arrivals = self
+            .ways
+            .arrivals((from, to), self.now, &self.network, &mut self.random);
         let bytes: Rc<[u8]> = heartbeat.emit().into();
-        let copies = 1 + usize::from(self.random.percent(self.network.twice));
-        for _ in 0..copies {
-            let jitter = self
-                .random
-                .upto(self.network.most_delay - self.network.least_delay);
-            let time = self.now + self.network.least_delay + jitter;
+        for time in arrivals {
             self.at(
                 time,
                 Event::Arrive {
@@ -492,7 +461,7 @@ impl World {
     }
 
     pub fn hear_each_other(&self, a: usize, b: usize) -> bool {
-        self.nodes[a].link && self.nodes[b].link && !self.cut[a][b] && !self.cut[b][a]
+        self.nodes[a].link && self.nodes[b].link && self.ways.are_open(a, b)
     }
 
     fn forget_holder(&mut self, node: usize) {

@@ -28,6 +28,10 @@ impl Index {
         update
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what is dirty is sorted before it is looked at"
+    )]
     fn take_rules(&mut self) -> bool {
         let here = self.node.here();
         if here != self.here {

@@ -92,6 +92,7 @@ impl FrontendIndex {
 
     /// The address is some Service's cluster IP; which Service's, by any of its ports. Looks at all
     /// that there are.
+    #[expect(clippy::disallowed_methods, reason = "the least of them is taken")]
     pub fn cluster_ip(&self, address: IpAddr) -> Option<&PortKey> {
         let of_address = self
             .owners

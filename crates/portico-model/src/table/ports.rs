@@ -67,6 +67,7 @@ impl Ports {
     }
 
     /// All of them, sorted, which takes a while where there are many.
+    #[expect(clippy::disallowed_methods, reason = "they are sorted")]
     pub fn iter(&self) -> impl Iterator<Item = (&PortKey, &Arc<ServicePort>)> {
         let mut services: Vec<_> = self.services.iter().collect();
         services.sort_unstable_by_key(|(name, _)| *name);
@@ -120,6 +121,7 @@ fn place(ports: &[Entry], key: &PortKey) -> Result<usize, usize> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the order makes no difference")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -1,18 +1,9 @@
 //! One machine: a process with a router in it, a kernel that has the address for a time, a link and
 //! a clock.
 
+use crate::machine::{Clock, Process};
 use portico_vrrp::{Config, Role, Router, Time};
 use std::time::Duration;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Process {
-    Running,
-    /// It gets nothing done, but its kernel answers, and keeps packets for it.
-    Stopped,
-    /// The whole machine stands still, and maybe its clock as well.
-    Frozen,
-    Dead,
-}
 
 /// The address on the link, until the kernel removes it.
 pub struct Held {
@@ -31,9 +22,7 @@ pub struct Node {
     pub leaves: bool,
     /// Of the tick that was ordered last; earlier ones are void.
     pub tick: u64,
-    /// How far its clock is from that of the world.
-    ahead: Duration,
-    behind: Duration,
+    pub clock: Clock,
     pub paused_at: Time,
     pub pauses: u64,
     pub clock_goes_on: bool,
@@ -54,8 +43,7 @@ impl Node {
             address: None,
             leaves: false,
             tick: 0,
-            ahead: Duration::from_secs(1000),
-            behind: Duration::ZERO,
+            clock: Clock::default(),
             paused_at: Duration::ZERO,
             pauses: 0,
             clock_goes_on: true,
@@ -72,23 +60,6 @@ impl Node {
         (self.announced, self.conflict_told) = (None, None);
         self.leaves = false;
         self.inbox.clear();
-    }
-
-    pub fn clock(&self, now: Time) -> Time {
-        now + self.ahead - self.behind
-    }
-
-    /// When its clock will show that, in the time of the world.
-    pub fn when(&self, clock: Time) -> Time {
-        (clock + self.behind).saturating_sub(self.ahead)
-    }
-
-    pub fn jump(&mut self, by: Duration) {
-        self.ahead += by;
-    }
-
-    pub fn stand_still(&mut self, by: Duration) {
-        self.behind += by;
     }
 
     pub fn runs(&self) -> bool {

@@ -1,9 +1,10 @@
 //! What happens to the machines: storms in which anything goes, calms in which they must settle,
 //! and one planned event at a time of which the outcome is known.
 
-use crate::node::Process;
+use crate::machine::Process;
+use crate::network::{HEAVY, Network};
 use crate::random::Random;
-use crate::world::{Event, HEAVY, Network, World, name};
+use crate::world::{Event, World, name};
 use portico_vrrp::router::timing;
 use portico_vrrp::{Config, Input, Version};
 use std::net::IpAddr;
@@ -159,7 +160,7 @@ fn fault(world: &mut World) {
         }
         9 => {
             let other = world.random.below(world.nodes.len());
-            world.cut[node][other] ^= true;
+            world.ways.cut[node][other] ^= true;
         }
         10 => part(world),
         _ => world.at(world.now, Event::Claimed { node, by: 99 }),
@@ -168,7 +169,7 @@ fn fault(world: &mut World) {
 
 fn jump(world: &mut World, node: usize, by: Duration) {
     world.note(|| format!("{} clock jumps by {by:?}", name(node)));
-    world.nodes[node].jump(by);
+    world.nodes[node].clock.jump(by);
     if world.nodes[node].runs() {
         world.handle(node, Input::Tick);
     }
@@ -184,7 +185,7 @@ fn part(world: &mut World) {
         .collect();
     for a in 0..of.len() {
         for b in 0..of.len() {
-            world.cut[a][b] = of[a] != of[b];
+            world.ways.cut[a][b] = of[a] != of[b];
         }
     }
     world.note(|| format!("parts: {of:?}"));
@@ -446,7 +447,7 @@ fn join(world: &mut World) {
     let up = !world.nodes[node].link;
     let mut part = parts(world)
         .into_iter()
-        .filter(|part| !world.cut[part[0]][node]);
+        .filter(|part| !world.ways.cut[part[0]][node]);
     let owner = part
         .next()
         .and_then(|part| part.into_iter().find(|node| world.nodes[*node].owns()));

@@ -1,11 +1,13 @@
 //! Machines on a link that loses, delays, repeats and parts, and what must hold at every moment.
 
-use crate::node::{Held, Node, Process};
+use crate::machine::Process;
+use crate::network::{HEAVY, Network, Ways};
+use crate::node::{Held, Node};
+use crate::queue::Queue;
 use crate::random::Random;
 use portico_vrrp::router::timing;
 use portico_vrrp::{Config, Input, Output, Role, Time, Version, packet};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,8 +15,6 @@ use std::time::Duration;
 /// The kernel looks once a second, and a quarter of one early.
 const KERNEL_EARLY: Duration = Duration::from_millis(250);
 const KERNEL_LATE: Duration = Duration::from_secs(1);
-/// Losses in a row on a way, where any number is possible.
-pub const HEAVY: usize = usize::MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
@@ -46,20 +46,6 @@ pub enum Event {
     },
 }
 
-/// What the network does to packets.
-#[derive(Clone, Debug)]
-pub struct Network {
-    pub least_delay: Duration,
-    pub most_delay: Duration,
-    /// In percent.
-    pub loss: usize,
-    /// Losses in a row on one way from one to another.
-    pub in_a_row: usize,
-    pub twice: usize,
-    /// How late a process is at most.
-    pub late: Duration,
-}
-
 /// Two that answer for the address and hear each other.
 #[derive(Clone, Copy)]
 struct Overlap {
@@ -73,11 +59,8 @@ pub struct World {
     pub random: Random,
     pub nodes: Vec<Node>,
     pub network: Network,
-    /// Packets from one to another are lost.
-    pub cut: Vec<Vec<bool>>,
-    lost_in_a_row: Vec<Vec<usize>>,
-    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
-    order: u64,
+    pub ways: Ways,
+    queue: Queue<Event>,
     overlaps: BTreeMap<(usize, usize), Overlap>,
     /// Everybody in the same part hears each other, and in each of these there must be an owner.
     pub guarded: Vec<Vec<usize>>,
@@ -98,10 +81,8 @@ impl World {
             random,
             nodes: configs.into_iter().map(Node::new).collect(),
             network,
-            cut: vec![vec![false; count]; count],
-            lost_in_a_row: vec![vec![0; count]; count],
-            events: BinaryHeap::new(),
-            order: 0,
+            ways: Ways::among(count),
+            queue: Queue::new(),
             overlaps: BTreeMap::new(),
             guarded: vec![],
             quiet: false,
@@ -132,21 +113,17 @@ impl World {
     }
 
     pub fn at(&mut self, time: Time, event: Event) {
-        self.order += 1;
-        self.events.push(Reverse((time, self.order, event)));
+        self.queue.add(time, event);
     }
 
     pub fn run_for(&mut self, duration: Duration) {
         let end = self.now + duration;
-        while let Some(Reverse((time, _, _))) = self.events.peek()
-            && *time <= end
-            && self.failure.is_none()
+        while self.failure.is_none()
+            && let Some((time, event)) = self.queue.next_until(end)
         {
-            if let Some(Reverse((time, _, event))) = self.events.pop() {
-                self.now = time;
-                self.happen(event);
-                self.observe();
-            }
+            self.now = time;
+            self.happen(event);
+            self.observe();
         }
         self.now = end;
         self.observe();
@@ -291,7 +268,7 @@ impl World {
         } else {
             now - machine.paused_at
         };
-        machine.stand_still(stood);
+        machine.clock.stand_still(stood);
         if frozen && let Some(held) = &mut machine.address {
             held.until += stood;
             let (until, generation) = (held.until.max(now), held.generation);
@@ -324,7 +301,7 @@ impl World {
     }
 
     pub fn handle(&mut self, node: usize, input: Input<'_>) {
-        let clock = self.nodes[node].clock(self.now);
+        let clock = self.nodes[node].clock.shows(self.now);
         self.nodes[node].leaves |= input == Input::Release;
         let outputs = self.nodes[node].router.handle(clock, input.clone());
         if self.trace.is_some() {
@@ -351,7 +328,7 @@ impl World {
             return;
         };
         let late = self.random.upto(self.network.late);
-        let time = self.nodes[node].when(deadline).max(self.now) + late;
+        let time = self.nodes[node].clock.when(deadline).max(self.now) + late;
         let generation = self.nodes[node].tick;
         self.at(time, Event::Tick { node, generation });
     }
@@ -401,7 +378,7 @@ impl World {
             }
             Output::Conflict(_) => {
                 self.count("conflict");
-                let clock = self.nodes[node].clock(self.now);
+                let clock = self.nodes[node].clock.shows(self.now);
                 let before = self.nodes[node].conflict_told.replace(clock);
                 if before.is_some_and(|before| clock - before < Duration::from_secs(1)) {
                     self.fail(format!("{} tells of conflicts too often", name(node)));
@@ -418,7 +395,7 @@ impl World {
     fn take(&mut self, node: usize, lifetime: Duration) {
         let jitter = self.random.upto(KERNEL_EARLY + KERNEL_LATE);
         let until = self.now + lifetime + jitter - KERNEL_EARLY;
-        let generation = self.order;
+        let generation = self.queue.count;
         self.nodes[node].address = Some(Held { until, generation });
         self.at(until, Event::Expire { node, generation });
     }
@@ -437,7 +414,7 @@ impl World {
             return;
         }
         self.count("defended");
-        let clock = self.nodes[node].clock(self.now);
+        let clock = self.nodes[node].clock.shows(self.now);
         let before = self.nodes[node].announced.replace(clock);
         if before.is_some_and(|before| clock - before < Duration::from_secs(1)) {
             self.fail(format!("{} defends the address too often", name(node)));
@@ -445,22 +422,14 @@ impl World {
     }
 
     fn transmit(&mut self, from: usize, to: usize, destination: IpAddr, payload: &[u8]) {
-        if !self.nodes[from].link || self.cut[from][to] {
+        if !self.nodes[from].link {
             return;
         }
-        let lost = &mut self.lost_in_a_row[from][to];
-        if *lost < self.network.in_a_row && self.random.percent(self.network.loss) {
-            *lost += 1;
-            return;
-        }
-        *lost = 0;
+        let arrivals = self
+            .ways
+            .arrivals((from, to), self.now, &self.network, &mut self.random);
         let source = self.nodes[from].router.config().own;
-        let copies = 1 + usize::from(self.random.percent(self.network.twice));
-        for _ in 0..copies {
-            let jitter = self
-                .random
-                .upto(self.network.most_delay - self.network.least_delay);
-            let time = self.now + self.network.least_delay + jitter;
+        for time in arrivals {
             self.at(
                 time,
                 Event::Arrive {
@@ -474,7 +443,7 @@ impl World {
     }
 
     pub fn hear_each_other(&self, a: usize, b: usize) -> bool {
-        self.nodes[a].link && self.nodes[b].link && !self.cut[a][b] && !self.cut[b][a]
+        self.nodes[a].link && self.nodes[b].link && self.ways.are_open(a, b)
     }
 
     /// What must hold at every moment.

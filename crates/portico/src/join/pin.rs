@@ -2,14 +2,13 @@
 //! signed by a CA with that hash is the server. Nothing secret is sent before that is certain.
 
 use anyhow::{Context, bail};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use portico_client::tls::any_certificate;
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -99,16 +98,6 @@ pub fn find(url: &http::Uri, wanted: Hash) -> anyhow::Result<Pinned> {
 /// The certificates that a server presents, whatever they are, and the address that it was asked
 /// from.
 fn presented(host: &str, port: u16) -> anyhow::Result<(Vec<Vec<u8>>, IpAddr)> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let recorder = Arc::new(Recorder {
-        seen: Mutex::default(),
-        provider: Arc::clone(&provider),
-    });
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::clone(&recorder) as Arc<dyn ServerCertVerifier>)
-        .with_no_client_auth();
     let mut stream = connect(host, port)
         .with_context(|| format!("cannot reach the API server at {host}:{port}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -116,17 +105,18 @@ fn presented(host: &str, port: u16) -> anyhow::Result<(Vec<Vec<u8>>, IpAddr)> {
     let own = stream.local_addr()?.ip();
     let name = ServerName::try_from(host.to_owned())
         .with_context(|| format!("{host} is no name of a server"))?;
-    let mut connection = ClientConnection::new(Arc::new(config), name)?;
+    let mut connection = ClientConnection::new(Arc::new(any_certificate()?), name)?;
     while connection.is_handshaking() {
         connection
             .complete_io(&mut stream)
             .with_context(|| format!("{host}:{port} does not speak TLS"))?;
     }
-    let seen = recorder
-        .seen
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    // Nothing but the handshake has been sent; who it was with is judged before anything else is.
+    let seen = connection.peer_certificates().unwrap_or_default();
+    let seen = seen
+        .iter()
+        .map(|certificate| certificate.to_vec())
+        .collect();
     Ok((seen, own))
 }
 
@@ -140,64 +130,6 @@ fn connect(host: &str, port: u16) -> std::io::Result<TcpStream> {
         }
     }
     Err(last)
-}
-
-/// Believes every certificate and keeps it, to be judged before anything is said.
-#[derive(Debug)]
-struct Recorder {
-    seen: Mutex<Vec<Vec<u8>>>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Recorder {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let all = std::iter::once(end_entity)
-            .chain(intermediates)
-            .map(|certificate| certificate.to_vec());
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = all.collect();
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signed,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signed,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ impl Update {
     pub(in crate::message) fn decode(
         mut reader: Reader<'_>,
         four_octets: bool,
-    ) -> Result<Update, Notification> {
+    ) -> Result<Self, Notification> {
         let withdrawn = reader.long_block().ok_or_else(|| error(MALFORMED_LIST))?;
         let attributes = reader.long_block().ok_or_else(|| error(MALFORMED_LIST))?;
         let is_empty = withdrawn.is_empty() && reader.is_empty();
