@@ -8,7 +8,7 @@ TEST_ARGS ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Crates that decide and touch nothing; tests/tidy.rs has the same list.
-PURE := portico-api portico-bgp portico-l2 portico-model portico-vrrp
+PURE := portico-api portico-bgp portico-l2 portico-model portico-view portico-vrrp
 VENV := $(TARGET)/python
 # AWS in Python, for the tests of provider aws. It wants other versions of things than the Python client does.
 MOTO := $(TARGET)/moto

@@ -243,7 +243,8 @@ async fn impersonation_that_cannot_be_read_is_refused() {
     let server = Server::start(Store::Embedded, &[]).await;
     let admin = server.admin();
     let (user, group): (&str, &str) = ("Impersonate-User", "Impersonate-Group");
-    let cases: &[(&[(&str, &[u8])], u16)] = &[
+    type Headers<'a> = &'a [(&'a str, &'a [u8])];
+    let cases: &[(Headers<'_>, u16)] = &[
         (&[(user, b"\xff\xfe")], 400),
         (&[(user, b"j\xf6rg")], 400),
         (&[(user, "jörg".as_bytes())], 403),
