@@ -195,8 +195,8 @@ impl Writer {
 
 fn failed(text: &str) -> Outage {
     Outage::new(format!(
-        "the disk failed: {text}; every acknowledged write is on it, and this process can no longer \
-         tell what else is: it ends. Look at the disk (dmesg, smartctl), then start again"
+        "the disk failed: {text}; every acknowledged write is on it, but this process can no \
+         longer tell what else is: it ends. Look at the disk (dmesg, smartctl), then start again"
     ))
 }
 
