@@ -11,6 +11,8 @@ mod common;
 mod requests;
 #[path = "hostile/rights.rs"]
 mod rights;
+#[path = "hostile/storage.rs"]
+mod storage;
 
 /// Where Services of the namespace `default` are.
 const SERVICES: &str = "/api/v1/namespaces/default/services";

@@ -283,6 +283,18 @@ impl Server {
         }
     }
 
+    /// Waits until the server has ended by itself; its exit code.
+    pub async fn ended(&mut self) -> Option<i32> {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.process.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(started.elapsed() < PATIENCE, "the server does not end");
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+
     /// Kills the server if it runs and starts it again on its data and port, with other flags if
     /// given.
     pub async fn restart(&mut self, flags: Option<&[&str]>) {
@@ -290,6 +302,14 @@ impl Server {
         if let Some(flags) = flags {
             self.flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         }
+        if let Err(log) = self.start_again().await {
+            panic!("the server does not start again:\n{log}");
+        }
+    }
+
+    /// Starts the server, which has ended, on its data and port; the log if it does not become
+    /// ready.
+    pub async fn start_again(&mut self) -> Result<(), String> {
         let arguments = arguments(
             self.dir.path(),
             self.kube,
@@ -303,9 +323,7 @@ impl Server {
             self.dir.path().join("server.log"),
             40,
         );
-        if let Err(log) = self.ready().await {
-            panic!("the server does not start again:\n{log}");
-        }
+        self.ready().await
     }
 
     pub fn admin(&self) -> Client {

@@ -10,6 +10,7 @@ use portico_api::openapi::Documents;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 pub struct App {
     pub registry: Arc<Registry>,
@@ -26,4 +27,6 @@ pub struct App {
     /// Bootstrapped, and not shutting down.
     pub ready: AtomicBool,
     pub min_watch_timeout: Duration,
+    /// One backup at a time.
+    pub backups: Arc<Semaphore>,
 }

@@ -14,6 +14,8 @@ pub struct Config {
     /// How others reach this server; found out when not given.
     pub advertise: Option<IpAddr>,
     pub storage: Storage,
+    /// Begin with an empty store where there was one that is gone.
+    pub new_store: bool,
     pub cert_dir: PathBuf,
     pub tls_cert_file: Option<PathBuf>,
     pub tls_private_key_file: Option<PathBuf>,

@@ -35,6 +35,8 @@ pub struct Metrics {
     pub refused: Counter,
     pub revision: Gauge,
     pub objects: Family<Kind, Gauge>,
+    pub writable: Gauge,
+    pub damaged: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -91,6 +93,17 @@ impl Metrics {
             "Stored objects by resource",
             objects.clone(),
         );
+        let (writable, damaged) = (Gauge::default(), Gauge::default());
+        registry.show(
+            "portico_store_writable",
+            "1 while writes can succeed, 0 while none can: the disk or etcd has no room",
+            writable.clone(),
+        );
+        registry.show(
+            "portico_store_damaged_objects",
+            "Stored objects that were found damaged and are not served",
+            damaged.clone(),
+        );
         Self {
             registry,
             requests,
@@ -99,6 +112,8 @@ impl Metrics {
             refused,
             revision,
             objects,
+            writable,
+            damaged,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Paths that are no resources: health, version, discovery, OpenAPI, metrics.
+//! Paths that are no resources: health, version, discovery, OpenAPI, metrics, the backup.
 
 use crate::answer::Answer;
 use crate::app::App;
@@ -12,6 +12,7 @@ use portico_api::status::{ApiError, Result};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+const BACKUP: &str = "application/octet-stream";
 /// The Kubernetes version whose behaviour this server has.
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
@@ -52,6 +53,7 @@ pub async fn answer(
         "/.well-known/openid-configuration" | "/openid/v1/jwks" => {
             crate::reviews::issuer_document(app, path)
         }
+        "/backup" => backup(app, method).await,
         "/" => Ok(Answer::json(200, &json!({"paths": PATHS}))),
         _ if health_path(path).is_some() => health(app, path, query).await,
         _ if path.starts_with("/openapi/") => openapi(app, path, accept, headers),
@@ -66,6 +68,7 @@ const PATHS: &[&str] = &[
     "/api",
     "/api/v1",
     "/apis",
+    "/backup",
     "/healthz",
     "/livez",
     "/metrics",
@@ -104,10 +107,12 @@ async fn health(app: &App, path: &str, query: &Query) -> Result<Answer> {
     let Some((root, only)) = health_path(path) else {
         return Err(ApiError::no_such_path());
     };
-    let mut checks = vec![("ping", true)];
+    let mut checks = vec![("ping", Ok(()))];
     if root != "/livez" {
-        checks.push(("store", app.registry.store.barrier().await.is_ok()));
-        checks.push(("ready", is_ready(app)));
+        checks.push(("store", store_health(app).await));
+        let starting = || Err("it is starting or stopping".to_owned());
+        let ready = is_ready(app).then_some(()).map_or_else(starting, Ok);
+        checks.push(("ready", ready));
     }
     if !only.is_empty() {
         checks.retain(|(name, _)| *name == only);
@@ -117,23 +122,43 @@ async fn health(app: &App, path: &str, query: &Query) -> Result<Answer> {
     }
     let excluded: Vec<&str> = query.all("exclude").collect();
     checks.retain(|(name, _)| !excluded.contains(name));
-    let well = checks.iter().all(|(_, good)| *good);
+    let well = checks.iter().all(|(_, result)| result.is_ok());
     let name = root.trim_start_matches('/');
-    let lines: String = checks
-        .iter()
-        .map(|(check, good)| {
-            format!(
-                "[{}]{check} {}\n",
-                if *good { '+' } else { '-' },
-                if *good { "ok" } else { "failed" }
-            )
-        })
-        .collect();
+    let line = |(check, result): &(&str, std::result::Result<(), String>)| match result {
+        Ok(()) => format!("[+]{check} ok\n"),
+        Err(why) => format!("[-]{check} failed: {why}\n"),
+    };
+    let lines: String = checks.iter().map(line).collect();
     match (well, query.flag("verbose")) {
         (true, false) => Ok(Answer::text(200, "ok")),
         (true, true) => Ok(Answer::text(200, format!("{lines}{name} check passed\n"))),
         (false, _) => Ok(Answer::text(500, format!("{lines}{name} check failed\n"))),
     }
+}
+
+/// Whether what is read is up to date, and whether writes can succeed.
+async fn store_health(app: &App) -> std::result::Result<(), String> {
+    let store = &app.registry.store;
+    store.barrier().await.map_err(|error| error.to_string())?;
+    store.writable().map_err(|outage| outage.to_string())
+}
+
+/// Everything that is stored, secrets too: for those who may read any path. One at a time, because
+/// each holds the objects of its revision until it is sent.
+async fn backup(app: &Arc<App>, method: &str) -> Result<Answer> {
+    let turn = Arc::clone(&app.backups).try_acquire_owned();
+    let turn = turn.map_err(|_| ApiError::too_many_requests("a backup is being made", 10))?;
+    let store = &app.registry.store;
+    let backup = store.backup().await;
+    let backup = backup.map_err(|error| ApiError::unavailable(error.to_string()))?;
+    if method == "HEAD" {
+        return Ok(Answer::bytes(200, BACKUP, bytes::Bytes::new()));
+    }
+    let damaged = store.damaged().iter();
+    let missing = damaged.map(|damaged| format!("{} is damaged and left out", damaged.key));
+    let pieces = futures_util::stream::iter(backup.into_pieces());
+    let answer = Answer::stream(BACKUP, pieces).warn(missing.collect());
+    Ok(answer.holding(turn))
 }
 
 fn openapi(app: &App, path: &str, accept: &str, headers: &HeaderMap) -> Result<Answer> {
@@ -188,6 +213,10 @@ fn refresh(app: &App) {
     app.metrics
         .revision
         .set(i64::try_from(store.revision()).unwrap_or(i64::MAX));
+    let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let writable = i64::from(store.writable().is_ok());
+    app.metrics.writable.set(writable);
+    app.metrics.damaged.set(gauge(store.damaged().len()));
     for kind in app.registry.kinds() {
         let resource = kind.info().subject().qualified();
         let prefix = crate::registry::prefix(kind.as_ref(), "");
@@ -201,9 +230,6 @@ fn refresh(app: &App) {
             .range(range)
             .map_or(0, |found| found.entries.len() + found.remaining);
         let label = crate::metrics::Kind { resource };
-        app.metrics
-            .objects
-            .get_or_create(&label)
-            .set(i64::try_from(count).unwrap_or(i64::MAX));
+        app.metrics.objects.get_or_create(&label).set(gauge(count));
     }
 }

@@ -166,12 +166,11 @@ impl Call<'_> {
     }
 
     async fn list(&self) -> Result<Answer> {
-        let list = self
-            .registry
-            .list(self.kind.as_ref(), &self.list_options()?)
-            .await?;
-        let body = render::list(self.registry, self.kind.as_ref(), &list, self.accept)?;
-        Ok(Answer::bytes(200, self.accept.wire.content_type(), body))
+        let (kind, options) = (self.kind.as_ref(), self.list_options()?);
+        let list = self.registry.list(kind, &options).await?;
+        let body = render::list(self.registry, kind, &list, self.accept)?;
+        let answer = Answer::bytes(200, self.accept.wire.content_type(), body);
+        Ok(answer.warn(self.registry.missing(kind, &options).into_iter().collect()))
     }
 
     fn list_options(&self) -> Result<ListOptions> {

@@ -23,12 +23,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 /// Who the controllers in this process are.
 const OWN_USER: &str = "portico:controllers-in-process";
+/// The file in the directory of certificates that says where the embedded store is.
+const STORE_NOTE: &str = "store";
 /// How often certificates are looked at for renewal.
 const RENEWAL: Duration = Duration::from_secs(3600);
 
@@ -83,7 +85,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let pki = tls::Pki::prepare(&certificates, Timestamp::now())?;
     let tls = tls::Server::new(&pki)?;
     let own_token = format!("{}{}", crate::random::uuid(), crate::random::uuid());
-    let store = open(&config.storage).await.map_err(StartError::Store)?;
+    let store = open(&config).await?;
     let app = Arc::new(build(&config, store, &pki, &advertised, &own_token)?);
     system::feed_access_rules(&app.registry, &app.rbac);
     system::bootstrap(&app.registry)
@@ -127,6 +129,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 impl Running {
+    /// Wait until the server can never go on, and say why: the process has to end, and what comes up
+    /// after it has every acknowledged write.
+    pub async fn lost(&self) -> String {
+        self.app.registry.store.lost().await.to_string()
+    }
+
     /// Stop in order: no longer ready, out of the endpoints, open requests ended, store closed.
     pub async fn stop(mut self) {
         self.app.ready.store(false, Ordering::Release);
@@ -154,9 +162,26 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
         .map_err(|source| StartError::Listen { address, source })
 }
 
-async fn open(storage: &Storage) -> Result<Store, OpenError> {
-    match storage {
-        Storage::Embedded(dir) => Store::embedded(dir, EmbeddedOptions::default()).await,
+/// Open the store. That there is one is noted beside the certificates, which outlive a disk that
+/// was not mounted or a folder that was removed.
+async fn open(config: &Config) -> Result<Store, StartError> {
+    let note = config.cert_dir.join(STORE_NOTE);
+    let store = match &config.storage {
+        Storage::Embedded(dir) => {
+            let options = EmbeddedOptions {
+                anew: config.new_store,
+                expected: note.exists(),
+                ..EmbeddedOptions::default()
+            };
+            let store = Store::embedded(dir, options).await;
+            let store = store.map_err(StartError::Store)?;
+            let text = format!("{}\n", dir.display());
+            std::fs::write(&note, text).map_err(|error| StartError::File {
+                what: note.display().to_string(),
+                why: error.to_string(),
+            })?;
+            store
+        }
         Storage::Etcd {
             servers,
             prefix,
@@ -171,15 +196,16 @@ async fn open(storage: &Storage) -> Result<Store, OpenError> {
                 server_name: None,
             });
             let prefix = format!("{}/", prefix.trim_end_matches('/'));
-            Store::etcd(EtcdOptions {
+            let options = EtcdOptions {
                 endpoints: servers.clone(),
                 prefix,
                 tls,
                 ..EtcdOptions::default()
-            })
-            .await
+            };
+            Store::etcd(options).await.map_err(StartError::Store)?
         }
-    }
+    };
+    Ok(store)
 }
 
 fn build(
@@ -230,6 +256,7 @@ fn build(
         address: advertised.address.to_string(),
         ready: AtomicBool::new(false),
         min_watch_timeout: config.min_watch_timeout,
+        backups: Arc::new(Semaphore::new(1)),
         registry,
     })
 }

@@ -1,18 +1,27 @@
 //! The embedded engine: one redb file in one directory, written by one thread. Owns opening and
-//! closing; the file's layout is in `disk`, the thread in `writer`.
+//! closing; the file's layout is in `disk`, the thread in `writer`, work on a store that no server
+//! has open in `offline`.
 
+mod backend;
 mod disk;
+mod guard;
+mod mark;
+pub(crate) mod offline;
+mod record;
+mod salvage;
 mod writer;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use self::disk::Disk;
-use self::writer::{Job, Writer};
+use self::disk::{Contents, Disk, Start};
+use self::writer::{Job, Place, Writer};
+use crate::health::Health;
 use crate::mirror::{HistoryLimits, Mirror};
-use crate::{OpenError, Outage, Revision, Txn, TxnError};
+use crate::{Damaged, OpenError, Outage, Revision, Txn, TxnError};
 
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddedOptions {
@@ -21,6 +30,10 @@ pub struct EmbeddedOptions {
     pub cache_bytes: usize,
     /// So many transactions may wait for the writer; more make `commit` wait.
     pub queue: usize,
+    /// Make a new store where there was one that is gone. An error if there is one.
+    pub anew: bool,
+    /// There was a store before, whatever its directory says.
+    pub expected: bool,
 }
 
 impl Default for EmbeddedOptions {
@@ -29,6 +42,8 @@ impl Default for EmbeddedOptions {
             history: HistoryLimits::default(),
             cache_bytes: 8 << 20,
             queue: 1024,
+            anew: false,
+            expected: false,
         }
     }
 }
@@ -36,16 +51,18 @@ impl Default for EmbeddedOptions {
 pub(crate) struct Embedded {
     mirror: Arc<Mirror>,
     jobs: mpsc::Sender<Job>,
+    pub damaged: Arc<[Damaged]>,
 }
 
 impl Embedded {
     pub async fn open(
         dir: &Path,
         options: EmbeddedOptions,
+        health: Arc<Health>,
     ) -> Result<(Arc<Mirror>, Embedded), OpenError> {
         let dir = dir.to_owned();
         let failed = dir.clone();
-        let opened = tokio::task::spawn_blocking(move || open(dir, options)).await;
+        let opened = tokio::task::spawn_blocking(move || open(dir, options, health)).await;
         opened.map_err(|error| OpenError::Storage {
             path: failed,
             source: error.into(),
@@ -82,15 +99,52 @@ impl Embedded {
     }
 }
 
-fn open(dir: PathBuf, options: EmbeddedOptions) -> Result<(Arc<Mirror>, Embedded), OpenError> {
-    let (disk, contents) = Disk::open(&dir, options.cache_bytes)?;
+/// The directory of a store, as the writer opens it again after the disk was full.
+struct Directory {
+    dir: PathBuf,
+    cache_bytes: usize,
+}
+
+impl Place for Directory {
+    fn open(&self) -> Result<(Disk, Contents), OpenError> {
+        Disk::open(&self.dir, self.cache_bytes, Start::Again)
+    }
+
+    /// Opening reads everything, so room is looked for with a file beside it.
+    fn has_room(&self) -> io::Result<()> {
+        disk::write_something(&self.dir)
+    }
+}
+
+fn open(
+    dir: PathBuf,
+    options: EmbeddedOptions,
+    health: Arc<Health>,
+) -> Result<(Arc<Mirror>, Embedded), OpenError> {
+    let start = match options {
+        EmbeddedOptions { anew: true, .. } => Start::Anew,
+        EmbeddedOptions { expected: true, .. } => Start::Again,
+        _ => Start::First,
+    };
+    let (disk, contents) = Disk::open(&dir, options.cache_bytes, start)?;
+    let damaged: Arc<[Damaged]> = contents.damaged.into_iter().map(|(key, _)| key).collect();
     let mirror = Arc::new(Mirror::new(
         contents.revision,
         contents.entries,
         options.history,
     ));
     let (jobs, queue) = mpsc::channel(options.queue.max(1));
-    let writer = Writer::new(disk, mirror.clone(), dir.clone(), options.cache_bytes);
+    let place = Directory {
+        dir: dir.clone(),
+        cache_bytes: options.cache_bytes,
+    };
+    let writer = Writer::new(
+        disk,
+        mirror.clone(),
+        Box::new(place),
+        health,
+        damaged.clone(),
+    );
     let thread = std::thread::Builder::new()
         .name("portico-store".into())
         .spawn(move || writer.run(queue));
@@ -98,7 +152,12 @@ fn open(dir: PathBuf, options: EmbeddedOptions) -> Result<(Arc<Mirror>, Embedded
         path: dir,
         source: source.into(),
     })?;
-    Ok((mirror.clone(), Embedded { mirror, jobs }))
+    let embedded = Embedded {
+        mirror: mirror.clone(),
+        jobs,
+        damaged,
+    };
+    Ok((mirror, embedded))
 }
 
 fn closed() -> Outage {

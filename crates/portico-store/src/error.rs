@@ -66,6 +66,11 @@ pub enum TxnError {
         size: usize,
         limit: usize,
     },
+    #[error(
+        "what is stored as {key} is damaged: restore a backup, or let go of it with portico store \
+         repair"
+    )]
+    Damaged { key: String },
     #[error("the transaction is not valid: {reason}")]
     Invalid { reason: String },
     #[error(transparent)]
@@ -127,8 +132,22 @@ pub enum OpenError {
         found: u64,
         known: u64,
     },
-    #[error("{} is damaged ({reason}): restore it from a backup", path.display())]
+    #[error(
+        "{} is damaged ({reason}): see what is left with portico store check, and restore a backup \
+         with portico restore, or go on with what is left by portico store repair",
+        path.display()
+    )]
     Damaged { path: PathBuf, reason: String },
+    #[error(
+        "{} is {what}, and there was a store: put the file back, restore a backup with portico \
+         restore, or start once with --new-store to begin with an empty cluster",
+        path.display()
+    )]
+    Missing { path: PathBuf, what: &'static str },
+    #[error("there is a store at {place}: give --replace to put the backup in its place")]
+    InTheWay { place: String },
+    #[error("there is a store at {}: leave out --new-store, or move it away", path.display())]
+    Exists { path: PathBuf },
     #[error("cannot use {}: check the path, the disk and its free space", path.display())]
     Storage {
         path: PathBuf,

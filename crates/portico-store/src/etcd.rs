@@ -3,12 +3,15 @@
 //!
 //! Every transaction also puts `<prefix>head`. Its revision is the newest of the store, so a
 //! linearizable read of that one key tells how far the mirror must be. Its value is the format
-//! version. Other users of the same etcd do not matter.
+//! version, and after a restore by how much the store's revisions are ahead of etcd's (`clock`).
+//! Other users of the same etcd do not matter.
 
 mod client;
+mod clock;
 mod failure;
 mod follow;
 mod proto;
+pub(crate) mod restore;
 mod txn;
 
 use std::path::PathBuf;
@@ -18,13 +21,16 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use self::client::Client;
+use self::clock::Clock;
 use self::failure::Failure;
 use self::follow::Follower;
-use self::proto::KeyValue;
+use self::proto::{KeyValue, TxnRequest, TxnResponse};
+use crate::health::Health;
 use crate::mirror::{HistoryLimits, Mirror};
 use crate::{OpenError, Outage, Revision, Txn, TxnError};
 
-const FORMAT: u64 = 1;
+/// How often etcd is asked whether it takes writes again.
+const LOOK_FOR_ROOM: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub struct EtcdOptions {
@@ -70,29 +76,29 @@ pub(crate) struct Etcd {
     mirror: Arc<Mirror>,
     client: Arc<Client>,
     prefix: String,
+    clock: Clock,
+    health: Arc<Health>,
     timeout: Duration,
     compact_etcd: bool,
     follower: JoinHandle<()>,
 }
 
 impl Etcd {
-    pub async fn open(options: EtcdOptions) -> Result<(Arc<Mirror>, Etcd), OpenError> {
-        if !options.prefix.ends_with('/') {
-            return Err(OpenError::Option {
-                option: "prefix",
-                reason: format!("{:?} does not end with a slash", options.prefix),
-            });
-        }
+    pub async fn open(
+        options: EtcdOptions,
+        health: Arc<Health>,
+    ) -> Result<(Arc<Mirror>, Etcd), OpenError> {
+        check_prefix(&options.prefix)?;
         let client = Arc::new(Client::new(&options)?);
         let unreachable = |failure: Failure| OpenError::Unreachable {
             endpoints: options.endpoints.join(", "),
             source: failure.outage("the start"),
         };
-        let head = ensure_head(&client, &options.prefix)
+        let head = ensure_head(&client, &options.prefix, Clock::default())
             .await
             .map_err(unreachable)?;
-        check_format(&options.prefix, &head)?;
-        let (revision, entries) = follow::read_all(&client, &options.prefix)
+        let clock = Clock::read(&options.prefix, &head.value)?;
+        let (revision, entries) = follow::read_all(&client, &options.prefix, clock)
             .await
             .map_err(unreachable)?;
         let mirror = Arc::new(Mirror::new(revision, entries, options.history));
@@ -100,6 +106,8 @@ impl Etcd {
             mirror: mirror.clone(),
             client: client.clone(),
             prefix: options.prefix.clone(),
+            clock,
+            health: health.clone(),
         };
         let follower = tokio::spawn(follower.run());
         let EtcdOptions {
@@ -114,6 +122,8 @@ impl Etcd {
                 mirror,
                 client,
                 prefix,
+                clock,
+                health,
                 timeout,
                 compact_etcd,
                 follower,
@@ -126,20 +136,56 @@ impl Etcd {
             return Err(TxnError::Unavailable(closed()));
         }
         let Txn { checks, ops } = txn;
-        let request = txn::request(&self.prefix, &checks, ops);
-        let answer = self.client.txn(request).await.map_err(txn_error)?;
+        let request = txn::request(&self.prefix, self.clock, &checks, ops);
+        let mut answer = self.send(request.clone()).await?;
+        if !answer.succeeded && txn::head(&answer).is_none() {
+            // Somebody cleared the prefix: the transaction needs a head to go on from.
+            let made = ensure_head(&self.client, &self.prefix, self.clock).await;
+            made.map_err(txn_error)?;
+            answer = self.send(request).await?;
+        }
         if answer.succeeded {
-            let revision = revision(answer.header.map_or(0, |header| header.revision));
+            self.health.set_writable();
+            let revision = self
+                .clock
+                .revision(answer.header.map_or(0, |header| header.revision));
             self.visible(revision)
                 .await
                 .map_err(|outage| TxnError::Unavailable(outage.after_write()))?;
             return Ok(revision);
         }
-        let (head, key) = txn::conflict(&answer, checks);
+        if let Some(head) = txn::head(&answer)
+            && head.value != self.clock.head().into_bytes()
+        {
+            let outage = restored(&self.prefix);
+            self.health.set_lost(&outage);
+            return Err(TxnError::Unavailable(outage));
+        }
+        let (head, key) = txn::conflict(&answer, self.clock, checks);
         // The caller will read before it tries again: it must then see what it lost to. If that
         // takes too long, it is still a conflict.
         let _ = self.visible(head).await;
         Err(TxnError::Conflict { key })
+    }
+
+    async fn send(&self, request: TxnRequest) -> Result<TxnResponse, TxnError> {
+        let failure = match self.client.txn(request).await {
+            Ok(answer) => return Ok(answer),
+            Err(failure) => failure,
+        };
+        if failure.is_full() && self.health.writable().is_ok() {
+            self.health.set_blocked(&Outage::new(
+                "etcd has no room left: compact and defragment it, then disarm its alarm (etcdctl \
+                 alarm disarm)",
+            ));
+            tokio::spawn(look_for_room(
+                self.client.clone(),
+                self.prefix.clone(),
+                self.clock,
+                self.health.clone(),
+            ));
+        }
+        Err(txn_error(failure))
     }
 
     pub async fn barrier(&self) -> Result<Revision, Outage> {
@@ -153,13 +199,18 @@ impl Etcd {
             .await
             .map_err(outage)?;
         let head = match answer.kvs.into_iter().next() {
-            Some(head) => head,
+            Some(head) if head.value == self.clock.head().into_bytes() => head,
+            Some(_) => {
+                let outage = restored(&self.prefix);
+                self.health.set_lost(&outage);
+                return Err(outage);
+            }
             // Somebody cleared the prefix: the new head comes after that.
-            None => ensure_head(&self.client, &self.prefix)
+            None => ensure_head(&self.client, &self.prefix, self.clock)
                 .await
                 .map_err(outage)?,
         };
-        self.visible(revision(head.mod_revision)).await?;
+        self.visible(self.clock.revision(head.mod_revision)).await?;
         Ok(self.mirror.revision())
     }
 
@@ -178,7 +229,7 @@ impl Etcd {
             return Ok(());
         }
         self.client
-            .compact(wire(at))
+            .compact(self.clock.wire(at))
             .await
             .map_err(|failure| failure.outage("a compaction"))
     }
@@ -195,8 +246,8 @@ impl Drop for Etcd {
 }
 
 /// Makes the head if there is none, and returns it.
-async fn ensure_head(client: &Client, prefix: &str) -> Result<KeyValue, Failure> {
-    let answer = client.txn(txn::ensure_head(prefix)).await?;
+async fn ensure_head(client: &Client, prefix: &str, clock: Clock) -> Result<KeyValue, Failure> {
+    let answer = client.txn(txn::ensure_head(prefix, clock)).await?;
     let ranges = answer
         .responses
         .into_iter()
@@ -207,21 +258,23 @@ async fn ensure_head(client: &Client, prefix: &str) -> Result<KeyValue, Failure>
         .unwrap_or_default())
 }
 
-fn check_format(prefix: &str, head: &KeyValue) -> Result<(), OpenError> {
-    let found = std::str::from_utf8(&head.value)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    match found {
-        Some(found) if found <= FORMAT => Ok(()),
-        Some(found) => Err(OpenError::Newer {
-            place: format!("the etcd prefix {prefix}"),
-            found,
-            known: FORMAT,
-        }),
-        None => Err(OpenError::Option {
-            option: "prefix",
-            reason: format!("{prefix}head is not Portico's: choose another prefix"),
-        }),
+fn check_prefix(prefix: &str) -> Result<(), OpenError> {
+    if prefix.ends_with('/') {
+        return Ok(());
+    }
+    Err(OpenError::Option {
+        option: "prefix",
+        reason: format!("{prefix:?} does not end with a slash"),
+    })
+}
+
+/// Asks until etcd takes writes again, so that an idle server hears of it.
+async fn look_for_room(client: Arc<Client>, prefix: String, clock: Clock, health: Arc<Health>) {
+    while health.writable().is_err() {
+        tokio::time::sleep(LOOK_FOR_ROOM).await;
+        if client.txn(txn::write_head(&prefix, clock)).await.is_ok() {
+            health.set_writable();
+        }
     }
 }
 
@@ -232,13 +285,12 @@ fn txn_error(failure: Failure) -> TxnError {
     }
 }
 
-/// etcd counts in signed numbers that are never negative.
-fn revision(number: i64) -> Revision {
-    Revision::try_from(number).unwrap_or(0)
-}
-
-fn wire(revision: Revision) -> i64 {
-    i64::try_from(revision).unwrap_or(i64::MAX)
+/// Somebody restored a backup: what this process shows is of before.
+fn restored(prefix: &str) -> Outage {
+    Outage::new(format!(
+        "a backup was restored to {prefix}, and this process shows what was there before: it ends, \
+         start it again"
+    ))
 }
 
 fn closed() -> Outage {

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use crate::embedded::Embedded;
 use crate::etcd::Etcd;
+use crate::health::Health;
 use crate::mirror::Mirror;
 use crate::types::topic_of;
 use crate::{
-    CompactError, EmbeddedOptions, Entry, EtcdOptions, OpenError, Range, RangeResult, ReadError,
-    Revision, Txn, TxnError, Watch,
+    Backup, CompactError, Damaged, EmbeddedOptions, Entry, EtcdOptions, OpenError, Outage, Range,
+    RangeResult, ReadError, Revision, Txn, TxnError, Watch,
 };
 
 /// A transaction has at most so many checks and so many operations. etcd allows 128 of each; one is
@@ -32,6 +33,7 @@ pub struct Store {
 struct Inner {
     mirror: Arc<Mirror>,
     engine: Engine,
+    health: Arc<Health>,
 }
 
 enum Engine {
@@ -42,18 +44,24 @@ enum Engine {
 impl Store {
     /// Opens the store in a directory of this machine, and makes it if it does not exist.
     pub async fn embedded(dir: &Path, options: EmbeddedOptions) -> Result<Store, OpenError> {
-        let (mirror, engine) = Embedded::open(dir, options).await?;
-        Ok(Store::start(mirror, Engine::Embedded(engine)))
+        let health = Arc::new(Health::default());
+        let (mirror, engine) = Embedded::open(dir, options, health.clone()).await?;
+        Ok(Store::start(mirror, Engine::Embedded(engine), health))
     }
 
     /// Opens the store that lives under a prefix of an etcd cluster.
     pub async fn etcd(options: EtcdOptions) -> Result<Store, OpenError> {
-        let (mirror, engine) = Etcd::open(options).await?;
-        Ok(Store::start(mirror, Engine::Etcd(engine)))
+        let health = Arc::new(Health::default());
+        let (mirror, engine) = Etcd::open(options, health.clone()).await?;
+        Ok(Store::start(mirror, Engine::Etcd(engine), health))
     }
 
-    fn start(mirror: Arc<Mirror>, engine: Engine) -> Store {
-        let inner = Arc::new(Inner { mirror, engine });
+    fn start(mirror: Arc<Mirror>, engine: Engine, health: Arc<Health>) -> Store {
+        let inner = Arc::new(Inner {
+            mirror,
+            engine,
+            health,
+        });
         tokio::spawn(tidy(Arc::downgrade(&inner)));
         Store { inner }
     }
@@ -93,6 +101,34 @@ impl Store {
         match &self.inner.engine {
             Engine::Embedded(engine) => engine.barrier().map_err(ReadError::Unavailable),
             Engine::Etcd(engine) => engine.barrier().await.map_err(ReadError::Unavailable),
+        }
+    }
+
+    /// Everything that is stored, at one revision that has all that was committed before the call.
+    pub async fn backup(&self) -> Result<Backup, ReadError> {
+        self.barrier().await?;
+        let RangeResult {
+            entries, revision, ..
+        } = self.range(Range::default())?;
+        Ok(Backup::now(revision, entries))
+    }
+
+    /// Whether writes can succeed, or why not. Told by the writes themselves.
+    pub fn writable(&self) -> Result<(), Outage> {
+        self.inner.health.writable()
+    }
+
+    /// Waits until the store can never go on, and says why: what is acknowledged is durable, and
+    /// the process has to end.
+    pub async fn lost(&self) -> Outage {
+        self.inner.health.lost().await
+    }
+
+    /// Objects that were found damaged. They are not shown, and cannot be written.
+    pub fn damaged(&self) -> &[Damaged] {
+        match &self.inner.engine {
+            Engine::Embedded(engine) => &engine.damaged,
+            Engine::Etcd(_) => &[],
         }
     }
 

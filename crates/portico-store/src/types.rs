@@ -93,6 +93,14 @@ pub struct Txn {
     pub ops: Vec<Op>,
 }
 
+/// A stored object that is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// As far as it can be read.
+    pub key: String,
+    pub what: String,
+}
+
 /// Which entries to read, in key order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range<'a> {

@@ -28,6 +28,9 @@ pub struct Arguments {
         required_unless_present = "etcd_servers"
     )]
     data_dir: Option<PathBuf>,
+    /// Begin with an empty store where there was one that is gone. Once: refused where there is one.
+    #[arg(long, conflicts_with = "etcd_servers")]
+    new_store: bool,
     /// Keep objects in etcd: http://HOST:PORT,...
     #[arg(long, value_name = "URL,...", value_delimiter = ',')]
     etcd_servers: Vec<String>,
@@ -126,7 +129,7 @@ pub struct Arguments {
 impl Arguments {
     fn config(&self) -> anyhow::Result<Config> {
         let storage = match &self.data_dir {
-            Some(dir) => Storage::Embedded(dir.join("store")),
+            Some(dir) => Storage::Embedded(dir.join(crate::backup::STORE)),
             None => Storage::Etcd {
                 servers: self.etcd_servers.clone(),
                 prefix: self.etcd_prefix.clone(),
@@ -155,6 +158,7 @@ impl Arguments {
             port: self.secure_port,
             advertise: self.advertise_address,
             storage,
+            new_store: self.new_store,
             cert_dir,
             tls_cert_file: self.tls_cert_file.clone(),
             tls_private_key_file: self.tls_private_key_file.clone(),
@@ -211,7 +215,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
                 stopped,
             ));
         }
-        signals.wait().await;
+        tokio::select! {
+            () = signals.wait() => {}
+            // Nothing is left to be stopped in order: what is acknowledged is durable.
+            why = server.lost() => bail!(why),
+        }
         tracing::info!("stopping");
         stop.send_replace(true);
         while controllers.join_next().await.is_some() {}

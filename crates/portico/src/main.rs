@@ -1,6 +1,7 @@
 //! The `portico` binary: arguments to a configuration, logging, start.
 
 mod apiserver;
+mod backup;
 mod bench;
 mod check_plugin;
 mod cleanup;
@@ -52,6 +53,8 @@ struct Arguments {
 enum Command {
     /// Serve the Kubernetes API for Services and what surrounds them.
     Apiserver(Box<apiserver::Arguments>),
+    /// Write everything that a running API server stores to a file.
+    Backup(backup::BackupArguments),
     /// Measure on this machine how soon connections follow the API, in under a minute.
     Bench(bench::Arguments),
     /// Remove what Portico left on this machine: rules, sockets, folders of demos.
@@ -84,8 +87,12 @@ enum Command {
     Node(portico_node::config::Arguments),
     /// Say what a change would do, without doing it.
     Plan(plan::Arguments),
+    /// Make a store of a backup, for an API server that is stopped.
+    Restore(backup::RestoreArguments),
     /// Whether all is well, and where it is not, the way out.
     Status(status::Arguments),
+    /// Look for damage in the embedded store of an API server that is stopped, and go on without it.
+    Store(backup::StoreArguments),
     /// Watch Services, endpoints and nodes in a terminal.
     Top(top::Arguments),
     /// Tokens with which other machines join.
@@ -159,6 +166,7 @@ fn main() -> ExitCode {
         Command::Vip(arguments) => vip::run(&arguments),
         // For people at a terminal: what they ask for goes to the standard output, and only trouble
         // is logged.
+        Command::Backup(arguments) => say(backup::backup(&arguments)),
         Command::Bench(arguments) => say(bench::run(&arguments)),
         Command::Cleanup(arguments) => say(cleanup::run(arguments)),
         Command::Dashboard(arguments) => say(dashboard::run(arguments)),
@@ -170,7 +178,9 @@ fn main() -> ExitCode {
         Command::Join(arguments) => say(join::run(*arguments)),
         Command::Lab(arguments) => say(lab::run(arguments)),
         Command::Plan(arguments) => end(plan::run(&arguments)),
+        Command::Restore(arguments) => say(backup::restore(arguments)),
         Command::Status(arguments) => end(status::run(&arguments)),
+        Command::Store(arguments) => end(backup::store(&arguments)),
         Command::Migrate(arguments) => say(migrate::run(arguments)),
         Command::Top(arguments) => say(top::run(arguments)),
         Command::Token(arguments) => say(join::token::run(arguments)),

@@ -195,6 +195,7 @@ fn store_error(error: TxnError) -> ApiError {
             ApiError::internal(format!("lost the race for {key} too often, try again"))
         }
         error @ TxnError::TooLarge { .. } => ApiError::too_large(error.to_string()),
+        error @ TxnError::Damaged { .. } => ApiError::internal(error),
         error => ApiError::unavailable(error.to_string()),
     }
 }

@@ -7,7 +7,7 @@ use portico_api::field::{self, Path};
 use portico_api::kinds::Kind;
 use portico_api::selector::{FieldSelector, LabelSelector};
 use portico_api::status::{ApiError, Result};
-use portico_store::{Entry, Range, ReadError};
+use portico_store::{Entry, Range, ReadError, TxnError};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -112,9 +112,34 @@ impl Version {
 impl Registry {
     pub async fn get(&self, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Entry> {
         self.store.barrier().await.map_err(read_error)?;
-        let entry = self.store.get(&key(kind, namespace, name));
-        let entry = entry.ok_or_else(|| ApiError::not_found(kind.info().subject(), name))?;
-        Ok(self.shown(kind, entry))
+        let key = key(kind, namespace, name);
+        match self.store.get(&key) {
+            Some(entry) => Ok(self.shown(kind, entry)),
+            None if self
+                .store
+                .damaged()
+                .iter()
+                .any(|damaged| damaged.key == key) =>
+            {
+                Err(super::store_error(TxnError::Damaged { key }))
+            }
+            None => Err(ApiError::not_found(kind.info().subject(), name)),
+        }
+    }
+
+    /// What a list cannot show, as a warning: whoever reads it must not take it for deleted.
+    pub fn missing(&self, kind: &dyn Kind, options: &ListOptions) -> Option<String> {
+        let prefix = prefix(kind, &options.namespace);
+        let damaged = self.store.damaged().iter();
+        let keys = damaged.map(|damaged| damaged.key.as_str());
+        let keys: Vec<&str> = keys.filter(|key| key.starts_with(&prefix)).collect();
+        (!keys.is_empty()).then(|| {
+            format!(
+                "{} objects are damaged and not in this list: {}",
+                keys.len(),
+                keys.join(", ")
+            )
+        })
     }
 
     pub async fn list(&self, kind: &dyn Kind, options: &ListOptions) -> Result<List> {

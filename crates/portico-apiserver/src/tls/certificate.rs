@@ -219,11 +219,15 @@ fn has_key(certificate: &X509Certificate<'_>, key: &KeyPair) -> bool {
     certificate.public_key().subject_public_key.data == rcgen::PublicKeyData::der_bytes(key)
 }
 
-/// When the first certificate of a PEM text ends, in seconds since 1970.
-pub(super) fn expiry(pem: &str) -> Option<i64> {
+/// When the first certificate of a PEM text begins and ends, in seconds since 1970.
+pub(super) fn validity(pem: &str) -> Option<(i64, i64)> {
     let der = first_der(pem)?;
     let (_, found) = X509Certificate::from_der(&der).ok()?;
-    Some(found.validity().not_after.timestamp())
+    let validity = found.validity();
+    Some((
+        validity.not_before.timestamp(),
+        validity.not_after.timestamp(),
+    ))
 }
 
 /// The DNS names of the first certificate of a PEM text.

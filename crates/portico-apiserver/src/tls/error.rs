@@ -1,5 +1,6 @@
 //! What can go wrong with certificates, each with the file and the way out.
 
+use jiff::Timestamp;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,17 @@ pub enum Error {
         path: PathBuf,
         what: String,
         remedy: &'static str,
+    },
+    #[error(
+        "this machine's clock says {now:.0}, and the CA in {path} begins at {begin:.0}: set the \
+         clock (timedatectl set-ntp true, chronyc makestep) and start again; only if the clock is \
+         right, and the CA was made with a wrong one, move ca.crt and ca.key away to have a new CA",
+        path = path.display()
+    )]
+    Clock {
+        path: PathBuf,
+        begin: Timestamp,
+        now: Timestamp,
     },
     #[error("cannot make a certificate for {subject:?}")]
     Issue {

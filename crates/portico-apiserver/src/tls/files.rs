@@ -118,9 +118,15 @@ impl Directory {
     fn check_authority(&self, path: &Path, pem: &str, key: &KeyPair, now: Timestamp) -> Result<()> {
         let remedy =
             "move ca.crt and ca.key away to start a new CA, and hand the new ca.crt to the clients";
-        match certificate::expiry(pem) {
+        match certificate::validity(pem) {
             None => Err(Error::content(path, "it is not a PEM certificate", remedy)),
-            Some(end) if end <= now.as_second() => {
+            // What would be issued now is not valid for anybody whose clock is right.
+            Some((begin, _)) if now.as_second() < begin => Err(Error::Clock {
+                path: path.to_owned(),
+                begin: Timestamp::from_second(begin).unwrap_or_default(),
+                now,
+            }),
+            Some((_, end)) if end <= now.as_second() => {
                 Err(Error::content(path, "the CA has expired", remedy))
             }
             Some(_) if !certificate::is_for_key(pem, key) => Err(Error::content(
@@ -128,7 +134,7 @@ impl Directory {
                 "it does not belong to ca.key",
                 "put back the pair that was made together",
             )),
-            Some(end) => {
+            Some((_, end)) => {
                 if end - now.as_second() < WARN_SECONDS {
                     tracing::warn!(path = %path.display(), "the CA expires within half a year; {remedy}");
                 }

@@ -437,3 +437,21 @@ fn a_certificate_stops_naming_its_user_when_it_ends() {
     assert!(certificate.user(later(366)).is_err());
     assert!(ClientCertificate::parse(b"junk").is_err());
 }
+
+#[test]
+fn a_clock_before_the_first_day_of_the_ca_is_told_with_the_way_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(&dir);
+    Pki::prepare(&options, later(0)).unwrap();
+    let before = FILES.map(|name| content(&options, name));
+    let error = Pki::prepare(&options, later(-2)).unwrap_err();
+    assert!(matches!(error, Error::Clock { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains("this machine's clock says") && text.contains("set the clock"),
+        "{text}"
+    );
+    // Nothing was issued that nobody would accept.
+    assert_eq!(FILES.map(|name| content(&options, name)), before);
+    Pki::prepare(&options, later(0)).unwrap();
+}

@@ -1,25 +1,35 @@
 //! The one thread that writes. It drains the queue into one disk transaction (group commit),
-//! publishes what became durable, and only then answers. If the disk fails, nothing is published
-//! and the file is opened anew for the next batch.
+//! publishes what became durable, and only then answers. If the disk fails, nothing is published.
+//!
+//! A disk that is full is waited for: the file is opened anew once there is room. After any other
+//! failure this process can no longer know what is on the disk, because the kernel takes pages that
+//! it could not write for written: the store is lost, and whoever started it has to end.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
+use std::error::Error as StdError;
+use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+use super::backend::Fault;
 use super::closed;
 use super::disk::{Contents, Disk};
+use crate::health::Health;
 use crate::mirror::{Change, Commit, Mirror};
-use crate::{Check, Entry, Op, Outage, Revision, Txn, TxnError};
+use crate::{Check, Damaged, Entry, Op, OpenError, Outage, Revision, Txn, TxnError};
 
 /// At most so many transactions, or so many bytes, share one sync of the disk.
 const GROUP: usize = 256;
 const GROUP_BYTES: usize = 8 << 20;
+/// How often a full disk is asked whether there is room, and how soon a write is refused meanwhile.
+const LOOK_FOR_ROOM: Duration = Duration::from_secs(1);
+const REFUSE_WITHIN: Duration = Duration::from_millis(20);
 
 type Answer = oneshot::Sender<Result<Revision, TxnError>>;
 
@@ -28,48 +38,94 @@ pub(super) enum Job {
     Stop { answer: oneshot::Sender<()> },
 }
 
+/// Where the store is opened again.
+pub(super) trait Place: Send {
+    fn open(&self) -> Result<(Disk, Contents), OpenError>;
+
+    /// Whether a small write would find room.
+    fn has_room(&self) -> io::Result<()>;
+}
+
 pub(super) struct Writer {
     mirror: Arc<Mirror>,
-    dir: PathBuf,
-    cache_bytes: usize,
-    /// `None` after it failed: what a failed write left behind is only known after opening it
-    /// again.
-    disk: Option<Disk>,
+    place: Box<dyn Place>,
+    health: Arc<Health>,
+    /// Keys whose records are damaged: what they hold is not known, so nothing may build on it.
+    damaged: HashSet<String>,
+    disk: State,
+}
+
+enum State {
+    Open(Disk),
+    /// The disk is full. What the failed write left behind is known after opening the file again.
+    Full(Outage),
+    Lost,
 }
 
 impl Writer {
-    pub fn new(disk: Disk, mirror: Arc<Mirror>, dir: PathBuf, cache_bytes: usize) -> Writer {
+    pub fn new(
+        disk: Disk,
+        mirror: Arc<Mirror>,
+        place: Box<dyn Place>,
+        health: Arc<Health>,
+        damaged: Arc<[Damaged]>,
+    ) -> Writer {
         Writer {
             mirror,
-            dir,
-            cache_bytes,
-            disk: Some(disk),
+            place,
+            health,
+            damaged: damaged.iter().map(|found| found.key.clone()).collect(),
+            disk: State::Open(disk),
         }
     }
 
     pub fn run(mut self, mut queue: mpsc::Receiver<Job>) {
-        while let Some(job) = queue.blocking_recv() {
+        while let Some(job) = self.next(&mut queue) {
             let (group, stop) = gather(job, &mut queue);
             self.commit(group);
-            if let Some(answer) = stop {
+            if stop.is_some() || matches!(self.disk, State::Lost) {
                 refuse_rest(queue);
                 // The lock must be gone before the answer. Nobody listening is fine.
                 drop(self);
-                let _ = answer.send(());
+                if let Some(answer) = stop {
+                    let _ = answer.send(());
+                }
                 return;
             }
         }
     }
 
+    /// Waits for work. While the disk is full it looks for room as well.
+    fn next(&mut self, queue: &mut mpsc::Receiver<Job>) -> Option<Job> {
+        let mut looked = Instant::now();
+        while matches!(self.disk, State::Full(_)) {
+            match queue.try_recv() {
+                Ok(job) => return Some(job),
+                Err(mpsc::error::TryRecvError::Disconnected) => return None,
+                Err(mpsc::error::TryRecvError::Empty) => std::thread::sleep(REFUSE_WITHIN),
+            }
+            if looked.elapsed() >= LOOK_FOR_ROOM {
+                self.recover();
+                looked = Instant::now();
+            }
+        }
+        queue.blocking_recv()
+    }
+
     fn commit(&mut self, group: Vec<(Txn, Answer)>) {
-        let recovered = self.recover();
-        let mut plan = Plan::new(&self.mirror);
+        if let State::Full(outage) = &self.disk {
+            for (_, answer) in group {
+                let _ = answer.send(Err(TxnError::Unavailable(outage.clone())));
+            }
+            return;
+        }
+        let mut plan = Plan::new(&self.mirror, &self.damaged);
         let planned: Vec<_> = group
             .into_iter()
             .map(|(txn, answer)| (plan.add(txn), answer))
             .collect();
         let commits = plan.commits;
-        let outage = recovered.and_then(|()| self.persist(commits)).err();
+        let outage = self.persist(commits).err();
         for (result, answer) in planned {
             let result = match (&outage, result) {
                 (Some(outage), Ok(_)) => Err(TxnError::Unavailable(outage.clone())),
@@ -80,30 +136,83 @@ impl Writer {
         }
     }
 
-    /// Opens the file again if it failed, and shows what is really in it.
-    fn recover(&mut self) -> Result<(), Outage> {
-        if self.disk.is_none() {
-            let opened = Disk::open(&self.dir, self.cache_bytes);
-            let (disk, Contents { revision, entries }) =
-                opened.map_err(|error| Outage::new("the disk failed").because(error))?;
-            self.mirror.replace(revision, entries);
-            self.disk = Some(disk);
+    /// Opens the file again if there is room, and shows what is really in it.
+    fn recover(&mut self) {
+        if self.place.has_room().is_err() {
+            return;
         }
-        Ok(())
+        let (
+            mut disk,
+            Contents {
+                revision, entries, ..
+            },
+        ) = match self.place.open() {
+            Ok(opened) => opened,
+            Err(error) if is_full(&error) => return,
+            Err(error) => return self.lose(&Outage::new("the disk failed").because(error)),
+        };
+        self.mirror.replace(revision, entries);
+        match disk.probe() {
+            Ok(()) => {
+                self.disk = State::Open(disk);
+                self.health.set_writable();
+            }
+            Err(Fault::Full(_)) => {}
+            Err(Fault::Lost(text)) => self.lose(&failed(&text)),
+        }
     }
 
     fn persist(&mut self, commits: Vec<Commit>) -> Result<(), Outage> {
-        let Some(disk) = self.disk.as_ref().filter(|_| !commits.is_empty()) else {
-            return Ok(());
+        let State::Open(disk) = &mut self.disk else {
+            return Err(closed());
         };
-        if let Err(error) = disk.write(&commits) {
-            tracing::error!(%error, "the disk failed");
-            self.disk = None;
-            return Err(Outage::unknown("the disk failed").because(error));
+        if commits.is_empty() {
+            return Ok(());
         }
-        self.mirror.publish(commits);
-        Ok(())
+        match disk.write(&commits) {
+            Ok(()) => {
+                self.mirror.publish(commits);
+                Ok(())
+            }
+            Err(Fault::Full(text)) => {
+                let outage = Outage::new(format!("no room on the disk: {text}; free some space"));
+                self.health.set_blocked(&outage);
+                self.disk = State::Full(outage);
+                Err(Outage::unknown(format!("no room on the disk: {text}")))
+            }
+            Err(Fault::Lost(text)) => {
+                self.lose(&failed(&text));
+                Err(Outage::unknown(format!("the disk failed: {text}")))
+            }
+        }
     }
+
+    fn lose(&mut self, outage: &Outage) {
+        self.disk = State::Lost;
+        self.health.set_lost(outage);
+    }
+}
+
+fn failed(text: &str) -> Outage {
+    Outage::new(format!(
+        "the disk failed: {text}; every acknowledged write is on it, but this process can no \
+         longer tell what else is: it ends. Look at the disk (dmesg, smartctl), then start again"
+    ))
+}
+
+/// Whether an error comes from a disk that has no room.
+fn is_full(error: &(dyn StdError + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let kind = |error: &(dyn StdError + 'static)| match error.downcast_ref::<redb::Error>() {
+        Some(redb::Error::Io(error)) => Some(error.kind()),
+        _ => error.downcast_ref::<io::Error>().map(io::Error::kind),
+    };
+    causes.filter_map(kind).any(|kind| {
+        matches!(
+            kind,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        )
+    })
 }
 
 /// Without its writer the store is closed, however the writer ended.
@@ -151,6 +260,7 @@ fn gather(
 /// What a group will do: each transaction sees the mirror and those before it in the group.
 struct Plan<'a> {
     mirror: &'a Mirror,
+    damaged: &'a HashSet<String>,
     revision: Revision,
     /// Created and modified of the keys that the group writes; `None` for a deleted key.
     written: HashMap<Arc<str>, Option<(Revision, Revision)>>,
@@ -158,9 +268,10 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    fn new(mirror: &Mirror) -> Plan<'_> {
+    fn new<'a>(mirror: &'a Mirror, damaged: &'a HashSet<String>) -> Plan<'a> {
         Plan {
             mirror,
+            damaged,
             revision: mirror.revision(),
             written: HashMap::new(),
             commits: Vec::new(),
@@ -168,6 +279,11 @@ impl Plan<'_> {
     }
 
     fn add(&mut self, txn: Txn) -> Result<Revision, TxnError> {
+        let checked = txn.checks.iter().map(|check| check.key.as_str());
+        let mut keys = checked.chain(txn.ops.iter().map(Op::key));
+        if let Some(key) = keys.find(|key| self.damaged.contains(*key)) {
+            return Err(TxnError::Damaged { key: key.into() });
+        }
         if let Some(Check { key, .. }) = txn
             .checks
             .into_iter()

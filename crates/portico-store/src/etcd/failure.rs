@@ -33,6 +33,11 @@ impl Failure {
         self.0.code() == Code::OutOfRange && self.0.message().contains("compacted")
     }
 
+    /// etcd takes no writes until somebody makes room.
+    pub fn is_full(&self) -> bool {
+        self.0.code() == Code::ResourceExhausted && self.0.message().contains("space exceeded")
+    }
+
     /// Why etcd will never take the request as it is, if so.
     pub fn refusal(&self) -> Option<String> {
         (self.0.code() == Code::InvalidArgument)

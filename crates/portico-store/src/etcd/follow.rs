@@ -9,9 +9,11 @@ use bytes::Bytes;
 use tokio_stream::StreamExt;
 
 use super::client::Client;
+use super::clock::Clock;
 use super::failure::Failure;
 use super::proto::{self, KeyValue, RangeRequest, WatchCreate, WatchResponse};
-use super::{revision, txn, wire};
+use super::{restored, txn};
+use crate::health::Health;
 use crate::mirror::{Change, Commit, Mirror};
 use crate::types::topic_of;
 use crate::{Entry, Revision};
@@ -25,6 +27,8 @@ pub(super) struct Follower {
     pub mirror: Arc<Mirror>,
     pub client: Arc<Client>,
     pub prefix: String,
+    pub clock: Clock,
+    pub health: Arc<Health>,
 }
 
 /// Why following stopped.
@@ -32,6 +36,8 @@ enum Break {
     Lost(String),
     /// What comes next can no longer be had from a watch.
     Gone,
+    /// A backup was restored under this process.
+    Restored,
 }
 
 impl From<Failure> for Break {
@@ -45,9 +51,16 @@ impl Follower {
         let mut pause = PAUSE;
         loop {
             let before = self.mirror.revision();
-            if let Err(Break::Lost(reason)) = self.follow_or_read().await {
-                tracing::warn!(reason, "lost the watch of etcd");
-                self.client.go_on();
+            match self.follow_or_read().await {
+                Err(Break::Lost(reason)) => {
+                    tracing::warn!(reason, "lost the watch of etcd");
+                    self.client.go_on();
+                }
+                Err(Break::Restored) => {
+                    self.health.set_lost(&restored(&self.prefix));
+                    return self.mirror.close();
+                }
+                _ => {}
             }
             pause = if self.mirror.revision() != before {
                 PAUSE
@@ -62,7 +75,7 @@ impl Follower {
         match self.follow().await {
             Err(Break::Gone) => {
                 tracing::warn!("etcd's history is gone, reading everything");
-                let (revision, entries) = read_all(&self.client, &self.prefix).await?;
+                let (revision, entries) = read_all(&self.client, &self.prefix, self.clock).await?;
                 self.mirror.replace(revision, entries);
                 Ok(())
             }
@@ -73,10 +86,13 @@ impl Follower {
     async fn follow(&self) -> Result<(), Break> {
         let from = self.mirror.revision();
         let answer = self.client.range(txn::read_head(&self.prefix)).await?;
-        // Only a cluster that was restored from a backup is behind us.
+        if answer.kvs.iter().any(|head| !self.is_ours(head)) {
+            return Err(Break::Restored);
+        }
+        // Only a cluster that etcd restored from a snapshot of its own is behind us.
         if answer
             .header
-            .is_none_or(|header| revision(header.revision) < from)
+            .is_none_or(|header| self.clock.revision(header.revision) < from)
         {
             return Err(Break::Gone);
         }
@@ -87,7 +103,7 @@ impl Follower {
             .watch(WatchCreate {
                 key,
                 range_end,
-                start_revision: wire(from + 1),
+                start_revision: self.clock.wire(from + 1),
             })
             .await?;
         while let Some(message) = stream.next().await {
@@ -103,20 +119,32 @@ impl Follower {
         if message.canceled {
             return Err(Break::Lost(message.cancel_reason));
         }
-        let commits = commits(&self.prefix, message.events);
+        let head = txn::etcd_key(&self.prefix, txn::HEAD);
+        let mut heads = message.events.iter().filter_map(|event| {
+            let kv = event.kv.as_ref().filter(|kv| kv.key == head)?;
+            (event.kind != proto::KIND_DELETE).then_some(kv)
+        });
+        if heads.any(|head| !self.is_ours(head)) {
+            return Err(Break::Restored);
+        }
+        let commits = commits(&self.prefix, self.clock, message.events);
         if !commits.is_empty() {
             self.mirror.publish(commits);
         }
         Ok(())
     }
+
+    fn is_ours(&self, head: &KeyValue) -> bool {
+        head.value == self.clock.head().into_bytes()
+    }
 }
 
 /// The events of a message by revision. etcd never splits a revision over two messages.
-fn commits(prefix: &str, events: Vec<proto::Event>) -> Vec<Commit> {
+fn commits(prefix: &str, clock: Clock, events: Vec<proto::Event>) -> Vec<Commit> {
     let mut commits: Vec<Commit> = Vec::new();
     for event in events {
         let Some(kv) = event.kv else { continue };
-        let revision = revision(kv.mod_revision);
+        let revision = clock.revision(kv.mod_revision);
         if commits.last().is_none_or(|last| last.revision != revision) {
             commits.push(Commit {
                 revision,
@@ -124,7 +152,7 @@ fn commits(prefix: &str, events: Vec<proto::Event>) -> Vec<Commit> {
             });
         }
         if let (Some(key), Some(last)) = (store_key(prefix, &kv.key), commits.last_mut()) {
-            let now = (event.kind != proto::KIND_DELETE).then(|| entry(key.clone(), kv));
+            let now = (event.kind != proto::KIND_DELETE).then(|| entry(clock, key.clone(), kv));
             last.changes.push(Change { key, now });
         }
     }
@@ -135,9 +163,10 @@ fn commits(prefix: &str, events: Vec<proto::Event>) -> Vec<Commit> {
 pub(super) async fn read_all(
     client: &Client,
     prefix: &str,
+    clock: Clock,
 ) -> Result<(Revision, Vec<Entry>), Failure> {
     loop {
-        match try_read_all(client, prefix).await {
+        match try_read_all(client, prefix, clock).await {
             // Somebody compacted while it was being read: begin again at a newer revision.
             Err(failure) if failure.is_compacted() => continue,
             result => return result,
@@ -145,7 +174,11 @@ pub(super) async fn read_all(
     }
 }
 
-async fn try_read_all(client: &Client, prefix: &str) -> Result<(Revision, Vec<Entry>), Failure> {
+async fn try_read_all(
+    client: &Client,
+    prefix: &str,
+    clock: Clock,
+) -> Result<(Revision, Vec<Entry>), Failure> {
     let range_end = proto::prefix_end(prefix.as_bytes());
     let mut request = RangeRequest {
         key: prefix.into(),
@@ -165,10 +198,10 @@ async fn try_read_all(client: &Client, prefix: &str) -> Result<(Revision, Vec<En
         entries.extend(
             page.kvs
                 .into_iter()
-                .filter_map(|kv| Some(entry(store_key(prefix, &kv.key)?, kv))),
+                .filter_map(|kv| Some(entry(clock, store_key(prefix, &kv.key)?, kv))),
         );
         if !page.more {
-            return Ok((revision(request.revision), entries));
+            return Ok((clock.revision(request.revision), entries));
         }
     }
 }
@@ -179,11 +212,11 @@ fn store_key(prefix: &str, key: &[u8]) -> Option<Arc<str>> {
     topic_of(key).map(|_| key.into())
 }
 
-fn entry(key: Arc<str>, kv: KeyValue) -> Entry {
+fn entry(clock: Clock, key: Arc<str>, kv: KeyValue) -> Entry {
     Entry {
         key,
         value: Bytes::from(kv.value),
-        created: revision(kv.create_revision),
-        modified: revision(kv.mod_revision),
+        created: clock.revision(kv.create_revision),
+        modified: clock.revision(kv.mod_revision),
     }
 }

@@ -63,6 +63,9 @@ pub struct PutRequest {
 pub struct DeleteRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
+    /// Empty for the one key.
+    #[prost(bytes = "vec", tag = "2")]
+    pub range_end: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -87,7 +90,7 @@ pub struct ResponseOp {
     pub range: Option<RangeResponse>,
 }
 
-/// Always "the modification revision equals": result EQUAL is 0, target MOD is 2.
+/// Always "equals": result EQUAL is 0. Either of the modification revision or of the value.
 #[derive(Clone, PartialEq, Message)]
 pub struct Compare {
     #[prost(int32, tag = "2")]
@@ -96,9 +99,12 @@ pub struct Compare {
     pub key: Vec<u8>,
     #[prost(int64, optional, tag = "6")]
     pub mod_revision: Option<i64>,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    pub value: Option<Vec<u8>>,
 }
 
 pub const TARGET_MOD: i32 = 2;
+pub const TARGET_VALUE: i32 = 3;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct TxnRequest {

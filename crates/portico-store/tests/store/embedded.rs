@@ -121,7 +121,7 @@ async fn a_newer_format_is_refused() {
     {
         let database = redb::Database::open(dir.path().join("portico.redb")).unwrap();
         let write = database.begin_write().unwrap();
-        write.open_table(meta).unwrap().insert("format", 2).unwrap();
+        write.open_table(meta).unwrap().insert("format", 3).unwrap();
         write.commit().unwrap();
     }
     let error = open(dir.path()).await.err().unwrap();
@@ -129,8 +129,8 @@ async fn a_newer_format_is_refused() {
         matches!(
             error,
             OpenError::Newer {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: 2,
                 ..
             }
         ),

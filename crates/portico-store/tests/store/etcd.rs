@@ -408,10 +408,10 @@ async fn a_cleared_prefix_is_an_empty_store() {
         .unwrap();
     assert!(store.barrier().await.unwrap() > cleared);
     assert!(store.range(Range::default()).unwrap().entries.is_empty());
-    put(&stranger, "portico/head", "2").await;
+    put(&stranger, "portico/head", "3").await;
     assert!(matches!(
         Store::etcd(server.options()).await,
-        Err(OpenError::Newer { found: 2, .. })
+        Err(OpenError::Newer { found: 3, .. })
     ));
 }
 

@@ -1,6 +1,12 @@
 //! The store on its real engines: one suite for both, then what only one of them can do.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on shall panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on shall panic, and figures are printed"
+)]
 
+mod backup;
+mod damage;
 mod embedded;
 mod etcd;
 mod etcd_server;
