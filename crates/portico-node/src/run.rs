@@ -410,10 +410,7 @@ async fn follow(
             FollowUp::Announceables(changes) => _ = to_announce.send(changes).await,
             FollowUp::Statics(in_force) => _ = statics.send_replace(in_force),
             FollowUp::Installed => _ = tokio::spawn(settling.settle()),
-            FollowUp::Quiet => {
-                free();
-                memory::forget_code();
-            }
+            FollowUp::Quiet => free(),
         }
     }
 }
