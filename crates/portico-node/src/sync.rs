@@ -8,7 +8,6 @@ mod checks;
 mod early;
 mod gate;
 mod heard;
-mod pace;
 mod reporting;
 mod visitors;
 mod waiting;
@@ -28,9 +27,7 @@ use checks::HeldChecks;
 use early::Early;
 use gate::Gate;
 use heard::Heard;
-use pace::Pace;
 use portico_dataplane::doorstep::{Answer, Visitor};
-use portico_dataplane::thread;
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Index, Settings, Update};
 use portico_model::objects::Node;
@@ -53,7 +50,7 @@ pub use watches::Watches;
 
 /// So many inputs from elsewhere become one batch at most; what comes then waits for the next.
 const MOST_INPUTS: usize = 16 << 10;
-/// So many inputs are taken and installed in a millisecond or two.
+/// A step of more inputs than this leaves memory that is worth returning.
 const SMALL_STEP: usize = 32;
 /// Between the end of much work and giving back the memory that only it needed: more of it may
 /// follow, and the threads that helped end first.
@@ -171,7 +168,7 @@ pub fn run(
             .filter(|input| !matches!(input, Input::Reached(..)))
             .count();
         told.drain(..).for_each(|input| syncer.take(input, now));
-        for follow_up in syncer.step_at_pace(taken, now) {
+        for follow_up in syncer.step_and_free(taken, now) {
             // Nobody listens any more only at the end.
             let _ = follow_ups.blocking_send(follow_up);
         }
@@ -225,7 +222,6 @@ struct Syncer {
     check_flows: bool,
     waiting: Waiting,
     visitors: Visitors,
-    pace: Pace,
     /// When what is left of much work is given back.
     quiet_at: Option<Instant>,
     follow_ups: Vec<FollowUp>,
@@ -267,7 +263,6 @@ impl Syncer {
             check_flows: true,
             waiting: Waiting::default(),
             visitors: Visitors::default(),
-            pace: Pace::new(now),
             quiet_at: None,
             follow_ups,
         }
@@ -304,22 +299,15 @@ impl Syncer {
         self.next_round = self.parts.rounds.next(now, self.parts.period);
     }
 
-    /// Small steps go before what others do on the machine, also before whoever connects because of
-    /// the very change; large ones, and the lists and bursts that make them, do not. When it is
-    /// quiet after much work, the memory that only it needed is given back.
-    fn step_at_pace(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
+    /// Installs what came in, and some time after much work returns the memory that only that work
+    /// needed.
+    fn step_and_free(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
         let large = self.compare.is_some() || inputs > SMALL_STEP;
-        match self.pace.step(large || !self.installed, now) {
-            true => thread::run_on_time(),
-            false => thread::run_as_others(),
-        }
         let mut follow_ups = self.step(now);
-        self.pace.took(now.elapsed(), now);
         if large && self.installed {
             self.quiet_at = Some(now + QUIET);
         } else if self.quiet_at.is_some_and(|at| at <= now) {
             self.quiet_at = None;
-            thread::run_as_others();
             (self.parts.free)();
             follow_ups.push(FollowUp::Quiet);
         }
@@ -627,10 +615,6 @@ impl Syncer {
             self.owed.clear();
             return;
         }
-        if changes.len() > SMALL_STEP {
-            // One object can change many Services.
-            thread::run_as_others();
-        }
         let began = Instant::now();
         match self
             .parts
@@ -648,7 +632,6 @@ impl Syncer {
     }
 
     fn compare_all(&mut self, now: Instant) {
-        thread::run_as_others();
         let changes = self.changes();
         let began = Instant::now();
         match self.parts.dataplane.replace(self.index.table()) {

@@ -10,7 +10,6 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll as Readiness, Token, Waker as Eventfd};
 use portico_dataplane::doorstep::{Answer, Doorstep};
-use portico_dataplane::thread;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -181,7 +180,6 @@ impl Watches {
         for _ in 0..PAGES {
             match self.told.poll_recv(&mut Context::from_waker(&bell)) {
                 Poll::Ready(Some(Told::Page(page))) => {
-                    thread::run_as_others();
                     page.read(&mut self.news);
                 }
                 Poll::Ready(Some(Told::News(mut news))) => self.news.append(&mut news),
