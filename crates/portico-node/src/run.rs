@@ -15,13 +15,11 @@ use crate::journal::{Journal, Remembered};
 use crate::memory;
 use crate::metrics::Metrics;
 use crate::metrics::server::{self, Pages};
-use crate::objects::Kind;
 use crate::report;
 use crate::rounds::Rounds;
 use crate::statics::{self, InForce};
-use crate::sync::{self, Door, FollowUp, Input, Parts, Watches};
+use crate::sync::{self, Door, FollowUp, Input, Parts, Sources};
 use crate::sysctl;
-use crate::watch::{self, Listener};
 use kube::Client;
 use portico_model::table::{Family, NodePortAddresses, PerFamily, PortKey};
 use std::io;
@@ -78,8 +76,8 @@ pub async fn run(
 ) -> Result<(), RunError> {
     memory::prefer_others_to_be_killed(config.oom_score_adj);
     memory::use_small_pages();
-    let clients = client::connect(&config.api).await?;
-    let client = clients.requests.clone();
+    client::check(&config.api).await?;
+    let client = client::client(&config.api);
     let mut metrics = Metrics::new(config.mode.name());
     if config.count_connections {
         metrics.count_connections();
@@ -119,27 +117,19 @@ pub async fn run(
         doing: "cannot start the loop",
         source,
     };
-    let (watches, told) = Watches::new(doorstep).map_err(starting)?;
-    let mut looping = on_a_thread("loop", move || {
-        sync::run(parts, watches, received, &follow_ups)
-    })
-    .map_err(starting)?;
+    let (answered, answers) = flag::channel(false);
+    let sources = Sources {
+        access: config.api.clone(),
+        node: Arc::clone(&node),
+        answered: Arc::new(answered),
+        doorstep,
+        inputs: received,
+    };
+    let mut looping =
+        on_a_thread("loop", move || sync::run(parts, sources, follow_ups)).map_err(starting)?;
     tracing::info!(node = %node, mode = config.mode.name(), version = env!("CARGO_PKG_VERSION"), "starting");
 
     let mut tasks = JoinSet::new();
-    let (answered, answers) = flag::channel(false);
-    let listener = Listener {
-        told,
-        answered: Arc::new(answered),
-    };
-    for kind in Kind::ALL {
-        tasks.spawn(never(watch::follow(
-            clients.clone(),
-            kind,
-            Arc::clone(&node),
-            listener.clone(),
-        )));
-    }
     serve(&mut tasks, &config, &monitor, &metrics);
     tasks.spawn(never(events::send(
         client.clone(),

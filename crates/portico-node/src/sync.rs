@@ -1,20 +1,23 @@
 //! Keeps the dataplane equal to the table: everything that came in becomes one batch, at once.
 //!
-//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, which also reads the
-//! watches. What the kernel has after an error is not guessed: everything is compared.
+//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, on a thread that has a
+//! runtime of its own, with the watches as its tasks: to wake another thread for each change would
+//! cost more than the change. What the kernel has after an error is not guessed: everything is
+//! compared.
 
 mod announcing;
 mod checks;
 mod early;
 mod gate;
 mod heard;
+mod incoming;
 mod reporting;
 mod visitors;
 mod waiting;
-mod watches;
 
 use crate::announce::Announceables;
 use crate::backoff::Backoff;
+use crate::config::ApiAccess;
 use crate::health::Monitor;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Sync, families};
@@ -27,7 +30,8 @@ use checks::HeldChecks;
 use early::Early;
 use gate::Gate;
 use heard::Heard;
-use portico_dataplane::doorstep::{Answer, Visitor};
+use incoming::Incoming;
+use portico_dataplane::doorstep::{Answer, Doorstep, Visitor};
 use portico_dataplane::{ApplyError, Dataplane, Report};
 use portico_model::index::{DetectLocal, Index, Settings, Update};
 use portico_model::objects::Node;
@@ -41,15 +45,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use visitors::Visitors;
 use waiting::Waiting;
-pub use watches::Watches;
 
-/// So many inputs from elsewhere become one batch at most; what comes then waits for the next.
-const MOST_INPUTS: usize = 16 << 10;
 /// A step of more inputs than this leaves memory that is worth returning.
 const SMALL_STEP: usize = 32;
 /// Between the end of much work and giving back the memory that only it needed: more of it may
@@ -145,48 +146,51 @@ pub struct Parts {
     pub free: fn(),
 }
 
-/// Work until nobody is left who could send anything. On a thread of its own: it waits for the
-/// kernel, and only for what it has to do.
-pub fn run(
+/// What the loop waits for.
+pub struct Sources {
+    pub access: ApiAccess,
+    pub node: Arc<str>,
+    /// Set when the API server first answers a watch.
+    pub answered: Arc<watch::Sender<bool>>,
+    pub doorstep: Option<Doorstep>,
+    pub inputs: mpsc::Receiver<Input>,
+}
+
+/// Works until every sender of inputs is gone. To be called on a thread of its own, which also waits
+/// for the kernel.
+pub fn run(parts: Parts, sources: Sources, follow_ups: mpsc::Sender<FollowUp>) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    // As a task, not the runtime's first future: waking that takes a system call each time.
+    let result = runtime.block_on(async { tokio::spawn(work(parts, sources, follow_ups)).await });
+    // A name server that does not answer does not keep the process from ending.
+    runtime.shutdown_background();
+    result.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+}
+
+async fn work(
     parts: Parts,
-    mut watches: Watches,
-    mut inputs: mpsc::Receiver<Input>,
-    follow_ups: &mpsc::Sender<FollowUp>,
+    sources: Sources,
+    follow_ups: mpsc::Sender<FollowUp>,
 ) -> io::Result<()> {
     let mut syncer = Syncer::new(parts, Instant::now());
-    let (bell, mut told) = (watches.bell(), Vec::new());
+    let mut incoming = Incoming::new(sources)?;
     loop {
-        let rang = watches.wait(syncer.deadline(), &mut told)?;
-        if rang && drain(&mut inputs, &bell, &mut told) {
+        let Some(inputs) = incoming.next(syncer.deadline()).await? else {
             return Ok(());
-        }
+        };
         // The same for all of it: what came in together is one step.
         let now = Instant::now();
-        // Comes with something else.
-        let taken = told
+        // A version that is reached comes with something else.
+        let taken = inputs
             .iter()
             .filter(|input| !matches!(input, Input::Reached(..)))
             .count();
-        told.drain(..).for_each(|input| syncer.take(input, now));
+        inputs.into_iter().for_each(|input| syncer.take(input, now));
         for follow_up in syncer.step_and_free(taken, now) {
             // Nobody listens any more only at the end.
-            let _ = follow_ups.blocking_send(follow_up);
+            let _ = follow_ups.send(follow_up).await;
         }
     }
-}
-
-/// Take what waits; the bell rings when there is more. Says whether nobody is left who could send
-/// anything.
-fn drain(inputs: &mut mpsc::Receiver<Input>, bell: &Waker, told: &mut Vec<Input>) -> bool {
-    for _ in 0..MOST_INPUTS {
-        match inputs.poll_recv(&mut Context::from_waker(bell)) {
-            Poll::Ready(Some(input)) => told.push(input),
-            Poll::Ready(None) => return true,
-            Poll::Pending => return false,
-        }
-    }
-    bell.wake_by_ref();
-    false
 }
 
 struct Syncer {

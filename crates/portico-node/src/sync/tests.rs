@@ -731,7 +731,7 @@ fn memory_is_given_back_once_when_it_is_quiet_after_much_work() {
     let (now, half) = (rig.now, QUIET / 2);
     let mut is_quiet = |inputs, now| {
         rig.syncer
-            .step_at_pace(inputs, now)
+            .step_and_free(inputs, now)
             .contains(&FollowUp::Quiet)
     };
     assert!(
@@ -744,7 +744,7 @@ fn memory_is_given_back_once_when_it_is_quiet_after_much_work() {
             && !is_quiet(1, now + QUIET)
     );
     assert!(is_quiet(1, now + half + QUIET) && !is_quiet(1, now + 2 * QUIET));
-    rig.syncer.step_at_pace(SMALL_STEP + 1, now);
+    rig.syncer.step_and_free(SMALL_STEP + 1, now);
     assert_eq!(
         rig.syncer.deadline(),
         Some(now + QUIET),
@@ -773,11 +773,18 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
             .await
             .unwrap();
     }
-    let (parts, (watches, _told)) = (
-        parts(&kernel, &ended, Instant::now()),
-        Watches::new(None).unwrap(),
-    );
-    let looping = tokio::task::spawn_blocking(move || run(parts, watches, received, &follow_ups));
+    let parts = parts(&kernel, &ended, Instant::now());
+    let sources = Sources {
+        access: ApiAccess {
+            kubeconfig: None,
+            server: Some("http://127.0.0.1:1".to_owned()),
+        },
+        node: "node1".into(),
+        answered: Arc::default(),
+        doorstep: None,
+        inputs: received,
+    };
+    let looping = tokio::task::spawn_blocking(move || run(parts, sources, follow_ups));
     let mut seen = Vec::new();
     while !seen.contains(&FollowUp::Installed) {
         seen.push(
