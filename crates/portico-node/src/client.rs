@@ -24,11 +24,17 @@ use tower::timeout::Timeout;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceExt};
 
-/// For a connection, the handshake of TLS included: a frozen process has its kernel accept
-/// connections all the same.
 const CONNECT: Duration = Duration::from_secs(5);
+/// For all of it: a name server that is down takes seconds before the next one is asked, and the
+/// kernel of a frozen process accepts connections that never get further.
+const CONNECT_WITH_TLS: Duration = Duration::from_secs(10);
 /// For the head of an answer, and for a whole answer that is not a stream.
 const ANSWER: Duration = Duration::from_secs(30);
+/// A server that has been silent for so long while it owes an answer, a watch included, is pinged
+/// over HTTP/2. Where it does not answer that either, its process is frozen or a balancer has lost
+/// the connection, and everything that waits for it fails. A quiet server answers.
+const PING_AFTER: Duration = Duration::from_secs(4);
+const PING_ANSWER: Duration = Duration::from_secs(8);
 /// The kernel asks the other host after this time of silence, and again in smaller steps, before it
 /// gives the connection up.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -81,6 +87,8 @@ fn with_credentials_of(config: &Config) -> Result<Client, AccessError> {
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_max_idle_per_host(1)
+        .http2_keep_alive_interval(PING_AFTER)
+        .http2_keep_alive_timeout(PING_ANSWER)
         .build(connector(config)?);
     let builder = ClientBuilder::new(service.map_err(BoxError::from), "default")
         .with_layer(&config.base_uri_layer())
@@ -112,7 +120,10 @@ fn connector(config: &Config) -> Result<Connector, AccessError> {
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let connector = tls.enable_http1().enable_http2().wrap_connector(tcp);
-    Ok(BoxCloneSyncService::new(Timeout::new(connector, CONNECT)))
+    Ok(BoxCloneSyncService::new(Timeout::new(
+        connector,
+        CONNECT_WITH_TLS,
+    )))
 }
 
 async fn config(access: &ApiAccess) -> Result<Config, AccessError> {
