@@ -1,13 +1,14 @@
 //! The daemon from start to end: brings the parts together and waits for the order to stop.
 
 use crate::addresses::Addresses;
+use crate::aligned_timer::AlignedTimer;
 use crate::announce::{self, Announceables};
 use crate::client::{self, AccessError};
 use crate::config::{Config, DataDir, Mode};
 use crate::dataplanes::{self, Opened, Others};
 use crate::disturbances::Disturbances;
 use crate::events::{self, Notice, Notices};
-use crate::first;
+use crate::first_services;
 use crate::flows::Tracker;
 use crate::health::Monitor;
 use crate::health::service::{Failure, ServiceChecks};
@@ -16,7 +17,6 @@ use crate::memory;
 use crate::metrics::Metrics;
 use crate::metrics::server::{self, Pages};
 use crate::report;
-use crate::rounds::Rounds;
 use crate::statics::{self, InForce};
 use crate::sync::{self, Door, FollowUp, Input, Parts, Sources};
 use crate::sysctl;
@@ -83,7 +83,7 @@ pub async fn run(
         metrics.count_connections();
     }
     let metrics = Arc::new(metrics);
-    let rounds = Rounds::by_chance();
+    let timer = AlignedTimer::by_chance();
     let monitor = Monitor::new(2 * config.sync_period, &families_of_the_node());
     let (inputs, received) = mpsc::channel(INPUTS);
     let (follow_ups, followed) = mpsc::channel(64);
@@ -103,7 +103,7 @@ pub async fn run(
         monitor: monitor.clone(),
         metrics: Arc::clone(&metrics),
         period: config.sync_period,
-        rounds,
+        timer,
         report: to_report,
         announcing: config.announce.enabled,
         journal,
@@ -155,7 +155,7 @@ pub async fn run(
         installed,
         announced,
         recent,
-        rounds,
+        timer,
     )));
     let (statics, in_force) = flag::channel(InForce::new());
     let (to_announce, installed) = mpsc::channel(ANNOUNCEABLES);
@@ -178,7 +178,7 @@ pub async fn run(
             config.mode.name(),
             inputs.clone(),
             in_force,
-            rounds,
+            timer,
         )));
     }
     tasks.spawn(never(tell_addresses(inputs.clone())));
@@ -304,7 +304,7 @@ fn help_starting(
     let to_loop = inputs.clone();
     tasks.spawn(never(async move {
         let _ = to_loop
-            .send(Input::First(first::fetch(&client).await))
+            .send(Input::First(first_services::fetch(&client).await))
             .await;
     }));
     if let Some(remembered) = remembered {

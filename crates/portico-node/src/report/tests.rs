@@ -98,7 +98,7 @@ impl Rig {
             receiver,
             announced,
             recent,
-            Rounds::by_chance(),
+            AlignedTimer::by_chance(),
         ));
         Rig {
             installed,

@@ -24,7 +24,7 @@ const NEWS: usize = 16;
 pub struct Incoming {
     news: mpsc::Receiver<Vec<News>>,
     inputs: mpsc::Receiver<Input>,
-    early: EarlyPackets,
+    early: PacketQueue,
     /// One for each kind. They do not end.
     followers: JoinSet<Infallible>,
 }
@@ -46,7 +46,7 @@ impl Incoming {
         Ok(Incoming {
             news,
             inputs: sources.inputs,
-            early: EarlyPackets::new(sources.doorstep)?,
+            early: PacketQueue::new(sources.doorstep)?,
             followers,
         })
     }
@@ -111,11 +111,11 @@ fn input(news: News, heard: Instant) -> Option<Input> {
 }
 
 /// Packets that came before their Service, where the kernel can hold them.
-struct EarlyPackets(Option<AsyncFd<Doorstep>>);
+struct PacketQueue(Option<AsyncFd<Doorstep>>);
 
-impl EarlyPackets {
-    fn new(doorstep: Option<Doorstep>) -> io::Result<EarlyPackets> {
-        Ok(EarlyPackets(doorstep.map(watched).transpose()?))
+impl PacketQueue {
+    fn new(doorstep: Option<Doorstep>) -> io::Result<PacketQueue> {
+        Ok(PacketQueue(doorstep.map(watched).transpose()?))
     }
 
     async fn next(&self) -> io::Result<Vec<Visitor>> {
