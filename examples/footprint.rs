@@ -68,6 +68,7 @@ fn each_of_1000(change: impl FnMut(u32)) -> Duration {
 
 fn settings() -> Settings {
     Settings {
+        load_balancer_ip_mode: true,
         node_name: "node-1".into(),
         own_address: None,
         detect_local: DetectLocal::NodeCidr,

@@ -1,14 +1,20 @@
 //! Faults, caused: forwarding of untouched Services never blinks, and the table converges.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "faults/balancer.rs"]
+mod balancer;
 #[path = "common/mod.rs"]
 mod common;
 #[path = "faults/rig.rs"]
 mod rig;
 
+use balancer::Balancer;
+use common::Store;
 use portico_testbed::Ask as _;
 use portico_testbed::{Flow, Protocol};
-use rig::{PODS, Rig, SERVICES, SLICES, STEADY, on_a_node, service, slice};
+use rig::{
+    PODS, Rig, SERVICES, SLICES, STEADY, on_a_node, on_a_node_with, second_server, service, slice,
+};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -37,10 +43,14 @@ async fn the_api_server_comes_back_with_other_content(rig: &mut Rig) {
         &rig.server.dir().join("data/pki"),
         &rig.server.dir().join("other/pki"),
     );
+    // A node that listed the new store before it has the Service that nobody touches would rightly
+    // stop forwarding to it.
+    rig.freeze();
     rig.server
         .restart(Some(&["--endpoint-slice-controller=false", &data]))
         .await;
     rig.set_the_stage().await;
+    rig.thaw();
     rig.service("comes", "10.96.1.2", &[0, 1]).await;
     rig.reaches("10.96.1.2:80", &["pod0", "pod1"]).await;
     rig.reaches("10.96.1.1:80", &["-"]).await;
@@ -114,6 +124,80 @@ fn nftables_somebody_deletes_what_is_ours() {
         // Elements, which no chain tells about.
         rig.run("nft flush map ip portico endpoints");
         rig.reaches("10.96.1.1:80", &["pod0", "pod1"]).await;
+    });
+}
+
+/// A server that does not answer is left within this time, however alive its connection is.
+const HUNG: Duration = Duration::from_secs(15);
+
+/// Its process is frozen: the kernel still acknowledges what it is sent, and accepts connections.
+#[test]
+fn nftables_an_api_server_that_hangs_is_left_for_another() {
+    on_a_node_with(Store::Etcd, "nftables", async |rig| {
+        let balancer = Balancer::start(rig.server.port);
+        rig.behind(&balancer, true).await;
+        let second = second_server(rig.server.etcd().unwrap()).await;
+        let watchman = rig.watchman();
+        rig.run(&format!("kill -STOP {}", rig.server.pid()));
+        let since = Instant::now();
+        balancer.lead_to(second.port);
+        let slice = slice("new", &[PODS[1].to_owned()]);
+        second.admin().post(SLICES, &slice).await.expect(201);
+        let service = service("new", "10.96.1.1");
+        second.admin().post(SERVICES, &service).await.expect(201);
+        rig.reaches("10.96.1.1:80", &["pod1"]).await;
+        let took = since.elapsed();
+        println!("left the server that hangs after {took:.1?}");
+        assert!(took < HUNG, "{took:?}: {}", rig.log());
+        assert!(rig.log().contains("cannot follow"), "{}", rig.log());
+        watchman.saw_nothing();
+    });
+}
+
+#[test]
+fn nftables_a_connection_that_a_balancer_lost_is_left() {
+    on_a_node("nftables", async |rig| {
+        let balancer = Balancer::start(rig.server.port);
+        rig.behind(&balancer, false).await;
+        balancer.lose_connections();
+        let since = Instant::now();
+        rig.service("new", "10.96.1.1", &[1]).await;
+        rig.reaches("10.96.1.1:80", &["pod1"]).await;
+        let took = since.elapsed();
+        println!("left the connection that was lost after {took:.1?}");
+        assert!(took < HUNG, "{took:?}: {}", rig.log());
+    });
+}
+
+/// One that sends no event and no bookmark for longer than a server may hang.
+#[test]
+fn nftables_an_api_server_that_is_quiet_is_not_left() {
+    // It is asked only after seconds of silence, each time.
+    const ASKED: usize = 5;
+    on_a_node("nftables", async |rig| {
+        let balancer = Balancer::start(rig.server.port);
+        rig.behind(&balancer, false).await;
+        let (before, since) = (balancer.answers(), Instant::now());
+        let asked = |answers: &[Option<usize>]| {
+            let more = |(now, before): (&Option<usize>, &Option<usize>)| {
+                now.zip(*before).map_or(0, |(now, before)| now - before)
+            };
+            answers.iter().zip(&before).map(more).max().unwrap_or(0)
+        };
+        while asked(&balancer.answers()) < ASKED {
+            let answers = balancer.answers();
+            assert!(since.elapsed() < 4 * HUNG, "nobody asks: {answers:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        println!("the server was quiet for {:.1?}", since.elapsed());
+        assert!(since.elapsed() > HUNG, "it was asked too often to tell");
+        rig.service("new", "10.96.1.1", &[1]).await;
+        rig.reaches("10.96.1.1:80", &["pod1"]).await;
+        let open = |answers: Vec<Option<usize>>| -> Vec<bool> {
+            answers.iter().map(Option::is_some).collect()
+        };
+        assert_eq!(open(balancer.answers()), open(before), "other connections");
+        assert!(!rig.log().contains("cannot follow"), "{}", rig.log());
     });
 }
 

@@ -102,7 +102,7 @@ impl Rig {
         }
     }
 
-    /// In order, so that a server that is watched for `make profile` writes down what it did.
+    /// Waits until the server has ended, so that the next one finds the processor free.
     pub async fn end(mut self) {
         self.server.stop().await;
     }

@@ -4,7 +4,7 @@
 
 use portico_model::table::FrontendKey;
 use portico_node::config::{Arguments, Config, Surroundings, interpret};
-use portico_node::look::{self, Differences};
+use portico_node::inspect::{self, Differences};
 use serde_json::Value;
 
 use crate::control::Refused;
@@ -47,7 +47,7 @@ impl Told {
             .find(|(_, port)| !port.frontends.is_empty())?;
         let frontend = FrontendKey::of(&port.frontends[0], key);
         // It may take long, and connections to the API server want to be looked after meanwhile.
-        let look = move || host.enter(|| look::compare(&config, &table, &frontend));
+        let look = move || host.enter(|| inspect::compare(&config, &table, &frontend));
         let told = tokio::task::spawn_blocking(look).await.unwrap();
         match told {
             Err(error) => Some(format!("cannot look at the kernel of {node}: {error}")),

@@ -1,7 +1,8 @@
 //! One node with two endpoints and a client behind it, the API server and `portico node` on it, and
 //! a watchman who opens connections all the time to tell whether forwarding ever blinked.
 
-use crate::common::{Client, Server, Store};
+use crate::balancer::Balancer;
+use crate::common::{Client, Etcd, Server, Store, rival};
 use portico_testbed::{Ask as _, Echo as _};
 use portico_testbed::{Flow, Host, Process, Protocol, Route, Testbed};
 use serde_json::{Value, json};
@@ -28,6 +29,8 @@ pub struct Rig {
     pub node: Host,
     pub pods: Vec<Host>,
     pub mode: &'static str,
+    /// Where the daemon finds its API server.
+    kubeconfig: PathBuf,
     daemon: Option<Process>,
     dir: TempDir,
     _bed: Testbed,
@@ -35,6 +38,11 @@ pub struct Rig {
 
 /// Runs a test on the node: everything that it starts or connects is in the node's network.
 pub fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
+    on_a_node_with(Store::Embedded, mode, test);
+}
+
+/// The same, with its API server's objects in such a store.
+pub fn on_a_node_with(store: Store, mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
     let bed = Testbed::new().unwrap();
     let node = bed.host(NODE).unwrap();
     node.sysctl("net/ipv4/ip_forward", "1").unwrap();
@@ -57,14 +65,14 @@ pub fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let server =
-                Server::start(Store::Embedded, &["--endpoint-slice-controller=false"]).await;
+            let server = Server::start(store, flags()).await;
             let dir = TempDir::with_prefix("portico-node-").unwrap();
             let mut rig = Rig {
-                server,
                 node,
                 pods,
                 mode,
+                kubeconfig: server.kubeconfig(),
+                server,
                 daemon: None,
                 dir,
                 _bed: bed,
@@ -75,6 +83,19 @@ pub fn on_a_node(mode: &'static str, test: impl AsyncFnOnce(&mut Rig)) {
             test(&mut rig).await;
         });
     });
+}
+
+/// Flags of the API server: the tests write the slices themselves.
+fn flags() -> &'static [&'static str] {
+    match rival() {
+        Some(_) => &[],
+        None => &["--endpoint-slice-controller=false"],
+    }
+}
+
+/// Another API server of the same store.
+pub async fn second_server(etcd: &Etcd) -> Server {
+    Server::start_on(Some(etcd.clone()), flags()).await
 }
 
 fn pod(bed: &Testbed, node: &Host, n: usize, address: &str) -> Host {
@@ -143,7 +164,7 @@ impl Rig {
         ]);
         command
             .arg("--kubeconfig")
-            .arg(self.server.kubeconfig())
+            .arg(&self.kubeconfig)
             .arg("--data-dir")
             .arg(self.dir.path().join("data"));
         // A slow timer that never fires here: what is repaired is repaired because somebody
@@ -160,6 +181,34 @@ impl Rig {
             .stderr(log);
         command.env("XTABLES_LOCKFILE", self.dir.path().join("xtables.lock"));
         self.daemon = Some(self.node.spawn(command).unwrap());
+    }
+
+    /// Starts the daemon anew, with the API server behind a balancer. It shows the certificate of its
+    /// kubeconfig, or a token, with which it does not look at the server's certificate either.
+    pub async fn behind(&mut self, balancer: &Balancer, by_token: bool) {
+        let server = format!("https://127.0.0.1:{}", balancer.port);
+        let text = match by_token {
+            true => format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
+                 clusters: [{{name: test, cluster: {{server: '{server}', insecure-skip-tls-verify: true}}}}]\n\
+                 users: [{{name: admin, user: {{token: admin-token}}}}]\n\
+                 contexts: [{{name: test, context: {{cluster: test, user: admin}}}}]\n"
+            ),
+            false => std::fs::read_to_string(self.server.kubeconfig())
+                .unwrap()
+                .replace(&format!("https://127.0.0.1:{}", self.server.port), &server),
+        };
+        assert!(text.contains(&server), "{text}");
+        self.stop();
+        self.kubeconfig = self.dir.path().join("balanced.kubeconfig");
+        std::fs::write(&self.kubeconfig, text).unwrap();
+        self.start();
+        // Where the first is in the kernel the lists have come, so that the second comes by the
+        // watches.
+        for (name, address) in [("listed", "10.96.8.1"), ("watched", "10.96.8.2")] {
+            self.service(name, address, &[0]).await;
+            self.reaches(&format!("{address}:80"), &["pod0"]).await;
+        }
     }
 
     fn log_path(&self) -> PathBuf {

@@ -1,5 +1,5 @@
-//! A thread that others count on, such as that of an election: its clock, and that it runs when it
-//! has to.
+//! What the thread of an election needs: a clock that does not stop while the machine sleeps, and a
+//! priority above ordinary threads, so that its heartbeats are not late.
 
 use std::cell::Cell;
 use std::io;
@@ -9,8 +9,8 @@ use std::time::Duration;
 const REALTIME_PRIORITY: i32 = 1;
 /// Where that is not allowed: before most ordinary threads.
 const NICE: i32 = -15;
-/// Who goes before all others must sleep now and then. Without that the kernel ends the process,
-/// and the addresses go with it.
+/// A thread of this priority that does not sleep for so long has the kernel end the process: a loop
+/// that never ends must not take the processor from everything else.
 const LONGEST_RUN: Duration = Duration::from_secs(2);
 
 /// Since the machine was started, on a clock that goes on while it sleeps.
@@ -32,39 +32,20 @@ pub fn now() -> Duration {
     )
 }
 
-/// How a thread stands to others.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Ordinary,
-    OnTime,
-    /// It may not be otherwise.
-    Refused,
-}
-
 thread_local! {
-    static STANDING: Cell<Standing> = const { Cell::new(Standing::Ordinary) };
+    static ASKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has the calling thread run before others, as far as that is allowed: a heartbeat that is late
-/// for want of a processor costs us our addresses. Costs nothing where it does already.
+/// Gives the calling thread a real-time priority, or a better niceness where that is not allowed: a
+/// heartbeat that is late for want of a processor costs this node its addresses. A second call on
+/// the same thread does nothing.
 pub fn run_on_time() {
-    if STANDING.get() == Standing::Ordinary {
-        STANDING.set(Standing::OnTime);
-        if let Err(error) = limit_run().and_then(|()| schedule(libc::SCHED_RR, REALTIME_PRIORITY)) {
-            STANDING.set(Standing::Refused);
-            let nice = be_unkind();
-            tracing::debug!(%error, ?nice, "the thread does not run in real time");
-        }
+    if ASKED.replace(true) {
+        return;
     }
-}
-
-/// Has it run as others do again: for work that takes long.
-pub fn run_as_others() {
-    if STANDING.get() == Standing::OnTime {
-        STANDING.set(Standing::Ordinary);
-        if let Err(error) = schedule(libc::SCHED_OTHER, 0) {
-            tracing::warn!(%error, "the thread goes on in real time");
-        }
+    if let Err(error) = limit_run().and_then(|()| run_in_real_time()) {
+        let nice = be_unkind();
+        tracing::debug!(%error, ?nice, "the thread does not run in real time");
     }
 }
 
@@ -83,15 +64,15 @@ fn limit_run() -> io::Result<()> {
 }
 
 #[expect(unsafe_code, reason = "scheduling is only there as a system call")]
-fn schedule(policy: i32, priority: i32) -> io::Result<()> {
+fn run_in_real_time() -> io::Result<()> {
     // SAFETY: all zero is a valid sched_param, which the kernel only reads. 0 is the calling
     // thread.
     unsafe {
         let mut parameters: libc::sched_param = std::mem::zeroed();
-        parameters.sched_priority = priority;
+        parameters.sched_priority = REALTIME_PRIORITY;
         check(libc::sched_setscheduler(
             0,
-            policy | libc::SCHED_RESET_ON_FORK,
+            libc::SCHED_RR | libc::SCHED_RESET_ON_FORK,
             &raw const parameters,
         ))
     }
@@ -130,22 +111,21 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_runs_on_time_until_it_is_told_otherwise() {
-        assert_eq!(policy(), 0);
-        run_on_time();
-        if STANDING.get() == Standing::Refused {
-            return eprintln!("real time is not allowed here");
-        }
-        run_on_time();
-        assert_eq!(policy(), 2);
-        assert_eq!(
-            std::thread::spawn(policy).join().unwrap(),
-            0,
-            "what it starts does not inherit it"
-        );
-        run_as_others();
-        assert_eq!(policy(), 0);
-        run_on_time();
-        assert_eq!(policy(), 2);
+    fn a_thread_runs_in_real_time_where_that_is_allowed() {
+        std::thread::spawn(|| {
+            assert_eq!(policy(), 0);
+            if limit_run().and_then(|()| run_in_real_time()).is_err() {
+                return eprintln!("real time is not allowed here");
+            }
+            run_on_time();
+            assert_eq!(policy(), 2);
+            assert_eq!(
+                std::thread::spawn(policy).join().unwrap(),
+                0,
+                "what it starts does not inherit it"
+            );
+        })
+        .join()
+        .unwrap();
     }
 }

@@ -1,34 +1,42 @@
-//! The way to the API server: whose address and credentials, and connections that notice when the
+//! The way to the API server: its address, the credentials, and connections that notice when the
 //! other side is gone.
 
-mod direct;
-mod framing;
 mod renewed;
 
 use crate::config::ApiAccess;
-use direct::Direct;
-pub use direct::{Arrival, Connection};
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Body as HttpBody;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use renewed::{Credentials, Renewed};
+use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
-use tower::{BoxError, Service, ServiceExt};
+use tokio::net::TcpStream;
+use tower::timeout::Timeout;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, ServiceExt};
 
 const CONNECT: Duration = Duration::from_secs(5);
+/// For all of it: a name server that is down takes seconds before the next one is asked, and the
+/// kernel of a frozen process accepts connections that never get further.
+const CONNECT_WITH_TLS: Duration = Duration::from_secs(10);
 /// For the head of an answer, and for a whole answer that is not a stream.
 const ANSWER: Duration = Duration::from_secs(30);
-/// A silent connection is asked after this time, and again in smaller steps, before it counts as
-/// dead.
+/// A server that has been silent for so long while it owes an answer, a watch included, is pinged
+/// over HTTP/2. Where it does not answer that either, its process is frozen or a balancer has lost
+/// the connection, and everything that waits for it fails. A quiet server answers.
+const PING_AFTER: Duration = Duration::from_secs(4);
+const PING_ANSWER: Duration = Duration::from_secs(8);
+/// The kernel asks the other host after this time of silence, and again in smaller steps, before it
+/// gives the connection up.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_STEP: Duration = Duration::from_secs(5);
 const KEEPALIVE_STEPS: u32 = 3;
@@ -46,22 +54,16 @@ pub enum AccessError {
     InCluster(#[source] kube::config::InClusterError),
     #[error("--master={url} is not a URL")]
     Url { url: String },
+    #[error("tls-server-name {name:?} is neither a host name nor an address")]
+    ServerName { name: String },
     #[error("cannot make a client of the API server: {0}")]
     Client(#[from] kube::Error),
     #[error("cannot make a client of the API server: {0}")]
     Broken(#[source] tokio::task::JoinError),
 }
 
-/// The ways to one server.
-#[derive(Clone)]
-pub struct Clients {
-    pub requests: Client,
-    /// Each has a connection of its own.
-    pub watches: Client,
-}
-
-/// Clients for this access. Nothing is sent yet.
-pub async fn connect(access: &ApiAccess) -> Result<Clients, AccessError> {
+/// Checks what is known of the API server, and warns of what has no effect. Nothing is sent.
+pub async fn check(access: &ApiAccess) -> Result<(), AccessError> {
     if let Some(proxy) = config(access).await?.proxy_url {
         let host = proxy.host().unwrap_or_default();
         tracing::warn!(
@@ -69,59 +71,59 @@ pub async fn connect(access: &ApiAccess) -> Result<Clients, AccessError> {
             "the API server is asked directly: proxy-url and HTTPS_PROXY have no effect here"
         );
     }
+    Ok(())
+}
+
+/// A client with connections of its own, which belong to the runtime that this is called in.
+pub fn client(access: &ApiAccess) -> Client {
     let credentials = Credentials::new(access.clone());
-    let client = |way| {
-        Client::new(
-            Renewed {
-                credentials: credentials.clone(),
-                way,
-            },
-            "default",
-        )
-    };
-    Ok(Clients {
-        requests: client(|ways| &ways.requests),
-        watches: client(|ways| &ways.watches),
-    })
+    Client::new(Renewed(credentials), "default")
 }
 
-/// With what is there now to show who we are.
-fn ways(config: &Config) -> Result<Clients, AccessError> {
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT));
-    connector.set_keepalive(Some(KEEPALIVE));
-    connector.set_keepalive_interval(Some(KEEPALIVE_STEP));
-    connector.set_keepalive_retries(Some(KEEPALIVE_STEPS));
-    connector.set_tcp_user_timeout(Some(ANSWER));
-    let connector = config.rustls_https_connector_with_connector(connector)?;
-    let watches = client(config, Direct(connector.clone()))?;
-    let shared: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+/// A client with the credentials that are there now. Requests get what the configuration says:
+/// where to, who asks, and as whom.
+fn with_credentials_of(config: &Config) -> Result<Client, AccessError> {
+    let service: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
         .pool_max_idle_per_host(1)
-        .build(connector);
-    Ok(Clients {
-        requests: client(config, shared.map_err(BoxError::from))?,
-        watches,
-    })
-}
-
-/// Requests get what the access says: where to, who asks, and as whom.
-fn client<S, B>(config: &Config, service: S) -> Result<Client, AccessError>
-where
-    S: Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-    B: HttpBody<Data = bytes::Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let builder = ClientBuilder::new(service, "default")
+        .http2_keep_alive_interval(PING_AFTER)
+        .http2_keep_alive_timeout(PING_ANSWER)
+        .build(connector(config)?);
+    let builder = ClientBuilder::new(service.map_err(BoxError::from), "default")
         .with_layer(&config.base_uri_layer())
         .with_layer(&config.extra_headers_layer()?);
     Ok(match config.auth_layer()? {
         Some(auth) => builder.with_layer(&auth).build(),
         None => builder.build(),
     })
+}
+
+type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+
+/// As kube makes it, but for HTTP/2, which kube does not offer to the server.
+fn connector(config: &Config) -> Result<Connector, AccessError> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT));
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE_STEP));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_STEPS));
+    tcp.set_tcp_user_timeout(Some(ANSWER));
+    let mut tls = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = ServerName::try_from(name.clone())
+            .map_err(|_| AccessError::ServerName { name: name.clone() })?;
+        tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let connector = tls.enable_http1().enable_http2().wrap_connector(tcp);
+    Ok(BoxCloneSyncService::new(Timeout::new(
+        connector,
+        CONNECT_WITH_TLS,
+    )))
 }
 
 async fn config(access: &ApiAccess) -> Result<Config, AccessError> {
@@ -185,7 +187,7 @@ pub enum RequestError {
     Send(#[source] kube::Error),
     #[error("the API server refused it ({code}): {message}")]
     Status { code: u16, message: String },
-    #[error("the answer broke off: {0}")]
+    #[error("the answer broke off: {}", chain(.0))]
     Read(#[source] io::Error),
     #[error("the answer makes no sense: {0}")]
     Decode(#[source] serde_json::Error),
@@ -246,13 +248,9 @@ impl Default for Refusal {
     }
 }
 
-/// Ask, and return the connection on which the body of a good answer comes in.
-pub async fn open_stream(
-    client: &Client,
-    request: Request<Body>,
-) -> Result<Connection, RequestError> {
-    let answer = open(client, request).await?;
-    direct::connection(&answer).ok_or(RequestError::Read(io::ErrorKind::NotConnected.into()))
+/// Ask, and return the body of a good answer as it comes in.
+pub async fn open_stream(client: &Client, request: Request<Body>) -> Result<Body, RequestError> {
+    Ok(open(client, request).await?.into_body())
 }
 
 /// Ask. Only a good answer is one.
@@ -302,8 +300,8 @@ mod tests {
     use super::*;
 
     async fn refused(access: ApiAccess) -> String {
-        match connect(&access).await {
-            Ok(_) => panic!("{access:?} should not do"),
+        match check(&access).await {
+            Ok(()) => panic!("{access:?} should not do"),
             Err(error) => error.to_string(),
         }
     }
@@ -332,7 +330,7 @@ mod tests {
             kubeconfig: None,
             server: Some("http://127.0.0.1:1".to_owned()),
         };
-        let error = get(&connect(&access).await.unwrap().requests, "/version")
+        let error = get(&client(&access), "/version")
             .await
             .unwrap_err()
             .to_string();

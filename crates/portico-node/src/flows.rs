@@ -3,7 +3,6 @@
 
 use crate::sync::{Ended, Flows};
 use portico_dataplane::conntrack::{ABANDONED_AFTER, Conntrack, Stale, check, plan};
-use portico_dataplane::thread;
 use portico_model::table::{Change, ForwardingTable, PortKey};
 use std::collections::VecDeque;
 use std::io;
@@ -35,8 +34,6 @@ impl Tracker {
         let Some(conntrack) = self.conntrack.as_mut().filter(|_| !stale.is_empty()) else {
             return Ok(Ended::default());
         };
-        // It looks at all that there are.
-        thread::run_as_others();
         conntrack
             .end(stale)
             .inspect_err(|error| tracing::warn!(%error, "cannot end flows whose endpoint is gone"))

@@ -2,24 +2,24 @@
 //! health.
 
 pub mod addresses;
+mod aligned_timer;
 pub mod announce;
-mod aside;
 mod backoff;
+mod blocking;
 mod client;
 pub mod config;
 mod dataplanes;
 mod disturbances;
 mod events;
-mod first;
+mod first_services;
 mod flows;
 pub mod health;
+pub mod inspect;
 mod journal;
-pub mod look;
 mod memory;
 mod metrics;
 mod objects;
 mod report;
-mod rounds;
 mod run;
 mod statics;
 mod sync;

@@ -3,10 +3,10 @@
 //!
 //! Nothing waits for it. The newest state is written, what came before it is skipped.
 
+use crate::aligned_timer::AlignedTimer;
 use crate::backoff::fraction;
 use crate::client::{self, RequestError};
 use crate::metrics::recent::Recent;
-use crate::rounds::Rounds;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
@@ -60,7 +60,7 @@ pub async fn send(
     mut installed: watch::Receiver<Option<Installed>>,
     mut announcing: watch::Receiver<Option<Announcing>>,
     recent: Recent,
-    rounds: Rounds,
+    timer: AlignedTimer,
 ) {
     if installed.wait_for(Option::is_some).await.is_err() {
         return;
@@ -87,7 +87,7 @@ pub async fn send(
                 tokio::select! {
                     () = change(&mut installed) => {}
                     () = change(&mut announcing) => {}
-                    () = tokio::time::sleep_until(rounds.next(now.into(), RENEW).into()) => {}
+                    () = tokio::time::sleep_until(timer.next(now.into(), RENEW).into()) => {}
                 }
                 tokio::time::sleep_until(now + EVERY).await;
                 continue;

@@ -1,13 +1,14 @@
 //! The daemon from start to end: brings the parts together and waits for the order to stop.
 
 use crate::addresses::Addresses;
+use crate::aligned_timer::AlignedTimer;
 use crate::announce::{self, Announceables};
 use crate::client::{self, AccessError};
 use crate::config::{Config, DataDir, Mode};
 use crate::dataplanes::{self, Opened, Others};
 use crate::disturbances::Disturbances;
 use crate::events::{self, Notice, Notices};
-use crate::first;
+use crate::first_services;
 use crate::flows::Tracker;
 use crate::health::Monitor;
 use crate::health::service::{Failure, ServiceChecks};
@@ -15,13 +16,10 @@ use crate::journal::{Journal, Remembered};
 use crate::memory;
 use crate::metrics::Metrics;
 use crate::metrics::server::{self, Pages};
-use crate::objects::Kind;
 use crate::report;
-use crate::rounds::Rounds;
 use crate::statics::{self, InForce};
-use crate::sync::{self, Door, FollowUp, Input, Parts, Watches};
+use crate::sync::{self, Door, FollowUp, Input, Parts, Sources};
 use crate::sysctl;
-use crate::watch::{self, Listener};
 use kube::Client;
 use portico_model::table::{Family, NodePortAddresses, PerFamily, PortKey};
 use std::io;
@@ -78,15 +76,15 @@ pub async fn run(
 ) -> Result<(), RunError> {
     memory::prefer_others_to_be_killed(config.oom_score_adj);
     memory::use_small_pages();
-    let clients = client::connect(&config.api).await?;
-    let client = clients.requests.clone();
+    client::check(&config.api).await?;
+    let client = client::client(&config.api);
     let mut metrics = Metrics::new(config.mode.name());
     metrics.show_features(&config.settings);
     if config.count_connections {
         metrics.count_connections();
     }
     let metrics = Arc::new(metrics);
-    let rounds = Rounds::by_chance();
+    let timer = AlignedTimer::by_chance();
     let monitor = Monitor::new(2 * config.sync_period, &families_of_the_node());
     let (inputs, received) = mpsc::channel(INPUTS);
     let (follow_ups, followed) = mpsc::channel(64);
@@ -106,7 +104,7 @@ pub async fn run(
         monitor: monitor.clone(),
         metrics: Arc::clone(&metrics),
         period: config.sync_period,
-        rounds,
+        timer,
         report: to_report,
         announcing: config.announce.enabled,
         journal,
@@ -120,27 +118,19 @@ pub async fn run(
         doing: "cannot start the loop",
         source,
     };
-    let (watches, told) = Watches::new(doorstep).map_err(starting)?;
-    let mut looping = on_a_thread("loop", move || {
-        sync::run(parts, watches, received, &follow_ups)
-    })
-    .map_err(starting)?;
+    let (answered, answers) = flag::channel(false);
+    let sources = Sources {
+        access: config.api.clone(),
+        node: Arc::clone(&node),
+        answered: Arc::new(answered),
+        doorstep,
+        inputs: received,
+    };
+    let mut looping =
+        on_a_thread("loop", move || sync::run(parts, sources, follow_ups)).map_err(starting)?;
     tracing::info!(node = %node, mode = config.mode.name(), version = env!("CARGO_PKG_VERSION"), "starting");
 
     let mut tasks = JoinSet::new();
-    let (answered, answers) = flag::channel(false);
-    let listener = Listener {
-        told,
-        answered: Arc::new(answered),
-    };
-    for kind in Kind::ALL {
-        tasks.spawn(never(watch::follow(
-            clients.clone(),
-            kind,
-            Arc::clone(&node),
-            listener.clone(),
-        )));
-    }
     serve(&mut tasks, &config, &monitor, &metrics);
     tasks.spawn(never(events::send(
         client.clone(),
@@ -166,7 +156,7 @@ pub async fn run(
         installed,
         announced,
         recent,
-        rounds,
+        timer,
     )));
     let (statics, in_force) = flag::channel(InForce::new());
     let (to_announce, installed) = mpsc::channel(ANNOUNCEABLES);
@@ -189,7 +179,7 @@ pub async fn run(
             config.mode.name(),
             inputs.clone(),
             in_force,
-            rounds,
+            timer,
         )));
     }
     tasks.spawn(never(tell_addresses(inputs.clone())));
@@ -315,7 +305,7 @@ fn help_starting(
     let to_loop = inputs.clone();
     tasks.spawn(never(async move {
         let _ = to_loop
-            .send(Input::First(first::fetch(&client).await))
+            .send(Input::First(first_services::fetch(&client).await))
             .await;
     }));
     if let Some(remembered) = remembered {
@@ -411,10 +401,7 @@ async fn follow(
             FollowUp::Announceables(changes) => _ = to_announce.send(changes).await,
             FollowUp::Statics(in_force) => _ = statics.send_replace(in_force),
             FollowUp::Installed => _ = tokio::spawn(settling.settle()),
-            FollowUp::Quiet => {
-                free();
-                memory::forget_code();
-            }
+            FollowUp::Quiet => free(),
         }
     }
 }

@@ -1,66 +1,66 @@
 //! Keeps the dataplane equal to the table: everything that came in becomes one batch, at once.
 //!
-//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, which also reads the
-//! watches. What the kernel has after an error is not guessed: everything is compared.
+//! [`Syncer`] decides what to do and does it; [`run`] is the loop around it, on a thread that has a
+//! runtime of its own, with the watches as its tasks: to wake another thread for each change would
+//! cost more than the change. What the kernel has after an error is not guessed: everything is
+//! compared.
 
-mod announcing;
-mod checks;
-mod early;
+mod before_lists;
+mod cluster;
+mod comparison;
+mod early_packets;
 mod gate;
-mod heard;
-mod pace;
+mod held_announceables;
+mod held_checks;
+mod incoming;
+mod pending;
+mod recent_objects;
 mod reporting;
-mod visitors;
+mod static_files;
 mod waiting;
-mod watches;
 
+use crate::aligned_timer::AlignedTimer;
 use crate::announce::Announceables;
-use crate::backoff::Backoff;
+use crate::config::ApiAccess;
 use crate::health::Monitor;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Sync, families};
 use crate::objects::{Kind, Name, Object};
 use crate::report::Installed;
-use crate::rounds::Rounds;
 use crate::statics::{self, InForce};
-use announcing::Held;
-use checks::HeldChecks;
-use early::Early;
+use before_lists::BeforeLists;
+use cluster::Cluster;
+use comparison::Comparison;
+use early_packets::EarlyPackets;
 use gate::Gate;
-use heard::Heard;
-use pace::Pace;
-use portico_dataplane::doorstep::{Answer, Visitor};
-use portico_dataplane::thread;
+use held_announceables::HeldAnnounceables;
+use held_checks::HeldChecks;
+use incoming::Incoming;
+use pending::PendingPorts;
+use portico_dataplane::doorstep::{Answer, Doorstep, Visitor};
 use portico_dataplane::{ApplyError, Dataplane, Report};
-use portico_model::index::{DetectLocal, Index, Settings, Update};
-use portico_model::objects::Node;
-use portico_model::statics::is_static;
+use portico_model::index::{DetectLocal, Settings, Update};
 use portico_model::table::{
     Change, Family, ForwardingTable, FrontendKind, HealthCheck, NodePortAddresses, PerFamily,
     PortKey, ServiceName, ServicePort,
 };
+use recent_objects::RecentObjects;
 use reporting::Reporting;
-use std::collections::{BTreeMap, HashSet};
+use static_files::StaticFiles;
+use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
-use visitors::Visitors;
 use waiting::Waiting;
-pub use watches::Watches;
 
-/// So many inputs from elsewhere become one batch at most; what comes then waits for the next.
-const MOST_INPUTS: usize = 16 << 10;
-/// So many inputs are taken and installed in a millisecond or two.
+/// A step of more inputs than this leaves memory that is worth returning.
 const SMALL_STEP: usize = 32;
 /// Between the end of much work and giving back the memory that only it needed: more of it may
 /// follow, and the threads that helped end first.
 const QUIET: Duration = Duration::from_millis(300);
-/// Somebody who keeps changing our rules does not keep us busy.
-const CALM: Duration = Duration::from_millis(200);
-
 /// What comes in.
 #[derive(Debug)]
 pub enum Input {
@@ -134,7 +134,7 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// How often everything is compared though nothing happened.
     pub period: Duration,
-    pub rounds: Rounds,
+    pub timer: AlignedTimer,
     /// How far the kernel is, for who reports it.
     pub report: watch::Sender<Option<Installed>>,
     /// Somebody wants to know what there is to announce.
@@ -148,84 +148,71 @@ pub struct Parts {
     pub free: fn(),
 }
 
-/// Work until nobody is left who could send anything. On a thread of its own: it waits for the
-/// kernel, and only for what it has to do.
-pub fn run(
+/// What the loop waits for.
+pub struct Sources {
+    pub access: ApiAccess,
+    pub node: Arc<str>,
+    /// Set when the API server first answers a watch.
+    pub answered: Arc<watch::Sender<bool>>,
+    pub doorstep: Option<Doorstep>,
+    pub inputs: mpsc::Receiver<Input>,
+}
+
+/// Works until every sender of inputs is gone. To be called on a thread of its own, which also waits
+/// for the kernel.
+pub fn run(parts: Parts, sources: Sources, follow_ups: mpsc::Sender<FollowUp>) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    // As a task, not the runtime's first future: waking that takes a system call each time.
+    let result = runtime.block_on(async { tokio::spawn(work(parts, sources, follow_ups)).await });
+    // A name server that does not answer does not keep the process from ending.
+    runtime.shutdown_background();
+    result.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+}
+
+async fn work(
     parts: Parts,
-    mut watches: Watches,
-    mut inputs: mpsc::Receiver<Input>,
-    follow_ups: &mpsc::Sender<FollowUp>,
+    sources: Sources,
+    follow_ups: mpsc::Sender<FollowUp>,
 ) -> io::Result<()> {
     let mut syncer = Syncer::new(parts, Instant::now());
-    let (bell, mut told) = (watches.bell(), Vec::new());
+    let mut incoming = Incoming::new(sources)?;
     loop {
-        let rang = watches.wait(syncer.deadline(), &mut told)?;
-        if rang && drain(&mut inputs, &bell, &mut told) {
+        let Some(inputs) = incoming.next(syncer.deadline()).await? else {
             return Ok(());
-        }
+        };
         // The same for all of it: what came in together is one step.
         let now = Instant::now();
-        // Comes with something else.
-        let taken = told
+        // A version that is reached comes with something else.
+        let taken = inputs
             .iter()
             .filter(|input| !matches!(input, Input::Reached(..)))
             .count();
-        told.drain(..).for_each(|input| syncer.take(input, now));
-        for follow_up in syncer.step_at_pace(taken, now) {
+        inputs.into_iter().for_each(|input| syncer.take(input, now));
+        for follow_up in syncer.step_and_free(taken, now) {
             // Nobody listens any more only at the end.
-            let _ = follow_ups.blocking_send(follow_up);
+            let _ = follow_ups.send(follow_up).await;
         }
     }
-}
-
-/// Take what waits; the bell rings when there is more. Says whether nobody is left who could send
-/// anything.
-fn drain(inputs: &mut mpsc::Receiver<Input>, bell: &Waker, told: &mut Vec<Input>) -> bool {
-    for _ in 0..MOST_INPUTS {
-        match inputs.poll_recv(&mut Context::from_waker(bell)) {
-            Poll::Ready(Some(input)) => told.push(input),
-            Poll::Ready(None) => return true,
-            Poll::Pending => return false,
-        }
-    }
-    bell.wake_by_ref();
-    false
 }
 
 struct Syncer {
     parts: Parts,
-    index: Index,
-    /// Interfaces' addresses, the Node and the ServiceCIDRs once more, for a table of the first
-    /// Services.
-    addresses: Vec<IpAddr>,
-    node: Option<Box<Node>>,
-    cidrs: HashSet<String>,
+    cluster: Cluster,
     gate: Gate,
-    early: Early,
-    heard: Heard,
-    /// Files of static Services, and those that were last told to be in the kernel.
-    statics: InForce,
-    told: InForce,
+    before_lists: BeforeLists,
+    recent: RecentObjects,
+    static_files: StaticFiles,
     /// The first whole table is in the kernel.
     installed: bool,
-    /// Ports that changed and are not in the kernel yet, with what the kernel has.
-    owed: BTreeMap<PortKey, Option<Arc<ServicePort>>>,
-    /// Everything is to be compared, and when.
-    compare: Option<Instant>,
-    compared: Instant,
-    /// When it is though nothing happened.
-    next_round: Instant,
-    backoff: Backoff,
-    /// Something was tried that failed, so that differences need not be somebody else's work.
-    half_done: bool,
+    pending: PendingPorts,
+    comparison: Comparison,
     reporting: Reporting,
-    held: Held,
+    announceables: HeldAnnounceables,
     checks: HeldChecks,
     /// All flows are to be looked at: at start, and when node ports moved.
     check_flows: bool,
     waiting: Waiting,
-    visitors: Visitors,
-    pace: Pace,
+    early_packets: EarlyPackets,
     /// When what is left of much work is given back.
     quiet_at: Option<Instant>,
     follow_ups: Vec<FollowUp>,
@@ -233,41 +220,30 @@ struct Syncer {
 
 impl Syncer {
     fn new(parts: Parts, now: Instant) -> Syncer {
-        let mut index = Index::new(parts.settings.clone());
-        if parts.announcing {
-            index = index.with_announcing();
-        }
+        let cluster = Cluster::new(parts.settings.clone(), parts.announcing);
         let gate = Gate::new(now, parts.settings.detect_local == DetectLocal::NodeCidr);
-        parts.monitor.set_eligible(index.eligible());
+        let comparison = Comparison::new(now, parts.period, parts.timer);
+        parts.monitor.set_eligible(cluster.index.eligible());
         // Some settings say it all before anything is known; later only changes are told.
         let follow_ups = vec![FollowUp::NodePortAddresses(
-            index.table().rules.node_ports.clone(),
+            cluster.table().rules.node_ports.clone(),
         )];
         Syncer {
             parts,
-            index,
-            addresses: Vec::new(),
-            node: None,
-            cidrs: HashSet::new(),
+            cluster,
             gate,
-            early: Early::default(),
-            heard: Heard::default(),
-            statics: InForce::new(),
-            told: InForce::new(),
+            before_lists: BeforeLists::default(),
+            recent: RecentObjects::default(),
+            static_files: StaticFiles::default(),
             installed: false,
-            owed: BTreeMap::new(),
-            compare: Some(now),
-            compared: now,
-            next_round: now,
-            backoff: Backoff::default(),
-            half_done: false,
+            pending: PendingPorts::default(),
+            comparison,
             reporting: Reporting::default(),
-            held: Held::default(),
+            announceables: HeldAnnounceables::default(),
             checks: HeldChecks::default(),
             check_flows: true,
             waiting: Waiting::default(),
-            visitors: Visitors::default(),
-            pace: Pace::new(now),
+            early_packets: EarlyPackets::default(),
             quiet_at: None,
             follow_ups,
         }
@@ -277,13 +253,13 @@ impl Syncer {
     fn deadline(&self) -> Option<Instant> {
         match self.installed {
             true => {
-                let compare = self.compare.unwrap_or(self.next_round);
+                let compare = self.comparison.due();
                 let (flows, dataplane) = (self.parts.flows.due(), self.parts.dataplane.due());
                 let due = [
                     flows,
                     dataplane,
                     self.reporting.due(),
-                    self.visitors.due(),
+                    self.early_packets.due(),
                     self.quiet_at,
                 ];
                 due.into_iter().flatten().chain([compare]).min()
@@ -292,34 +268,21 @@ impl Syncer {
                 let opens = self
                     .gate
                     .opens()
-                    .map(|opens| opens.max(self.compare.unwrap_or(opens)));
-                opens.into_iter().chain(self.visitors.due()).min()
+                    .map(|opens| opens.max(self.comparison.asked().unwrap_or(opens)));
+                opens.into_iter().chain(self.early_packets.due()).min()
             }
         }
     }
 
-    /// Everything is as it should be.
-    fn set_compared(&mut self, now: Instant) {
-        self.compared = now;
-        self.next_round = self.parts.rounds.next(now, self.parts.period);
-    }
-
-    /// Small steps go before what others do on the machine, also before whoever connects because of
-    /// the very change; large ones, and the lists and bursts that make them, do not. When it is
-    /// quiet after much work, the memory that only it needed is given back.
-    fn step_at_pace(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
-        let large = self.compare.is_some() || inputs > SMALL_STEP;
-        match self.pace.step(large || !self.installed, now) {
-            true => thread::run_on_time(),
-            false => thread::run_as_others(),
-        }
+    /// Installs what came in, and some time after much work returns the memory that only that work
+    /// needed.
+    fn step_and_free(&mut self, inputs: usize, now: Instant) -> Vec<FollowUp> {
+        let large = self.comparison.asked().is_some() || inputs > SMALL_STEP;
         let mut follow_ups = self.step(now);
-        self.pace.took(now.elapsed(), now);
         if large && self.installed {
             self.quiet_at = Some(now + QUIET);
         } else if self.quiet_at.is_some_and(|at| at <= now) {
             self.quiet_at = None;
-            thread::run_as_others();
             (self.parts.free)();
             follow_ups.push(FollowUp::Quiet);
         }
@@ -334,7 +297,7 @@ impl Syncer {
                         self.waiting.applied(&object, heard);
                         self.count(object.kind());
                     }
-                    false => self.heard.one(object.name()),
+                    false => self.recent.add(object.name()),
                 }
                 if matches!(&object, Object::Service(service) if service.spec.type_ == "LoadBalancer")
                 {
@@ -348,37 +311,33 @@ impl Syncer {
             Input::Delete(name, heard) => {
                 self.waiting.deleted(&name, heard);
                 self.count(name.kind);
-                self.delete(&name);
+                self.cluster.delete(&name);
                 if let Some(journal) = &self.parts.journal {
                     journal.delete(&name);
                 }
                 if !self.installed {
-                    self.heard.one(name);
+                    self.recent.add(name);
                 }
             }
             Input::Listed(kind, names) => {
                 self.listed(kind, &names);
-                self.heard.all(kind);
+                self.recent.add_all_of(kind);
                 if let Some(journal) = &self.parts.journal {
                     journal.listed(kind, &names);
                 }
             }
             Input::Reached(kind, version) => self.reporting.reached(kind, version),
-            Input::First(objects) => self.early.set_first(objects),
+            Input::First(objects) => self.before_lists.set_first(objects),
             Input::Static(change) => self.take_static(change),
             Input::Remembered(objects) => self.remembered(objects),
             Input::Addresses(addresses) => {
-                if self.addresses != addresses && self.parts.dataplane.depends_on_addresses() {
-                    self.compare.get_or_insert(now);
+                let changed = self.cluster.set_addresses(addresses);
+                if changed && self.parts.dataplane.depends_on_addresses() {
+                    self.comparison.ask_once(now);
                 }
-                self.addresses.clone_from(&addresses);
-                self.index.set_addresses(addresses);
             }
-            Input::Disturbed => {
-                let calm = now.max(self.compared + CALM);
-                self.compare.get_or_insert(calm);
-            }
-            Input::Early(visitor) => self.visitors.arrive(visitor, now),
+            Input::Disturbed => self.comparison.disturbed(now),
+            Input::Early(visitor) => self.early_packets.arrive(visitor, now),
         }
     }
 
@@ -394,93 +353,36 @@ impl Syncer {
     }
 
     fn apply(&mut self, object: &Object) {
-        match object {
-            Object::Service(service) => self.index.apply_service(service),
-            Object::Slice(slice) => self.index.apply_slice(slice),
-            Object::Node(node) => self.apply_node(Node::clone(node)),
-            Object::Cidr(cidr) => {
-                self.cidrs.insert(cidr.metadata.name.clone());
-                self.index.apply_service_cidr(cidr);
-            }
-        }
-    }
-
-    fn apply_node(&mut self, node: Node) {
-        if !node.spec.pod_cidr.is_empty() || !node.spec.pod_cidrs.is_empty() {
+        if let Object::Node(node) = object
+            && (!node.spec.pod_cidr.is_empty() || !node.spec.pod_cidrs.is_empty())
+        {
             self.gate.pod_networks_known();
         }
-        self.index.apply_node(&node);
-        self.node = Some(Box::new(node));
+        self.cluster.apply(object);
     }
 
-    fn delete(&mut self, name: &Name) {
-        match name.kind {
-            Kind::Service => self.index.delete_service(&name.namespace, &name.name),
-            Kind::Slice => self.index.delete_slice(&name.namespace, &name.name),
-            Kind::Node => self.index.delete_node(&name.name),
-            Kind::Cidr => {
-                self.cidrs.remove(&name.name);
-                self.index.delete_service_cidr(&name.name);
-            }
-        }
-    }
-
-    /// What a list does not have is gone.
     fn listed(&mut self, kind: Kind, names: &HashSet<Name>) {
-        let known = match kind {
-            Kind::Service => self.index.service_names(),
-            Kind::Slice => self.index.slice_names(),
-            Kind::Node => Vec::new(),
-            Kind::Cidr => self
-                .cidrs
-                .iter()
-                .map(|name| (Arc::default(), name.as_str().into()))
-                .collect(),
-        };
-        for (namespace, name) in known
-            .into_iter()
-            .filter(|(namespace, _)| !is_static(namespace))
-        {
-            let name = Name {
-                kind,
-                namespace: namespace.to_string(),
-                name: name.to_string(),
-            };
-            if !names.contains(&name) {
-                self.delete(&name);
-            }
-        }
+        self.cluster.keep_listed(kind, names);
         self.gate.listed(kind);
     }
 
     fn take_static(&mut self, change: statics::Change) {
         if !self.installed {
-            self.early.set_static(&change);
+            self.before_lists.set_static(&change);
         }
-        match change.version {
-            Some(version) => self.statics.insert(change.file, version),
-            None => self.statics.remove(&change.file),
-        };
-        change.gone.iter().for_each(|name| self.delete(name));
+        self.static_files.changed(change.file, change.version);
+        for name in &change.gone {
+            self.cluster.delete(name);
+        }
         change.objects.iter().for_each(|object| self.apply(object));
     }
 
     /// A table of its own, so that what is already there of a list stays out.
     fn install_early(&mut self) {
-        let Some(objects) = self.early.take(self.parts.dataplane.as_mut()) else {
+        let Some(objects) = self.before_lists.take(self.parts.dataplane.as_mut()) else {
             return;
         };
-        let mut index = Index::new(self.parts.settings.clone());
-        index.set_addresses(self.addresses.clone());
-        self.node.iter().for_each(|node| index.apply_node(node));
-        for object in objects {
-            match object {
-                Object::Service(service) => index.apply_service(&service),
-                Object::Slice(slice) => index.apply_slice(&slice),
-                Object::Node(_) | Object::Cidr(_) => {}
-            }
-        }
-        index.take();
+        let index = self.cluster.index_of(objects);
         let ports = index.table().ports.len();
         match self.parts.dataplane.replace(index.table()) {
             Ok(report) => {
@@ -499,7 +401,7 @@ impl Syncer {
         }
         let news: Vec<&Object> = objects
             .iter()
-            .filter(|object| self.heard.is_news(object))
+            .filter(|object| self.recent.lacks(object))
             .collect();
         tracing::warn!(
             objects = news.len(),
@@ -513,18 +415,18 @@ impl Syncer {
 
     /// Install what came in. Returns what others have to do now.
     fn step(&mut self, now: Instant) -> Vec<FollowUp> {
-        let update = self.index.take();
+        let update = self.cluster.index.take();
         self.note(update, now);
         match self.installed || self.gate.is_open(now) {
             true => self.install(now),
             false => self.install_early(),
         }
-        if self.owed.is_empty() {
+        if self.pending.is_empty() {
             // What is left came in and changed nothing.
             self.waiting.clear();
             self.parts.metrics.nothing_is_pending();
         }
-        let done = self.installed && self.owed.is_empty() && !self.backoff.is_failing();
+        let done = self.installed && self.pending.is_empty() && !self.comparison.is_failing();
         if done {
             self.tell_statics();
             self.tell_announceables();
@@ -532,7 +434,7 @@ impl Syncer {
         self.follow_ups
             .extend(self.checks.release(done).map(FollowUp::HealthChecks));
         self.reporting
-            .tell(&self.parts.report, done, &self.index, now);
+            .tell(&self.parts.report, done, &self.cluster.index, now);
         if self.parts.flows.due().is_some_and(|due| due <= now) {
             self.end_flows(&Family::BOTH, |flows, table| flows.check_due(table, now));
         }
@@ -540,19 +442,18 @@ impl Syncer {
             && let Err(error) = self.parts.dataplane.tend(now)
         {
             tracing::warn!(%error, "cannot finish what had to wait, comparing everything");
-            self.half_done = true;
-            self.compare = Some(now);
+            self.comparison.broken(now);
         }
-        if !self.visitors.is_empty() {
-            self.answer_visitors(done, now);
+        if !self.early_packets.is_empty() {
+            self.answer_early_packets(done, now);
         }
         std::mem::take(&mut self.follow_ups)
     }
 
     /// What is not known to be in the kernel is not there yet.
-    fn answer_visitors(&mut self, done: bool, now: Instant) {
-        let installed = done.then(|| self.index.table());
-        let answers = self.visitors.answers(installed, now);
+    fn answer_early_packets(&mut self, done: bool, now: Instant) {
+        let installed = done.then(|| self.cluster.table());
+        let answers = self.early_packets.answers(installed, now);
         self.parts.metrics.answered(&answers);
         if let Some(door) = self.parts.door.as_ref().filter(|_| !answers.is_empty()) {
             door.answer(answers);
@@ -560,16 +461,14 @@ impl Syncer {
     }
 
     fn tell_statics(&mut self) {
-        if self.told != self.statics {
-            self.told.clone_from(&self.statics);
-            self.follow_ups.push(FollowUp::Statics(self.told.clone()));
-        }
+        self.follow_ups
+            .extend(self.static_files.installed().map(FollowUp::Statics));
     }
 
     fn tell_announceables(&mut self) {
         if self.parts.announcing {
             self.follow_ups
-                .extend(self.held.release().map(FollowUp::Announceables));
+                .extend(self.announceables.release().map(FollowUp::Announceables));
         }
     }
 
@@ -580,90 +479,84 @@ impl Syncer {
         }
         self.reporting.changed(&update);
         if update.eligible {
-            self.parts.monitor.set_eligible(self.index.eligible());
+            self.parts
+                .monitor
+                .set_eligible(self.cluster.index.eligible());
         }
         if update.rules {
             self.follow_ups.push(FollowUp::NodePortAddresses(
-                self.index.table().rules.node_ports.clone(),
+                self.cluster.table().rules.node_ports.clone(),
             ));
             self.check_flows = true;
-            if !self.backoff.is_failing() {
-                self.compare = Some(now);
-            }
+            self.comparison.ask(now);
         }
         self.checks.hold(update.health_checks);
         let node_ports = new_node_ports(&update.changes);
         if !node_ports.is_empty() {
             self.follow_ups.push(FollowUp::NodePorts(node_ports));
         }
-        self.held.hold(update.announceables);
+        self.announceables.hold(update.announceables);
         self.parts.metrics.changed(&update.changes);
         for family in families(&update.changes) {
             self.parts.monitor.queued(family, now);
             self.parts.metrics.queued(family);
         }
         // The first table is compared as a whole with what is there.
-        for change in update.changes.into_iter().filter(|_| self.installed) {
-            self.owed.entry(change.key).or_insert(change.before);
+        if self.installed {
+            for change in update.changes {
+                self.pending.add(change);
+            }
         }
     }
 
     fn install(&mut self, now: Instant) {
-        let by_timer = self.installed && self.compare.is_none() && self.next_round <= now;
+        let by_timer = self.installed && self.comparison.is_routine(now);
         if by_timer && self.parts.dataplane.is_undisturbed() {
-            self.set_compared(now);
+            self.comparison.matches(now);
         }
-        let due = self.compare.unwrap_or(self.next_round);
-        if due <= now {
+        if self.comparison.due() <= now {
             self.compare_all(now);
-        } else if !self.owed.is_empty() && !self.backoff.is_failing() {
+        } else if !self.pending.is_empty() && !self.comparison.is_failing() {
             self.apply_changes(now);
         }
     }
 
     fn apply_changes(&mut self, now: Instant) {
-        let changes = self.changes();
+        let changes = self.pending.changes(&self.cluster.table().ports);
         if changes.is_empty() {
-            self.owed.clear();
+            self.pending.clear();
             return;
-        }
-        if changes.len() > SMALL_STEP {
-            // One object can change many Services.
-            thread::run_as_others();
         }
         let began = Instant::now();
         match self
             .parts
             .dataplane
-            .apply(&self.index.table().rules, &changes)
+            .apply(&self.cluster.table().rules, &changes)
         {
             Ok(report) => self.done(Sync::Partial, &changes, began, &report),
             Err(error) => {
                 tracing::warn!(%error, changes = changes.len(), "cannot install changes, comparing everything");
                 self.parts.metrics.failed(&families(&changes));
-                self.half_done = true;
+                self.comparison.broken(now);
                 self.compare_all(now);
             }
         }
     }
 
     fn compare_all(&mut self, now: Instant) {
-        thread::run_as_others();
-        let changes = self.changes();
+        let changes = self.pending.changes(&self.cluster.table().ports);
         let began = Instant::now();
-        match self.parts.dataplane.replace(self.index.table()) {
+        match self.parts.dataplane.replace(self.cluster.table()) {
             Ok(mut report) => {
-                self.compare = None;
-                self.set_compared(now);
-                self.backoff.reset();
-                if std::mem::take(&mut self.half_done) || !self.installed {
+                let left_by_us = self.comparison.succeeded(now);
+                if left_by_us || !self.installed {
                     report.drift.clear();
                 }
                 self.report_drift(&report);
                 self.done(Sync::Full, &changes, began, &report);
                 if !std::mem::replace(&mut self.installed, true) {
-                    self.heard = Heard::default();
-                    let (ports, took) = (self.index.table().ports.len(), began.elapsed());
+                    self.recent = RecentObjects::default();
+                    let (ports, took) = (self.cluster.table().ports.len(), began.elapsed());
                     tracing::info!(ports, ?took, kernel = ?report.kernel, "the whole table is installed");
                     self.follow_ups.push(FollowUp::Installed);
                 }
@@ -673,9 +566,7 @@ impl Syncer {
     }
 
     fn failed(&mut self, error: &ApplyError, now: Instant) {
-        let again = self.backoff.next();
-        self.compare = Some(now + again);
-        self.half_done = true;
+        let again = self.comparison.failed(now);
         self.parts.metrics.failed(&Family::BOTH);
         // Also where nothing came in: the kernel may not have what it should have.
         Family::BOTH
@@ -700,7 +591,7 @@ impl Syncer {
 
     fn done(&mut self, sync: Sync, changes: &[Change], began: Instant, report: &Report) {
         let now = Instant::now();
-        self.owed.clear();
+        self.pending.clear();
         self.waiting.installed(changes, now, &self.parts.metrics);
         let touched = if sync == Sync::Full {
             Family::BOTH.to_vec()
@@ -729,27 +620,13 @@ impl Syncer {
         end: impl FnOnce(&mut dyn Flows, &ForwardingTable) -> Ended,
     ) {
         let began = Instant::now();
-        let ended = end(self.parts.flows.as_mut(), self.index.table());
+        let ended = end(self.parts.flows.as_mut(), self.cluster.table());
         self.parts
             .metrics
             .flows_ended(families, ended, began.elapsed());
         if ended != Ended::default() {
             tracing::debug!(?ended, "flows ended whose endpoint is gone");
         }
-    }
-
-    /// From what the kernel has to what it should have.
-    fn changes(&self) -> Vec<Change> {
-        let ports = &self.index.table().ports;
-        let change = |(key, before): (&PortKey, &Option<Arc<ServicePort>>)| {
-            let after = ports.get(key).cloned();
-            (*before != after).then(|| Change {
-                key: key.clone(),
-                before: before.clone(),
-                after,
-            })
-        };
-        self.owed.iter().filter_map(change).collect()
     }
 }
 

@@ -1,23 +1,26 @@
 //! Follows one kind of object of the API server: lists it page by page, watches from there, resumes
 //! where a connection broke, and lists again when the server no longer has what came in between.
-//! Events are read by who wants to know them ([`Stream`]).
 
 mod event;
 mod stream;
 
 use crate::backoff::{Backoff, fraction};
-use crate::client::{self, Clients, RequestError};
+use crate::client::{self, RequestError};
 use crate::objects::{Kind, Name, Object};
 use bytes::Bytes;
+use hyper::body::Body;
+use kube::Client;
 use portico_model::objects;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
+use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use stream::Ended;
-pub use stream::{Reading, Stream};
-use tokio::sync::{mpsc, oneshot, watch as flag};
+use std::time::Duration;
+use stream::EventStream;
+use tokio::sync::{mpsc, watch as flag};
+use tokio::time::{Instant, timeout_at};
+use tower::BoxError;
 
 const PAGE: usize = 500;
 /// The server ends a watch after a time between this and twice as much, so that watches spread over
@@ -51,37 +54,10 @@ pub enum News {
     Reached(Kind, u64),
 }
 
-/// What is told, in this order for each kind.
-pub enum Told {
-    Page(Page),
-    /// The end of a list.
-    News(Vec<News>),
-    /// From here on the news are in this stream.
-    Stream(Stream),
-}
-
-/// A page of a list, to be read by who wants to know what is on it: what it keeps of it is then
-/// memory of its own thread.
-pub struct Page {
-    kind: Kind,
-    body: Bytes,
-    /// Of the pages before.
-    names: HashSet<Name>,
-    read: oneshot::Sender<Result<Contents, RequestError>>,
-}
-
 struct Contents {
     /// With those of the pages before.
     names: HashSet<Name>,
     metadata: ListMetadata,
-}
-
-impl Page {
-    pub fn read(self, news: &mut Vec<News>) {
-        let contents = read_page(self.kind, &self.body, self.names, news);
-        drop(self.body);
-        let _ = self.read.send(contents);
-    }
 }
 
 fn read_page(
@@ -109,23 +85,29 @@ fn read_page(
     })
 }
 
-/// Who wants to know.
+/// Where the news go.
 #[derive(Clone)]
 pub struct Listener {
-    pub told: mpsc::Sender<Told>,
+    pub news: mpsc::Sender<Vec<News>>,
     /// The server gave an answer.
     pub answered: Arc<flag::Sender<bool>>,
 }
 
 impl Listener {
-    /// Nobody listens any more only at the end.
-    async fn tell(&self, told: Told) {
-        let _ = self.told.send(told).await;
+    /// Waits while there is much that was not read yet.
+    async fn tell(&self, news: Vec<News>) {
+        if news.is_empty() {
+            return;
+        }
+        if self.news.send(news).await.is_err() {
+            // The daemon ends: nobody reads what would come next.
+            std::future::pending().await
+        }
     }
 
     fn answered(&self) {
         self.answered
-            .send_if_modified(|answered| !std::mem::replace(answered, true));
+            .send_if_modified(|answered| !mem::replace(answered, true));
     }
 }
 
@@ -136,14 +118,14 @@ impl Listener {
     reason = "one loop from a list to the end of its watch"
 )]
 pub async fn follow(
-    clients: Clients,
+    client: Client,
     kind: Kind,
     node: Arc<str>,
     listener: Listener,
 ) -> std::convert::Infallible {
     let (url, identity) = (kind.url(&node), String::new());
     let mut watcher = Watcher {
-        clients,
+        client,
         kind,
         url,
         revision: None,
@@ -177,7 +159,7 @@ pub async fn follow(
                 tracing::info!(kind = kind.plural(), %error, "going on without");
                 watcher
                     .listener
-                    .tell(Told::News(vec![News::Listed(kind, HashSet::new())]))
+                    .tell(vec![News::Listed(kind, HashSet::new())])
                     .await;
                 tokio::time::sleep(DENIED.mul_f64(0.5 + fraction())).await;
             }
@@ -196,7 +178,7 @@ pub async fn follow(
 }
 
 struct Watcher {
-    clients: Clients,
+    client: Client,
     kind: Kind,
     url: String,
     /// Where to go on; `None` is from the beginning.
@@ -313,11 +295,7 @@ impl Watcher {
     /// What tells one store from another: the Service that every API server makes for itself, and
     /// how far the store is.
     async fn identify(&self) -> Result<(String, Option<u64>), RequestError> {
-        let body = client::get(
-            &self.clients.requests,
-            &list_of_one("default", "kubernetes"),
-        )
-        .await?;
+        let body = client::get(&self.client, &list_of_one("default", "kubernetes")).await?;
         let list: List<'_> = serde_json::from_slice(&body).map_err(RequestError::Decode)?;
         let first = list.items.iter().flatten().next();
         let note: Note = first
@@ -334,25 +312,16 @@ impl Watcher {
         let mut next = String::new();
         loop {
             let url = format!("{}&limit={PAGE}&continue={}", self.url, escape(&next));
-            let body = client::get(&self.clients.requests, &url).await?;
+            let body = client::get(&self.client, &url).await?;
             self.listener.answered();
-            let (read, contents) = oneshot::channel();
-            self.listener
-                .tell(Told::Page(Page {
-                    kind: self.kind,
-                    body,
-                    names,
-                    read,
-                }))
-                .await;
-            // Otherwise nobody wants to know any more.
-            let Ok(contents) = contents.await else {
-                return std::future::pending().await;
-            };
+            let mut news = Vec::new();
+            let read = read_page(self.kind, &body, names, &mut news);
+            drop(body);
+            self.listener.tell(news).await;
             let Contents {
                 names: so_far,
                 metadata,
-            } = contents?;
+            } = read?;
             (names, next) = (so_far, metadata.next);
             if next.is_empty() {
                 return self.listed(names, metadata.resource_version).await;
@@ -370,7 +339,7 @@ impl Watcher {
             .into_iter()
             .chain(reached)
             .collect();
-        self.listener.tell(Told::News(news)).await;
+        self.listener.tell(news).await;
         self.identity = self
             .identify()
             .await
@@ -389,25 +358,36 @@ impl Watcher {
             escape(revision),
             length.as_secs()
         );
-        let connection =
-            client::open_stream(&self.clients.watches, client::get_request(&url)?).await?;
+        let ends_by = Instant::now() + length + OVERTIME;
+        let body = client::open_stream(&self.client, client::get_request(&url)?).await?;
         self.listener.answered();
-        let (ended, end) = oneshot::channel();
-        let stream = Stream::new(
-            connection,
-            self.kind,
-            revision,
-            Instant::now() + length + OVERTIME,
-            ended,
-        );
-        self.listener.tell(Told::Stream(stream)).await;
-        match end.await {
-            Ok(Ended { result, revision }) => {
-                self.revision = Some(revision);
-                result
+        self.follow_events(EventStream::new(self.kind, body), ends_by)
+            .await
+    }
+
+    /// Says whether there were any.
+    async fn follow_events<B>(
+        &mut self,
+        mut stream: EventStream<B>,
+        ends_by: Instant,
+    ) -> Result<bool, RequestError>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    {
+        let mut news = Vec::new();
+        loop {
+            let read = timeout_at(ends_by, stream.read(&mut news)).await;
+            // What came before an error counts.
+            self.listener.tell(mem::take(&mut news)).await;
+            if let Some(reached) = stream.revision() {
+                self.revision = Some(reached.to_owned());
             }
-            // Nobody wants to know any more.
-            Err(_) => std::future::pending().await,
+            match read {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => return Ok(stream.has_begun()),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(RequestError::Timeout),
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Credentials that do not stay what they are: certificates and keys are replaced in their files,
-//! programs give out others, and at boot there may be none yet. So the ways to the server are made
-//! when somebody asks, and anew when they are out of date.
+//! programs give out others, and at boot there may be none yet. So the client is made with the first
+//! request, and made anew when its credentials are out of date.
 
-use super::{AccessError, Clients, client_files, config, ways};
+use super::{AccessError, client_files, config, with_credentials_of};
 use crate::config::ApiAccess;
 use http::{Request, Response, StatusCode};
 use kube::Client;
@@ -26,7 +26,7 @@ pub struct Credentials {
 }
 
 struct Made {
-    clients: Clients,
+    client: Client,
     from: Vec<(PathBuf, Option<Version>)>,
 }
 
@@ -42,26 +42,26 @@ impl Credentials {
         })
     }
 
-    /// Who comes meanwhile waits for what the first one makes.
-    async fn clients(&self) -> Result<Clients, AccessError> {
+    /// Requests that come while one is made wait for it.
+    async fn client(&self) -> Result<Client, AccessError> {
         let mut made = self.made.lock().await;
         let refused = self.refused.swap(false, Ordering::Relaxed);
         if let Some(made) = made
             .as_ref()
             .filter(|made| !refused && made.from.iter().all(is_current))
         {
-            return Ok(made.clients.clone());
+            return Ok(made.client.clone());
         }
         match (self.make().await, made.as_ref()) {
             (Ok(fresh), _) => {
-                let clients = fresh.clients.clone();
+                let client = fresh.client.clone();
                 *made = Some(fresh);
-                Ok(clients)
+                Ok(client)
             }
             (Err(error), Some(old)) => {
                 tracing::warn!(%error, "cannot use the credentials that are there now, going on with those of \
                                         before");
-                Ok(old.clients.clone())
+                Ok(old.client.clone())
             }
             (Err(error), None) => Err(error),
         }
@@ -75,10 +75,10 @@ impl Credentials {
             .collect();
         let config = config(&self.access).await?;
         // Programs that give out credentials take their time.
-        let clients = tokio::task::spawn_blocking(move || ways(&config))
+        let client = tokio::task::spawn_blocking(move || with_credentials_of(&config))
             .await
             .map_err(AccessError::Broken)??;
-        Ok(Made { clients, from })
+        Ok(Made { client, from })
     }
 }
 
@@ -91,12 +91,9 @@ fn version(path: &PathBuf) -> Option<Version> {
     Some((metadata.ino(), metadata.modified().ok()?, metadata.len()))
 }
 
-/// Asks in one of the ways with the credentials of the moment.
+/// Asks with the credentials of the moment.
 #[derive(Clone)]
-pub struct Renewed {
-    pub credentials: Arc<Credentials>,
-    pub way: fn(&Clients) -> &Client,
-}
+pub struct Renewed(pub Arc<Credentials>);
 
 impl Service<Request<Body>> for Renewed {
     type Response = Response<Body>;
@@ -108,10 +105,10 @@ impl Service<Request<Body>> for Renewed {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Renewed { credentials, way } = self.clone();
+        let Renewed(credentials) = self.clone();
         Box::pin(async move {
-            let clients = credentials.clients().await?;
-            let answer = way(&clients).send(request).await?;
+            let client = credentials.client().await?;
+            let answer = client.send(request).await?;
             if answer.status() == StatusCode::UNAUTHORIZED {
                 credentials.refused.store(true, Ordering::Relaxed);
             }

@@ -212,7 +212,7 @@ async fn server(answers: &'static [u16]) -> (Client, mpsc::UnboundedReceiver<Str
         server: Some(url),
         kubeconfig: None,
     };
-    (client::connect(&access).await.unwrap().requests, requests)
+    (client::client(&access), requests)
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The pages beside health: `/metrics`, `/healthz`, `/proxyMode`, `/configz`.
 
 use super::Metrics;
-use crate::aside::aside;
+use crate::blocking::run_blocking;
 use crate::health::listen::{self, Answer};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, body::Incoming};
@@ -42,7 +42,7 @@ impl Pages {
     fn answer(&self, request: &Request<Incoming>) -> Answer {
         let (content_type, body) = match request.uri().path() {
             // It may count all connections of the node.
-            "/metrics" => (METRICS, aside(|| self.metrics.text())),
+            "/metrics" => (METRICS, run_blocking(|| self.metrics.text())),
             "/healthz" => (TEXT, "ok".to_owned()),
             "/proxyMode" => (TEXT, self.mode.to_owned()),
             "/configz" => (

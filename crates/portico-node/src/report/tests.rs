@@ -39,7 +39,7 @@ async fn serve(answer: fn(&str, &str, usize) -> (u16, Value)) -> (Client, Reques
         server: Some(url),
         kubeconfig: None,
     };
-    (client::connect(&access).await.unwrap().requests, requests)
+    (client::client(&access), requests)
 }
 
 async fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, String, Value)> {
@@ -98,7 +98,7 @@ impl Rig {
             receiver,
             announced,
             recent,
-            Rounds::by_chance(),
+            AlignedTimer::by_chance(),
         ));
         Rig {
             installed,

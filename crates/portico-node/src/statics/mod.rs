@@ -8,8 +8,8 @@
 mod file;
 mod watch;
 
+use crate::aligned_timer::AlignedTimer;
 use crate::objects::{Name, Object};
-use crate::rounds::Rounds;
 use crate::sync::Input;
 use portico_model::statics::{INSTALLED, Installed, version};
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub async fn serve(
     mode: &'static str,
     inputs: mpsc::Sender<Input>,
     mut in_force: flag::Receiver<InForce>,
-    rounds: Rounds,
+    timer: AlignedTimer,
 ) {
     let mut folder = Folder::default();
     let mut complained = false;
@@ -59,7 +59,7 @@ pub async fn serve(
             Ok(place) => {
                 complained = false;
                 tracing::debug!(folder = %path.display(), "serving static Services");
-                follow(&place, mode, &mut folder, &inputs, &mut in_force, rounds).await;
+                follow(&place, mode, &mut folder, &inputs, &mut in_force, timer).await;
             }
             Err(error) if !std::mem::replace(&mut complained, true) => {
                 tracing::info!(folder = %path.display(), %error, "static Services are not served");
@@ -77,7 +77,7 @@ async fn follow(
     folder: &mut Folder,
     inputs: &mpsc::Sender<Input>,
     in_force: &mut flag::Receiver<InForce>,
-    rounds: Rounds,
+    timer: AlignedTimer,
 ) {
     let watch = FolderWatch::open(&place.path)
         .inspect_err(|error| tracing::warn!(%error, "cannot watch static Services: looking at them all the time"))
@@ -102,7 +102,7 @@ async fn follow(
         tokio::select! {
             told = next_event(watch.as_ref()) => if told.is_err() { return },
             told = in_force.changed() => if told.is_err() { return std::future::pending().await },
-            () = tokio::time::sleep_until(rounds.next(Instant::now(), pause).into()) => {}
+            () = tokio::time::sleep_until(timer.next(Instant::now(), pause).into()) => {}
         }
     }
 }

@@ -103,7 +103,7 @@ async fn a_folder_is_served_by_one() {
         "nftables",
         inputs.clone(),
         told,
-        Rounds::by_chance(),
+        AlignedTimer::by_chance(),
     ));
     let installed = async || loop {
         let note = fs::read(path.join(INSTALLED))

@@ -1,12 +1,15 @@
 mod announcing;
 mod checks;
+mod early_packets;
 mod reports;
 mod static_files;
-mod visitors;
 
+use super::comparison::CALM;
 use super::*;
 use portico_model::index::NodePortSetting;
-use portico_model::objects::{EndpointSlice, NodeAddress, Port, Service, SliceEndpoint, SlicePort};
+use portico_model::objects::{
+    EndpointSlice, Node, NodeAddress, Port, Service, SliceEndpoint, SlicePort,
+};
 use portico_model::table::{ForwardingTable, NodeRules, Ports};
 use std::collections::VecDeque;
 use std::io;
@@ -175,7 +178,7 @@ fn parts(kernel: &Fake, ended: &FakeFlows, now: Instant) -> Parts {
         monitor: Monitor::new(Duration::from_secs(60), &Family::BOTH),
         metrics: Arc::new(Metrics::new("nftables")),
         period: Duration::from_secs(30),
-        rounds: Rounds::from(now),
+        timer: AlignedTimer::from(now),
         report: watch::Sender::default(),
         announcing: false,
         journal: None,
@@ -217,8 +220,8 @@ impl Rig {
     fn lists_are_done(&mut self) -> Vec<FollowUp> {
         for kind in [Kind::Service, Kind::Slice, Kind::Node] {
             let names = match kind {
-                Kind::Service => self.syncer.index.service_names(),
-                _ => self.syncer.index.slice_names(),
+                Kind::Service => self.syncer.cluster.index.service_names(),
+                _ => self.syncer.cluster.index.slice_names(),
             };
             let name = |(namespace, name): (Arc<str>, Arc<str>)| Name {
                 kind,
@@ -241,7 +244,7 @@ impl Rig {
     }
 
     fn is_in_sync(&self) -> bool {
-        self.kernel.0.lock().unwrap().ports == self.syncer.index.table().ports
+        self.kernel.0.lock().unwrap().ports == self.syncer.cluster.index.table().ports
     }
 }
 
@@ -342,6 +345,7 @@ fn a_kernel_that_keeps_failing_is_not_hammered() {
     let mut rig = Rig::installed();
     let before = rig
         .syncer
+        .cluster
         .index
         .table()
         .ports
@@ -362,7 +366,7 @@ fn a_kernel_that_keeps_failing_is_not_hammered() {
     assert!(rig.is_in_sync());
     // Flows are ended for all that changed meanwhile, seen from what the kernel had.
     let ended = rig.ended.0.lock().unwrap();
-    let after = rig.syncer.index.table().ports.clone();
+    let after = rig.syncer.cluster.index.table().ports.clone();
     let of_a = ended
         .iter()
         .find(|change| &*change.key.service.name == "a")
@@ -608,10 +612,10 @@ fn the_own_address_counts_as_one_of_the_node() {
         object.into_iter().for_each(|object| syncer.apply(&object));
         syncer.step(now);
         let listed = NodePortAddresses::Listed(vec!["172.30.0.99".parse().unwrap()]);
-        assert_eq!(syncer.index.table().rules.node_ports.v4, listed);
+        assert_eq!(syncer.cluster.index.table().rules.node_ports.v4, listed);
         assert_eq!(
-            syncer.index.eligible(),
-            syncer.node.is_some(),
+            syncer.cluster.index.eligible(),
+            syncer.cluster.node.is_some(),
             "to know the address is not to know the node"
         );
     }
@@ -732,7 +736,7 @@ fn memory_is_given_back_once_when_it_is_quiet_after_much_work() {
     let (now, half) = (rig.now, QUIET / 2);
     let mut is_quiet = |inputs, now| {
         rig.syncer
-            .step_at_pace(inputs, now)
+            .step_and_free(inputs, now)
             .contains(&FollowUp::Quiet)
     };
     assert!(
@@ -745,7 +749,7 @@ fn memory_is_given_back_once_when_it_is_quiet_after_much_work() {
             && !is_quiet(1, now + QUIET)
     );
     assert!(is_quiet(1, now + half + QUIET) && !is_quiet(1, now + 2 * QUIET));
-    rig.syncer.step_at_pace(SMALL_STEP + 1, now);
+    rig.syncer.step_and_free(SMALL_STEP + 1, now);
     assert_eq!(
         rig.syncer.deadline(),
         Some(now + QUIET),
@@ -774,11 +778,18 @@ async fn the_loop_drains_what_waits_and_ends_with_its_senders() {
             .await
             .unwrap();
     }
-    let (parts, (watches, _told)) = (
-        parts(&kernel, &ended, Instant::now()),
-        Watches::new(None).unwrap(),
-    );
-    let looping = tokio::task::spawn_blocking(move || run(parts, watches, received, &follow_ups));
+    let parts = parts(&kernel, &ended, Instant::now());
+    let sources = Sources {
+        access: ApiAccess {
+            kubeconfig: None,
+            server: Some("http://127.0.0.1:1".to_owned()),
+        },
+        node: "node1".into(),
+        answered: Arc::default(),
+        doorstep: None,
+        inputs: received,
+    };
+    let looping = tokio::task::spawn_blocking(move || run(parts, sources, follow_ups));
     let mut seen = Vec::new();
     while !seen.contains(&FollowUp::Installed) {
         seen.push(

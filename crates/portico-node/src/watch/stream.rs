@@ -1,128 +1,77 @@
-//! The events of one watch, read as they come in and never waited for.
+//! The events of one watch, as they come in.
 
 use super::event::{self, Event};
 use super::{News, leave_out};
-use crate::client::{Arrival, Connection, RequestError};
+use crate::client::RequestError;
 use crate::objects::Kind;
 use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Body;
 use memchr::memchr;
-use std::os::fd::{AsRawFd, RawFd};
-use std::time::Instant;
 use std::{io, mem};
-use tokio::sync::oneshot;
+use tower::BoxError;
 
 /// Of one event.
 const MOST_LINE: usize = 64 << 20;
-/// News of one call, about: others want to be read, too.
-const MANY: usize = 1000;
 
-pub struct Stream {
-    connection: Connection,
+pub struct EventStream<B> {
     kind: Kind,
+    body: B,
     lines: Lines,
-    /// Where to go on when this ends.
-    revision: String,
-    /// There was anything.
-    seen: bool,
-    ends_by: Instant,
-    ended: Option<oneshot::Sender<Ended>>,
+    /// Up to where its events have been read.
+    revision: Option<String>,
+    begun: bool,
 }
 
-/// How a stream ended, and how far it went. Says whether there was anything.
-pub struct Ended {
-    pub result: Result<bool, RequestError>,
-    pub revision: String,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// There is nothing more to read for now.
-    Done,
-    /// There may be.
-    Unfinished,
-    Ended,
-}
-
-impl Stream {
-    /// A server that has not ended it by then is taken for dead.
-    pub(super) fn new(
-        connection: Connection,
-        kind: Kind,
-        revision: &str,
-        ends_by: Instant,
-        ended: oneshot::Sender<Ended>,
-    ) -> Stream {
-        let (lines, revision) = (Lines::default(), revision.to_owned());
-        Stream {
-            connection,
+impl<B> EventStream<B>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
+    pub fn new(kind: Kind, body: B) -> EventStream<B> {
+        EventStream {
             kind,
-            lines,
-            revision,
-            seen: false,
-            ends_by,
-            ended: Some(ended),
+            body,
+            lines: Lines::default(),
+            revision: None,
+            begun: false,
         }
     }
 
-    /// When it ends by itself.
-    pub fn ends_by(&self) -> Instant {
-        self.ends_by
+    /// Up to where its events have been read, if there were any.
+    pub fn revision(&self) -> Option<&str> {
+        self.revision.as_deref()
     }
 
-    /// The kernel says that there is more to read, and whether it is the last.
-    pub fn is_readable(&mut self, closing: bool) {
-        self.connection.is_readable(closing);
+    /// There was an event.
+    pub fn has_begun(&self) -> bool {
+        self.begun
     }
 
-    /// Read what has come in. Whoever waits for the end is told of it.
-    pub fn read(&mut self, now: Instant, scratch: &mut [u8], news: &mut Vec<News>) -> Reading {
-        let enough = news.len() + MANY;
-        let result = loop {
-            if news.len() >= enough {
-                return Reading::Unfinished;
-            }
-            match self.event(scratch, news) {
-                Ok(Some(true)) => {}
-                Ok(Some(false)) if now < self.ends_by => return Reading::Done,
-                Ok(Some(false)) => break Err(RequestError::Timeout),
-                Ok(None) => break Ok(self.seen),
-                Err(error) => break Err(error),
-            }
+    /// Waits for the next part of the answer, and adds what its events say to the news. `false` at
+    /// the end.
+    pub async fn read(&mut self, news: &mut Vec<News>) -> Result<bool, RequestError> {
+        let Some(frame) = self.body.frame().await else {
+            return Ok(false);
         };
-        if let Some(ended) = self.ended.take() {
-            let _ = ended.send(Ended {
-                result,
-                revision: mem::take(&mut self.revision),
-            });
+        let frame = frame.map_err(|error| RequestError::Read(io::Error::other(error)))?;
+        // Trailers say nothing of objects.
+        if let Ok(data) = frame.into_data() {
+            self.lines.add(data).map_err(RequestError::Read)?;
         }
-        Reading::Ended
-    }
-
-    /// One event, if it is all there; `None` at the end.
-    fn event(
-        &mut self,
-        scratch: &mut [u8],
-        news: &mut Vec<News>,
-    ) -> Result<Option<bool>, RequestError> {
-        let line = loop {
-            if let Some(line) = self.lines.next() {
-                break line;
-            }
-            match self.connection.next(scratch).map_err(RequestError::Read)? {
-                Arrival::Data(data) => self.lines.add(data).map_err(RequestError::Read)?,
-                Arrival::Nothing => return Ok(Some(false)),
-                Arrival::End => return Ok(None),
-            }
-        };
-        self.seen = true;
-        self.take(event::read(self.kind, &line)?, news);
-        Ok(Some(true))
+        while let Some(line) = self.lines.next() {
+            self.take(event::read(self.kind, &line)?, news);
+        }
+        Ok(true)
     }
 
     fn take(&mut self, event: Event, news: &mut Vec<News>) {
+        self.begun = true;
         let revision = event.revision();
         if !revision.is_empty() {
-            revision.clone_into(&mut self.revision);
+            match &mut self.revision {
+                Some(reached) => revision.clone_into(reached),
+                none => *none = Some(revision.to_owned()),
+            }
         }
         let reached = revision
             .parse()
@@ -138,17 +87,11 @@ impl Stream {
     }
 }
 
-impl AsRawFd for Stream {
-    fn as_raw_fd(&self) -> RawFd {
-        self.connection.as_raw_fd()
-    }
-}
-
 /// The lines of a body, which comes in parts.
 #[derive(Default)]
 struct Lines {
-    /// What came in last, from the next line on. Not held while there is nothing in it, so that who
-    /// reads has the memory back.
+    /// What came in last, from the next line on. Empty while the stream waits, so that it keeps no
+    /// buffer of the connection.
     part: Bytes,
     /// The beginning of a line that came in before it.
     begun: Vec<u8>,

@@ -1,6 +1,8 @@
 use super::*;
 use crate::config::ApiAccess;
-use crate::sync::{Input, Watches};
+use futures_util::{StreamExt, stream};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -64,29 +66,24 @@ impl Server {
             .unwrap()
     }
 
-    /// As the loop does: what is told is read by a thread.
     fn follow(&self, kind: Kind) -> mpsc::UnboundedReceiver<Seen> {
         let (sender, seen) = mpsc::unbounded_channel();
         let access = ApiAccess {
             server: Some(self.url.clone()),
             kubeconfig: None,
         };
-        let (mut watches, told) = Watches::new(None).unwrap();
+        let (told, mut news) = mpsc::channel(1);
         let listener = Listener {
-            told,
+            news: told,
             answered: Arc::default(),
         };
         tokio::spawn(async move {
-            let clients = client::connect(&access).await.unwrap();
-            follow(clients, kind, "node1".into(), listener).await
+            let client = client::client(&access);
+            follow(client, kind, "node1".into(), listener).await
         });
-        std::thread::spawn(move || {
-            let end = Instant::now() + PATIENCE;
-            let mut inputs = Vec::new();
-            while Instant::now() < end && !sender.is_closed() {
-                watches.wait(Some(end), &mut inputs).unwrap();
-                inputs
-                    .drain(..)
+        tokio::spawn(async move {
+            while let Some(news) = news.recv().await {
+                news.into_iter()
                     .filter_map(Seen::of)
                     .for_each(|seen| _ = sender.send(seen));
             }
@@ -166,22 +163,22 @@ enum Seen {
 }
 
 impl Seen {
-    fn of(input: Input) -> Option<Seen> {
-        match input {
-            Input::Apply(object, _) => {
+    fn of(news: News) -> Option<Seen> {
+        match news {
+            News::Apply(object) => {
                 let metadata = object.metadata();
                 Some(Seen::Apply(
                     metadata.name.clone(),
                     metadata.resource_version.clone(),
                 ))
             }
-            Input::Delete(name, _) => Some(Seen::Delete(name.name)),
-            Input::Listed(_, names) => {
+            News::Delete(name) => Some(Seen::Delete(name.name)),
+            News::Listed(_, names) => {
                 let mut names: Vec<String> = names.into_iter().map(|name| name.name).collect();
                 names.sort();
                 Some(Seen::Listed(names))
             }
-            _ => None,
+            News::Reached(..) => None,
         }
     }
 }
@@ -436,25 +433,65 @@ async fn tries_again_when_the_server_fails() {
     );
 }
 
-#[tokio::test]
-async fn a_server_that_does_not_end_a_watch_in_time_is_dead() {
-    let server = Server::start(vec![Reply::Open(Vec::new())]).await;
-    let access = ApiAccess {
-        server: Some(server.url),
-        kubeconfig: None,
+/// A watcher whose news nobody reads yet, and a stream of these parts, which then says nothing.
+fn silent_after(
+    parts: &[&'static str],
+) -> (
+    Watcher,
+    EventStream<impl Body<Data = Bytes, Error = std::io::Error> + Unpin + use<>>,
+    mpsc::Receiver<Vec<News>>,
+) {
+    let (told, news) = mpsc::channel(8);
+    let watcher = Watcher {
+        client: client::client(&ApiAccess::default()),
+        kind: Kind::Service,
+        url: String::new(),
+        revision: Some("7".to_owned()),
+        listed: true,
+        lost: false,
+        identity: String::new(),
+        listener: Listener {
+            news: told,
+            answered: Arc::default(),
+        },
     };
-    let clients = client::connect(&access).await.unwrap();
-    let connection = client::open_stream(&clients.watches, client::get_request("/watch").unwrap())
-        .await
-        .unwrap();
-    let (now, (ended, end)) = (Instant::now(), oneshot::channel());
-    let mut stream = Stream::new(connection, Kind::Service, "7", now + OVERTIME, ended);
-    let mut read = |now| stream.read(now, &mut [0; 1024], &mut Vec::new());
-    assert_eq!(read(now), Reading::Done);
-    assert_eq!(read(now + OVERTIME), Reading::Ended);
-    let Ended { result, revision } = end.await.unwrap();
-    assert!(matches!(result, Err(RequestError::Timeout)));
-    assert_eq!(revision, "7", "to go on from");
+    let frames: Vec<_> = parts
+        .iter()
+        .map(|part| Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(part.as_bytes()))))
+        .collect();
+    let body = StreamBody::new(stream::iter(frames).chain(stream::pending()));
+    (watcher, EventStream::new(Kind::Service, body), news)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_end_a_watch_in_time_is_dead() {
+    let bookmark =
+        "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"20\"}}}\n";
+    for (parts, revision) in [(&[][..], "7"), (&[bookmark], "20")] {
+        let (mut watcher, events, _news) = silent_after(parts);
+        let ends_by = Instant::now() + OVERTIME;
+        let result = watcher.follow_events(events, ends_by).await;
+        assert!(matches!(result, Err(RequestError::Timeout)), "{result:?}");
+        assert_eq!(watcher.revision.as_deref(), Some(revision), "to go on from");
+        assert!(Instant::now() >= ends_by, "however silent it is before");
+    }
+}
+
+#[tokio::test]
+async fn what_came_before_an_error_counts() {
+    let added = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"8\"}}}\n\
+                 {\"type\":\"ERROR\",\"object\":{\"code\":410,\"message\":\"too old\"}}\n";
+    let (mut watcher, events, mut news) = silent_after(&[added]);
+    let result = watcher
+        .follow_events(events, Instant::now() + OVERTIME)
+        .await;
+    assert!(result.is_err_and(|error| error.is_gone()));
+    assert_eq!(watcher.revision.as_deref(), Some("8"));
+    let told = news.try_recv().unwrap();
+    assert!(
+        matches!(&told[..], [News::Apply(_), News::Reached(_, 8)]),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]

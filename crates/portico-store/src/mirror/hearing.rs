@@ -2,10 +2,8 @@
 //! on when it has its answer then finds that the change has arrived. It is an order, not a promise.
 //! Who watches and does not read is not waited for, nor is anybody while others write, too.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -110,10 +108,9 @@ impl Listener {
         self.wake.mark_unchanged();
     }
 
-    /// Waits for the bell. Who asks a second time has passed on what it was woken for before.
+    /// Waits for the bell. One that waits again has taken what it was woken for before.
     pub async fn listen(&mut self) {
         if self.open.is_some() {
-            ask_again().await;
             self.pass_on();
         }
         let place = self.confirms.then(|| Place::take(&self.bell));
@@ -133,20 +130,6 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.pass_on();
     }
-}
-
-/// A server that sends a stream asks for more until there is none for now, and sends what it has
-/// then.
-async fn ask_again() {
-    let mut asked = false;
-    poll_fn(|context| match std::mem::replace(&mut asked, true) {
-        true => Poll::Ready(()),
-        false => {
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }
-    })
-    .await;
 }
 
 /// A place among those who wait.

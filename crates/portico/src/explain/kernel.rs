@@ -5,7 +5,7 @@ use super::Settings;
 use crate::lab::control::{self, Order};
 use portico_model::table::{ForwardingTable, FrontendKey};
 use portico_node::config::Config;
-use portico_node::look::{self, Differences, Known};
+use portico_node::inspect::{self, Differences, Known};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ impl Place {
             addresses: Vec::new(),
             daemon: None,
         };
-        let (addresses, daemon) = place.on_node(|| (look::addresses(), look::daemon()))?;
+        let (addresses, daemon) = place.on_node(|| (inspect::addresses(), inspect::daemon()))?;
         place.addresses =
             addresses.map_err(|error| format!("cannot list the addresses of the node: {error}"))?;
         place.daemon = daemon;
@@ -70,7 +70,7 @@ impl Place {
         if let Some(config) = &self.daemon {
             return Ok(Some(config.clone()));
         }
-        let Some(mode) = self.on_node(look::installed)?.map_err(explained)? else {
+        let Some(mode) = self.on_node(inspect::installed)?.map_err(explained)? else {
             return Ok(None);
         };
         let Settings {
@@ -83,7 +83,7 @@ impl Place {
             cluster_cidr,
             masquerade_all: *masquerade_all,
         };
-        look::assumed(&known)
+        inspect::assumed(&known)
             .map(Some)
             .map_err(|error| error.to_string())
     }
@@ -97,8 +97,8 @@ impl Place {
     ) -> Result<(Differences, Vec<String>), String> {
         let look = || {
             (
-                look::compare(config, table, frontend),
-                look::in_the_way(config.mode, frontend.family),
+                inspect::compare(config, table, frontend),
+                inspect::in_the_way(config.mode, frontend.family),
             )
         };
         let (differences, in_the_way) = self.on_node(look)?;

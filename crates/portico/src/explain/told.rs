@@ -3,7 +3,7 @@
 use portico_model::explain::{Candidate, Explanation, Verdict};
 use portico_model::report::NodeReport;
 use portico_model::table::{Family, FrontendKey};
-use portico_node::look::Differences;
+use portico_node::inspect::Differences;
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-use super::super::{connect, get};
+use super::super::{client, get};
 use super::*;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -107,18 +107,15 @@ async fn a_certificate_that_was_replaced_is_shown() {
     put(folder.path(), "ca", &ours.pem());
     let user = r#"{"client-certificate":"cert","client-key":"key"}"#;
     let access = kubeconfig(folder.path(), &format!("https://127.0.0.1:{port}"), user);
-    let clients = connect(&access).await.unwrap();
-    let missing = get(&clients.requests, "/version")
-        .await
-        .unwrap_err()
-        .to_string();
+    let client = client(&access);
+    let missing = get(&client, "/version").await.unwrap_err().to_string();
     assert!(missing.contains("cert"), "nothing is there yet: {missing}");
     show(&others);
-    get(&clients.requests, "/version").await.unwrap_err();
+    get(&client, "/version").await.unwrap_err();
     show(&ours);
-    get(&clients.requests, "/version").await.unwrap();
+    get(&client, "/version").await.unwrap();
     put(folder.path(), "cert", "half of one");
-    get(&clients.requests, "/version").await.unwrap();
+    get(&client, "/version").await.unwrap();
 }
 
 #[tokio::test]
@@ -145,16 +142,13 @@ async fn a_program_is_asked_again_for_who_we_are_when_the_server_does_not_know()
         program.display()
     );
     let access = kubeconfig(folder.path(), &format!("http://127.0.0.1:{port}"), &user);
-    let clients = connect(&access).await.unwrap();
-    get(&clients.requests, "/version").await.unwrap_err();
+    let client = client(&access);
+    get(&client, "/version").await.unwrap_err();
     give("old");
     for _ in 0..2 {
-        let refused = get(&clients.requests, "/version")
-            .await
-            .unwrap_err()
-            .to_string();
+        let refused = get(&client, "/version").await.unwrap_err().to_string();
         assert!(refused.contains("401"), "{refused}");
     }
     give("new");
-    get(&clients.requests, "/version").await.unwrap();
+    get(&client, "/version").await.unwrap();
 }

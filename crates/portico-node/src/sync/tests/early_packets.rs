@@ -69,7 +69,7 @@ fn what_could_not_be_installed_is_waited_for() {
     rig.step();
     assert_eq!(door.answers(), []);
     // When it is tried again is up to chance, and may be after the visitor has gone on.
-    rig.syncer.compare = Some(rig.now);
+    rig.syncer.comparison.broken(rig.now);
     rig.step();
     assert_eq!(door.answers(), [(1, Answer::Again)]);
 }

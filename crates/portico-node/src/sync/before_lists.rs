@@ -1,5 +1,6 @@
-//! What a node that forwards nothing yet begins with, before the lists are there: the Services that
-//! others need to start, and the static ones, one of which may be the way to the API server.
+//! The Services that a node installs before the lists have come, where it forwards nothing yet:
+//! those that everything else needs to start, and the static ones, one of which may be the way to
+//! the API server.
 
 use crate::objects::Object;
 use crate::statics::Change;
@@ -7,15 +8,15 @@ use portico_dataplane::Dataplane;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-pub struct Early {
+pub struct BeforeLists {
     first: Vec<Object>,
     statics: BTreeMap<String, Vec<Object>>,
-    /// The kernel had nothing of ours when we began; unknown until somebody asks.
+    /// The kernel had no rules of ours at the start; read when it is first needed.
     is_fresh: Option<bool>,
     due: bool,
 }
 
-impl Early {
+impl BeforeLists {
     pub fn set_first(&mut self, objects: Vec<Object>) {
         self.due |= !objects.is_empty();
         self.first = objects;

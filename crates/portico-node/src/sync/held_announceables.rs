@@ -1,5 +1,5 @@
-//! What there is to announce, held back until it is in the kernel: traffic that a node attracts it
-//! must be able to forward.
+//! Addresses to announce, held back until their rules are in the kernel: a node must be able to
+//! forward the traffic that it attracts.
 
 use crate::announce::Announceables;
 use portico_model::announce::Announceable;
@@ -8,18 +8,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Default)]
-pub struct Held {
+pub struct HeldAnnounceables {
     waiting: BTreeMap<ServiceName, Option<Arc<Announceable>>>,
-    /// All that there was at first has been told.
+    /// The first announceables have been passed on, even if there were none.
     begun: bool,
 }
 
-impl Held {
+impl HeldAnnounceables {
     pub fn hold(&mut self, changes: Announceables) {
         self.waiting.extend(changes);
     }
 
-    /// The kernel has everything. The first time there is something to tell even if it is nothing.
+    /// The kernel has everything: returns what may be announced now. The first time there is an
+    /// answer even where there is nothing to announce.
     pub fn release(&mut self) -> Option<Announceables> {
         let first = !std::mem::replace(&mut self.begun, true);
         (first || !self.waiting.is_empty())

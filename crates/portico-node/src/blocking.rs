@@ -1,9 +1,9 @@
-//! Work that takes long, on a thread of the runtime.
+//! Work that keeps a thread of the runtime busy for long.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// The thread's other work goes to another thread.
-pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+/// Does the work while the tasks of the calling thread go on on another thread.
+pub fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),

@@ -1,6 +1,5 @@
-//! First things first: the Services that everything else needs to start (the API server's own and
-//! DNS) are asked for by name, so that a node that begins with nothing does not make them wait for
-//! the thousands of others.
+//! The Services that everything else needs to start (the API server's own and DNS) are asked for by
+//! name, so that a node that begins with nothing does not make them wait for the thousands of others.
 
 use crate::client::{self, RequestError};
 use crate::objects::{Kind, Object, SERVICE_NAME};

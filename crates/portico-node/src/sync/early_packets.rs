@@ -1,20 +1,20 @@
-//! Who came before its Service: how long a packet waits for one, and what it is told. The kernel
-//! holds the packets, in a queue that is bounded there.
+//! Packets that came before their Service: how long each waits for one, and what the kernel is told
+//! to do with it. The kernel holds the packets, in a queue that is bounded there.
 
 use portico_dataplane::doorstep::{Answer, Visitor};
 use portico_model::table::{ForwardingTable, Frontend, Outcome};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A change takes milliseconds from the API server's answer; who opens a connection tries again
-/// after a second.
+/// A change takes milliseconds from the API server's answer, and a client sends the first packet of
+/// a connection again after a second.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// In the order in which they came.
 #[derive(Default)]
-pub struct Visitors(VecDeque<(Visitor, Instant)>);
+pub struct EarlyPackets(VecDeque<(Visitor, Instant)>);
 
-impl Visitors {
+impl EarlyPackets {
     pub fn arrive(&mut self, visitor: Visitor, now: Instant) {
         self.0.push_back((visitor, now + PATIENCE));
     }
@@ -23,13 +23,14 @@ impl Visitors {
         self.0.is_empty()
     }
 
-    /// When somebody has waited long enough.
+    /// When the first packet has waited long enough.
     pub fn due(&self) -> Option<Instant> {
         self.0.front().map(|(_, until)| *until)
     }
 
-    /// Those that need not wait any longer, and what they are told; `installed` is what the kernel
-    /// has, if that is known. Where nobody serves, looking again would lead back here.
+    /// The packets that need not wait any longer, each with what the kernel is to do; `installed` is
+    /// what the kernel has, if that is known. A packet to a Service without endpoints goes on, since
+    /// looking it up again would lead back here.
     pub fn answers(
         &mut self,
         installed: Option<&ForwardingTable>,

@@ -1,0 +1,122 @@
+//! What is known of the cluster: the index that the table comes from, and beside it what a table of
+//! a few Services alone needs.
+
+use crate::objects::{Kind, Name, Object};
+use portico_model::index::{Index, Settings};
+use portico_model::objects::Node;
+use portico_model::statics::is_static;
+use portico_model::table::ForwardingTable;
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+pub struct Cluster {
+    pub index: Index,
+    settings: Settings,
+    /// Of the node's interfaces.
+    addresses: Vec<IpAddr>,
+    pub node: Option<Box<Node>>,
+    cidrs: HashSet<String>,
+}
+
+impl Cluster {
+    pub fn new(settings: Settings, announcing: bool) -> Cluster {
+        let mut index = Index::new(settings.clone());
+        if announcing {
+            index = index.with_announcing();
+        }
+        Cluster {
+            index,
+            settings,
+            addresses: Vec::new(),
+            node: None,
+            cidrs: HashSet::new(),
+        }
+    }
+
+    pub fn table(&self) -> &ForwardingTable {
+        self.index.table()
+    }
+
+    pub fn apply(&mut self, object: &Object) {
+        match object {
+            Object::Service(service) => self.index.apply_service(service),
+            Object::Slice(slice) => self.index.apply_slice(slice),
+            Object::Node(node) => {
+                self.index.apply_node(node);
+                self.node = Some(node.clone());
+            }
+            Object::Cidr(cidr) => {
+                self.cidrs.insert(cidr.metadata.name.clone());
+                self.index.apply_service_cidr(cidr);
+            }
+        }
+    }
+
+    pub fn delete(&mut self, name: &Name) {
+        match name.kind {
+            Kind::Service => self.index.delete_service(&name.namespace, &name.name),
+            Kind::Slice => self.index.delete_slice(&name.namespace, &name.name),
+            Kind::Node => self.index.delete_node(&name.name),
+            Kind::Cidr => {
+                self.cidrs.remove(&name.name);
+                self.index.delete_service_cidr(&name.name);
+            }
+        }
+    }
+
+    /// Deletes what a list does not have, but for static Services, which the API server does not
+    /// know.
+    pub fn keep_listed(&mut self, kind: Kind, names: &HashSet<Name>) {
+        for (namespace, name) in self.known(kind) {
+            if is_static(&namespace) {
+                continue;
+            }
+            let name = Name {
+                kind,
+                namespace: namespace.to_string(),
+                name: name.to_string(),
+            };
+            if !names.contains(&name) {
+                self.delete(&name);
+            }
+        }
+    }
+
+    fn known(&self, kind: Kind) -> Vec<(Arc<str>, Arc<str>)> {
+        match kind {
+            Kind::Service => self.index.service_names(),
+            Kind::Slice => self.index.slice_names(),
+            Kind::Node => Vec::new(),
+            Kind::Cidr => self
+                .cidrs
+                .iter()
+                .map(|name| (Arc::default(), name.as_str().into()))
+                .collect(),
+        }
+    }
+
+    /// Says whether they are others than before.
+    pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) -> bool {
+        let changed = self.addresses != addresses;
+        self.addresses.clone_from(&addresses);
+        self.index.set_addresses(addresses);
+        changed
+    }
+
+    /// An index of these Services alone, whatever else is known already.
+    pub fn index_of(&self, objects: Vec<Object>) -> Index {
+        let mut index = Index::new(self.settings.clone());
+        index.set_addresses(self.addresses.clone());
+        self.node.iter().for_each(|node| index.apply_node(node));
+        for object in objects {
+            match object {
+                Object::Service(service) => index.apply_service(&service),
+                Object::Slice(slice) => index.apply_slice(&slice),
+                Object::Node(_) | Object::Cidr(_) => {}
+            }
+        }
+        index.take();
+        index
+    }
+}
