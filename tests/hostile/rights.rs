@@ -2,7 +2,7 @@
 //! name objects name them in lists too; and the whole matrix of identities, verbs and resources.
 
 use crate::SERVICES;
-use crate::common::client::{APPLY, JSON_PATCH, MERGE, STRATEGIC};
+use crate::common::client::{APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC};
 use crate::common::{Client, Server, Store, at, eventually, text};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -294,7 +294,7 @@ async fn who_joins_makes_a_plain_node() {
                 ("impersonate-user", "system:bootstrap:abcdef"),
                 ("impersonate-group", "system:bootstrappers"),
             ];
-            let body = Some((crate::common::client::JSON, Bytes::from(object.to_string())));
+            let body = Some((JSON, Bytes::from(object.to_string())));
             admin
                 .call("POST", "/api/v1/nodes", &headers, body)
                 .await
@@ -340,7 +340,6 @@ async fn a_controller_makes_no_join_token() {
             admin.call(method, &path, &headers, body).await.status
         }
     };
-    const JSON: &str = crate::common::client::JSON;
     let token = secret("bootstrap-token-abcdef", "bootstrap.kubernetes.io/token");
     let apply = |name: &str| format!("{SECRETS}/{name}?fieldManager=m");
     assert_eq!(call("POST", SECRETS.into(), JSON, token.clone()).await, 403);
@@ -423,11 +422,7 @@ async fn the_matrix_is_what_the_server_answers() {
                     verb => request(verb, collection, name, &sub),
                 };
                 let body = (method != "GET").then(|| {
-                    let kind = if method == "PATCH" {
-                        MERGE
-                    } else {
-                        crate::common::client::JSON
-                    };
+                    let kind = if method == "PATCH" { MERGE } else { JSON };
                     (
                         kind,
                         Bytes::from_static(if method == "DELETE" { b"" } else { b"[]" }),
