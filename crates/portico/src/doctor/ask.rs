@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use portico_model::objects;
 use portico_model::report::{self, NodeReport};
+use portico_vip::config::STATUS_PORT;
+use portico_vip::status::Status;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,6 +19,15 @@ use std::time::Duration;
 /// For an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 const HEALTHZ_PORT: u16 = 10256;
+
+/// The election of the control plane's address, as the daemon on this machine tells it.
+pub async fn vip() -> Result<Status, String> {
+    let at = SocketAddr::from(([127, 0, 0, 1], STATUS_PORT));
+    let answer = fetch::get(at, "/status", PATIENCE)
+        .await
+        .map_err(|error| format!("{at}: {error:#}"))?;
+    serde_json::from_str(&answer.body).map_err(|error| format!("{at}: {error}"))
+}
 
 /// Nothing where no API server is known and none was asked for.
 pub async fn cluster(kubeconfig: Option<PathBuf>) -> Option<Result<Cluster, String>> {
@@ -46,10 +57,13 @@ async fn look(reader: &Reader) -> anyhow::Result<Cluster> {
     let theirs = date.and_then(|date| rfc2822::parse(date).ok());
     let ahead = theirs.map(|theirs| theirs.timestamp().as_second() - Timestamp::now().as_second());
     let nodes: Vec<objects::Node> = reader.list("/api/v1/nodes").await?;
-    let reports = reports(reader).await;
+    let reports = reports(reader).await.map_err(|error| format!("{error:#}"));
     let mut asked = tokio::task::JoinSet::new();
     for node in nodes {
-        let report = reports.get(&*node.metadata.name).cloned();
+        let report = match &reports {
+            Ok(reports) => Ok(reports.get(&*node.metadata.name).cloned()),
+            Err(error) => Err(error.clone()),
+        };
         asked.spawn(look_at(node, report));
     }
     let mut nodes = asked.join_all().await;
@@ -57,7 +71,9 @@ async fn look(reader: &Reader) -> anyhow::Result<Cluster> {
     Ok(Cluster { ahead, nodes })
 }
 
-async fn look_at(node: objects::Node, report: Option<NodeReport>) -> Node {
+async fn look_at(node: objects::Node, report: Result<Option<NodeReport>, String>) -> Node {
+    let reports = report.as_ref().map(Option::is_some).map_err(String::clone);
+    let report = report.ok().flatten();
     let addresses = node.status.addresses.iter();
     let internal = addresses
         .filter(|address| address.type_ == "InternalIP")
@@ -82,7 +98,7 @@ async fn look_at(node: objects::Node, report: Option<NodeReport>) -> Node {
         name: node.metadata.name.to_string(),
         healthz,
         answer,
-        reports: report.is_some(),
+        reports,
         trouble,
     }
 }
@@ -108,14 +124,14 @@ struct LeaseSpec {
     renew_time: Option<Timestamp>,
 }
 
-/// What nodes told lately. Where Leases cannot be read nobody did.
-async fn reports(reader: &Reader) -> BTreeMap<String, NodeReport> {
+/// What nodes told lately.
+async fn reports(reader: &Reader) -> anyhow::Result<BTreeMap<String, NodeReport>> {
     let path = format!(
         "/apis/coordination.k8s.io/v1/namespaces/{}/leases?labelSelector={}",
         report::NAMESPACE,
         report::LABEL
     );
-    let leases: Vec<Lease> = reader.list(&path).await.unwrap_or_default();
+    let leases: Vec<Lease> = reader.list(&path).await?;
     let now = Timestamp::now().as_second();
     let fresh = leases.iter().filter(|lease| {
         lease
@@ -130,5 +146,5 @@ async fn reports(reader: &Reader) -> BTreeMap<String, NodeReport> {
             serde_json::from_str(lease.metadata.annotations.get(report::ANNOTATION)?).ok()?,
         ))
     };
-    fresh.filter_map(of).collect()
+    Ok(fresh.filter_map(of).collect())
 }
