@@ -192,8 +192,12 @@ impl Driver {
             Ok(Event::Delete(node)) => self.networks.delete(&node),
             Err(error) => {
                 if !std::mem::replace(&mut self.nodes_failing, true) {
-                    warn!(%error, "cannot watch Nodes, whose addresses and pods may be asked for their health, will try again; \
-                        without the right to list and watch them, give {RANGES_FLAG} without the word cluster");
+                    warn!(
+                        %error,
+                        "cannot watch Nodes, whose addresses and pods may be asked for their \
+                         health, will try again; without the right to list and watch them, give \
+                         {RANGES_FLAG} without the word cluster"
+                    );
                 }
                 false
             }

@@ -9,10 +9,11 @@
 //!               slices whose readiness changed ─▶ API server
 //! ```
 //!
-//! Only addresses that the operator allows are asked (`portico_model::checks::Ranges`): a slice can be
-//! written by many, and must not send this program's requests wherever its writer likes.
+//! Only addresses that the operator allows are asked (`portico_model::checks::Ranges`): a slice can
+//! be written by many, and must not send this program's requests wherever its writer likes.
 //!
-//! `check`, `networks` and `monitor` decide and touch nothing; `probe` and `driver` do the input and output.
+//! `check`, `networks` and `monitor` decide and touch nothing; `probe` and `driver` do the input
+//! and output.
 
 mod check;
 mod driver;
